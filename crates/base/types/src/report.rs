@@ -1,0 +1,249 @@
+//! The report of one measured window: what `--json` prints, the store keeps and the terminal draws.
+//!
+//! The shape is versioned by [`SCHEMA`]; fields are added, never renamed or given another meaning, within a version.
+//! A quantity that was not measured is `None` (JSON `null`), never zero. Times are seconds, sizes bytes.
+//!
+//! Next: `trimtab-window` computes it, `trimtab-store` keeps it, `trimtab-report` draws it; `docs/report.md` explains
+//! every field to users.
+
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the report's shape.
+pub const SCHEMA: &str = "trimtab.report/1";
+
+/// One measured window of one job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The program that ran.
+    pub job: Job,
+    /// What was measured, and whether the ranks agree about it.
+    pub window: Window,
+    /// Mean over ranks of the mean time of one iteration.
+    pub time_per_iteration_s: Option<Estimate>,
+    /// Iterations per second, 1 over the mean time of one iteration.
+    pub iterations_per_s: Option<f64>,
+    /// Share of the window spent in communication, mean over ranks: Tc/(t2-t1).
+    pub communication_fraction: Option<Estimate>,
+    /// Communication over computation time, Tc/(t2-t1-Tc), of the sums over ranks.
+    pub communication_to_computation: Option<f64>,
+    /// max over ranks of computation time / mean over ranks - 1.
+    pub imbalance: Option<f64>,
+    /// One entry per measured function, longest time first, summed over ranks.
+    pub functions: Vec<FunctionTotal>,
+    /// Bytes and messages from rank to rank, in world ranks, counted at the sender.
+    pub links: Vec<Link>,
+    /// One entry per rank, in rank order.
+    pub ranks: Vec<RankTotal>,
+    /// What the measurement itself cost.
+    pub cost: Cost,
+    /// First calls of each function as trace records, where `--detail` asked for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Detail>,
+    /// What a reader must know: partial data, ranks that left, costs above the bar.
+    pub warnings: Vec<String>,
+}
+
+/// The program, its arguments and processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Id of the job in the store.
+    pub id: String,
+    /// Path of the executable of rank 0.
+    pub program: String,
+    /// Its arguments, without the program itself.
+    pub arguments: Vec<String>,
+    /// Number of ranks in `MPI_COMM_WORLD`.
+    pub ranks: u32,
+    /// MPI library, e.g. "MPICH 4.0.2" or "Open MPI 4.1.4".
+    pub mpi: String,
+    /// Host names, each once.
+    pub hosts: Vec<String>,
+    /// Build ids of executable and MPI library, "path build-id".
+    pub builds: Vec<String>,
+    /// Start of rank 0's process, seconds since 1970.
+    pub started_unix_s: f64,
+}
+
+/// What counts iterations, and which were measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Batch number of this window in its job, from 0.
+    pub batch: u32,
+    /// What asked for it, e.g. "attach", "run", "measure".
+    pub trigger: String,
+    /// The function (and call site) that counts iterations; `None`: the window is by time.
+    pub marker: Option<String>,
+    /// How the marker was found: "detected", "named", "measuremark", "time".
+    pub marker_source: String,
+    /// First recorded iteration, counted on all ranks alike; `None`: by time.
+    pub start: Option<u64>,
+    /// Recorded iterations per rank (markers minus one); `None`: by time.
+    pub iterations: Option<u64>,
+    /// False if ranks recorded different iterations, or one ended early.
+    pub valid: bool,
+    /// Why it ended: "iterations", "confident", "max-seconds", "program-ended", "interrupted".
+    pub ended_by: String,
+    /// Longest recorded duration over ranks.
+    pub duration_s: f64,
+    /// Wall-clock time of the window's start, seconds since 1970.
+    pub started_unix_s: f64,
+    /// Measured groups: "comm", "io", "mem", "sleep", "all", "user".
+    pub groups: Vec<String>,
+    /// The loop that was found, for a reader: e.g. "12 MPI calls per iteration, covering 99.1% of the time".
+    pub loop_description: Option<String>,
+}
+
+/// A mean with its spread over iterations.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Sample variance over iterations (ranks pooled); `None` with fewer than two samples.
+    pub variance: Option<f64>,
+    /// Half width of the 95% confidence interval of the mean; `None` with fewer than two samples.
+    pub half_width_95: Option<f64>,
+    /// Smallest sample.
+    pub min: f64,
+    /// Largest sample.
+    pub max: f64,
+    /// Number of samples.
+    pub samples: u64,
+}
+
+/// One function, summed over ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FunctionTotal {
+    /// Name as users know it, e.g. `MPI_Send`; several names of one address are shown once.
+    pub name: String,
+    /// "comm", "io", "mem", "sleep", "user".
+    pub group: String,
+    /// Calls that began in the window, nested ones not included.
+    pub calls: u64,
+    /// Calls made from inside another measured call of the same group; not timed again.
+    pub nested_calls: u64,
+    /// Time inside, clipped to the window; `None`: only counted.
+    pub time_s: Option<f64>,
+    /// Payload bytes (see docs/report.md for collectives); `None`: the function moves none.
+    pub bytes: Option<u64>,
+    /// Mean payload of one call.
+    pub bytes_mean: Option<f64>,
+    /// Largest payload of one call.
+    pub bytes_max: Option<u64>,
+    /// Sum of the argument asked for with `--argument`.
+    pub argument_sum: Option<i64>,
+    /// First call after the window's start, seconds.
+    pub first_s: Option<f64>,
+    /// Last call after the window's start, seconds.
+    pub last_s: Option<f64>,
+}
+
+/// Traffic from one rank to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Sending world rank.
+    pub from: u32,
+    /// Receiving world rank.
+    pub to: u32,
+    /// Messages, point to point and logical ones of collectives.
+    pub messages: u64,
+    /// Bytes of both.
+    pub bytes: u64,
+    /// Messages out of `messages` that belong to collectives.
+    pub collective_messages: u64,
+    /// Bytes out of `bytes` that belong to collectives.
+    pub collective_bytes: u64,
+}
+
+/// One rank's window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankTotal {
+    /// World rank.
+    pub rank: u32,
+    /// Process id on `host`.
+    pub pid: i32,
+    /// Host name.
+    pub host: String,
+    /// Recorded time, t2 - t1.
+    pub duration_s: f64,
+    /// Time inside outermost communication calls, clipped to the window, longest thread.
+    pub communication_s: f64,
+    /// `duration_s - communication_s`.
+    pub computation_s: f64,
+    /// CPU time of all threads, user plus system.
+    pub cpu_s: Option<f64>,
+    /// The user part of `cpu_s`.
+    pub cpu_user_s: Option<f64>,
+    /// The system part of `cpu_s`.
+    pub cpu_system_s: Option<f64>,
+    /// Recorded iterations of this rank; `None`: window by time.
+    pub iterations: Option<u64>,
+    /// Mean time of one iteration.
+    pub time_per_iteration_s: Option<f64>,
+    /// Time of each recorded iteration, the first 4096 at most.
+    pub iteration_times_s: Vec<f64>,
+    /// Page faults served without I/O.
+    pub minor_faults: Option<u64>,
+    /// Page faults that needed I/O.
+    pub major_faults: Option<u64>,
+    /// Voluntary context switches.
+    pub voluntary_switches: Option<u64>,
+    /// Involuntary context switches.
+    pub involuntary_switches: Option<u64>,
+    /// Time inside functions of each measured group other than "comm".
+    pub group_s: Vec<GroupTime>,
+    /// Bytes sent whose receiver could not be named (link table full, unknown communicator).
+    pub unattributed_bytes: u64,
+    /// Pause to insert, microseconds, this rank.
+    pub pause_insert_us: f64,
+    /// Pause to remove, microseconds, this rank; `None` until removed.
+    pub pause_remove_us: Option<f64>,
+    /// Probes passed (entries plus exits) while recording.
+    pub probe_hits: u64,
+}
+
+/// Time in one group of functions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupTime {
+    /// "io", "mem", "sleep", "user".
+    pub group: String,
+    /// Seconds inside outermost calls of the group.
+    pub time_s: f64,
+}
+
+/// What the measurement cost the program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Longest single pause of a rank, microseconds.
+    pub pause_us_max: f64,
+    /// Sum of pauses of the rank with the longest sum, microseconds.
+    pub pause_us_total: f64,
+    /// Cost of one entry plus exit, nanoseconds, calibrated in that process; `None`: not calibrated.
+    pub probe_ns: Option<f64>,
+    /// Probes passed in the window, all ranks, entries plus exits.
+    pub probes: u64,
+    /// Points patched per rank (entries and exits), largest over ranks.
+    pub points: u64,
+    /// Estimated share of the window's time spent in probes: largest over ranks.
+    pub fraction: Option<f64>,
+    /// Seconds from the command to the first recorded iteration.
+    pub first_record_s: Option<f64>,
+}
+
+/// One call kept as a trace record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Detail {
+    /// World rank.
+    pub rank: u32,
+    /// Index of the thread in order of appearance.
+    pub thread: u32,
+    /// Function name.
+    pub function: String,
+    /// Wall-clock time of the entry, seconds since 1970.
+    pub time_unix_s: f64,
+    /// Duration of the call; `None`: it did not return within the window.
+    pub duration_s: Option<f64>,
+    /// First six integer arguments as passed.
+    pub arguments: Vec<u64>,
+}

@@ -1,0 +1,5 @@
+//! The project's own commands: `cargo xtask demo`, `test`, `tidy`, `bench`.
+
+fn main() -> anyhow::Result<()> {
+    anyhow::bail!("no command yet")
+}
