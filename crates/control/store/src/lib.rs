@@ -1,0 +1,1 @@
+//! What do we remember? Jobs and windows in an embedded database

@@ -1,0 +1,1 @@
+//! What is MPI? Ranks, functions, datatypes and libraries; pure

@@ -1,0 +1,1 @@
+//! Which processes are one program?

@@ -1,0 +1,1 @@
+//! Main-loop detection, agreement, statistics: the measuring window; pure

@@ -1,0 +1,1 @@
+//! ptrace, /proc and remote memory of Linux; unsafe lives here

@@ -1,0 +1,1 @@
+//! Probe request to ordered writes and their undo; pure

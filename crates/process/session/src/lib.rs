@@ -1,0 +1,1 @@
+//! Attach, plan, apply, read, restore: one running process

@@ -1,0 +1,1 @@
+//! Code and buffers inside the target

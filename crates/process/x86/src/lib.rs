@@ -1,0 +1,1 @@
+//! Decode, relocate, encode x86-64; bytes in, bytes out

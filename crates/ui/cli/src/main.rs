@@ -1,0 +1,3 @@
+//! `trimtab`, the one binary.
+
+fn main() {}

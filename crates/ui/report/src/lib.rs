@@ -1,0 +1,1 @@
+//! A report for people: terminal and HTML

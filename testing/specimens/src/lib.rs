@@ -1,0 +1,1 @@
+//! Small programs to attach to, each with a known answer
