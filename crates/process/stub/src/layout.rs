@@ -1,0 +1,614 @@
+//! The memory that target and monitor share: every structure, its size and its place.
+//!
+//! All fields are plain words that one side writes and the other reads; single 64-bit stores are atomic on x86-64, so a
+//! reader never sees half a word. The target's threads each own one [`Slot`], found by their thread pointer (`fs:[0]`).
+//! The descriptor part ([`Header`] and the [`PatchRecord`]s) is what lets a later trimtab undo what a killed one left.
+//!
+//! Next: `target` writes these from inside the program; `trimtab-session` computes a [`Geometry`] and reads them.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+/// First word of the shared memory: "trimtab" and a layout version.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x01");
+
+/// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
+pub const MEMFD_NAME: &str = "trimtab";
+
+/// Bytes of original code one patch may replace.
+pub const PATCH_BYTES_MAX: usize = 32;
+
+/// Nested probes one thread may be inside at once; deeper calls are counted in `Slot::dropped`.
+pub const FRAMES_MAX: u64 = 64;
+
+/// Groups of functions that are timed separately (`comm`, `io`, `mem`, `sleep`, `user`).
+pub const GROUPS_MAX: usize = 8;
+
+/// Communicators one thread may use in a window, `MPI_COMM_WORLD` included.
+pub const COMMS_MAX: u64 = 64;
+
+/// Entries of a thread's datatype-size memo; a collision only costs another query.
+pub const TYPES_MAX: u64 = 64;
+
+/// Persistent requests that are known at once in one process.
+pub const REQUESTS_MAX: u64 = 4096;
+
+/// Values of [`Header::state`].
+pub mod state {
+    /// Probes record their ring of calls and count iterations, nothing else.
+    pub const OBSERVE: u32 = 1;
+    /// Recording begins when the marker has been passed `Header::start` times.
+    pub const ARMED: u32 = 2;
+    /// Recording.
+    pub const RECORD: u32 = 3;
+    /// Recording has ended; iterations are still counted.
+    pub const DONE: u32 = 4;
+}
+
+/// Values of [`Header::library`].
+pub mod library {
+    /// Handles are 32-bit; the size of a predefined datatype is part of its handle.
+    pub const MPICH: u32 = 1;
+    /// Handles are pointers; a datatype's size is a word at `Header::type_size_offset`.
+    pub const OPEN_MPI: u32 = 2;
+}
+
+/// Bits of [`Probe::flags`].
+pub mod flag {
+    /// Measure time (otherwise only count).
+    pub const TIMED: u8 = 1;
+    /// Write the call into the ring of calls that loop detection reads.
+    pub const RING: u8 = 2;
+    /// A collective in which nobody leaves before all have entered.
+    pub const SYNCHRONISING: u8 = 4;
+    /// The call frees a datatype: sizes remembered for handles are void.
+    pub const FREES_TYPE: u8 = 8;
+    /// The call frees a communicator: what was remembered for its handle is void.
+    pub const FREES_COMM: u8 = 16;
+    /// The call frees a request.
+    pub const FREES_REQUEST: u8 = 32;
+    /// A posted receive: its source is the peer.
+    pub const RECEIVES: u8 = 64;
+}
+
+/// What a probe computes from its call's arguments ([`Probe::kind`]).
+pub mod kind {
+    /// Nothing.
+    pub const NONE: u8 = 0;
+    /// `count` elements to `peer` of `comm`.
+    pub const SEND: u8 = 1;
+    /// Root sends `count` elements to every other member.
+    pub const BCAST: u8 = 2;
+    /// Every other member sends `count` elements to the root (reduce, gather, gatherv).
+    pub const TO_ROOT: u8 = 3;
+    /// Root sends `count` elements to every other member (scatter).
+    pub const SCATTER: u8 = 4;
+    /// Root sends `counts[i]` elements to member i.
+    pub const SCATTERV: u8 = 5;
+    /// Each sends `count` elements to every other member (allgather, alltoall).
+    pub const TO_ALL: u8 = 6;
+    /// As `TO_ALL`, but in place the count is `recv_counts[own rank]` (allgatherv).
+    pub const ALLGATHERV: u8 = 7;
+    /// `counts[i]` elements to member i.
+    pub const ALLTOALLV: u8 = 8;
+    /// `counts[i]` elements of `datatypes[i]` to member i.
+    pub const ALLTOALLW: u8 = 9;
+    /// Own contribution, no links (allreduce, scan, exscan).
+    pub const OWN: u8 = 10;
+    /// Own contribution is the sum of `counts` (reduce_scatter).
+    pub const OWN_SUM: u8 = 11;
+    /// Own contribution is `count` times the group's size (reduce_scatter_block).
+    pub const OWN_BLOCK: u8 = 12;
+    /// Creates a persistent request for `count` elements to `peer`.
+    pub const SEND_INIT: u8 = 13;
+    /// Starts one persistent request.
+    pub const START: u8 = 14;
+    /// Starts `count` persistent requests.
+    pub const STARTALL: u8 = 15;
+    /// Bytes of the call only, no link (one-sided, MPI-IO).
+    pub const BYTES: u8 = 16;
+    /// Argument `count` is a number of bytes (I/O and memory functions).
+    pub const PLAIN_BYTES: u8 = 17;
+    /// A non-negative return value is a number of bytes (read, write).
+    pub const RETURNED_BYTES: u8 = 18;
+    /// Bytes are argument `count` times argument `datatype` (calloc, fwrite).
+    pub const PRODUCT_BYTES: u8 = 19;
+}
+
+/// An argument index that is absent.
+pub const ABSENT: u8 = 0xff;
+
+/// The peer of a link that stands for every other member of its communicator.
+pub const PEER_ALL_OTHERS: u32 = 0xffff_fffe;
+
+/// Comm index of a call without communicator.
+pub const COMM_NONE: u32 = 0xffff;
+
+/// What one probe does; `Header::probes_offset`, indexed by probe number.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probe {
+    /// Index of the function's [`FunctionStat`].
+    pub function: u32,
+    /// Group number, below [`GROUPS_MAX`]; 0 is communication.
+    pub group: u8,
+    /// Bits of [`flag`].
+    pub flags: u8,
+    /// One of [`kind`].
+    pub kind: u8,
+    /// Counts are 64 bits wide (`MPI_Send_c`).
+    pub large_count: u8,
+    /// Argument index of the send buffer, for in-place tests.
+    pub buffer: u8,
+    /// Argument index of the count or counts.
+    pub count: u8,
+    /// Argument index of the datatype or datatypes.
+    pub datatype: u8,
+    /// Argument index of destination, source or root.
+    pub peer: u8,
+    /// Argument index of the communicator.
+    pub comm: u8,
+    /// Argument index of the request or requests.
+    pub request: u8,
+    /// Argument index of the receive count or counts, used in place.
+    pub recv_count: u8,
+    /// Argument index of the receive datatype or datatypes, used in place.
+    pub recv_datatype: u8,
+    /// Argument index that `--argument` asks to sum.
+    pub argument: u8,
+    /// Keeps the size a multiple of 8.
+    pub reserved: [u8; 7],
+}
+
+/// One patched place: enough to undo it without its maker.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PatchRecord {
+    /// Address of the first replaced byte.
+    pub address: u64,
+    /// Number of replaced bytes.
+    pub length: u64,
+    /// The bytes as they were.
+    pub original: [u8; PATCH_BYTES_MAX],
+    /// The bytes written.
+    pub patched: [u8; PATCH_BYTES_MAX],
+}
+
+/// One mapping that was made in the target.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MappingRecord {
+    /// First address.
+    pub address: u64,
+    /// Length in bytes.
+    pub length: u64,
+}
+
+/// Mappings a descriptor can list.
+pub const MAPPINGS_MAX: usize = 32;
+
+/// `getrusage` of the process at a window's border.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Usage {
+    /// 1 once the kernel has filled `words`.
+    pub valid: AtomicU64,
+    /// The kernel's `struct rusage`: utime(2), stime(2), maxrss, ..., minflt at 6 + 2, majflt, ..., nvcsw, nivcsw.
+    pub words: [AtomicU64; 18],
+}
+
+/// First page of the shared memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`]; written last, so that a half-made descriptor is never believed.
+    pub magic: AtomicU64,
+    /// Checksum of the descriptor: geometry, mappings and patch records ([`checksum`]).
+    pub checksum: AtomicU64,
+    /// Where this memory lies in the target.
+    pub base: AtomicU64,
+    /// The places of everything else.
+    pub geometry: Geometry,
+    /// Process id of the monitor that made it.
+    pub monitor_pid: AtomicU64,
+    /// Start time of that monitor, clock ticks since boot.
+    pub monitor_start: AtomicU64,
+    /// Number of valid entries in `mappings`.
+    pub mapping_count: AtomicU64,
+    /// Mappings made in the target, this one included.
+    pub mappings: [MappingRecord; MAPPINGS_MAX],
+
+    /// One of [`state`].
+    pub state: AtomicU32,
+    /// One of [`library`]; 0: no MPI accounting.
+    pub library: AtomicU32,
+    /// Probe that counts iterations; `u32::MAX`: none.
+    pub marker_probe: AtomicU32,
+    /// 1 if the stub may make system calls of its own (`getrusage` at a window's borders).
+    pub may_call_system: AtomicU32,
+    /// Return address of the marker's call; 0: any caller.
+    pub marker_site: AtomicU64,
+    /// Passes of the marker so far.
+    pub iteration: AtomicU64,
+    /// Recording begins at the pass that finds `iteration == start`.
+    pub start: AtomicU64,
+    /// Recording ends at the pass that finds `iteration == end`.
+    pub end: AtomicU64,
+    /// Time stamp of the window's start; 0: not begun.
+    pub first_ticks: AtomicU64,
+    /// Time stamp of the window's end; 0: not ended.
+    pub last_ticks: AtomicU64,
+    /// Iteration marks written since the window began (index modulo the capacity).
+    pub marks_written: AtomicU64,
+    /// Calls that found no free slot.
+    pub dropped: AtomicU64,
+    /// Trace records kept of each function.
+    pub details_max: AtomicU64,
+    /// Bumped whenever a datatype is freed.
+    pub type_generation: AtomicU64,
+    /// Bumped whenever a communicator is freed.
+    pub comm_generation: AtomicU64,
+    /// Words used in the pool of world ranks.
+    pub pool_used: AtomicU64,
+    /// Calibrated cost of one entry plus exit, ticks times 256; 0: not yet.
+    pub calibrated_ticks_256: AtomicU64,
+
+    /// `MPI_COMM_WORLD`.
+    pub comm_world: AtomicU64,
+    /// `MPI_IN_PLACE`.
+    pub in_place: AtomicU64,
+    /// Offset of the size in a datatype (Open MPI).
+    pub type_size_offset: AtomicU64,
+    /// Mask of a handle's valid bits (32-bit handles in 64-bit registers).
+    pub handle_mask: AtomicU64,
+    /// `PMPI_Type_size`.
+    pub type_size: AtomicU64,
+    /// `PMPI_Comm_size`.
+    pub comm_size: AtomicU64,
+    /// `PMPI_Comm_rank`.
+    pub comm_rank: AtomicU64,
+    /// `PMPI_Comm_group`.
+    pub comm_group: AtomicU64,
+    /// `PMPI_Comm_remote_group`.
+    pub comm_remote_group: AtomicU64,
+    /// `PMPI_Comm_test_inter`.
+    pub comm_test_inter: AtomicU64,
+    /// `PMPI_Group_size`.
+    pub group_size: AtomicU64,
+    /// `PMPI_Group_translate_ranks`.
+    pub group_translate_ranks: AtomicU64,
+    /// `PMPI_Group_free`.
+    pub group_free: AtomicU64,
+    /// Rank in `MPI_COMM_WORLD` as the library says, plus one; 0: not asked yet.
+    pub world_rank_plus_one: AtomicU64,
+    /// Size of `MPI_COMM_WORLD` as the library says.
+    pub world_size: AtomicU64,
+
+    /// Resources used at the window's start.
+    pub usage_first: Usage,
+    /// Resources used at the window's end.
+    pub usage_last: Usage,
+}
+
+/// Where everything lies in the shared memory: offsets and capacities. Capacities that are masks are powers of two.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of data (code arenas come after it in the file).
+    pub data_length: u64,
+    /// Bytes of the whole file.
+    pub file_length: u64,
+    /// Number of [`PatchRecord`]s.
+    pub patch_count: u64,
+    /// Their place.
+    pub patches_offset: u64,
+    /// Number of [`Probe`]s.
+    pub probe_count: u64,
+    /// Their place.
+    pub probes_offset: u64,
+    /// Number of functions, that is of [`FunctionStat`]s per slot.
+    pub function_count: u64,
+    /// Capacity of the iteration marks (power of two).
+    pub mark_capacity: u64,
+    /// Their place.
+    pub marks_offset: u64,
+    /// Capacity of the pool of world ranks, in 32-bit words.
+    pub pool_capacity: u64,
+    /// Its place.
+    pub pool_offset: u64,
+    /// Place of the table of persistent requests.
+    pub requests_offset: u64,
+    /// Number of slots (power of two).
+    pub slot_count: u64,
+    /// Bytes from slot to slot.
+    pub slot_stride: u64,
+    /// Place of the first slot.
+    pub slots_offset: u64,
+    /// Within a slot: place of its [`FunctionStat`]s.
+    pub stats_offset: u64,
+    /// Within a slot: place of its [`LinkEntry`]s.
+    pub links_offset: u64,
+    /// Capacity of the link table (power of two).
+    pub link_capacity: u64,
+    /// Within a slot: place of its ring of [`CallRecord`]s.
+    pub ring_offset: u64,
+    /// Capacity of the ring (power of two).
+    pub ring_capacity: u64,
+    /// Within a slot: place of its [`DetailRecord`]s, `detail_capacity` for each function.
+    pub details_offset: u64,
+    /// Trace records per function.
+    pub detail_capacity: u64,
+}
+
+/// What a window needs room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// Places to patch.
+    pub patches: u64,
+    /// Probes.
+    pub probes: u64,
+    /// Functions.
+    pub functions: u64,
+    /// Ranks of the job.
+    pub ranks: u64,
+    /// Trace records per function.
+    pub details: u64,
+    /// Bytes of code.
+    pub code: u64,
+    /// Threads that may pass probes.
+    pub threads: u64,
+}
+
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+
+/// The next multiple of `unit` (a power of two) at or above `value`.
+pub const fn round_up(value: u64, unit: u64) -> u64 {
+    (value + unit - 1) & !(unit - 1)
+}
+
+impl Geometry {
+    /// Lays out shared memory for `needs`; `Header` comes first, code last.
+    pub fn for_needs(needs: &Needs) -> Self {
+        let mut geometry = Geometry {
+            patch_count: needs.patches,
+            probe_count: needs.probes,
+            function_count: needs.functions,
+            mark_capacity: 65_536,
+            pool_capacity: (needs.ranks * 16).max(65_536),
+            slot_count: (needs.threads * 2).clamp(64, 4096).next_power_of_two(),
+            link_capacity: (needs.ranks * 4).max(1024).next_power_of_two(),
+            ring_capacity: 16_384,
+            detail_capacity: needs.details,
+            ..Geometry::default()
+        };
+        geometry.place_slot();
+        geometry.place_all(needs.code);
+        geometry
+    }
+
+    fn place_slot(&mut self) {
+        let mut end = round_up(size_of::<Slot>() as u64, 64);
+        let mut take = |bytes: u64| {
+            let place = end;
+            end = round_up(end + bytes, 64);
+            place
+        };
+        self.stats_offset = take(self.function_count * size_of::<FunctionStat>() as u64);
+        self.links_offset = take(self.link_capacity * size_of::<LinkEntry>() as u64);
+        self.ring_offset = take(self.ring_capacity * size_of::<CallRecord>() as u64);
+        self.details_offset = take(self.function_count * self.detail_capacity * size_of::<DetailRecord>() as u64);
+        self.slot_stride = round_up(end, PAGE);
+    }
+
+    fn place_all(&mut self, code: u64) {
+        let mut end = round_up(size_of::<Header>() as u64, 64);
+        let mut take = |bytes: u64, unit: u64| {
+            end = round_up(end, unit);
+            let place = end;
+            end += bytes;
+            place
+        };
+        self.patches_offset = take(self.patch_count * size_of::<PatchRecord>() as u64, 64);
+        self.probes_offset = take(self.probe_count * size_of::<Probe>() as u64, 64);
+        self.requests_offset = take(REQUESTS_MAX * size_of::<RequestEntry>() as u64, 64);
+        self.marks_offset = take(self.mark_capacity * size_of::<Mark>() as u64, PAGE);
+        self.pool_offset = take(self.pool_capacity * 4, PAGE);
+        self.slots_offset = take(self.slot_count * self.slot_stride, PAGE);
+        self.data_length = round_up(end, PAGE);
+        self.file_length = self.data_length + round_up(code, PAGE);
+    }
+}
+
+/// One thread's numbers. Followed, within `Geometry::slot_stride`, by its stats, links, ring and details.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Slot {
+    /// The owner's thread pointer (`fs:[0]`); 0: free.
+    pub key: AtomicU64,
+    /// 1 while the owner is inside one of our routines (a signal handler or a call of ours must not enter again).
+    pub busy: AtomicU64,
+    /// Frames in use.
+    pub depth: AtomicU64,
+    /// Calls written to the ring so far.
+    pub ring_written: AtomicU64,
+    /// Probes passed while recording.
+    pub hits: AtomicU64,
+    /// Calls not measured: too deep, or made from a signal handler that interrupted a probe.
+    pub dropped: AtomicU64,
+    /// Bytes whose receiver could not be named.
+    pub unattributed_bytes: AtomicU64,
+    /// Communicators known, `MPI_COMM_WORLD` (index 0) included once used.
+    pub comm_count: AtomicU64,
+    /// `Header::comm_generation` when `comms` was last checked.
+    pub comm_generation: AtomicU64,
+    /// `Header::type_generation` when `types` was last cleared.
+    pub type_generation: AtomicU64,
+    /// Probes of each group the thread is inside of.
+    pub group_depth: [AtomicU64; GROUPS_MAX],
+    /// Time inside outermost calls of each group, in the window.
+    pub group_ticks: [AtomicU64; GROUPS_MAX],
+    /// The thread's open calls.
+    pub frames: [Frame; FRAMES_MAX as usize],
+    /// Communicators met.
+    pub comms: [CommEntry; COMMS_MAX as usize],
+    /// Sizes of datatypes met, by hash of the handle.
+    pub types: [TypeEntry; TYPES_MAX as usize],
+}
+
+/// A call that has been entered and not left.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Frame {
+    /// Stack pointer at entry (it points at the return address).
+    pub stack: AtomicU64,
+    /// Return address.
+    pub site: AtomicU64,
+    /// Time stamp at entry.
+    pub ticks: AtomicU64,
+    /// Probe number.
+    pub probe: AtomicU64,
+    /// Ring index plus one; 0: not in the ring.
+    pub ring: AtomicU64,
+    /// Address of the trace record's duration; 0: none.
+    pub detail: AtomicU64,
+    /// An argument kept for the exit (where the new request will be stored).
+    pub kept: [AtomicU64; 4],
+    /// 1 if this is the outermost call of its group.
+    pub outermost: AtomicU64,
+}
+
+/// A communicator as one thread knows it.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct CommEntry {
+    /// Handle; 0: freed since.
+    pub handle: AtomicU64,
+    /// Members (of the remote group for an intercommunicator).
+    pub size: AtomicU64,
+    /// Own rank in it.
+    pub rank: AtomicU64,
+    /// Index of its first world rank in the pool; `u64::MAX`: unknown.
+    pub pool: AtomicU64,
+    /// 1 for an intercommunicator.
+    pub inter: AtomicU64,
+}
+
+/// The size of a datatype, remembered.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct TypeEntry {
+    /// Handle; 0: empty.
+    pub handle: AtomicU64,
+    /// Size in bytes.
+    pub size: AtomicU64,
+}
+
+/// One function's numbers in one thread.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct FunctionStat {
+    /// Outermost calls that began in the window.
+    pub calls: AtomicU64,
+    /// Calls from inside another measured call of the group.
+    pub nested: AtomicU64,
+    /// Time inside outermost calls, clipped to the window.
+    pub ticks: AtomicU64,
+    /// Payload bytes.
+    pub bytes: AtomicU64,
+    /// Largest payload of a call.
+    pub bytes_max: AtomicU64,
+    /// Sum of the argument asked for (two's complement).
+    pub argument_sum: AtomicU64,
+    /// Time stamp of the first call.
+    pub first_ticks: AtomicU64,
+    /// Time stamp of the last call.
+    pub last_ticks: AtomicU64,
+    /// Trace records kept.
+    pub details: AtomicU64,
+}
+
+/// Traffic to one peer of one communicator by one kind of call.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct LinkEntry {
+    /// `1 + (collective << 62 | comm index << 32 | peer)`; 0: empty.
+    pub key: AtomicU64,
+    /// Messages.
+    pub messages: AtomicU64,
+    /// Bytes.
+    pub bytes: AtomicU64,
+}
+
+/// Bit of a link's key (before the `1 +`) that says the traffic belongs to a collective.
+pub const LINK_COLLECTIVE: u64 = 1 << 62;
+
+/// One call in the ring.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct CallRecord {
+    /// Probe number.
+    pub probe: AtomicU64,
+    /// Return address.
+    pub site: AtomicU64,
+    /// Time stamp at entry.
+    pub enter_ticks: AtomicU64,
+    /// Time stamp at exit; 0: not left yet.
+    pub exit_ticks: AtomicU64,
+    /// Communicator index in this slot.
+    pub comm: AtomicU32,
+    /// Peer as the program named it (rank in the communicator), -1: none.
+    pub peer: AtomicI32,
+    /// Value of `Header::iteration` at entry.
+    pub iteration: AtomicU64,
+}
+
+/// One call kept as a trace record.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct DetailRecord {
+    /// Time stamp at entry.
+    pub enter_ticks: AtomicU64,
+    /// Duration; 0: not left.
+    pub duration_ticks: AtomicU64,
+    /// The first six integer arguments.
+    pub arguments: [AtomicU64; 6],
+}
+
+/// One pass of the marker while recording.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Mark {
+    /// Time stamp.
+    pub ticks: AtomicU64,
+    /// Communication time of the marking thread since the window began.
+    pub comm_ticks: AtomicU64,
+}
+
+/// A persistent request.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct RequestEntry {
+    /// Handle; 0: free.
+    pub handle: AtomicU64,
+    /// Bytes of one start.
+    pub bytes: AtomicU64,
+    /// Destination (rank in the communicator).
+    pub peer: AtomicU64,
+    /// Communicator handle.
+    pub comm: AtomicU64,
+}
+
+/// Registers as an island saved them: lowest address first.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Saved {
+    /// r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax.
+    pub registers: [u64; 9],
+    /// The return address; stack arguments follow.
+    pub return_address: u64,
+}
+
+/// Checksum of the descriptor (FNV-1a over `bytes`), for [`Header::checksum`].
+pub fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}

@@ -1,0 +1,218 @@
+//! Asks the MPI library what a handle means: the size of a datatype, the members of a communicator.
+//!
+//! These run at the entry of an outermost MPI call, on the calling thread, where the program itself might have called
+//! the same query functions; so no lock of the library can be held by this thread. Answers are remembered per thread
+//! and forgotten when a handle is freed.
+//!
+//! Next: `links` uses the answers; `layout::Header` says which functions are called.
+
+use crate::layout::*;
+use crate::target::{Context, at};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+type Query1 = extern "C" fn(u64, *mut u64) -> i32;
+type Translate = extern "C" fn(u64, i32, *const i32, u64, *mut i32) -> i32;
+type Free = extern "C" fn(*mut u64) -> i32;
+
+/// Size in bytes of the datatype `handle`.
+#[inline(always)]
+pub(crate) fn type_size(context: Context, handle: u64) -> u64 {
+    let header = context.header();
+    let library = header.library.load(Relaxed);
+    let handle = handle & header.handle_mask.load(Relaxed);
+    if library == library::MPICH && handle >> 24 == 0x4c {
+        return (handle >> 8) & 0xff;
+    }
+    if library == library::OPEN_MPI && header.type_size_offset.load(Relaxed) != 0 && handle != 0 {
+        return read_word(handle + header.type_size_offset.load(Relaxed));
+    }
+    type_size_slow(context.header, context.slot, handle)
+}
+
+#[inline(always)]
+fn read_word(address: u64) -> u64 {
+    // SAFETY: the address lies in an object whose handle the program just passed to the library.
+    unsafe { core::ptr::read_volatile(address as *const u64) }
+}
+
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+extern "C" fn type_size_slow(header: *const Header, slot: *const Slot, handle: u64) -> u64 {
+    let context = Context { header, slot };
+    let header = context.header();
+    let slot = context.slot();
+    let generation = header.type_generation.load(Acquire);
+    if slot.type_generation.load(Relaxed) != generation {
+        clear_types(slot);
+        slot.type_generation.store(generation, Relaxed);
+    }
+    let place = (handle ^ (handle >> 9)) & (TYPES_MAX - 1);
+    let entry: &TypeEntry = at((&raw const slot.types).cast(), place * size_of::<TypeEntry>() as u64);
+    if entry.handle.load(Relaxed) == handle {
+        return entry.size.load(Relaxed);
+    }
+    let mut size = 0u64;
+    if !query(&header.type_size, handle, &mut size) {
+        return 0;
+    }
+    let size = size as u32 as i32;
+    let size = if size > 0 { size as u64 } else { 0 };
+    entry.size.store(size, Relaxed);
+    entry.handle.store(handle, Relaxed);
+    size
+}
+
+#[inline(always)]
+fn clear_types(slot: &Slot) {
+    let mut place = 0;
+    while place < TYPES_MAX {
+        at::<TypeEntry>((&raw const slot.types).cast(), place * size_of::<TypeEntry>() as u64).handle.store(0, Relaxed);
+        place += 1;
+    }
+}
+
+/// Calls one of the library's `int f(handle, out)` functions; false if it is unknown or fails.
+#[inline(always)]
+fn query(function: &AtomicU64, handle: u64, out: &mut u64) -> bool {
+    let address = function.load(Relaxed);
+    if address == 0 {
+        return false;
+    }
+    // SAFETY: the session stored the address of this very function of the library that is mapped here.
+    let call: Query1 = unsafe { core::mem::transmute(address) };
+    call(handle, out) == 0
+}
+
+/// Finds or makes the entry of communicator `handle`.
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+pub(crate) extern "C" fn comm_index_slow(header: *const Header, slot: *const Slot, handle: u64) -> u32 {
+    let context = Context { header, slot };
+    let header = context.header();
+    let slot = context.slot();
+    let generation = header.comm_generation.load(Acquire);
+    if slot.comm_generation.load(Relaxed) != generation {
+        forget_comms(header, slot);
+        slot.comm_generation.store(generation, Relaxed);
+    }
+    if slot.comm_count.load(Relaxed) == 0 {
+        // Index 0 is always the world, whichever communicator is met first.
+        slot.comm_count.store(1, Relaxed);
+        describe_comm(context, comm_entry(slot, 0), header.comm_world.load(Relaxed));
+    }
+    let count = slot.comm_count.load(Relaxed);
+    let mut index = 0;
+    while index < count {
+        if comm_entry(slot, index).handle.load(Relaxed) == handle {
+            return index as u32;
+        }
+        index += 1;
+    }
+    if count >= COMMS_MAX {
+        return COMM_NONE;
+    }
+    slot.comm_count.store(count + 1, Relaxed);
+    if describe_comm(context, comm_entry(slot, count), handle) { count as u32 } else { COMM_NONE }
+}
+
+#[inline(always)]
+fn comm_entry(slot: &Slot, index: u64) -> &CommEntry {
+    at((&raw const slot.comms).cast(), index * size_of::<CommEntry>() as u64)
+}
+
+/// A communicator was freed somewhere: every handle but the world's may now mean another one.
+#[inline(always)]
+fn forget_comms(header: &Header, slot: &Slot) {
+    let count = slot.comm_count.load(Relaxed);
+    let world = header.comm_world.load(Relaxed);
+    let mut index = 0;
+    while index < count {
+        let entry = comm_entry(slot, index);
+        if entry.handle.load(Relaxed) != world {
+            entry.handle.store(0, Relaxed);
+        }
+        index += 1;
+    }
+}
+
+#[inline(always)]
+fn describe_comm(context: Context, entry: &CommEntry, handle: u64) -> bool {
+    let header = context.header();
+    let mut size = 0u64;
+    let mut rank = 0u64;
+    let mut inter = 0u64;
+    entry.pool.store(u64::MAX, Relaxed);
+    entry.handle.store(0, Relaxed);
+    if !query(&header.comm_size, handle, &mut size) || !query(&header.comm_rank, handle, &mut rank) {
+        return false;
+    }
+    query(&header.comm_test_inter, handle, &mut inter);
+    entry.rank.store(rank as u32 as u64, Relaxed);
+    entry.inter.store(inter as u32 as u64, Relaxed);
+    entry.size.store(size as u32 as u64, Relaxed);
+    if handle == header.comm_world.load(Relaxed) {
+        header.world_size.store(size as u32 as u64, Relaxed);
+        header.world_rank_plus_one.store(rank as u32 as u64 + 1, Release);
+    } else {
+        translate(context, entry, handle, inter as u32 != 0);
+    }
+    entry.handle.store(handle, Relaxed);
+    true
+}
+
+/// Writes the world ranks of a communicator's members into the pool.
+#[inline(always)]
+fn translate(context: Context, entry: &CommEntry, handle: u64, inter: bool) {
+    let header = context.header();
+    let members = if inter { &header.comm_remote_group } else { &header.comm_group };
+    let mut group = 0u64;
+    let mut world_group = 0u64;
+    let mut size = 0u64;
+    if !query(members, handle, &mut group) {
+        return;
+    }
+    let world = header.comm_world.load(Relaxed);
+    if query(&header.comm_group, world, &mut world_group) && query(&header.group_size, group, &mut size) {
+        let size = size as u32 as u64;
+        let first = header.pool_used.fetch_add(size, Relaxed);
+        if first + size <= header.geometry.pool_capacity {
+            entry.size.store(size, Relaxed);
+            translate_members(context, group, world_group, first, size);
+            entry.pool.store(first, Release);
+        }
+        free_group(header, &mut world_group);
+    }
+    free_group(header, &mut group);
+}
+
+#[inline(always)]
+fn translate_members(context: Context, group: u64, world_group: u64, first: u64, size: u64) {
+    let header = context.header();
+    let address = header.group_translate_ranks.load(Relaxed);
+    if address == 0 {
+        return;
+    }
+    // SAFETY: as in `query`.
+    let call: Translate = unsafe { core::mem::transmute(address) };
+    let mut rank = 0u64;
+    while rank < size {
+        let asked = rank as i32;
+        let mut answer = -1i32;
+        call(group, 1, &raw const asked, world_group, &raw mut answer);
+        let place: &core::sync::atomic::AtomicI32 =
+            at(context.base(), header.geometry.pool_offset + (first + rank) * 4);
+        place.store(answer, Relaxed);
+        rank += 1;
+    }
+}
+
+#[inline(always)]
+fn free_group(header: &Header, group: &mut u64) {
+    let address = header.group_free.load(Relaxed);
+    if address != 0 {
+        // SAFETY: as in `query`.
+        let call: Free = unsafe { core::mem::transmute(address) };
+        call(group);
+    }
+}

@@ -1,0 +1,529 @@
+//! What a probe runs inside the target: find the thread's slot, note entry or exit, count iterations.
+//!
+//! Everything here stands in the link section `trimtab_stub` and is copied into the target, so it must not call or
+//! read anything outside that section: no panics, no slices, no `memcpy`. All shared words are relaxed atomics, which
+//! also keeps the compiler from using vector registers (they hold the target's arguments and return values).
+//!
+//! Why not `fs`-relative thread-local storage: the loader's static block is nearly full in real programs, and the
+//! target may be static. The thread pointer itself (`fs:[0]`, which glibc and musl keep equal to the `fs` base) is the
+//! key of a hash of slots instead.
+//!
+//! Next: `links` counts bytes to peers, `resolve` asks the MPI library for sizes and ranks.
+
+use crate::layout::*;
+use crate::links;
+use core::arch::asm;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// The routines as bytes, and where each begins.
+#[derive(Clone, Debug)]
+pub struct Blob {
+    /// The section's bytes.
+    pub bytes: &'static [u8],
+    /// Offset of `enter(header, probe, saved)`.
+    pub enter: u64,
+    /// Offset of `leave(header, probe, saved)`.
+    pub leave: u64,
+}
+
+unsafe extern "C" {
+    #[link_name = "__start_trimtab_stub"]
+    static SECTION_START: u8;
+    #[link_name = "__stop_trimtab_stub"]
+    static SECTION_END: u8;
+}
+
+/// The in-target routines of this very program.
+pub fn blob() -> Blob {
+    let start = &raw const SECTION_START;
+    let end = &raw const SECTION_END;
+    let length = end as usize - start as usize;
+    // SAFETY: the linker defines both symbols around one section of this program's own read-only text.
+    let bytes = unsafe { core::slice::from_raw_parts(start, length) };
+    let offset = |routine: usize| (routine - start as usize) as u64;
+    Blob { bytes, enter: offset(enter as *const () as usize), leave: offset(leave as *const () as usize) }
+}
+
+/// Everything a routine needs to find its way, kept in registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Context {
+    pub header: *const Header,
+    pub slot: *const Slot,
+}
+
+#[inline(always)]
+pub(crate) fn word<'a>(base: *const u8, offset: u64) -> &'a AtomicU64 {
+    // SAFETY: offsets come from the geometry that sized the shared memory; every place is 8-byte aligned.
+    unsafe { &*base.add(offset as usize).cast::<AtomicU64>() }
+}
+
+#[inline(always)]
+pub(crate) fn at<'a, T>(base: *const u8, offset: u64) -> &'a T {
+    // SAFETY: as for `word`; the structure at each offset is fixed by the geometry.
+    unsafe { &*base.add(offset as usize).cast::<T>() }
+}
+
+#[inline(always)]
+pub(crate) fn add(word: &AtomicU64, value: u64) {
+    // One writer (the owning thread): a plain read-modify-write is enough and does not lock the bus.
+    word.store(word.load(Relaxed).wrapping_add(value), Relaxed);
+}
+
+impl Context {
+    #[inline(always)]
+    pub fn header<'a>(self) -> &'a Header {
+        // SAFETY: islands pass the address at which the shared memory is mapped.
+        unsafe { &*self.header }
+    }
+
+    #[inline(always)]
+    pub fn slot<'a>(self) -> &'a Slot {
+        // SAFETY: `find_slot` returned it: a slot inside the shared memory.
+        unsafe { &*self.slot }
+    }
+
+    #[inline(always)]
+    pub fn base(self) -> *const u8 {
+        self.header.cast()
+    }
+
+    #[inline(always)]
+    pub fn probe<'a>(self, number: u64) -> &'a Probe {
+        at(self.base(), self.header().geometry.probes_offset + number * size_of::<Probe>() as u64)
+    }
+
+    #[inline(always)]
+    pub fn stat<'a>(self, function: u64) -> &'a FunctionStat {
+        at(self.slot.cast(), self.header().geometry.stats_offset + function * size_of::<FunctionStat>() as u64)
+    }
+
+    #[inline(always)]
+    pub fn frame<'a>(self, index: u64) -> &'a Frame {
+        let slot = self.slot();
+        at((&raw const slot.frames).cast(), (index & (FRAMES_MAX - 1)) * size_of::<Frame>() as u64)
+    }
+}
+
+/// The program's arguments at a function's entry.
+#[derive(Clone, Copy)]
+pub(crate) struct Arguments(pub *const Saved);
+
+impl Arguments {
+    /// Argument `index` in C order, as it was passed (upper bits of narrow ones are undefined).
+    #[inline(always)]
+    pub fn get(self, index: u8) -> u64 {
+        // SAFETY: the island saved nine registers below the return address; stack arguments stand above it.
+        unsafe {
+            let words = self.0.cast::<u64>();
+            let place = if index < 2 {
+                4 + index as usize
+            } else if index < 4 {
+                4 + index as usize
+            } else if index == 4 {
+                3
+            } else if index == 5 {
+                2
+            } else {
+                10 + (index as usize - 6)
+            };
+            core::ptr::read_volatile(words.add(place))
+        }
+    }
+
+    #[inline(always)]
+    fn return_address(self) -> u64 {
+        // SAFETY: the island passes the address of its saved registers.
+        unsafe { (*self.0).return_address }
+    }
+
+    #[inline(always)]
+    fn stack(self) -> u64 {
+        self.0 as u64 + 72
+    }
+
+    #[inline(always)]
+    fn returned(self) -> u64 {
+        // SAFETY: as above; rax is the last of the nine.
+        unsafe { (*self.0).registers[8] }
+    }
+}
+
+#[inline(always)]
+pub(crate) fn ticks() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: reads the time stamp counter; touches no memory.
+    unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags)) };
+    (u64::from(high) << 32) | u64::from(low)
+}
+
+#[inline(always)]
+fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: the session refuses threads whose fs base does not point at itself before it inserts any probe.
+    unsafe { asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
+    pointer
+}
+
+/// The calling thread's slot, claimed at first sight; null if all are taken.
+#[inline(always)]
+fn find_slot(header: *const Header) -> *const Slot {
+    let key = thread_pointer();
+    // SAFETY: as `Context::header`.
+    let geometry = unsafe { &(*header).geometry };
+    let index = slot_hash(key) & (geometry.slot_count - 1);
+    let offset = geometry.slots_offset + index * geometry.slot_stride;
+    if word(header.cast(), offset).load(Relaxed) == key {
+        // SAFETY: in bounds by construction of the geometry.
+        return unsafe { header.cast::<u8>().add(offset as usize).cast() };
+    }
+    claim_slot(header, key)
+}
+
+#[inline(always)]
+fn slot_hash(key: u64) -> u64 {
+    (key >> 6) ^ (key >> 12) ^ (key >> 20)
+}
+
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+extern "C" fn claim_slot(header: *const Header, key: u64) -> *const Slot {
+    // SAFETY: as `Context::header`.
+    let header_ref = unsafe { &*header };
+    let geometry = &header_ref.geometry;
+    let mut step = 0;
+    while step < geometry.slot_count {
+        let index = (slot_hash(key) + step) & (geometry.slot_count - 1);
+        let offset = geometry.slots_offset + index * geometry.slot_stride;
+        let owner = word(header.cast(), offset);
+        let held = owner.load(Relaxed);
+        if held == key || (held == 0 && owner.compare_exchange(0, key, AcqRel, Relaxed).is_ok()) {
+            // SAFETY: in bounds by construction of the geometry.
+            return unsafe { header.cast::<u8>().add(offset as usize).cast() };
+        }
+        step += 1;
+    }
+    header_ref.dropped.fetch_add(1, Relaxed);
+    core::ptr::null()
+}
+
+/// A probe at a function's entry.
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+extern "C" fn enter(header: *const Header, number: u64, saved: *const Saved) {
+    let slot = find_slot(header);
+    if slot.is_null() {
+        return;
+    }
+    let context = Context { header, slot };
+    if context.slot().busy.load(Relaxed) != 0 {
+        add(&context.slot().dropped, 1);
+        return;
+    }
+    context.slot().busy.store(1, Relaxed);
+    note_entry(context, number, Arguments(saved));
+    context.slot().busy.store(0, Release);
+}
+
+#[inline(always)]
+fn note_entry(context: Context, number: u64, arguments: Arguments) {
+    let slot = context.slot();
+    let probe = context.probe(number);
+    let stack = arguments.stack();
+    let site = arguments.return_address();
+    let depth = drop_stale_frames(context, stack, site, number);
+    if depth >= FRAMES_MAX {
+        add(&slot.dropped, 1);
+        return;
+    }
+    let group = group_word(&slot.group_depth, probe.group);
+    let outermost = group.load(Relaxed) == 0;
+    let frame = context.frame(depth);
+    frame.stack.store(stack, Relaxed);
+    frame.site.store(site, Relaxed);
+    frame.probe.store(number, Relaxed);
+    frame.outermost.store(u64::from(outermost), Relaxed);
+    frame.ring.store(0, Relaxed);
+    frame.detail.store(0, Relaxed);
+    group.store(group.load(Relaxed) + 1, Relaxed);
+    slot.depth.store(depth + 1, Relaxed);
+    let now = ticks();
+    frame.ticks.store(now, Relaxed);
+    if outermost {
+        if context.header().marker_probe.load(Relaxed) as u64 == number {
+            pass_marker(context, site, now);
+        }
+        if probe.flags & flag::RING != 0 {
+            write_ring(context, number, probe, frame, arguments);
+        }
+        if probe.flags & (flag::FREES_TYPE | flag::FREES_COMM | flag::FREES_REQUEST) != 0 {
+            links::forget(context, probe, arguments);
+        }
+    }
+    record_entry(context, probe, frame, arguments, outermost, now);
+    if probe.flags & flag::TIMED != 0 {
+        // Accounting above is ours, not the function's: its time begins here.
+        frame.ticks.store(ticks(), Relaxed);
+    }
+}
+
+#[inline(always)]
+fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Arguments, outermost: bool, now: u64) {
+    let recording = context.header().state.load(Acquire) == state::RECORD;
+    if probe.kind == kind::SEND_INIT && outermost {
+        links::keep_request(context, probe, frame, arguments);
+    }
+    if !recording {
+        return;
+    }
+    add(&context.slot().hits, 1);
+    let stat = context.stat(u64::from(probe.function));
+    if !outermost {
+        add(&stat.nested, 1);
+        return;
+    }
+    add(&stat.calls, 1);
+    if stat.first_ticks.load(Relaxed) == 0 {
+        stat.first_ticks.store(now, Relaxed);
+    }
+    stat.last_ticks.store(now, Relaxed);
+    if probe.argument != ABSENT {
+        add(&stat.argument_sum, arguments.get(probe.argument) as i32 as i64 as u64);
+    }
+    if probe.kind != kind::NONE {
+        links::account(context, probe, stat, arguments);
+    }
+    if context.header().details_max.load(Relaxed) != 0 {
+        keep_detail(context, probe, stat, frame, arguments, now);
+    }
+}
+
+/// Frames whose stack lies below the current one were left by longjmp or an exception; so was one at the same place
+/// that is not the caller of a tail call (which shares its return address).
+#[inline(always)]
+fn drop_stale_frames(context: Context, stack: u64, site: u64, number: u64) -> u64 {
+    let slot = context.slot();
+    let mut depth = slot.depth.load(Relaxed);
+    while depth > 0 {
+        let frame = context.frame(depth - 1);
+        let held = frame.stack.load(Relaxed);
+        let tail_caller = held == stack && frame.site.load(Relaxed) == site && frame.probe.load(Relaxed) != number;
+        if held > stack || tail_caller {
+            break;
+        }
+        pop_group(context, frame);
+        depth -= 1;
+    }
+    slot.depth.store(depth, Relaxed);
+    depth
+}
+
+#[inline(always)]
+fn pop_group(context: Context, frame: &Frame) {
+    let probe = context.probe(frame.probe.load(Relaxed));
+    let group = group_word(&context.slot().group_depth, probe.group);
+    let depth = group.load(Relaxed);
+    if depth > 0 {
+        group.store(depth - 1, Relaxed);
+    }
+}
+
+#[inline(always)]
+fn group_word(words: &[AtomicU64; GROUPS_MAX], group: u8) -> &AtomicU64 {
+    at(words.as_ptr().cast(), (u64::from(group) & (GROUPS_MAX as u64 - 1)) * 8)
+}
+
+/// A probe at a function's exit.
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+extern "C" fn leave(header: *const Header, _number: u64, saved: *const Saved) {
+    let now = ticks();
+    let slot = find_slot(header);
+    if slot.is_null() {
+        return;
+    }
+    let context = Context { header, slot };
+    if context.slot().busy.load(Relaxed) != 0 {
+        return;
+    }
+    context.slot().busy.store(1, Relaxed);
+    note_exit(context, Arguments(saved), now);
+    context.slot().busy.store(0, Release);
+}
+
+#[inline(always)]
+fn note_exit(context: Context, arguments: Arguments, now: u64) {
+    let slot = context.slot();
+    let stack = arguments.stack();
+    let mut depth = slot.depth.load(Relaxed);
+    while depth > 0 {
+        let frame = context.frame(depth - 1);
+        let held = frame.stack.load(Relaxed);
+        if held > stack {
+            break;
+        }
+        if held == stack {
+            close_frame(context, frame, arguments, now);
+        }
+        pop_group(context, frame);
+        depth -= 1;
+    }
+    slot.depth.store(depth, Relaxed);
+}
+
+#[inline(always)]
+fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) {
+    let header = context.header();
+    let slot = context.slot();
+    let probe = context.probe(frame.probe.load(Relaxed));
+    let ring = frame.ring.load(Relaxed);
+    if ring != 0 {
+        let written = slot.ring_written.load(Relaxed);
+        if written.wrapping_sub(ring - 1) <= header.geometry.ring_capacity {
+            ring_record(context, ring - 1).exit_ticks.store(now, Relaxed);
+        }
+    }
+    if probe.kind == kind::SEND_INIT && frame.outermost.load(Relaxed) != 0 {
+        links::store_request(context, frame);
+    }
+    let state = header.state.load(Acquire);
+    if state < state::RECORD {
+        return;
+    }
+    let first = header.first_ticks.load(Relaxed);
+    let last = header.last_ticks.load(Relaxed);
+    if first == 0 {
+        return;
+    }
+    let entered = frame.ticks.load(Relaxed);
+    let from = if entered > first { entered } else { first };
+    let to = if last != 0 && now > last { last } else { now };
+    if state == state::RECORD {
+        add(&slot.hits, 1);
+    }
+    if to <= from || frame.outermost.load(Relaxed) == 0 {
+        return;
+    }
+    let stat = context.stat(u64::from(probe.function));
+    if probe.flags & flag::TIMED != 0 {
+        add(&stat.ticks, to - from);
+        add(group_word(&slot.group_ticks, probe.group), to - from);
+    }
+    let detail = frame.detail.load(Relaxed);
+    if detail != 0 {
+        word(context.base(), detail).store(now - entered, Relaxed);
+    }
+    if probe.kind == kind::RETURNED_BYTES && state == state::RECORD {
+        let returned = arguments.returned() as i64;
+        if returned > 0 {
+            links::add_bytes(stat, returned as u64);
+        }
+    }
+}
+
+#[inline(always)]
+fn ring_record<'a>(context: Context, index: u64) -> &'a CallRecord {
+    let geometry = &context.header().geometry;
+    let place = index & (geometry.ring_capacity - 1);
+    at(context.slot.cast(), geometry.ring_offset + place * size_of::<CallRecord>() as u64)
+}
+
+#[inline(always)]
+fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, arguments: Arguments) {
+    let slot = context.slot();
+    let index = slot.ring_written.load(Relaxed);
+    let record = ring_record(context, index);
+    let named = probe.flags & flag::RECEIVES != 0 || probe.kind == kind::SEND;
+    let peer = if named && probe.peer != ABSENT { arguments.get(probe.peer) as i32 } else { -1 };
+    let comm = if probe.comm != ABSENT { links::comm_index(context, arguments.get(probe.comm)) } else { COMM_NONE };
+    record.probe.store(number, Relaxed);
+    record.site.store(frame.site.load(Relaxed), Relaxed);
+    record.exit_ticks.store(0, Relaxed);
+    record.comm.store(comm, Relaxed);
+    record.peer.store(peer, Relaxed);
+    record.iteration.store(context.header().iteration.load(Relaxed), Relaxed);
+    record.enter_ticks.store(frame.ticks.load(Relaxed), Relaxed);
+    frame.ring.store(index + 1, Relaxed);
+    slot.ring_written.store(index + 1, Release);
+}
+
+#[inline(always)]
+fn keep_detail(context: Context, probe: &Probe, stat: &FunctionStat, frame: &Frame, arguments: Arguments, now: u64) {
+    let geometry = &context.header().geometry;
+    let kept = stat.details.load(Relaxed);
+    if kept >= geometry.detail_capacity || kept >= context.header().details_max.load(Relaxed) {
+        return;
+    }
+    let index = u64::from(probe.function) * geometry.detail_capacity + kept;
+    let offset = geometry.details_offset + index * size_of::<DetailRecord>() as u64;
+    let record: &DetailRecord = at(context.slot.cast(), offset);
+    record.enter_ticks.store(now, Relaxed);
+    record.duration_ticks.store(0, Relaxed);
+    let mut argument = 0u8;
+    while argument < 6 {
+        at::<AtomicU64>(record.arguments.as_ptr().cast(), u64::from(argument) * 8)
+            .store(arguments.get(argument), Relaxed);
+        argument += 1;
+    }
+    let place = (&raw const record.duration_ticks) as u64 - context.base() as u64;
+    frame.detail.store(place, Relaxed);
+    stat.details.store(kept + 1, Relaxed);
+}
+
+/// Counts one pass of the marker and, at the agreed iterations, begins or ends the window.
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+extern "C" fn pass_marker_outlined(context_header: *const Header, slot: *const Slot, now: u64) {
+    let context = Context { header: context_header, slot };
+    let header = context.header();
+    let iteration = header.iteration.fetch_add(1, AcqRel);
+    let state = header.state.load(Acquire);
+    if state == state::ARMED && iteration == header.start.load(Relaxed) {
+        read_usage(header, &header.usage_first);
+        let begun = ticks();
+        header.first_ticks.store(begun, Relaxed);
+        write_mark(context, begun);
+        header.state.store(state::RECORD, Release);
+    } else if state == state::RECORD && header.end.load(Relaxed) != 0 {
+        write_mark(context, now);
+        if iteration >= header.end.load(Relaxed) {
+            header.last_ticks.store(now, Relaxed);
+            header.state.store(state::DONE, Release);
+            read_usage(header, &header.usage_last);
+        }
+    }
+}
+
+#[inline(always)]
+fn pass_marker(context: Context, site: u64, now: u64) {
+    let wanted = context.header().marker_site.load(Relaxed);
+    if wanted == 0 || wanted == site {
+        pass_marker_outlined(context.header, context.slot, now);
+    }
+}
+
+#[inline(always)]
+fn write_mark(context: Context, now: u64) {
+    let header = context.header();
+    let index = header.marks_written.load(Relaxed);
+    let place = index & (header.geometry.mark_capacity - 1);
+    let mark: &Mark = at(context.base(), header.geometry.marks_offset + place * size_of::<Mark>() as u64);
+    mark.ticks.store(now, Relaxed);
+    mark.comm_ticks.store(context.slot().group_ticks[0].load(Relaxed), Relaxed);
+    header.marks_written.store(index + 1, Release);
+}
+
+/// `getrusage(RUSAGE_SELF)`, twice per window, only where the session found no seccomp filter.
+#[inline(always)]
+fn read_usage(header: &Header, usage: &Usage) {
+    if header.may_call_system.load(Relaxed) == 0 {
+        return;
+    }
+    let result: i64;
+    // SAFETY: system call 98 writes 144 bytes at `words`, which has that size; rcx and r11 are clobbered.
+    unsafe {
+        asm!("syscall", inlateout("rax") 98i64 => result, in("rdi") 0, in("rsi") usage.words.as_ptr(),
+             lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    usage.valid.store(u64::from(result == 0), Release);
+}

@@ -1,0 +1,73 @@
+//! Proves that the in-target routines can be copied anywhere: they call and read nothing outside their own bytes and
+//! touch no vector or floating-point register. Without this, a compiler that inserts a `memcpy` would crash targets.
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+
+fn instructions() -> (Vec<Instruction>, u64) {
+    let blob = trimtab_stub::blob();
+    let base = 0x10_0000;
+    let decoder = Decoder::with_ip(64, blob.bytes, base, DecoderOptions::NONE);
+    (decoder.into_iter().collect(), base)
+}
+
+#[test]
+fn every_instruction_is_valid() {
+    let (instructions, _) = instructions();
+    assert!(instructions.len() > 300, "the section holds the routines: {} instructions", instructions.len());
+    for instruction in &instructions {
+        assert_ne!(instruction.code(), Code::INVALID, "at {:#x}", instruction.ip());
+    }
+}
+
+#[test]
+fn branches_and_calls_stay_inside() {
+    let (instructions, base) = instructions();
+    let inside = base..base + trimtab_stub::blob().bytes.len() as u64;
+    let mut calls = 0;
+    for instruction in &instructions {
+        match instruction.flow_control() {
+            FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch | FlowControl::Call => {
+                let target = instruction.near_branch_target();
+                assert!(inside.contains(&target), "{instruction} at {:#x} leaves the section", instruction.ip());
+                calls += 1;
+            }
+            FlowControl::IndirectBranch => panic!("a jump table at {:#x}: {instruction}", instruction.ip()),
+            _ => {}
+        }
+    }
+    assert!(calls > 20, "branches were looked at: {calls}");
+}
+
+#[test]
+fn nothing_outside_is_addressed() {
+    let (instructions, base) = instructions();
+    let inside = base..base + trimtab_stub::blob().bytes.len() as u64;
+    for instruction in &instructions {
+        if instruction.is_ip_rel_memory_operand() {
+            let address = instruction.ip_rel_memory_address();
+            assert!(inside.contains(&address), "{instruction} at {:#x} addresses {address:#x}", instruction.ip());
+        }
+    }
+}
+
+#[test]
+fn no_vector_or_floating_point_register() {
+    let (instructions, _) = instructions();
+    for instruction in &instructions {
+        let registers = (0..instruction.op_count())
+            .filter(|operand| instruction.op_kind(*operand) == OpKind::Register)
+            .map(|operand| instruction.op_register(operand));
+        for register in registers {
+            let general = register.is_gpr() || register.is_segment_register() || register == Register::None;
+            assert!(general, "{instruction} at {:#x}", instruction.ip());
+        }
+    }
+}
+
+#[test]
+fn entry_points_lie_inside() {
+    let blob = trimtab_stub::blob();
+    assert!((blob.enter as usize) < blob.bytes.len());
+    assert!((blob.leave as usize) < blob.bytes.len());
+    assert_ne!(blob.enter, blob.leave);
+}
