@@ -116,9 +116,7 @@ impl Arguments {
         // SAFETY: the island saved nine registers below the return address; stack arguments stand above it.
         unsafe {
             let words = self.0.cast::<u64>();
-            let place = if index < 2 {
-                4 + index as usize
-            } else if index < 4 {
+            let place = if index < 4 {
                 4 + index as usize
             } else if index == 4 {
                 3
