@@ -1,1 +1,26 @@
-//! ptrace, /proc and remote memory of Linux; unsafe lives here
+//! ptrace, /proc and remote memory of Linux on x86-64: the only crate that touches another process.
+//!
+//! [`Stopped`] holds all threads of a process still and lets them go again; [`Injection`] makes one of them run system
+//! calls for us, in such a way that the target restores itself if we are killed at any instant; [`Memory`] reads and
+//! writes remote memory; [`SharedMapping`] is our view of a file both sides map.
+//!
+//! Why ptrace only for moments: while the program runs nobody traces it, so signals, new threads and `exec` go their
+//! way undisturbed, and a monitor that dies leaves nothing pending.
+//!
+//! Next: `trimtab-session` drives this with plans made beforehand.
+
+mod error;
+mod inject;
+mod memory;
+mod proc;
+mod shared;
+mod stop;
+mod sys;
+
+pub use error::Error;
+pub use inject::{Gadgets, Injection, find_gadgets};
+pub use memory::Memory;
+pub use proc::{Mapping, MappingTable, open_file_of, parse_maps, thread_ids, tracer_of};
+pub use shared::SharedMapping;
+pub use stop::{Stopped, Thread};
+pub use sys::{Registers, monotonic_ns, ticks, unix_s};

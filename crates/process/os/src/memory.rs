@@ -1,0 +1,101 @@
+//! Remote memory: reads and writes of another process's address space.
+//!
+//! Writes go through `/proc/PID/mem`, which reaches read-only text of a traced process and gives the target a private
+//! copy of the page: the file on disk is never touched. A write of one patch never crosses a page, so the kernel makes
+//! it whole or not at all.
+//!
+//! Next: `stop::Stopped` owns one of these while threads are held.
+
+use crate::error::Error;
+use crate::sys;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use trimtab_types::Pid;
+
+/// The memory of one process.
+#[derive(Debug)]
+pub struct Memory {
+    pid: Pid,
+    file: File,
+}
+
+impl Memory {
+    /// Opens it for reading and writing; needs the right to trace the process.
+    pub fn open(pid: Pid) -> Result<Self, Error> {
+        let path = format!("/proc/{pid}/mem");
+        let opened = OpenOptions::new().read(true).write(true).open(&path);
+        let file = opened.map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => Error::Gone { pid },
+            std::io::ErrorKind::PermissionDenied => Error::NotAllowed { pid, hint: crate::proc::permission_hint(pid) },
+            _ => Error::Proc { path, source },
+        })?;
+        Ok(Memory { pid, file })
+    }
+
+    /// Fills `buffer` from `address`.
+    pub fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let length = buffer.len();
+        self.file.read_exact_at(buffer, address).map_err(|source| Error::Memory {
+            verb: "read",
+            pid: self.pid,
+            address,
+            length,
+            source,
+        })
+    }
+
+    /// `length` bytes from `address`.
+    pub fn read_vec(&self, address: u64, length: usize) -> Result<Vec<u8>, Error> {
+        let mut buffer = vec![0; length];
+        self.read(address, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// The word at `address`.
+    pub fn read_word(&self, address: u64) -> Result<u64, Error> {
+        let mut buffer = [0; 8];
+        self.read(address, &mut buffer)?;
+        Ok(u64::from_le_bytes(buffer))
+    }
+
+    /// Writes `bytes` at `address`, through page protection where the kernel allows.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all_at(bytes, address).map_err(|source| Error::Memory {
+            verb: "write",
+            pid: self.pid,
+            address,
+            length: bytes.len(),
+            source,
+        })
+    }
+
+    /// Writes text: as [`Memory::write`], or word by word through stopped thread `tid` where the kernel forbids forced
+    /// writes (`proc_mem.force_override`).
+    pub fn write_text(&self, tid: i32, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        match self.file.write_all_at(bytes, address) {
+            Ok(()) => Ok(()),
+            Err(_) => self.poke_text(tid, address, bytes),
+        }
+    }
+
+    fn poke_text(&self, tid: i32, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        let first = address & !7;
+        let last = (address + bytes.len() as u64 + 7) & !7;
+        let mut words = self.read_vec(first, (last - first) as usize)?;
+        let skip = (address - first) as usize;
+        words[skip..skip + bytes.len()].copy_from_slice(bytes);
+        for (index, word) in words.chunks_exact(8).enumerate() {
+            let mut raw = [0; 8];
+            raw.copy_from_slice(word);
+            let place = first + index as u64 * 8;
+            sys::poke(tid, place, u64::from_le_bytes(raw)).map_err(|source| Error::Memory {
+                verb: "write",
+                pid: self.pid,
+                address: place,
+                length: 8,
+                source,
+            })?;
+        }
+        Ok(())
+    }
+}

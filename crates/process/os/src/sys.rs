@@ -1,0 +1,114 @@
+//! Thin wrappers of the system calls used here, one operation per unsafe block.
+//!
+//! Next: `stop` and `inject` build on these; nothing else calls libc.
+
+use std::io;
+
+/// A thread's general registers.
+pub type Registers = libc::user_regs_struct;
+
+/// `PTRACE_GETSIGMASK`, not in libc's list.
+const GET_SIGNAL_MASK: libc::c_uint = 0x420a;
+/// `PTRACE_SETSIGMASK`.
+const SET_SIGNAL_MASK: libc::c_uint = 0x420b;
+/// The register set of the floating-point and vector state.
+const NT_X86_XSTATE: usize = 0x202;
+/// Largest extended state any x86-64 processor has today (AMX tiles included), with room to spare.
+const EXTENDED_STATE_MAX: usize = 16 * 1024;
+
+/// The processor's time stamp counter.
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter; no memory is touched.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn request(what: libc::c_uint, tid: i32, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: the callers pass either plain values or pointers that outlive the call, as `what` asks for.
+    check(unsafe { libc::ptrace(what, tid, address, data) }).map(drop)
+}
+
+pub(crate) fn seize(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACESYSGOOD as usize)
+}
+
+pub(crate) fn interrupt(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, tid, 0, 0)
+}
+
+pub(crate) fn resume(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, tid, 0, signal as usize)
+}
+
+pub(crate) fn resume_to_system_call(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, 0, 0)
+}
+
+pub(crate) fn detach(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, 0, signal as usize)
+}
+
+pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
+    let mut registers = std::mem::MaybeUninit::<Registers>::uninit();
+    request(libc::PTRACE_GETREGS, tid, 0, registers.as_mut_ptr() as usize)?;
+    // SAFETY: the kernel filled the whole structure.
+    Ok(unsafe { registers.assume_init() })
+}
+
+pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
+    request(libc::PTRACE_SETREGS, tid, 0, (&raw const *registers) as usize)
+}
+
+pub(crate) fn signal_mask(tid: i32) -> io::Result<u64> {
+    let mut mask = 0u64;
+    request(GET_SIGNAL_MASK, tid, 8, (&raw mut mask) as usize)?;
+    Ok(mask)
+}
+
+pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
+    request(SET_SIGNAL_MASK, tid, 8, (&raw const mask) as usize)
+}
+
+/// The floating-point and vector state in the layout of `xsave`.
+pub(crate) fn extended_state(tid: i32) -> io::Result<Vec<u8>> {
+    let mut state = vec![0u8; EXTENDED_STATE_MAX];
+    let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+    request(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, (&raw mut vector) as usize)?;
+    state.truncate(vector.iov_len);
+    Ok(state)
+}
+
+pub(crate) fn poke(tid: i32, address: u64, word: u64) -> io::Result<()> {
+    request(libc::PTRACE_POKETEXT, tid, address as usize, word as usize)
+}
+
+/// `waitpid(tid, __WALL | WNOHANG)`: the status if there is one.
+pub(crate) fn poll_wait(tid: i32) -> io::Result<Option<i32>> {
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    let result = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    match check(result.into())? {
+        0 => Ok(None),
+        _ => Ok(Some(status)),
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+pub fn monotonic_ns() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC)
+}
+
+/// Seconds since 1970.
+pub fn unix_s() -> f64 {
+    read_clock(libc::CLOCK_REALTIME) as f64 / 1e9
+}
+
+fn read_clock(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` outlives the call; both clocks exist on every Linux.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
