@@ -12,5 +12,6 @@ pub mod layout;
 mod links;
 mod resolve;
 mod target;
+pub mod view;
 
 pub use target::{Blob, blob};

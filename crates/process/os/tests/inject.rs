@@ -1,0 +1,170 @@
+//! A real process is stopped, made to run system calls and let go, hundreds of times, also by a monitor that is killed
+//! with SIGKILL in the middle: it must compute the same result and sleep its whole sleep.
+//!
+//! The target and the monitor are this very test binary, started again with an environment variable set.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use trimtab_os::{Gadgets, Injection, MappingTable, Memory, Stopped, find_gadgets};
+use trimtab_types::Pid;
+
+const ROLE: &str = "TRIMTAB_TEST_ROLE";
+const TARGET: &str = "TRIMTAB_TEST_TARGET";
+
+fn start(role: &str, target: Option<u32>) -> Child {
+    let exe = std::env::current_exe().expect("own path");
+    let mut command = Command::new(exe);
+    command.args(["--exact", "role", "--nocapture", "--test-threads=1"]).env(ROLE, role).stdout(Stdio::piped());
+    command.env(TARGET, target.unwrap_or(0).to_string());
+    command.spawn().expect("starts itself")
+}
+
+/// Not a test of its own: what the child processes run.
+#[test]
+fn role() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("target") => play_target(),
+        Ok("monitor") => play_monitor(),
+        _ => {}
+    }
+}
+
+fn play_target() {
+    let sleeper = std::thread::spawn(|| {
+        let started = Instant::now();
+        let time = Duration::from_millis(1500);
+        // One nanosleep: an interrupted one that is not restarted would return early.
+        std::thread::sleep(time);
+        started.elapsed() >= time
+    });
+    let started = Instant::now();
+    let mut rounds = 0u64;
+    let mut right = true;
+    while started.elapsed() < Duration::from_millis(1600) {
+        right &= one_round() == EXPECTED;
+        rounds += 1;
+    }
+    println!("target right={right} slept={} enough={}", sleeper.join().expect("joins"), rounds > 10);
+}
+
+const EXPECTED: u64 = 0xe351_f07b_a358_2bf8;
+
+/// Integer and floating-point state that any lost register would spoil.
+fn one_round() -> u64 {
+    let mut sum = 0x9e37_79b9_7f4a_7c15u64;
+    let mut value = 1.0f64;
+    let mut vector = [1.0f32; 8];
+    for step in 0..20_000u64 {
+        sum = sum.rotate_left(7) ^ step.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        value = (value * 1.000_000_1 + step as f64).sqrt();
+        for (lane, item) in vector.iter_mut().enumerate() {
+            *item = *item * 0.5 + lane as f32;
+        }
+    }
+    sum ^ value.to_bits() ^ vector.iter().fold(0, |all, item| all ^ u64::from(item.to_bits()).rotate_left(13))
+}
+
+fn play_monitor() {
+    let pid = Pid(std::env::var(TARGET).expect("target").parse().expect("a pid"));
+    while inject_once(pid).is_ok() {}
+}
+
+fn gadgets(pid: Pid) -> (Gadgets, MappingTable) {
+    let maps = MappingTable::of(pid).expect("maps");
+    let memory = Memory::open(pid).expect("memory");
+    (find_gadgets(pid, &memory, &maps).expect("gadgets"), maps)
+}
+
+fn inject_once(pid: Pid) -> Result<(), trimtab_os::Error> {
+    let memory = Memory::open(pid)?;
+    let maps = MappingTable::of(pid)?;
+    let gadgets = find_gadgets(pid, &memory, &maps)?;
+    let mut stopped = Stopped::stop(pid)?;
+    let mut injection = Injection::begin(&mut stopped, gadgets, &maps)?;
+    for _ in 0..3 {
+        let id = injection.call("getpid", 39, [0; 6])?;
+        assert_eq!(id, pid.0 as u64);
+    }
+    injection.finish()?;
+    stopped.resume();
+    Ok(())
+}
+
+fn outcome(mut child: Child) -> String {
+    use std::io::Read;
+    let mut text = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut text).expect("reads");
+    assert!(child.wait().expect("ends").success());
+    text.lines().find_map(|line| line.find("target right").map(|at| line[at..].to_string())).unwrap_or(text)
+}
+
+const GOOD: &str = "target right=true slept=true enough=true";
+
+#[test]
+fn an_undisturbed_target_is_right() {
+    assert_eq!(one_round(), EXPECTED, "{:#x}", one_round());
+    assert_eq!(outcome(start("target", None)), GOOD);
+}
+
+#[test]
+fn system_calls_leave_no_trace() {
+    let target = start("target", None);
+    let pid = Pid(target.id() as i32);
+    std::thread::sleep(Duration::from_millis(150));
+    let (gadgets, maps) = gadgets(pid);
+    for round in 0..200 {
+        let mut stopped = Stopped::stop(pid).expect("stops");
+        assert!(stopped.threads().len() >= 3, "the harness, the loop and the sleeper");
+        let before: Vec<u64> = stopped.threads().iter().map(|thread| thread.registers.rip).collect();
+        let mut injection = Injection::begin(&mut stopped, gadgets, &maps).expect("begins");
+        let place = injection.call("mmap", 9, [0, 8192, 3, 0x22, u64::MAX, 0]).expect("maps");
+        injection.stopped().memory().write(place, b"round").expect("writes");
+        injection.call("munmap", 11, [place, 8192, 0, 0, 0, 0]).expect("unmaps");
+        let refused = injection.call("munmap", 11, [1, 1, 0, 0, 0, 0]).expect_err("EINVAL");
+        assert!(refused.to_string().contains("munmap failed"), "{refused}");
+        injection.finish().expect("finishes");
+        let after: Vec<u64> = stopped.threads().iter().map(|thread| thread.registers.rip).collect();
+        assert_eq!(before, after, "round {round}");
+        stopped.resume();
+    }
+    assert_eq!(outcome(target), GOOD);
+}
+
+#[test]
+fn a_killed_monitor_leaves_the_target_right() {
+    let target = start("target", None);
+    let mut seed = 0x1234_5678u64;
+    std::thread::sleep(Duration::from_millis(100));
+    let until = Instant::now() + Duration::from_millis(1200);
+    let mut kills = 0;
+    while Instant::now() < until {
+        let mut monitor = start("monitor", Some(target.id()));
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_micros(5_000 + (seed >> 33) % 20_000));
+        monitor.kill().expect("kills");
+        monitor.wait().expect("reaps");
+        kills += 1;
+    }
+    assert!(kills > 10, "{kills} kills");
+    assert_eq!(outcome(target), GOOD);
+}
+
+#[test]
+fn a_process_that_is_gone_is_said_to_be() {
+    let mut child = Command::new("true").spawn().expect("starts");
+    let pid = Pid(child.id() as i32);
+    child.wait().expect("ends");
+    assert!(matches!(Stopped::stop(pid), Err(trimtab_os::Error::Gone { .. })));
+}
+
+#[test]
+fn another_tracer_is_named() {
+    let target = start("target", None);
+    let pid = Pid(target.id() as i32);
+    std::thread::sleep(Duration::from_millis(50));
+    let held = Stopped::stop(pid).expect("stops");
+    let error = std::thread::spawn(move || Stopped::stop(pid).expect_err("is held")).join().expect("joins");
+    assert!(matches!(error, trimtab_os::Error::OtherTracer { .. }), "{error}");
+    held.resume();
+    assert_eq!(outcome(target), GOOD);
+}

@@ -1,0 +1,296 @@
+//! The monitor's view of the shared memory: words in, structures out, bounds checked.
+//!
+//! The target writes while we read; every field is one word, so a reader sees old or new values, never mixtures.
+//!
+//! Next: `layout` for what the structures mean.
+
+use crate::layout::*;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+
+/// The shared memory of one process as the monitor maps it.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    words: &'a [AtomicU64],
+}
+
+/// A structure that consists of plain words and atomics only, so that any bytes are a valid value of it.
+trait Plain {}
+impl Plain for Header {}
+impl Plain for Slot {}
+impl Plain for FunctionStat {}
+impl Plain for LinkEntry {}
+impl Plain for CallRecord {}
+impl Plain for DetailRecord {}
+impl Plain for Mark {}
+impl Plain for AtomicI32 {}
+
+impl<'a> View<'a> {
+    /// A view of `words`, which must hold at least a [`Header`].
+    ///
+    /// # Panics
+    /// If `words` is too short.
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        assert!(words.len() * 8 >= size_of::<Header>(), "shared memory holds a header");
+        View { words }
+    }
+
+    fn get<T: Plain>(self, offset: u64) -> &'a T {
+        let end = offset + size_of::<T>() as u64;
+        let length = self.words.len() as u64 * 8;
+        assert!(
+            end <= length && offset.is_multiple_of(align_of::<T>() as u64),
+            "offset {offset} lies in shared memory"
+        );
+        // SAFETY: in bounds and aligned (checked above), and any bit pattern is a valid `T` (`Plain`).
+        unsafe { &*self.words.as_ptr().cast::<u8>().add(offset as usize).cast::<T>() }
+    }
+
+    /// The first page.
+    pub fn header(self) -> &'a Header {
+        self.get(0)
+    }
+
+    /// Where things lie.
+    pub fn geometry(self) -> Geometry {
+        self.header().geometry
+    }
+
+    /// Writes bytes, word by word; `offset` must be a multiple of 8.
+    ///
+    /// # Panics
+    /// If they don't fit.
+    pub fn write_bytes(self, offset: u64, bytes: &[u8]) {
+        assert!(offset.is_multiple_of(8), "bytes are written from a whole word on");
+        for (index, chunk) in bytes.chunks(8).enumerate() {
+            let mut raw = [0; 8];
+            raw[..chunk.len()].copy_from_slice(chunk);
+            self.words[offset as usize / 8 + index].store(u64::from_le_bytes(raw), Relaxed);
+        }
+    }
+
+    /// `length` bytes from `offset` (a multiple of 8).
+    ///
+    /// # Panics
+    /// If they lie outside.
+    pub fn read_bytes(self, offset: u64, length: usize) -> Vec<u8> {
+        let first = offset as usize / 8;
+        let words = &self.words[first..first + length.div_ceil(8)];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// Slots that a thread has claimed.
+    pub fn slots(self) -> impl Iterator<Item = SlotView<'a>> {
+        let geometry = self.geometry();
+        (0..geometry.slot_count).filter_map(move |index| {
+            let offset = geometry.slots_offset + index * geometry.slot_stride;
+            let slot: &Slot = self.get(offset);
+            (slot.key.load(Relaxed) != 0).then_some(SlotView { view: self, geometry, offset, slot })
+        })
+    }
+
+    /// Iteration mark number `index` (modulo the capacity).
+    pub fn mark(self, index: u64) -> &'a Mark {
+        let geometry = self.geometry();
+        self.get(geometry.marks_offset + (index & (geometry.mark_capacity - 1)) * size_of::<Mark>() as u64)
+    }
+
+    /// World rank number `index` of the pool; `None` outside it.
+    pub fn pool(self, index: u64) -> Option<i32> {
+        let geometry = self.geometry();
+        let place = (index < geometry.pool_capacity).then(|| geometry.pool_offset + index * 4)?;
+        Some(self.get::<AtomicI32>(place).load(Relaxed))
+    }
+
+    /// Probe number `index`, as bytes are laid out for the target.
+    pub fn set_probe(self, index: u64, probe: &Probe) {
+        let offset = self.geometry().probes_offset + index * size_of::<Probe>() as u64;
+        self.write_bytes(offset, &probe.to_bytes());
+    }
+
+    /// Checksum of the descriptor: geometry, mappings and patches.
+    pub fn descriptor_checksum(self) -> u64 {
+        let header = self.header();
+        let geometry = self.geometry();
+        let base = std::mem::offset_of!(Header, geometry) as u64;
+        let mut bytes = self.read_bytes(base, size_of::<Geometry>());
+        let mappings = std::mem::offset_of!(Header, mapping_count) as u64;
+        bytes.extend(self.read_bytes(mappings, 8 + MAPPINGS_MAX * size_of::<MappingRecord>()));
+        bytes.extend(header.base.load(Relaxed).to_le_bytes());
+        bytes
+            .extend(self.read_bytes(geometry.patches_offset, geometry.patch_count as usize * size_of::<PatchRecord>()));
+        checksum(&bytes)
+    }
+}
+
+/// One thread's slot and what follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotView<'a> {
+    view: View<'a>,
+    geometry: Geometry,
+    offset: u64,
+    /// The slot itself.
+    pub slot: &'a Slot,
+}
+
+impl<'a> SlotView<'a> {
+    /// Numbers of function `index`.
+    pub fn stat(&self, index: u64) -> &'a FunctionStat {
+        self.view.get(self.offset + self.geometry.stats_offset + index * size_of::<FunctionStat>() as u64)
+    }
+
+    /// Used entries of the link table.
+    pub fn links(&self) -> impl Iterator<Item = &'a LinkEntry> {
+        let (view, geometry, offset) = (self.view, self.geometry, self.offset);
+        (0..geometry.link_capacity).filter_map(move |index| {
+            let entry: &LinkEntry = view.get(offset + geometry.links_offset + index * size_of::<LinkEntry>() as u64);
+            (entry.key.load(Relaxed) != 0).then_some(entry)
+        })
+    }
+
+    /// Call number `index` of the ring (modulo its capacity).
+    pub fn call(&self, index: u64) -> &'a CallRecord {
+        let place = index & (self.geometry.ring_capacity - 1);
+        self.view.get(self.offset + self.geometry.ring_offset + place * size_of::<CallRecord>() as u64)
+    }
+
+    /// Trace record `index` of function `function`.
+    pub fn detail(&self, function: u64, index: u64) -> &'a DetailRecord {
+        let place = function * self.geometry.detail_capacity + index;
+        self.view.get(self.offset + self.geometry.details_offset + place * size_of::<DetailRecord>() as u64)
+    }
+
+    /// Forgets what was recorded, so that the slot counts from zero: the target must not be recording.
+    pub fn reset(&self) {
+        let slot = self.slot;
+        for word in [&slot.hits, &slot.dropped, &slot.unattributed_bytes].into_iter().chain(&slot.group_ticks) {
+            word.store(0, Relaxed);
+        }
+        for function in 0..self.geometry.function_count {
+            let stat = self.stat(function);
+            for word in [
+                &stat.calls,
+                &stat.nested,
+                &stat.ticks,
+                &stat.bytes,
+                &stat.bytes_max,
+                &stat.argument_sum,
+                &stat.first_ticks,
+                &stat.last_ticks,
+                &stat.details,
+            ] {
+                word.store(0, Relaxed);
+            }
+        }
+        for link in self.links() {
+            link.messages.store(0, Relaxed);
+            link.bytes.store(0, Relaxed);
+        }
+    }
+}
+
+impl Probe {
+    /// The probe's bytes as the target reads them.
+    pub fn to_bytes(&self) -> [u8; size_of::<Probe>()] {
+        let mut bytes = [0; size_of::<Probe>()];
+        bytes[..4].copy_from_slice(&self.function.to_le_bytes());
+        let rest = [
+            self.group,
+            self.flags,
+            self.kind,
+            self.large_count,
+            self.buffer,
+            self.count,
+            self.datatype,
+            self.peer,
+            self.comm,
+            self.request,
+            self.recv_count,
+            self.recv_datatype,
+            self.argument,
+        ];
+        bytes[4..4 + rest.len()].copy_from_slice(&rest);
+        bytes
+    }
+}
+
+impl PatchRecord {
+    /// The record's bytes as they stand in shared memory.
+    pub fn to_bytes(&self) -> [u8; size_of::<PatchRecord>()] {
+        let mut bytes = [0; size_of::<PatchRecord>()];
+        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.length.to_le_bytes());
+        bytes[16..16 + PATCH_BYTES_MAX].copy_from_slice(&self.original);
+        bytes[16 + PATCH_BYTES_MAX..].copy_from_slice(&self.patched);
+        bytes
+    }
+
+    /// Reads a record back; `None` if it is no possible one.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let word = |place: usize| Some(u64::from_le_bytes(bytes.get(place..place + 8)?.try_into().ok()?));
+        let length = word(8)?;
+        if length == 0 || length > PATCH_BYTES_MAX as u64 {
+            return None;
+        }
+        Some(PatchRecord {
+            address: word(0)?,
+            length,
+            original: bytes.get(16..16 + PATCH_BYTES_MAX)?.try_into().ok()?,
+            patched: bytes.get(16 + PATCH_BYTES_MAX..16 + 2 * PATCH_BYTES_MAX)?.try_into().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_is_laid_out_as_the_target_reads_it() {
+        assert_eq!(size_of::<Probe>(), 24);
+        let probe = Probe { function: 0x0102_0304, group: 5, argument: 9, recv_datatype: 8, ..Probe::default() };
+        let bytes = probe.to_bytes();
+        assert_eq!(bytes[..5], [4, 3, 2, 1, 5]);
+        assert_eq!(bytes[std::mem::offset_of!(Probe, argument)], 9);
+        assert_eq!(bytes[std::mem::offset_of!(Probe, recv_datatype)], 8);
+        assert_eq!(bytes[std::mem::offset_of!(Probe, flags)], 0);
+    }
+
+    #[test]
+    fn a_patch_record_goes_there_and_back() {
+        let mut record = PatchRecord {
+            address: 0x7f00_1234,
+            length: 5,
+            original: [0; PATCH_BYTES_MAX],
+            patched: [0; PATCH_BYTES_MAX],
+        };
+        record.original[..5].copy_from_slice(&[1, 2, 3, 4, 5]);
+        record.patched[0] = 0xe9;
+        assert_eq!(PatchRecord::from_bytes(&record.to_bytes()), Some(record));
+        record.length = 0;
+        assert_eq!(PatchRecord::from_bytes(&record.to_bytes()), None);
+        assert_eq!(PatchRecord::from_bytes(&[0; 8]), None);
+    }
+
+    #[test]
+    fn everything_has_its_own_place() {
+        let needs =
+            Needs { patches: 700, probes: 300, functions: 150, ranks: 16, details: 4, code: 70_000, threads: 4 };
+        let geometry = Geometry::for_needs(&needs);
+        let words: Vec<AtomicU64> = (0..geometry.data_length / 8).map(|_| AtomicU64::new(0)).collect();
+        let starts = [
+            size_of::<Header>() as u64,
+            geometry.patches_offset + geometry.patch_count * size_of::<PatchRecord>() as u64,
+            geometry.probes_offset + geometry.probe_count * size_of::<Probe>() as u64,
+            geometry.requests_offset + REQUESTS_MAX * size_of::<RequestEntry>() as u64,
+            geometry.marks_offset + geometry.mark_capacity * size_of::<Mark>() as u64,
+            geometry.pool_offset + geometry.pool_capacity * 4,
+            geometry.slots_offset + geometry.slot_count * geometry.slot_stride,
+        ];
+        assert!(starts.is_sorted(), "{starts:?}");
+        assert!(geometry.patches_offset >= starts[0] && geometry.data_length >= starts[6]);
+        assert!(geometry.slot_count.is_power_of_two() && geometry.link_capacity.is_power_of_two());
+        assert_eq!(View::new(&words).header().geometry, Geometry::default());
+    }
+}
