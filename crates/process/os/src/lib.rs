@@ -10,6 +10,7 @@
 //! Next: `trimtab-session` drives this with plans made beforehand.
 
 mod error;
+mod file;
 mod inject;
 mod memory;
 mod proc;
@@ -18,6 +19,7 @@ mod stop;
 mod sys;
 
 pub use error::Error;
+pub use file::FileMapping;
 pub use inject::{Gadgets, Injection, find_gadgets};
 pub use memory::Memory;
 pub use proc::{Mapping, MappingTable, open_file_of, parse_maps, thread_ids, tracer_of};

@@ -1,1 +1,252 @@
-//! Probe request to ordered writes and their undo; pure
+//! Probe request to ordered writes and their undo; pure.
+//!
+//! A [`Plan`] says everything that will be done to a process before anything is done: the code of each arena, every
+//! patch with the bytes before and after, in the order of writing, and where a thread that stands on displaced
+//! instructions must go on. `--dry-run` prints it; the session carries it out; its undo is the same list backwards.
+//!
+//! Next: `trimtab-x86` for sites and islands, `trimtab-session` for carrying it out.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use trimtab_x86::{ISLAND_OVERHEAD_MAX, JumpForm, ProbeCode, Refusal, Site, build_island};
+use trimtab_x86::{encode_near_jump, encode_short_jump};
+
+/// A function with the places where it is to be patched.
+#[derive(Clone, Debug)]
+pub struct PlannedFunction {
+    /// Name for people.
+    pub name: String,
+    /// Number of its probe.
+    pub probe: u32,
+    /// Arena its islands go to.
+    pub arena: usize,
+    /// Entry and exits.
+    pub sites: Vec<PlannedSite>,
+}
+
+/// One place to patch, with the bytes that are there now.
+#[derive(Clone, Debug)]
+pub struct PlannedSite {
+    /// The place.
+    pub site: Site,
+    /// Bytes of `site.displaced`.
+    pub displaced: Vec<u8>,
+    /// Bytes of `site.overwritten`.
+    pub overwritten: Vec<u8>,
+    /// Bytes of its springboard, if it has one.
+    pub springboard: Vec<u8>,
+}
+
+/// Where an arena will lie: a page with the gate word, then code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArenaPlace {
+    /// Address of the gate word.
+    pub gate: u64,
+    /// Address of the code.
+    pub code: u64,
+    /// Bytes of code it has room for.
+    pub capacity: u64,
+}
+
+/// The in-target routines, copied to the start of every arena.
+#[derive(Clone, Copy, Debug)]
+pub struct Routines<'a> {
+    /// Their code.
+    pub bytes: &'a [u8],
+    /// Offset of the routine for entries.
+    pub enter: u64,
+    /// Offset of the routine for exits.
+    pub leave: u64,
+}
+
+/// One write, and what was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// First byte.
+    pub address: u64,
+    /// Bytes before.
+    pub original: Vec<u8>,
+    /// Bytes after.
+    pub patched: Vec<u8>,
+    /// The function it belongs to.
+    pub function: String,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// What a patch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A function's entry.
+    Entry,
+    /// One of its exits.
+    Exit,
+    /// A second jump in padding.
+    Springboard,
+}
+
+/// Everything that will be done to one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Code of each arena.
+    pub arenas: Vec<Vec<u8>>,
+    /// Writes to text, in order.
+    pub patches: Vec<Patch>,
+    /// Displaced instruction to its place in an island.
+    pub moves: BTreeMap<u64, u64>,
+}
+
+/// Why no plan could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A site that was accepted can't be carried out from where its arena lies.
+    #[error("{function}: {source}")]
+    Site {
+        /// The function.
+        function: String,
+        /// Why.
+        #[source]
+        source: Refusal,
+    },
+    /// The estimate of an arena's size was too small.
+    #[error("arena {arena} needs {needed} bytes of code but has {capacity}; please report this")]
+    ArenaFull {
+        /// Which.
+        arena: usize,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes it has.
+        capacity: u64,
+    },
+    /// Two sites want the same bytes.
+    #[error("{first} and {second} would both be patched at {address:#x}; leave one of them out")]
+    Overlap {
+        /// One function.
+        first: String,
+        /// The other.
+        second: String,
+        /// Where.
+        address: u64,
+    },
+}
+
+/// Alignment of islands, so that each begins in a fresh fetch block.
+const ISLAND_ALIGNMENT: usize = 16;
+
+/// Bytes of code `functions` of arena `arena` need at most.
+pub fn code_needed(routines: &Routines<'_>, functions: &[PlannedFunction], arena: usize) -> u64 {
+    let sites = functions.iter().filter(|function| function.arena == arena).flat_map(|function| &function.sites);
+    let islands: usize =
+        sites.map(|site| ISLAND_OVERHEAD_MAX * 2 + site.displaced.len() * 8 + ISLAND_ALIGNMENT).sum();
+    (routines.bytes.len() + ISLAND_ALIGNMENT + islands) as u64
+}
+
+/// Makes the plan.
+pub fn build(
+    functions: &[PlannedFunction],
+    places: &[ArenaPlace],
+    header: u64,
+    routines: &Routines<'_>,
+) -> Result<Plan, Error> {
+    let mut plan = Plan { arenas: vec![routines.bytes.to_vec(); places.len()], ..Plan::default() };
+    for function in functions {
+        let place = places[function.arena];
+        let code = ProbeCode {
+            gate: place.gate,
+            header,
+            probe: function.probe,
+            enter: place.code + routines.enter,
+            leave: place.code + routines.leave,
+        };
+        for site in &function.sites {
+            plan.add_site(function, site, place, &code)?;
+        }
+    }
+    for (arena, (code, place)) in plan.arenas.iter().zip(places).enumerate() {
+        let needed = code.len() as u64;
+        if needed > place.capacity {
+            return Err(Error::ArenaFull { arena, needed, capacity: place.capacity });
+        }
+    }
+    plan.check_overlaps()?;
+    Ok(plan)
+}
+
+impl Plan {
+    fn add_site(
+        &mut self,
+        function: &PlannedFunction,
+        planned: &PlannedSite,
+        place: ArenaPlace,
+        code: &ProbeCode,
+    ) -> Result<(), Error> {
+        let site = &planned.site;
+        let refused = |source| Error::Site { function: function.name.clone(), source };
+        let arena = &mut self.arenas[function.arena];
+        arena.resize(arena.len().next_multiple_of(ISLAND_ALIGNMENT), 0xcc);
+        let at = place.code + arena.len() as u64;
+        let island = build_island(site, &planned.displaced, at, code).map_err(refused)?;
+        arena.extend_from_slice(&island.bytes);
+        self.moves.extend(island.moves.into_iter().filter(|(old, _)| *old != site.at));
+        let role = if matches!(site.kind, trimtab_x86::SiteKind::Exit(_)) { Role::Exit } else { Role::Entry };
+        let patch = |address, original: &[u8], patched: &[u8], role| Patch {
+            address,
+            original: original.to_vec(),
+            patched: patched.to_vec(),
+            function: function.name.clone(),
+            role,
+        };
+        match site.jump {
+            JumpForm::Near5 => {
+                let jump = encode_near_jump(site.at, at).map_err(refused)?;
+                self.patches.push(patch(site.at, &planned.overwritten, &jump, role));
+            }
+            JumpForm::Short2 { via } => {
+                // The springboard first: from the moment the short jump stands, it must lead somewhere.
+                let second = encode_near_jump(via, at).map_err(refused)?;
+                self.patches.push(patch(via, &planned.springboard, &second, Role::Springboard));
+                let first = encode_short_jump(site.at, via).map_err(refused)?;
+                self.patches.push(patch(site.at, &planned.overwritten, &first, role));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_overlaps(&self) -> Result<(), Error> {
+        let mut sorted: Vec<&Patch> = self.patches.iter().collect();
+        sorted.sort_by_key(|patch| patch.address);
+        for pair in sorted.windows(2) {
+            if pair[0].address + pair[0].patched.len() as u64 > pair[1].address {
+                return Err(Error::Overlap {
+                    first: pair[0].function.clone(),
+                    second: pair[1].function.clone(),
+                    address: pair[1].address,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a thread may stand at `address` while the patches are written, and if not where it must go on.
+    pub fn moved(&self, address: u64) -> Option<u64> {
+        self.moves.get(&address).copied()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for patch in &self.patches {
+            let role = match patch.role {
+                Role::Entry => "entry",
+                Role::Exit => "exit",
+                Role::Springboard => "springboard",
+            };
+            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+            let (before, after) = (hex(&patch.original), hex(&patch.patched));
+            writeln!(f, "{:#x}  {before:<15} -> {after:<15}  {role} of {}", patch.address, patch.function)?;
+        }
+        let code: usize = self.arenas.iter().map(Vec::len).sum();
+        write!(f, "{} writes, {} bytes of code in {} arenas", self.patches.len(), code, self.arenas.len())
+    }
+}

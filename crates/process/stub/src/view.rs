@@ -50,6 +50,36 @@ impl<'a> View<'a> {
         self.get(0)
     }
 
+    /// Lays the memory out, before anything else is written.
+    pub fn set_geometry(self, geometry: &Geometry) {
+        // SAFETY: `Geometry` consists of 64-bit words only, without padding.
+        let bytes = unsafe {
+            std::slice::from_raw_parts((&raw const *geometry).cast::<u8>(), size_of::<Geometry>())
+        };
+        self.write_bytes(std::mem::offset_of!(Header, geometry) as u64, bytes);
+    }
+
+    /// Lists the mappings made in the target.
+    ///
+    /// # Panics
+    /// If there are more than [`MAPPINGS_MAX`].
+    pub fn set_mappings(self, mappings: &[MappingRecord]) {
+        assert!(mappings.len() <= MAPPINGS_MAX, "{} mappings", mappings.len());
+        let place = std::mem::offset_of!(Header, mappings) as u64;
+        for (index, mapping) in mappings.iter().enumerate() {
+            let offset = place + (index * size_of::<MappingRecord>()) as u64;
+            self.write_bytes(offset, &mapping.address.to_le_bytes());
+            self.write_bytes(offset + 8, &mapping.length.to_le_bytes());
+        }
+        self.header().mapping_count.store(mappings.len() as u64, Relaxed);
+    }
+
+    /// Writes patch record number `index`.
+    pub fn set_patch(self, index: u64, record: &PatchRecord) {
+        let offset = self.geometry().patches_offset + index * size_of::<PatchRecord>() as u64;
+        self.write_bytes(offset, &record.to_bytes());
+    }
+
     /// Where things lie.
     pub fn geometry(self) -> Geometry {
         self.header().geometry

@@ -1,0 +1,111 @@
+//! Symbols of files, read once: shared between processes of this run and kept on disk for later ones.
+//!
+//! The disk cache lies in `$XDG_CACHE_HOME/trimtab/symbols` (or `~/.cache`), one file per program or library, named by
+//! what identifies the very bytes (device, inode, size, time of change, path). It is only a shortcut: an unreadable or
+//! outdated entry is made anew, and a cache that can't be written is no error.
+//!
+//! Next: `modules` asks for every file a process has mapped.
+
+use crate::error::Error;
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use trimtab_os::FileMapping;
+use trimtab_symbols::Image;
+use trimtab_types::Pid;
+
+/// A file's symbols and bytes.
+#[derive(Debug)]
+pub struct LoadedImage {
+    /// Symbols.
+    pub image: Image,
+    /// The file itself.
+    pub file: FileMapping,
+    /// Whether the symbols came from the disk cache.
+    pub from_cache: bool,
+}
+
+/// All images read so far.
+#[derive(Debug, Default)]
+pub struct ImageCache {
+    directory: Option<PathBuf>,
+    loaded: Mutex<HashMap<String, Arc<LoadedImage>>>,
+}
+
+impl ImageCache {
+    /// A cache in the user's cache directory.
+    pub fn of_user() -> Self {
+        let base = std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+        ImageCache { directory: base.map(|base| base.join("trimtab/symbols")), loaded: Mutex::default() }
+    }
+
+    /// A cache in memory only.
+    pub fn in_memory() -> Self {
+        ImageCache::default()
+    }
+
+    /// The image of the file that process `pid` sees at `path`.
+    pub fn load(&self, pid: Pid, path: &str) -> Result<Arc<LoadedImage>, Error> {
+        // Through the process's root, so that a program in a container is read from its own file system.
+        let rooted = PathBuf::from(format!("/proc/{pid}/root{path}"));
+        let unreadable = |source| Error::File { path: path.to_string(), source };
+        let data = std::fs::metadata(&rooted).map_err(unreadable)?;
+        let key = format!(
+            "{:x}-{:x}-{:x}-{:x}-{:x}",
+            data.dev(),
+            data.ino(),
+            data.size(),
+            data.mtime_nsec() ^ (data.mtime() << 30),
+            fold(path)
+        );
+        let mut loaded = match self.loaded.lock() {
+            Ok(guard) => guard,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        if let Some(image) = loaded.get(&key) {
+            return Ok(image.clone());
+        }
+        let file = FileMapping::open(&rooted).map_err(unreadable)?;
+        let (image, from_cache) = self.image(&key, &file, path)?;
+        let image = Arc::new(LoadedImage { image, file, from_cache });
+        loaded.insert(key, image.clone());
+        Ok(image)
+    }
+
+    fn image(&self, key: &str, file: &FileMapping, path: &str) -> Result<(Image, bool), Error> {
+        let place = self.directory.as_ref().map(|directory| directory.join(key));
+        if let Some(image) = place.as_deref().and_then(read_cached) {
+            return Ok((image, true));
+        }
+        let image =
+            Image::parse(file.bytes()).map_err(|source| Error::Symbols { path: path.to_string(), source })?;
+        if let Some(place) = place {
+            write_cached(&place, &image);
+        }
+        Ok((image, false))
+    }
+}
+
+fn read_cached(place: &Path) -> Option<Image> {
+    let bytes = std::fs::read(place).ok()?;
+    Image::from_cache(&bytes).ok()
+}
+
+/// Writes beside and renames, so that a reader never sees half an entry.
+fn write_cached(place: &Path, image: &Image) {
+    let Some(directory) = place.parent() else { return };
+    let beside = place.with_extension(format!("{}.new", std::process::id()));
+    let written = std::fs::create_dir_all(directory)
+        .and_then(|()| std::fs::write(&beside, image.to_cache()))
+        .and_then(|()| std::fs::rename(&beside, place));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+}
+
+fn fold(text: &str) -> u64 {
+    trimtab_stub::layout::checksum(text.as_bytes())
+}

@@ -1,0 +1,141 @@
+//! What is loaded in a process: its modules, their symbols and where they lie.
+//!
+//! Symbols of a file are read once: in memory for all processes of this run, on disk by build id for later runs.
+//!
+//! Next: `prepare` looks functions up here.
+
+use crate::error::Error;
+use crate::image_cache::{ImageCache, LoadedImage};
+use std::ops::Range;
+use std::sync::Arc;
+use trimtab_os::{Mapping, MappingTable};
+use trimtab_symbols::Function;
+use trimtab_types::{FileAddr, LoadBias, Pid, ProcAddr};
+
+/// One loaded program or library.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// Path as the process mapped it.
+    pub path: String,
+    /// Where it lies.
+    pub bias: LoadBias,
+    /// Its symbols and bytes.
+    pub loaded: Arc<LoadedImage>,
+    /// Addresses of its executable mappings, first to last.
+    pub text: Range<u64>,
+}
+
+impl Module {
+    /// The function of this name, and its address in the process.
+    pub fn function(&self, name: &str) -> Option<(&Function, ProcAddr)> {
+        let function = self.loaded.image.function_named(name)?;
+        Some((function, self.bias.to_proc(function.addr)))
+    }
+
+    /// File name without its directory.
+    pub fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+/// The loaded modules of one process, executable first.
+#[derive(Clone, Debug)]
+pub struct Modules {
+    /// The process.
+    pub pid: Pid,
+    /// All modules that could be read.
+    pub modules: Vec<Module>,
+    /// Mappings when they were read.
+    pub maps: MappingTable,
+    /// Modules that could not be read, with the reason.
+    pub unreadable: Vec<(String, String)>,
+}
+
+impl Modules {
+    /// Reads the modules of `pid` whose path `wanted` accepts.
+    pub fn read(pid: Pid, cache: &ImageCache, wanted: &dyn Fn(&str) -> bool) -> Result<Self, Error> {
+        let maps = MappingTable::of(pid)?;
+        let mut modules = Vec::new();
+        let mut unreadable = Vec::new();
+        for group in module_mappings(&maps) {
+            let path = &group[0].path;
+            if !wanted(path) {
+                continue;
+            }
+            match read_module(pid, &group, cache) {
+                Ok(Some(module)) => modules.push(module),
+                Ok(None) => {}
+                Err(error) => unreadable.push((path.clone(), error.to_string())),
+            }
+        }
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let exe = exe.to_string_lossy().into_owned();
+        modules.sort_by_key(|module| module.path != exe);
+        Ok(Modules { pid, modules, maps, unreadable })
+    }
+
+    /// The module that holds `address`.
+    pub fn at(&self, address: ProcAddr) -> Option<&Module> {
+        self.modules.iter().find(|module| module.text.contains(&address.0))
+    }
+
+    /// Address of a data object such as `ompi_mpi_comm_world`, in the first module that has it.
+    pub fn object(&self, name: &str) -> Option<ProcAddr> {
+        self.modules.iter().find_map(|module| {
+            let (address, _) = module.loaded.image.object_named(name)?;
+            Some(module.bias.to_proc(address))
+        })
+    }
+
+    /// A short name for an address: `module+0x1234`.
+    pub fn describe(&self, address: u64) -> String {
+        match self.at(ProcAddr(address)) {
+            Some(module) => {
+                let file = module.bias.to_file(ProcAddr(address));
+                match module.loaded.image.function_at(file) {
+                    Some(function) if !function.names.is_empty() => {
+                        format!("{}+{:#x}", function.name(), file.0 - function.addr.0)
+                    }
+                    _ => format!("{}+{:#x}", module.file_name(), file.0),
+                }
+            }
+            None => format!("{address:#x}"),
+        }
+    }
+}
+
+/// Mappings of each file that has executable ones, in address order.
+fn module_mappings(maps: &MappingTable) -> Vec<Vec<&Mapping>> {
+    let mut groups: Vec<Vec<&Mapping>> = Vec::new();
+    for mapping in maps.0.iter().filter(|mapping| mapping.inode != 0 && mapping.path.starts_with('/')) {
+        match groups.iter_mut().find(|group| group[0].path == mapping.path && group[0].inode == mapping.inode) {
+            Some(group) => group.push(mapping),
+            None => groups.push(vec![mapping]),
+        }
+    }
+    groups.retain(|group| group.iter().any(|mapping| mapping.executable));
+    groups
+}
+
+fn read_module(pid: Pid, group: &[&Mapping], cache: &ImageCache) -> Result<Option<Module>, Error> {
+    let first = group[0];
+    if first.deleted {
+        return Err(Error::Replaced { path: first.path.clone() });
+    }
+    let loaded = cache.load(pid, &first.path)?;
+    let executable: Vec<_> = group.iter().filter(|mapping| mapping.executable).collect();
+    let Some(text) = executable.first() else { return Ok(None) };
+    let Some(bias) = bias_of(&loaded, text) else { return Ok(None) };
+    let end = executable.iter().map(|mapping| mapping.end).max().unwrap_or(text.end);
+    Ok(Some(Module { path: first.path.clone(), bias, loaded, text: text.start..end }))
+}
+
+/// From one executable mapping: which segment it shows, hence how far the file's addresses are displaced.
+fn bias_of(loaded: &LoadedImage, mapping: &Mapping) -> Option<LoadBias> {
+    let segment = loaded.image.segments.iter().find(|segment| {
+        let first_page = segment.file_offset & !0xfff;
+        segment.executable && mapping.offset >= first_page && mapping.offset < segment.file_offset + segment.file_size.max(1)
+    })?;
+    let address = FileAddr(segment.addr.0.wrapping_sub(segment.file_offset).wrapping_add(mapping.offset));
+    Some(LoadBias(mapping.start.wrapping_sub(address.0)))
+}
