@@ -137,8 +137,7 @@ const ISLAND_ALIGNMENT: usize = 16;
 /// Bytes of code `functions` of arena `arena` need at most.
 pub fn code_needed(routines: &Routines<'_>, functions: &[PlannedFunction], arena: usize) -> u64 {
     let sites = functions.iter().filter(|function| function.arena == arena).flat_map(|function| &function.sites);
-    let islands: usize =
-        sites.map(|site| ISLAND_OVERHEAD_MAX * 2 + site.displaced.len() * 8 + ISLAND_ALIGNMENT).sum();
+    let islands: usize = sites.map(|site| ISLAND_OVERHEAD_MAX * 2 + site.displaced.len() * 8 + ISLAND_ALIGNMENT).sum();
     (routines.bytes.len() + ISLAND_ALIGNMENT + islands) as u64
 }
 

@@ -53,9 +53,7 @@ impl<'a> View<'a> {
     /// Lays the memory out, before anything else is written.
     pub fn set_geometry(self, geometry: &Geometry) {
         // SAFETY: `Geometry` consists of 64-bit words only, without padding.
-        let bytes = unsafe {
-            std::slice::from_raw_parts((&raw const *geometry).cast::<u8>(), size_of::<Geometry>())
-        };
+        let bytes = unsafe { std::slice::from_raw_parts((&raw const *geometry).cast::<u8>(), size_of::<Geometry>()) };
         self.write_bytes(std::mem::offset_of!(Header, geometry) as u64, bytes);
     }
 

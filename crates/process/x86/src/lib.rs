@@ -1,1 +1,47 @@
-//! Decode, relocate, encode x86-64; bytes in, bytes out
+//! Decode, relocate, encode x86-64: which bytes of a function may become a jump to a probe, and how the
+//! instructions they held run elsewhere. Bytes in, bytes out; no file, no process, no unsafe.
+//!
+//! Exits are patched in place. A function's body is never moved and no return address is ever rewritten, so
+//! unwinding, exceptions, longjmp and backtraces only ever see original code:
+//!
+//! * entry: the first whole instructions of at least five bytes become `jmp island`; the island runs the probe,
+//!   then the displaced instructions, then jumps back;
+//! * exit: the last instructions before each `ret` (or tail jump), that `ret`, and padding behind it become
+//!   `jmp island`; the island runs the displaced instructions, then the probe, then the `ret`.
+//!
+//! The order of work: [`analyse`] a [`FunctionCode`] to an [`Analysis`], offer its padding with [`offer_padding`],
+//! ask [`function_sites`] (or [`entry_site`], [`exit_sites`]) where to patch, and [`relocate`] what a [`Site`]
+//! displaces. Whatever can't be done safely is a [`Refusal`] that says why.
+//!
+//! All addresses belong to one space that the caller chooses (the file's or the process's), as long as code,
+//! tables and springboards use the same one.
+//!
+//! Next: `code` for the input, `analyse` for the control flow, `site` for the choice of bytes, `relocate`.
+#![forbid(unsafe_code)]
+
+mod analyse;
+mod code;
+mod flow;
+mod instruction;
+mod island;
+mod jump;
+mod jump_table;
+mod padding;
+mod refusal;
+mod relocate;
+mod site;
+mod springboard;
+mod value;
+
+pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
+pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
+pub use island::{ISLAND_OVERHEAD_MAX, Island, ProbeCode, build_island};
+pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
+pub use refusal::Refusal;
+pub use relocate::{Relocated, relocate};
+pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites};
+pub use springboard::{Springboards, offer_padding};
+
+/// Bytes of one page: a patch never crosses such a boundary, because pages are written one at a time and the
+/// writer may be killed between two of them.
+pub const PAGE_BYTES: u64 = 4096;

@@ -1,0 +1,353 @@
+//! A function's control flow: where it leaves, and which addresses anything may jump to.
+//!
+//! Wherever knowledge ends the answer is the careful one: a jump that can't be followed makes every instruction a
+//! possible target, and so is every instruction that nothing was seen to lead to.
+//! Next: `site`, which chooses patches from this; `flow`, `value` and `jump_table` for how it is found.
+
+use crate::flow::Graph;
+use crate::instruction::{Next, Step};
+use crate::jump_table::TableTargets;
+use crate::value::{State, States, Value};
+use crate::{ClassifyJump, FunctionCode, JumpTarget, ReadMemory, Refusal};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// What is known of a function's control flow.
+#[derive(Clone, Debug, Default)]
+pub struct Analysis {
+    /// Instructions in all ranges, padding included.
+    pub instruction_count: usize,
+    /// Addresses inside that control may enter other than from the instruction before: branch and jump-table
+    /// targets, landing pads, return points of calls, other entries, labels whose address is taken, and fixed
+    /// addresses inside that the function reads or writes.
+    pub targets: BTreeSet<u64>,
+    /// Where the function leaves, by address.
+    pub exits: Vec<Exit>,
+    /// Jumps out of the ranges that [`ClassifyJump`] did not know; each is also an exit.
+    pub external_jumps: Vec<ExternalJump>,
+    /// Parts of the function that jumps lead to and that were not among the ranges: add them and analyse again.
+    pub fragments: Vec<Range<u64>>,
+    /// Indirect jumps that could not be followed. If there are any, every instruction is a possible target.
+    pub unresolved_indirect: Vec<u64>,
+    /// Whether no exit was found: the function loops for ever, or ends in calls that do not return.
+    pub never_returns: bool,
+    /// Branches of the function to its own first instruction.
+    pub branches_to_entry: Vec<u64>,
+    /// Whether data may be mixed with the code.
+    pub may_hold_data: bool,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) reached: Vec<bool>,
+}
+
+/// A place where the function leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Exit {
+    /// Address of the leaving instruction.
+    pub at: u64,
+    /// Its length in bytes.
+    pub len: u8,
+    /// How it leaves.
+    pub kind: ExitKind,
+}
+
+/// How a function leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ExitKind {
+    /// `ret`, with the bytes of arguments it pops.
+    Ret {
+        /// Bytes popped besides the return address.
+        pop: u16,
+    },
+    /// A jump to another function.
+    TailJump {
+        /// Where to.
+        target: u64,
+    },
+    /// A conditional jump to another function; control stays if it is not taken.
+    ConditionalTailJump {
+        /// Where to.
+        target: u64,
+    },
+    /// A jump to another function through a register or memory.
+    IndirectTailJump,
+    /// No instruction at all: control runs on into what follows.
+    FallsThrough,
+}
+
+/// A jump to an address of unknown meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExternalJump {
+    /// The jump.
+    pub at: u64,
+    /// Where to.
+    pub target: u64,
+    /// Bytes the stack pointer is below its value at entry. A tail call has 0; anything else tells of a fragment.
+    pub stack_depth: Option<i64>,
+}
+
+/// Rounds of following indirect jumps; each resolves at least one more level of nested switches.
+const ROUNDS_MAX: usize = 64;
+
+/// Finds where the function leaves and what may be jumped to.
+///
+/// # Errors
+/// [`Refusal::BadRanges`], [`Refusal::Undecodable`], [`Refusal::MisalignedCode`]: nothing in the function can be
+/// patched.
+pub fn analyse(
+    code: &FunctionCode<'_>,
+    memory: &dyn ReadMemory,
+    classify: &dyn ClassifyJump,
+) -> Result<Analysis, Refusal> {
+    check_ranges(code)?;
+    let mut work = Work::new(code, memory, classify);
+    work.explore()?;
+    Ok(work.finish())
+}
+
+impl Analysis {
+    /// Whether control may enter at the instruction that begins at `addr` other than from the one before it.
+    pub fn may_be_entered(&self, addr: u64) -> bool {
+        !self.unresolved_indirect.is_empty()
+            || self.targets.contains(&addr)
+            || !self.index_of(addr).is_some_and(|index| self.reached[index])
+    }
+
+    pub(crate) fn index_of(&self, addr: u64) -> Option<usize> {
+        self.steps.binary_search_by_key(&addr, |step| step.at).ok()
+    }
+
+    pub(crate) fn is_reached(&self, addr: u64) -> bool {
+        self.index_of(addr).is_some_and(|index| self.reached[index])
+    }
+}
+
+impl Exit {
+    /// One past the leaving instruction.
+    pub fn end(&self) -> u64 {
+        self.at + u64::from(self.len)
+    }
+
+    /// Whether control never runs on behind it.
+    pub fn is_unconditional(&self) -> bool {
+        !matches!(self.kind, ExitKind::ConditionalTailJump { .. })
+    }
+}
+
+fn check_ranges(code: &FunctionCode<'_>) -> Result<(), Refusal> {
+    let bad = Err(Refusal::BadRanges { entry: code.entry });
+    let mut sorted: Vec<(u64, u64)> = Vec::with_capacity(code.ranges.len());
+    for range in &code.ranges {
+        let len = (range.bytes.len() + range.after.len()) as u64;
+        if range.bytes.is_empty() || range.addr.checked_add(len).is_none() {
+            return bad;
+        }
+        sorted.push((range.addr, range.end()));
+    }
+    sorted.sort_unstable();
+    let overlaps = sorted.windows(2).any(|pair| pair[1].0 < pair[0].1);
+    match code.ranges.first() {
+        Some(first) if first.contains(code.entry) && !overlaps => Ok(()),
+        _ => bad,
+    }
+}
+
+/// An analysis under way.
+struct Work<'a> {
+    code: &'a FunctionCode<'a>,
+    memory: &'a dyn ReadMemory,
+    classify: &'a dyn ClassifyJump,
+    graph: Graph,
+    /// Entered in ways that are not seen in the code.
+    roots: BTreeSet<u64>,
+    /// Roots that are labels taken by code or data, not by the unwinder.
+    has_labels: bool,
+    touched: BTreeSet<u64>,
+    fragments: Vec<Range<u64>>,
+    states: Option<States>,
+}
+
+/// What an indirect jump turned out to be.
+enum Indirect {
+    Inside(BTreeSet<u64>),
+    TailJump,
+    Unresolved,
+}
+
+impl<'a> Work<'a> {
+    fn new(code: &'a FunctionCode<'a>, memory: &'a dyn ReadMemory, classify: &'a dyn ClassifyJump) -> Work<'a> {
+        let graph = Graph::new(code);
+        let is_label = |addr: &u64| *addr != code.entry && code.contains(*addr);
+        let named = graph.steps.iter().filter_map(|step| step.names).filter(is_label);
+        let mut roots: BTreeSet<u64> = named.chain(code.other_entries.iter().copied().filter(is_label)).collect();
+        let has_labels = !roots.is_empty();
+        roots.extend(code.landing_pads.iter().copied().filter(|&addr| code.contains(addr)));
+        let touched = graph.steps.iter().filter_map(|step| step.touches).filter(|&addr| code.contains(addr)).collect();
+        Work { code, memory, classify, graph, roots, has_labels, touched, fragments: Vec::new(), states: None }
+    }
+
+    /// Reaches everything reachable, following indirect jumps until no more are found.
+    fn explore(&mut self) -> Result<(), Refusal> {
+        let known = self.roots.iter().copied().filter(|&addr| self.graph.index_of(addr).is_some());
+        let starts: Vec<u64> = [self.code.entry].into_iter().chain(known).collect();
+        self.graph.explore(self.code, starts)?;
+        for _ in 0..ROUNDS_MAX {
+            let jumps = self.indirect_jumps();
+            if jumps.is_empty() {
+                break;
+            }
+            let states = self.solve();
+            let mut found = BTreeSet::new();
+            for index in jumps {
+                if let Indirect::Inside(targets) = self.follow(&states, index) {
+                    let known = self.graph.table_targets.entry(index).or_default();
+                    found.extend(targets.difference(known).copied());
+                    known.extend(targets);
+                }
+            }
+            self.states = Some(states);
+            if found.is_empty() {
+                break;
+            }
+            self.graph.explore(self.code, found)?;
+        }
+        Ok(())
+    }
+
+    fn indirect_jumps(&self) -> Vec<usize> {
+        let is_jump = |&index: &usize| self.graph.reached[index] && self.graph.steps[index].next == Next::IndirectJump;
+        (0..self.graph.steps.len()).filter(is_jump).collect()
+    }
+
+    fn solve(&self) -> States {
+        States::solve(&self.graph, self.code.entry, self.roots.iter().copied())
+    }
+
+    /// Where the indirect jump at `index` leads, by what its register or memory operand holds.
+    fn follow(&mut self, states: &States, index: usize) -> Indirect {
+        let Some(state) = states.before(&self.graph, index) else { return Indirect::Unresolved };
+        // With labels about, an address from outside may be one of them.
+        let may_leave = state.depth() == Some(0) && !self.has_labels;
+        match state.jump_value(&self.graph.decoded[index]) {
+            Value::Target(table) => match table.targets(self.code, &self.graph, self.memory, self.classify) {
+                TableTargets::Inside { targets, outside } => {
+                    for target in outside {
+                        self.note_fragment(target);
+                    }
+                    Indirect::Inside(targets)
+                }
+                TableTargets::Outside if may_leave => Indirect::TailJump,
+                _ => Indirect::Unresolved,
+            },
+            Value::Foreign if may_leave => Indirect::TailJump,
+            _ => Indirect::Unresolved,
+        }
+    }
+
+    fn note_fragment(&mut self, target: u64) {
+        if let JumpTarget::Fragment(range) = self.classify.classify(target)
+            && !self.fragments.contains(&range)
+        {
+            self.fragments.push(range);
+        }
+    }
+
+    fn finish(mut self) -> Analysis {
+        let mut analysis = Analysis { instruction_count: self.graph.steps.len(), ..Analysis::default() };
+        for index in 0..self.graph.steps.len() {
+            self.finish_step(index, &mut analysis);
+        }
+        let is_hidden = |step: &Step| step.next == Next::Invalid;
+        analysis.may_hold_data = !self.touched.is_empty() || self.graph.steps.iter().any(is_hidden);
+        analysis.targets = self.graph.inner_targets(self.code);
+        analysis.targets.extend(self.roots.iter().chain(&self.touched).copied());
+        analysis.exits.sort_unstable();
+        analysis.never_returns = analysis.exits.is_empty();
+        analysis.fragments = self.fragments;
+        analysis.steps = self.graph.steps;
+        analysis.reached = self.graph.reached;
+        analysis
+    }
+
+    fn finish_step(&mut self, index: usize, analysis: &mut Analysis) {
+        let step = self.graph.steps[index];
+        let reached = self.graph.reached[index];
+        if !reached && step.is_filler {
+            return;
+        }
+        let mut exit = |kind| analysis.exits.push(Exit { at: step.at, len: step.len, kind });
+        match step.next {
+            Next::Return(pop) => exit(ExitKind::Ret { pop }),
+            Next::Jump(target) | Next::Branch(target) if !self.code.contains(target) => {
+                self.finish_external(index, target, analysis);
+            }
+            Next::IndirectJump => match self.follow_finally(index) {
+                Indirect::Inside(_) => {}
+                Indirect::TailJump => exit(ExitKind::IndirectTailJump),
+                Indirect::Unresolved => analysis.unresolved_indirect.push(step.at),
+            },
+            Next::Jump(target) | Next::Branch(target) if target == self.code.entry => {
+                analysis.branches_to_entry.push(step.at);
+            }
+            Next::Jump(target) | Next::Branch(target) if self.is_behind_marker(target) => {
+                analysis.branches_to_entry.push(step.at);
+            }
+            _ => {}
+        }
+        let runs_on = matches!(step.next, Next::Sequential | Next::Branch(_));
+        if reached && runs_on && self.graph.following(index).is_none() {
+            analysis.exits.push(Exit { at: step.end(), len: 0, kind: ExitKind::FallsThrough });
+        }
+    }
+
+    fn finish_external(&mut self, index: usize, target: u64, analysis: &mut Analysis) {
+        let step = self.graph.steps[index];
+        let meaning = self.classify.classify(target);
+        match meaning {
+            JumpTarget::Fragment(_) => return self.note_fragment(target),
+            JumpTarget::TailCall => {}
+            JumpTarget::Unknown => {
+                let stack_depth = self.state_before(index).and_then(|state| state.depth());
+                analysis.external_jumps.push(ExternalJump { at: step.at, target, stack_depth });
+            }
+        }
+        let kind = match step.next {
+            Next::Branch(_) => ExitKind::ConditionalTailJump { target },
+            _ => ExitKind::TailJump { target },
+        };
+        analysis.exits.push(Exit { at: step.at, len: step.len, kind });
+    }
+
+    fn follow_finally(&mut self, index: usize) -> Indirect {
+        let Some(states) = self.states.take() else { return Indirect::Unresolved };
+        let followed = self.follow(&states, index);
+        self.states = Some(states);
+        match followed {
+            // Targets that came up only now were never explored.
+            Indirect::Inside(targets) if self.graph.table_targets.get(&index) != Some(&targets) => Indirect::Unresolved,
+            followed => followed,
+        }
+    }
+
+    fn state_before(&mut self, index: usize) -> Option<State> {
+        if self.states.is_none() {
+            self.states = Some(self.solve());
+        }
+        self.states.as_ref().and_then(|states| states.before(&self.graph, index))
+    }
+
+    /// Whether `target` is the instruction behind an `endbr64` at the entry.
+    fn is_behind_marker(&self, target: u64) -> bool {
+        target == self.code.entry + ENTRY_MARKER.len() as u64 && entry_has_marker(self.code)
+    }
+}
+
+/// `endbr64`.
+pub(crate) const ENTRY_MARKER: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+
+/// Whether the function begins with `endbr64`.
+pub(crate) fn entry_has_marker(code: &FunctionCode<'_>) -> bool {
+    code.ranges.first().is_some_and(|range| {
+        let offset = code.entry.saturating_sub(range.addr) as usize;
+        range.bytes.get(offset..).is_some_and(|bytes| bytes.starts_with(&ENTRY_MARKER))
+    })
+}

@@ -1,0 +1,87 @@
+//! What the caller knows about one function: its bytes, and who else may jump into it.
+//!
+//! Everything that needs symbols, unwind tables or memory comes in through these types, so that this crate reads
+//! nothing by itself. Next: `analyse`, which turns a [`FunctionCode`] into control flow.
+
+use std::ops::Range;
+
+/// One function, as mapped.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionCode<'a> {
+    /// Where callers enter.
+    pub entry: u64,
+    /// The main range first (it holds `entry`), then cold fragments.
+    pub ranges: Vec<CodeRange<'a>>,
+    /// Where the unwinder may enter (from the exception tables).
+    pub landing_pads: &'a [u64],
+    /// Other addresses inside that someone may jump to: symbols in the middle, labels whose address is stored in
+    /// data (relocations that point here), branches from other functions.
+    pub other_entries: &'a [u64],
+}
+
+/// Contiguous bytes of a function.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CodeRange<'a> {
+    /// Address of the first byte.
+    pub addr: u64,
+    /// The code.
+    pub bytes: &'a [u8],
+    /// The bytes behind it up to the next thing known to be code or data; padding is recognised in here.
+    pub after: &'a [u8],
+}
+
+/// Read-only data of the module, for jump tables. Contents must be as in the running process, that is, with
+/// relocations applied; an unapplied zero only makes a table unresolved.
+pub trait ReadMemory {
+    /// Fills `buf` from `addr`; false if any byte is not there or is writable.
+    fn read(&self, addr: u64, buf: &mut [u8]) -> bool;
+}
+
+/// Knows what lies outside the ranges given.
+pub trait ClassifyJump {
+    /// What a jump to `target`, outside all ranges, means.
+    fn classify(&self, target: u64) -> JumpTarget;
+}
+
+/// The meaning of a jump out of the ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JumpTarget {
+    /// A part of the same function that lies elsewhere; add this range and analyse again.
+    Fragment(Range<u64>),
+    /// Another function: the jump leaves this one for good.
+    TailCall,
+    /// Not known; counted as leaving, and reported in `external_jumps`.
+    Unknown,
+}
+
+impl CodeRange<'_> {
+    /// One past the last byte of code.
+    pub fn end(&self) -> u64 {
+        self.addr.saturating_add(self.bytes.len() as u64)
+    }
+
+    /// Whether `addr` is in the code.
+    pub fn contains(&self, addr: u64) -> bool {
+        addr >= self.addr && addr < self.end()
+    }
+}
+
+impl FunctionCode<'_> {
+    /// Whether `addr` is in one of the ranges.
+    pub fn contains(&self, addr: u64) -> bool {
+        self.ranges.iter().any(|range| range.contains(addr))
+    }
+}
+
+/// No memory at all, and every outward jump unknown: for functions that need neither.
+impl ReadMemory for () {
+    fn read(&self, _addr: u64, _buf: &mut [u8]) -> bool {
+        false
+    }
+}
+
+impl ClassifyJump for () {
+    fn classify(&self, _target: u64) -> JumpTarget {
+        JumpTarget::Unknown
+    }
+}

@@ -1,0 +1,137 @@
+//! Why something can't be patched, in words for the person who asked for it.
+//!
+//! Next: `site`, which gives most of these.
+
+/// The reason a function or a place in it is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Refusal {
+    /// The ranges given are no function: none, overlapping, or without the entry.
+    #[error("the ranges given do not describe the function at {entry:#x}; check its symbol or unwind entry")]
+    BadRanges {
+        /// The entry asked for.
+        entry: u64,
+    },
+    /// Reachable bytes that are no instruction.
+    #[error("the bytes at {at:#x} are no instruction though the code leads there; probe its callers instead")]
+    Undecodable {
+        /// Where decoding failed.
+        at: u64,
+    },
+    /// Code that is also entered in the middle of an instruction, or data among the code.
+    #[error("{target:#x} is reached in the middle of another instruction; probe the callers instead")]
+    MisalignedCode {
+        /// The address reached.
+        target: u64,
+    },
+    /// Something may jump into the bytes that would be overwritten.
+    #[error("{target:#x} may be jumped to and lies inside the patch at {at:#x}; probe the callers instead")]
+    TargetInside {
+        /// First byte of the patch considered.
+        at: u64,
+        /// The address that may be jumped to.
+        target: u64,
+    },
+    /// A jump that could not be followed may land on any instruction.
+    #[error("the indirect jump at {jump:#x} could not be followed and may land inside the patch at {at:#x}")]
+    UnresolvedJump {
+        /// First byte of the patch considered.
+        at: u64,
+        /// The indirect jump.
+        jump: u64,
+    },
+    /// The function's own loop goes back to its first instruction, so the probe would count passes, not calls.
+    #[error("the branch at {from:#x} goes back to the first instruction {at:#x}, so calls can't be told from passes")]
+    LoopToFirstInstruction {
+        /// The first instruction.
+        at: u64,
+        /// The branch.
+        from: u64,
+    },
+    /// Not even a two-byte jump fits.
+    #[error("only {bytes} free byte(s) at {at:#x}, a jump needs 2; probe the callers instead")]
+    NoRoom {
+        /// First byte of the patch considered.
+        at: u64,
+        /// Bytes that could be overwritten.
+        bytes: u64,
+    },
+    /// A two-byte jump fits, but there is no padding in its reach for the second jump.
+    #[error("{bytes} free bytes at {at:#x} and no padding within 127 bytes for a springboard; probe the callers")]
+    NoSpringboard {
+        /// First byte of the patch considered.
+        at: u64,
+        /// Bytes that could be overwritten.
+        bytes: u64,
+    },
+    /// A call would have to run in the island and leave its return address on the stack.
+    #[error("the patch at {patch:#x} would displace the call at {at:#x}, whose return address must stay in place")]
+    CallDisplaced {
+        /// First byte of the patch considered.
+        patch: u64,
+        /// The call.
+        at: u64,
+    },
+    /// An instruction whose meaning depends on where it stands, or that traps.
+    #[error("the {what} at {at:#x} can't run anywhere else; probe the callers instead")]
+    Unmovable {
+        /// The instruction.
+        at: u64,
+        /// Its mnemonic.
+        what: &'static str,
+    },
+    /// The patch would lie on two pages.
+    #[error("a jump at {at:#x} would cross a page boundary and could be left half written; probe the callers")]
+    CrossesPage {
+        /// First byte of the patch considered.
+        at: u64,
+    },
+    /// Control runs on into whatever follows.
+    #[error("control falls out of the function at {at:#x} into what follows; check its symbol or unwind entry")]
+    FallsThrough {
+        /// The address behind the last instruction.
+        at: u64,
+    },
+    /// The exit lies among the entry's displaced instructions and can't be told from them.
+    #[error("the exit at {at:#x} lies inside the entry patch; probe the entry or the exit, not both")]
+    ExitInsideEntry {
+        /// The exit.
+        at: u64,
+    },
+    /// Bytes that nothing leads to, in a function that mixes data with code.
+    #[error("{at:#x} may be data: nothing leads there and the function reads its own bytes")]
+    MaybeData {
+        /// The address.
+        at: u64,
+    },
+    /// A target too far for a 32-bit displacement.
+    #[error("{target:#x} is out of reach from {from:#x}; place the island nearer")]
+    OutOfReach {
+        /// The instruction.
+        from: u64,
+        /// What it must reach.
+        target: u64,
+    },
+}
+
+impl Refusal {
+    /// The kind of reason in a few words, for tables that count them.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Refusal::BadRanges { .. } => "bad ranges",
+            Refusal::Undecodable { .. } => "undecodable",
+            Refusal::MisalignedCode { .. } => "misaligned code",
+            Refusal::TargetInside { .. } => "target inside",
+            Refusal::UnresolvedJump { .. } => "unresolved jump",
+            Refusal::LoopToFirstInstruction { .. } => "loop to first instruction",
+            Refusal::NoRoom { .. } => "no room",
+            Refusal::NoSpringboard { .. } => "no springboard",
+            Refusal::CallDisplaced { .. } => "call displaced",
+            Refusal::Unmovable { .. } => "unmovable instruction",
+            Refusal::CrossesPage { .. } => "crosses page",
+            Refusal::FallsThrough { .. } => "falls through",
+            Refusal::ExitInsideEntry { .. } => "exit inside entry",
+            Refusal::MaybeData { .. } => "maybe data",
+            Refusal::OutOfReach { .. } => "out of reach",
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Instructions moved to another address, meaning the same there.
+//!
+//! Bytes are copied as they are, so that no encoding is ever reinterpreted; only what depends on the address
+//! changes: 32-bit displacements of rip-relative operands, and near branches, which all get their long form.
+//! `loop` and `jrcxz` have none and become a short hop over a jump. A branch to one of the moved instructions goes
+//! to the moved one. Next: `site` for what is to be moved.
+
+use crate::instruction::near_target;
+use crate::jump::displacement32;
+use crate::{NEAR_JUMP_LEN, Refusal};
+use iced_x86::{ConstantOffsets, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
+
+/// Instructions at their new place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Relocated {
+    /// The new bytes.
+    pub bytes: Vec<u8>,
+    /// Old and new address of each instruction, in order: where a thread that stands at the old one may go on.
+    pub offsets: Vec<(u64, u64)>,
+}
+
+/// Moves the whole instructions `bytes` from address `from` to address `to`.
+///
+/// # Errors
+/// [`Refusal::CallDisplaced`] and [`Refusal::Unmovable`] for instructions that must stay in place,
+/// [`Refusal::Undecodable`] for bytes that are no whole instruction, [`Refusal::OutOfReach`] if `to` is too far from
+/// what they refer to.
+pub fn relocate(bytes: &[u8], from: u64, to: u64) -> Result<Relocated, Refusal> {
+    let pieces = split(bytes, from)?;
+    let mut offsets = Vec::with_capacity(pieces.len());
+    let mut new_address = to;
+    for piece in &pieces {
+        offsets.push((piece.instruction.ip(), new_address));
+        new_address = new_address.wrapping_add(piece.new_len());
+    }
+    let mut moved = Relocated { bytes: Vec::with_capacity(bytes.len() * 2), offsets };
+    for (index, piece) in pieces.iter().enumerate() {
+        let at = moved.offsets[index].1;
+        piece.emit(at, &moved.offsets, &mut moved.bytes)?;
+    }
+    Ok(moved)
+}
+
+/// One instruction and its original bytes.
+struct Piece<'a> {
+    instruction: Instruction,
+    bytes: &'a [u8],
+    constants: ConstantOffsets,
+    form: Form,
+}
+
+/// How an instruction depends on its address.
+#[derive(Clone, Copy)]
+enum Form {
+    Verbatim,
+    RipRelative,
+    /// `jmp`.
+    Jump(u64),
+    /// `jcc`, with its condition code.
+    Conditional(u8, u64),
+    /// `loop`, `loope`, `loopne`, `jrcxz`, `jecxz`.
+    Counted(u64),
+}
+
+/// Bytes of `jcc rel32`.
+const LONG_CONDITIONAL_LEN: u64 = 6;
+/// A counted branch over a short jump, and that short jump over a near jump.
+const COUNTED_HOPS: [u8; 3] = [0x02, 0xeb, 0x05];
+
+impl Piece<'_> {
+    fn new_len(&self) -> u64 {
+        match self.form {
+            Form::Verbatim | Form::RipRelative => self.bytes.len() as u64,
+            Form::Jump(_) => NEAR_JUMP_LEN,
+            Form::Conditional(..) => LONG_CONDITIONAL_LEN,
+            Form::Counted(_) => self.bytes.len() as u64 - 1 + COUNTED_HOPS.len() as u64 + NEAR_JUMP_LEN,
+        }
+    }
+
+    fn emit(&self, at: u64, offsets: &[(u64, u64)], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let next = at.wrapping_add(self.new_len());
+        let reach = |target: u64| {
+            displacement32(next, target).map(i32::to_le_bytes).ok_or(Refusal::OutOfReach { from: at, target })
+        };
+        match self.form {
+            Form::Verbatim => out.extend_from_slice(self.bytes),
+            Form::RipRelative => {
+                let displacement = reach(self.instruction.ip_rel_memory_address())?;
+                let start = out.len() + self.constants.displacement_offset();
+                out.extend_from_slice(self.bytes);
+                out[start..start + displacement.len()].copy_from_slice(&displacement);
+            }
+            Form::Jump(target) => {
+                out.push(0xe9);
+                out.extend(reach(moved_target(target, offsets))?);
+            }
+            Form::Conditional(condition, target) => {
+                out.extend([0x0f, 0x80 | condition]);
+                out.extend(reach(moved_target(target, offsets))?);
+            }
+            Form::Counted(target) => {
+                out.extend_from_slice(&self.bytes[..self.bytes.len() - 1]);
+                out.extend(COUNTED_HOPS);
+                out.push(0xe9);
+                out.extend(reach(moved_target(target, offsets))?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a branch to `target` goes after the move.
+fn moved_target(target: u64, offsets: &[(u64, u64)]) -> u64 {
+    offsets.iter().find(|(old, _)| *old == target).map_or(target, |(_, new)| *new)
+}
+
+fn split(bytes: &[u8], from: u64) -> Result<Vec<Piece<'_>>, Refusal> {
+    let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
+    let mut pieces = Vec::new();
+    while decoder.can_decode() {
+        let start = decoder.position();
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return Err(Refusal::Undecodable { at: instruction.ip() });
+        }
+        let constants = decoder.get_constant_offsets(&instruction);
+        let form = form(&instruction, &constants)?;
+        pieces.push(Piece { instruction, bytes: &bytes[start..decoder.position()], constants, form });
+    }
+    Ok(pieces)
+}
+
+fn form(instruction: &Instruction, constants: &ConstantOffsets) -> Result<Form, Refusal> {
+    crate::instruction::check_movable(instruction)?;
+    let at = instruction.ip();
+    if let Some(target) = near_target(instruction) {
+        return match instruction.flow_control() {
+            FlowControl::UnconditionalBranch => Ok(Form::Jump(target)),
+            _ if is_counted(instruction.mnemonic()) => Ok(Form::Counted(target)),
+            // iced numbers condition codes from 1 in the order of the encoding.
+            FlowControl::ConditionalBranch => Ok(Form::Conditional(instruction.condition_code() as u8 - 1, target)),
+            _ => Err(Refusal::Unmovable { at, what: "branch" }),
+        };
+    }
+    if !instruction.is_ip_rel_memory_operand() {
+        return Ok(Form::Verbatim);
+    }
+    match instruction.memory_base() {
+        Register::RIP if constants.displacement_size() == 4 => Ok(Form::RipRelative),
+        _ => Err(Refusal::Unmovable { at, what: "32-bit relative operand" }),
+    }
+}
+
+fn is_counted(mnemonic: Mnemonic) -> bool {
+    matches!(
+        mnemonic,
+        Mnemonic::Loop | Mnemonic::Loope | Mnemonic::Loopne | Mnemonic::Jrcxz | Mnemonic::Jecxz | Mnemonic::Jcxz
+    )
+}
