@@ -1,1 +1,24 @@
-//! Attach, plan, apply, read, restore: one running process
+//! Attach, plan, apply, read, restore: one running process.
+//!
+//! [`Modules`] reads what is loaded; [`Prepared`] decides, without stopping anything, where each function would be
+//! patched; [`Inserted`] is a process with probes in it, whose shared memory the monitor reads; removing it restores
+//! every byte. [`leftover`] finds and undoes what a killed trimtab left behind.
+//!
+//! Next: `prepare` and `insert`; `trimtab-measure` runs several of these side by side.
+#![forbid(unsafe_code)]
+
+mod error;
+mod image_cache;
+mod insert;
+pub mod leftover;
+mod modules;
+mod prepare;
+mod remove;
+mod threads;
+
+pub use error::Error;
+pub use image_cache::{ImageCache, LoadedImage};
+pub use insert::{Inserted, Setup};
+pub use modules::{Module, Modules};
+pub use prepare::{FunctionRequest, Prepared, Refused};
+pub use remove::Removal;

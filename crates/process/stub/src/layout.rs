@@ -386,6 +386,34 @@ impl Geometry {
         geometry
     }
 
+    /// Reads a geometry from its words, in order.
+    pub fn from_words(word: impl Fn(usize) -> u64) -> Self {
+        Geometry {
+            data_length: word(0),
+            file_length: word(1),
+            patch_count: word(2),
+            patches_offset: word(3),
+            probe_count: word(4),
+            probes_offset: word(5),
+            function_count: word(6),
+            mark_capacity: word(7),
+            marks_offset: word(8),
+            pool_capacity: word(9),
+            pool_offset: word(10),
+            requests_offset: word(11),
+            slot_count: word(12),
+            slot_stride: word(13),
+            slots_offset: word(14),
+            stats_offset: word(15),
+            links_offset: word(16),
+            link_capacity: word(17),
+            ring_offset: word(18),
+            ring_capacity: word(19),
+            details_offset: word(20),
+            detail_capacity: word(21),
+        }
+    }
+
     fn place_slot(&mut self) {
         let mut end = round_up(size_of::<Slot>() as u64, 64);
         let mut take = |bytes: u64| {

@@ -319,6 +319,11 @@ mod tests {
         assert!(starts.is_sorted(), "{starts:?}");
         assert!(geometry.patches_offset >= starts[0] && geometry.data_length >= starts[6]);
         assert!(geometry.slot_count.is_power_of_two() && geometry.link_capacity.is_power_of_two());
-        assert_eq!(View::new(&words).header().geometry, Geometry::default());
+        let view = View::new(&words);
+        assert_eq!(view.header().geometry, Geometry::default());
+        view.set_geometry(&geometry);
+        assert_eq!(view.geometry(), geometry);
+        let at = std::mem::offset_of!(Header, geometry) / 8;
+        assert_eq!(Geometry::from_words(|index| words[at + index].load(Relaxed)), geometry);
     }
 }

@@ -1,0 +1,355 @@
+//! Putting probes into a process: one stop, in which memory is mapped, threads are moved off displaced instructions and
+//! the patches are written.
+//!
+//! The descriptor (patches with their original bytes, mappings) is complete before the first patch is written, and each
+//! patch is valid by itself, so a kill at any instant leaves a program that runs on and can be restored by the next
+//! trimtab.
+//!
+//! Next: `remove` undoes it.
+
+use crate::error::Error;
+use crate::prepare::Prepared;
+use crate::remove::{self, Removal, Target};
+use crate::threads::{Stand, stands};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use trimtab_os::{Gadgets, Injection, MappingTable, SharedMapping, Stopped, open_file_of};
+use trimtab_plan::{ArenaPlace, Plan, Routines, build, code_needed};
+use trimtab_stub::blob;
+use trimtab_stub::layout::{Geometry, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX, PatchRecord, round_up};
+use trimtab_stub::view::View;
+use trimtab_types::Pid;
+
+/// Farthest an island may lie from code that jumps to it: 2 GiB less room for the module and the arena itself.
+const REACH: u64 = (1 << 31) - (256 << 20);
+/// Free space kept around what we map, so that heaps can grow.
+const MARGIN: u64 = 1 << 20;
+/// Stops tried while a thread stands where it can't be moved from.
+const STOPS_MAX: usize = 20;
+/// `MAP_SHARED`, `MAP_PRIVATE | MAP_ANONYMOUS`, `MAP_FIXED_NOREPLACE`.
+const SHARED: u64 = 0x01;
+const PRIVATE_ANONYMOUS: u64 = 0x22;
+const FIXED_NOREPLACE: u64 = 0x10_0000;
+const READ_WRITE: u64 = 3;
+const READ_EXECUTE: u64 = 5;
+/// `MADV_WIPEONFORK`: a forked child finds the gate closed.
+const WIPE_ON_FORK: u64 = 18;
+
+/// What the caller must say about a window's shared memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Functions (of which several probes may share one).
+    pub functions: u64,
+    /// Ranks of the job.
+    pub ranks: u64,
+    /// Trace records per function.
+    pub details: u64,
+}
+
+/// A process with probes in it. Dropping it removes them.
+#[derive(Debug)]
+pub struct Inserted {
+    pid: Pid,
+    shared: SharedMapping,
+    target: Target,
+    /// Places patched.
+    pub point_count: usize,
+    /// How long the process was held, nanoseconds.
+    pub pause_ns: u64,
+    removed: bool,
+}
+
+struct Layout {
+    header: u64,
+    places: Vec<ArenaPlace>,
+    geometry: Geometry,
+    plan: Plan,
+}
+
+impl Prepared {
+    /// The plan as it would be carried out now, for `--dry-run`.
+    pub fn dry_run(&self, pid: Pid, setup: Setup) -> Result<Plan, Error> {
+        let maps = MappingTable::of(pid)?;
+        Ok(self.layout(pid, setup, &maps, 1)?.plan)
+    }
+
+    /// Inserts the probes. `initialise` fills in the header's settings before any probe can run.
+    pub fn insert(&self, pid: Pid, setup: Setup, initialise: &dyn Fn(View<'_>)) -> Result<Inserted, Error> {
+        if self.functions.is_empty() {
+            let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
+            return Err(Error::NothingToDo { pid, reason });
+        }
+        for attempt in 0..STOPS_MAX {
+            let maps = MappingTable::of(pid)?;
+            let threads = trimtab_os::thread_ids(pid)?.len() as u64;
+            let layout = self.layout(pid, setup, &maps, threads)?;
+            match self.insert_once(pid, &maps, &layout, initialise) {
+                Err(Error::ThreadInTheWay { .. }) if attempt + 1 < STOPS_MAX => {
+                    std::thread::sleep(std::time::Duration::from_micros(300));
+                }
+                other => return other,
+            }
+        }
+        Err(Error::NothingToDo { pid, reason: "it could not be stopped at a safe place".into() })
+    }
+
+    fn layout(&self, pid: Pid, setup: Setup, maps: &MappingTable, threads: u64) -> Result<Layout, Error> {
+        let blob = blob();
+        let routines = Routines { bytes: blob.bytes, enter: blob.enter, leave: blob.leave };
+        let mut maps = maps.clone();
+        let mut places = Vec::new();
+        for (arena, (module, text)) in self.arena_modules.iter().enumerate() {
+            let capacity = round_up(code_needed(&routines, &self.functions, arena), PAGE);
+            let length = capacity + PAGE;
+            let gap = maps.gap_near(text.clone(), length, REACH, MARGIN);
+            let start = gap.ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
+            reserve(&mut maps, start, length);
+            places.push(ArenaPlace { gate: start, code: start + PAGE, capacity });
+        }
+        let needs = Needs {
+            patches: self.point_count() as u64 * 2,
+            probes: self.probes.len() as u64,
+            functions: setup.functions,
+            ranks: setup.ranks,
+            details: setup.details,
+            code: places.iter().map(|place| place.capacity).sum(),
+            threads,
+        };
+        let mut geometry = Geometry::for_needs(&needs);
+        let near = self.arena_modules[0].1.clone();
+        let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
+        let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
+        let plan = build(&self.functions, &places, header, &routines)
+            .map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })?;
+        geometry.patch_count = plan.patches.len() as u64;
+        Ok(Layout { header, places, geometry, plan })
+    }
+
+    fn insert_once(
+        &self,
+        pid: Pid,
+        maps: &MappingTable,
+        layout: &Layout,
+        initialise: &dyn Fn(View<'_>),
+    ) -> Result<Inserted, Error> {
+        let mut stopped = Stopped::stop(pid)?;
+        check_thread_pointers(&stopped)?;
+        let moves = self.moves(&stopped, maps, layout)?;
+        check_text(&stopped, &layout.plan)?;
+        let shared = map_all(&mut stopped, self.gadgets, maps, layout)?;
+        let view = View::new(shared.words());
+        describe(view, layout, &self.probes);
+        initialise(view);
+        view.header().magic.store(MAGIC, Release);
+        let target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
+        let written = apply(&mut stopped, layout, &moves);
+        if let Err(error) = written {
+            stopped.resume();
+            remove::restore(pid, &target)?;
+            return Err(error);
+        }
+        let pause_ns = stopped.resume();
+        Ok(Inserted { pid, shared, target, point_count: layout.plan.patches.len(), pause_ns, removed: false })
+    }
+
+    /// Threads and signal frames that stand on displaced instructions, with where they go on.
+    fn moves(&self, stopped: &Stopped, maps: &MappingTable, layout: &Layout) -> Result<Vec<(Stand, u64)>, Error> {
+        let mut moves = Vec::new();
+        for stand in stands(stopped, maps, self.gadgets.signal_return) {
+            let address = stand.address();
+            let site = self.functions.iter().flat_map(|f| f.sites.iter().map(move |site| (f, site))).find(|(_, site)| {
+                let range = &site.site.displaced;
+                address > site.site.at && address < range.end.max(site.site.overwritten.end)
+            });
+            let Some((function, _)) = site else { continue };
+            match layout.plan.moved(address) {
+                Some(new) => moves.push((stand, new)),
+                None => return Err(Error::ThreadInTheWay { pid: stopped.pid(), function: function.name.clone() }),
+            }
+        }
+        Ok(moves)
+    }
+}
+
+/// Marks a range as taken, for further searches.
+fn reserve(maps: &mut MappingTable, start: u64, length: u64) {
+    let index = maps.0.partition_point(|mapping| mapping.end <= start);
+    let taken = trimtab_os::Mapping {
+        start,
+        end: start + length,
+        readable: true,
+        writable: false,
+        executable: false,
+        offset: 0,
+        inode: 0,
+        path: String::new(),
+        deleted: false,
+    };
+    maps.0.insert(index, taken);
+}
+
+fn check_thread_pointers(stopped: &Stopped) -> Result<(), Error> {
+    for thread in stopped.threads() {
+        let base = thread.registers.fs_base;
+        if base == 0 || stopped.memory().read_word(base).ok() != Some(base) {
+            return Err(trimtab_os::Error::NoThreadPointer { tid: thread.tid }.into());
+        }
+    }
+    Ok(())
+}
+
+/// The text must still be what the plan was made from.
+fn check_text(stopped: &Stopped, plan: &Plan) -> Result<(), Error> {
+    for patch in &plan.patches {
+        if stopped.memory().read_vec(patch.address, patch.original.len())? != patch.original {
+            return Err(Error::ForeignPatch { function: patch.function.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Makes the shared memory and the arenas in the target.
+fn map_all(
+    stopped: &mut Stopped,
+    gadgets: Gadgets,
+    maps: &MappingTable,
+    layout: &Layout,
+) -> Result<SharedMapping, Error> {
+    let pid = stopped.pid();
+    let mut injection = Injection::begin(stopped, gadgets, maps)?;
+    let name = injection.place_text(MEMFD_NAME)?;
+    // MFD_CLOEXEC: a program the target executes must not inherit it.
+    let descriptor = injection.call("memfd_create", 319, [name, 1, 0, 0, 0, 0])?;
+    let mut made = Vec::new();
+    let mapped = map_into(&mut injection, descriptor, layout, &mut made);
+    let file = open_file_of(pid, descriptor);
+    let closed = injection.call("close", 3, [descriptor, 0, 0, 0, 0, 0]);
+    if mapped.is_err() {
+        for (address, length) in made {
+            injection.call("munmap", 11, [address, length, 0, 0, 0, 0])?;
+        }
+    }
+    injection.finish()?;
+    mapped?;
+    closed?;
+    Ok(SharedMapping::create(&file?, layout.geometry.file_length, pid)?)
+}
+
+fn map_into(
+    injection: &mut Injection<'_>,
+    descriptor: u64,
+    layout: &Layout,
+    made: &mut Vec<(u64, u64)>,
+) -> Result<(), Error> {
+    let mut map = |address: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64| {
+        let arguments = [address, length, protection, flags | FIXED_NOREPLACE, file, offset];
+        let got = injection.call("mmap", 9, arguments)?;
+        made.push((got, length));
+        if got == address { Ok(()) } else { Err(Error::NoRoom { pid: injection.stopped().pid(), module: "memory".into() }) }
+    };
+    map(layout.header, layout.geometry.data_length, READ_WRITE, SHARED, descriptor, 0)?;
+    let mut offset = layout.geometry.data_length;
+    for place in &layout.places {
+        map(place.gate, PAGE, READ_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0)?;
+        map(place.code, place.capacity, READ_EXECUTE, SHARED, descriptor, offset)?;
+        offset += place.capacity;
+    }
+    for place in &layout.places {
+        injection.call("madvise", 28, [place.gate, PAGE, WIPE_ON_FORK, 0, 0, 0])?;
+    }
+    Ok(())
+}
+
+/// Writes everything the target and a later trimtab must know, except the magic word.
+fn describe(view: View<'_>, layout: &Layout, probes: &[trimtab_stub::layout::Probe]) {
+    view.set_geometry(&layout.geometry);
+    let header = view.header();
+    header.base.store(layout.header, Relaxed);
+    header.monitor_pid.store(u64::from(std::process::id()), Relaxed);
+    header.monitor_start.store(remove::start_time(Pid(std::process::id() as i32)).unwrap_or(0), Relaxed);
+    view.set_mappings(&mapping_records(layout));
+    for (index, patch) in layout.plan.patches.iter().enumerate() {
+        view.set_patch(index as u64, &patch_record(patch));
+    }
+    for (index, probe) in probes.iter().enumerate() {
+        view.set_probe(index as u64, probe);
+    }
+    let mut offset = layout.geometry.data_length;
+    for (code, place) in layout.plan.arenas.iter().zip(&layout.places) {
+        view.write_bytes(offset, code);
+        offset += place.capacity;
+    }
+    header.checksum.store(view.descriptor_checksum(), Relaxed);
+}
+
+/// Shared memory first, then gate and code of each arena: `leftover` relies on this order.
+fn mapping_records(layout: &Layout) -> Vec<MappingRecord> {
+    let mut records = vec![MappingRecord { address: layout.header, length: layout.geometry.data_length }];
+    for place in &layout.places {
+        records.push(MappingRecord { address: place.gate, length: PAGE });
+        records.push(MappingRecord { address: place.code, length: place.capacity });
+    }
+    records
+}
+
+fn patch_record(patch: &trimtab_plan::Patch) -> PatchRecord {
+    let padded = |bytes: &[u8]| {
+        let mut padded = [0; PATCH_BYTES_MAX];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        padded
+    };
+    PatchRecord {
+        address: patch.address,
+        length: patch.patched.len() as u64,
+        original: padded(&patch.original),
+        patched: padded(&patch.patched),
+    }
+}
+
+/// Moves threads, writes the patches, opens the gates.
+fn apply(stopped: &mut Stopped, layout: &Layout, moves: &[(Stand, u64)]) -> Result<(), Error> {
+    for (stand, new) in moves {
+        match *stand {
+            Stand::Thread { index, .. } => stopped.move_thread(index, *new)?,
+            Stand::SignalFrame { saved_at, .. } => stopped.memory().write(saved_at, &new.to_le_bytes())?,
+        }
+    }
+    for patch in &layout.plan.patches {
+        stopped.write_text(patch.address, &patch.patched)?;
+    }
+    for place in &layout.places {
+        stopped.memory().write(place.gate, &1u32.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+impl Inserted {
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Its shared memory.
+    pub fn view(&self) -> View<'_> {
+        View::new(self.shared.words())
+    }
+
+    /// Whether our memory is still mapped there: false after the process has executed another program or ended.
+    pub fn is_alive(&self) -> bool {
+        self.target.is_mapped(self.pid)
+    }
+
+    /// Restores every byte and unmaps our memory; the shared memory stays readable here.
+    pub fn remove(&mut self) -> Result<Removal, Error> {
+        self.removed = true;
+        remove::restore(self.pid, &self.target)
+    }
+}
+
+impl Drop for Inserted {
+    fn drop(&mut self) {
+        if !self.removed {
+            // Nobody is left to report to; what stays behind can be undone by the next trimtab.
+            let _ = self.remove();
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What a killed trimtab left in a process: find it, and undo it.
+//!
+//! The descriptor in the target's shared memory lists every mapping and every patch with its original bytes, under a
+//! checksum. It comes from outside as far as we are concerned: nothing in it is believed before it has been checked
+//! against the process's own mappings.
+//!
+//! Next: `remove::restore` does the work.
+
+use crate::error::Error;
+use crate::remove::{self, Removal, Target, is_ours, start_time};
+use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
+use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
+use trimtab_types::Pid;
+
+/// Most patches a descriptor may list.
+const PATCHES_MAX: u64 = 4_000_000;
+/// Most slots a geometry may have.
+const SLOTS_MAX: u64 = 65_536;
+
+/// What was found in a process.
+#[derive(Debug)]
+pub enum Leftover {
+    /// Nothing.
+    None,
+    /// Memory that was mapped before any patch was written; it is unmapped by [`undo`].
+    Unfinished(Vec<(u64, u64)>),
+    /// A complete descriptor.
+    Complete {
+        /// Process id of its maker.
+        monitor: Pid,
+        /// Whether that process still runs.
+        monitor_runs: bool,
+        /// Number of patches.
+        patches: usize,
+        #[doc(hidden)]
+        target: Box<UndoTarget>,
+    },
+}
+
+/// All that is needed to undo a leftover.
+#[derive(Debug)]
+pub struct UndoTarget(Target);
+
+/// Looks for memory of another trimtab.
+pub fn find(pid: Pid) -> Result<Leftover, Error> {
+    let maps = MappingTable::of(pid)?;
+    let Some(first) = maps.0.iter().find(|mapping| is_ours(mapping) && mapping.offset == 0) else {
+        return Ok(match ours(&maps) {
+            found if found.is_empty() => Leftover::None,
+            found => Leftover::Unfinished(found),
+        });
+    };
+    let memory = Memory::open(pid)?;
+    let descriptor = read_descriptor(pid, &memory, first)?;
+    let Some(raw) = descriptor else { return Ok(Leftover::Unfinished(ours(&maps))) };
+    let gadgets = find_gadgets(pid, &memory, &maps)?;
+    let target = raw.check(pid, &maps, gadgets)?;
+    let monitor = Pid(raw.monitor_pid as i32);
+    Ok(Leftover::Complete {
+        monitor,
+        monitor_runs: start_time(monitor).is_some_and(|start| start == raw.monitor_start),
+        patches: target.patches.len(),
+        target: Box::new(UndoTarget(target)),
+    })
+}
+
+/// Restores the process. Refuses while the maker still runs.
+pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
+    match leftover {
+        Leftover::None => Ok(Removal::default()),
+        Leftover::Complete { monitor, monitor_runs: true, .. } => Err(Error::InUse { pid, monitor: *monitor }),
+        Leftover::Complete { target, .. } => remove::restore(pid, &target.0),
+        Leftover::Unfinished(mappings) => {
+            let maps = MappingTable::of(pid)?;
+            let memory = Memory::open(pid)?;
+            let target = Target {
+                header: mappings.first().map_or(0, |(address, _)| *address),
+                gates: Vec::new(),
+                arenas: mappings.iter().map(|(address, length)| *address..address + length).collect(),
+                mappings: mappings.clone(),
+                patches: Vec::new(),
+                geometry: Geometry::default(),
+                gadgets: find_gadgets(pid, &memory, &maps)?,
+            };
+            remove::restore(pid, &target)
+        }
+    }
+}
+
+fn ours(maps: &MappingTable) -> Vec<(u64, u64)> {
+    maps.0.iter().filter(|mapping| is_ours(mapping)).map(|mapping| (mapping.start, mapping.end - mapping.start)).collect()
+}
+
+/// A descriptor as read, not yet believed.
+struct Raw {
+    geometry: Geometry,
+    monitor_pid: u64,
+    monitor_start: u64,
+    base: u64,
+    mappings: Vec<MappingRecord>,
+    patches: Vec<u8>,
+    checksum: u64,
+    checked: Vec<u8>,
+}
+
+fn read_descriptor(pid: Pid, memory: &Memory, first: &Mapping) -> Result<Option<Raw>, Error> {
+    let length = first.end - first.start;
+    if length < size_of::<Header>() as u64 {
+        return Ok(None);
+    }
+    let page = match memory.read_vec(first.start, size_of::<Header>()) {
+        Ok(page) => page,
+        // Mapped, but the file never grew: its maker was killed right there.
+        Err(_) => return Ok(None),
+    };
+    let word = |offset: usize| {
+        let raw: [u8; 8] = page[offset..offset + 8].try_into().unwrap_or_default();
+        u64::from_le_bytes(raw)
+    };
+    use std::mem::offset_of;
+    if word(offset_of!(Header, magic)) != MAGIC {
+        return Ok(None);
+    }
+    let geometry_at = offset_of!(Header, geometry);
+    let geometry = Geometry::from_words(|index| word(geometry_at + index * 8));
+    let bad = |reason: &str| Error::Descriptor { pid, reason: reason.to_string() };
+    let patch_bytes = geometry.patch_count.min(PATCHES_MAX) * size_of::<PatchRecord>() as u64;
+    let patches_end = geometry.patches_offset.checked_add(patch_bytes);
+    if geometry.patch_count > PATCHES_MAX || patches_end.is_none_or(|end| end > length) {
+        return Err(bad("its list of patches does not fit"));
+    }
+    let patches = memory.read_vec(first.start + geometry.patches_offset, patch_bytes as usize)?;
+    let count = word(offset_of!(Header, mapping_count)).min(MAPPINGS_MAX as u64) as usize;
+    let mappings_at = offset_of!(Header, mappings);
+    let record = |index: usize| MappingRecord {
+        address: word(mappings_at + index * size_of::<MappingRecord>()),
+        length: word(mappings_at + index * size_of::<MappingRecord>() + 8),
+    };
+    let mut checked = page[geometry_at..geometry_at + size_of::<Geometry>()].to_vec();
+    let count_at = offset_of!(Header, mapping_count);
+    checked.extend(&page[count_at..count_at + 8 + MAPPINGS_MAX * size_of::<MappingRecord>()]);
+    checked.extend(word(offset_of!(Header, base)).to_le_bytes());
+    checked.extend(&patches);
+    Ok(Some(Raw {
+        geometry,
+        monitor_pid: word(offset_of!(Header, monitor_pid)),
+        monitor_start: word(offset_of!(Header, monitor_start)),
+        base: word(offset_of!(Header, base)),
+        mappings: (0..count).map(record).collect(),
+        patches,
+        checksum: word(offset_of!(Header, checksum)),
+        checked,
+    }))
+}
+
+impl Raw {
+    /// Believes only what agrees with the process's own mappings.
+    fn check(&self, pid: Pid, maps: &MappingTable, gadgets: Gadgets) -> Result<Target, Error> {
+        let bad = |reason: &str| Error::Descriptor { pid, reason: reason.to_string() };
+        if checksum(&self.checked) != self.checksum {
+            return Err(bad("its checksum is wrong"));
+        }
+        if self.geometry.slot_count > SLOTS_MAX || self.mappings.len().is_multiple_of(2) {
+            return Err(bad("its sizes make no sense"));
+        }
+        let ours_at = |record: &MappingRecord| maps.at(record.address).is_some_and(is_ours);
+        let mut gates = Vec::new();
+        let mut arenas = Vec::new();
+        for pair in self.mappings[1..].chunks_exact(2) {
+            let gate_is_plain = maps.at(pair[0].address).is_some_and(|m| m.inode == 0 && m.writable && !m.executable);
+            if !gate_is_plain || !ours_at(&pair[1]) || pair[0].length != PAGE {
+                return Err(bad("a mapping it lists is not there"));
+            }
+            gates.push(pair[0].address);
+            arenas.push(pair[1].address..pair[1].address.saturating_add(pair[1].length));
+        }
+        if self.mappings[0].address != self.base || !ours_at(&self.mappings[0]) {
+            return Err(bad("it lies elsewhere than it says"));
+        }
+        Ok(Target {
+            header: self.base,
+            gates,
+            arenas,
+            mappings: self.mappings.iter().map(|record| (record.address, record.length)).collect(),
+            patches: self.patches(pid, maps)?,
+            geometry: self.geometry,
+            gadgets,
+        })
+    }
+
+    fn patches(&self, pid: Pid, maps: &MappingTable) -> Result<Vec<(u64, Vec<u8>, Vec<u8>)>, Error> {
+        let bad = |reason: &str| Error::Descriptor { pid, reason: reason.to_string() };
+        let mut patches = Vec::new();
+        for raw in self.patches.chunks_exact(size_of::<PatchRecord>()) {
+            let record = PatchRecord::from_bytes(raw).ok_or_else(|| bad("a patch it lists is impossible"))?;
+            if !maps.at(record.address).is_some_and(|mapping| mapping.executable) {
+                return Err(bad("a patch it lists is not in code"));
+            }
+            let length = record.length as usize;
+            patches.push((record.address, record.original[..length].to_vec(), record.patched[..length].to_vec()));
+        }
+        Ok(patches)
+    }
+}

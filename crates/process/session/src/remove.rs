@@ -1,0 +1,164 @@
+//! Taking probes out: close the gates, restore the bytes, and unmap once nobody is inside.
+//!
+//! Text is restored in the first stop, whoever stands in an island: islands end in original code, so a thread inside
+//! just runs out of them. Only unmapping waits. A thread that blocks inside a measured function for hours is no
+//! obstacle, because nothing of ours lies on its stack.
+//!
+//! Next: `leftover` calls this for what a killed trimtab left.
+
+use crate::error::Error;
+use crate::threads::{anyone_in, stands};
+use std::ops::Range;
+use trimtab_os::{Gadgets, Injection, MappingTable, Memory, Stopped};
+use trimtab_plan::{ArenaPlace, Plan};
+use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
+use trimtab_types::Pid;
+
+/// Further stops tried until nobody is inside an island.
+const TRIES_MAX: usize = 50;
+/// Pause between them.
+const BETWEEN_TRIES_US: u64 = 500;
+/// Place of `Slot::busy` within a slot.
+const BUSY_OFFSET: u64 = std::mem::offset_of!(trimtab_stub::layout::Slot, busy) as u64;
+
+/// What was done to take probes out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// Longest time the process was held, nanoseconds.
+    pub pause_ns_max: u64,
+    /// All such times together, nanoseconds.
+    pub pause_ns_total: u64,
+    /// Bytes left mapped because a thread stayed inside; 0: all gone.
+    pub left_mapped_bytes: u64,
+    /// Places whose bytes were neither ours nor the original ones, and were left as they are.
+    pub foreign: Vec<u64>,
+}
+
+/// What must be known to restore a process.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub header: u64,
+    pub gates: Vec<u64>,
+    pub arenas: Vec<Range<u64>>,
+    pub mappings: Vec<(u64, u64)>,
+    /// Address, original and patched bytes, in order of writing.
+    pub patches: Vec<(u64, Vec<u8>, Vec<u8>)>,
+    pub geometry: Geometry,
+    pub gadgets: Gadgets,
+}
+
+impl Target {
+    pub(crate) fn new(
+        header: u64,
+        places: &[ArenaPlace],
+        plan: &Plan,
+        geometry: Geometry,
+        gadgets: Gadgets,
+    ) -> Self {
+        let mut mappings = vec![(header, geometry.data_length)];
+        mappings.extend(places.iter().flat_map(|place| [(place.gate, PAGE), (place.code, place.capacity)]));
+        Target {
+            header,
+            gates: places.iter().map(|place| place.gate).collect(),
+            arenas: places.iter().map(|place| place.code..place.code + place.capacity).collect(),
+            mappings,
+            patches: plan.patches.iter().map(|p| (p.address, p.original.clone(), p.patched.clone())).collect(),
+            geometry,
+            gadgets,
+        }
+    }
+
+    /// Whether our shared memory is mapped at its place in `pid`.
+    pub(crate) fn is_mapped(&self, pid: Pid) -> bool {
+        let Ok(maps) = MappingTable::of(pid) else { return false };
+        maps.at(self.header).is_some_and(is_ours)
+    }
+}
+
+/// Whether a mapping shows the shared memory of a trimtab.
+pub(crate) fn is_ours(mapping: &trimtab_os::Mapping) -> bool {
+    mapping.path.strip_prefix("/memfd:").is_some_and(|name| name == MEMFD_NAME)
+}
+
+/// Restores `pid`.
+pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
+    let mut removal = Removal::default();
+    if !target.is_mapped(pid) {
+        // Ended, or another program now: nothing of ours is left in it.
+        return Ok(removal);
+    }
+    close_gates(pid, target)?;
+    for attempt in 0..TRIES_MAX {
+        let maps = MappingTable::of(pid)?;
+        let mut stopped = Stopped::stop(pid)?;
+        if attempt == 0 {
+            removal.foreign = restore_text(&stopped, target)?;
+        }
+        let inside = is_anyone_inside(&stopped, &maps, target) || !removal.foreign.is_empty();
+        if !inside {
+            unmap(&mut stopped, &maps, target)?;
+        }
+        let pause_ns = stopped.resume();
+        removal.pause_ns_max = removal.pause_ns_max.max(pause_ns);
+        removal.pause_ns_total += pause_ns;
+        if !inside {
+            return Ok(removal);
+        }
+        std::thread::sleep(std::time::Duration::from_micros(BETWEEN_TRIES_US));
+    }
+    removal.left_mapped_bytes = target.mappings.iter().map(|(_, length)| length).sum();
+    Ok(removal)
+}
+
+fn close_gates(pid: Pid, target: &Target) -> Result<(), Error> {
+    let memory = Memory::open(pid)?;
+    for gate in &target.gates {
+        memory.write(*gate, &0u32.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+/// Puts the original bytes back, last patch first; places that hold neither version.
+fn restore_text(stopped: &Stopped, target: &Target) -> Result<Vec<u64>, Error> {
+    let mut foreign = Vec::new();
+    for (address, original, patched) in target.patches.iter().rev() {
+        let now = stopped.memory().read_vec(*address, patched.len())?;
+        if now == *patched {
+            stopped.write_text(*address, original)?;
+        } else if now != *original {
+            foreign.push(*address);
+        }
+    }
+    Ok(foreign)
+}
+
+fn is_anyone_inside(stopped: &Stopped, maps: &MappingTable, target: &Target) -> bool {
+    let stands = stands(stopped, maps, target.gadgets.signal_return);
+    anyone_in(&stands, &target.arenas) || is_any_slot_busy(stopped, target)
+}
+
+/// A thread that called the MPI library from inside our routine has our return address on its stack and its slot says so.
+fn is_any_slot_busy(stopped: &Stopped, target: &Target) -> bool {
+    let geometry = &target.geometry;
+    (0..geometry.slot_count).any(|index| {
+        let slot = target.header + geometry.slots_offset + index * geometry.slot_stride;
+        let claimed = stopped.memory().read_word(slot).unwrap_or(0) != 0;
+        claimed && stopped.memory().read_word(slot + BUSY_OFFSET).unwrap_or(0) != 0
+    })
+}
+
+fn unmap(stopped: &mut Stopped, maps: &MappingTable, target: &Target) -> Result<(), Error> {
+    let mut injection = Injection::begin(stopped, target.gadgets, maps)?;
+    // Shared memory last: as long as it is there, a later trimtab can finish this.
+    for (address, length) in target.mappings.iter().rev() {
+        injection.call("munmap", 11, [*address, *length, 0, 0, 0, 0])?;
+    }
+    Ok(injection.finish()?)
+}
+
+/// Start time of a process, clock ticks since boot; `None` if it has ended.
+pub(crate) fn start_time(pid: Pid) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Fields after the command name in parentheses begin with number 3; the start time is number 22.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
