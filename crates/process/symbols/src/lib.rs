@@ -1,1 +1,37 @@
-//! How do we read a program? ELF, DWARF and eh_frame to functions; bytes in, facts out
+//! How do we read a program? ELF bytes in, facts about its functions out; no I/O, no clock, no panics.
+//!
+//! [`Image::parse`] turns the bytes of one executable or shared library into the list of its functions: named ones
+//! from the symbol tables, nameless ones from the unwind table (`.eh_frame`), so that stripped and static programs
+//! work as well. [`unwind_facts`] and [`fde_at`] answer what a patch planner asks about one place in the code: which
+//! ranges belong together, where exceptions land, how far the stack pointer is from the frame's base.
+//! [`Image::to_cache`] keeps the answer for the next time, by build id.
+//!
+//! The input is hostile: every offset is checked, every loop is bounded by the input's length or a named constant,
+//! and what can't be read becomes an [`Error`] or a line in [`Image::problems`].
+//!
+//! Next: [`image`] for what is known about a file, [`frames`] for unwind tables, `parse` for how a file is read.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod dynamic;
+mod elf;
+mod error;
+pub mod frames;
+mod glob;
+pub mod image;
+mod lsda;
+mod machine;
+mod merge;
+mod minidebug;
+mod notes;
+mod parse;
+mod settle;
+mod symtab;
+
+#[doc(hidden)]
+pub use cache::seal;
+pub use error::Error;
+pub use frames::{CfaRow, FdeInfo, Frame, FrameKind, UnwindFacts, fde_at, unwind_facts, unwind_facts_of};
+pub use image::{DataObject, Function, Image, ImageKind, Segment, Source};
+pub use lsda::CallSite;
+pub use machine::Machine;

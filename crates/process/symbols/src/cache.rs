@@ -1,0 +1,86 @@
+//! An image as bytes for a cache on disk, and back: a header with version and checksum, then postcard.
+//!
+//! A cached image decides where a program is patched, so damage must be noticed: the checksum tells accidents, and
+//! the order that look-ups rely on is checked again. Where the bytes are kept is the caller's business.
+//!
+//! Next: [`crate::image`] for what is stored.
+
+use crate::{Error, Function, Image};
+use trimtab_types::FileAddr;
+use twox_hash::XxHash3_128;
+
+const MAGIC: &[u8; 8] = b"trimtabI";
+/// Raise it with every change to what [`Image`] or its parts hold or mean.
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = MAGIC.len() + size_of::<u32>() + size_of::<u128>();
+
+impl Image {
+    /// The image as bytes for a cache; see [`Image::from_cache`].
+    pub fn to_cache(&self) -> Vec<u8> {
+        // Serialising plain data into memory has no way to fail; were it to, the header alone is refused on reading.
+        seal(&postcard::to_stdvec(self).unwrap_or_default())
+    }
+
+    /// An image from the bytes that [`Image::to_cache`] made.
+    ///
+    /// # Errors
+    /// [`Error::BadCache`] for damaged bytes and those of another version.
+    pub fn from_cache(bytes: &[u8]) -> Result<Image, Error> {
+        let payload = unseal(bytes).map_err(bad)?;
+        let (image, rest) = postcard::take_from_bytes::<Image>(payload).map_err(bad)?;
+        if !rest.is_empty() {
+            return Err(bad(format!("{} bytes too many", rest.len())));
+        }
+        check_order(&image)?;
+        Ok(image)
+    }
+}
+
+/// Puts the header before a payload. Public for fuzzing only: with it, inputs get past the checksum.
+#[doc(hidden)]
+pub fn seal(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&XxHash3_128::oneshot(payload).to_le_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn unseal(bytes: &[u8]) -> Result<&[u8], String> {
+    let Some((header, payload)) = bytes.split_at_checked(HEADER_BYTES) else {
+        return Err(format!("{} bytes are no header", bytes.len()));
+    };
+    let (magic, rest) = header.split_at(MAGIC.len());
+    let (version, checksum) = rest.split_at(size_of::<u32>());
+    if magic != MAGIC {
+        return Err("it is something else".to_string());
+    }
+    if version != VERSION.to_le_bytes() {
+        return Err(format!("its version is not {VERSION}"));
+    }
+    if checksum != XxHash3_128::oneshot(payload).to_le_bytes() {
+        return Err("its checksum is wrong".to_string());
+    }
+    Ok(payload)
+}
+
+fn check_order(image: &Image) -> Result<(), Error> {
+    let ascending = |addrs: &mut dyn Iterator<Item = FileAddr>| addrs.is_sorted_by(|a, b| a < b);
+    let functions = |list: &[Function]| ascending(&mut list.iter().map(|function| function.addr));
+    let frames = image.frames();
+    let frames_apart =
+        frames.windows(2).all(|pair| pair[0].addr.0.checked_add(pair[0].size).is_some_and(|end| end <= pair[1].addr.0));
+    let last_fits = frames.last().is_none_or(|frame| frame.addr.0.checked_add(frame.size).is_some());
+    let in_order = functions(&image.functions)
+        && functions(&image.fragments)
+        && ascending(&mut image.objects.iter().map(|object| object.addr))
+        && frames.is_sorted_by(|a, b| a.addr < b.addr)
+        && frames_apart
+        && last_fits;
+    if in_order { Ok(()) } else { Err(bad("its lists are not in order")) }
+}
+
+fn bad(what: impl ToString) -> Error {
+    Error::BadCache { what: what.to_string() }
+}

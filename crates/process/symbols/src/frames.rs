@@ -1,0 +1,360 @@
+//! The unwind table (`.eh_frame`): which code ranges belong to one frame, how far the stack pointer is from the
+//! frame's base, and where exceptions land.
+//!
+//! Parsing a file makes an index of all entries ([`Frame`]), which is cached with the image; looking a place up is a
+//! binary search in it. Rules and exception tables are read from the file's bytes only when asked for, because a
+//! window needs them for a few hundred functions of tens of thousands.
+//!
+//! Next: `lsda` for exception tables, `settle` for how entries become functions.
+
+use crate::elf::{Elf, Mapped};
+use crate::lsda::{self, CallSite};
+use crate::{Error, Function, Image, Machine};
+use gimli::{BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Pointer};
+use gimli::{UnwindContext, UnwindSection};
+use object::elf;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::ops::Range;
+use trimtab_types::FileAddr;
+
+/// The longest common entry (CIE) used, in bytes: its rules are replayed for each of its frames. Compilers write
+/// about 20.
+const CIE_BYTES_MAX: usize = 1024;
+/// Call sites and rule rows collected for one function at most.
+const FACTS_MAX: usize = 1 << 20;
+
+/// One entry (FDE) of the unwind table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// The first address it covers.
+    pub addr: FileAddr,
+    /// Bytes it covers.
+    pub size: u64,
+    /// What its first rule says about its first address.
+    pub kind: FrameKind,
+    /// Where the entry lies in the section, in bytes.
+    pub(crate) entry_offset: u32,
+}
+
+/// What the rule at the first address of an unwind entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FrameKind {
+    /// The stack is as just after a call: the beginning of a function. (GCC's cold parts without any frame look the
+    /// same; only a jump from their function tells.)
+    Entry,
+    /// The stack is in use: a part of a function that lies elsewhere, or a procedure linkage table.
+    Part,
+    /// Code to which signal handlers return.
+    Signal,
+}
+
+/// Where the unwind table lies, and its index.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Unwind {
+    pub addr: u64,
+    pub offset: u64,
+    pub size: u64,
+    pub frames: Vec<Frame>,
+}
+
+/// The unwind entry that covers an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FdeInfo {
+    /// The addresses it covers.
+    pub range: Range<FileAddr>,
+    /// The address asked for is the first it covers.
+    pub initial_location_is_addr: bool,
+    /// Frame base (CFA) minus stack pointer at that address, in bytes: 8 just after a call. `None` if the rule there
+    /// doesn't use the stack pointer.
+    pub cfa_rsp_offset_at: Option<i64>,
+    /// Its exception table.
+    pub lsda: Option<FileAddr>,
+    /// Code to which signal handlers return.
+    pub is_signal_frame: bool,
+}
+
+/// What the unwind table says about one function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnwindFacts {
+    /// Whole ranges of all entries that touch the function's own range, ascending.
+    pub ranges: Vec<Range<FileAddr>>,
+    /// Where exceptions continue, ascending, each once. A jump may arrive at each of them at any time.
+    pub landing_pads: Vec<FileAddr>,
+    /// The rows of its exception tables.
+    pub call_sites: Vec<CallSite>,
+    /// The distance of stack pointer and frame base, for each stretch of code, ascending.
+    pub cfa_rows: Vec<CfaRow>,
+    /// One of the entries is of code to which signal handlers return.
+    pub is_signal_frame: bool,
+}
+
+/// A stretch of code in which the stack pointer stays put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CfaRow {
+    /// The addresses.
+    pub range: Range<FileAddr>,
+    /// Frame base (CFA) minus stack pointer in bytes; `None` if the rule doesn't use the stack pointer.
+    pub rsp_offset: Option<i64>,
+}
+
+impl UnwindFacts {
+    /// Frame base minus stack pointer at `addr` in bytes; `None` if unknown or not stated by the stack pointer.
+    pub fn cfa_rsp_offset_at(&self, addr: FileAddr) -> Option<i64> {
+        let after = self.cfa_rows.partition_point(|row| row.range.start <= addr);
+        self.cfa_rows[..after].last().filter(|row| addr < row.range.end)?.rsp_offset
+    }
+}
+
+/// What the unwind table says about `function`, which may also be one of the image's fragments.
+///
+/// # Errors
+/// [`Error::OtherFile`] if `bytes` is not the file `image` was made from; [`Error::BadFrame`] and
+/// [`Error::BadExceptionTable`] if a table can't be trusted: then the function should be left alone.
+pub fn unwind_facts(bytes: &[u8], image: &Image, function: &Function) -> Result<UnwindFacts, Error> {
+    unwind_facts_of(bytes, image, function.addr..function.end())
+}
+
+/// What the unwind table says about the code in `range`; an empty range stands for its first byte.
+///
+/// # Errors
+/// As [`unwind_facts`].
+pub fn unwind_facts_of(bytes: &[u8], image: &Image, range: Range<FileAddr>) -> Result<UnwindFacts, Error> {
+    let table = Table::of(bytes, image)?;
+    let end = range.end.max(FileAddr(range.start.0.saturating_add(1)));
+    let frames = &image.unwind.frames;
+    let first = frames.partition_point(|frame| frame.addr.0.saturating_add(frame.size) <= range.start.0);
+    let mut facts = UnwindFacts::default();
+    for frame in frames[first..].iter().take_while(|frame| frame.addr < end) {
+        table.collect(image, bytes, frame, &mut facts)?;
+    }
+    facts.landing_pads = facts.call_sites.iter().filter_map(|site| site.landing_pad).collect();
+    facts.landing_pads.sort_unstable();
+    facts.landing_pads.dedup();
+    Ok(facts)
+}
+
+/// The unwind entry that covers `addr`, with its rule there; `None` where no entry does.
+///
+/// # Errors
+/// [`Error::OtherFile`] if `bytes` is not the file `image` was made from, [`Error::BadFrame`] if the entry is
+/// damaged. Neither may be taken for "no entry".
+pub fn fde_at(bytes: &[u8], image: &Image, addr: FileAddr) -> Result<Option<FdeInfo>, Error> {
+    let table = Table::of(bytes, image)?;
+    let Some(frame) = image.frame_at(addr) else { return Ok(None) };
+    let fde = table.fde(frame)?;
+    let mut context = UnwindContext::new();
+    let row = fde.unwind_info_for_address(&table.section, &table.bases, &mut context, addr.0);
+    let row = row.map_err(|error| bad_frame(addr, error))?;
+    Ok(Some(FdeInfo {
+        range: FileAddr(fde.initial_address())..FileAddr(fde.end_address()),
+        initial_location_is_addr: fde.initial_address() == addr.0,
+        cfa_rsp_offset_at: stack_offset(row.cfa(), image.machine),
+        lsda: lsda_of(&fde, frame)?,
+        is_signal_frame: fde.is_signal_trampoline(),
+    }))
+}
+
+type Input<'a> = EndianSlice<'a, LittleEndian>;
+type Fde<'a> = gimli::FrameDescriptionEntry<Input<'a>>;
+
+/// The section's bytes, ready to be read by gimli.
+struct Table<'a> {
+    section: EhFrame<Input<'a>>,
+    bases: BaseAddresses,
+    machine: Machine,
+}
+
+impl<'a> Table<'a> {
+    fn of(bytes: &'a [u8], image: &Image) -> Result<Self, Error> {
+        if bytes.len() as u64 != image.file_size_bytes {
+            return Err(Error::OtherFile { expected: image.file_size_bytes, given: bytes.len() as u64 });
+        }
+        let start = usize::try_from(image.unwind.offset).ok();
+        let end = image.unwind.offset.checked_add(image.unwind.size).and_then(|end| usize::try_from(end).ok());
+        let section = start.zip(end).and_then(|(start, end)| bytes.get(start..end));
+        let section = section.ok_or_else(|| Error::malformed("the unwind table reaches beyond the file"))?;
+        Ok(Table::new(section, image.unwind.addr, image.machine))
+    }
+
+    fn new(section: &'a [u8], addr: u64, machine: Machine) -> Self {
+        let bases = BaseAddresses::default().set_eh_frame(addr);
+        Table { section: EhFrame::new(section, LittleEndian), bases, machine }
+    }
+
+    fn fde(&self, frame: &Frame) -> Result<Fde<'a>, Error> {
+        let offset = (frame.entry_offset as usize).into();
+        let fde = self.section.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset);
+        let fde = fde.map_err(|error| bad_frame(frame.addr, error))?;
+        if fde.initial_address() != frame.addr.0 {
+            return Err(bad_frame(frame.addr, "it has changed since the file was parsed"));
+        }
+        Ok(fde)
+    }
+
+    fn collect(&self, image: &Image, bytes: &[u8], frame: &Frame, facts: &mut UnwindFacts) -> Result<(), Error> {
+        let fde = self.fde(frame)?;
+        let start = FileAddr(fde.initial_address());
+        facts.ranges.push(start..FileAddr(fde.end_address()));
+        facts.is_signal_frame |= fde.is_signal_trampoline();
+        self.collect_rows(&fde, frame, facts)?;
+        if let Some(lsda) = lsda_of(&fde, frame)? {
+            facts.call_sites.extend(lsda::call_sites(bytes, image, lsda, start)?);
+        }
+        if facts.call_sites.len() > FACTS_MAX {
+            return Err(bad_frame(frame.addr, "more call sites than any compiler writes"));
+        }
+        Ok(())
+    }
+
+    fn collect_rows(&self, fde: &Fde, frame: &Frame, facts: &mut UnwindFacts) -> Result<(), Error> {
+        let bad = |error| bad_frame(frame.addr, error);
+        let mut context = UnwindContext::new();
+        let mut rows = fde.rows(&self.section, &self.bases, &mut context).map_err(bad)?;
+        while let Some(row) = rows.next_row().map_err(bad)? {
+            let range = FileAddr(row.start_address())..FileAddr(row.end_address());
+            let rsp_offset = stack_offset(row.cfa(), self.machine);
+            match facts.cfa_rows.last_mut() {
+                _ if range.is_empty() => {}
+                // Rows that differ only in saved registers are one stretch for us.
+                Some(last) if last.range.end == range.start && last.rsp_offset == rsp_offset => {
+                    last.range.end = range.end;
+                }
+                _ => facts.cfa_rows.push(CfaRow { range, rsp_offset }),
+            }
+            if facts.cfa_rows.len() > FACTS_MAX {
+                return Err(bad_frame(frame.addr, "more rows than any compiler writes"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Finds the unwind table of a file and makes its index: sorted, without overlaps, executable code only.
+pub(crate) fn index(elf: &Elf, is_code: &dyn Fn(u64) -> bool, problems: &mut Vec<String>) -> Unwind {
+    let Some(section) = section_of(elf, problems) else { return Unwind::default() };
+    let table = Table::new(section.bytes, section.addr, elf.machine());
+    let mut scan = Scan { table: &table, common: HashMap::new(), context: UnwindContext::new(), refused: 0 };
+    let mut frames = scan.frames(problems);
+    frames.retain(|frame| is_code(frame.addr.0));
+    frames.sort_by_key(|frame| frame.addr);
+    frames.dedup_by_key(|frame| frame.addr);
+    cut_overlaps(&mut frames);
+    Unwind { addr: section.addr, offset: section.offset, size: section.bytes.len() as u64, frames }
+}
+
+/// `.eh_frame` by its section header, else by the program header of its search table.
+fn section_of<'a>(elf: &Elf<'a>, problems: &mut Vec<String>) -> Option<Mapped<'a>> {
+    let by_name = elf.section_bytes(".eh_frame").filter(|section| !section.bytes.is_empty());
+    if by_name.is_some() || elf.is_debug_only() {
+        return by_name;
+    }
+    let search_table = elf.program_bytes(elf::PT_GNU_EH_FRAME)?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(search_table.addr);
+    let found = match EhFrameHdr::new(search_table.bytes, LittleEndian).parse(&bases, 8) {
+        Ok(header) => header.eh_frame_ptr().direct().ok().and_then(|addr| elf.bytes_from(addr)),
+        Err(error) => {
+            problems.push(format!(".eh_frame_hdr: {error}"));
+            return None;
+        }
+    };
+    if found.is_none() {
+        problems.push(".eh_frame_hdr: it points outside of the file".to_string());
+    }
+    found
+}
+
+/// One pass over the section.
+struct Scan<'t, 'a> {
+    table: &'t Table<'a>,
+    common: HashMap<usize, gimli::Result<gimli::CommonInformationEntry<Input<'a>>>>,
+    context: UnwindContext<usize>,
+    refused: usize,
+}
+
+impl<'a> Scan<'_, 'a> {
+    fn frames(&mut self, problems: &mut Vec<String>) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let table = self.table;
+        let mut entries = table.section.entries(&table.bases);
+        loop {
+            match entries.next() {
+                Ok(Some(CieOrFde::Fde(partial))) => match self.frame(&partial) {
+                    Ok(frame) => frames.extend(frame),
+                    Err(_) => self.refused += 1,
+                },
+                Ok(Some(CieOrFde::Cie(_))) => {}
+                Ok(None) => break,
+                Err(error) => {
+                    problems.push(format!("unwind table: {error}, after {} entries", frames.len()));
+                    break;
+                }
+            }
+        }
+        if self.refused > 0 {
+            problems.push(format!("unwind table: {} damaged entries left out", self.refused));
+        }
+        frames
+    }
+
+    fn frame(&mut self, partial: &PartialFde<'_, 'a>) -> gimli::Result<Option<Frame>> {
+        let common = &mut self.common;
+        let fde = partial.parse(|section, bases, offset| {
+            let parse = || section.cie_from_offset(bases, offset);
+            common.entry(offset.0).or_insert_with(parse).clone()
+        })?;
+        if fde.len() == 0 {
+            return Ok(None);
+        }
+        let fits = fde.initial_address().checked_add(fde.len()).is_some();
+        let entry_offset = u32::try_from(fde.offset()).ok();
+        let Some(entry_offset) = entry_offset.filter(|_| fits && fde.cie().entry_len() <= CIE_BYTES_MAX) else {
+            self.refused += 1;
+            return Ok(None);
+        };
+        let kind = self.kind(&fde)?;
+        Ok(Some(Frame { addr: FileAddr(fde.initial_address()), size: fde.len(), kind, entry_offset }))
+    }
+
+    fn kind(&mut self, fde: &Fde) -> gimli::Result<FrameKind> {
+        if fde.is_signal_trampoline() {
+            return Ok(FrameKind::Signal);
+        }
+        let table = self.table;
+        let start = fde.initial_address();
+        let row = fde.unwind_info_for_address(&table.section, &table.bases, &mut self.context, start)?;
+        let Some(expected) = table.machine.entry_cfa_offset() else { return Ok(FrameKind::Entry) };
+        let is_entry = stack_offset(row.cfa(), table.machine) == Some(expected);
+        Ok(if is_entry { FrameKind::Entry } else { FrameKind::Part })
+    }
+}
+
+type PartialFde<'bases, 'a> = gimli::PartialFrameDescriptionEntry<'bases, EhFrame<Input<'a>>, Input<'a>>;
+
+/// Ends each frame where the next begins at the latest, so that look-ups have one answer.
+fn cut_overlaps(frames: &mut [Frame]) {
+    for at in 1..frames.len() {
+        let next = frames[at].addr.0;
+        let frame = &mut frames[at - 1];
+        frame.size = frame.size.min(next - frame.addr.0);
+    }
+}
+
+fn stack_offset(rule: &CfaRule<usize>, machine: Machine) -> Option<i64> {
+    match rule {
+        CfaRule::RegisterAndOffset { register, offset } if Some(*register) == machine.stack_pointer() => Some(*offset),
+        CfaRule::RegisterAndOffset { .. } | CfaRule::Expression(_) => None,
+    }
+}
+
+fn lsda_of(fde: &Fde, frame: &Frame) -> Result<Option<FileAddr>, Error> {
+    match fde.lsda() {
+        None | Some(Pointer::Direct(0)) => Ok(None),
+        Some(Pointer::Direct(addr)) => Ok(Some(FileAddr(addr))),
+        Some(Pointer::Indirect(_)) => Err(bad_frame(frame.addr, "its exception table is named indirectly")),
+    }
+}
+
+fn bad_frame(addr: FileAddr, what: impl ToString) -> Error {
+    Error::BadFrame { addr, what: what.to_string() }
+}

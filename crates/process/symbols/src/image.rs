@@ -1,0 +1,270 @@
+//! What is known about one file: its segments, functions and data, and how to look them up.
+//!
+//! All addresses are [`FileAddr`]: as written in the file. A process adds its load bias. Everything here is plain data
+//! that a test may build by hand (start from [`Image::default`]); the lists of functions, fragments, objects and
+//! frames must be sorted by address, which [`Image::parse`] and [`Image::from_cache`] guarantee.
+//!
+//! Next: `parse` for how it is read from a file, [`crate::frames`] for the unwind table.
+
+use crate::frames::{Frame, Unwind};
+use crate::{Machine, glob};
+use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
+use trimtab_types::{BuildId, FileAddr};
+
+/// One executable or shared library, as far as its file tells.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Image {
+    /// GNU build id in hex, or `text-` and a hash of the executable segments where there is none.
+    pub build_id: BuildId,
+    /// Processor architecture.
+    pub machine: Machine,
+    /// Always true: 32-bit files are refused.
+    pub is_64: bool,
+    /// How the file is linked.
+    pub kind: ImageKind,
+    /// Where the kernel or loader starts it; 0 in most libraries.
+    pub entry: FileAddr,
+    /// Length of the file in bytes.
+    pub file_size_bytes: u64,
+    /// What is mapped, in the file's order.
+    pub segments: Vec<Segment>,
+    /// Functions by ascending address, one per address.
+    pub functions: Vec<Function>,
+    /// Parts of functions that lie elsewhere (`f.cold`), by ascending address. Nobody calls them.
+    pub fragments: Vec<Function>,
+    /// Named data by ascending address, one per address; thread-local data is left out.
+    pub objects: Vec<DataObject>,
+    /// Libraries it asks the loader for (`DT_NEEDED`).
+    pub needed: Vec<String>,
+    /// The name it has as a library (`DT_SONAME`).
+    pub soname: Option<String>,
+    /// Name of the separate debug file (`.gnu_debuglink`).
+    pub debug_link: Option<String>,
+    /// The file holds only symbols and debug information; its code is in another file.
+    pub is_debug_only: bool,
+    /// Tables that could not be read, each with the reason, for the user to see.
+    pub problems: Vec<String>,
+    /// The unwind table.
+    pub(crate) unwind: Unwind,
+    /// Made at the first look-up by name; a changed list of functions needs a new one.
+    #[serde(skip)]
+    pub(crate) names: NameIndex,
+}
+
+/// How a file is linked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageKind {
+    /// An executable at fixed addresses without a loader.
+    Static,
+    /// An executable that relocates itself, without a loader.
+    StaticPie,
+    /// An executable at fixed addresses with libraries.
+    Dynamic,
+    /// An executable at any address with libraries.
+    DynamicPie,
+    /// A library (or the loader itself, or the kernel's vDSO).
+    #[default]
+    SharedLibrary,
+}
+
+/// One mapped part (`PT_LOAD`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Where it begins in the file, in bytes.
+    pub file_offset: u64,
+    /// Where it begins in memory, before relocation.
+    pub addr: FileAddr,
+    /// Bytes that come from the file.
+    pub file_size: u64,
+    /// Bytes in memory; those beyond `file_size` are zero.
+    pub mem_size: u64,
+    /// May be executed.
+    pub executable: bool,
+    /// May be written.
+    pub writable: bool,
+}
+
+/// A function, or a fragment of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Function {
+    /// Its first instruction; for an IFUNC, of the resolver.
+    pub addr: FileAddr,
+    /// Bytes of code from `addr`; 0 only where neither symbol, frame nor neighbour tells.
+    pub size: u64,
+    /// All names at this address, global ones first; empty when only `.eh_frame` knows it. A name that is not the
+    /// default version of its symbol carries its version (`memcpy@GLIBC_2.2.5`).
+    pub names: Vec<String>,
+    /// The best source that knows it.
+    pub source: Source,
+    /// Its address is a resolver that returns the real function.
+    pub is_ifunc: bool,
+    /// Other modules can call it by name.
+    pub exported: bool,
+}
+
+/// Where a function was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Source {
+    /// Only an unwind entry starts there.
+    #[default]
+    EhFrame,
+    /// The dynamic symbol table.
+    Dynsym,
+    /// The full symbol table, of the file or of its debug data.
+    Symtab,
+}
+
+/// Named data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataObject {
+    /// Its first byte.
+    pub addr: FileAddr,
+    /// Bytes.
+    pub size: u64,
+    /// All names at this address, global ones first.
+    pub names: Vec<String>,
+    /// Other modules can use it by name. (A program at fixed addresses may hold its own copy of a library's object,
+    /// exported by it under the same name; then that copy is the one in use.)
+    pub exported: bool,
+}
+
+impl Image {
+    /// The function that has this name; a version after `@` counts only where several versions exist.
+    ///
+    /// Of several functions of one name (static ones of different files) the exported one is returned, else the lowest.
+    pub fn function_named(&self, name: &str) -> Option<&Function> {
+        self.functions_named(name).into_iter().next()
+    }
+
+    /// Every function that has this name, the best first: same version, default version, exported, lowest address.
+    pub fn functions_named(&self, name: &str) -> Vec<&Function> {
+        let base = base_name(name);
+        let index = self.names.of(&self.functions);
+        let start = index.partition_point(|&(function, alias)| base_name(self.alias(function, alias)) < base);
+        let mut found: Vec<(&Function, &str)> = index[start..]
+            .iter()
+            .map_while(|&(function, alias)| Some((self.functions.get(function as usize)?, self.alias(function, alias))))
+            .take_while(|(_, alias)| base_name(alias) == base)
+            .collect();
+        found.sort_by_key(|(function, alias)| (*alias != name, alias.contains('@'), !function.exported, function.addr));
+        found.dedup_by_key(|(function, _)| function.addr);
+        found.into_iter().map(|(function, _)| function).collect()
+    }
+
+    /// The functions of which one alias matches a pattern (`*` any text, `?` any byte), by address.
+    pub fn functions_matching(&self, pattern: &str) -> Vec<&Function> {
+        let matches = |alias: &String| glob::matches(pattern, base_name(alias)) || glob::matches(pattern, alias);
+        self.functions.iter().filter(|function| function.names.iter().any(matches)).collect()
+    }
+
+    /// The function whose code contains `addr`; the innermost where symbols nest.
+    pub fn function_at(&self, addr: FileAddr) -> Option<&Function> {
+        containing(&self.functions, addr)
+    }
+
+    /// The fragment whose code contains `addr`.
+    pub fn fragment_at(&self, addr: FileAddr) -> Option<&Function> {
+        containing(&self.fragments, addr)
+    }
+
+    /// Where the data of this name lies, and its size in bytes: exported first, then the lowest address.
+    pub fn object_named(&self, name: &str) -> Option<(FileAddr, u64)> {
+        let base = base_name(name);
+        let matching = |object: &&DataObject| object.names.iter().any(|alias| base_name(alias) == base);
+        let best = self.objects.iter().filter(matching).min_by_key(|object| {
+            let is_default = object.names.iter().any(|alias| alias == name || alias == base);
+            (!is_default, !object.exported, object.addr)
+        })?;
+        Some((best.addr, best.size))
+    }
+
+    /// Where the byte at `addr` lies in the file; `None` for memory that doesn't come from it.
+    pub fn file_offset_of(&self, addr: FileAddr) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let inside = addr.0.checked_sub(segment.addr.0)?;
+            if inside < segment.file_size { segment.file_offset.checked_add(inside) } else { None }
+        })
+    }
+
+    /// Whether `addr` lies in memory that may be executed.
+    pub fn is_executable(&self, addr: FileAddr) -> bool {
+        self.segments.iter().any(|segment| segment.executable && segment.contains(addr))
+    }
+
+    /// The unwind table's entries by ascending address; their ranges don't overlap.
+    pub fn frames(&self) -> &[Frame] {
+        &self.unwind.frames
+    }
+
+    /// The unwind entry that covers `addr`, without its rules; see [`crate::fde_at`] for those.
+    pub fn frame_at(&self, addr: FileAddr) -> Option<&Frame> {
+        let after = self.unwind.frames.partition_point(|frame| frame.addr <= addr);
+        self.unwind.frames[..after].last().filter(|frame| addr.0 - frame.addr.0 < frame.size)
+    }
+
+    fn alias(&self, function: u32, alias: u32) -> &str {
+        let function = self.functions.get(function as usize);
+        function.and_then(|function| function.names.get(alias as usize)).map_or("", String::as_str)
+    }
+}
+
+impl Segment {
+    /// Whether `addr` lies in this segment's memory.
+    pub fn contains(&self, addr: FileAddr) -> bool {
+        addr.0.checked_sub(self.addr.0).is_some_and(|inside| inside < self.mem_size)
+    }
+}
+
+impl Function {
+    /// The first address after its code.
+    pub fn end(&self) -> FileAddr {
+        FileAddr(self.addr.0.saturating_add(self.size))
+    }
+
+    /// Its first name, or its address in hex where it has none.
+    pub fn name(&self) -> String {
+        self.names.first().cloned().unwrap_or_else(|| format!("{}", self.addr))
+    }
+}
+
+/// Positions (function, alias) sorted by base name, made at the first look-up. Equal to every other: it follows from
+/// the functions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NameIndex(OnceLock<Vec<(u32, u32)>>);
+
+impl NameIndex {
+    fn of(&self, functions: &[Function]) -> &[(u32, u32)] {
+        self.0.get_or_init(|| {
+            let mut index: Vec<(u32, u32, &str)> = Vec::new();
+            for (function, at) in functions.iter().zip(0_u32..) {
+                index.extend(function.names.iter().zip(0_u32..).map(|(name, alias)| (at, alias, base_name(name))));
+            }
+            index.sort_unstable_by(|a, b| a.2.cmp(b.2).then((a.0, a.1).cmp(&(b.0, b.1))));
+            index.into_iter().map(|(function, alias, _)| (function, alias)).collect()
+        })
+    }
+}
+
+impl PartialEq for NameIndex {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// A symbol's name without its version.
+fn base_name(name: &str) -> &str {
+    match name.split_once('@') {
+        Some((base, _)) if !base.is_empty() => base,
+        _ => name,
+    }
+}
+
+/// How many earlier functions to look at for one that encloses an address: symbols nest two or three deep in
+/// hand-written assembly, and never by more than a handful of entry points.
+const NESTED_MAX: usize = 64;
+
+fn containing(functions: &[Function], addr: FileAddr) -> Option<&Function> {
+    let after = functions.partition_point(|function| function.addr <= addr);
+    functions[..after].iter().rev().take(NESTED_MAX).find(|function| addr < function.end())
+}
