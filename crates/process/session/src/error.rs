@@ -49,7 +49,9 @@ pub enum Error {
         module: String,
     },
     /// A system call filter would kill the target.
-    #[error("process {pid} runs under a seccomp filter (mode {mode}); mapping memory into it could kill it, so it is left alone")]
+    #[error(
+        "process {pid} runs under a seccomp filter (mode {mode}); mapping memory into it could kill it, so it is left alone"
+    )]
     Seccomp {
         /// The process.
         pid: Pid,

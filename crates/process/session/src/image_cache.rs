@@ -80,8 +80,7 @@ impl ImageCache {
         if let Some(image) = place.as_deref().and_then(read_cached) {
             return Ok((image, true));
         }
-        let image =
-            Image::parse(file.bytes()).map_err(|source| Error::Symbols { path: path.to_string(), source })?;
+        let image = Image::parse(file.bytes()).map_err(|source| Error::Symbols { path: path.to_string(), source })?;
         if let Some(place) = place {
             write_cached(&place, &image);
         }

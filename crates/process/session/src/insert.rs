@@ -15,7 +15,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::{Gadgets, Injection, MappingTable, SharedMapping, Stopped, open_file_of};
 use trimtab_plan::{ArenaPlace, Plan, Routines, build, code_needed};
 use trimtab_stub::blob;
-use trimtab_stub::layout::{Geometry, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX, PatchRecord, round_up};
+use trimtab_stub::layout::{
+    Geometry, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX, PatchRecord, round_up,
+};
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
 
@@ -156,10 +158,11 @@ impl Prepared {
         let mut moves = Vec::new();
         for stand in stands(stopped, maps, self.gadgets.signal_return) {
             let address = stand.address();
-            let site = self.functions.iter().flat_map(|f| f.sites.iter().map(move |site| (f, site))).find(|(_, site)| {
-                let range = &site.site.displaced;
-                address > site.site.at && address < range.end.max(site.site.overwritten.end)
-            });
+            let site =
+                self.functions.iter().flat_map(|f| f.sites.iter().map(move |site| (f, site))).find(|(_, site)| {
+                    let range = &site.site.displaced;
+                    address > site.site.at && address < range.end.max(site.site.overwritten.end)
+                });
             let Some((function, _)) = site else { continue };
             match layout.plan.moved(address) {
                 Some(new) => moves.push((stand, new)),
@@ -244,7 +247,11 @@ fn map_into(
         let arguments = [address, length, protection, flags | FIXED_NOREPLACE, file, offset];
         let got = injection.call("mmap", 9, arguments)?;
         made.push((got, length));
-        if got == address { Ok(()) } else { Err(Error::NoRoom { pid: injection.stopped().pid(), module: "memory".into() }) }
+        if got == address {
+            Ok(())
+        } else {
+            Err(Error::NoRoom { pid: injection.stopped().pid(), module: "memory".into() })
+        }
     };
     map(layout.header, layout.geometry.data_length, READ_WRITE, SHARED, descriptor, 0)?;
     let mut offset = layout.geometry.data_length;

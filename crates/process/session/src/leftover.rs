@@ -88,7 +88,11 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
 }
 
 fn ours(maps: &MappingTable) -> Vec<(u64, u64)> {
-    maps.0.iter().filter(|mapping| is_ours(mapping)).map(|mapping| (mapping.start, mapping.end - mapping.start)).collect()
+    maps.0
+        .iter()
+        .filter(|mapping| is_ours(mapping))
+        .map(|mapping| (mapping.start, mapping.end - mapping.start))
+        .collect()
 }
 
 /// A descriptor as read, not yet believed.

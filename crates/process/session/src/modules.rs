@@ -134,7 +134,9 @@ fn read_module(pid: Pid, group: &[&Mapping], cache: &ImageCache) -> Result<Optio
 fn bias_of(loaded: &LoadedImage, mapping: &Mapping) -> Option<LoadBias> {
     let segment = loaded.image.segments.iter().find(|segment| {
         let first_page = segment.file_offset & !0xfff;
-        segment.executable && mapping.offset >= first_page && mapping.offset < segment.file_offset + segment.file_size.max(1)
+        segment.executable
+            && mapping.offset >= first_page
+            && mapping.offset < segment.file_offset + segment.file_size.max(1)
     })?;
     let address = FileAddr(segment.addr.0.wrapping_sub(segment.file_offset).wrapping_add(mapping.offset));
     Some(LoadBias(mapping.start.wrapping_sub(address.0)))

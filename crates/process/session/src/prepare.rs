@@ -141,15 +141,19 @@ impl Subject<'_> {
         if function.size == 0 {
             return Err("its size is unknown".into());
         }
-        let facts = unwind_facts(self.module.loaded.file.bytes(), image, function).map_err(|error| error.to_string())?;
-        let landing_pads: Vec<u64> =
-            facts.landing_pads.iter().map(|pad| self.module.bias.to_proc(*pad).0).collect();
+        let facts =
+            unwind_facts(self.module.loaded.file.bytes(), image, function).map_err(|error| error.to_string())?;
+        let landing_pads: Vec<u64> = facts.landing_pads.iter().map(|pad| self.module.bias.to_proc(*pad).0).collect();
         let mut pieces = vec![self.piece(request.address.0, function.size)?];
         loop {
             let code = function_code(&pieces, &landing_pads);
             let analysis = analyse(&code, self, self).map_err(|refusal| refusal.to_string())?;
-            let new: Vec<Range<u64>> =
-                analysis.fragments.iter().filter(|range| pieces.iter().all(|p| p.address != range.start)).cloned().collect();
+            let new: Vec<Range<u64>> = analysis
+                .fragments
+                .iter()
+                .filter(|range| pieces.iter().all(|p| p.address != range.start))
+                .cloned()
+                .collect();
             if new.is_empty() {
                 return self.chosen_sites(request, &code, &analysis);
             }
@@ -211,7 +215,9 @@ impl Subject<'_> {
         let offset = self.module.loaded.image.file_offset_of(file_address).ok_or("it lies in no segment")? as usize;
         let in_file = self.module.loaded.file.bytes().get(offset..offset + total).ok_or("its file is too short")?;
         if in_memory != in_file {
-            return Err("its code in memory differs from its file: another tool has patched it, end that tool first".into());
+            return Err(
+                "its code in memory differs from its file: another tool has patched it, end that tool first".into()
+            );
         }
         let (bytes, after) = in_memory.split_at(size as usize);
         Ok(Piece { address, bytes: bytes.to_vec(), after: after.to_vec() })
@@ -252,15 +258,14 @@ impl ClassifyJump for Subject<'_> {
         }
         let file_target = self.module.bias.to_file(ProcAddr(target));
         let image = &self.module.loaded.image;
-        let to_proc = |range: &Range<FileAddr>| {
-            self.module.bias.to_proc(range.start).0..self.module.bias.to_proc(range.end).0
-        };
+        let to_proc =
+            |range: &Range<FileAddr>| self.module.bias.to_proc(range.start).0..self.module.bias.to_proc(range.end).0;
         if let Some(fragment) = image.fragment_at(file_target) {
             let end = FileAddr(fragment.addr.0 + fragment.size);
             return JumpTarget::Fragment(to_proc(&(fragment.addr..end)));
         }
         let bytes = self.module.loaded.file.bytes();
-        match fde_at(bytes, image, file_target) {
+        match fde_at(bytes, image, file_target).ok().flatten() {
             Some(fde) if fde.cfa_rsp_offset_at.is_some_and(|offset| offset != 8) => {
                 JumpTarget::Fragment(to_proc(&fde.range))
             }

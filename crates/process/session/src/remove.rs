@@ -48,13 +48,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn new(
-        header: u64,
-        places: &[ArenaPlace],
-        plan: &Plan,
-        geometry: Geometry,
-        gadgets: Gadgets,
-    ) -> Self {
+    pub(crate) fn new(header: u64, places: &[ArenaPlace], plan: &Plan, geometry: Geometry, gadgets: Gadgets) -> Self {
         let mut mappings = vec![(header, geometry.data_length)];
         mappings.extend(places.iter().flat_map(|place| [(place.gate, PAGE), (place.code, place.capacity)]));
         Target {
