@@ -26,7 +26,7 @@
 //! | `Allreduce` (also scan, exscan) | each | count x size, its own contribution, once | none |
 //! | `ReduceScatter` | each | sum of counts\[0..P\] x size | none |
 //! | `ReduceScatterBlock` | each | P x count x size | none |
-//! | `NeighborAllgather`, `NeighborAlltoall` | each | count x size to each out-neighbour | to each out-neighbour |
+//! | `NeighborAllgather`, `NeighborAllgatherv`, `NeighborAlltoall` | each | count x size to each out-neighbour | to each out-neighbour |
 //! | `NeighborAlltoallv`, `NeighborAlltoallw` | each | counts\[j\] to the j-th out-neighbour | to each out-neighbour |
 //! | `Put` (put, accumulate, atomic updates) | origin | origin count x size; 1 element where `count` is absent | origin to target |
 //! | `Get` | origin | origin count x size | none |
@@ -101,24 +101,26 @@ pub enum AccountingKind {
     ReduceScatterBlock = 17,
     /// One contribution to each out-neighbour.
     NeighborAllgather = 18,
+    /// One contribution to each out-neighbour; `count` is a number, `recv_count` an array.
+    NeighborAllgatherv = 19,
     /// One block to each out-neighbour.
-    NeighborAlltoall = 19,
+    NeighborAlltoall = 20,
     /// `count` is an array over out-neighbours.
-    NeighborAlltoallv = 20,
+    NeighborAlltoallv = 21,
     /// As `NeighborAlltoallv`; `datatype` and `recv_datatype` are arrays too.
-    NeighborAlltoallw = 21,
+    NeighborAlltoallw = 22,
     /// Starts the persistent request that `request` points to.
-    Start = 22,
+    Start = 23,
     /// Starts the first `count` requests of the array `request`.
-    Startall = 23,
+    Startall = 24,
     /// Origin to target memory.
-    Put = 24,
+    Put = 25,
     /// Target memory to origin.
-    Get = 25,
+    Get = 26,
     /// Memory to file.
-    IoWrite = 26,
+    IoWrite = 27,
     /// File to memory.
-    IoRead = 27,
+    IoRead = 28,
 }
 
 impl AccountingKind {
@@ -131,7 +133,10 @@ impl AccountingKind {
     /// Whether `recv_count` points to an array of counts instead of being one.
     pub const fn has_recv_count_array(self) -> bool {
         use AccountingKind::*;
-        matches!(self, Gatherv | Allgatherv | Alltoallv | Alltoallw | NeighborAlltoallv | NeighborAlltoallw)
+        matches!(
+            self,
+            Gatherv | Allgatherv | Alltoallv | Alltoallw | NeighborAllgatherv | NeighborAlltoallv | NeighborAlltoallw
+        )
     }
 
     /// Whether `datatype` and `recv_datatype` point to arrays of datatypes instead of being one.

@@ -182,11 +182,13 @@ mod tests {
         variables.iter().flat_map(|variable| variable.bytes().chain([0])).collect()
     }
 
+    /// Rank, size, local rank, key, source.
+    type Expected = (u32, Option<u32>, Option<u32>, &'static str, &'static str);
+
     struct Case {
         name: &'static str,
         environ: &'static [&'static str],
-        /// rank, size, local rank, key, source
-        expected: Option<(u32, Option<u32>, Option<u32>, &'static str, &'static str)>,
+        expected: Option<Expected>,
     }
 
     #[rustfmt::skip]

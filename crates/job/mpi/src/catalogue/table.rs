@@ -237,7 +237,7 @@ const NEIGHBORS: &[[Row; 4]] = &[
         NeighborCollective,
         "Neighbor_allgatherv",
         "Ineighbor_allgatherv",
-        receive_array(Kind::NeighborAllgather).comm(7)
+        receive_array(Kind::NeighborAllgatherv).comm(7)
     ),
     family!(NeighborCollective, "Neighbor_alltoall", "Ineighbor_alltoall", scalar(Kind::NeighborAlltoall).comm(6)),
     family!(NeighborCollective, "Neighbor_alltoallv", "Ineighbor_alltoallv", both_arrays(Kind::NeighborAlltoallv)),
