@@ -38,7 +38,8 @@ fn from_fortran(symbol: &str) -> Option<&'static MpiFunction> {
 
 /// The stem of a Fortran symbol, and the ending that its C name has instead.
 fn split_binding(stem: &str) -> (&str, &'static str) {
-    let bindings = [("_f08ts_large", "_c"), ("_f08_large", "_c"), ("_f08ts", ""), ("_f08", ""), ("_f", "")];
+    let bindings =
+        [("_f08ts_large", "_c"), ("_f08_large", "_c"), ("_f08ts", ""), ("_f08", ""), ("_cptr", ""), ("_f", "")];
     bindings.into_iter().find_map(|(ending, c)| Some((stem.strip_suffix(ending)?, c))).unwrap_or((stem, ""))
 }
 
