@@ -126,7 +126,7 @@ impl Library {
 pub fn is_mpi_module(path: &str) -> bool {
     let name = file_name(path);
     let Some((stem, _)) = name.split_once(".so") else { return false };
-    ["libmpi", "libmpich", "libpmpich", "libmpi_ibm", "libfmpich", "libmpicxx", "libmpigf"].contains(&stem)
+    ["libmpi", "libmpich", "libmpichfort", "libmpichcxx", "libpmpich", "libfmpich", "libmpicxx"].contains(&stem)
         || stem.starts_with("libmpi_")
         || stem.starts_with("libmpich-")
         || stem.starts_with("libmpi-")
@@ -209,6 +209,27 @@ impl DatatypeSizes {
 }
 
 impl Family {
+    /// The family as the names of mapped files tell it, for a first guess before symbols are read; the version in
+    /// `libmpi.so.12` (MPICH's) and `libmpi.so.40` (Open MPI's) keeps them apart.
+    pub fn from_modules<'a>(paths: impl IntoIterator<Item = &'a str>) -> Option<Family> {
+        let of_name = |name: &str| match name {
+            name if name.starts_with("libmpi_abi.so") => Family::Abi,
+            name if name.starts_with("libmpi.so.12") || name.starts_with("libmpich") => Family::Mpich,
+            name if ["libmpi.so.40", "libmpi.so.20", "libmpi.so.80"].iter().any(|start| name.starts_with(start)) => {
+                Family::OpenMpi
+            }
+            _ => Family::Unknown,
+        };
+        let mut best = None;
+        for path in paths.into_iter().filter(|path| is_mpi_module(path)) {
+            match of_name(file_name(path)) {
+                Family::Unknown => best = best.or(Some(Family::Unknown)),
+                known => return Some(known),
+            }
+        }
+        best
+    }
+
     /// What the handles and special values of this family look like; `None` if unknown.
     pub fn handles(self) -> Option<HandleFacts> {
         match self {
@@ -387,6 +408,21 @@ mod tests {
         ];
         for (path, expected) in cases {
             assert_eq!(is_mpi_module(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn module_names_tell_the_family() {
+        let cases: [(&str, &[&str], Option<Family>); 6] = [
+            ("mpich", &["/bin/a", "/lib/libmpichfort.so.12", "/lib/libmpich.so.12.2.2"], Some(Family::Mpich)),
+            ("mpich_abi", &["/lib/libmpi.so.12.1.8"], Some(Family::Mpich)),
+            ("open_mpi", &["/lib/libmpi_mpifh.so.40", "/lib/libmpi.so.40.30.4"], Some(Family::OpenMpi)),
+            ("standard_abi", &["/lib/libmpi_abi.so.1"], Some(Family::Abi)),
+            ("unknown", &["/lib/libmpi.so"], Some(Family::Unknown)),
+            ("none", &["/bin/a", "/lib/libopen-rte.so.40"], None),
+        ];
+        for (case, paths, expected) in cases {
+            assert_eq!(Family::from_modules(paths.iter().copied()), expected, "{case}");
         }
     }
 

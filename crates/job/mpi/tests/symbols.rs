@@ -36,7 +36,8 @@ fn is_fortran_binding(name: &str) -> bool {
     let lower = name.to_lowercase();
     let binding = ["mpi_", "pmpi_"].iter().any(|prefix| lower.starts_with(prefix)) && lower.ends_with('_');
     let callback = ["_fn_", "_fn__", "_null_", "_null__", "_f08_fn_"].iter().any(|ending| lower.ends_with(ending));
-    let constant = ["_null_copy", "_null_del", "_dup_fn", "conversion_fn", "sizeof", "f_sync_reg", "delete_error"];
+    let constant =
+        ["_null_copy", "_null_del", "_dup_fn", "conversion_fn", "sizeof", "mpi_fortran_", "f_sync_reg", "delete_error"];
     binding && !callback && !constant.iter().any(|part| lower.contains(part))
 }
 
