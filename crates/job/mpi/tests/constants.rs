@@ -1,9 +1,9 @@
-//! Checks the special values, status layout and datatype sizes of each family against the installed MPIs.
+//! Checks special values, status layout, datatype sizes and version symbols against the installed MPIs.
 
 mod common;
 
 use std::collections::BTreeMap;
-use trimtab_mpi::{DatatypeSizes, Family, HandleFacts, WorldHandle};
+use trimtab_mpi::{DatatypeSizes, Family, HandleFacts, Library, LibraryFacts, WorldHandle};
 
 const SOURCE: &str = r#"
 #include <mpi.h>
@@ -16,8 +16,12 @@ const SOURCE: &str = r#"
 #ifdef OMPI_MPI_H
 #define OBJECT(s) do { for (int o = 8; o <= 64; o += 8) printf("word " #s " %d %llu\n", o, \
     *(unsigned long long *)((char *)&s + o)); } while (0)
+extern const char ompi_version_string[];
+#define VERSION ompi_version_string
 #else
 #define OBJECT(s)
+extern const char MPII_Version_string[];
+#define VERSION MPII_Version_string
 #endif
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
@@ -31,6 +35,9 @@ int main(int argc, char **argv) {
     TYPE(MPI_AINT); TYPE(MPI_2INT); TYPE(MPI_DOUBLE_INT); TYPE(MPI_PACKED);
     MPI_Datatype derived; MPI_Type_contiguous(7, MPI_INT, &derived); MPI_Type_commit(&derived); TYPE(derived);
     OBJECT(ompi_mpi_byte); OBJECT(ompi_mpi_int); OBJECT(ompi_mpi_double);
+    char text[MPI_MAX_LIBRARY_VERSION_STRING]; int length; MPI_Get_library_version(text, &length);
+    for (char *c = text; *c; c++) if (*c == '\n') *c = ' ';
+    printf("symbol %s\nlibrary %s\n", VERSION, text);
     MPI_Finalize();
     return 0;
 }
@@ -115,4 +122,46 @@ fn check_calibration(rule: DatatypeSizes, printed: &str) {
         printed.lines().find_map(|line| line.strip_prefix(&prefix)?.parse().ok())
     };
     assert_eq!(rule.calibrated(word), Some(rule), "the usual offset is the one of a distribution's build");
+}
+
+/// The symbols that identification reads exist, and the version in them is the one that the library says.
+#[test]
+fn versions_are_found_where_identification_looks() {
+    for mpi in common::installed() {
+        let printed = common::run(mpi.compiler, SOURCE);
+        let line = |prefix: &str| printed.lines().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
+        let facts = Linked { family: mpi.family, version: line("symbol ").expect("a version") };
+        let title = Library::identify(&facts).expect("a library").title();
+        let said = line("library ").expect("what the library says");
+        let same = title.split(' ').next_back().is_some_and(|version| said.contains(version));
+        assert!(same && title.ends_with(|last: char| last.is_ascii_digit()), "{title}: {said}");
+    }
+}
+
+/// A process that has the symbols which the linker found in the installed library.
+struct Linked {
+    family: Family,
+    version: String,
+}
+
+impl LibraryFacts for Linked {
+    fn modules(&self) -> Vec<String> {
+        vec!["/bin/app".to_owned()]
+    }
+
+    fn defines(&self, symbol: &str) -> bool {
+        let linked = match self.family {
+            Family::OpenMpi => ["ompi_version_string", "ompi_mpi_comm_world"],
+            _ => ["MPII_Version_string"; 2],
+        };
+        linked.contains(&symbol)
+    }
+
+    fn text_at(&self, symbol: &str) -> Option<String> {
+        self.defines(symbol).then(|| self.version.clone())
+    }
+
+    fn text_after(&self, _: &str) -> Option<String> {
+        None
+    }
 }
