@@ -285,3 +285,48 @@ fn a_traced_program_names_its_tracer() {
         remove(&program);
     }
 }
+
+const ASKED_PID: &str = "TRIMTAB_TEST_ASKED_PID";
+
+#[test]
+fn another_users_program_is_refused_with_both_users() {
+    const NOBODY: u32 = 65534;
+    let own = ProcFs::new();
+    let is_root = own.status(own.own_pid()).expect("own status").uids == [0; 4];
+    if !is_root || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: not root, or setpriv is not installed; another user's view is not tested");
+        return;
+    }
+    for mpi in installed().into_iter().take(1) {
+        let program = build(mpi, "user");
+        let mut started = Started::start(&mut Command::new(&program));
+        started.wait_for_job(started.pid(), 1);
+        // The other user may not reach this test's folder, so the test's program goes where all may run it.
+        let copy = std::env::temp_dir().join(format!("trimtab-track-test-{}", std::process::id()));
+        std::fs::copy(std::env::current_exe().expect("own program"), &copy).expect("copy the test");
+        let user = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()];
+        let output = Command::new("setpriv")
+            .args(user)
+            .arg(&copy)
+            .args(["--ignored", "--exact", "asks_as_another_user", "--nocapture"])
+            .env(ASKED_PID, started.pid().to_string())
+            .current_dir(std::env::temp_dir())
+            .output()
+            .expect("ask as another user");
+        let _ = std::fs::remove_file(&copy);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let expected = format!("it belongs to user 0 and you are user {NOBODY}; run trimtab as user 0 or as root");
+        assert!(said.contains(&expected), "{said}");
+        remove(&program);
+    }
+}
+
+#[test]
+#[ignore = "run by another_users_program_is_refused_with_both_users, as another user"]
+fn asks_as_another_user() {
+    let pid = std::env::var(ASKED_PID).ok().and_then(|text| text.parse().ok()).expect("the pid to ask for");
+    match find_job(Pid(pid)) {
+        Ok(job) => println!("found {job:?}"),
+        Err(error) => println!("{error}"),
+    }
+}
