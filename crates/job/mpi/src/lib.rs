@@ -1,1 +1,30 @@
-//! What is MPI? Ranks, functions, datatypes and libraries; pure
+//! What is MPI? Functions, volumes, libraries, ranks and names, as tables and pure functions; no I/O.
+//!
+//! | question | answer |
+//! |---|---|
+//! | which functions exist, what are they, what do they move? | [`catalogue()`], [`find()`], [`Accounting`] |
+//! | how is a volume counted? | the conventions in [`accounting`] |
+//! | which functions of the C library belong to `--group io`, `mem`, `sleep`? | [`group_functions()`] |
+//! | which MPI library is mapped, and what do its handles look like? | [`Library::identify()`], [`HandleFacts`] |
+//! | which rank is a process? | [`identify()`] |
+//! | which function is `pmpi_send_`? | [`canonical()`], [`display_name()`] |
+//!
+//! The facts about handles hold for 64-bit Linux. They are checked against the headers of every MPI that is
+//! installed where the tests run.
+//!
+//! Next: `catalogue/table.rs` is the table itself; `trimtab-track` finds the processes.
+#![forbid(unsafe_code)]
+
+pub mod accounting;
+mod catalogue;
+mod groups;
+mod identity;
+mod library;
+mod names;
+
+pub use accounting::{ABSENT, Accounting, AccountingKind, Counted};
+pub use catalogue::{Class, HandleKind, MpiFunction, catalogue, find};
+pub use groups::{ByteSource, Group, LibcFunction, function_names, group_functions};
+pub use identity::{Identity, identify, identify_all, identify_for};
+pub use library::{DatatypeSizes, Family, HandleFacts, Library, LibraryFacts, WorldHandle, is_mpi_module};
+pub use names::{canonical, display_name};

@@ -1,1 +1,47 @@
-//! Which processes are one program?
+//! Which processes are one program? Finds all ranks of an MPI job on this machine from any one of its processes.
+//!
+//! [`find_job`] takes the pid of a launcher (`mpirun`, `mpiexec`, `srun`...), of a shell around one, or of any rank.
+//! It decides on facts from `/proc` alone and changes nothing:
+//!
+//! 1. a rank has an MPI library mapped (or is a static MPI program, if the caller can tell), *and* an environment
+//!    in which a launcher wrote its rank;
+//! 2. from a rank the search goes up to its launcher, then down to all of the launcher's descendants;
+//! 3. shells and helpers that inherited the environment fail the first test, copies that a rank forked are told by
+//!    the ancestor that has the same rank;
+//! 4. a program without launcher is a job of one rank.
+//!
+//! Whether each rank may be attached to is checked at the end ([`check_attachable`]); a rank that may not makes the
+//! search an error with the reason and the next step.
+//!
+//! Reading `/proc` is in `procfs.rs` alone, behind [`Processes`]; [`fake::Recorded`] is its twin in memory.
+//!
+//! Next: `job.rs` for the decision; `trimtab-mpi` for what an environment means.
+#![forbid(unsafe_code)]
+
+mod attach;
+mod error;
+pub mod fake;
+mod job;
+mod launcher;
+mod maps;
+mod procfs;
+mod stat;
+mod status;
+
+pub use attach::check_attachable;
+pub use error::{Denial, Error};
+pub use job::{Job, RankProcess, StaticMpi, find_job, find_job_in};
+pub use maps::{Mapping, Permissions, parse_maps};
+pub use procfs::{ElfKind, ProcFs, Processes};
+pub use stat::{Stat, State, parse_stat};
+pub use status::{Seccomp, Status, parse_status};
+
+use trimtab_types::Pid;
+
+/// The memory map of `pid`, as `/proc/PID/maps` has it now.
+///
+/// # Errors
+/// No such process, not permitted to read it, or text that can't be understood.
+pub fn maps(pid: Pid) -> Result<Vec<Mapping>, Error> {
+    ProcFs::new().maps(pid)
+}

@@ -1,0 +1,191 @@
+//! What can go wrong in finding a job, with what was seen and what to do next.
+
+use std::fmt;
+use std::path::PathBuf;
+use trimtab_types::{Pid, Rank};
+
+/// Why a job was not found or can't be attached to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing has this pid, or it ended while it was looked at.
+    #[error("no process has pid {pid}; `ps -e | grep mpi` lists what runs")]
+    NoSuchProcess {
+        /// The pid asked for.
+        pid: Pid,
+    },
+    /// The process has ended and waits for its parent.
+    #[error("process {pid} ({command}) has ended (zombie); give the pid of a job that still runs")]
+    Zombie {
+        /// The ended process.
+        pid: Pid,
+        /// Its short name.
+        command: String,
+    },
+    /// Neither the process nor anything it started uses MPI.
+    #[error(
+        "process {pid} ({command}) is not an MPI program: {seen}; give the pid of mpirun, mpiexec, srun or of one rank"
+    )]
+    NotMpi {
+        /// The pid asked for.
+        pid: Pid,
+        /// Its short name.
+        command: String,
+        /// What was looked at.
+        seen: String,
+    },
+    /// A launcher that has no MPI program below it yet.
+    #[error(
+        "launcher {pid} ({command}) has no MPI rank on this machine yet: {seen}; try again in a moment, or on the node where the ranks run"
+    )]
+    NoRanksYet {
+        /// The launcher.
+        pid: Pid,
+        /// Its short name.
+        command: String,
+        /// What was looked at.
+        seen: String,
+    },
+    /// More than one job is below the process.
+    #[error("process {pid} has {} MPI jobs below it; give the pid of one of: {}", launchers.len(), launchers.join(", "))]
+    SeveralJobs {
+        /// The pid asked for.
+        pid: Pid,
+        /// "PID (command)" of each launcher or program.
+        launchers: Vec<String>,
+    },
+    /// Two unrelated processes of one job have the same rank.
+    #[error(
+        "processes {first} and {second} both are rank {rank} of one job; give the pid of the rank whose program you mean, or start one MPI program per rank"
+    )]
+    SameRankTwice {
+        /// The rank.
+        rank: Rank,
+        /// One process.
+        first: Pid,
+        /// The other.
+        second: Pid,
+    },
+    /// The system will not let us look at or attach to the process.
+    #[error("not allowed to measure process {pid} ({command}): {denial}")]
+    NotPermitted {
+        /// The process.
+        pid: Pid,
+        /// Its short name, empty if unknown.
+        command: String,
+        /// What forbids it, and the way out.
+        denial: Denial,
+    },
+    /// Not a 64-bit x86 program.
+    #[error("process {pid} runs {} which is {found}; only 64-bit x86 programs can be measured, build the program for x86-64", program.display())]
+    WrongMachine {
+        /// The process.
+        pid: Pid,
+        /// Its program.
+        program: PathBuf,
+        /// Such as "a 32-bit program".
+        found: &'static str,
+    },
+    /// Another debugger or tracer holds the process.
+    #[error("process {pid} is traced by {tracer} ({tracer_command}); end that tracer, then try again")]
+    Traced {
+        /// The process.
+        pid: Pid,
+        /// Who traces it.
+        tracer: Pid,
+        /// Short name of the tracer.
+        tracer_command: String,
+    },
+    /// A file under `/proc` could not be read.
+    #[error("cannot read {}; is /proc mounted?", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file under `/proc` has a form that is not known.
+    #[error("{} has unknown text: {text:?}; please report it with the kernel's version (uname -r)", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line or field.
+        text: String,
+    },
+}
+
+/// What forbids looking at or attaching to a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// It belongs to another user or group and we lack the capability to trace it.
+    OtherUser {
+        /// User of the process.
+        uid: u32,
+        /// Our own user.
+        own_uid: u32,
+    },
+    /// The Yama security module forbids it.
+    PtraceScope {
+        /// Value of `/proc/sys/kernel/yama/ptrace_scope`.
+        value: u8,
+    },
+    /// The kernel refused to show this file although the users agree (a program with more rights, or a container).
+    Hidden {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Denial::OtherUser { uid, own_uid } => {
+                write!(f, "it belongs to user {uid} and you are user {own_uid}; run trimtab as user {uid} or as root")
+            }
+            Denial::PtraceScope { value: 1 } => write!(
+                f,
+                "/proc/sys/kernel/yama/ptrace_scope is 1, which allows tracing of own children only; start the job \
+                 with `trimtab run`, or as root: `sysctl kernel.yama.ptrace_scope=0`"
+            ),
+            Denial::PtraceScope { value: 3 } => write!(
+                f,
+                "/proc/sys/kernel/yama/ptrace_scope is 3, which forbids tracing until the next boot; ask the \
+                 administrator to boot with a lower value"
+            ),
+            Denial::PtraceScope { value } => write!(
+                f,
+                "/proc/sys/kernel/yama/ptrace_scope is {value}, which allows tracing to administrators only; run \
+                 trimtab as root, or as root: `sysctl kernel.yama.ptrace_scope=0`"
+            ),
+            Denial::Hidden { path } => write!(
+                f,
+                "{} may not be read; the program has more rights than you, run trimtab as root",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl Error {
+    /// Whether the same question may have another answer a moment later, without the user doing anything.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::NoRanksYet { .. } => true,
+            Error::NoSuchProcess { .. }
+            | Error::Zombie { .. }
+            | Error::NotMpi { .. }
+            | Error::SeveralJobs { .. }
+            | Error::SameRankTwice { .. }
+            | Error::NotPermitted { .. }
+            | Error::WrongMachine { .. }
+            | Error::Traced { .. }
+            | Error::Read { .. }
+            | Error::Malformed { .. } => false,
+        }
+    }
+
+    /// Whether the process is gone, so that a search goes on without it.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Error::NoSuchProcess { .. } | Error::Zombie { .. })
+    }
+}

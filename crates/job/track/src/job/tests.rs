@@ -1,0 +1,253 @@
+//! Jobs as recordings: each case is a machine, a question and the answer.
+
+use super::*;
+use crate::fake::Recorded;
+
+const MPICH: &str = "/usr/lib/x86_64-linux-gnu/libmpich.so.12.2.2";
+const OPEN_MPI: &str = "/usr/lib/x86_64-linux-gnu/libmpi.so.40.30.4";
+
+fn machine() -> Recorded {
+    let mut machine = Recorded { own: Pid(2), ..Recorded::default() };
+    machine.add(Pid(1), Pid(0), "init");
+    machine.add(Pid(2), Pid(1), "trimtab");
+    machine.add(Pid(5), Pid(1), "bash");
+    machine
+}
+
+/// `bash(5) - mpiexec.hydra(10) - hydra_pmi_proxy(11) - app(12), app(13)`
+fn hydra() -> Recorded {
+    let mut machine = machine();
+    machine.add(Pid(10), Pid(5), "mpiexec.hydra");
+    machine.add(Pid(11), Pid(10), "hydra_pmi_proxy");
+    for (pid, rank) in [(12, "PMI_RANK=0"), (13, "PMI_RANK=1")] {
+        machine.add(Pid(pid), Pid(11), "app").mpi(MPICH, &[rank, "PMI_SIZE=2"]);
+    }
+    machine
+}
+
+/// `bash(5) - orterun(20) - app(21), app(22)`
+fn open_mpi() -> Recorded {
+    let mut machine = machine();
+    machine.add(Pid(20), Pid(5), "orterun");
+    for (pid, rank) in [(21, "0"), (22, "1")] {
+        open_mpi_rank(&mut machine, pid, 20, rank, "77");
+    }
+    machine
+}
+
+fn open_mpi_rank(machine: &mut Recorded, pid: i32, parent: i32, rank: &str, namespace: &str) {
+    let variables = [
+        format!("PMIX_RANK={rank}"),
+        format!("PMIX_NAMESPACE={namespace}"),
+        format!("OMPI_COMM_WORLD_RANK={rank}"),
+        "OMPI_COMM_WORLD_SIZE=2".to_owned(),
+    ];
+    let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
+    machine.add(Pid(pid), Pid(parent), "app").mpi(OPEN_MPI, &variables);
+}
+
+/// "launcher: pid of rank 0, pid of rank 1...", or the error's text.
+fn answer(machine: &Recorded, pid: i32) -> String {
+    match find_job_in(machine, Pid(pid), &|program| program.ends_with("static_app")) {
+        Ok(job) => {
+            let ranks: Vec<String> =
+                job.ranks.iter().map(|process| format!("{}={}", process.rank, process.pid)).collect();
+            format!("{}: {}", job.launcher.map_or("none".to_owned(), |pid| pid.to_string()), ranks.join(" "))
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+fn check(case: &str, machine: &Recorded, questions: &[i32], expected: &str) {
+    for pid in questions {
+        let found = answer(machine, *pid);
+        assert!(found.contains(expected), "{case}, asked for {pid}: {found}");
+    }
+}
+
+#[test]
+fn every_process_of_a_job_leads_to_it() {
+    check("hydra", &hydra(), &[5, 10, 11, 12, 13], "10: 0=12 1=13");
+    check("open_mpi", &open_mpi(), &[5, 20, 21, 22], "20: 0=21 1=22");
+}
+
+#[test]
+fn the_key_is_the_same_for_each_way_to_ask_and_differs_between_runs() {
+    let key = |machine: &Recorded, pid| find_job_in(machine, Pid(pid), &|_| false).expect("a job").key;
+    let machine = hydra();
+    assert_eq!(key(&machine, 10), key(&machine, 13));
+    let mut later = hydra();
+    later.processes.get_mut(&Pid(10)).expect("launcher").stat.start_time_ticks += 1000;
+    assert_ne!(key(&machine, 10), key(&later, 10));
+    assert_eq!(key(&open_mpi(), 5), key(&open_mpi(), 22));
+}
+
+#[test]
+fn shells_and_helpers_with_the_environment_are_no_ranks() {
+    let mut machine = hydra();
+    let environment = machine.processes[&Pid(12)].environment.clone();
+    machine.add(Pid(14), Pid(11), "bash").environment = environment.clone();
+    machine.processes.get_mut(&Pid(12)).expect("rank 0").stat.parent = Pid(14);
+    machine.add(Pid(15), Pid(12), "sh").environment = environment;
+    check("wrapped_rank", &machine, &[10, 12, 13, 14], "10: 0=12 1=13");
+}
+
+#[test]
+fn copies_that_a_rank_forked_are_no_ranks() {
+    let mut machine = hydra();
+    let mut copy = machine.processes[&Pid(12)].clone();
+    (copy.stat.pid, copy.stat.parent, copy.status.process) = (Pid(16), Pid(12), Pid(16));
+    machine.processes.insert(Pid(16), copy);
+    check("forked", &machine, &[10, 12, 13, 16], "10: 0=12 1=13");
+}
+
+#[test]
+fn two_jobs_are_kept_apart() {
+    let mut machine = hydra();
+    machine.processes.extend(open_mpi().processes);
+    check(
+        "shell_of_both",
+        &machine,
+        &[5],
+        "has 2 MPI jobs below it; give the pid of one of: 10 (mpiexec.hydra), 20 (orterun)",
+    );
+    check("first", &machine, &[10, 12], "10: 0=12 1=13");
+    check("second", &machine, &[20, 22], "20: 0=21 1=22");
+
+    machine.add(Pid(30), Pid(5), "mpiexec.hydra");
+    machine.add(Pid(31), Pid(30), "hydra_pmi_proxy");
+    machine.add(Pid(32), Pid(31), "app").mpi(MPICH, &["PMI_RANK=0", "PMI_SIZE=2"]);
+    check("same_key_other_launcher", &machine, &[30, 32], "30: 0=32");
+    check("same_key_first_launcher", &machine, &[10, 12], "10: 0=12 1=13");
+}
+
+#[test]
+fn spawned_worlds_are_named_but_not_mixed_in() {
+    let mut machine = open_mpi();
+    open_mpi_rank(&mut machine, 40, 20, "0", "78");
+    check("parent_world", &machine, &[5, 20, 21], "20: 0=21 1=22");
+    check("spawned_world", &machine, &[40], "20: 0=40");
+    let job = find_job_in(&machine, Pid(20), &|_| false).expect("a job");
+    assert_eq!(job.other_worlds, [Pid(40)]);
+}
+
+#[test]
+fn a_launcher_below_a_rank_is_another_job() {
+    let mut machine = open_mpi();
+    machine.add(Pid(50), Pid(21), "mpiexec.hydra");
+    machine.add(Pid(51), Pid(50), "hydra_pmi_proxy");
+    machine.add(Pid(52), Pid(51), "app").mpi(MPICH, &["PMIX_RANK=0", "PMIX_NAMESPACE=77", "PMI_RANK=0", "PMI_SIZE=1"]);
+    check("outer", &machine, &[20, 21, 22], "20: 0=21 1=22");
+    check("inner", &machine, &[50, 51, 52], "50: 0=52");
+}
+
+#[test]
+fn a_program_without_launcher_is_one_rank() {
+    let mut machine = machine();
+    machine.add(Pid(60), Pid(5), "app").mpi(OPEN_MPI, &["HOME=/"]);
+    check("single", &machine, &[60], "none: 0=60");
+    check("shell_of_a_single", &machine, &[5], "none: 0=60");
+    let job = find_job_in(&machine, Pid(60), &|_| false).expect("a job");
+    assert!(job.is_complete());
+    machine.add(Pid(61), Pid(5), "app").mpi(OPEN_MPI, &["HOME=/"]);
+    check("two_singles", &machine, &[5], "has 2 MPI jobs below it; give the pid of one of: 60 (app), 61 (app)");
+    check("first_single", &machine, &[60], "none: 0=60");
+}
+
+#[test]
+fn ranks_whose_launcher_is_gone_are_found_by_job_id() {
+    let mut machine = open_mpi();
+    for pid in [21, 22] {
+        machine.processes.get_mut(&Pid(pid)).expect("a rank").stat.parent = Pid(1);
+    }
+    machine.processes.remove(&Pid(20));
+    open_mpi_rank(&mut machine, 23, 1, "0", "99");
+    check("orphans", &machine, &[21, 22], "none: 0=21 1=22");
+    check("other_orphan", &machine, &[23], "none: 0=23");
+}
+
+#[test]
+fn slurm_steps_are_found_from_srun_and_from_a_task() {
+    let mut machine = machine();
+    machine.add(Pid(70), Pid(5), "srun").variables(&["SLURM_JOB_ID=4"]);
+    for (step, job, first) in [(71, "SLURM_JOB_ID=4", 72), (80, "SLURM_JOB_ID=9", 82)] {
+        machine.add(Pid(step), Pid(1), "slurmstepd");
+        for (pid, rank) in [(first, "PMI_RANK=0"), (first + 1, "PMI_RANK=1")] {
+            let variables = [rank, "PMI_SIZE=4", job, "SLURM_STEP_ID=0"];
+            machine.add(Pid(pid), Pid(step), "app").mpi(MPICH, &variables);
+        }
+    }
+    check("step", &machine, &[70, 71, 72], "71: 0=72 1=73");
+    check("other_step", &machine, &[80, 83], "80: 0=82 1=83");
+    let job = find_job_in(&machine, Pid(70), &|_| false).expect("a job");
+    assert_eq!(job.missing_ranks(), [Rank(2), Rank(3)], "on other machines");
+    machine.add(Pid(70), Pid(5), "srun");
+    check("srun_without_job_id", &machine, &[70], "has 2 MPI jobs below it");
+}
+
+#[test]
+fn static_programs_need_the_callers_word() {
+    let mut machine = machine();
+    machine.add(Pid(10), Pid(5), "mpiexec.hydra");
+    machine.add(Pid(12), Pid(10), "static_app").variables(&["PMI_RANK=0", "PMI_SIZE=1"]);
+    machine.add(Pid(13), Pid(10), "helper").variables(&["PMI_RANK=0", "PMI_SIZE=1"]);
+    check("static", &machine, &[10, 12], "10: 0=12");
+}
+
+#[test]
+fn what_is_not_found_is_explained() {
+    let mut machine = hydra();
+    machine.add(Pid(90), Pid(1), "mpirun");
+    machine.add(Pid(91), Pid(1), "sleep");
+    machine.add(Pid(92), Pid(1), "make");
+    machine.add(Pid(93), Pid(92), "cc1");
+    machine.add(Pid(94), Pid(1), "old").stat.state = State::Zombie;
+    machine.add(Pid(95), Pid(1), "secret").hidden = true;
+    #[rustfmt::skip]
+    let cases = [
+        ("missing", 99, "no process has pid 99"),
+        ("launcher_that_waits", 90, "launcher 90 (mpirun) has no MPI rank on this machine yet"),
+        ("not_mpi", 91, "process 91 (sleep) is not an MPI program: no MPI library is mapped into it, and it has no child processes"),
+        ("not_mpi_with_children", 92, "the 1 processes below it (cc1)"),
+        ("zombie", 94, "process 94 (old) has ended (zombie)"),
+        ("hidden", 95, "/proc/95/maps may not be read"),
+    ];
+    for (case, pid, expected) in cases {
+        check(case, &machine, &[pid], expected);
+    }
+    let waiting = find_job_in(&machine, Pid(90), &|_| false).expect_err("no ranks");
+    assert!(waiting.is_retryable());
+    let other = find_job_in(&machine, Pid(91), &|_| false).expect_err("no MPI");
+    assert!(!other.is_retryable());
+}
+
+#[test]
+fn an_obstacle_at_any_rank_is_the_answer() {
+    let mut machine = hydra();
+    machine.processes.get_mut(&Pid(13)).expect("rank 1").status.tracer = Some(Pid(5));
+    check("traced", &machine, &[10, 12], "process 13 is traced by 5 (bash)");
+}
+
+#[test]
+fn two_programs_with_one_rank_are_refused() {
+    let mut machine = hydra();
+    machine.add(Pid(17), Pid(11), "other").mpi(MPICH, &["PMI_RANK=1", "PMI_SIZE=2"]);
+    check("same_rank", &machine, &[10, 12], "processes 13 and 17 both are rank 1");
+}
+
+#[test]
+fn facts_about_a_rank_are_kept() {
+    let mut machine = hydra();
+    let rank = machine.processes.get_mut(&Pid(13)).expect("rank 1");
+    (rank.stat.threads, rank.stat.last_cpu, rank.stat.state) = (9, 3, State::Running);
+    (rank.status.seccomp, rank.status.shadow_stack) = (Seccomp::Filter, true);
+    rank.namespaces = BTreeMap::from([("pid".to_owned(), "pid:[1]".to_owned())]);
+    let job = find_job_in(&machine, Pid(10), &|_| false).expect("a job");
+    let rank = &job.ranks[1];
+    assert_eq!((rank.threads, rank.last_cpu, rank.state), (9, 3, State::Running));
+    assert_eq!((rank.seccomp, rank.shadow_stack), (Seccomp::Filter, true));
+    assert_eq!(rank.namespaces_differ, ["pid"]);
+    assert_eq!((rank.family, rank.size, rank.identity_source), (Family::Mpich, Some(2), Some("PMI_RANK")));
+    assert_eq!(rank.library.as_deref(), Some(Path::new(MPICH)));
+    assert_eq!((rank.uid, rank.cpus_allowed.as_str()), (1000, "0-1"));
+}

@@ -1,0 +1,208 @@
+//! `/proc/PID/maps`: what is mapped where?
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use trimtab_types::ProcAddr;
+
+/// One mapped range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First byte.
+    pub start: ProcAddr,
+    /// First byte behind it.
+    pub end: ProcAddr,
+    /// What may be done with it.
+    pub permissions: Permissions,
+    /// Offset of the first byte in the file.
+    pub offset: u64,
+    /// Device of the file: major and minor number.
+    pub device: (u32, u32),
+    /// Number of the file on its device; 0 for none.
+    pub inode: u64,
+    /// The file, or a name such as `[heap]`; `None` for anonymous memory.
+    pub path: Option<PathBuf>,
+    /// Whether the file's name has been removed or replaced since it was mapped, so that the file under `path`,
+    /// if there is one, is another.
+    pub deleted: bool,
+}
+
+/// What may be done with a mapped range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Permissions {
+    /// r
+    pub read: bool,
+    /// w
+    pub write: bool,
+    /// x
+    pub execute: bool,
+    /// s: changes reach the file and other processes.
+    pub shared: bool,
+}
+
+impl Mapping {
+    /// Length in bytes.
+    pub fn length(&self) -> u64 {
+        self.end.0.saturating_sub(self.start.0)
+    }
+
+    /// Whether it is backed by a file (and is not a name in brackets).
+    pub fn is_file(&self) -> bool {
+        self.inode != 0 && self.path.is_some()
+    }
+}
+
+/// Reads the text of a map.
+///
+/// # Errors
+/// The first line that is not a mapping.
+pub fn parse_maps(bytes: &[u8]) -> Result<Vec<Mapping>, String> {
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| parse_line(line).ok_or_else(|| String::from_utf8_lossy(line).into_owned())).collect()
+}
+
+const DELETED: &[u8] = b" (deleted)";
+
+fn parse_line(line: &[u8]) -> Option<Mapping> {
+    let mut rest = line;
+    let mut word = || {
+        let text = rest.trim_ascii_start();
+        let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
+        let (word, after) = text.split_at(end);
+        rest = after;
+        std::str::from_utf8(word).ok()
+    };
+    let (range, permissions, offset, device, inode) = (word()?, word()?, word()?, word()?, word()?);
+    let (start, end) = range.split_once('-')?;
+    let (major, minor) = device.split_once(':')?;
+    let name = rest.trim_ascii_start();
+    let deleted = name.ends_with(DELETED);
+    let name = name.strip_suffix(DELETED).unwrap_or(name);
+    Some(Mapping {
+        start: ProcAddr(hex(start)?),
+        end: ProcAddr(hex(end)?),
+        permissions: parse_permissions(permissions)?,
+        offset: hex(offset)?,
+        device: (hex(major)?.try_into().ok()?, hex(minor)?.try_into().ok()?),
+        inode: inode.parse().ok()?,
+        path: (!name.is_empty()).then(|| PathBuf::from(OsString::from_vec(unescape(name)))),
+        deleted,
+    })
+}
+
+fn parse_permissions(text: &str) -> Option<Permissions> {
+    let &[read, write, execute, shared] = text.as_bytes() else { return None };
+    Some(Permissions { read: read == b'r', write: write == b'w', execute: execute == b'x', shared: shared == b's' })
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// The kernel writes a newline in a name as `\012` and nothing else specially.
+fn unescape(name: &[u8]) -> Vec<u8> {
+    const NEWLINE: &[u8] = b"\\012";
+    let mut plain = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((first, after)) = rest.split_first() {
+        match rest.strip_prefix(NEWLINE) {
+            Some(behind) => {
+                plain.push(b'\n');
+                rest = behind;
+            }
+            None => {
+                plain.push(*first);
+                rest = after;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn one(line: &str) -> Option<Mapping> {
+        parse_maps(line.as_bytes()).ok()?.into_iter().next()
+    }
+
+    #[test]
+    fn names_are_read() {
+        let head = "7f00-8f00 r-xp 00001000 fe:0a 77 ";
+        #[rustfmt::skip]
+        let cases = [
+            ("library", "                  /usr/lib/libmpi.so.40", Some("/usr/lib/libmpi.so.40"), false),
+            ("space", " /a b/c d", Some("/a b/c d"), false),
+            ("deleted", " /a/b (deleted)", Some("/a/b"), true),
+            ("deleted_in_the_middle", " /a (deleted)/b", Some("/a (deleted)/b"), false),
+            ("heap", " [heap]", Some("[heap]"), false),
+            ("anonymous", "", None, false),
+            ("newline", " /a\\012b", Some("/a\nb"), false),
+            ("memfd", " /memfd:trimtab (deleted)", Some("/memfd:trimtab"), true),
+        ];
+        for (case, name, path, deleted) in cases {
+            let mapping = one(&format!("{head}{name}")).unwrap_or_else(|| panic!("{case}"));
+            assert_eq!(mapping.path, path.map(PathBuf::from), "{case}");
+            assert_eq!(mapping.deleted, deleted, "{case}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read() {
+        let mapping = one("7f1e04000000-7f1e04021000 rw-s 0000a000 fe:1f 10010746 /x").expect("a mapping");
+        assert_eq!((mapping.start, mapping.end), (ProcAddr(0x7f1e_0400_0000), ProcAddr(0x7f1e_0402_1000)));
+        assert_eq!(
+            (mapping.length(), mapping.offset, mapping.device, mapping.inode),
+            (0x21000, 0xa000, (0xfe, 0x1f), 10_010_746)
+        );
+        let Permissions { read, write, execute, shared } = mapping.permissions;
+        assert_eq!((read, write, execute, shared), (true, true, false, true));
+        assert!(mapping.is_file());
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        let text = b"1000-2000 r--p 0 0:0 0 \nnonsense\n";
+        assert_eq!(parse_maps(text), Err("nonsense".to_owned()));
+        for line in
+            ["1000 r--p 0 0:0 0", "1000-2000 r-p 0 0:0 0", "g-h r--p 0 0:0 0", "1-2 r--p 0 0 0", "1-2 r--p 0 0:0"]
+        {
+            assert!(parse_maps(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn our_own_map_is_read() {
+        let text = std::fs::read("/proc/self/maps").expect("own map");
+        let mappings = parse_maps(&text).expect("a map");
+        let here = our_own_map_is_read as fn() as usize as u64;
+        let own = mappings.iter().find(|mapping| mapping.start.0 <= here && here < mapping.end.0).expect("own code");
+        assert!(own.permissions.execute && own.is_file());
+        assert_eq!(own.path, std::env::current_exe().ok());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_maps(&bytes);
+        }
+
+        #[test]
+        fn any_damage_is_survived(at in 0usize..70, byte in any::<u8>()) {
+            let mut line = b"7f1e04000000-7f1e04021000 rw-s 0000a000 fe:1f 10010746 /x (deleted)".to_vec();
+            if let Some(place) = line.get_mut(at) {
+                *place = byte;
+            }
+            let _ = parse_maps(&line);
+        }
+
+        #[test]
+        fn what_is_written_is_read(start in 0u64..1 << 47, length in 1u64..1 << 30, inode in any::<u64>()) {
+            let line = format!("{start:x}-{:x} r-xp 00000000 08:01 {inode} /lib/x.so", start + length);
+            let mapping = one(&line).expect("a mapping");
+            prop_assert_eq!((mapping.start.0, mapping.length(), mapping.inode), (start, length, inode));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `/proc/PID/stat`: who is the parent, does it run, since when, and on which processor?
+
+use trimtab_types::Pid;
+
+/// Facts of one line of `/proc/PID/stat`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// The process or thread.
+    pub pid: Pid,
+    /// Short name, at most 15 bytes as the kernel cuts it.
+    pub command: String,
+    /// What it does.
+    pub state: State,
+    /// Its parent.
+    pub parent: Pid,
+    /// Threads in the process.
+    pub threads: u32,
+    /// Start in clock ticks after boot; with the pid it names a process for ever.
+    pub start_time_ticks: u64,
+    /// Processor it ran on last.
+    pub last_cpu: u32,
+}
+
+/// What a process does, as the kernel's letters say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// R: runs or could run.
+    Running,
+    /// S or I: sleeps and can be woken by a signal.
+    Sleeping,
+    /// D: waits for a device.
+    DiskSleep,
+    /// T: stopped by a signal.
+    Stopped,
+    /// t: stopped by a tracer.
+    TracingStop,
+    /// Z: has ended, its parent has not asked yet.
+    Zombie,
+    /// X: is going away.
+    Dead,
+    /// A letter that is not known.
+    Other(char),
+}
+
+impl State {
+    /// The state of this letter.
+    pub fn from_letter(letter: char) -> State {
+        match letter {
+            'R' => State::Running,
+            'S' | 'I' => State::Sleeping,
+            'D' => State::DiskSleep,
+            'T' => State::Stopped,
+            't' => State::TracingStop,
+            'Z' => State::Zombie,
+            'X' | 'x' => State::Dead,
+            other => State::Other(other),
+        }
+    }
+}
+
+/// Reads the line; `None` if it is not one. The name may hold anything, closing parentheses and newlines included.
+pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
+    let (open, close) = (bytes.iter().position(|b| *b == b'(')?, bytes.iter().rposition(|b| *b == b')')?);
+    let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
+    let command = String::from_utf8_lossy(bytes.get(open + 1..close)?).into_owned();
+    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
+    // Field numbers of proc(5); the first word of `rest` is field 3.
+    let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let field = |number: usize| words.get(number - 3).copied();
+    Some(Stat {
+        pid: Pid(pid),
+        command,
+        state: State::from_letter(field(3)?.chars().next()?),
+        parent: Pid(field(4)?.parse().ok()?),
+        threads: field(20)?.parse().ok()?,
+        start_time_ticks: field(22)?.parse().ok()?,
+        last_cpu: field(39)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TAIL: &str = "S 10 5 5 0 -1 4194304 101 0 0 0 1 2 0 0 20 0 3 0 245203 3133440 388 18446744073709551615 1 1 1 0 0 0 0 0 0 0 0 0 17 6 0 0 0";
+
+    #[test]
+    fn lines_are_read() {
+        let stat = |name: &str| parse_stat(format!("42 ({name}) {TAIL}").as_bytes());
+        for name in ["app", "a b", "x) R 1 (y", "((", "", "new\nline"] {
+            let expected = Stat {
+                pid: Pid(42),
+                command: name.to_owned(),
+                state: State::Sleeping,
+                parent: Pid(10),
+                threads: 3,
+                start_time_ticks: 245_203,
+                last_cpu: 6,
+            };
+            assert_eq!(stat(name), Some(expected), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn other_text_is_refused() {
+        for text in ["", "42", "42 (a", "42 (a) ", "42 (a) S 1", "x (a) S 1 2 3", ") 42 ("] {
+            assert_eq!(parse_stat(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_stat(&bytes);
+        }
+
+        #[test]
+        fn any_damage_to_a_line_is_survived(at in 0usize..150, byte in any::<u8>(), cut in 0usize..150) {
+            let mut line = format!("42 (app) {TAIL}").into_bytes();
+            if let Some(place) = line.get_mut(at) {
+                *place = byte;
+            }
+            line.truncate(cut.max(1));
+            let _ = parse_stat(&line);
+        }
+    }
+}
