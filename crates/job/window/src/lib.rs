@@ -1,1 +1,40 @@
-//! Main-loop detection, agreement, statistics: the measuring window; pure
+//! Which iterations do we measure, and what do the measurements say? Pure: no I/O, no clock, no randomness.
+//!
+//! A window goes through this crate in five steps, each a function of values a person can read:
+//!
+//! 1. [`detect`] finds the outermost repeating pattern in one rank's stream of MPI calls and a call that happens exactly
+//!    once in each repetition, the anchor.
+//! 2. [`agree`] picks one anchor for the whole job.
+//! 3. [`align`] finds which of one rank's iterations is the same iteration on another rank, with proof where the
+//!    streams allow one; [`choose_start`] names the first iteration to record; [`verify`] checks afterwards that the
+//!    ranks really recorded the same ones.
+//! 4. [`statistics`] turns samples into means with honest intervals; [`formulas`] holds ratios and imbalance.
+//! 5. [`assemble`] makes the [`Report`](trimtab_types::report::Report), [`headline`] its first sentences.
+//!
+//! Next: `event` for the input, then the steps in the order above.
+#![forbid(unsafe_code)]
+
+mod agree;
+mod align;
+mod assemble;
+mod detect;
+mod event;
+pub mod formulas;
+mod headline;
+mod level;
+mod order;
+mod start;
+pub mod statistics;
+mod verify;
+
+pub use agree::{Agreement, Disagreement, RankAnchor, RankLoop, agree};
+pub use align::{Alignment, Certainty, RankStream, align};
+pub use assemble::{
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,
+    WindowFacts, WindowInput, assemble,
+};
+pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect};
+pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol};
+pub use headline::headline;
+pub use start::choose_start;
+pub use verify::{MarkTimes, Verdict, verify};

@@ -1,0 +1,601 @@
+//! Samples of all ranks to one report.
+//!
+//! Everything a session read from the ranks' memory comes in as plain numbers; everything a reader is told goes out as
+//! a [`Report`]. What was not measured stays `None`. Ranks that are missing, ended early or counted other iterations
+//! make the window invalid, and a warning says which.
+//!
+//! Next: `headline` for the first sentences, `trimtab-report` for drawing.
+
+use crate::formulas;
+use crate::statistics::{self, Share};
+use std::collections::BTreeMap;
+use trimtab_types::report::{
+    Cost, Detail, Estimate, FunctionTotal, GroupTime, Job, Link, RankTotal, Report, SCHEMA, Window,
+};
+
+/// Iteration times kept per rank in a report.
+const ITERATION_TIMES_MAX: usize = 4096;
+
+/// Share of the window the measurement may cost before the report warns.
+const COST_FRACTION_WARN: f64 = 0.02;
+
+/// Everything known about one window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowInput {
+    /// The program.
+    pub job: Job,
+    /// What was asked for and how it went.
+    pub facts: WindowFacts,
+    /// Ticks of the ranks' clock in one second.
+    pub ticks_per_second: f64,
+    /// The measured functions; samples refer to them by position.
+    pub functions: Vec<FunctionInfo>,
+    /// What each rank recorded, in any order.
+    pub ranks: Vec<RankSample>,
+    /// Warnings of earlier steps.
+    pub warnings: Vec<String>,
+    /// Seconds from the user's command to the first recorded iteration.
+    pub command_to_first_record_s: Option<f64>,
+    /// From ticks to wall-clock time.
+    pub unix_time: UnixTime,
+}
+
+/// What was asked for and how it went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WindowFacts {
+    /// Number of this window in its job, from 0.
+    pub batch: u32,
+    /// What asked for it, e.g. "attach".
+    pub trigger: String,
+    /// What counts iterations, for a reader; `None`: the window is by time.
+    pub marker: Option<String>,
+    /// "detected", "named", "measuremark" or "time".
+    pub marker_source: String,
+    /// First recorded iteration; `None`: by time.
+    pub start: Option<u64>,
+    /// Why it ended, e.g. "iterations".
+    pub ended_by: String,
+    /// Measured groups.
+    pub groups: Vec<String>,
+    /// The loop, for a reader.
+    pub loop_description: Option<String>,
+    /// Wall-clock time of the start, seconds since 1970.
+    pub started_unix_s: f64,
+}
+
+/// A linear map from ticks to wall-clock time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnixTime {
+    /// Seconds since 1970 at `at_ticks`.
+    pub unix_s: f64,
+    /// The tick at that moment.
+    pub at_ticks: u64,
+    /// Ticks per second.
+    pub ticks_per_second: f64,
+}
+
+/// One measured function.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FunctionInfo {
+    /// Name as users know it.
+    pub name: String,
+    /// "comm", "io", "mem", "sleep" or "user".
+    pub group: String,
+    /// Calls were timed, not only counted.
+    pub timed: bool,
+    /// It moves payload.
+    pub moves_bytes: bool,
+    /// An argument was asked for.
+    pub argument_asked: bool,
+}
+
+/// One rank's recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RankSample {
+    /// World rank.
+    pub rank: u32,
+    /// Process id on `host`.
+    pub pid: i32,
+    /// Host name.
+    pub host: String,
+    /// Start of the recording, t1.
+    pub first_ticks: u64,
+    /// End of the recording, t2.
+    pub last_ticks: u64,
+    /// Entries of the anchor in the window, in order; empty: by time.
+    pub marks: Vec<IterationMark>,
+    /// The rank recorded to the window's end.
+    pub complete: bool,
+    /// One entry per function that was called.
+    pub functions: Vec<FunctionSample>,
+    /// Communication time of the main thread in the window.
+    pub comm_ticks: u64,
+    /// Other threads.
+    pub threads: Vec<ThreadSample>,
+    /// Time in outermost calls of each group but "comm".
+    pub group_ticks: Vec<(String, u64)>,
+    /// What was sent to whom.
+    pub links: Vec<LinkSample>,
+    /// Bytes whose receiver could not be named.
+    pub unattributed_bytes: u64,
+    /// What the system counted for the process in the window; `None`: not read.
+    pub usage: Option<Usage>,
+    /// Pause to insert, microseconds.
+    pub pause_insert_us: f64,
+    /// Pause to remove, microseconds; `None`: not removed yet.
+    pub pause_remove_us: Option<f64>,
+    /// Pauses that fell inside the recording, microseconds.
+    pub pause_inside_us: f64,
+    /// Cost of one entry plus exit, nanoseconds; `None`: not calibrated.
+    pub probe_ns: Option<f64>,
+    /// Probes passed while recording, entries plus exits.
+    pub probe_hits: u64,
+    /// Points patched.
+    pub points: u64,
+    /// Calls kept as trace records.
+    pub details: Vec<DetailSample>,
+}
+
+/// One entry of the anchor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IterationMark {
+    /// Clock at entry.
+    pub ticks: u64,
+    /// Communication time of that thread until then, since the start of the recording or any fixed moment before it.
+    pub comm_ticks: u64,
+}
+
+/// One function on one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FunctionSample {
+    /// Position in `WindowInput::functions`.
+    pub function: usize,
+    /// Outermost calls that began in the window.
+    pub calls: u64,
+    /// Calls from inside another measured call of the group.
+    pub nested: u64,
+    /// Time inside, clipped to the window.
+    pub ticks: u64,
+    /// Payload.
+    pub bytes: u64,
+    /// Largest payload of one call.
+    pub bytes_max: u64,
+    /// Sum of the argument asked for.
+    pub argument_sum: i64,
+    /// Entry of the first call.
+    pub first_ticks: u64,
+    /// Entry of the last call.
+    pub last_ticks: u64,
+}
+
+/// A thread other than the main one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadSample {
+    /// Communication time of this thread in the window.
+    pub comm_ticks: u64,
+}
+
+/// What one rank sent to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkSample {
+    /// Receiving world rank.
+    pub to: u32,
+    /// Logical messages of collectives, not point to point.
+    pub is_collective: bool,
+    /// Messages.
+    pub messages: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What the system counted for one process in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// CPU time in user mode, all threads, seconds.
+    pub cpu_user_s: f64,
+    /// CPU time in the kernel, all threads, seconds.
+    pub cpu_system_s: f64,
+    /// Page faults served without I/O.
+    pub minor_faults: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+    /// Voluntary context switches.
+    pub voluntary: u64,
+    /// Involuntary context switches.
+    pub involuntary: u64,
+}
+
+/// One call kept as a trace record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DetailSample {
+    /// Thread in order of appearance, 0 the main one.
+    pub thread: u32,
+    /// Position in `WindowInput::functions`.
+    pub function: usize,
+    /// Clock at entry.
+    pub enter_ticks: u64,
+    /// Time inside; `None`: it did not return within the window.
+    pub ticks: Option<u64>,
+    /// First integer arguments.
+    pub arguments: Vec<u64>,
+}
+
+impl UnixTime {
+    /// Wall-clock time of a tick, seconds since 1970.
+    pub fn at(&self, ticks: u64) -> f64 {
+        let distance = i128::from(ticks) - i128::from(self.at_ticks);
+        if self.ticks_per_second > 0.0 { self.unix_s + distance as f64 / self.ticks_per_second } else { self.unix_s }
+    }
+}
+
+/// Makes the report of a window.
+pub fn assemble(input: &WindowInput) -> Report {
+    let mut input = input.clone();
+    input.ranks.sort_by_key(|rank| rank.rank);
+    let input = &input;
+    let scale = Scale(input.ticks_per_second);
+    let ranks: Vec<RankTotal> = input.ranks.iter().map(|rank| rank_total(rank, input, scale)).collect();
+    let cost = cost(input, scale);
+    let faults = faults(input);
+    let mut warnings = input.warnings.clone();
+    warnings.extend(faults.iter().cloned());
+    warnings.extend(remarks(input, &cost));
+    let time_per_iteration_s = time_per_iteration(&ranks);
+    Report {
+        schema: SCHEMA.to_owned(),
+        job: input.job.clone(),
+        window: window(input, &ranks, faults.is_empty()),
+        time_per_iteration_s,
+        iterations_per_s: time_per_iteration_s.filter(|time| time.mean > 0.0).map(|time| 1.0 / time.mean),
+        communication_fraction: communication_fraction(input, &ranks, scale),
+        communication_to_computation: communication_to_computation(input, &ranks),
+        imbalance: imbalance(input, &ranks),
+        functions: function_totals(input, scale),
+        links: links(input),
+        ranks,
+        cost,
+        details: details(input, scale),
+        warnings,
+    }
+}
+
+/// Ticks per second.
+#[derive(Clone, Copy)]
+struct Scale(f64);
+
+impl Scale {
+    fn seconds(self, ticks: u64) -> f64 {
+        if self.0 > 0.0 { ticks as f64 / self.0 } else { 0.0 }
+    }
+}
+
+impl RankSample {
+    fn duration_ticks(&self) -> u64 {
+        self.last_ticks.saturating_sub(self.first_ticks)
+    }
+
+    /// Communication time of the thread that communicates longest, never more than the window.
+    fn longest_comm_ticks(&self) -> u64 {
+        let others = self.threads.iter().map(|thread| thread.comm_ticks).max().unwrap_or(0);
+        self.comm_ticks.max(others).min(self.duration_ticks())
+    }
+
+    /// Complete iterations recorded; `None`: by time.
+    fn iterations(&self, is_by_time: bool) -> Option<u64> {
+        (!is_by_time).then(|| (self.marks.len() as u64).saturating_sub(1))
+    }
+}
+
+impl WindowInput {
+    fn is_by_time(&self) -> bool {
+        self.facts.marker.is_none()
+    }
+
+    /// Whether communication was among what was measured.
+    fn has_comm(&self) -> bool {
+        self.functions.iter().any(|function| function.group == "comm" && function.timed)
+    }
+}
+
+fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
+    let facts = &input.facts;
+    Window {
+        batch: facts.batch,
+        trigger: facts.trigger.clone(),
+        marker: facts.marker.clone(),
+        marker_source: facts.marker_source.clone(),
+        start: facts.start.filter(|_| !input.is_by_time()),
+        iterations: ranks.iter().filter_map(|rank| rank.iterations).min(),
+        valid,
+        ended_by: facts.ended_by.clone(),
+        duration_s: ranks.iter().map(|rank| rank.duration_s).fold(0.0, f64::max),
+        started_unix_s: facts.started_unix_s,
+        groups: facts.groups.clone(),
+        loop_description: facts.loop_description.clone(),
+    }
+}
+
+fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal {
+    let duration_s = scale.seconds(rank.duration_ticks());
+    let communication_s = scale.seconds(rank.longest_comm_ticks());
+    let iterations = rank.iterations(input.is_by_time());
+    let times = iteration_times(rank, scale);
+    let usage = rank.usage;
+    RankTotal {
+        rank: rank.rank,
+        pid: rank.pid,
+        host: rank.host.clone(),
+        duration_s,
+        communication_s,
+        computation_s: duration_s - communication_s,
+        cpu_s: usage.map(|usage| usage.cpu_user_s + usage.cpu_system_s),
+        cpu_user_s: usage.map(|usage| usage.cpu_user_s),
+        cpu_system_s: usage.map(|usage| usage.cpu_system_s),
+        iterations,
+        time_per_iteration_s: iterations.and_then(|_| statistics::mean(&times)),
+        iteration_times_s: times.into_iter().take(ITERATION_TIMES_MAX).collect(),
+        minor_faults: usage.map(|usage| usage.minor_faults),
+        major_faults: usage.map(|usage| usage.major_faults),
+        voluntary_switches: usage.map(|usage| usage.voluntary),
+        involuntary_switches: usage.map(|usage| usage.involuntary),
+        group_s: rank
+            .group_ticks
+            .iter()
+            .map(|(group, ticks)| GroupTime { group: group.clone(), time_s: scale.seconds(*ticks) })
+            .collect(),
+        unattributed_bytes: rank.unattributed_bytes,
+        pause_insert_us: rank.pause_insert_us,
+        pause_remove_us: rank.pause_remove_us,
+        probe_hits: rank.probe_hits,
+    }
+}
+
+fn iteration_times(rank: &RankSample, scale: Scale) -> Vec<f64> {
+    rank.marks.windows(2).map(|pair| scale.seconds(pair[1].ticks.saturating_sub(pair[0].ticks))).collect()
+}
+
+/// Each sample is one iteration, averaged over ranks: ranks wait for each other, so their times are not independent.
+fn time_per_iteration(ranks: &[RankTotal]) -> Option<Estimate> {
+    let iterations = ranks.iter().map(|rank| rank.iteration_times_s.len()).min()?;
+    let over_ranks =
+        |iteration: usize| ranks.iter().map(|rank| rank.iteration_times_s[iteration]).sum::<f64>() / ranks.len() as f64;
+    statistics::estimate(&(0..iterations).map(over_ranks).collect::<Vec<_>>())
+}
+
+/// The mean comes from the whole window and the longest thread, the interval from the main threads' iterations.
+fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], scale: Scale) -> Option<Estimate> {
+    if !input.has_comm() {
+        return None;
+    }
+    let fractions = ranks.iter().map(|rank| formulas::communication_fraction(rank.communication_s, rank.duration_s));
+    let fractions: Vec<f64> = fractions.collect::<Option<_>>()?;
+    let mean = statistics::mean(&fractions)?;
+    let spread = statistics::share(&input.ranks.iter().map(|rank| shares(rank, scale)).collect::<Vec<_>>());
+    Some(spread.map_or_else(|| without_spread(mean), |spread| Estimate { mean, ..spread }))
+}
+
+/// A mean of the whole window where no iteration was marked: a single sample.
+fn without_spread(mean: f64) -> Estimate {
+    Estimate { mean, variance: None, half_width_95: None, min: mean, max: mean, samples: 1 }
+}
+
+fn shares(rank: &RankSample, scale: Scale) -> Vec<Share> {
+    let pairs = rank.marks.windows(2);
+    pairs
+        .map(|pair| Share {
+            part: scale.seconds(pair[1].comm_ticks.saturating_sub(pair[0].comm_ticks)),
+            whole: scale.seconds(pair[1].ticks.saturating_sub(pair[0].ticks)),
+        })
+        .collect()
+}
+
+fn communication_to_computation(input: &WindowInput, ranks: &[RankTotal]) -> Option<f64> {
+    let communication = ranks.iter().map(|rank| rank.communication_s).sum();
+    let duration = ranks.iter().map(|rank| rank.duration_s).sum();
+    formulas::communication_to_computation(communication, duration).filter(|_| input.has_comm())
+}
+
+fn imbalance(input: &WindowInput, ranks: &[RankTotal]) -> Option<f64> {
+    let computation: Vec<f64> = ranks.iter().map(|rank| rank.computation_s).collect();
+    formulas::imbalance(&computation).filter(|_| input.has_comm())
+}
+
+fn function_totals(input: &WindowInput, scale: Scale) -> Vec<FunctionTotal> {
+    let total = |(number, info)| function_total(number, info, input, scale);
+    let mut totals: Vec<FunctionTotal> = input.functions.iter().enumerate().filter_map(total).collect();
+    totals.sort_by(|a, b| {
+        let time = |total: &FunctionTotal| total.time_s.unwrap_or(-1.0);
+        time(b).total_cmp(&time(a)).then(b.calls.cmp(&a.calls)).then(a.name.cmp(&b.name))
+    });
+    totals
+}
+
+/// Sums one function over ranks; `None` if nobody called it.
+fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale: Scale) -> Option<FunctionTotal> {
+    let of_rank = |rank: &RankSample| {
+        let called = |sample: &&FunctionSample| sample.function == number && sample.calls + sample.nested > 0;
+        rank.functions.iter().filter(called).map(|sample| (rank.first_ticks, *sample)).collect::<Vec<_>>()
+    };
+    let samples: Vec<(u64, FunctionSample)> = input.ranks.iter().flat_map(of_rank).collect();
+    if samples.is_empty() {
+        return None;
+    }
+    let sum = |value: fn(&FunctionSample) -> u64| samples.iter().map(|(_, sample)| value(sample)).sum::<u64>();
+    let (calls, bytes) = (sum(|sample| sample.calls), sum(|sample| sample.bytes));
+    let outermost = || samples.iter().filter(|(_, sample)| sample.calls > 0);
+    let after_start = |start: u64, ticks: u64| scale.seconds(ticks.saturating_sub(start));
+    let moves = info.moves_bytes;
+    Some(FunctionTotal {
+        name: info.name.clone(),
+        group: info.group.clone(),
+        calls,
+        nested_calls: sum(|sample| sample.nested),
+        time_s: info.timed.then(|| scale.seconds(sum(|sample| sample.ticks))),
+        bytes: moves.then_some(bytes),
+        bytes_mean: (moves && calls > 0).then(|| bytes as f64 / calls as f64),
+        bytes_max: samples.iter().map(|(_, sample)| sample.bytes_max).max().filter(|_| moves),
+        argument_sum: info
+            .argument_asked
+            .then(|| samples.iter().fold(0, |sum: i64, (_, sample)| sum.saturating_add(sample.argument_sum))),
+        first_s: outermost().map(|(start, sample)| after_start(*start, sample.first_ticks)).min_by(f64::total_cmp),
+        last_s: outermost().map(|(start, sample)| after_start(*start, sample.last_ticks)).max_by(f64::total_cmp),
+    })
+}
+
+fn links(input: &WindowInput) -> Vec<Link> {
+    let mut links: BTreeMap<(u32, u32), Link> = BTreeMap::new();
+    for rank in &input.ranks {
+        for sample in rank.links.iter().filter(|sample| sample.messages > 0 || sample.bytes > 0) {
+            let link = links.entry((rank.rank, sample.to)).or_insert(Link {
+                from: rank.rank,
+                to: sample.to,
+                messages: 0,
+                bytes: 0,
+                collective_messages: 0,
+                collective_bytes: 0,
+            });
+            link.messages += sample.messages;
+            link.bytes += sample.bytes;
+            if sample.is_collective {
+                link.collective_messages += sample.messages;
+                link.collective_bytes += sample.bytes;
+            }
+        }
+    }
+    links.into_values().collect()
+}
+
+fn details(input: &WindowInput, scale: Scale) -> Vec<Detail> {
+    let mut details = Vec::new();
+    for rank in &input.ranks {
+        for sample in &rank.details {
+            details.push(Detail {
+                rank: rank.rank,
+                thread: sample.thread,
+                function: input.functions.get(sample.function).map_or_else(String::new, |info| info.name.clone()),
+                time_unix_s: input.unix_time.at(sample.enter_ticks),
+                duration_s: sample.ticks.map(|ticks| scale.seconds(ticks)),
+                arguments: sample.arguments.clone(),
+            });
+        }
+    }
+    details.sort_by(|a, b| a.time_unix_s.total_cmp(&b.time_unix_s).then(a.rank.cmp(&b.rank)));
+    details
+}
+
+fn cost(input: &WindowInput, scale: Scale) -> Cost {
+    let largest = |value: &dyn Fn(&RankSample) -> f64| input.ranks.iter().map(value).fold(0.0, f64::max);
+    let probe_ns: Vec<f64> = input.ranks.iter().filter_map(|rank| rank.probe_ns).collect();
+    let fractions: Option<Vec<f64>> = input.ranks.iter().map(|rank| cost_fraction(rank, scale)).collect();
+    Cost {
+        pause_us_max: largest(&|rank| rank.pause_insert_us.max(rank.pause_remove_us.unwrap_or(0.0))),
+        pause_us_total: largest(&|rank| rank.pause_insert_us + rank.pause_remove_us.unwrap_or(0.0)),
+        probe_ns: probe_ns.iter().copied().max_by(f64::total_cmp),
+        probes: input.ranks.iter().map(|rank| rank.probe_hits).sum(),
+        points: input.ranks.iter().map(|rank| rank.points).max().unwrap_or(0),
+        fraction: fractions.and_then(|fractions| fractions.into_iter().max_by(f64::total_cmp)),
+        first_record_s: input.command_to_first_record_s,
+    }
+}
+
+/// Pairs of probes times the cost of a pair, plus pauses inside the window, over the window.
+fn cost_fraction(rank: &RankSample, scale: Scale) -> Option<f64> {
+    let duration_s = scale.seconds(rank.duration_ticks());
+    let probes_s = rank.probe_hits as f64 / 2.0 * rank.probe_ns? * 1e-9;
+    (duration_s > 0.0).then(|| (probes_s + rank.pause_inside_us * 1e-6) / duration_s)
+}
+
+/// What makes the window invalid, one sentence each.
+fn faults(input: &WindowInput) -> Vec<String> {
+    let mut faults = Vec::new();
+    let present: Vec<u32> = input.ranks.iter().map(|rank| rank.rank).collect();
+    let missing: Vec<u32> = (0..input.job.ranks).filter(|rank| present.binary_search(rank).is_err()).collect();
+    if !missing.is_empty() {
+        faults.push(format!("{} recorded nothing; the totals are without them", name_ranks(&missing)));
+    }
+    let early: Vec<u32> = input.ranks.iter().filter(|rank| !rank.complete).map(|rank| rank.rank).collect();
+    if !early.is_empty() {
+        faults.push(format!("{} ended before the window did; the totals are partial", name_ranks(&early)));
+    }
+    faults.extend(differing_iterations(input));
+    faults
+}
+
+fn differing_iterations(input: &WindowInput) -> Option<String> {
+    let mut by_count: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for rank in &input.ranks {
+        by_count.entry(rank.iterations(input.is_by_time())?).or_default().push(rank.rank);
+    }
+    if by_count.len() < 2 {
+        let none_seen = by_count.contains_key(&0);
+        return none_seen
+            .then(|| "no rank completed an iteration; ask for a longer window with --max-seconds".to_owned());
+    }
+    let each: Vec<String> = by_count.iter().map(|(count, ranks)| format!("{count} on {}", name_ranks(ranks))).collect();
+    Some(format!("the ranks recorded different numbers of iterations: {}; measure again", each.join(", ")))
+}
+
+/// What a reader must know although the window is valid.
+fn remarks(input: &WindowInput, cost: &Cost) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(fraction) = cost.fraction.filter(|fraction| *fraction > COST_FRACTION_WARN) {
+        remarks.push(format!(
+            "measuring cost an estimated {:.1}% of the window's time; measure fewer functions",
+            fraction * 100.0
+        ));
+    }
+    let threaded: Vec<u32> = input
+        .ranks
+        .iter()
+        .filter(|rank| rank.threads.iter().any(|thread| thread.comm_ticks > rank.comm_ticks))
+        .map(|rank| rank.rank)
+        .collect();
+    if !threaded.is_empty() && input.has_comm() {
+        remarks.push(format!(
+            "on {} another thread than the main one communicates longest; the interval of the communication share \
+             describes the main threads only",
+            name_ranks(&threaded)
+        ));
+    }
+    let unnamed: u64 = input.ranks.iter().map(|rank| rank.unattributed_bytes).sum();
+    if unnamed > 0 {
+        remarks.push(format!("{unnamed} bytes were sent to ranks that could not be named; links are without them"));
+    }
+    remarks
+}
+
+/// "rank 3", "ranks 0-2, 5".
+fn name_ranks(ranks: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*rank) => *last = *rank,
+            _ => runs.push((*rank, *rank)),
+        }
+    }
+    let text = |(from, to): &(u32, u32)| match to - from {
+        0 => from.to_string(),
+        1 => format!("{from}, {to}"),
+        _ => format!("{from}-{to}"),
+    };
+    let plural = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{plural} {}", runs.iter().map(text).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_by_name() {
+        let cases: [(&str, &[u32], &str); 4] = [
+            ("one", &[3], "rank 3"),
+            ("two", &[3, 4], "ranks 3, 4"),
+            ("run", &[0, 1, 2, 5], "ranks 0-2, 5"),
+            ("apart", &[0, 2], "ranks 0, 2"),
+        ];
+        for (name, ranks, expected) in cases {
+            assert_eq!(name_ranks(ranks), expected, "{name}");
+        }
+    }
+}

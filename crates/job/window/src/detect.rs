@@ -1,0 +1,325 @@
+//! Finds the main loop in one rank's stream of MPI calls.
+//!
+//! The levels of the stream (`level`) that cover the observed time and repeat regularly are candidates. The outermost
+//! wins, except where it is only an optional call made every k-th iteration of another candidate (output, convergence
+//! check): such a call adds little time and few call sites to the iteration it happens in. The anchor is a call that
+//! happens exactly once per iteration, a synchronising collective if there is one.
+//!
+//! Next: `agree` for the whole job's anchor.
+
+use crate::event::{CallEvent, Symbol};
+use crate::formulas::{coefficient_of_variation, median};
+use crate::level::{Level, REGULAR_SHARE, SymbolTable, intervals};
+
+/// Share of iterations with the commonest order of calls that proves a repetition by itself.
+const COMMON_ORDER_MIN: f64 = 0.6;
+
+/// Spread of iteration times up to which a repetition is believed although its calls change order.
+const CV_REGULAR_MAX: f64 = 0.5;
+
+/// An outer level that adds less than this share of the time to the inner one may be only an optional call. Half of
+/// what a stage of a typical multi-stage step adds, several times what periodic output may cost before users remove it.
+const OPTIONAL_TIME_SHARE_MAX: f64 = 0.15;
+
+/// Inner iterations per outer one from which the outer may be only an optional call; below it looks like the stages of
+/// one step, and taking the step as the iteration costs nothing.
+const OPTIONAL_REPEATS_MIN: f64 = 5.0;
+
+/// Spread of repeat counts that betrays a polling loop.
+const POLLING_CV_MIN: f64 = 0.25;
+
+/// Levels counted as nearly equal in number of iterations; one of them is the loop, the other misses an iteration
+/// now and then.
+const TWIN_RATIO_MAX: f64 = 1.5;
+
+/// Candidates compared: a bound on the time of a pathological stream; real programs have fewer than ten.
+const CANDIDATES_MAX: usize = 256;
+
+/// What counts as a loop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DetectOptions {
+    /// Complete iterations that must have been seen.
+    pub iterations_min: usize,
+    /// Share of the observed span the loop must cover, 0 to 1.
+    pub coverage_min: f64,
+    /// Functions called in polling loops (`MPI_Test`, `MPI_Iprobe`, ...): never a level, never an anchor.
+    pub polling_functions: Vec<u32>,
+}
+
+impl Default for DetectOptions {
+    fn default() -> Self {
+        Self { iterations_min: 3, coverage_min: 0.8, polling_functions: Vec::new() }
+    }
+}
+
+/// What is known about a rank's main loop.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Detection {
+    /// It repeats.
+    Loop(FoundLoop),
+    /// No loop can be named yet; observe longer or fall back to a window by time.
+    NotYet {
+        /// What is missing, for a reader.
+        why: String,
+    },
+}
+
+/// The outermost loop seen so far on one rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundLoop {
+    /// Median number of MPI calls per iteration.
+    pub period_calls: usize,
+    /// Complete iterations seen.
+    pub iterations_seen: usize,
+    /// Share of the observed span inside the loop, 0 to 1.
+    pub coverage: f64,
+    /// Call that happens exactly once per iteration.
+    pub anchor: Symbol,
+    /// The anchor synchronises all ranks of `MPI_COMM_WORLD`.
+    pub anchor_synchronises: bool,
+    /// Events that are calls of the anchor.
+    pub occurrences: Vec<usize>,
+    /// Every symbol that happens exactly once per iteration, the anchor included.
+    pub once_per_iteration: Vec<Symbol>,
+    /// Median time of one iteration, ticks.
+    pub time_per_iteration_ticks: f64,
+    /// Standard deviation of the iteration time over its mean.
+    pub cv: f64,
+    /// Loops inside this one, the outermost first.
+    pub inner: Vec<InnerLoop>,
+    /// The loop in a sentence for a reader.
+    pub description: String,
+}
+
+/// A loop inside the main loop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InnerLoop {
+    /// Call sites that happen once per inner iteration.
+    pub calls: usize,
+    /// Median number of inner iterations per main iteration.
+    pub repeats: f64,
+    /// Standard deviation of that number over its mean.
+    pub repeats_cv: f64,
+}
+
+/// Finds the outermost loop of `events`, which are one thread's calls in program order without gaps.
+///
+/// `now_ticks` is the end of the observation. Coverage is measured from the first event to `now_ticks`; pass a later
+/// part of the stream to ignore a long setup phase.
+pub fn detect(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> Detection {
+    let occurrences_min = options.iterations_min.max(1) + 1;
+    if events.len() < occurrences_min {
+        return not_yet(format!("only {} MPI calls seen; observe longer", events.len()));
+    }
+    let table = SymbolTable::new(events);
+    let levels = table.levels(occurrences_min, |symbol| options.polling_functions.contains(&symbol.function));
+    if levels.is_empty() {
+        let why = format!("no call site repeated {occurrences_min} times in {} MPI calls", events.len());
+        return not_yet(format!("{why}; observe longer or measure by time"));
+    }
+    let search = Search { events, now_ticks, table: &table, options };
+    let candidates: Vec<Candidate> =
+        levels.iter().filter_map(|level| search.candidate(level)).take(CANDIDATES_MAX).collect();
+    match search.choose(&candidates) {
+        Some(chosen) => Detection::Loop(search.describe(chosen, &levels)),
+        None => not_yet(search.why_none(&levels)),
+    }
+}
+
+fn not_yet(why: String) -> Detection {
+    Detection::NotYet { why }
+}
+
+/// The stream under inspection.
+struct Search<'a> {
+    events: &'a [CallEvent],
+    now_ticks: u64,
+    table: &'a SymbolTable,
+    options: &'a DetectOptions,
+}
+
+/// A level that covers the time and repeats regularly.
+struct Candidate<'a> {
+    level: &'a Level,
+    intervals: Vec<f64>,
+}
+
+impl<'a> Search<'a> {
+    fn candidate(&self, level: &'a Level) -> Option<Candidate<'a>> {
+        let regular = self.coverage(level) >= self.options.coverage_min && self.is_regular(level);
+        regular.then(|| Candidate { level, intervals: level.intervals(self.events) })
+    }
+
+    fn is_regular(&self, level: &Level) -> bool {
+        coefficient_of_variation(&level.intervals(self.events)) <= CV_REGULAR_MAX
+            || self.table.commonest_order_share(level) >= COMMON_ORDER_MIN
+    }
+
+    /// Share of the span from the first event to now that lies inside the level, unfinished iterations at both ends
+    /// included as far as they are no longer than the typical one.
+    fn coverage(&self, level: &Level) -> f64 {
+        let enter = |index: usize| self.events[index].enter_ticks as f64;
+        let (Some(first), Some(last)) = (level.marks.first(), level.marks.last()) else { return 0.0 };
+        let start = enter(0);
+        let end = (self.now_ticks as f64).max(enter(self.events.len() - 1));
+        let typical = median(&level.intervals(self.events)).unwrap_or(0.0);
+        let inside =
+            enter(*last) - enter(*first) + (enter(*first) - start).min(typical) + (end - enter(*last)).min(typical);
+        if end > start { inside / (end - start) } else { 0.0 }
+    }
+
+    /// The outermost candidate, unless it is but an optional call of an inner one.
+    fn choose<'c>(&self, candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
+        let mut chosen = self.truest_twin(candidates, 0)?;
+        while let Some(inner) =
+            (chosen + 1..candidates.len()).find(|inner| self.is_optional(&candidates[chosen], &candidates[*inner]))
+        {
+            chosen = self.truest_twin(candidates, inner)?;
+        }
+        candidates.get(chosen)
+    }
+
+    /// Of candidates with nearly as many iterations as `start`, the one with most call sites, then the steadiest:
+    /// the others are skipped or doubled in some iterations.
+    fn truest_twin(&self, candidates: &[Candidate<'a>], start: usize) -> Option<usize> {
+        let limit = candidates.get(start)?.level.marks.len() as f64 * TWIN_RATIO_MAX;
+        let twins = (start..candidates.len()).take_while(|twin| candidates[*twin].level.marks.len() as f64 <= limit);
+        twins.min_by(|a, b| {
+            let rank = |index: usize| {
+                let candidate = &candidates[index];
+                (usize::MAX - candidate.level.symbols.len(), coefficient_of_variation(&candidate.intervals))
+            };
+            let (calls_a, cv_a) = rank(*a);
+            let (calls_b, cv_b) = rank(*b);
+            calls_a.cmp(&calls_b).then(cv_a.total_cmp(&cv_b))
+        })
+    }
+
+    /// True if `outer` is an occasional light addition to iterations of `inner`, not a loop of its own.
+    fn is_optional(&self, outer: &Candidate, inner: &Candidate) -> bool {
+        let repeats = outer.level.repeats_of(inner.level);
+        if median(&repeats).unwrap_or(0.0) < OPTIONAL_REPEATS_MIN || self.looks_like_polling(inner, &repeats) {
+            return false;
+        }
+        let stretches = inner.level.stretches();
+        let is_with = |(from, to): &(usize, usize)| {
+            let position = outer.level.marks.partition_point(|mark| mark < from);
+            outer.level.marks.get(position).is_some_and(|mark| mark < to)
+        };
+        let (with, plain): (Vec<usize>, Vec<usize>) = (0..stretches.len()).partition(|i| is_with(&stretches[*i]));
+        self.adds_little_time(inner, &with, &plain) && self.adds_few_calls(inner, &stretches, &with, &plain)
+    }
+
+    fn looks_like_polling(&self, inner: &Candidate, repeats: &[f64]) -> bool {
+        let synchronises = |id: &usize| self.events[self.table.occurrences[*id][0]].synchronising;
+        inner.level.symbols.len() <= 2
+            && !inner.level.symbols.iter().any(synchronises)
+            && coefficient_of_variation(repeats) > POLLING_CV_MIN
+    }
+
+    fn adds_little_time(&self, inner: &Candidate, with: &[usize], plain: &[usize]) -> bool {
+        let pick = |which: &[usize]| median(&which.iter().map(|i| inner.intervals[*i]).collect::<Vec<_>>());
+        let (Some(time_with), Some(time_plain)) = (pick(with), pick(plain)) else { return false };
+        let total: f64 = inner.intervals.iter().sum();
+        (time_with - time_plain).max(0.0) * with.len() as f64 <= OPTIONAL_TIME_SHARE_MAX * total
+    }
+
+    /// True if the iterations `with` the outer call have at most one call site more, or under half of the inner's.
+    fn adds_few_calls(&self, inner: &Candidate, all: &[(usize, usize)], with: &[usize], plain: &[usize]) -> bool {
+        let pick = |which: &[usize]| which.iter().map(|i| all[*i]).collect::<Vec<_>>();
+        let (in_with, in_plain) = (self.table.presence(&pick(with)), self.table.presence(&pick(plain)));
+        let extra = in_with
+            .iter()
+            .zip(&in_plain)
+            .filter(|(w, p)| {
+                **w as f64 >= REGULAR_SHARE * with.len() as f64
+                    && **p as f64 <= (1.0 - REGULAR_SHARE) * plain.len() as f64
+            })
+            .count();
+        let usual = in_plain.iter().filter(|p| **p as f64 >= REGULAR_SHARE * plain.len() as f64).count();
+        extra < 2 || 2 * extra < usual.max(inner.level.symbols.len())
+    }
+
+    fn describe(&self, chosen: &Candidate, levels: &[Level]) -> FoundLoop {
+        let level = chosen.level;
+        let anchor_id = self.anchor(level);
+        let occurrences = self.table.occurrences[anchor_id].clone();
+        let times = intervals(self.events, &occurrences);
+        let calls: Vec<f64> = occurrences.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mut found = FoundLoop {
+            period_calls: median(&calls).unwrap_or(0.0).round() as usize,
+            iterations_seen: occurrences.len().saturating_sub(1),
+            coverage: self.coverage(level).min(1.0),
+            anchor: self.table.symbols[anchor_id],
+            anchor_synchronises: self.synchronises(anchor_id),
+            occurrences,
+            once_per_iteration: level.symbols.iter().map(|id| self.table.symbols[*id]).collect(),
+            time_per_iteration_ticks: median(&times).unwrap_or(0.0),
+            cv: coefficient_of_variation(&times),
+            inner: inner_loops(level, levels),
+            description: String::new(),
+        };
+        found.description = sentence(&found);
+        found
+    }
+
+    /// The once-per-iteration symbol to count: synchronising if possible, then the steadiest.
+    fn anchor(&self, level: &Level) -> usize {
+        let cv = |id: usize| coefficient_of_variation(&intervals(self.events, &self.table.occurrences[id]));
+        let mut ids = level.symbols.clone();
+        ids.sort_by(|a, b| {
+            (!self.synchronises(*a)).cmp(&!self.synchronises(*b)).then(cv(*a).total_cmp(&cv(*b))).then(a.cmp(b))
+        });
+        ids[0]
+    }
+
+    fn synchronises(&self, id: usize) -> bool {
+        self.table.occurrences[id].iter().all(|index| self.events[*index].synchronises_world())
+    }
+
+    fn why_none(&self, levels: &[Level]) -> String {
+        let covering = levels.iter().map(|level| self.coverage(level)).fold(0.0, f64::max);
+        if covering < self.options.coverage_min {
+            let seen = covering.max(0.0) * 100.0;
+            let needed = self.options.coverage_min * 100.0;
+            return format!(
+                "the widest repeating part covers {seen:.0}% of the observed time, {needed:.0}% are needed; \
+                 observe longer"
+            );
+        }
+        "calls repeat, but neither in a steady order nor at steady intervals; name a function with --mark".to_owned()
+    }
+}
+
+/// The levels that repeat at least twice inside each iteration of `outer`, outermost first, each repeat count once.
+fn inner_loops(outer: &Level, levels: &[Level]) -> Vec<InnerLoop> {
+    let mut found: Vec<InnerLoop> = Vec::new();
+    for level in levels.iter().filter(|level| level.marks.len() >= 2 * outer.iterations()) {
+        let repeats = outer.repeats_of(level);
+        let inside = repeats.iter().filter(|count| **count >= 2.0).count() as f64;
+        if inside >= REGULAR_SHARE * repeats.len() as f64 {
+            found.push(InnerLoop {
+                calls: level.symbols.len(),
+                repeats: median(&repeats).unwrap_or(0.0),
+                repeats_cv: coefficient_of_variation(&repeats),
+            });
+        }
+    }
+    found
+}
+
+fn sentence(found: &FoundLoop) -> String {
+    let mut text = format!(
+        "{} MPI calls per iteration, {} iterations seen, covering {:.1}% of the time",
+        found.period_calls,
+        found.iterations_seen,
+        found.coverage * 100.0
+    );
+    for inner in &found.inner {
+        let about = if inner.repeats_cv > 0.01 { "about " } else { "" };
+        let sites = if inner.calls == 1 { "one call site" } else { "call sites" };
+        let calls = if inner.calls == 1 { String::new() } else { format!("{} ", inner.calls) };
+        text.push_str(&format!("; inside, {calls}{sites} repeated {about}{:.0} times", inner.repeats));
+    }
+    text
+}

@@ -1,0 +1,66 @@
+//! One recorded MPI call, and the symbol that names its place in the program.
+//!
+//! The agent turns each record of a rank's ring into a [`CallEvent`]; everything about loops and alignment is derived
+//! from slices of them, in program order, without gaps.
+//!
+//! Next: `level` groups symbols into loop levels, `order` turns events into ordering constraints between ranks.
+
+/// `CallEvent::peer` of a call without a partner.
+pub const PEER_NONE: i32 = -1;
+
+/// `CallEvent::peer` of a receive from any source.
+pub const PEER_ANY: i32 = -2;
+
+/// One outermost MPI call of a rank's main thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallEvent {
+    /// Number of the MPI function, the same on all ranks.
+    pub function: u32,
+    /// Call site as a hash of module and offset, the same on all ranks.
+    pub site: u64,
+    /// Clock at entry, ticks.
+    pub enter_ticks: u64,
+    /// Clock at return, ticks; 0: not returned yet.
+    pub exit_ticks: u64,
+    /// World rank of the partner of a send or receive, [`PEER_NONE`] or [`PEER_ANY`].
+    pub peer: i32,
+    /// The call sends a message to `peer`.
+    pub is_send: bool,
+    /// The call receives a message, from `peer` unless it also sends.
+    pub is_receive: bool,
+    /// A collective which nobody leaves before all have entered.
+    pub synchronising: bool,
+    /// Stable id of the communicator, 0 for `MPI_COMM_WORLD`.
+    pub comm: u64,
+}
+
+impl CallEvent {
+    /// Function and call site of this call.
+    pub fn symbol(&self) -> Symbol {
+        Symbol { function: self.function, site: self.site }
+    }
+
+    /// Clock at return, or the end of time for a call that has not returned.
+    pub(crate) fn exit_or_never(&self) -> u64 {
+        if self.exit_ticks == 0 { u64::MAX } else { self.exit_ticks }
+    }
+
+    /// Latest moment of this call that was seen.
+    pub(crate) fn seen_until(&self) -> u64 {
+        self.exit_ticks.max(self.enter_ticks)
+    }
+
+    /// True for a collective of all ranks that synchronises them.
+    pub(crate) fn synchronises_world(&self) -> bool {
+        self.synchronising && self.comm == 0
+    }
+}
+
+/// A place in the program from which an MPI function is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Symbol {
+    /// Number of the MPI function.
+    pub function: u32,
+    /// Hash of the call site.
+    pub site: u64,
+}

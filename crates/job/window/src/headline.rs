@@ -1,0 +1,133 @@
+//! The report's first sentences: how much is communication, who makes whom wait, how sure that is.
+//!
+//! Only numbers of the report appear, and only where they mean something: a spread between ranks that their own
+//! iterations do not support is called undetermined, not a cause.
+//!
+//! Next: `trimtab-report`, which prints them above the tables.
+
+use crate::statistics;
+use trimtab_types::report::{RankTotal, Report};
+
+/// Computation times within this of each other are balanced, whatever the noise.
+const BALANCED_RATIO_MAX: f64 = 1.1;
+
+/// A difference must be this many standard errors of the ranks' iteration times to be called one.
+const STANDARD_ERRORS_MIN: f64 = 3.0;
+
+/// Share of time in communication from which every rank is said to be bound by it.
+const COMMUNICATION_BOUND: f64 = 0.5;
+
+/// The sentences, one line; never empty.
+pub fn headline(report: &Report) -> String {
+    let mut sentences = Vec::new();
+    if !report.window.valid {
+        sentences.push("The window is invalid: the numbers are partial, see the warnings.".to_owned());
+    }
+    sentences.push(communication(report));
+    sentences.extend(balance(report));
+    sentences.extend(pace(report));
+    sentences.join(" ")
+}
+
+fn communication(report: &Report) -> String {
+    let Some(fraction) = report.communication_fraction else {
+        return "Communication was not measured.".to_owned();
+    };
+    let spread =
+        fraction.half_width_95.map_or_else(String::new, |half_width| format!(" (±{:.1} at 95%)", half_width * 100.0));
+    format!("{:.1}% of the time is communication{spread}.", fraction.mean * 100.0)
+}
+
+/// Who computes longest against who computes shortest; nothing if there is nobody to compare.
+fn balance(report: &Report) -> Option<String> {
+    report.communication_fraction?;
+    let by_computation = |a: &&RankTotal, b: &&RankTotal| a.computation_s.total_cmp(&b.computation_s);
+    let longest = report.ranks.iter().rev().max_by(by_computation)?;
+    let shortest = report.ranks.iter().min_by(by_computation)?;
+    if longest.rank == shortest.rank || longest.computation_s <= 0.0 {
+        return None;
+    }
+    if shortest.computation_s <= 0.0 {
+        return Some(format!("Rank {} only communicates; rank {} computes longest.", shortest.rank, longest.rank));
+    }
+    let ratio = longest.computation_s / shortest.computation_s;
+    Some(match ratio {
+        _ if ratio <= BALANCED_RATIO_MAX => balanced(report, ratio),
+        _ if !is_significant(longest, shortest) => format!(
+            "Rank {} computes {ratio:.2}x as long as rank {}, which is within the spread of their iterations: \
+             imbalance is undetermined.",
+            longest.rank, shortest.rank
+        ),
+        _ => unbalanced(report, longest, shortest, ratio),
+    })
+}
+
+fn balanced(report: &Report, ratio: f64) -> String {
+    let bound = report.communication_fraction.is_some_and(|fraction| fraction.mean >= COMMUNICATION_BOUND);
+    let consequence = if bound { ": the program is bound by communication" } else { "" };
+    format!("The ranks are balanced, computation differs by at most {ratio:.2}x{consequence}.")
+}
+
+fn unbalanced(report: &Report, longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> String {
+    let waits = match others_wait(report, longest) {
+        true => " while the others wait",
+        false => "",
+    };
+    let heavy =
+        report.ranks.iter().filter(|rank| rank.computation_s * BALANCED_RATIO_MAX >= longest.computation_s).count();
+    let who = match heavy {
+        1 => format!("rank {} computes", longest.rank),
+        _ => format!("{heavy} ranks (longest rank {}) compute", longest.rank),
+    };
+    let who = format!("{}{}", who[..1].to_uppercase(), &who[1..]);
+    format!("{who} {ratio:.1}x as long as rank {}{waits}; {}.", shortest.rank, cause(longest, shortest))
+}
+
+/// True if every rank that computes less also communicates more than the longest one.
+fn others_wait(report: &Report, longest: &RankTotal) -> bool {
+    report
+        .ranks
+        .iter()
+        .filter(|rank| rank.computation_s * BALANCED_RATIO_MAX < longest.computation_s)
+        .all(|rank| rank.communication_s > longest.communication_s)
+}
+
+/// More work and a slower processor look alike from outside, unless the rank was kept from its processor.
+fn cause(longest: &RankTotal, shortest: &RankTotal) -> String {
+    let starved = |rank: &RankTotal| rank.cpu_s.is_some_and(|cpu| cpu < 0.8 * rank.duration_s);
+    let asks_for_more = longest.cpu_s.is_some_and(|cpu| cpu < longest.computation_s * 0.9);
+    if asks_for_more && starved(longest) && !starved(shortest) {
+        return format!("it had a processor for {:.2} s of {:.2} s", longest.cpu_s.unwrap_or(0.0), longest.duration_s);
+    }
+    "more work or a slower processor is undetermined".to_owned()
+}
+
+/// The difference in computation against the noise of the two ranks' own iterations; true without iterations to judge.
+fn is_significant(longest: &RankTotal, shortest: &RankTotal) -> bool {
+    let error = |rank: &RankTotal| {
+        let half_width = statistics::half_width_95(&rank.iteration_times_s)?;
+        let count = rank.iteration_times_s.len() as f64;
+        Some(half_width / statistics::student_t_quantile(0.975, count - 1.0) * count)
+    };
+    let (Some(a), Some(b)) = (error(longest), error(shortest)) else { return true };
+    longest.computation_s - shortest.computation_s >= STANDARD_ERRORS_MIN * a.hypot(b)
+}
+
+fn pace(report: &Report) -> Option<String> {
+    let time = report.time_per_iteration_s?;
+    let rate = report.iterations_per_s?;
+    let spread = time
+        .half_width_95
+        .filter(|_| time.mean > 0.0)
+        .map_or_else(String::new, |half_width| format!(" ±{:.1}%", half_width / time.mean * 100.0));
+    Some(format!("An iteration takes {}{spread} ({rate:.3} per second).", duration(time.mean)))
+}
+
+/// Three digits with a fitting unit.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        _ if seconds >= 1.0 => format!("{seconds:.2} s"),
+        _ if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
+        _ => format!("{:.2} us", seconds * 1e6),
+    }
+}
