@@ -1,1 +1,24 @@
-//! What do we remember? Jobs and windows in an embedded database
+//! What do we remember? Jobs and their measured windows, in one SQLite file in the user's data directory.
+//!
+//! A [`Store`] answers four questions: which jobs were measured ([`Store::list_jobs`]), what a window said
+//! ([`Store::window`]), which processes a job has ([`Store::processes`]) and what counted its iterations
+//! ([`Store::marker`]). Every write is one transaction, so a crash loses at most the window being written, and several
+//! trimtab processes may use one store at once. Every failure is an [`Error`] that names the file and the next step.
+//!
+//! Next: `migrations/` for the tables, `schema.rs` for how an older store becomes a newer one, `find.rs` for what
+//! people type instead of ids, `trimtab_types::report` for the report itself.
+#![forbid(unsafe_code)]
+
+mod error;
+mod find;
+mod location;
+mod rows;
+mod schema;
+mod store;
+
+pub use error::Error;
+pub use find::Selection;
+pub use location::default_path;
+pub use rows::{JobId, JobSummary, Marker, Process, Site, WindowSummary};
+pub use schema::SCHEMA_VERSION;
+pub use store::Store;

@@ -1,0 +1,189 @@
+//! What the store returns, and how rows become it.
+//!
+//! Next: `store.rs`, which asks for these rows.
+
+use crate::Error;
+use rusqlite::Row;
+use std::fmt;
+use std::path::Path;
+use trimtab_types::report::{Job, Report};
+use trimtab_types::{FileAddr, Pid, Rank};
+
+/// The short name of a job, unique in its store, as people type it: "particle-3".
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub(crate) String);
+
+impl JobId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A job with what was measured of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobSummary {
+    /// The job's short name.
+    pub id: JobId,
+    /// What makes two sightings the same job, as given to `Store::upsert_job`.
+    pub key: String,
+    /// The job as last described; `job.id` equals `id`.
+    pub job: Job,
+    /// Number of stored windows.
+    pub windows: u32,
+    /// The window stored last; `None`: none yet.
+    pub newest: Option<WindowSummary>,
+}
+
+/// The line a list shows of a window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowSummary {
+    /// Batch number of the window in its job, from 0.
+    pub batch: u32,
+    /// What asked for it.
+    pub trigger: String,
+    /// Wall-clock time of its start, seconds since 1970.
+    pub started_unix_s: f64,
+    /// Whether all ranks recorded the same iterations.
+    pub valid: bool,
+    /// Why it ended.
+    pub ended_by: String,
+    /// What counted iterations; `None`: by time.
+    pub marker: Option<String>,
+    /// Recorded iterations per rank; `None`: by time.
+    pub iterations: Option<u64>,
+    /// Mean share of the window in communication; `None`: not measured.
+    pub communication_fraction: Option<f64>,
+    /// Mean time of one iteration, seconds; `None`: not measured.
+    pub time_per_iteration_s: Option<f64>,
+}
+
+/// Where one rank of a job was last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// World rank.
+    pub rank: Rank,
+    /// Process id on `host`.
+    pub pid: Pid,
+    /// Host name.
+    pub host: String,
+    /// Start of the process in clock ticks since its host's boot; with the pid it names a process for certain.
+    pub start_ticks: u64,
+}
+
+/// What counted the iterations of a job, to be used again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The function.
+    pub function: String,
+    /// The call site; `None`: any call counts.
+    pub site: Option<Site>,
+    /// How it was found: "detected", "named" or "measuremark".
+    pub source: String,
+}
+
+/// A call site, the same in every process that maps the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Path of the module.
+    pub module: String,
+    /// Return address of the call, in the module's file.
+    pub address: FileAddr,
+}
+
+/// Columns of a job, in the order [`RawJob::read`] takes them.
+pub(crate) const JOB_COLUMNS: &str =
+    "jobs.number, jobs.id, jobs.key, program, arguments, ranks, mpi, hosts, builds, jobs.started_unix_s";
+
+/// Columns of a window, in the order [`read_window`] takes them.
+pub(crate) const WINDOW_COLUMNS: &str = "batch, triggered_by, started_unix_s, valid, ended_by, marker, iterations, \
+                                         communication_fraction, time_per_iteration_s";
+
+/// A job's row with its lists still as JSON text.
+pub(crate) struct RawJob {
+    pub number: i64,
+    key: String,
+    job: Job,
+    lists: [String; 3],
+}
+
+impl RawJob {
+    pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<RawJob> {
+        let lists = [row.get(4)?, row.get(7)?, row.get(8)?];
+        let job = Job {
+            id: row.get(1)?,
+            program: row.get(3)?,
+            arguments: Vec::new(),
+            ranks: row.get(5)?,
+            mpi: row.get(6)?,
+            hosts: Vec::new(),
+            builds: Vec::new(),
+            started_unix_s: row.get(9)?,
+        };
+        Ok(RawJob { number: row.get(0)?, key: row.get(2)?, job, lists })
+    }
+
+    /// Reads the lists; the caller adds what was measured.
+    pub(crate) fn into_summary(self, path: &Path) -> Result<JobSummary, Error> {
+        let RawJob { key, mut job, lists, .. } = self;
+        let what = || format!("the description of job {}", job.id);
+        let unreadable = |source| Error::UnreadableEntry { path: path.to_path_buf(), what: what(), source };
+        let parse = |text: &str| serde_json::from_str::<Vec<String>>(text).map_err(unreadable);
+        let [arguments, hosts, builds] = [parse(&lists[0])?, parse(&lists[1])?, parse(&lists[2])?];
+        (job.arguments, job.hosts, job.builds) = (arguments, hosts, builds);
+        Ok(JobSummary { id: JobId(job.id.clone()), key, job, windows: 0, newest: None })
+    }
+}
+
+/// Reads a window's line.
+pub(crate) fn read_window(row: &Row<'_>) -> rusqlite::Result<WindowSummary> {
+    Ok(WindowSummary {
+        batch: row.get(0)?,
+        trigger: row.get(1)?,
+        started_unix_s: row.get(2)?,
+        valid: row.get(3)?,
+        ended_by: row.get(4)?,
+        marker: row.get(5)?,
+        iterations: row.get::<_, Option<i64>>(6)?.map(i64::cast_unsigned),
+        communication_fraction: row.get(7)?,
+        time_per_iteration_s: row.get(8)?,
+    })
+}
+
+/// Reads a rank's process.
+pub(crate) fn read_process(row: &Row<'_>) -> rusqlite::Result<Process> {
+    Ok(Process {
+        rank: Rank(row.get(0)?),
+        pid: Pid(row.get(1)?),
+        host: row.get(2)?,
+        start_ticks: row.get::<_, i64>(3)?.cast_unsigned(),
+    })
+}
+
+/// Reads a job's marker.
+pub(crate) fn read_marker(row: &Row<'_>) -> rusqlite::Result<Marker> {
+    let module: Option<String> = row.get(1)?;
+    let address = row.get::<_, Option<i64>>(2)?.map(|address| FileAddr(address.cast_unsigned()));
+    let site = module.zip(address).map(|(module, address)| Site { module, address });
+    Ok(Marker { function: row.get(0)?, site, source: row.get(3)? })
+}
+
+/// The report as text that is certain to be readable again: JSON has no infinity, and would keep it as null.
+pub(crate) fn report_text(report: &Report) -> Result<String, Error> {
+    let unstorable =
+        |source| Error::UnstorableReport { job: report.job.id.clone(), batch: report.window.batch, source };
+    let text = serde_json::to_string(report).map_err(unstorable)?;
+    serde_json::from_str::<Report>(&text).map_err(unstorable)?;
+    Ok(text)
+}
+
+/// A list of texts as the store keeps it.
+pub(crate) fn list_text(list: &[String]) -> String {
+    serde_json::Value::from(list).to_string()
+}

@@ -1,0 +1,92 @@
+//! A job and reports to store; used by every test file beside this folder.
+#![allow(dead_code)] // each test file uses its own part
+
+use trimtab_types::report::*;
+
+/// A job that runs `program`.
+pub fn job(program: &str) -> Job {
+    Job {
+        id: String::new(),
+        program: program.to_string(),
+        arguments: vec!["--mesh".into(), "a \"b\" ü".into()],
+        ranks: 2,
+        mpi: "MPICH 4.0.2".into(),
+        hosts: vec!["node1".into(), "node2".into()],
+        builds: vec![format!("{program} 0123abcd")],
+        started_unix_s: 1_795_234_000.25,
+    }
+}
+
+/// A report of window `batch`, with `iterations` samples in its one rank, so that its size can be chosen.
+pub fn report(batch: u32, iterations: usize) -> Report {
+    let share =
+        Estimate { mean: 0.386, variance: Some(1e-4), half_width_95: Some(0.01), min: 0.3, max: 0.4, samples: 10 };
+    let time = Estimate { mean: 3.16e-3, variance: None, half_width_95: None, min: 3e-3, max: 3.3e-3, samples: 1 };
+    Report {
+        schema: SCHEMA.to_string(),
+        job: job("/opt/particle"),
+        window: window(batch),
+        time_per_iteration_s: Some(time),
+        iterations_per_s: Some(316.5),
+        communication_fraction: Some(share),
+        communication_to_computation: Some(0.63),
+        imbalance: None,
+        functions: Vec::new(),
+        links: vec![Link { from: 0, to: 1, messages: 10, bytes: 81920, collective_messages: 0, collective_bytes: 0 }],
+        ranks: vec![rank(iterations)],
+        cost: Cost {
+            pause_us_max: 800.0,
+            pause_us_total: 1500.0,
+            probe_ns: Some(18.5),
+            probes: 240,
+            points: 62,
+            fraction: Some(0.0004),
+            first_record_s: Some(0.18),
+        },
+        details: Vec::new(),
+        warnings: vec!["a warning".into()],
+    }
+}
+
+fn window(batch: u32) -> Window {
+    Window {
+        batch,
+        trigger: "attach".into(),
+        marker: Some("MPI_Sendrecv at particle+0x1234".into()),
+        marker_source: "detected".into(),
+        start: Some(120),
+        iterations: Some(10),
+        valid: true,
+        ended_by: "iterations".into(),
+        duration_s: 0.0316,
+        started_unix_s: 1_795_234_100.5 + f64::from(batch),
+        groups: vec!["comm".into()],
+        loop_description: None,
+    }
+}
+
+fn rank(iterations: usize) -> RankTotal {
+    RankTotal {
+        rank: 0,
+        pid: 4711,
+        host: "node1".into(),
+        duration_s: 0.0316,
+        communication_s: 0.0122,
+        computation_s: 0.0194,
+        cpu_s: Some(0.0315),
+        cpu_user_s: Some(0.03),
+        cpu_system_s: Some(0.0015),
+        iterations: Some(10),
+        time_per_iteration_s: Some(3.16e-3),
+        iteration_times_s: (0..iterations).map(|i| 3.16e-3 + i as f64 * 1e-9).collect(),
+        minor_faults: Some(3),
+        major_faults: None,
+        voluntary_switches: Some(1),
+        involuntary_switches: Some(0),
+        group_s: Vec::new(),
+        unattributed_bytes: 0,
+        pause_insert_us: 800.0,
+        pause_remove_us: Some(700.0),
+        probe_hits: 120,
+    }
+}

@@ -1,0 +1,251 @@
+//! What goes in comes out: jobs, windows, processes, markers, short names, two users at once.
+
+mod common;
+
+use common::{job, report};
+use std::path::{Path, PathBuf};
+use trimtab_store::{Error, JobId, Marker, Process, Site, Store};
+use trimtab_types::report::Report;
+use trimtab_types::{FileAddr, Pid, Rank};
+
+struct Place {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trimtab.db");
+    Place { _folder: folder, path }
+}
+
+fn open(path: &Path) -> Store {
+    Store::open(Some(path)).unwrap()
+}
+
+#[test]
+fn a_job_is_found_again_by_its_key() {
+    let place = place();
+    let mut store = open(&place.path);
+    let first = store.upsert_job(&job("/opt/particle"), "node1:1:7").unwrap();
+    let other = store.upsert_job(&job("/opt/particle"), "node1:2:9").unwrap();
+    let mut changed = job("/opt/particle");
+    changed.hosts.push("node3".into());
+    let again = open(&place.path).upsert_job(&changed, "node1:1:7").unwrap();
+    let third = store.upsert_job(&job("/opt/lmp"), "node1:3:9").unwrap();
+    assert_eq!(
+        [&first, &other, &again, &third].map(JobId::as_str),
+        ["particle-1", "particle-2", "particle-1", "lmp-3"]
+    );
+    let expected = trimtab_types::report::Job { id: "particle-1".into(), ..changed };
+    assert_eq!(store.job(&first).unwrap().job, expected);
+    assert_eq!(store.job(&first).unwrap().key, "node1:1:7");
+}
+
+#[test]
+fn windows_come_back_whole() {
+    let place = place();
+    let mut store = open(&place.path);
+    let id = store.upsert_job(&job("/opt/particle"), "k").unwrap();
+    assert_eq!((store.next_batch(&id).unwrap(), store.newest_window(None).unwrap()), (0, None));
+    for batch in 0..3 {
+        assert_eq!(store.next_batch(&id).unwrap(), batch);
+        assert_eq!(store.insert_window(&id, &report(batch, 10)).unwrap(), batch);
+    }
+    let store = open(&place.path);
+    let mut expected = report(1, 10);
+    expected.job.id = id.to_string();
+    assert_eq!(store.window(&id, 1).unwrap(), expected);
+    assert_eq!(store.newest_window(Some(&id)).unwrap().unwrap().window.batch, 2);
+    let lines = store.windows(&id).unwrap();
+    assert_eq!(lines.iter().map(|line| line.batch).collect::<Vec<_>>(), [0, 1, 2]);
+    let line = &lines[1];
+    assert_eq!((line.trigger.as_str(), line.valid, line.iterations), ("attach", true, Some(10)));
+    assert_eq!((line.communication_fraction, line.time_per_iteration_s), (Some(0.386), Some(3.16e-3)));
+    assert_eq!((line.started_unix_s, line.ended_by.as_str()), (1_795_234_101.5, "iterations"));
+    assert_eq!(line.marker.as_deref(), Some("MPI_Sendrecv at particle+0x1234"));
+}
+
+#[test]
+fn a_taken_batch_number_gives_the_next() {
+    let place = place();
+    let mut store = open(&place.path);
+    let id = store.upsert_job(&job("/opt/particle"), "k").unwrap();
+    assert_eq!(store.insert_window(&id, &report(0, 1)).unwrap(), 0);
+    assert_eq!(store.insert_window(&id, &report(0, 2)).unwrap(), 1);
+    let second = store.window(&id, 1).unwrap();
+    assert_eq!((second.window.batch, second.ranks[0].iteration_times_s.len()), (1, 2));
+    assert_eq!(store.window(&id, 0).unwrap().ranks[0].iteration_times_s.len(), 1);
+}
+
+#[test]
+fn a_report_that_json_cannot_hold_is_refused() {
+    let place = place();
+    let mut store = open(&place.path);
+    let id = store.upsert_job(&job("/opt/particle"), "k").unwrap();
+    let mut bad = report(0, 1);
+    bad.window.duration_s = f64::NAN;
+    let error = store.insert_window(&id, &bad).unwrap_err();
+    assert!(matches!(error, Error::UnstorableReport { batch: 0, .. }), "{error:?}");
+    assert_eq!(store.windows(&id).unwrap(), []);
+}
+
+#[test]
+fn processes_and_marker_are_remembered() {
+    let place = place();
+    let mut store = open(&place.path);
+    let id = store.upsert_job(&job("/opt/particle"), "k").unwrap();
+    assert_eq!((store.processes(&id).unwrap(), store.marker(&id).unwrap()), (vec![], None));
+    let process = |rank, start_ticks| Process { rank: Rank(rank), pid: Pid(100), host: "node1".into(), start_ticks };
+    store.set_processes(&id, &[process(2, 3), process(0, 1), process(1, 2)]).unwrap();
+    store.set_processes(&id, &[process(1, u64::MAX), process(0, 1)]).unwrap();
+    assert_eq!(store.processes(&id).unwrap(), [process(0, 1), process(1, u64::MAX)]);
+    let site = Some(Site { module: "/opt/particle".into(), address: FileAddr(0xffff_ffff_8000_0000) });
+    let marker = Marker { function: "MPI_Sendrecv".into(), site, source: "detected".into() };
+    let named = Marker { function: "step".into(), site: None, source: "named".into() };
+    for kept in [Some(&marker), Some(&named), None, Some(&marker)] {
+        store.set_marker(&id, kept).unwrap();
+        assert_eq!(open(&place.path).marker(&id).unwrap().as_ref(), kept);
+    }
+}
+
+#[test]
+fn short_names_are_understood() {
+    let place = place();
+    let mut store = open(&place.path);
+    for number in 1..=31 {
+        let program = if number == 2 { "/opt/lmp" } else { "/opt/particle" };
+        store.upsert_job(&job(program), &format!("k{number}")).unwrap();
+    }
+    let third = store.find("particle-3").unwrap().job.id;
+    store.insert_window(&third, &report(0, 1)).unwrap();
+    let rows = [
+        ("whole id", "particle-31", "particle-31 None"),
+        ("whole id that begins others", "particle-3", "particle-3 None"),
+        ("number", "31", "particle-31 None"),
+        ("beginning", "l", "lmp-2 None"),
+        ("capitals", "LMP-2", "lmp-2 None"),
+        ("window", "3/0", "particle-3 Some(0)"),
+        ("no such window", "3/7", "job particle-3 has no window 7; it has only window 0"),
+        (
+            "no window at all",
+            "2/0",
+            "job lmp-2 has no window 0; it has none yet: measure one with `trimtab measure JOB`",
+        ),
+        ("several", "particle-1", "particle-1 None"),
+        (
+            "too short",
+            "part",
+            "\"part\" could be particle-31, particle-30, particle-29, particle-28, particle-27, particle-26, particle-25, \
+             particle-24; type one of these",
+        ),
+        ("none", "hpcc", "no job called \"hpcc\" in the store STORE; `trimtab list` shows the jobs"),
+        ("empty", "", "no job called \"\" in the store STORE; `trimtab list` shows the jobs"),
+        ("pattern", "%", "no job called \"%\" in the store STORE; `trimtab list` shows the jobs"),
+    ];
+    for (name, text, expected) in rows {
+        let found = match store.find(text) {
+            Ok(found) => format!("{} {:?}", found.job.id, found.batch),
+            Err(error) => error.to_string().replace(place.path.to_str().unwrap(), "STORE"),
+        };
+        assert_eq!(found, expected, "{name}");
+    }
+    store.delete_job(&third).unwrap();
+    let error = store.find("particle-3").unwrap_err();
+    assert!(matches!(error, Error::NoSuchJob { .. }), "a deleted job's id is not the beginning of another: {error:?}");
+}
+
+#[test]
+fn a_deleted_job_leaves_nothing_and_its_name_is_not_given_again() {
+    let place = place();
+    let mut store = open(&place.path);
+    let kept = store.upsert_job(&job("/opt/particle"), "kept").unwrap();
+    let gone = store.upsert_job(&job("/opt/particle"), "gone").unwrap();
+    for id in [&kept, &gone] {
+        store.insert_window(id, &report(0, 100_000)).unwrap();
+        store.set_marker(id, Some(&Marker { function: "f".into(), site: None, source: "named".into() })).unwrap();
+    }
+    store.vacuum().unwrap();
+    let full_size = std::fs::metadata(&place.path).unwrap().len();
+    store.delete_job(&gone).unwrap();
+    store.vacuum().unwrap();
+    let size = std::fs::metadata(&place.path).unwrap().len();
+    assert!(size < full_size * 6 / 10, "{size} of {full_size} bytes left");
+    assert!(matches!(store.windows(&gone), Err(Error::NoSuchJob { .. })));
+    assert!(matches!(store.insert_window(&gone, &report(1, 1)), Err(Error::NoSuchJob { .. })));
+    assert_eq!(store.upsert_job(&job("/opt/particle"), "gone").unwrap().as_str(), "particle-3");
+    assert_eq!(store.windows(&kept).unwrap().len(), 1);
+}
+
+#[test]
+fn jobs_are_listed_newest_window_first() {
+    let place = place();
+    let mut store = open(&place.path);
+    let ids: Vec<JobId> =
+        (0..4).map(|number| store.upsert_job(&job("/opt/app"), &format!("k{number}")).unwrap()).collect();
+    for (place, batch) in [(1, 0), (2, 0), (1, 1)] {
+        store.insert_window(&ids[place], &report(batch, 1)).unwrap();
+    }
+    let listed: Vec<(String, u32, Option<u32>)> = store
+        .list_jobs()
+        .unwrap()
+        .into_iter()
+        .map(|job| (job.id.to_string(), job.windows, job.newest.map(|window| window.batch)))
+        .collect();
+    let expected = [("app-2", 2, Some(1)), ("app-3", 1, Some(0)), ("app-4", 0, None), ("app-1", 0, None)];
+    assert_eq!(listed, expected.map(|(id, windows, newest)| (id.to_string(), windows, newest)));
+}
+
+#[test]
+fn many_users_at_once_lose_nothing() {
+    const USERS: usize = 6;
+    const WINDOWS: usize = 20;
+    let place = place();
+    // All open the same file that is not there yet: creation and migration race too.
+    let stored: Vec<Vec<u32>> = std::thread::scope(|scope| {
+        let users: Vec<_> = (0..USERS)
+            .map(|user| {
+                let path = &place.path;
+                scope.spawn(move || {
+                    let mut store = open(path);
+                    store.upsert_job(&job("/opt/own"), &format!("own {user}")).unwrap();
+                    let shared = store.upsert_job(&job("/opt/shared"), "shared").unwrap();
+                    let write = |_| {
+                        let batch = store.next_batch(&shared).unwrap();
+                        store.insert_window(&shared, &report(batch, 50)).unwrap()
+                    };
+                    (0..WINDOWS).map(write).collect()
+                })
+            })
+            .collect();
+        users.into_iter().map(|user| user.join().unwrap()).collect()
+    });
+    let mut batches: Vec<u32> = stored.into_iter().flatten().collect();
+    batches.sort_unstable();
+    let all: Vec<u32> = (0..(USERS * WINDOWS) as u32).collect();
+    assert_eq!(batches, all, "every window got a number of its own");
+    let store = open(&place.path);
+    let shared = store.find("shared").unwrap().job;
+    assert_eq!((shared.windows as usize, store.list_jobs().unwrap().len()), (USERS * WINDOWS, USERS + 1));
+    for batch in all {
+        assert_eq!(store.window(&shared.id, batch).unwrap().window.batch, batch);
+    }
+}
+
+#[test]
+fn the_first_shape_of_the_store_is_still_read() {
+    let place = place();
+    let fixture = rusqlite::Connection::open(&place.path).unwrap();
+    fixture.execute_batch(include_str!("fixtures/v1.sql")).unwrap();
+    drop(fixture);
+    let store = open(&place.path);
+    let jobs = store.list_jobs().unwrap();
+    assert_eq!(jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["particle-1", "hpcc-4"]);
+    let particle = &jobs[0];
+    assert_eq!(particle.job.arguments, ["--mesh", "256"]);
+    let report: Report = store.window(&particle.id, 0).unwrap();
+    assert_eq!((report.window.batch, report.job.ranks, report.functions[0].calls), (0, 2, 40));
+    assert_eq!(store.processes(&particle.id).unwrap()[1].pid, Pid(4712));
+    let site = store.marker(&particle.id).unwrap().unwrap().site.unwrap();
+    assert_eq!(site, Site { module: "/opt/particle".into(), address: FileAddr(0x1234) });
+}

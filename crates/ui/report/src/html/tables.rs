@@ -1,0 +1,198 @@
+//! The tables: functions, ranks in full, trace records. Every cell that is a number carries it for sorting.
+//!
+//! Next: `page.js`, which sorts by a click on a column's title.
+
+use super::{card, text};
+use crate::numbers;
+use crate::units::{bytes, count, counted, percent, significant, time};
+use crate::words;
+use std::fmt::Write;
+use trimtab_types::report::{Detail, FunctionTotal, RankTotal, Report};
+
+/// Trace records shown; all are in the JSON.
+const DETAILS_SHOWN_MAX: usize = 200;
+
+/// A cell: what is shown, and the number to sort by.
+struct Cell {
+    shown: String,
+    number: Option<f64>,
+}
+
+impl Cell {
+    fn name(name: &str) -> Cell {
+        Cell { shown: text(name), number: None }
+    }
+
+    fn number(number: f64, shown: String) -> Cell {
+        Cell { shown: text(&shown), number: Some(number) }
+    }
+
+    fn count(number: u64) -> Cell {
+        Cell::number(number as f64, count(number))
+    }
+
+    /// A dash where nothing was measured.
+    fn maybe(number: Option<f64>, show: impl Fn(f64) -> String) -> Cell {
+        match number {
+            Some(number) => Cell::number(number, show(number)),
+            None => Cell { shown: "-".to_string(), number: Some(-1.0) },
+        }
+    }
+
+    fn maybe_count(number: Option<u64>) -> Cell {
+        Cell::maybe(number.map(|number| number as f64), |_| number.map_or(String::new(), count))
+    }
+}
+
+/// The functions, with their share drawn.
+pub(super) fn functions(report: &Report) -> String {
+    if report.functions.is_empty() {
+        return "<p class=\"none\">no measured function was called</p>\n".to_string();
+    }
+    let titles =
+        ["function", "group", "calls", "time", "share", "mean", "bytes", "mean size", "max size", "nested calls"];
+    let arguments = report.functions.iter().any(|function| function.argument_sum.is_some());
+    let titles: Vec<&str> = titles.into_iter().chain(arguments.then_some("argument sum")).collect();
+    let rows = report.functions.iter().map(|function| function_row(report, function, arguments));
+    table(&titles, rows)
+}
+
+fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> Vec<Cell> {
+    let numbers = words::function_numbers(report, function);
+    let mut share = Cell::maybe(numbers.share, percent);
+    if let Some(part) = numbers.share {
+        let width = (part * 100.0).clamp(0.0, 100.0);
+        share.shown = format!("<span class=\"share\"><i style=\"width:{width:.1}%\"></i></span>{}", share.shown);
+    }
+    let size = |size: Option<u64>| Cell::maybe(size.map(|size| size as f64), bytes);
+    let mut row = vec![
+        Cell::name(&function.name),
+        Cell::name(&function.group),
+        Cell::count(function.calls),
+        Cell::maybe(function.time_s, time),
+        share,
+        Cell::maybe(numbers.mean_s, time),
+        size(function.bytes),
+        Cell::maybe(function.bytes_mean, bytes),
+        size(function.bytes_max),
+        Cell::count(function.nested_calls),
+    ];
+    row.extend(arguments.then(|| Cell::maybe(function.argument_sum.map(|sum| sum as f64), |sum| significant(sum, 6))));
+    row
+}
+
+/// Every rank with everything measured of it, folded away.
+pub(super) fn ranks(report: &Report) -> String {
+    if report.ranks.is_empty() {
+        return String::new();
+    }
+    let titles = [
+        "rank",
+        "host",
+        "pid",
+        "recorded",
+        "computation",
+        "communication",
+        "comm",
+        "CPU user",
+        "CPU system",
+        "CPU / wall",
+        "iterations",
+        "per iteration",
+        "minor faults",
+        "major faults",
+        "voluntary switches",
+        "involuntary switches",
+        "other groups",
+        "unattributed",
+        "pause in",
+        "pause out",
+        "probes",
+    ];
+    let measured = numbers::communication_measured(report);
+    let body = table(&titles, report.ranks.iter().map(|rank| rank_row(rank, measured)));
+    folded("All ranks", &counted(report.ranks.len() as u64, "rank"), &body)
+}
+
+fn rank_row(rank: &RankTotal, measured: bool) -> Vec<Cell> {
+    let microseconds = |us: f64| time(us * 1e-6);
+    let if_measured = |value: f64| measured.then_some(value);
+    let groups: Vec<String> = rank.group_s.iter().map(|part| format!("{} {}", part.group, time(part.time_s))).collect();
+    vec![
+        Cell::number(f64::from(rank.rank), rank.rank.to_string()),
+        Cell::name(&rank.host),
+        Cell::number(f64::from(rank.pid), rank.pid.to_string()),
+        Cell::number(rank.duration_s, time(rank.duration_s)),
+        Cell::maybe(if_measured(rank.computation_s), time),
+        Cell::maybe(if_measured(rank.communication_s), time),
+        Cell::maybe(numbers::communication_share(rank).filter(|_| measured), percent),
+        Cell::maybe(rank.cpu_user_s, time),
+        Cell::maybe(rank.cpu_system_s, time),
+        Cell::maybe(numbers::cpu_share(rank), percent),
+        Cell::maybe_count(rank.iterations),
+        Cell::maybe(rank.time_per_iteration_s, time),
+        Cell::maybe_count(rank.minor_faults),
+        Cell::maybe_count(rank.major_faults),
+        Cell::maybe_count(rank.voluntary_switches),
+        Cell::maybe_count(rank.involuntary_switches),
+        Cell::name(if groups.is_empty() { "-".to_string() } else { groups.join(", ") }.as_str()),
+        Cell::number(rank.unattributed_bytes as f64, bytes(rank.unattributed_bytes as f64)),
+        Cell::number(rank.pause_insert_us, microseconds(rank.pause_insert_us)),
+        Cell::maybe(rank.pause_remove_us, microseconds),
+        Cell::count(rank.probe_hits),
+    ]
+}
+
+/// The trace records, where there are any.
+pub(super) fn details(report: &Report) -> String {
+    if report.details.is_empty() {
+        return String::new();
+    }
+    let titles = ["rank", "thread", "function", "at", "took", "arguments"];
+    let shown = report.details.iter().take(DETAILS_SHOWN_MAX).map(|detail| detail_row(report, detail));
+    let subtitle =
+        format!("{}, {DETAILS_SHOWN_MAX} shown at most", counted(report.details.len() as u64, "trace record"));
+    folded("First calls", &subtitle, &table(&titles, shown))
+}
+
+fn detail_row(report: &Report, detail: &Detail) -> Vec<Cell> {
+    let at = detail.time_unix_s - report.window.started_unix_s;
+    let arguments: Vec<String> = detail.arguments.iter().map(|argument| format!("{argument:#x}")).collect();
+    let took = match detail.duration_s {
+        Some(seconds) => Cell::number(seconds, time(seconds)),
+        None => Cell { shown: "no return".to_string(), number: Some(f64::MAX) },
+    };
+    vec![
+        Cell::number(f64::from(detail.rank), detail.rank.to_string()),
+        Cell::number(f64::from(detail.thread), detail.thread.to_string()),
+        Cell::name(&detail.function),
+        Cell::number(at, time(at)),
+        took,
+        Cell::name(&arguments.join(" ")),
+    ]
+}
+
+fn folded(title: &str, subtitle: &str, body: &str) -> String {
+    let inside = format!("<details><summary>show</summary>\n{body}</details>\n");
+    card(title, subtitle, &inside)
+}
+
+/// A table that a click on a title sorts.
+fn table(titles: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> String {
+    let mut html = String::from("<div class=\"scroll\"><table class=\"sortable\">\n<thead><tr>");
+    for title in titles {
+        let _infallible = write!(html, "<th scope=\"col\">{}</th>", text(title));
+    }
+    html += "</tr></thead>\n<tbody>\n";
+    for row in rows {
+        html += "<tr>";
+        for cell in row {
+            let _infallible = match cell.number {
+                Some(number) => write!(html, "<td class=\"n\" data-n=\"{number:e}\">{}</td>", cell.shown),
+                None => write!(html, "<td>{}</td>", cell.shown),
+            };
+        }
+        html += "</tr>\n";
+    }
+    html + "</tbody></table></div>\n"
+}

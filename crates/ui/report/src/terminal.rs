@@ -1,0 +1,330 @@
+//! The page a person reads in a terminal: ruled sections, aligned columns, bars; from 40 columns and 1 rank upwards.
+//!
+//! What does not fit is left out column by column, least important first, and that is said; many ranks become quartiles
+//! and the extreme ranks.
+//!
+//! Next: `terminal/pen.rs` for colour and characters, `terminal/table.rs` for columns, `words.rs` for the sentences.
+
+mod pen;
+mod ranks;
+mod table;
+
+use crate::numbers;
+use crate::units::{NOT_MEASURED, bytes, bytes_short, count, counted, percent, significant, time};
+use crate::words::{self, Fact, Tone};
+use pen::{Ink, Pen};
+use table::{Cell, Column, Table};
+use trimtab_types::report::{Detail, FunctionTotal, Link, Report};
+
+pub(crate) use pen::Pen as PagePen;
+pub(crate) use table::{Cell as PageCell, Column as PageColumn, Table as PageTable};
+
+/// Functions shown; the rest is summed in one line.
+const FUNCTIONS_SHOWN_MAX: usize = 12;
+
+/// Ranks up to which every pair has its cell.
+const MATRIX_RANKS_MAX: u32 = 16;
+
+/// Links shown where the matrix would be too large.
+const LINKS_SHOWN_MAX: usize = 8;
+
+/// Trace records shown; all are in the JSON.
+const DETAILS_SHOWN_MAX: usize = 20;
+
+/// Width of the names of facts.
+const FACT_NAME_WIDTH: usize = 14;
+
+/// How the page may look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// ANSI colours; only for a real terminal without `NO_COLOR`.
+    pub colour: bool,
+    /// Columns of the terminal; less than 40 is taken as 40.
+    pub width: usize,
+    /// Block and line characters; otherwise ASCII.
+    pub unicode: bool,
+}
+
+/// The whole page; `headline` is the one sentence a reader should take away.
+pub fn terminal(report: &Report, headline: &str, style: &Style) -> String {
+    let pen = Pen::new(style);
+    let mut page = Page { pen, text: String::new() };
+    page.headline(report, headline);
+    page.section("Job");
+    page.facts(&words::job(report));
+    page.section("Window");
+    page.facts(&words::window(report));
+    page.section("Result");
+    page.facts(&words::result(report));
+    ranks::write(&mut page, report);
+    functions(&mut page, report);
+    links(&mut page, report);
+    page.section("Operating system");
+    page.facts(&words::system(report));
+    details(&mut page, report);
+    page.section("Cost of measuring");
+    page.facts(&words::cost(report));
+    warnings(&mut page, report);
+    page.text
+}
+
+/// The page so far, and what writes on it.
+struct Page {
+    pen: Pen,
+    text: String,
+}
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        self.text += text.trim_end();
+        self.text.push('\n');
+    }
+
+    fn headline(&mut self, report: &Report, headline: &str) {
+        for line in self.pen.wrap(&words::clean(headline), 0) {
+            self.line(&self.pen.paint(Ink::Strong, &line));
+        }
+        if let Some(why) = words::invalid(report) {
+            for line in self.pen.wrap(&why, 0) {
+                self.line(&self.pen.paint(Ink::Bad, &line));
+            }
+        }
+    }
+
+    fn section(&mut self, title: &str) {
+        self.text.push('\n');
+        self.line(&self.pen.rule(title));
+    }
+
+    /// Names and values, the values wrapped under each other.
+    fn facts(&mut self, facts: &[Fact]) {
+        for fact in facts {
+            let ink = match fact.tone {
+                Tone::Plain => Ink::Plain,
+                Tone::Bad => Ink::Bad,
+                Tone::Warn => Ink::Warn,
+            };
+            let mut name = fact.name;
+            for line in self.pen.wrap(&fact.value, FACT_NAME_WIDTH + 3) {
+                let name_cell = self.pen.paint(Ink::Faint, &format!("{name:<FACT_NAME_WIDTH$}"));
+                self.line(&format!("  {name_cell} {}", self.pen.paint(ink, &line)));
+                name = "";
+            }
+        }
+    }
+
+    /// Text in the section's body.
+    fn note(&mut self, ink: Ink, text: &str) {
+        for line in self.pen.wrap(text, 2) {
+            self.line(&format!("  {}", self.pen.paint(ink, &line)));
+        }
+    }
+
+    fn table(&mut self, table: &Table) {
+        let laid_out = table.lay_out(&self.pen);
+        for line in laid_out.lines {
+            self.line(&line);
+        }
+        if !laid_out.dropped.is_empty() {
+            self.note(Ink::Faint, &format!("(not shown, too narrow: {})", laid_out.dropped.join(", ")));
+        }
+    }
+}
+
+fn functions(page: &mut Page, report: &Report) {
+    page.section("Functions, summed over ranks");
+    if report.functions.is_empty() {
+        return page.note(Ink::Plain, "no measured function was called");
+    }
+    let (shown, rest) = report.functions.split_at(report.functions.len().min(FUNCTIONS_SHOWN_MAX));
+    let mut table = Table::new(function_columns(report));
+    for function in shown {
+        table.row(function_cells(report, function));
+    }
+    page.table(&table);
+    if !rest.is_empty() {
+        page.note(Ink::Plain, &rest_of_functions(rest));
+    }
+    let nested: u64 = report.functions.iter().map(|function| function.nested_calls).sum();
+    if nested > 0 {
+        let calls = counted(nested, "call");
+        page.note(
+            Ink::Faint,
+            &format!("{calls} from inside another measured call, not timed again and not in the table"),
+        );
+    }
+}
+
+fn function_columns(report: &Report) -> Vec<Column> {
+    let mut columns = vec![
+        Column::name("function"),
+        Column::number("calls", 0),
+        Column::number("time", 0),
+        Column::number("share", 0),
+        Column::number("mean us", 2),
+        Column::number("bytes", 1),
+        Column::number("mean size", 3),
+        Column::number("max size", 4),
+    ];
+    if several_groups(report) {
+        columns.push(Column::text("group", 5));
+    }
+    if report.functions.iter().any(|function| function.argument_sum.is_some()) {
+        columns.push(Column::number("argument sum", 0));
+    }
+    columns
+}
+
+fn function_cells(report: &Report, function: &FunctionTotal) -> Vec<Cell> {
+    let numbers = words::function_numbers(report, function);
+    let or_dash = |value: Option<String>| value.unwrap_or("-".to_string());
+    let mut cells = vec![
+        words::clean(&function.name),
+        count(function.calls),
+        or_dash(function.time_s.map(time)),
+        or_dash(numbers.share.map(percent)),
+        or_dash(numbers.mean_s.map(|s| significant(s * 1e6, 3))),
+        or_dash(function.bytes.map(|size| bytes(size as f64))),
+        or_dash(function.bytes_mean.map(bytes)),
+        or_dash(function.bytes_max.map(|size| bytes(size as f64))),
+    ];
+    if several_groups(report) {
+        cells.push(words::clean(&function.group));
+    }
+    if report.functions.iter().any(|other| other.argument_sum.is_some()) {
+        cells.push(or_dash(function.argument_sum.map(|sum| sum.to_string())));
+    }
+    cells.into_iter().map(Cell::Text).collect()
+}
+
+fn several_groups(report: &Report) -> bool {
+    report.functions.windows(2).any(|pair| pair[0].group != pair[1].group)
+}
+
+fn rest_of_functions(rest: &[FunctionTotal]) -> String {
+    let calls: u64 = rest.iter().map(|function| function.calls).sum();
+    let time_s: f64 = rest.iter().filter_map(|function| function.time_s).sum();
+    let functions = counted(rest.len() as u64, "more function");
+    format!("and {functions}: {}, {}", counted(calls, "call"), time(time_s))
+}
+
+fn links(page: &mut Page, report: &Report) {
+    page.section("Bytes from rank to rank, counted at the sender");
+    let Some(sentence) = words::traffic(report) else {
+        return page.note(Ink::Plain, NOT_MEASURED);
+    };
+    page.note(Ink::Plain, &sentence);
+    if report.links.is_empty() {
+        return;
+    }
+    let world = numbers::world_size(report);
+    let matrix = (world <= MATRIX_RANKS_MAX).then(|| matrix_table(report)).filter(|table| table.fits(&page.pen));
+    match matrix {
+        Some(table) => page.table(&table),
+        None => link_summary(page, report),
+    }
+}
+
+/// One row per sender, one column per receiver, and the sums.
+fn matrix_table(report: &Report) -> Table {
+    let (matrix, _) = numbers::volume_matrix(report, MATRIX_RANKS_MAX as usize);
+    let mut columns = vec![Column::number("from \\ to", 0)];
+    columns.extend((0..matrix.len()).map(|rank| Column::number(&rank.to_string(), 0)));
+    columns.push(Column::number("sent", 0));
+    let mut table = Table::new(columns);
+    let mut received = vec![0u64; matrix.len()];
+    for (from, row) in matrix.iter().enumerate() {
+        let sent = row.iter().fold(0u64, |sum, cell| sum.saturating_add(*cell));
+        let cells = row.iter().map(|cell| if *cell == 0 { ".".to_string() } else { bytes_short(*cell) });
+        let ends = (from.to_string(), bytes_short(sent));
+        table.row(std::iter::once(ends.0).chain(cells).chain([ends.1]).map(Cell::Text).collect());
+        for (sum, cell) in received.iter_mut().zip(row) {
+            *sum = sum.saturating_add(*cell);
+        }
+    }
+    let total = received.iter().fold(0u64, |sum, cell| sum.saturating_add(*cell));
+    let sums = received.iter().chain([&total]).map(|sum| bytes_short(*sum));
+    table.row(std::iter::once("received".to_string()).chain(sums).map(Cell::Text).collect());
+    table
+}
+
+fn link_summary(page: &mut Page, report: &Report) {
+    if let Some(spread) = numbers::spread(report.links.iter().map(|link| link.bytes as f64)) {
+        let (least, median, most) = (bytes(spread.min), bytes(spread.median), bytes(spread.max));
+        page.note(Ink::Plain, &format!("per link: {least} at least, median {median}, {most} at most; the heaviest:"));
+    }
+    let total = numbers::traffic(report).bytes as f64;
+    let mut table = Table::new(vec![
+        Column::number("from", 0),
+        Column::number("to", 0),
+        Column::number("bytes", 0),
+        Column::number("share", 0),
+        Column::number("messages", 0),
+        Column::number("mean size", 1),
+        Column::number("collective", 2),
+    ]);
+    for link in numbers::heaviest_links(report).into_iter().take(LINKS_SHOWN_MAX) {
+        table.row(link_cells(link, total));
+    }
+    page.table(&table);
+}
+
+fn link_cells(link: &Link, total: f64) -> Vec<Cell> {
+    let or_dash = |value: Option<String>| value.unwrap_or("-".to_string());
+    let cells = [
+        link.from.to_string(),
+        link.to.to_string(),
+        bytes(link.bytes as f64),
+        or_dash(numbers::ratio(link.bytes as f64, total).map(percent)),
+        count(link.messages),
+        or_dash(numbers::ratio(link.bytes as f64, link.messages as f64).map(bytes)),
+        bytes(link.collective_bytes as f64),
+    ];
+    cells.into_iter().map(Cell::Text).collect()
+}
+
+fn details(page: &mut Page, report: &Report) {
+    if report.details.is_empty() {
+        return;
+    }
+    page.section("First calls, from the window's start");
+    let mut table = Table::new(vec![
+        Column::number("rank", 0),
+        Column::number("thread", 2),
+        Column::name("function"),
+        Column::number("at", 0),
+        Column::number("took", 0),
+        Column::text("arguments", 1),
+    ]);
+    for detail in report.details.iter().take(DETAILS_SHOWN_MAX) {
+        table.row(detail_cells(report, detail));
+    }
+    page.table(&table);
+    let more = report.details.len().saturating_sub(DETAILS_SHOWN_MAX);
+    if more > 0 {
+        page.note(Ink::Plain, &format!("and {}: see --json", counted(more as u64, "more record")));
+    }
+}
+
+fn detail_cells(report: &Report, detail: &Detail) -> Vec<Cell> {
+    let arguments: Vec<String> = detail.arguments.iter().map(|argument| format!("{argument:#x}")).collect();
+    let cells = [
+        detail.rank.to_string(),
+        detail.thread.to_string(),
+        words::clean(&detail.function),
+        time(detail.time_unix_s - report.window.started_unix_s),
+        detail.duration_s.map_or("no return".to_string(), time),
+        arguments.join(" "),
+    ];
+    cells.into_iter().map(Cell::Text).collect()
+}
+
+fn warnings(page: &mut Page, report: &Report) {
+    if report.warnings.is_empty() {
+        return;
+    }
+    page.section("Warnings");
+    for warning in &report.warnings {
+        page.note(Ink::Warn, &format!("! {}", words::clean(warning)));
+    }
+}

@@ -1,0 +1,317 @@
+//! The lines that the terminal and the HTML page share: what was run, what was recorded, what it means, what it cost.
+//!
+//! A [`Fact`] is a name and a value in plain words; a value never holds a control character of the target's making.
+//!
+//! Next: `terminal.rs` and `html.rs`, which lay the facts out.
+
+use crate::numbers::{self, COST_BAR};
+use crate::units::{
+    NOT_MEASURED, bytes, count, counted, date, percent, percent_with_half_width, significant, time,
+    time_with_half_width,
+};
+use trimtab_types::report::{Estimate, FunctionTotal, RankTotal, Report, Window};
+
+/// Hosts named before "and N more".
+const HOSTS_SHOWN_MAX: usize = 8;
+
+/// Characters of the command line shown.
+const COMMAND_LENGTH_MAX: usize = 400;
+
+/// How a reader should take a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Bad,
+    Warn,
+}
+
+/// One line: a name and a value.
+pub(crate) struct Fact {
+    pub name: &'static str,
+    pub value: String,
+    pub tone: Tone,
+}
+
+/// Text of the target's making without what could steer a terminal or turn a line around.
+pub(crate) fn clean(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// What ran.
+pub(crate) fn job(report: &Report) -> Vec<Fact> {
+    let job = &report.job;
+    let mut command = vec![clean(&job.program)];
+    command.extend(job.arguments.iter().map(|argument| quoted(&clean(argument))));
+    vec![
+        plain("job", if job.id.is_empty() { "not stored".to_string() } else { clean(&job.id) }),
+        plain("program", shortened(&command.join(" "), COMMAND_LENGTH_MAX)),
+        plain("ranks", format!("{} on {}", count(u64::from(job.ranks)), hosts(&job.hosts))),
+        plain("MPI", clean(&job.mpi)),
+        plain("started", date(job.started_unix_s)),
+    ]
+}
+
+/// What was recorded.
+pub(crate) fn window(report: &Report) -> Vec<Fact> {
+    let window = &report.window;
+    let mut facts = vec![
+        plain("window", format!("{} ({}), {}", window.batch, clean(&window.trigger), date(window.started_unix_s))),
+        plain("marker", marker(window)),
+    ];
+    facts.extend(window.loop_description.as_deref().map(|loop_found| plain("loop", clean(loop_found))));
+    facts.push(plain("recorded", recorded(window)));
+    facts.push(plain("per iteration", per_iteration(report)));
+    facts.push(validity(report));
+    facts.push(plain(
+        "measured",
+        if window.groups.is_empty() { "nothing".into() } else { clean(&window.groups.join(", ")) },
+    ));
+    facts
+}
+
+/// What the numbers say.
+pub(crate) fn result(report: &Report) -> Vec<Fact> {
+    let mut facts = vec![plain("communication", communication(report)), plain("imbalance", imbalance(report))];
+    facts.extend(numbers::polling_share(report).map(|share| {
+        let meaning =
+            if share > 0.5 { "it polls: waiting keeps the core busy" } else { "waiting leaves the core idle" };
+        plain("waiting", format!("at least {} of communication time is spent on the CPU; {meaning}", percent(share)))
+    }));
+    facts.extend(other_groups(report));
+    facts
+}
+
+/// Time in groups other than communication, where any was measured.
+fn other_groups(report: &Report) -> Option<Fact> {
+    let share =
+        |time_s| numbers::ratio(time_s, numbers::rank_seconds(report)).map_or(NOT_MEASURED.to_string(), percent);
+    let groups = numbers::group_seconds(report).into_iter();
+    let parts: Vec<String> = groups
+        .map(|(group, time_s)| format!("{} {} ({} of the time)", clean(group), time(time_s), share(time_s)))
+        .collect();
+    (!parts.is_empty()).then(|| plain("other groups", format!("{}, summed over ranks", parts.join(", "))))
+}
+
+/// What the operating system counted.
+pub(crate) fn system(report: &Report) -> Vec<Fact> {
+    let minor = counter(report, "minor", |rank| rank.minor_faults);
+    let major = counter(report, "major, with input/output", |rank| rank.major_faults);
+    let gave = counter(report, "waiting (voluntary)", |rank| rank.voluntary_switches);
+    let lost = counter(report, "pushed off (involuntary)", |rank| rank.involuntary_switches);
+    vec![plain("page faults", format!("{minor}; {major}")), plain("switches", format!("{gave}; {lost}"))]
+}
+
+/// "12 minor (most: rank 3, 5)".
+fn counter(report: &Report, kind: &str, value: fn(&RankTotal) -> Option<u64>) -> String {
+    let Some(all) = numbers::counted(report, value) else { return format!("{kind}: {NOT_MEASURED}") };
+    let (rank, largest) = all.largest;
+    let most = format!("most: rank {rank}, {}", count(largest));
+    let missing = report.ranks.len() - all.ranks;
+    let partial = format!("{NOT_MEASURED} on {}", counted(missing as u64, "rank"));
+    let remarks = [(all.sum > 0 && report.ranks.len() > 1).then_some(most), (missing > 0).then_some(partial)];
+    let remarks: Vec<String> = remarks.into_iter().flatten().collect();
+    match remarks.is_empty() {
+        true => format!("{} {kind}", count(all.sum)),
+        false => format!("{} {kind} ({})", count(all.sum), remarks.join("; ")),
+    }
+}
+
+/// What the measurement cost the program.
+pub(crate) fn cost(report: &Report) -> Vec<Fact> {
+    let cost = &report.cost;
+    let pauses = format!(
+        "longest {}; {} in all on the rank paused most",
+        time(cost.pause_us_max * 1e-6),
+        time(cost.pause_us_total * 1e-6)
+    );
+    let per_probe = cost
+        .probe_ns
+        .map_or("cost of one not calibrated".to_string(), |ns| format!("{} ns for entry and exit", significant(ns, 3)));
+    let points = counted(cost.points, "point");
+    let probes = format!("{} passed, {per_probe}; {points} patched per rank", count(cost.probes));
+    let (share, tone) = match cost.fraction {
+        None => (NOT_MEASURED.to_string(), Tone::Plain),
+        Some(fraction) if fraction > COST_BAR => (above_bar(fraction), Tone::Warn),
+        Some(fraction) => {
+            (format!("{} of the window's time, on the rank where it is largest", percent(fraction)), Tone::Plain)
+        }
+    };
+    let first = cost.first_record_s.map_or(NOT_MEASURED.to_string(), |s| format!("{} after the command", time(s)));
+    vec![
+        plain("pauses", pauses),
+        plain("probes", probes),
+        Fact { name: "share", value: share, tone },
+        plain("first record", first),
+    ]
+}
+
+/// Why the window is not valid, or `None`.
+pub(crate) fn invalid(report: &Report) -> Option<String> {
+    if report.window.valid {
+        return None;
+    }
+    let iterations = report.ranks.iter().filter_map(|rank| rank.iterations);
+    let (fewest, most) = (iterations.clone().min(), iterations.max());
+    let why = match fewest.zip(most) {
+        Some((fewest, most)) if fewest != most => {
+            format!("the ranks recorded different iterations ({fewest} to {most})")
+        }
+        _ => "a rank ended early or left".to_string(),
+    };
+    Some(format!("INVALID: {why}; do not compare these numbers, measure again"))
+}
+
+/// What a function's time is a share of, and the other columns of the function table that are computed.
+pub(crate) struct FunctionNumbers {
+    /// Share of the sum of the ranks' recorded time.
+    pub share: Option<f64>,
+    /// Seconds of one call.
+    pub mean_s: Option<f64>,
+}
+
+/// Computes them.
+pub(crate) fn function_numbers(report: &Report, function: &FunctionTotal) -> FunctionNumbers {
+    FunctionNumbers {
+        share: function.time_s.and_then(|time_s| numbers::ratio(time_s, numbers::rank_seconds(report))),
+        mean_s: function.time_s.and_then(|time_s| numbers::ratio(time_s, function.calls as f64)),
+    }
+}
+
+/// One sentence on all links together; `None`: nothing was measured that has links.
+pub(crate) fn traffic(report: &Report) -> Option<String> {
+    if !numbers::communication_measured(report) && report.links.is_empty() {
+        return None;
+    }
+    let all = numbers::traffic(report);
+    let mut text = if all.messages == 0 && all.bytes == 0 {
+        "no messages from rank to rank".to_string()
+    } else {
+        let links = counted(report.links.len() as u64, "link");
+        let collective = match all.collective_bytes {
+            0 => "none of it in collectives".to_string(),
+            part => format!("{} of it in collectives", bytes(part as f64)),
+        };
+        format!("{} in {} over {links}, {collective}", bytes(all.bytes as f64), counted(all.messages, "message"))
+    };
+    if all.unattributed_bytes > 0 {
+        text += &format!("; {} more whose receiver could not be named", bytes(all.unattributed_bytes as f64));
+    }
+    Some(text)
+}
+
+/// Text cut to so many characters.
+pub(crate) fn shortened(text: &str, length_max: usize) -> String {
+    match text.char_indices().nth(length_max) {
+        None => text.to_string(),
+        Some((end, _)) => format!("{} ...", &text[..end]),
+    }
+}
+
+fn plain(name: &'static str, value: String) -> Fact {
+    Fact { name, value, tone: Tone::Plain }
+}
+
+/// An argument as a shell would need it.
+fn quoted(argument: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || "-_=+,.:/@%^".contains(c) || !c.is_ascii();
+    if !argument.is_empty() && argument.chars().all(bare) {
+        return argument.to_string();
+    }
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
+fn hosts(hosts: &[String]) -> String {
+    let named: Vec<String> = hosts.iter().take(HOSTS_SHOWN_MAX).map(|host| clean(host)).collect();
+    let more = hosts.len() - named.len();
+    let and_more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    match hosts.len() {
+        0 => "unknown hosts".to_string(),
+        1 => named.join(""),
+        many => format!("{many} hosts: {}{and_more}", named.join(", ")),
+    }
+}
+
+fn marker(window: &Window) -> String {
+    match &window.marker {
+        Some(marker) => format!("{} ({})", clean(marker), clean(&window.marker_source)),
+        None => "none: the window is by time, not by iterations".to_string(),
+    }
+}
+
+fn recorded(window: &Window) -> String {
+    let long = time(window.duration_s);
+    let ended = match window.ended_by.as_str() {
+        "iterations" => "as asked".to_string(),
+        "confident" => "until the time per iteration was known well enough".to_string(),
+        "max-seconds" => "up to the time limit".to_string(),
+        "program-ended" => "until the program ended".to_string(),
+        "interrupted" => "until interrupted".to_string(),
+        other => format!("ended by {}", clean(other)),
+    };
+    match (window.iterations, window.start) {
+        (Some(iterations), Some(start)) => {
+            format!("{} from iteration {}, {long}, {ended}", counted(iterations, "iteration"), count(start))
+        }
+        (Some(iterations), None) => format!("{}, {long}, {ended}", counted(iterations, "iteration")),
+        (None, _) => format!("{long}, {ended}"),
+    }
+}
+
+fn per_iteration(report: &Report) -> String {
+    let Some(estimate) = report.time_per_iteration_s else { return NOT_MEASURED.to_string() };
+    let rate = report.iterations_per_s.map(|rate| format!("; {} iterations per second", significant(rate, 3)));
+    format!("{}{}", mean_time(&estimate), rate.unwrap_or_default())
+}
+
+fn mean_time(estimate: &Estimate) -> String {
+    let mean = match estimate.half_width_95 {
+        Some(half_width) => format!("{} (95%)", time_with_half_width(estimate.mean, half_width)),
+        None => format!("{} (spread not known)", time(estimate.mean)),
+    };
+    match estimate.samples {
+        0 | 1 => format!("{mean}, 1 sample"),
+        samples => format!("{mean}, {} to {} in {} samples", time(estimate.min), time(estimate.max), count(samples)),
+    }
+}
+
+fn validity(report: &Report) -> Fact {
+    match invalid(report) {
+        Some(why) => Fact { name: "valid", value: why, tone: Tone::Bad },
+        None if report.window.marker.is_some() => {
+            plain("valid", "yes: all ranks recorded the same iterations".to_string())
+        }
+        None => plain("valid", "yes".to_string()),
+    }
+}
+
+fn communication(report: &Report) -> String {
+    let Some(share) = report.communication_fraction else { return NOT_MEASURED.to_string() };
+    let mean = match share.half_width_95 {
+        Some(half_width) => percent_with_half_width(share.mean, half_width),
+        None => percent(share.mean),
+    };
+    let ratio = report.communication_to_computation.map(|ratio| format!("; {} of computation time", times(ratio)));
+    format!("{mean} of the time{}", ratio.unwrap_or_default())
+}
+
+/// "0.63x".
+pub(crate) fn times(ratio: f64) -> String {
+    format!("{}x", significant(ratio, 2))
+}
+
+fn imbalance(report: &Report) -> String {
+    let Some(imbalance) = report.imbalance else { return NOT_MEASURED.to_string() };
+    let longest = numbers::by_computation(report).first().map(|rank| format!(", on rank {}", rank.rank));
+    let formula = "longest computation / mean computation - 1";
+    format!("{} = {formula}{}", percent(imbalance), longest.filter(|_| imbalance > 0.0).unwrap_or_default())
+}
+
+fn above_bar(fraction: f64) -> String {
+    let (share, bar) = (percent(fraction), percent(COST_BAR));
+    format!(
+        "{share} of the window's time is above the bar of {bar}: the numbers are disturbed; measure fewer functions (--function, --group)"
+    )
+}

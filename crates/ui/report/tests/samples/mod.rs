@@ -1,0 +1,327 @@
+//! Reports to draw: invented, but of the shape real windows have. Used by every test beside this folder and by
+//! `examples/pages.rs`.
+#![allow(dead_code)] // each user needs its own part
+
+use trimtab_types::report::*;
+
+/// Seconds since 1970 at which all samples start.
+pub const STARTED_UNIX_S: f64 = 1_795_234_000.25;
+
+/// All samples with their names and headlines.
+pub fn all() -> Vec<(&'static str, &'static str, Report)> {
+    vec![
+        ("two_ranks", "12.4% of the time is communication; the ranks are balanced", two_ranks()),
+        (
+            "four_ranks_imbalanced",
+            "38.6% of the time is communication; ranks 2 and 3 compute 1.9x longer than the others, which wait for them",
+            four_ranks(),
+        ),
+        (
+            "sixty_four_ranks",
+            "27.0% of the time is communication; rank 37 on node09 computes 1.4x longer than the mean",
+            sixty_four_ranks(),
+        ),
+        ("by_time", "no loop was found: 51.0% of 2 s is communication", by_time()),
+        ("invalid", "the window is not valid: rank 1 left after 7 of 10 iterations", invalid()),
+        ("nothing_measured", "nothing was measured", nothing_measured()),
+        ("hostile", "<script>alert('headline')</script> \u{1b}[31mred", hostile()),
+    ]
+}
+
+/// Two ranks in balance, one host.
+pub fn two_ranks() -> Report {
+    sample(2, 10, 3.16e-3, &|_, _| 0.876)
+}
+
+/// Four ranks on two hosts; the second half has twice the work. With details.
+pub fn four_ranks() -> Report {
+    let mut report = sample(4, 10, 5.25e-3, &|rank, _| if rank < 2 { 0.41 } else { 0.80 });
+    report.job.hosts = vec!["node1".into(), "node2".into()];
+    report.ranks[2].host = "node2".into();
+    report.ranks[3].host = "node2".into();
+    report.imbalance = Some(0.3281);
+    report.details = (0..3).map(detail).collect();
+    report
+}
+
+/// Sixty-four ranks on sixteen hosts in a ring and with an alltoall; one is slow.
+pub fn sixty_four_ranks() -> Report {
+    let mut report = sample(64, 50, 12.5e-3, &|rank, i| {
+        if rank == 37 { 0.97 } else { 0.68 + f64::from((rank * 7 + i) % 11) * 0.01 }
+    });
+    report.job.hosts = (0..16).map(|host| format!("node{host:02}")).collect();
+    for rank in &mut report.ranks {
+        rank.host = format!("node{:02}", rank.rank / 4);
+    }
+    for from in 0..64 {
+        for to in (0..64).filter(|to| *to != from) {
+            let collective =
+                Link { from, to, messages: 50, bytes: 51_200, collective_messages: 50, collective_bytes: 51_200 };
+            match report.links.iter_mut().find(|link| (link.from, link.to) == (from, to)) {
+                Some(link) => {
+                    link.messages += 50;
+                    link.bytes += 51_200;
+                    (link.collective_messages, link.collective_bytes) = (50, 51_200);
+                }
+                None => report.links.push(collective),
+            }
+        }
+    }
+    report.links.sort_by_key(|link| (link.from, link.to));
+    report.imbalance = Some(0.314);
+    report.functions.insert(0, function("MPI_Alltoall", 3200, 10.1, Some((206_438_400, 64_512))));
+    report
+}
+
+/// No loop: two seconds by time; several groups; an expensive measurement.
+pub fn by_time() -> Report {
+    let mut report = sample(2, 0, 2.0, &|_, _| 0.49);
+    let window = &mut report.window;
+    (window.marker, window.start, window.iterations) = (None, None, None);
+    (window.marker_source, window.ended_by) = ("time".into(), "max-seconds".into());
+    window.loop_description = None;
+    window.groups = vec!["comm".into(), "io".into()];
+    (report.time_per_iteration_s, report.iterations_per_s) = (None, None);
+    for rank in &mut report.ranks {
+        rank.iterations = None;
+        rank.time_per_iteration_s = None;
+        rank.group_s = vec![GroupTime { group: "io".into(), time_s: 0.125 }];
+    }
+    let mut write = function("write", 812, 0.25, Some((3_325_952, 65_536)));
+    write.group = "io".into();
+    write.argument_sum = Some(-12);
+    report.functions.push(write);
+    report.cost.fraction = Some(0.061);
+    report.warnings = vec!["no repeating pattern of MPI calls covers half of the time; the window is by time".into()];
+    report
+}
+
+/// Rank 1 left early; its counters are partly missing.
+pub fn invalid() -> Report {
+    let mut report = sample(3, 10, 3.16e-3, &|_, _| 0.7);
+    report.window.valid = false;
+    report.window.ended_by = "program-ended".into();
+    let rank = &mut report.ranks[1];
+    rank.iterations = Some(7);
+    rank.duration_s *= 0.7;
+    rank.computation_s *= 0.7;
+    rank.communication_s *= 0.7;
+    (rank.cpu_s, rank.cpu_user_s, rank.cpu_system_s) = (None, None, None);
+    (rank.minor_faults, rank.major_faults) = (None, None);
+    (rank.voluntary_switches, rank.involuntary_switches, rank.pause_remove_us) = (None, None, None);
+    rank.unattributed_bytes = 4096;
+    report.warnings = vec!["rank 1 (pid 4712) exited during the window: its last 3 iterations are missing".into()];
+    report
+}
+
+/// A window in which nothing could be measured.
+pub fn nothing_measured() -> Report {
+    let mut report = two_ranks();
+    report.job.id = String::new();
+    report.window.groups = vec!["user".into()];
+    (report.time_per_iteration_s, report.iterations_per_s, report.imbalance) = (None, None, None);
+    (report.communication_fraction, report.communication_to_computation) = (None, None);
+    (report.functions, report.links, report.ranks) = (Vec::new(), Vec::new(), Vec::new());
+    report.cost = Cost {
+        pause_us_max: 0.0,
+        pause_us_total: 0.0,
+        probe_ns: None,
+        probes: 0,
+        points: 0,
+        fraction: None,
+        first_record_s: None,
+    };
+    report
+}
+
+/// Every text the target can choose tries to break out of the page.
+pub fn hostile() -> Report {
+    let evil = "</script><script>alert(1)</script>\"'&<img src=x onerror=alert(2)>\u{1b}]0;title\u{7}\u{202e}\n\u{0}";
+    let mut report = four_ranks();
+    let job = &mut report.job;
+    (job.id, job.program, job.mpi) = (evil.into(), evil.into(), evil.into());
+    (job.arguments, job.hosts, job.builds) = (vec![evil.into()], vec![evil.into(), evil.into()], vec![evil.into()]);
+    let window = &mut report.window;
+    (window.marker, window.loop_description) = (Some(evil.into()), Some(evil.into()));
+    (window.trigger, window.marker_source, window.ended_by) = (evil.into(), evil.into(), evil.into());
+    window.groups = vec!["comm".into(), evil.into()];
+    for rank in &mut report.ranks {
+        rank.host = evil.into();
+        rank.group_s = vec![GroupTime { group: evil.into(), time_s: 0.001 }];
+    }
+    for function in &mut report.functions {
+        (function.name, function.group) = (evil.into(), evil.into());
+    }
+    for detail in &mut report.details {
+        detail.function = evil.into();
+    }
+    report.warnings = vec![evil.into()];
+    report
+}
+
+/// `ranks` ranks in a ring that record `iterations` of about `iteration_s` each, or one piece of that length.
+pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(u32, u32) -> f64) -> Report {
+    let totals: Vec<RankTotal> = (0..ranks).map(|rank| rank_total(rank, iterations, iteration_s, computing)).collect();
+    let duration_s = totals.iter().map(|rank| rank.duration_s).fold(0.0, f64::max);
+    let communication_s: f64 = totals.iter().map(|rank| rank.communication_s).sum();
+    let computation_s: f64 = totals.iter().map(|rank| rank.computation_s).sum();
+    let calls = u64::from(ranks) * u64::from(iterations.max(1));
+    let fraction = communication_s / (communication_s + computation_s);
+    Report {
+        schema: SCHEMA.into(),
+        job: job(ranks),
+        window: window(iterations, duration_s),
+        time_per_iteration_s: Some(estimate(iteration_s, 0.016, calls)),
+        iterations_per_s: Some(1.0 / iteration_s),
+        communication_fraction: Some(estimate(fraction, 0.03, calls)),
+        communication_to_computation: Some(communication_s / computation_s),
+        imbalance: Some(0.004),
+        functions: vec![
+            function("MPI_Sendrecv", calls * 2, communication_s * 0.9, Some((calls * 2 * 8192, 8192))),
+            function("MPI_Allreduce", calls, communication_s * 0.1, Some((calls * 8, 8))),
+            function("MPI_Comm_rank", 3, 2.1e-7, None),
+        ],
+        links: ring(ranks, iterations.max(1)),
+        ranks: totals,
+        cost: Cost {
+            pause_us_max: 812.5,
+            pause_us_total: 1503.0,
+            probe_ns: Some(18.4),
+            probes: calls * 6,
+            points: 62,
+            fraction: Some(0.00031),
+            first_record_s: Some(0.184),
+        },
+        details: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+fn job(ranks: u32) -> Job {
+    Job {
+        id: "particle-3".into(),
+        program: "/opt/app/bin/particle".into(),
+        arguments: vec!["--mesh".into(), "256".into(), "--name".into(), "two words".into()],
+        ranks,
+        mpi: "MPICH 4.0.2".into(),
+        hosts: vec!["node1".into()],
+        builds: vec!["/opt/app/bin/particle 3f1c2a".into(), "/usr/lib/libmpich.so.12 9be041".into()],
+        started_unix_s: STARTED_UNIX_S,
+    }
+}
+
+fn window(iterations: u32, duration_s: f64) -> Window {
+    Window {
+        batch: 0,
+        trigger: "attach".into(),
+        marker: Some("MPI_Sendrecv at particle+0x1a2b".into()),
+        marker_source: "detected".into(),
+        start: Some(12_045),
+        iterations: Some(u64::from(iterations)),
+        valid: true,
+        ended_by: "iterations".into(),
+        duration_s,
+        started_unix_s: STARTED_UNIX_S + 3600.0,
+        groups: vec!["comm".into()],
+        loop_description: Some("3 MPI calls per iteration, covering 99.1% of the time".into()),
+    }
+}
+
+fn estimate(mean: f64, spread: f64, samples: u64) -> Estimate {
+    let deviation = mean * spread;
+    Estimate {
+        mean,
+        variance: Some(deviation * deviation),
+        half_width_95: Some(1.96 * deviation / (samples as f64).sqrt()),
+        min: mean * (1.0 - 2.0 * spread),
+        max: mean * (1.0 + 2.5 * spread),
+        samples,
+    }
+}
+
+fn rank_total(rank: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(u32, u32) -> f64) -> RankTotal {
+    let wobble = |i: u32| 1.0 + f64::from((i * 13 + rank * 5) % 17) * 0.002 + if i % 20 == 13 { 0.04 } else { 0.0 };
+    let times: Vec<f64> = (0..iterations).map(|i| iteration_s * wobble(i)).collect();
+    let duration_s = if iterations == 0 { iteration_s } else { times.iter().sum() };
+    let computation_s =
+        duration_s * (0..iterations.max(1)).map(|i| computing(rank, i)).sum::<f64>() / f64::from(iterations.max(1));
+    RankTotal {
+        rank,
+        pid: 4711 + rank as i32,
+        host: "node1".into(),
+        duration_s,
+        communication_s: duration_s - computation_s,
+        computation_s,
+        cpu_s: Some(duration_s * 0.997),
+        cpu_user_s: Some(duration_s * 0.981),
+        cpu_system_s: Some(duration_s * 0.016),
+        iterations: Some(u64::from(iterations)),
+        time_per_iteration_s: Some(duration_s / f64::from(iterations.max(1))),
+        iteration_times_s: times,
+        minor_faults: Some(u64::from(rank % 3)),
+        major_faults: Some(0),
+        voluntary_switches: Some(2),
+        involuntary_switches: Some(u64::from(rank * 11 % 7)),
+        group_s: Vec::new(),
+        unattributed_bytes: 0,
+        pause_insert_us: 812.5 - f64::from(rank),
+        pause_remove_us: Some(690.5),
+        probe_hits: u64::from(iterations) * 6,
+    }
+}
+
+fn function(name: &str, calls: u64, time_s: f64, bytes: Option<(u64, u64)>) -> FunctionTotal {
+    FunctionTotal {
+        name: name.into(),
+        group: "comm".into(),
+        calls,
+        nested_calls: u64::from(name == "MPI_Allreduce") * 4,
+        time_s: Some(time_s),
+        bytes: bytes.map(|(sum, _)| sum),
+        bytes_mean: bytes.map(|(sum, _)| sum as f64 / calls as f64),
+        bytes_max: bytes.map(|(_, max)| max),
+        argument_sum: None,
+        first_s: Some(0.0001),
+        last_s: Some(0.03),
+    }
+}
+
+fn ring(ranks: u32, iterations: u32) -> Vec<Link> {
+    let link = |from: u32, to: u32| Link {
+        from,
+        to: to % ranks,
+        messages: u64::from(iterations),
+        bytes: u64::from(iterations) * 8192,
+        collective_messages: 0,
+        collective_bytes: 0,
+    };
+    (0..ranks)
+        .flat_map(|rank| [link(rank, rank + ranks - 1), link(rank, rank + 1)])
+        .filter(|l| l.from != l.to || ranks == 1)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .fold(Vec::new(), merged)
+}
+
+/// Adds a link, or its traffic to the same link before.
+fn merged(mut links: Vec<Link>, link: Link) -> Vec<Link> {
+    match links.iter_mut().find(|known| (known.from, known.to) == (link.from, link.to)) {
+        Some(known) => {
+            known.messages += link.messages;
+            known.bytes += link.bytes;
+        }
+        None => links.push(link),
+    }
+    links
+}
+
+fn detail(number: u32) -> Detail {
+    Detail {
+        rank: number,
+        thread: 0,
+        function: "MPI_Sendrecv".into(),
+        time_unix_s: STARTED_UNIX_S + 3600.0 + f64::from(number) * 0.0005,
+        duration_s: (number < 2).then_some(0.00021),
+        arguments: vec![0x7ffd_0000_1000, 1024, 0x4c00_080b, 1, 7, 0x7ffd_0000_3000],
+    }
+}
