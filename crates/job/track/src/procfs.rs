@@ -71,7 +71,7 @@ pub trait Processes {
     /// See [`Processes`].
     fn directory(&self, pid: Pid) -> Result<PathBuf, Error>;
 
-    /// Name and identity of each namespace the process is in ("pid", "pid:[4026531836]").
+    /// Name and identity of each namespace the process is in (`pid` and `pid:[4026531836]`).
     ///
     /// # Errors
     /// See [`Processes`].
