@@ -134,8 +134,8 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     specimen_begin(argc, argv);
     int iterations = (int)option(argc, argv, "--iterations", 1000);
-    int particles = (int)option(argc, argv, "--particles", 20000);
-    size = (int)option(argc, argv, "--size", 256);
+    int particles = (int)option(argc, argv, "--particles", 60000);
+    size = (int)option(argc, argv, "--size", 512);
     bool nonblocking = flag(argc, argv, "--nonblocking"), sendrecv = flag(argc, argv, "--sendrecv");
     bool tagged = flag(argc, argv, "--tag-iteration");
 
