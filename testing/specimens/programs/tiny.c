@@ -1,0 +1,129 @@
+/* Not an MPI program: calls a function of a few nanoseconds in a hot loop and prints what a call costs, again and
+ * again, so that a tool may attach, measure and detach while the figures go by. The floor for the benchmark is what
+ * the same call costs with the cheapest measuring code written by hand around it.
+ *
+ * Each line: "tiny: KIND min NS median NS calls N" with ns per call, the least and the median over chunks of 2000
+ * calls. KIND goes round
+ *   bare     the function, as it is: what a tool patches
+ *   counted  a count by increment, in front of the function
+ *   timed    an entry and exit timed by two rdtsc, with count, sum, least, largest, first and last, and bytes summed
+ * At the end the number of calls made must be the number counted by the function: "tiny: checksum N OK".
+ *
+ *   --seconds N   how long; --chunks N: chunks per line; --kind KIND: only this one
+ *   --idle N --busy N   further threads that sleep, and that count
+ */
+#include "specimen.h"
+#include <pthread.h>
+#include <stdint.h>
+#include <x86intrin.h>
+
+#define CHUNK_CALLS 2000
+#define CHUNKS_MAX 100000
+
+uint64_t tiny_calls;
+uint64_t busy_rounds; /* so that busy threads do something */
+static volatile int stop; /* never set */
+
+/* Two instructions: add to memory, return. Eight bytes, so it has room for a five-byte jump. */
+__attribute__((naked, noinline, noclone, aligned(64))) void tiny(uint64_t bytes) {
+    (void)bytes;
+    __asm__("incq tiny_calls(%rip)\n\tret");
+}
+
+/* What the floor keeps per function; the fields a window's report needs. */
+static struct record {
+    uint64_t calls, sum, least, largest, first, last, bytes;
+} record = {.least = UINT64_MAX};
+
+static volatile int measuring = 1;
+
+__attribute__((noinline, noclone, aligned(64))) static void counted(uint64_t bytes) {
+    record.calls++;
+    tiny(bytes);
+    __asm__ volatile("" ::: "memory");
+}
+
+__attribute__((noinline, noclone, aligned(64))) static void timed(uint64_t bytes) {
+    if (!measuring) {
+        tiny(bytes);
+        return;
+    }
+    uint64_t entry = __rdtsc();
+    tiny(bytes);
+    uint64_t exit = __rdtsc(), spent = exit - entry;
+    record.calls++;
+    record.sum += spent;
+    record.bytes += bytes;
+    if (spent < record.least) record.least = spent;
+    if (spent > record.largest) record.largest = spent;
+    if (record.first == 0) record.first = entry;
+    record.last = exit;
+}
+
+static int compare(const void *one, const void *other) {
+    double difference = *(const double *)one - *(const double *)other;
+    return (difference > 0) - (difference < 0);
+}
+
+/* Nanoseconds per call of one chunk. */
+static double chunk(void (*called)(uint64_t)) {
+    double begin = seconds_now();
+    for (int i = 0; i < CHUNK_CALLS; i++) called(8);
+    return (seconds_now() - begin) / CHUNK_CALLS * 1e9;
+}
+
+static long print_line(const char *kind, void (*called)(uint64_t), int chunks) {
+    static double times[CHUNKS_MAX];
+    for (int i = 0; i < chunks; i++) times[i] = chunk(called);
+    qsort(times, chunks, sizeof *times, compare);
+    printf("tiny: %s min %.3f median %.3f calls %d\n", kind, times[0], times[chunks / 2], chunks * CHUNK_CALLS);
+    fflush(stdout);
+    return (long)chunks * CHUNK_CALLS;
+}
+
+static void *sleep_on(void *unused) {
+    while (pause() < 0) continue; /* until the process ends */
+    return unused;
+}
+
+static void *count_on(void *unused) {
+    while (!stop) __atomic_fetch_add(&busy_rounds, 1, __ATOMIC_RELAXED);
+    return unused;
+}
+
+static void start_threads(long count, void *(*body)(void *)) {
+    for (long i = 0; i < count; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, body, NULL) != 0) {
+            perror("tiny: pthread_create");
+            exit(2);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    specimen_begin(argc, argv);
+    static const struct {
+        const char *name;
+        void (*called)(uint64_t);
+    } kinds[] = {{"bare", tiny}, {"counted", counted}, {"timed", timed}};
+    double seconds = (double)option(argc, argv, "--seconds", 1);
+    int chunks = (int)option(argc, argv, "--chunks", 500);
+    if (chunks < 1 || chunks > CHUNKS_MAX) {
+        fprintf(stderr, "tiny: --chunks must be 1 to %d, not %d\n", CHUNKS_MAX, chunks);
+        return 2;
+    }
+    start_threads(option(argc, argv, "--idle", 0), sleep_on);
+    start_threads(option(argc, argv, "--busy", 0), count_on);
+    const char *only = NULL;
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--kind") == 0) only = argv[i + 1];
+
+    long made = 0;
+    double end = seconds_now() + seconds;
+    do {
+        for (int i = 0; i < 3; i++)
+            if (!only || strcmp(only, kinds[i].name) == 0) made += print_line(kinds[i].name, kinds[i].called, chunks);
+    } while (made > 0 && seconds_now() < end);
+    return made > 0 && verdict("tiny", (double)tiny_calls, (double)made, 0, true) ? 0 : 1;
+}
