@@ -132,14 +132,15 @@ fn is_debian(os_release: &str) -> bool {
     names.flat_map(str::split_whitespace).any(|name| matches!(name, "debian" | "ubuntu"))
 }
 
-/// Installs the needed packages together, the others one by one: a release may lack one of them.
+/// Installs the needed packages together, the others one by one: a release may lack one of them, and all that follows
+/// is that tests are skipped.
 fn install(packages: &[&str]) -> Result<()> {
     println!("installing missing packages: {}", packages.join(" "));
-    shell::run(apt_get(&["update"]).stdout(std::process::Stdio::null()))
-        .context("cannot fetch the list of packages")?;
     let is_needed = |name: &str| PACKAGES.contains(&(name, Need::Always));
     let (needed, others): (Vec<&str>, Vec<&str>) = packages.iter().partition(|name| is_needed(name));
+    let updated = shell::run(&mut apt_get(&["update"])).context("cannot fetch the list of packages");
     if !needed.is_empty() {
+        updated?;
         shell::run(apt_get(&["install", "--yes", "--no-install-recommends"]).args(needed))?;
     }
     for name in others {

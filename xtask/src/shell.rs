@@ -5,6 +5,7 @@
 //! Next: `suite` for a command whose output is read while it runs.
 
 use anyhow::{Context, Result, bail};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -43,14 +44,19 @@ pub fn read(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The command as a line for a shell, its program by file name, the environment it adds in front.
+/// The command as a line for a shell in the folder it runs in, the environment it adds in front.
 pub fn display(command: &Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let folder = command.get_current_dir();
+    let strip = |word: &OsStr| folder.and_then(|folder| Path::new(word).strip_prefix(folder).ok()).map(OsString::from);
+    let inside = |word: &OsStr| strip(word).unwrap_or(word.to_os_string());
+    // A program found through PATH may stand there in full; its name is what a person types.
+    let name = || Path::new(command.get_program()).file_name().unwrap_or(command.get_program()).to_os_string();
+    let program = strip(command.get_program()).unwrap_or_else(name);
     let added = command.get_envs().filter_map(|(name, value)| {
-        value.map(|value| format!("{}={}", name.to_string_lossy(), quote(&value.to_string_lossy())))
+        value.map(|value| format!("{}={}", name.to_string_lossy(), quote(&inside(value).to_string_lossy())))
     });
-    let words = std::iter::once(program).chain(command.get_args()).map(|word| quote(&word.to_string_lossy()));
-    added.chain(words).collect::<Vec<_>>().join(" ")
+    let words = std::iter::once(program).chain(command.get_args().map(inside));
+    added.chain(words.map(|word| quote(&word.to_string_lossy()))).collect::<Vec<_>>().join(" ")
 }
 
 /// `path` as seen from the workspace, for output people read.
@@ -83,6 +89,9 @@ mod tests {
             assert_eq!(display(command.args(arguments)), expected, "{name}");
         }
         assert_eq!(display(Command::new("x").env("A", "1 2")), "A='1 2' x");
+        let mut command = Command::new("/a/target/x");
+        command.args(["/a/b", "/c/d"]).env("LOG", "/a/log").current_dir("/a");
+        assert_eq!(display(&command), "LOG=log target/x b /c/d", "as seen from its folder");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod runner;
 mod window;
 
 use crate::{Outcome, shell};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use record::Record;
 use std::path::PathBuf;
 
@@ -18,6 +18,12 @@ use std::path::PathBuf;
 pub fn command(arguments: &[String]) -> Result<Outcome> {
     let options = parse(arguments)?;
     let root = shell::root()?;
+    if cfg!(debug_assertions) {
+        // What this program itself does per sample would weigh on the figures: measure from an optimised build.
+        let mut release = shell::cargo(&root, &["run", "--quiet", "--release", "--package", "xtask", "--", "bench"]);
+        release.current_dir(std::env::current_dir().context("the current folder is gone")?);
+        return shell::run(release.args(arguments)).map(|()| Outcome::Done);
+    }
     let mut record = Record::begin(&options.name, &root)?;
     println!("{}", record.machine_line());
     for mut comparison in window::comparisons() {

@@ -15,8 +15,6 @@ const LICENSE: &str = "Apache-2.0 OR MIT";
 const LOCAL_WORDS: &[(&[&str], &str)] = &[
     (&["/wo", "rk/"], "a path relative to the workspace"),
     (&["/ro", "ot/"], "a path relative to the workspace, or $HOME"),
-    (&["/hom", "e/"], "a path relative to the workspace, or $HOME"),
-    (&["/Use", "rs/"], "a path relative to the workspace, or $HOME"),
     (&["index.crates", ".io"], "the package's name"),
     (&["static.crates", ".io"], "the package's name"),
     (&["crates", ".io/api"], "the package's name"),
