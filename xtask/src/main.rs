@@ -1,5 +1,94 @@
-//! The project's own commands: `cargo xtask demo`, `test`, `tidy`, `bench`.
+//! The project's own commands, so that a laptop and the CI machine type the same words: `cargo xtask help`.
+//!
+//! This program is the first thing compiled on a bare machine, hence it has few dependencies and parses its own
+//! arguments. Each command is one module.
+//!
+//! Next: `tidy` for the house rules, `suite` for how tests are run and counted, `demo` for the first impression.
+#![forbid(unsafe_code)]
 
-fn main() -> anyhow::Result<()> {
-    anyhow::bail!("no command yet")
+mod bench;
+mod demo;
+mod goldens;
+mod release;
+mod setup;
+mod shell;
+mod suite;
+mod tidy;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  demo                          measure a running MPI program and show the report
+  test [--quick] [FILTER...]    set the machine up, run every test, end with `N passed, N failed, N skipped`
+  tidy                          check the house rules (also a test of this crate)
+  setup [--check]               install the Debian packages that tests need; --check only lists what is missing
+  bench [window] [--json FILE]  measure against the baseline, interleaved; default file: benches/results/DATE-NAME.json
+  goldens [FILTER...]           accept today's output as the expected one and show what changed
+  release                       build target/dist with checksums and check what the binary needs
+
+Exit codes: 0 done, 1 a check or test failed, 2 it could not be run.";
+
+/// How a command that could be run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything asked for was done and holds.
+    Done,
+    /// It ran, and a check or test failed.
+    Failed,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<Outcome> {
+    let Some((command, rest)) = arguments.split_first() else { bail!("no command given\n\n{HELP}") };
+    match command.as_str() {
+        "demo" => demo::command(rest),
+        "test" => suite::command(rest),
+        "tidy" => tidy::command(rest),
+        "setup" => setup::command(rest),
+        "bench" => bench::command(rest),
+        "goldens" => goldens::command(rest),
+        "release" => release::command(rest),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            Ok(Outcome::Done)
+        }
+        unknown => bail!("no command `{unknown}`\n\n{HELP}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_command_lines_are_refused_with_the_help() {
+        for (name, arguments) in [("none", &[][..]), ("unknown", &["tset"][..])] {
+            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+            let error = dispatch(&arguments).expect_err(name).to_string();
+            assert!(error.contains("cargo xtask COMMAND"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn arguments_no_command_takes_are_refused() {
+        for command in ["demo", "tidy", "setup", "release", "bench", "test"] {
+            let arguments = [command.to_string(), "--no-such-option".to_string()];
+            let error = dispatch(&arguments).expect_err(command).to_string();
+            assert!(error.contains("--no-such-option"), "{command}: {error}");
+        }
+    }
 }

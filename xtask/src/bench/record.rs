@@ -1,0 +1,177 @@
+//! A benchmark's file: results, date, commit and the machine they hold for.
+//!
+//! A figure without its machine cannot be compared with anything, so the two are written together.
+//!
+//! Next: `benches/results`, where the files are kept.
+
+use super::runner::Measured;
+use crate::shell;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The shape of the file; raised when a field changes its meaning or goes.
+const SCHEMA: u32 = 1;
+const SECONDS_PER_DAY: u64 = 86_400;
+
+/// One run of one benchmark.
+pub struct Record {
+    /// What was run, such as `window`.
+    pub name: String,
+    /// The day in UTC, as `2025-01-31`.
+    pub date: String,
+    /// The commit measured, with `-dirty` if the tree differs from it; `unknown` without git.
+    pub commit: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What was measured, in order.
+    pub results: Vec<Measured>,
+}
+
+/// The machine a figure holds for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The processor as the kernel names it.
+    pub cpu: String,
+    /// Processors this process may run on.
+    pub core_count: usize,
+    /// The kernel's release.
+    pub kernel: String,
+}
+
+impl Record {
+    /// An empty record of today on this machine.
+    pub fn begin(name: &str, root: &Path) -> Result<Record> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+        let mut git = Command::new("git");
+        git.args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(root);
+        let commit = shell::read(&mut git).map_or("unknown".to_string(), |text| text.trim().to_string());
+        Ok(Record {
+            name: name.to_string(),
+            date: date_of_day(now.as_secs() / SECONDS_PER_DAY),
+            commit,
+            machine: Machine::read()?,
+            results: Vec::new(),
+        })
+    }
+
+    /// One line that says where and when.
+    pub fn machine_line(&self) -> String {
+        let Machine { cpu, core_count, kernel } = &self.machine;
+        format!("{cpu}, {core_count} cores, Linux {kernel}, {}, commit {}", self.date, self.commit)
+    }
+
+    /// The file's name under `benches/results`.
+    pub fn file_name(&self) -> String {
+        format!("{}-{}.json", self.date, self.name)
+    }
+
+    /// Writes the record as JSON, creating the folder if needed.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        let text = serde_json::to_string_pretty(&self.to_json())? + "\n";
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn to_json(&self) -> Value {
+        let Machine { cpu, core_count, kernel } = &self.machine;
+        json!({
+            "schema": SCHEMA,
+            "name": self.name,
+            "date": self.date,
+            "commit": self.commit,
+            "machine": { "cpu": cpu, "cores": core_count, "kernel": kernel },
+            "results": self.results.iter().map(Measured::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Machine {
+    fn read() -> Result<Machine> {
+        let cpu_info = std::fs::read_to_string("/proc/cpuinfo").context("cannot read /proc/cpuinfo")?;
+        let kernel =
+            std::fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot read the kernel's release")?;
+        let core_count = std::thread::available_parallelism().context("cannot count processors")?.get();
+        Ok(Machine { cpu: cpu_model(&cpu_info), core_count, kernel: kernel.trim().to_string() })
+    }
+}
+
+fn cpu_model(cpu_info: &str) -> String {
+    let line = cpu_info.lines().find_map(|line| line.strip_prefix("model name"));
+    line.and_then(|rest| rest.split_once(':'))
+        .map_or("unknown processor".to_string(), |(_, name)| name.trim().to_string())
+}
+
+/// The Gregorian date of a day counted from 1970-01-01, as ISO 8601 writes it.
+fn date_of_day(day: u64) -> String {
+    let is_leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
+    let (mut year, mut left) = (1970, day);
+    while left >= 365 + u64::from(is_leap(year)) {
+        left -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let mut month = 1;
+    for len in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < len {
+            break;
+        }
+        left -= len;
+        month += 1;
+    }
+    format!("{year:04}-{month:02}-{:02}", left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::runner::Comparison;
+
+    #[test]
+    fn days_become_dates() {
+        for (day, expected) in [
+            (0, "1970-01-01"),
+            (58, "1970-02-28"),
+            (59, "1970-03-01"),
+            (11_016, "2000-02-29"),
+            (19_782, "2024-02-29"),
+            (19_783, "2024-03-01"),
+            (20_453, "2025-12-31"),
+            (20_454, "2026-01-01"),
+        ] {
+            assert_eq!(date_of_day(day), expected, "{day}");
+        }
+    }
+
+    #[test]
+    fn the_processor_is_named() {
+        for (name, text, expected) in [
+            ("x86", "processor\t: 0\nmodel name\t: A CPU @ 2 GHz\nflags: x\n", "A CPU @ 2 GHz"),
+            ("none", "processor: 0\n", "unknown processor"),
+        ] {
+            assert_eq!(cpu_model(text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_written_with_its_machine() {
+        let folder = std::env::temp_dir().join(format!("trimtab-record-{}", std::process::id()));
+        let mut record =
+            Record::begin("window", &shell::root().expect("cargo names the manifest")).expect("this is Linux");
+        let result = Comparison::new("x", "s", 1).sampled("a", || Ok(1.0)).run().expect("a number");
+        record.results.push(result);
+        let path = folder.join("deep").join(record.file_name());
+        record.write(&path).expect("temp is writable");
+        let json: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("written")).expect("JSON");
+        std::fs::remove_dir_all(&folder).expect("ours to remove");
+        assert_eq!(json["machine"]["cores"], record.machine.core_count);
+        assert_eq!(json["results"][0]["series"][0]["samples"][0], 1.0);
+        assert!(record.file_name().ends_with("-window.json") && record.machine_line().contains(&record.machine.kernel));
+    }
+}

@@ -1,0 +1,66 @@
+//! What `bench window` measures: a measuring window's cost, against its floor, in one run.
+//!
+//! The floors come first: no probe that reads the clock at entry and exit can be faster than two readings, and
+//! `trimtab run` cannot be faster than the launcher it calls.
+//!
+//! Next: the table "what it costs" in README.md, which these figures fill.
+
+use super::runner::Comparison;
+use std::hint::black_box;
+use std::process::Command;
+use std::time::Instant;
+
+/// Calls per sample: enough for the two readings around them to vanish.
+const CALL_COUNT: u32 = 200_000;
+/// Samples per contender: enough for quartiles that mean something.
+const ROUNDS: usize = 21;
+/// Launches per launcher: each takes a good part of a second.
+const LAUNCH_ROUNDS: usize = 5;
+
+/// Every comparison, in the order of the report.
+pub fn comparisons() -> Vec<Comparison<'static>> {
+    vec![clock(), launch()]
+}
+
+/// The floor under any timing probe on this machine.
+fn clock() -> Comparison<'static> {
+    let per_call = |call: fn()| {
+        move || {
+            let start = Instant::now();
+            (0..CALL_COUNT).for_each(|_| black_box(call)());
+            Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(CALL_COUNT))
+        }
+    };
+    Comparison::new("one call that reads the clock twice", "ns", ROUNDS)
+        .sampled("empty function", per_call(|| ()))
+        .sampled("clock_gettime at entry and exit", per_call(read_clock_twice))
+}
+
+/// The floor under `trimtab run`: two processes that end at once.
+fn launch() -> Comparison<'static> {
+    let launcher = |program: &str| {
+        let mut command = Command::new(program);
+        command.args(["-n", "2", "true"]);
+        // Open MPI refuses to run as root, as in a container, unless told twice.
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command
+    };
+    Comparison::new("launch and end of 2 ranks that do nothing", "s", LAUNCH_ROUNDS)
+        .command("mpirun of MPICH", launcher("mpirun.mpich"))
+        .command("mpirun of Open MPI", launcher("mpirun.openmpi"))
+}
+
+fn read_clock_twice() {
+    black_box((Instant::now(), Instant::now()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_has_a_ratio_to_nothing_done() {
+        let result = clock().run().expect("it samples");
+        assert!(result.ratio(&result.series[1].name).is_some_and(|ratio| ratio.median > 0.0), "{result}");
+    }
+}

@@ -1,0 +1,96 @@
+//! The house rules, as checks: a rule that nothing checks is a wish.
+//!
+//! Each rule is a pure function from a [`Tree`] to findings, so that its tests are a few lines of bad example. The
+//! rules run here as `cargo xtask tidy` and as a test of this crate, hence in every `cargo test`.
+//!
+//! Next: `code` for rules about Rust text, `rooms` for who may use whom, `documents` and `repository` for the rest.
+
+mod code;
+mod documents;
+mod repository;
+mod rooms;
+mod rust_source;
+mod tree;
+
+use crate::{Outcome, shell};
+use anyhow::{Result, bail};
+use std::fmt;
+use tree::Tree;
+
+/// One place that breaks a rule, with what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file, relative to the workspace.
+    pub path: String,
+    /// The line, from 1; 0 where the whole file is meant.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+type Rule = fn(&Tree) -> Vec<Finding>;
+
+const RULES: &[Rule] = &[
+    code::files_open_with_their_purpose,
+    code::functions_are_short,
+    code::unsafe_stays_in_its_rooms,
+    code::unfinished_work_is_absent,
+    code::production_code_does_not_unwrap,
+    rooms::edges_are_allowed,
+    rooms::pure_rooms_touch_nothing,
+    documents::architecture_names_every_crate,
+    documents::dependencies_are_explained,
+    documents::links_resolve,
+    repository::local_words_are_absent,
+    repository::files_are_text,
+    repository::manifests_are_complete,
+];
+
+/// `cargo xtask tidy`: prints every finding.
+pub fn command(arguments: &[String]) -> Result<Outcome> {
+    if let Some(argument) = arguments.first() {
+        bail!("tidy takes no argument, got `{argument}`");
+    }
+    let tree = Tree::read(&shell::root()?)?;
+    let findings = check(&tree);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("tidy: {} files, {} rules, {} findings", tree.files.len(), RULES.len(), findings.len());
+    Ok(if findings.is_empty() { Outcome::Done } else { Outcome::Failed })
+}
+
+fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(tree)).collect();
+    findings.sort();
+    findings
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Finding { path: path.to_string(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_house_rules_hold_here() {
+        let tree = Tree::read(&shell::root().expect("cargo names the manifest")).expect("the workspace is readable");
+        assert!(tree.files.iter().any(|file| file.path == "xtask/src/tidy/mod.rs"), "the walk missed this very file");
+        assert!(tree.packages.iter().any(|package| package.name == "trimtab-types"), "the crates were not read");
+        let findings: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+        assert!(findings.is_empty(), "{} house rules broken:\n{}", findings.len(), findings.join("\n"));
+    }
+}

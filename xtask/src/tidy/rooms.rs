@@ -1,0 +1,239 @@
+//! Rules about rooms: which crate may depend on which, and what the pure ones must not touch.
+//!
+//! The arrows of ARCHITECTURE.md, as a table. A pure crate takes values and returns values; a file, a socket, a clock
+//! or a process in it would make its tests depend on the machine.
+//!
+//! Next: `documents`, which holds ARCHITECTURE.md to the same crates.
+
+use super::Finding;
+use super::code::{in_test_folder, test_module_files};
+use super::rust_source::{closing, line_of, word_places};
+use super::tree::{Package, Tree};
+
+/// One crate, and the crates of this repository it may depend on.
+struct Room {
+    name: &'static str,
+    may_use: &'static [&'static str],
+    pure: bool,
+}
+
+/// Every crate. `trimtab-types` may be used by all of them and is not repeated.
+const ROOMS: &[Room] = &[
+    room("trimtab-types", &[], true),
+    room("trimtab-symbols", &[], true),
+    room("trimtab-x86", &[], true),
+    room("trimtab-plan", &["trimtab-symbols", "trimtab-x86"], true),
+    room("trimtab-os", &[], false),
+    room("trimtab-stub", &[], false),
+    room("trimtab-session", &["trimtab-symbols", "trimtab-x86", "trimtab-plan", "trimtab-os", "trimtab-stub"], false),
+    room("trimtab-mpi", &[], true),
+    room("trimtab-track", &["trimtab-mpi"], false),
+    room("trimtab-window", &["trimtab-mpi"], true),
+    room("trimtab-store", &[], false),
+    room("trimtab-report", &[], false),
+    room("trimtab", &[ALL], false),
+    room("trimtab-specimens", &[], false),
+    room("xtask", &[SPECIMENS], false),
+];
+
+/// Used by everyone.
+const TYPES: &str = "trimtab-types";
+/// Any crate's tests may attach to a specimen.
+const SPECIMENS: &str = "trimtab-specimens";
+/// Stands for every crate in `may_use`.
+const ALL: &str = "*";
+
+/// What a pure crate must not name, each with what to do instead.
+const IMPURE: &[(&str, &str)] = &[
+    ("std::fs", "take the bytes as an argument; the caller reads the file"),
+    ("std::net", "return what to send; the caller owns the socket"),
+    ("std::process", "return what to run; the caller starts it"),
+    ("std::time::SystemTime", "take the time as an argument; the caller reads the clock"),
+    ("std::time::Instant", "take the time as an argument; the caller reads the clock"),
+];
+
+/// Each crate depends only on what its row in [`ROOMS`] allows.
+pub fn edges_are_allowed(tree: &Tree) -> Vec<Finding> {
+    tree.packages.iter().flat_map(edges_of).collect()
+}
+
+/// The `src` of pure crates names nothing of [`IMPURE`], tests aside.
+pub fn pure_rooms_touch_nothing(tree: &Tree) -> Vec<Finding> {
+    let test_files = test_module_files(tree);
+    let mut findings = Vec::new();
+    for package in tree.packages.iter().filter(|package| find_room(&package.name).is_some_and(|room| room.pure)) {
+        let source_folder = format!("{}/src/", package.folder);
+        for (path, source) in tree.rust_files() {
+            if path.starts_with(&source_folder) && !in_test_folder(path) && !test_files.contains(path) {
+                findings.extend(impure_uses(path, &package.name, &source.production));
+            }
+        }
+    }
+    findings
+}
+
+const fn room(name: &'static str, may_use: &'static [&'static str], pure: bool) -> Room {
+    Room { name, may_use, pure }
+}
+
+fn find_room(name: &str) -> Option<&'static Room> {
+    ROOMS.iter().find(|room| room.name == name)
+}
+
+fn edges_of(package: &Package) -> Vec<Finding> {
+    let manifest = format!("{}/Cargo.toml", package.folder);
+    let Some(room) = find_room(&package.name) else {
+        let message =
+            format!("crate `{}` has no row in ROOMS of xtask/src/tidy/rooms.rs: say whom it may use", package.name);
+        return vec![Finding::new(&manifest, 0, message)];
+    };
+    let local = package.dependencies.iter().filter(|dependency| dependency.local);
+    let refused = local.filter(|dependency| {
+        let to = dependency.name.as_str();
+        let always = to == TYPES || (dependency.dev && to == SPECIMENS) || to == package.name;
+        !always && !room.may_use.contains(&to) && !room.may_use.contains(&ALL)
+    });
+    refused.map(|dependency| Finding::new(&manifest, 0, refusal(room, &dependency.name))).collect()
+}
+
+fn refusal(room: &Room, to: &str) -> String {
+    let allowed: Vec<&str> = std::iter::once(TYPES).chain(room.may_use.iter().copied()).collect();
+    format!(
+        "`{}` must not depend on `{to}` (allowed: {}): pass a value of trimtab-types instead, or move the code",
+        room.name,
+        allowed.join(", ")
+    )
+}
+
+fn impure_uses(path: &str, crate_name: &str, production: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (place, used) in std_paths(production) {
+        let banned = IMPURE.iter().find(|(banned, _)| used == *banned || used.starts_with(&format!("{banned}::")));
+        if let Some((banned, instead)) = banned {
+            let message = format!("`{crate_name}` is pure, no `{banned}`: {instead}");
+            findings.push(Finding::new(path, line_of(production, place), message));
+        }
+    }
+    findings
+}
+
+/// Every path that starts with `std::`, with its offset; `std::{a, b::{c}}` yields `std::a` and `std::b::c`.
+fn std_paths(code: &str) -> Vec<(usize, String)> {
+    let mut paths = Vec::new();
+    for place in word_places(code, "std::") {
+        let tree_end = use_tree_end(code, place);
+        expand(&code[place..tree_end], "", place, &mut paths);
+    }
+    paths
+}
+
+/// The end of the use tree or path that starts at `place`.
+fn use_tree_end(code: &str, place: usize) -> usize {
+    let path_end = |from: usize| {
+        code[from..].find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).map_or(code.len(), |len| from + len)
+    };
+    let end = path_end(place);
+    if code[place..end].ends_with("::") && code[end..].starts_with('{') { closing(code, end) } else { end }
+}
+
+fn expand(tree: &str, prefix: &str, place: usize, paths: &mut Vec<(usize, String)>) {
+    let Some(open) = tree.find('{') else {
+        let name = tree.split_whitespace().next().unwrap_or_default();
+        paths.push((place, format!("{prefix}{name}").trim_end_matches("::self").to_string()));
+        return;
+    };
+    let prefix = format!("{prefix}{}", tree[..open].trim());
+    let inside = &tree[open + 1..closing(tree, open) - 1];
+    let mut start = 0;
+    for end in branch_ends(inside) {
+        let branch = &inside[start..end];
+        let margin = branch.len() - branch.trim_start().len();
+        if !branch.trim().is_empty() {
+            expand(branch.trim(), &prefix, place + open + 1 + start + margin, paths);
+        }
+        start = end + 1;
+    }
+}
+
+/// The offsets of the commas outside of braces, and the end.
+fn branch_ends(inside: &str) -> Vec<usize> {
+    let mut depth = 0_i32;
+    let mut ends = Vec::new();
+    for (offset, c) in inside.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => ends.push(offset),
+            _ => {}
+        }
+    }
+    ends.push(inside.len());
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::examples;
+    use super::*;
+
+    #[test]
+    fn edges_outside_the_table_are_found() {
+        for (name, from, to, expected) in [
+            ("types for all", "trimtab-x86", "trimtab-types", 0),
+            ("session to os", "trimtab-session", "trimtab-os", 0),
+            ("cli to any", "trimtab", "trimtab-store", 0),
+            ("window to mpi", "trimtab-window", "trimtab-mpi", 0),
+            ("pure to os", "trimtab-plan", "trimtab-os", 1),
+            ("symbols to store", "trimtab-symbols", "trimtab-store", 1),
+            ("downwards", "trimtab-types", "trimtab-mpi", 1),
+            ("test of a pure crate to os", "trimtab-x86", "dev:trimtab-os", 1),
+            ("test to specimens", "trimtab-os", "dev:trimtab-specimens", 0),
+            ("specimens shipped", "trimtab-os", "trimtab-specimens", 1),
+            ("from outside", "trimtab-x86", "iced-x86", 0),
+            ("new crate", "trimtab-news", "trimtab-types", 1),
+        ] {
+            let packages = vec![examples::package(from, "crates/a", &[to])];
+            let findings = edges_are_allowed(&Tree { files: Vec::new(), packages });
+            assert_eq!(findings.len(), expected, "{name}: {findings:?}");
+        }
+    }
+
+    #[test]
+    fn every_row_names_crates_of_the_table() {
+        for room in ROOMS {
+            for to in room.may_use.iter().filter(|to| **to != ALL) {
+                let target = find_room(to).unwrap_or_else(|| panic!("{} may use {to}, which has no row", room.name));
+                assert!(!room.pure || target.pure, "{} is pure and may use {to}, which is not", room.name);
+            }
+        }
+    }
+
+    #[test]
+    fn impure_uses_are_found() {
+        for (name, text, expected) in [
+            ("path", "fn f() {\n std::fs::read(p)\n}", vec![2]),
+            ("use", "use std::net::TcpStream;", vec![1]),
+            ("group", "use std::{\n    fmt,\n    fs,\n};", vec![3]),
+            ("nested group", "use std::{fmt, time::{Duration, Instant}};", vec![1]),
+            ("group below", "use std::time::{Duration, SystemTime};", vec![1]),
+            ("self", "use std::process::{self, Command};", vec![1, 1]),
+            ("renamed", "use std::{fs as files};", vec![1]),
+            ("allowed", "use std::{fmt, time::Duration, collections::BTreeMap};\nuse std::io::Read;", vec![]),
+            ("name that starts alike", "use std::fsx::Y;", vec![]),
+            ("comment", "// std::fs", vec![]),
+            ("test", "#[cfg(test)]\nmod tests { use std::fs; }", vec![]),
+        ] {
+            let mut tree = examples::files(&[("crates/process/x86/src/a.rs", text)]);
+            tree.packages = vec![examples::package("trimtab-x86", "crates/process/x86", &[])];
+            let lines: Vec<usize> = pure_rooms_touch_nothing(&tree).iter().map(|finding| finding.line).collect();
+            assert_eq!(lines, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn rooms_that_are_not_pure_may_read_files() {
+        let mut tree = examples::files(&[("crates/process/os/src/a.rs", "use std::fs;")]);
+        tree.packages = vec![examples::package("trimtab-os", "crates/process/os", &[])];
+        assert!(pure_rooms_touch_nothing(&tree).is_empty());
+    }
+}
