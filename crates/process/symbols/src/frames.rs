@@ -232,10 +232,10 @@ impl<'a> Table<'a> {
 
 /// Finds the unwind table of a file and makes its index: sorted, without overlaps, executable code only.
 pub(crate) fn index(elf: &Elf, is_code: &dyn Fn(u64) -> bool, problems: &mut Vec<String>) -> Unwind {
-    let Some(section) = section_of(elf, problems) else { return Unwind::default() };
+    let Some(place) = place_of(elf, problems) else { return Unwind::default() };
+    let section = place.section;
     let table = Table::new(section.bytes, section.addr, elf.machine());
-    let mut scan = Scan { table: &table, common: HashMap::new(), context: UnwindContext::new(), refused: 0 };
-    let mut frames = scan.frames(problems);
+    let mut frames = Scan::new(&table, section.bytes).frames(place.entries, problems);
     frames.retain(|frame| is_code(frame.addr.0));
     frames.sort_by_key(|frame| frame.addr);
     frames.dedup_by_key(|frame| frame.addr);
@@ -243,53 +243,76 @@ pub(crate) fn index(elf: &Elf, is_code: &dyn Fn(u64) -> bool, problems: &mut Vec
     Unwind { addr: section.addr, offset: section.offset, size: section.bytes.len() as u64, frames }
 }
 
+/// Where the unwind table lies.
+struct Place<'a> {
+    /// Its bytes; without section headers, all up to the end of its segment.
+    section: Mapped<'a>,
+    /// Offsets of entries in it, if a search table gives them; else it must be read from front to back.
+    entries: Option<Vec<usize>>,
+}
+
 /// `.eh_frame` by its section header, else by the program header of its search table.
-fn section_of<'a>(elf: &Elf<'a>, problems: &mut Vec<String>) -> Option<Mapped<'a>> {
+fn place_of<'a>(elf: &Elf<'a>, problems: &mut Vec<String>) -> Option<Place<'a>> {
     let by_name = elf.section_bytes(".eh_frame").filter(|section| !section.bytes.is_empty());
     if by_name.is_some() || elf.is_debug_only() {
-        return by_name;
+        return by_name.map(|section| Place { section, entries: None });
     }
-    let search_table = elf.program_bytes(elf::PT_GNU_EH_FRAME)?;
-    let bases = BaseAddresses::default().set_eh_frame_hdr(search_table.addr);
-    let found = match EhFrameHdr::new(search_table.bytes, LittleEndian).parse(&bases, 8) {
-        Ok(header) => header.eh_frame_ptr().direct().ok().and_then(|addr| elf.bytes_from(addr)),
-        Err(error) => {
-            problems.push(format!(".eh_frame_hdr: {error}"));
-            return None;
-        }
-    };
-    if found.is_none() {
-        problems.push(".eh_frame_hdr: it points outside of the file".to_string());
-    }
-    found
+    let found = place_by_search_table(elf, elf.program_bytes(elf::PT_GNU_EH_FRAME)?);
+    found.map_err(|problem| problems.push(format!(".eh_frame_hdr: {problem}"))).ok()
 }
+
+fn place_by_search_table<'a>(elf: &Elf<'a>, search_table: Mapped<'a>) -> Result<Place<'a>, String> {
+    let bases = BaseAddresses::default().set_eh_frame_hdr(search_table.addr);
+    let header = EhFrameHdr::new(search_table.bytes, LittleEndian).parse(&bases, 8).map_err(|e| e.to_string())?;
+    let section = header.eh_frame_ptr().direct().ok().and_then(|addr| elf.bytes_from(addr));
+    let section = section.ok_or("it points outside of the file")?;
+    let Some(rows) = header.table() else { return Ok(Place { section, entries: None }) };
+    let mut entries = Vec::new();
+    let mut rows = rows.iter(&bases);
+    while let Some((_, entry)) = rows.next().map_err(|error| error.to_string())? {
+        let addr = entry.direct().map_err(|error| error.to_string())?;
+        entries.extend(addr.checked_sub(section.addr).and_then(|offset| usize::try_from(offset).ok()));
+    }
+    entries.sort_unstable();
+    entries.dedup();
+    Ok(Place { section, entries: Some(entries) })
+}
+
+/// Entries and common entries may overlap in a hostile file; together they may be this many times the section's size.
+const ENTRIES_TO_SECTION_MAX: usize = 4;
+
+type Common<'a> = gimli::CommonInformationEntry<Input<'a>>;
+type PartialFde<'bases, 'a> = gimli::PartialFrameDescriptionEntry<'bases, EhFrame<Input<'a>>, Input<'a>>;
 
 /// One pass over the section.
 struct Scan<'t, 'a> {
     table: &'t Table<'a>,
-    common: HashMap<usize, gimli::Result<gimli::CommonInformationEntry<Input<'a>>>>,
+    bytes: &'a [u8],
+    /// Common entries by offset.
+    common: HashMap<usize, gimli::Result<Common<'a>>>,
     context: UnwindContext<usize>,
+    /// Bytes that may still be read.
+    budget: usize,
     refused: usize,
 }
 
-impl<'a> Scan<'_, 'a> {
-    fn frames(&mut self, problems: &mut Vec<String>) -> Vec<Frame> {
+impl<'t, 'a> Scan<'t, 'a> {
+    fn new(table: &'t Table<'a>, bytes: &'a [u8]) -> Self {
+        let budget = bytes.len().saturating_mul(ENTRIES_TO_SECTION_MAX);
+        Scan { table, bytes, common: HashMap::new(), context: UnwindContext::new(), budget, refused: 0 }
+    }
+
+    fn frames(&mut self, entries: Option<Vec<usize>>, problems: &mut Vec<String>) -> Vec<Frame> {
         let mut frames = Vec::new();
-        let table = self.table;
-        let mut entries = table.section.entries(&table.bases);
-        loop {
-            match entries.next() {
-                Ok(Some(CieOrFde::Fde(partial))) => match self.frame(&partial) {
-                    Ok(frame) => frames.extend(frame),
-                    Err(_) => self.refused += 1,
-                },
-                Ok(Some(CieOrFde::Cie(_))) => {}
-                Ok(None) => break,
-                Err(error) => {
-                    problems.push(format!("unwind table: {error}, after {} entries", frames.len()));
-                    break;
-                }
+        let outcome = match entries {
+            Some(entries) => {
+                self.given(&entries, &mut frames);
+                Ok(())
             }
+            None => self.all(&mut frames),
+        };
+        if let Err(error) = outcome {
+            problems.push(format!("unwind table: {error}, after {} entries", frames.len()));
         }
         if self.refused > 0 {
             problems.push(format!("unwind table: {} damaged entries left out", self.refused));
@@ -297,23 +320,64 @@ impl<'a> Scan<'_, 'a> {
         frames
     }
 
-    fn frame(&mut self, partial: &PartialFde<'_, 'a>) -> gimli::Result<Option<Frame>> {
-        let common = &mut self.common;
-        let fde = partial.parse(|section, bases, offset| {
-            let parse = || section.cie_from_offset(bases, offset);
-            common.entry(offset.0).or_insert_with(parse).clone()
-        })?;
-        if fde.len() == 0 {
-            return Ok(None);
+    /// Front to back.
+    fn all(&mut self, frames: &mut Vec<Frame>) -> gimli::Result<()> {
+        let table = self.table;
+        let mut entries = table.section.entries(&table.bases);
+        while let Some(entry) = entries.next()? {
+            if let CieOrFde::Fde(partial) = entry {
+                self.add(&partial, frames);
+            }
         }
-        let fits = fde.initial_address().checked_add(fde.len()).is_some();
-        let entry_offset = u32::try_from(fde.offset()).ok();
-        let Some(entry_offset) = entry_offset.filter(|_| fits && fde.cie().entry_len() <= CIE_BYTES_MAX) else {
-            self.refused += 1;
-            return Ok(None);
+        Ok(())
+    }
+
+    /// Those at given offsets.
+    fn given(&mut self, offsets: &[usize], frames: &mut Vec<Frame>) {
+        let table = self.table;
+        for &offset in offsets {
+            match table.section.partial_fde_from_offset(&table.bases, offset.into()) {
+                Ok(partial) => self.add(&partial, frames),
+                Err(_) => self.refused += 1,
+            }
+        }
+    }
+
+    fn add(&mut self, partial: &PartialFde<'_, 'a>, frames: &mut Vec<Frame>) {
+        match self.frame(partial) {
+            Some(Ok(frame)) => frames.extend(frame),
+            Some(Err(_)) | None => self.refused += 1,
+        }
+    }
+
+    /// `None` for entries that no compiler makes, `Some(Ok(None))` for those whose code the linker has dropped.
+    fn frame(&mut self, partial: &PartialFde<'_, 'a>) -> Option<gimli::Result<Option<Frame>>> {
+        let common = self.common(partial.cie_offset().0, partial.entry_len())?;
+        let fde = match partial.parse(|_, _, _| common.clone()) {
+            Ok(fde) if fde.len() == 0 => return Some(Ok(None)),
+            Ok(fde) => fde,
+            Err(error) => return Some(Err(error)),
         };
-        let kind = self.kind(&fde)?;
-        Ok(Some(Frame { addr: FileAddr(fde.initial_address()), size: fde.len(), kind, entry_offset }))
+        fde.initial_address().checked_add(fde.len())?;
+        let entry_offset = u32::try_from(fde.offset()).ok()?;
+        let frame = |kind| Frame { addr: FileAddr(fde.initial_address()), size: fde.len(), kind, entry_offset };
+        Some(self.kind(&fde).map(|kind| Some(frame(kind))))
+    }
+
+    /// The common entry of an entry of `entry_bytes`; `None` if it is too long, or too much was read already.
+    fn common(&mut self, offset: usize, entry_bytes: usize) -> Option<gimli::Result<Common<'a>>> {
+        self.budget = self.budget.checked_sub(entry_bytes)?;
+        if let Some(common) = self.common.get(&offset) {
+            return Some(common.clone());
+        }
+        let length = u32::from_le_bytes(*self.bytes.get(offset..)?.first_chunk()?) as usize;
+        if length > CIE_BYTES_MAX {
+            return None;
+        }
+        self.budget = self.budget.checked_sub(length)?;
+        let common = self.table.section.cie_from_offset(&self.table.bases, offset.into());
+        self.common.insert(offset, common.clone());
+        Some(common)
     }
 
     fn kind(&mut self, fde: &Fde) -> gimli::Result<FrameKind> {
@@ -328,8 +392,6 @@ impl<'a> Scan<'_, 'a> {
         Ok(if is_entry { FrameKind::Entry } else { FrameKind::Part })
     }
 }
-
-type PartialFde<'bases, 'a> = gimli::PartialFrameDescriptionEntry<'bases, EhFrame<Input<'a>>, Input<'a>>;
 
 /// Ends each frame where the next begins at the latest, so that look-ups have one answer.
 fn cut_overlaps(frames: &mut [Frame]) {
