@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use trimtab_x86::{ISLAND_OVERHEAD_MAX, JumpForm, ProbeCode, Refusal, Site, build_island};
+use trimtab_x86::{ISLAND_OVERHEAD_MAX, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
 use trimtab_x86::{encode_near_jump, encode_short_jump};
 
 /// A function with the places where it is to be patched.
@@ -93,6 +93,8 @@ pub struct Plan {
     pub arenas: Vec<Vec<u8>>,
     /// Writes to text, in order.
     pub patches: Vec<Patch>,
+    /// Address of the function that measures what a probe costs.
+    pub calibration: u64,
     /// Displaced instruction to its place in an island.
     pub moves: BTreeMap<u64, u64>,
 }
@@ -138,7 +140,7 @@ const ISLAND_ALIGNMENT: usize = 16;
 pub fn code_needed(routines: &Routines<'_>, functions: &[PlannedFunction], arena: usize) -> u64 {
     let sites = functions.iter().filter(|function| function.arena == arena).flat_map(|function| &function.sites);
     let islands: usize = sites.map(|site| ISLAND_OVERHEAD_MAX * 2 + site.displaced.len() * 8 + ISLAND_ALIGNMENT).sum();
-    (routines.bytes.len() + ISLAND_ALIGNMENT + islands) as u64
+    (routines.bytes.len() + 2 * (ISLAND_OVERHEAD_MAX + ISLAND_ALIGNMENT) + islands) as u64
 }
 
 /// Makes the plan.
@@ -147,17 +149,13 @@ pub fn build(
     places: &[ArenaPlace],
     header: u64,
     routines: &Routines<'_>,
+    calibration_probe: u32,
 ) -> Result<Plan, Error> {
     let mut plan = Plan { arenas: vec![routines.bytes.to_vec(); places.len()], ..Plan::default() };
+    plan.add_calibration(places, header, routines, calibration_probe)?;
     for function in functions {
         let place = places[function.arena];
-        let code = ProbeCode {
-            gate: place.gate,
-            header,
-            probe: function.probe,
-            enter: place.code + routines.enter,
-            leave: place.code + routines.leave,
-        };
+        let code = probe_code(place, header, routines, function.probe);
         for site in &function.sites {
             plan.add_site(function, site, place, &code)?;
         }
@@ -172,7 +170,29 @@ pub fn build(
     Ok(plan)
 }
 
+fn probe_code(place: ArenaPlace, header: u64, routines: &Routines<'_>, probe: u32) -> ProbeCode {
+    let (enter, leave) = (place.code + routines.enter, place.code + routines.leave);
+    ProbeCode { gate: place.gate, header, probe, enter, leave }
+}
+
 impl Plan {
+    fn add_calibration(
+        &mut self,
+        places: &[ArenaPlace],
+        header: u64,
+        routines: &Routines<'_>,
+        probe: u32,
+    ) -> Result<(), Error> {
+        let (Some(place), Some(arena)) = (places.first(), self.arenas.first_mut()) else { return Ok(()) };
+        arena.resize(arena.len().next_multiple_of(ISLAND_ALIGNMENT), 0xcc);
+        self.calibration = place.code + arena.len() as u64;
+        let code = probe_code(*place, header, routines, probe);
+        let bytes = build_calibration(self.calibration, &code)
+            .map_err(|source| Error::Site { function: "calibration".into(), source })?;
+        arena.extend_from_slice(&bytes);
+        Ok(())
+    }
+
     fn add_site(
         &mut self,
         function: &PlannedFunction,

@@ -16,7 +16,8 @@ use trimtab_os::{Gadgets, Injection, MappingTable, SharedMapping, Stopped, open_
 use trimtab_plan::{ArenaPlace, Plan, Routines, build, code_needed};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
-    Geometry, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX, PatchRecord, round_up,
+    GROUPS_MAX, Geometry, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX, PatchRecord, Probe, flag,
+    round_up,
 };
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
@@ -109,8 +110,8 @@ impl Prepared {
         }
         let needs = Needs {
             patches: self.point_count() as u64 * 2,
-            probes: self.probes.len() as u64,
-            functions: setup.functions,
+            probes: self.probes.len() as u64 + 1,
+            functions: setup.functions + 1,
             ranks: setup.ranks,
             details: setup.details,
             code: places.iter().map(|place| place.capacity).sum(),
@@ -120,7 +121,7 @@ impl Prepared {
         let near = self.arena_modules[0].1.clone();
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
         let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
-        let plan = build(&self.functions, &places, header, &routines)
+        let plan = build(&self.functions, &places, header, &routines, self.probes.len() as u32)
             .map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })?;
         geometry.patch_count = plan.patches.len() as u64;
         Ok(Layout { header, places, geometry, plan })
@@ -267,7 +268,7 @@ fn map_into(
 }
 
 /// Writes everything the target and a later trimtab must know, except the magic word.
-fn describe(view: View<'_>, layout: &Layout, probes: &[trimtab_stub::layout::Probe]) {
+fn describe(view: View<'_>, layout: &Layout, probes: &[Probe]) {
     view.set_geometry(&layout.geometry);
     let header = view.header();
     header.base.store(layout.header, Relaxed);
@@ -277,15 +278,24 @@ fn describe(view: View<'_>, layout: &Layout, probes: &[trimtab_stub::layout::Pro
     for (index, patch) in layout.plan.patches.iter().enumerate() {
         view.set_patch(index as u64, &patch_record(patch));
     }
-    for (index, probe) in probes.iter().enumerate() {
+    // The last function's numbers are the calibration's; nobody reads them.
+    let calibration = calibration_probe(layout.geometry.function_count as u32 - 1);
+    for (index, probe) in probes.iter().chain([&calibration]).enumerate() {
         view.set_probe(index as u64, probe);
     }
+    header.calibration.store(layout.plan.calibration, Relaxed);
     let mut offset = layout.geometry.data_length;
     for (code, place) in layout.plan.arenas.iter().zip(&layout.places) {
         view.write_bytes(offset, code);
         offset += place.capacity;
     }
     header.checksum.store(view.descriptor_checksum(), Relaxed);
+}
+
+/// Timed and in the ring, in a group of its own.
+fn calibration_probe(function: u32) -> Probe {
+    let flags = flag::TIMED | flag::RING;
+    Probe { function, group: GROUPS_MAX as u8 - 1, flags, ..Probe::ABSENT }
 }
 
 /// Shared memory first, then gate and code of each arena: `leftover` relies on this order.

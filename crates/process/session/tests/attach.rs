@@ -10,7 +10,7 @@ use std::time::Duration;
 use trimtab_os::{MappingTable, Memory, ticks};
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_session::{FunctionRequest, ImageCache, Inserted, Modules, Prepared, Setup};
-use trimtab_stub::layout::{ABSENT, Probe, flag, state};
+use trimtab_stub::layout::{Probe, flag, state};
 use trimtab_types::Pid;
 
 const PROGRAM: &str = r#"
@@ -107,21 +107,7 @@ fn text_of(pid: Pid) -> Vec<(String, u64, Vec<u8>)> {
 }
 
 fn timed(function: u32) -> Probe {
-    Probe {
-        function,
-        group: 4,
-        flags: flag::TIMED,
-        buffer: ABSENT,
-        count: ABSENT,
-        datatype: ABSENT,
-        peer: ABSENT,
-        comm: ABSENT,
-        request: ABSENT,
-        recv_count: ABSENT,
-        recv_datatype: ABSENT,
-        argument: ABSENT,
-        ..Probe::default()
-    }
+    Probe { function, group: 4, flags: flag::TIMED | flag::RING, ..Probe::ABSENT }
 }
 
 const NAMES: [&str; 3] = ["tiny", "deep", "many"];
@@ -181,6 +167,7 @@ fn cycles(flags: &[&str], name: &str, count: usize) {
         let (_, nested, deep_ticks) = calls(&inserted, 1);
         let (many, _, _) = calls(&inserted, 2);
         assert!(tiny_ticks > 0 && deep_ticks > 0);
+        assert!(inserted.view().header().calibrated_ticks.load(Relaxed) > 0, "calibrated on the way");
         sums = [sums[0] + tiny as f64, sums[1] + nested as f64, sums[2] + many as f64];
     }
     // Ten nested calls in one descent and five in the other, per round of 200 tiny calls and 3 of `many`.

@@ -114,6 +114,11 @@ pub mod kind {
     pub const PRODUCT_BYTES: u8 = 19;
 }
 
+/// Calls of the calibration function in one round, and rounds of which the fastest counts.
+pub const CALIBRATION_CALLS: u64 = 64;
+/// Rounds of calibration.
+pub const CALIBRATION_ROUNDS: u64 = 8;
+
 /// An argument index that is absent.
 pub const ABSENT: u8 = 0xff;
 
@@ -155,8 +160,32 @@ pub struct Probe {
     pub recv_datatype: u8,
     /// Argument index that `--argument` asks to sum.
     pub argument: u8,
+    /// Argument index of a number that multiplies the count (partitions).
+    pub factor: u8,
     /// Keeps the size a multiple of 8.
-    pub reserved: [u8; 7],
+    pub reserved: [u8; 6],
+}
+
+impl Probe {
+    /// A probe that reads no argument.
+    pub const ABSENT: Probe = Probe {
+        function: 0,
+        group: 0,
+        flags: 0,
+        kind: kind::NONE,
+        large_count: 0,
+        buffer: ABSENT,
+        count: ABSENT,
+        datatype: ABSENT,
+        peer: ABSENT,
+        comm: ABSENT,
+        request: ABSENT,
+        recv_count: ABSENT,
+        recv_datatype: ABSENT,
+        argument: ABSENT,
+        factor: ABSENT,
+        reserved: [0; 6],
+    };
 }
 
 /// One patched place: enough to undo it without its maker.
@@ -249,8 +278,12 @@ pub struct Header {
     pub comm_generation: AtomicU64,
     /// Words used in the pool of world ranks.
     pub pool_used: AtomicU64,
-    /// Calibrated cost of one entry plus exit, ticks times 256; 0: not yet.
-    pub calibrated_ticks_256: AtomicU64,
+    /// Address of a function that consists of one entry and one exit probe; 0: none.
+    pub calibration: AtomicU64,
+    /// 1 once a thread has begun to calibrate.
+    pub calibration_begun: AtomicU64,
+    /// Ticks that [`CALIBRATION_CALLS`] calls of it took in the fastest round; 0: not yet.
+    pub calibrated_ticks: AtomicU64,
 
     /// `MPI_COMM_WORLD`.
     pub comm_world: AtomicU64,

@@ -59,6 +59,13 @@ pub(crate) fn account(context: Context, probe: &Probe, stat: &FunctionStat, argu
     account_outlined(context.header, context.slot, probe, stat, arguments.0);
 }
 
+/// Partitions of a partitioned message; 1 for all others.
+#[inline(always)]
+fn factor(probe: &Probe, arguments: Arguments) -> u64 {
+    let factor = if probe.factor == ABSENT { 1 } else { arguments.get(probe.factor) as i32 as i64 };
+    if factor > 0 { factor as u64 } else { 0 }
+}
+
 #[derive(Clone, Copy)]
 struct Call<'a> {
     context: Context,
@@ -115,7 +122,9 @@ impl Call<'_> {
 
     #[inline(always)]
     fn message_bytes(self) -> u64 {
-        self.count_at(self.probe.count).wrapping_mul(self.type_size(self.arguments.get(self.probe.datatype)))
+        let count = if self.probe.count == ABSENT { 1 } else { self.count_at(self.probe.count) };
+        let factor = factor(self.probe, self.arguments);
+        count.wrapping_mul(factor).wrapping_mul(self.type_size(self.arguments.get(self.probe.datatype)))
     }
 
     #[inline(always)]
@@ -386,7 +395,8 @@ pub(crate) fn keep_request(context: Context, probe: &Probe, frame: &Frame, argum
     let count = arguments.get(probe.count);
     let count = if probe.large_count != 0 { count as i64 } else { count as i32 as i64 };
     let size = resolve::type_size(context, arguments.get(probe.datatype));
-    let bytes = if count > 0 { (count as u64).wrapping_mul(size) } else { 0 };
+    let count = if count > 0 { (count as u64).wrapping_mul(factor(probe, arguments)) } else { 0 };
+    let bytes = count.wrapping_mul(size);
     frame.kept[0].store(arguments.get(probe.request), Relaxed);
     frame.kept[1].store(bytes, Relaxed);
     frame.kept[2].store(arguments.get(probe.peer) as u32 as u64, Relaxed);

@@ -8,8 +8,8 @@
 
 use crate::layout::*;
 use crate::target::{Context, at};
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicI32, AtomicU64};
 
 type Query1 = extern "C" fn(u64, *mut u64) -> i32;
 type Translate = extern "C" fn(u64, i32, *const i32, u64, *mut i32) -> i32;
@@ -113,7 +113,60 @@ pub(crate) extern "C" fn comm_index_slow(header: *const Header, slot: *const Slo
         return COMM_NONE;
     }
     slot.comm_count.store(count + 1, Relaxed);
-    if describe_comm(context, comm_entry(slot, count), handle) { count as u32 } else { COMM_NONE }
+    if !describe_comm(context, comm_entry(slot, count), handle) {
+        return COMM_NONE;
+    }
+    reuse_entry(context, count) as u32
+}
+
+/// Programs that create and free a communicator in every iteration would fill the table: an entry that was freed and
+/// had the same members serves again. The index of the entry to use.
+#[inline(always)]
+fn reuse_entry(context: Context, newest: u64) -> u64 {
+    let slot = context.slot();
+    let new = comm_entry(slot, newest);
+    let mut index = 1;
+    while index < newest {
+        let old = comm_entry(slot, index);
+        if old.handle.load(Relaxed) == 0 && has_same_members(context, old, new) {
+            let (first, size) = (new.pool.load(Relaxed), new.size.load(Relaxed));
+            old.rank.store(new.rank.load(Relaxed), Relaxed);
+            old.handle.store(new.handle.load(Relaxed), Relaxed);
+            new.handle.store(0, Relaxed);
+            slot.comm_count.store(newest, Relaxed);
+            // Given back only if no other thread has taken more meanwhile.
+            let _ = context.header().pool_used.compare_exchange(first + size, first, AcqRel, Relaxed);
+            return index;
+        }
+        index += 1;
+    }
+    newest
+}
+
+#[inline(always)]
+fn has_same_members(context: Context, old: &CommEntry, new: &CommEntry) -> bool {
+    let size = new.size.load(Relaxed);
+    let (old_first, new_first) = (old.pool.load(Relaxed), new.pool.load(Relaxed));
+    if old.size.load(Relaxed) != size || old.inter.load(Relaxed) != new.inter.load(Relaxed) {
+        return false;
+    }
+    if old_first == u64::MAX || new_first == u64::MAX {
+        return false;
+    }
+    let mut member = 0;
+    while member < size {
+        if pool_word(context, old_first + member).load(Relaxed) != pool_word(context, new_first + member).load(Relaxed)
+        {
+            return false;
+        }
+        member += 1;
+    }
+    true
+}
+
+#[inline(always)]
+fn pool_word<'a>(context: Context, index: u64) -> &'a AtomicI32 {
+    at(context.base(), context.header().geometry.pool_offset + index * 4)
 }
 
 #[inline(always)]
@@ -200,9 +253,7 @@ fn translate_members(context: Context, group: u64, world_group: u64, first: u64,
         let asked = rank as i32;
         let mut answer = -1i32;
         call(group, 1, &raw const asked, world_group, &raw mut answer);
-        let place: &core::sync::atomic::AtomicI32 =
-            at(context.base(), header.geometry.pool_offset + (first + rank) * 4);
-        place.store(answer, Relaxed);
+        pool_word(context, first + rank).store(answer, Relaxed);
         rank += 1;
     }
 }

@@ -237,6 +237,7 @@ impl Probe {
             self.recv_count,
             self.recv_datatype,
             self.argument,
+            self.factor,
         ];
         bytes[4..4 + rest.len()].copy_from_slice(&rest);
         bytes

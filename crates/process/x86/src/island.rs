@@ -67,6 +67,18 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, code: &ProbeCode) -> 
     Ok(Island { bytes: island.bytes, moves: island.moves })
 }
 
+/// A function that does nothing but pass an entry and an exit probe: calling it measures what a probe costs.
+///
+/// # Errors
+/// [`Refusal::OutOfReach`] if the gate or a routine is too far from `at`.
+pub fn build_calibration(at: u64, code: &ProbeCode) -> Result<Vec<u8>, Refusal> {
+    let mut island = Writer { at, bytes: Vec::new(), moves: Vec::new(), code };
+    island.probe(code.enter)?;
+    island.probe(code.leave)?;
+    island.put(&[0xc3]);
+    Ok(island.bytes)
+}
+
 struct Writer<'a> {
     at: u64,
     bytes: Vec<u8>,
