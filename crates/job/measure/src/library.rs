@@ -1,0 +1,125 @@
+//! Which MPI library a process has, and what the in-target routine must know about it.
+//!
+//! Next: `requests` names its functions; `team` stores the facts in each rank's header.
+
+use memchr::memmem;
+use std::sync::atomic::Ordering::Relaxed;
+use trimtab_mpi::{DatatypeSizes, HandleFacts, Library, LibraryFacts, WorldHandle, is_mpi_module};
+use trimtab_os::Memory;
+use trimtab_session::{Module, Modules};
+use trimtab_stub::layout::{Header, library};
+
+/// Longest version text.
+const TEXT_MAX: usize = 256;
+
+/// What a process tells about its MPI library.
+struct Facts<'a> {
+    modules: &'a Modules,
+}
+
+impl LibraryFacts for Facts<'_> {
+    fn modules(&self) -> Vec<String> {
+        self.modules.modules.iter().map(|module| module.path.clone()).collect()
+    }
+
+    fn defines(&self, symbol: &str) -> bool {
+        self.modules.modules.iter().any(|module| {
+            module.loaded.image.function_named(symbol).is_some() || module.loaded.image.object_named(symbol).is_some()
+        })
+    }
+
+    fn text_at(&self, symbol: &str) -> Option<String> {
+        let (module, address) = self.modules.modules.iter().find_map(|module| {
+            let (address, _) = module.loaded.image.object_named(symbol)?;
+            Some((module, address))
+        })?;
+        let offset = module.loaded.image.file_offset_of(address)? as usize;
+        printable(module.loaded.file.bytes().get(offset..)?)
+    }
+
+    fn text_after(&self, prefix: &str) -> Option<String> {
+        let candidates = self.modules.modules.iter().filter(|module| is_mpi_module(&module.path));
+        let mut candidates: Vec<&Module> = candidates.collect();
+        if candidates.is_empty() {
+            candidates.extend(self.modules.modules.first());
+        }
+        candidates.into_iter().find_map(|module| {
+            let bytes = module.loaded.file.bytes();
+            let at = memmem::find(bytes, prefix.as_bytes())?;
+            printable(bytes.get(at + prefix.len()..)?)
+        })
+    }
+}
+
+fn printable(bytes: &[u8]) -> Option<String> {
+    let end = bytes.iter().take(TEXT_MAX).position(|byte| *byte < b' ').unwrap_or(0);
+    std::str::from_utf8(&bytes[..end]).ok().filter(|text| !text.is_empty()).map(str::to_string)
+}
+
+/// The MPI library of a process; `None` if it has none.
+pub fn describe_library(modules: &Modules) -> Option<Library> {
+    Library::identify(&Facts { modules })
+}
+
+/// Whether the program file at `path` has MPI linked in.
+pub fn has_static_mpi(path: &std::path::Path) -> bool {
+    let Ok(file) = trimtab_os::FileMapping::open(path) else { return false };
+    let Ok(image) = trimtab_symbols::Image::parse(file.bytes()) else { return false };
+    image.function_named("PMPI_Comm_rank").is_some()
+}
+
+/// Address of the library's own function, under its profiling name if it has one.
+pub(crate) fn library_function(modules: &Modules, name: &str) -> Option<u64> {
+    let profiling = format!("P{name}");
+    [profiling.as_str(), name]
+        .into_iter()
+        .find_map(|name| modules.modules.iter().find_map(|module| module.function(name).map(|(_, address)| address.0)))
+}
+
+/// Tells the in-target routine how to read this library's handles; without it only calls and times are measured.
+pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&HandleFacts>) {
+    let Some(facts) = facts else { return };
+    let address = |name: &str| library_function(modules, name).unwrap_or(0);
+    let world = match facts.comm_world {
+        WorldHandle::Value(value) => value,
+        WorldHandle::AddressOf(symbol) => modules.object(symbol).map_or(0, |address| address.0),
+    };
+    if world == 0 {
+        return;
+    }
+    header.comm_world.store(world, Relaxed);
+    header.in_place.store(facts.in_place, Relaxed);
+    header.handle_mask.store(if facts.handle_bytes == 4 { 0xffff_ffff } else { u64::MAX }, Relaxed);
+    for (word, name) in [
+        (&header.type_size, "MPI_Type_size"),
+        (&header.comm_size, "MPI_Comm_size"),
+        (&header.comm_rank, "MPI_Comm_rank"),
+        (&header.comm_group, "MPI_Comm_group"),
+        (&header.comm_remote_group, "MPI_Comm_remote_group"),
+        (&header.comm_test_inter, "MPI_Comm_test_inter"),
+        (&header.group_size, "MPI_Group_size"),
+        (&header.group_translate_ranks, "MPI_Group_translate_ranks"),
+        (&header.group_free, "MPI_Group_free"),
+    ] {
+        word.store(address(name), Relaxed);
+    }
+    let kind = match facts.datatype_sizes {
+        DatatypeSizes::MpichBits => library::MPICH,
+        DatatypeSizes::AtOffset(_) | DatatypeSizes::AbiBits => library::OPEN_MPI,
+    };
+    header.type_size_offset.store(calibrated_offset(modules, facts), Relaxed);
+    header.library.store(kind, Relaxed);
+}
+
+/// Where a datatype object keeps its size in this very build; 0: ask the library for each type.
+fn calibrated_offset(modules: &Modules, facts: &HandleFacts) -> u64 {
+    let Ok(memory) = Memory::open(modules.pid) else { return 0 };
+    let word = |symbol: &str, offset: u8| {
+        let address = modules.object(symbol)?.0;
+        memory.read_word(address + u64::from(offset)).ok()
+    };
+    match facts.datatype_sizes.calibrated(word) {
+        Some(DatatypeSizes::AtOffset(offset)) => u64::from(offset),
+        _ => 0,
+    }
+}

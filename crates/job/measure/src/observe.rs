@@ -1,0 +1,143 @@
+//! A rank's ring of calls as events that loop detection understands.
+//!
+//! Call sites become hashes of file and offset, so that they are the same on all ranks wherever libraries were loaded;
+//! peers become world ranks. The busiest thread is the rank's main thread.
+//!
+//! Next: `marker` looks for loops in these.
+
+use crate::requests::Selection;
+use crate::team::Member;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use trimtab_mpi::HandleFacts;
+use trimtab_os::MappingTable;
+use trimtab_stub::layout::{COMM_NONE, COMMS_MAX, checksum, flag, kind};
+use trimtab_stub::view::{SlotView, View};
+use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE};
+
+/// Records kept between the reader and the writer, so that none is overwritten while it is read.
+const RING_MARGIN: u64 = 256;
+
+/// What was seen of one rank.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stream {
+    /// Calls of the busiest thread, oldest first.
+    pub events: Vec<CallEvent>,
+    /// The iteration counter after each call's entry.
+    pub counters: Vec<u64>,
+    /// Return address of each call in this process.
+    pub return_addresses: Vec<u64>,
+    /// Probe of each call.
+    pub probes: Vec<u64>,
+}
+
+/// Turns addresses of one process into call sites that all ranks share.
+#[derive(Debug, Default)]
+pub(crate) struct Sites {
+    known: HashMap<u64, u64>,
+    maps: MappingTable,
+}
+
+impl Sites {
+    pub(crate) fn of(member: &Member) -> Self {
+        Sites { known: HashMap::new(), maps: member.modules.maps.clone() }
+    }
+
+    fn site(&mut self, address: u64) -> u64 {
+        let maps = &self.maps;
+        *self.known.entry(address).or_insert_with(|| match maps.at(address) {
+            Some(mapping) => {
+                let name = mapping.path.rsplit('/').next().unwrap_or_default();
+                checksum(name.as_bytes())
+                    ^ (address - mapping.start + mapping.offset).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            }
+            None => address,
+        })
+    }
+}
+
+/// Reads what one rank's main thread has called lately.
+pub(crate) fn read(member: &Member, selection: &Selection, facts: Option<&HandleFacts>, sites: &mut Sites) -> Stream {
+    let view = member.inserted.view();
+    let Some(slot) = main_slot(view) else { return Stream::default() };
+    let capacity = view.geometry().ring_capacity;
+    let written = slot.slot.ring_written.load(Acquire);
+    let first = written.saturating_sub(capacity - RING_MARGIN);
+    let mut stream = Stream::default();
+    let comms = comm_ids(view, &slot);
+    for index in first..written {
+        let record = slot.call(index);
+        let number = record.probe.load(Relaxed);
+        let Some(probe) = member.prepared.probes.get(number as usize) else { continue };
+        let address = record.site.load(Relaxed);
+        let comm = record.comm.load(Relaxed);
+        let receives = probe.flags & flag::RECEIVES != 0;
+        let sends = probe.kind == kind::SEND;
+        stream.events.push(CallEvent {
+            function: probe.function,
+            site: sites.site(address),
+            enter_ticks: record.enter_ticks.load(Relaxed),
+            exit_ticks: record.exit_ticks.load(Relaxed),
+            peer: peer(view, &slot, comm, record.peer.load(Relaxed), facts),
+            is_send: sends,
+            is_receive: receives,
+            synchronising: selection.synchronising[probe.function as usize] && comm != COMM_NONE,
+            comm: comms.get(&comm).copied().unwrap_or(u64::from(COMM_NONE)),
+        });
+        stream.counters.push(record.iteration.load(Relaxed));
+        stream.return_addresses.push(address);
+        stream.probes.push(number);
+    }
+    drop_overwritten(&mut stream, slot.slot.ring_written.load(Acquire), first, capacity);
+    stream
+}
+
+/// The slot of the thread that made most calls.
+pub(crate) fn main_slot(view: View<'_>) -> Option<SlotView<'_>> {
+    view.slots().max_by_key(|slot| slot.slot.ring_written.load(Relaxed))
+}
+
+fn drop_overwritten(stream: &mut Stream, written: u64, first: u64, capacity: u64) {
+    let spoiled = written.saturating_sub(capacity).saturating_sub(first).min(stream.events.len() as u64) as usize;
+    stream.events.drain(..spoiled);
+    stream.counters.drain(..spoiled);
+    stream.return_addresses.drain(..spoiled);
+    stream.probes.drain(..spoiled);
+}
+
+/// Number of each communicator of a thread, the same on all its members: 0 the world, else a hash of its members.
+fn comm_ids(view: View<'_>, slot: &SlotView<'_>) -> HashMap<u32, u64> {
+    let count = slot.slot.comm_count.load(Relaxed).min(COMMS_MAX);
+    let ids = (0..count).map(|index| {
+        let id = if index == 0 { 0 } else { members(view, slot, index as u32).map_or(u64::MAX, |list| hash(&list)) };
+        (index as u32, id)
+    });
+    ids.collect()
+}
+
+fn hash(members: &[i32]) -> u64 {
+    let bytes: Vec<u8> = members.iter().flat_map(|member| member.to_le_bytes()).collect();
+    checksum(&bytes).max(1)
+}
+
+/// World ranks of a communicator's members; `None` for the world itself or if unknown.
+pub(crate) fn members(view: View<'_>, slot: &SlotView<'_>, comm: u32) -> Option<Vec<i32>> {
+    let entry = slot.slot.comms.get(comm as usize)?;
+    let first = entry.pool.load(Acquire);
+    if comm == 0 || first == u64::MAX {
+        return None;
+    }
+    (0..entry.size.load(Relaxed)).map(|member| view.pool(first + member)).collect()
+}
+
+fn peer(view: View<'_>, slot: &SlotView<'_>, comm: u32, named: i32, facts: Option<&HandleFacts>) -> i32 {
+    if named < 0 {
+        // A receive with no source named -1 is told apart from "no peer" by the library's own constant.
+        return if facts.is_some_and(|facts| named == facts.any_source) { PEER_ANY } else { PEER_NONE };
+    }
+    match comm {
+        0 => named,
+        COMM_NONE => PEER_NONE,
+        _ => members(view, slot, comm).and_then(|list| list.get(named as usize).copied()).unwrap_or(PEER_NONE),
+    }
+}

@@ -1,0 +1,129 @@
+//! What the user asks for, and how progress is told.
+//!
+//! Next: `drive` acts on these.
+
+use trimtab_mpi::Group;
+
+/// What counts iterations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// `measuremark` if the program has it, else the main loop that is found.
+    Auto,
+    /// This function of the program.
+    Function(String),
+}
+
+/// A window as asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Iterations to record.
+    pub iterations: u64,
+    /// Iterations to let pass first; `None`: just enough for all ranks to be ready.
+    pub start: Option<u64>,
+    /// The window always ends after this many seconds.
+    pub max_seconds: f64,
+    /// What counts iterations.
+    pub mark: Mark,
+    /// Groups of functions.
+    pub groups: Vec<Group>,
+    /// Further functions, `NAME` or `NAME@LIB`, with `*` and `?`.
+    pub functions: Vec<String>,
+    /// Function and index of an argument to sum.
+    pub arguments: Vec<(String, u8)>,
+    /// Trace records to keep per function.
+    pub detail: u64,
+    /// Measure until the program ends.
+    pub follow: bool,
+    /// End when the half width of the 95% interval of the time per iteration is below this many percent.
+    pub until_confident: Option<f64>,
+    /// What asked for the window: "attach", "run", "measure".
+    pub trigger: String,
+    /// Number of the window in its job.
+    pub batch: u32,
+    /// Id of the job in the store.
+    pub job_id: String,
+    /// Monotonic nanoseconds when the user's command began.
+    pub command_ns: u64,
+}
+
+/// Why recording ended, as the report says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All iterations were recorded.
+    Iterations,
+    /// The interval was narrow enough.
+    Confident,
+    /// The time limit.
+    MaxSeconds,
+    /// A rank ended or executed another program.
+    ProgramEnded,
+    /// The user interrupted.
+    Interrupted,
+}
+
+impl Ended {
+    /// The word in the report.
+    pub fn word(self) -> &'static str {
+        match self {
+            Ended::Iterations => "iterations",
+            Ended::Confident => "confident",
+            Ended::MaxSeconds => "max-seconds",
+            Ended::ProgramEnded => "program-ended",
+            Ended::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Where a measurement stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// Reading symbols and planning patches.
+    Planning,
+    /// Patching ranks.
+    Inserting {
+        /// How many ranks.
+        ranks: usize,
+    },
+    /// Looking for the main loop.
+    Observing {
+        /// Seconds so far.
+        seconds: f64,
+        /// What is still missing.
+        why: String,
+    },
+    /// Waiting for the agreed iteration.
+    Armed {
+        /// Iteration at which recording begins.
+        start: u64,
+    },
+    /// Recording.
+    Recording {
+        /// Iterations recorded by the slowest rank.
+        done: u64,
+        /// Iterations asked for; 0: no fixed number.
+        wanted: u64,
+        /// Seconds so far.
+        seconds: f64,
+    },
+    /// Restoring the ranks.
+    Removing,
+}
+
+/// Told where the measurement stands; may ask it to end early.
+pub trait Progress: Sync {
+    /// A stage was reached or goes on.
+    fn stage(&self, stage: &Stage);
+
+    /// Whether the user wants to end now.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn stage(&self, _stage: &Stage) {}
+}

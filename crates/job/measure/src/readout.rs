@@ -1,0 +1,442 @@
+//! From shared memory to a report: sums over threads, links in world ranks, calls still open at the window's end.
+//!
+//! Next: `trimtab-window` turns these samples into numbers for people.
+
+use crate::marker::{Marker, MarkerCall, Observer};
+use crate::observe::{main_slot, members};
+use crate::options::{Ended, Options};
+use crate::recording::Recorded;
+use crate::requests::GROUP_NAMES;
+use crate::team::{Member, Team};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use trimtab_os::{monotonic_ns, ticks, unix_s};
+use trimtab_stub::layout::{CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Usage as RawUsage};
+use trimtab_stub::view::SlotView;
+use trimtab_track::Job;
+use trimtab_types::report::{self, Report};
+use trimtab_window::{
+    DetailSample, FunctionSample, IterationMark, LinkSample, MarkTimes, RankSample, ThreadSample, UnixTime, Usage,
+    Verdict, WindowFacts, WindowInput, assemble, verify,
+};
+
+/// Relates ticks to seconds and to the calendar.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    ticks: u64,
+    ns: u64,
+    unix_s: f64,
+}
+
+/// Shortest stretch over which the tick rate is worth something.
+const RATE_NS_MIN: u64 = 20_000_000;
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Clock { ticks: ticks(), ns: monotonic_ns(), unix_s: unix_s() }
+    }
+
+    /// Ticks of the time stamp counter in one second, from the time since the start.
+    pub(crate) fn ticks_per_second(&self) -> f64 {
+        let passed = monotonic_ns() - self.ns;
+        if passed < RATE_NS_MIN {
+            std::thread::sleep(std::time::Duration::from_nanos(RATE_NS_MIN - passed));
+        }
+        let (ticks, ns) = (ticks(), monotonic_ns());
+        (ticks - self.ticks) as f64 / (ns - self.ns) as f64 * 1e9
+    }
+
+    fn unix_time(&self, ticks_per_second: f64) -> UnixTime {
+        UnixTime { unix_s: self.unix_s, at_ticks: self.ticks, ticks_per_second }
+    }
+}
+
+/// Checks on the recorded marks themselves that all ranks recorded the same iterations.
+pub(crate) fn verify_marks(team: &Team, marker: &Marker) -> Verdict {
+    let Marker::Call(call) = marker else { return Verdict::NotChecked };
+    let streams = Observer::new(team).streams();
+    let marks: Vec<MarkTimes> = team
+        .members
+        .iter()
+        .enumerate()
+        .map(|(index, member)| mark_times(member, &streams[index], call, index))
+        .collect();
+    verify(&marks, call.synchronises)
+}
+
+fn mark_times(member: &Member, stream: &crate::observe::Stream, call: &MarkerCall, index: usize) -> MarkTimes {
+    let header = member.inserted.view().header();
+    let (start, end) = (header.start.load(Relaxed), header.end.load(Relaxed));
+    let in_window = |counter: u64| counter > start && counter - 1 <= end;
+    let marks: Vec<usize> = (0..stream.events.len())
+        .filter(|at| stream.events[*at].symbol() == call.symbols[index] && in_window(stream.counters[*at]))
+        .collect();
+    MarkTimes {
+        rank: member.process.rank.0,
+        first_iteration: start as i64 + call.offsets[index],
+        enter_ticks: marks.iter().map(|at| stream.events[*at].enter_ticks).collect(),
+        exit_ticks: marks.iter().map(|at| stream.events[*at].exit_ticks).collect(),
+        uncertainty_ticks: 0,
+    }
+}
+
+/// The report of a window whose ranks are restored.
+pub(crate) fn report(
+    job: &Job,
+    options: &Options,
+    team: &Team,
+    marker: &Marker,
+    recorded: &Recorded,
+    verdict: &Verdict,
+    clock: &Clock,
+) -> Report {
+    let ticks_per_second = clock.ticks_per_second();
+    let samples: Vec<RankSample> = team
+        .members
+        .iter()
+        .zip(&recorded.marks)
+        .map(|(member, marks)| Reader { team, member, ticks_per_second }.sample(marks, recorded))
+        .collect();
+    let mut warnings = team.warnings.clone();
+    warnings.extend(marker_warnings(marker, verdict));
+    warnings.extend(rank_warnings(team));
+    let unix_time = clock.unix_time(ticks_per_second);
+    let begun = samples.iter().map(|sample| sample.first_ticks).filter(|first| *first > 0).min();
+    let input = WindowInput {
+        job: job_facts(job, options, team),
+        facts: WindowFacts {
+            batch: options.batch,
+            trigger: options.trigger.clone(),
+            marker: marker_name(marker),
+            marker_source: marker_source(marker).to_string(),
+            start: recorded.start,
+            ended_by: recorded.ended.word().to_string(),
+            groups: groups(team),
+            loop_description: loop_description(marker),
+            started_unix_s: begun.map_or(0.0, |begun| unix_time.at(begun)),
+        },
+        ticks_per_second,
+        functions: team.selection.functions.clone(),
+        ranks: samples,
+        warnings,
+        command_to_first_record_s: (recorded.begun_ns > options.command_ns)
+            .then(|| (recorded.begun_ns - options.command_ns) as f64 / 1e9),
+        unix_time,
+    };
+    let mut report = assemble(&input);
+    report.window.valid &= !verdict.is_invalid();
+    report
+}
+
+fn marker_name(marker: &Marker) -> Option<String> {
+    match marker {
+        Marker::Time { .. } => None,
+        Marker::Call(call) => Some(call.name.clone()),
+    }
+}
+
+fn marker_source(marker: &Marker) -> &'static str {
+    match marker {
+        Marker::Time { .. } => "time",
+        Marker::Call(call) => call.source,
+    }
+}
+
+fn loop_description(marker: &Marker) -> Option<String> {
+    match marker {
+        Marker::Time { why } => Some(format!("no loop: {why}")),
+        Marker::Call(call) => call.description.clone(),
+    }
+}
+
+fn groups(team: &Team) -> Vec<String> {
+    let has = |group: &&&str| team.selection.functions.iter().any(|function| function.group == **group);
+    GROUP_NAMES.iter().filter(has).map(|group| group.to_string()).collect()
+}
+
+fn marker_warnings(marker: &Marker, verdict: &Verdict) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Marker::Call(call) = marker
+        && !call.certain
+    {
+        warnings.push(format!("that all ranks count the same iterations is likely, not proven: {}", call.explanation));
+    }
+    match verdict {
+        Verdict::StartsDiffer { earliest, latest } => warnings.push(format!(
+            "INVALID: rank {} began at iteration {}, rank {} at {}",
+            earliest.1, earliest.0, latest.1, latest.0
+        )),
+        Verdict::Broken { mark, left, entered, by_ticks } => warnings.push(format!(
+            "INVALID: at mark {mark} rank {left} left the marker {by_ticks} ticks before rank {entered} had entered it, so \
+             they recorded different iterations"
+        )),
+        Verdict::Holds { .. } | Verdict::NotChecked => {}
+    }
+    warnings
+}
+
+fn rank_warnings(team: &Team) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for member in &team.members {
+        let view = member.inserted.view();
+        let rank = member.process.rank;
+        let said = view.header().world_rank_plus_one.load(Acquire);
+        if said != 0 && said != u64::from(rank.0) + 1 {
+            warnings.push(format!(
+                "process {} is rank {} to the MPI library but {rank} to its environment",
+                member.process.pid,
+                said - 1
+            ));
+        }
+        let dropped: u64 =
+            view.slots().map(|slot| slot.slot.dropped.load(Relaxed)).sum::<u64>() + view.header().dropped.load(Relaxed);
+        if dropped > 0 {
+            warnings.push(format!(
+                "rank {rank}: {dropped} calls were not measured (too many threads, too deep, or from inside a probe)"
+            ));
+        }
+        if member.removal.as_ref().is_some_and(|removal| !removal.foreign.is_empty()) {
+            warnings
+                .push(format!("rank {rank}: some code was changed by another tool meanwhile and was left as it is"));
+        }
+    }
+    warnings
+}
+
+fn job_facts(job: &Job, options: &Options, team: &Team) -> report::Job {
+    let first = team.members.first();
+    let builds = first.map_or_else(Vec::new, |member| {
+        let modules = member.modules.modules.iter();
+        let wanted =
+            modules.enumerate().filter(|(index, module)| *index == 0 || trimtab_mpi::is_mpi_module(&module.path));
+        wanted.map(|(_, module)| format!("{} {}", module.path, module.loaded.image.build_id)).collect()
+    });
+    let process = first.map(|member| &member.process);
+    report::Job {
+        id: options.job_id.clone(),
+        program: process.map_or_else(String::new, |process| process.executable.display().to_string()),
+        arguments: process.map_or_else(Vec::new, |process| process.arguments.iter().skip(1).cloned().collect()),
+        ranks: job.size.unwrap_or(job.ranks.len() as u32),
+        mpi: team.library.as_ref().map_or_else(|| "no MPI library".to_string(), trimtab_mpi::Library::title),
+        hosts: vec![host_name()],
+        builds,
+        started_unix_s: process.map_or(0.0, |process| start_unix_s(process.start_time_ticks)),
+    }
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string()
+}
+
+/// Start of a process on the calendar: boot time plus its start in clock ticks (100 per second on every Linux).
+fn start_unix_s(start_time_ticks: u64) -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let boot = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
+    boot.unwrap_or(0.0) + start_time_ticks as f64 / 100.0
+}
+
+/// Reads one rank.
+struct Reader<'a> {
+    team: &'a Team,
+    member: &'a Member,
+    ticks_per_second: f64,
+}
+
+impl Reader<'_> {
+    fn sample(&self, marks: &[IterationMark], recorded: &Recorded) -> RankSample {
+        let view = self.member.inserted.view();
+        let header = view.header();
+        let first_ticks = header.first_ticks.load(Relaxed);
+        let last_ticks = self.last_ticks(marks, recorded);
+        let main_key = main_slot(view).map(|slot| slot.slot.key.load(Relaxed));
+        let (main, others): (Vec<_>, Vec<_>) = view.slots().partition(|s| Some(s.slot.key.load(Relaxed)) == main_key);
+        let open: BTreeMap<(u64, u32), u64> = view
+            .slots()
+            .flat_map(|slot| self.open_calls(&slot, first_ticks, last_ticks))
+            .fold(BTreeMap::new(), |mut sums, (key, ticks)| {
+                *sums.entry(key).or_insert(0) += ticks;
+                sums
+            });
+        let comm = |slot: &SlotView<'_>| {
+            slot.slot.group_ticks[0].load(Relaxed) + self.open_group_ticks(&open, slot.slot.key.load(Relaxed), 0)
+        };
+        let removal = self.member.removal.as_ref();
+        RankSample {
+            rank: self.member.process.rank.0,
+            pid: self.member.process.pid.0,
+            host: host_name(),
+            first_ticks,
+            last_ticks,
+            marks: marks.to_vec(),
+            complete: first_ticks > 0 && matches!(recorded.ended, Ended::Iterations | Ended::Confident)
+                || recorded.start.is_none() && recorded.ended != Ended::ProgramEnded,
+            functions: self.functions(&open),
+            comm_ticks: main.iter().map(comm).sum(),
+            threads: others.iter().map(|slot| ThreadSample { comm_ticks: comm(slot) }).collect(),
+            group_ticks: self.groups(&open),
+            links: self.links(),
+            unattributed_bytes: view.slots().map(|slot| slot.slot.unattributed_bytes.load(Relaxed)).sum(),
+            usage: usage(&header.usage_first, &header.usage_last),
+            pause_insert_us: self.member.inserted.pause_ns as f64 / 1e3,
+            pause_remove_us: removal.map(|removal| removal.pause_ns_max as f64 / 1e3),
+            pause_inside_us: 0.0,
+            probe_ns: self.probe_ns(),
+            probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed)).sum(),
+            points: self.member.inserted.point_count as u64,
+            details: self.details(first_ticks, last_ticks),
+        }
+    }
+
+    /// A window of iterations that was cut short ends with its last whole one... unless nothing was marked.
+    fn last_ticks(&self, marks: &[IterationMark], recorded: &Recorded) -> u64 {
+        let told = self.member.inserted.view().header().last_ticks.load(Relaxed);
+        match marks.last() {
+            Some(last) if told == 0 && recorded.start.is_some() => last.ticks,
+            _ => told,
+        }
+    }
+
+    fn probe_ns(&self) -> Option<f64> {
+        let ticks = self.member.inserted.view().header().calibrated_ticks.load(Acquire);
+        (ticks > 0).then(|| ticks as f64 / CALIBRATION_CALLS as f64 / self.ticks_per_second * 1e9)
+    }
+
+    /// Time of calls that were entered and not left when the window ended, by thread and function.
+    fn open_calls(&self, slot: &SlotView<'_>, first: u64, last: u64) -> Vec<((u64, u32), u64)> {
+        let depth = slot.slot.depth.load(Relaxed).min(FRAMES_MAX) as usize;
+        let frames = slot.slot.frames[..depth].iter().filter(|frame| frame.outermost.load(Relaxed) != 0);
+        let open = frames.filter_map(|frame| {
+            let entered = frame.ticks.load(Relaxed);
+            let probe = self.member.prepared.probes.get(frame.probe.load(Relaxed) as usize)?;
+            let inside = (first > 0 && entered < last).then(|| last - entered.max(first))?;
+            Some(((slot.slot.key.load(Relaxed), probe.function), inside))
+        });
+        open.collect()
+    }
+
+    fn open_group_ticks(&self, open: &BTreeMap<(u64, u32), u64>, key: u64, group: u8) -> u64 {
+        let of_group = |function: u32| self.team.selection.probes[function as usize].group == group;
+        open.iter().filter(|((owner, function), _)| *owner == key && of_group(*function)).map(|(_, ticks)| ticks).sum()
+    }
+
+    fn functions(&self, open: &BTreeMap<(u64, u32), u64>) -> Vec<FunctionSample> {
+        let view = self.member.inserted.view();
+        let mut samples = Vec::new();
+        for index in 0..self.team.selection.functions.len() {
+            let mut sample = FunctionSample { function: index, ..FunctionSample::default() };
+            for slot in view.slots() {
+                let stat = slot.stat(index as u64);
+                sample.calls += stat.calls.load(Relaxed);
+                sample.nested += stat.nested.load(Relaxed);
+                sample.ticks += stat.ticks.load(Relaxed);
+                sample.bytes += stat.bytes.load(Relaxed);
+                sample.bytes_max = sample.bytes_max.max(stat.bytes_max.load(Relaxed));
+                sample.argument_sum = sample.argument_sum.wrapping_add(stat.argument_sum.load(Relaxed) as i64);
+                let first = stat.first_ticks.load(Relaxed);
+                if first != 0 && (sample.first_ticks == 0 || first < sample.first_ticks) {
+                    sample.first_ticks = first;
+                }
+                sample.last_ticks = sample.last_ticks.max(stat.last_ticks.load(Relaxed));
+            }
+            let still_open: u64 =
+                open.iter().filter(|((_, function), _)| *function as usize == index).map(|(_, ticks)| ticks).sum();
+            sample.ticks += still_open;
+            if sample.calls + sample.nested > 0 || sample.ticks > 0 {
+                samples.push(sample);
+            }
+        }
+        samples
+    }
+
+    fn groups(&self, open: &BTreeMap<(u64, u32), u64>) -> Vec<(String, u64)> {
+        let view = self.member.inserted.view();
+        let others = GROUP_NAMES.iter().enumerate().skip(1);
+        let measured = others.filter(|(_, name)| self.team.selection.functions.iter().any(|f| f.group == **name));
+        measured
+            .map(|(number, name)| {
+                let closed: u64 = view.slots().map(|slot| slot.slot.group_ticks[number].load(Relaxed)).sum();
+                let keys = view.slots().map(|slot| slot.slot.key.load(Relaxed));
+                let still_open: u64 = keys.map(|key| self.open_group_ticks(open, key, number as u8)).sum();
+                (name.to_string(), closed + still_open)
+            })
+            .collect()
+    }
+
+    fn links(&self) -> Vec<LinkSample> {
+        let view = self.member.inserted.view();
+        let own = self.member.process.rank.0;
+        let world_size = view.header().world_size.load(Relaxed) as u32;
+        let mut links: BTreeMap<(u32, bool), (u64, u64)> = BTreeMap::new();
+        for slot in view.slots() {
+            for entry in slot.links() {
+                let key = entry.key.load(Relaxed) - 1;
+                let is_collective = key & LINK_COLLECTIVE != 0;
+                let comm = (key >> 32) as u32 & 0xffff;
+                let ranks = members(view, &slot, comm).unwrap_or_else(|| (0..world_size as i32).collect());
+                for to in receivers(key as u32, &ranks, own) {
+                    let sum = links.entry((to, is_collective)).or_default();
+                    sum.0 += entry.messages.load(Relaxed);
+                    sum.1 += entry.bytes.load(Relaxed);
+                }
+            }
+        }
+        let samples = links.into_iter().filter(|(_, (messages, _))| *messages > 0);
+        samples
+            .map(|((to, is_collective), (messages, bytes))| LinkSample { to, is_collective, messages, bytes })
+            .collect()
+    }
+
+    fn details(&self, first: u64, last: u64) -> Vec<DetailSample> {
+        let view = self.member.inserted.view();
+        let capacity = view.geometry().detail_capacity;
+        let mut details = Vec::new();
+        for (thread, slot) in view.slots().enumerate() {
+            for function in 0..self.team.selection.functions.len() {
+                let kept = slot.stat(function as u64).details.load(Relaxed).min(capacity);
+                for index in 0..kept {
+                    let record = slot.detail(function as u64, index);
+                    let enter_ticks = record.enter_ticks.load(Relaxed);
+                    if enter_ticks < first || enter_ticks >= last {
+                        continue;
+                    }
+                    let duration = record.duration_ticks.load(Relaxed);
+                    details.push(DetailSample {
+                        thread: thread as u32,
+                        function,
+                        enter_ticks,
+                        ticks: (duration > 0).then_some(duration),
+                        arguments: record.arguments.iter().map(|argument| argument.load(Relaxed)).collect(),
+                    });
+                }
+            }
+        }
+        details.sort_by_key(|detail| detail.enter_ticks);
+        details
+    }
+}
+
+/// World ranks that a link's peer stands for.
+fn receivers(peer: u32, ranks: &[i32], own: u32) -> Vec<u32> {
+    if peer == PEER_ALL_OTHERS {
+        return ranks.iter().filter(|rank| **rank >= 0 && **rank as u32 != own).map(|rank| *rank as u32).collect();
+    }
+    ranks.get(peer as usize).filter(|rank| **rank >= 0).map(|rank| *rank as u32).into_iter().collect()
+}
+
+/// Difference of two `struct rusage`.
+fn usage(first: &RawUsage, last: &RawUsage) -> Option<Usage> {
+    if first.valid.load(Acquire) == 0 || last.valid.load(Acquire) == 0 {
+        return None;
+    }
+    let word = |usage: &RawUsage, index: usize| usage.words[index].load(Relaxed);
+    let seconds = |usage: &RawUsage, index: usize| word(usage, index) as f64 + word(usage, index + 1) as f64 / 1e6;
+    let counted = |index: usize| word(last, index).saturating_sub(word(first, index));
+    Some(Usage {
+        cpu_user_s: (seconds(last, 0) - seconds(first, 0)).max(0.0),
+        cpu_system_s: (seconds(last, 2) - seconds(first, 2)).max(0.0),
+        minor_faults: counted(8),
+        major_faults: counted(9),
+        voluntary: counted(16),
+        involuntary: counted(17),
+    })
+}

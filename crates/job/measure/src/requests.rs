@@ -1,0 +1,346 @@
+//! Which functions are measured: groups, names and patterns to addresses and probes.
+//!
+//! All names of one address are one function. MPI functions are taken where the library itself defines them, so that
+//! C, C++ and Fortran callers, and calls through a preloaded profiler, meet in one place and are counted once.
+//!
+//! Next: `team` hands the requests to each rank's session.
+
+use crate::error::Error;
+use crate::library::library_function;
+use crate::options::{Mark, Options};
+use trimtab_mpi::{
+    AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
+};
+use trimtab_session::{FunctionRequest, ImageCache, Modules, Prepared};
+use trimtab_stub::layout::{Probe, flag, kind};
+use trimtab_types::{Pid, ProcAddr};
+use trimtab_window::FunctionInfo;
+
+/// Number of each group in a probe.
+pub(crate) const GROUP_NAMES: [&str; 5] = ["comm", "io", "mem", "sleep", "user"];
+const COMM: u8 = 0;
+const USER: u8 = 4;
+/// Functions that mark iterations wherever a program has them (Fortran adds an underscore).
+const MARKER_NAMES: [&str; 2] = ["measuremark", "measuremark_"];
+/// Most functions one pattern may match.
+const PATTERN_MATCHES_MAX: usize = 10_000;
+
+/// The functions of one window, the same on every rank.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// What the report says of each.
+    pub functions: Vec<FunctionInfo>,
+    /// Their probes, `Probe::function` being the position in `functions`.
+    pub probes: Vec<Probe>,
+    /// Synchronising collectives, polling functions: by position.
+    pub synchronising: Vec<bool>,
+    /// Functions called in polling loops.
+    pub polling: Vec<u32>,
+    /// How each function is found in a process.
+    places: Vec<Place>,
+    /// Position of the marker and how it was chosen, if it is a function of the program.
+    pub marker: Option<(usize, &'static str)>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Mpi(&'static str),
+    Symbol { module: String, name: String },
+}
+
+impl Selection {
+    /// Chooses the functions, looking at one rank's modules; all ranks run the same program.
+    pub(crate) fn new(modules: &Modules, options: &Options) -> Result<Self, Error> {
+        let mut selection = Selection::default();
+        for group in &options.groups {
+            selection.add_group(modules, *group);
+        }
+        for pattern in &options.functions {
+            selection.add_pattern(modules, pattern)?;
+        }
+        selection.choose_marker(modules, &options.mark)?;
+        for (name, index) in &options.arguments {
+            selection.ask_argument(modules, name, *index)?;
+        }
+        Ok(selection)
+    }
+
+    /// Requests for one rank.
+    pub(crate) fn requests(&self, modules: &Modules) -> Vec<FunctionRequest> {
+        let found = self.places.iter().enumerate().filter_map(|(index, place)| {
+            let address = place.address(modules)?;
+            let name = self.functions[index].name.clone();
+            Some(FunctionRequest { name, address, probe: self.probes[index] })
+        });
+        found.collect()
+    }
+
+    fn add(&mut self, info: FunctionInfo, mut probe: Probe, place: Place) -> usize {
+        if let Some(known) =
+            self.functions.iter().position(|known| known.name == info.name && known.group == info.group)
+        {
+            return known;
+        }
+        probe.function = self.functions.len() as u32;
+        self.synchronising.push(probe.flags & flag::SYNCHRONISING != 0);
+        self.functions.push(info);
+        self.probes.push(probe);
+        self.places.push(place);
+        self.functions.len() - 1
+    }
+
+    fn add_group(&mut self, modules: &Modules, group: Group) {
+        if matches!(group, Group::Comm | Group::All) {
+            for function in catalogue().iter().filter(|f| f.is_in(Group::Comm) || f.invalidates.is_some()) {
+                if function.class != Class::Local && library_function(modules, function.name).is_some() {
+                    self.add_mpi(function);
+                }
+            }
+            self.add_handle_frees(modules);
+        }
+        for function in group_functions(group) {
+            let Some(module) = modules.modules.iter().find(|m| m.function(function.name).is_some()) else { continue };
+            let number = group_number(function.group);
+            let probe = libc_probe(number, function.bytes);
+            let info = FunctionInfo {
+                name: function.name.to_string(),
+                group: GROUP_NAMES[number as usize].to_string(),
+                timed: true,
+                moves_bytes: probe.kind != kind::NONE,
+                argument_asked: false,
+            };
+            self.add(info, probe, Place::Symbol { module: module.path.clone(), name: function.name.to_string() });
+        }
+    }
+
+    fn add_mpi(&mut self, function: &'static MpiFunction) -> usize {
+        let probe = mpi_probe(function);
+        let info = FunctionInfo {
+            name: function.name.to_string(),
+            group: "comm".to_string(),
+            timed: true,
+            moves_bytes: probe.kind != kind::NONE && probe.kind != kind::SEND_INIT,
+            argument_asked: false,
+        };
+        let index = self.add(info, probe, Place::Mpi(function.name));
+        if matches!(function.class, Class::Test | Class::Probe) {
+            self.polling.push(index as u32);
+        }
+        index
+    }
+
+    /// Functions that need no time but end the meaning of a handle: they are only noticed.
+    fn add_handle_frees(&mut self, modules: &Modules) {
+        for function in catalogue().iter().filter(|function| function.class == Class::Local) {
+            let frees = matches!(function.invalidates, Some(HandleKind::Datatype | HandleKind::Communicator));
+            if frees && library_function(modules, function.name).is_some() {
+                let mut probe = mpi_probe(function);
+                probe.flags &= !(flag::TIMED | flag::RING);
+                let info = FunctionInfo { name: function.name.into(), group: "comm".into(), ..FunctionInfo::default() };
+                self.add(info, probe, Place::Mpi(function.name));
+            }
+        }
+    }
+
+    fn add_pattern(&mut self, modules: &Modules, pattern: &str) -> Result<(), Error> {
+        let (name, library) = match pattern.split_once('@') {
+            Some((name, library)) => (name, Some(library)),
+            None => (pattern, None),
+        };
+        let mut matched = 0;
+        for module in &modules.modules {
+            if library.is_some_and(|library| !module.file_name().contains(library)) {
+                continue;
+            }
+            for function in module.loaded.image.functions_matching(name).into_iter().take(PATTERN_MATCHES_MAX) {
+                matched += 1;
+                if let Some(mpi) = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias)) {
+                    self.add_mpi(mpi);
+                    continue;
+                }
+                self.add_user(module.path.clone(), function.name());
+            }
+        }
+        if matched == 0 {
+            return Err(Error::NoSuchFunction { pattern: pattern.to_string(), pid: modules.pid });
+        }
+        Ok(())
+    }
+
+    fn add_user(&mut self, module: String, name: String) -> usize {
+        let probe = Probe { group: USER, flags: flag::TIMED, ..Probe::ABSENT };
+        let info = FunctionInfo { name: name.clone(), group: "user".into(), timed: true, ..FunctionInfo::default() };
+        self.add(info, probe, Place::Symbol { module, name })
+    }
+
+    fn choose_marker(&mut self, modules: &Modules, mark: &Mark) -> Result<(), Error> {
+        let found = match mark {
+            Mark::Function(name) => {
+                let index = self.function_index(modules, name)?;
+                Some((index, "named"))
+            }
+            Mark::Auto => MARKER_NAMES.iter().find_map(|name| {
+                let module = modules.modules.iter().find(|module| module.function(name).is_some())?;
+                Some((self.add_user(module.path.clone(), name.to_string()), "measuremark"))
+            }),
+        };
+        if let Some((index, _)) = found {
+            self.probes[index].flags |= flag::RING;
+        }
+        self.marker = found;
+        Ok(())
+    }
+
+    fn ask_argument(&mut self, modules: &Modules, name: &str, argument: u8) -> Result<(), Error> {
+        let index = self.function_index(modules, name)?;
+        self.probes[index].argument = argument;
+        self.functions[index].argument_asked = true;
+        Ok(())
+    }
+
+    /// Position of the function of this name, added if it was not chosen yet.
+    fn function_index(&mut self, modules: &Modules, name: &str) -> Result<usize, Error> {
+        if let Some(mpi) = trimtab_mpi::canonical(name).filter(|mpi| library_function(modules, mpi.name).is_some()) {
+            return Ok(self.add_mpi(mpi));
+        }
+        let module = modules.modules.iter().find(|module| module.function(name).is_some());
+        let module = module.ok_or_else(|| Error::NoSuchFunction { pattern: name.to_string(), pid: modules.pid })?;
+        Ok(self.add_user(module.path.clone(), name.to_string()))
+    }
+}
+
+impl Place {
+    fn address(&self, modules: &Modules) -> Option<ProcAddr> {
+        match self {
+            Place::Mpi(name) => library_function(modules, name).map(ProcAddr),
+            Place::Symbol { module, name } => {
+                let module = modules.modules.iter().find(|known| known.path == *module)?;
+                module.function(name).map(|(_, address)| address)
+            }
+        }
+    }
+}
+
+fn group_number(group: Group) -> u8 {
+    match group {
+        Group::Comm | Group::All => COMM,
+        Group::Io => 1,
+        Group::Memory => 2,
+        Group::Sleep => 3,
+    }
+}
+
+fn libc_probe(group: u8, bytes: ByteSource) -> Probe {
+    let base = Probe { group, flags: flag::TIMED, ..Probe::ABSENT };
+    match bytes {
+        ByteSource::Absent => base,
+        ByteSource::Argument(index) => Probe { kind: kind::PLAIN_BYTES, count: index, ..base },
+        ByteSource::Product(first, second) => {
+            Probe { kind: kind::PRODUCT_BYTES, count: first, datatype: second, ..base }
+        }
+        ByteSource::Returned => Probe { kind: kind::RETURNED_BYTES, ..base },
+        // The size of one item; the routine multiplies it with the number returned.
+        ByteSource::ReturnedTimes(index) => Probe { kind: kind::RETURNED_BYTES, count: index, ..base },
+    }
+}
+
+/// The catalogue's description of a function as the in-target routine reads it.
+fn mpi_probe(function: &MpiFunction) -> Probe {
+    let accounting = &function.accounting;
+    let mut flags = flag::TIMED | flag::RING;
+    if function.synchronising {
+        flags |= flag::SYNCHRONISING;
+    }
+    if accounting.kind == AccountingKind::Receive {
+        flags |= flag::RECEIVES;
+    }
+    flags |= match function.invalidates {
+        Some(HandleKind::Datatype) => flag::FREES_TYPE,
+        Some(HandleKind::Communicator) => flag::FREES_COMM,
+        Some(HandleKind::Request) => flag::FREES_REQUEST,
+        Some(HandleKind::Window) | None => 0,
+    };
+    Probe {
+        function: 0,
+        group: COMM,
+        flags,
+        kind: probe_kind(accounting.kind, accounting.counted),
+        large_count: u8::from(accounting.large_count),
+        buffer: accounting.buffer,
+        count: accounting.count,
+        datatype: accounting.datatype,
+        peer: accounting.peer_or_root,
+        comm: accounting.comm,
+        request: if function.invalidates == Some(HandleKind::Request) { 0 } else { accounting.request },
+        recv_count: accounting.recv_count,
+        recv_datatype: accounting.recv_datatype,
+        factor: accounting.factor,
+        ..Probe::ABSENT
+    }
+}
+
+/// Persistent collectives and neighbourhood collectives are timed, but their bytes are not measured.
+fn probe_kind(accounting: AccountingKind, counted: Counted) -> u8 {
+    use AccountingKind::*;
+    if counted == Counted::AtStart {
+        return if accounting == Send { kind::SEND_INIT } else { kind::NONE };
+    }
+    match accounting {
+        Send | SendReceive => kind::SEND,
+        Bcast => kind::BCAST,
+        Reduce | Gather | Gatherv => kind::TO_ROOT,
+        Scatter => kind::SCATTER,
+        Scatterv => kind::SCATTERV,
+        Allgather | Alltoall => kind::TO_ALL,
+        Allgatherv => kind::ALLGATHERV,
+        Alltoallv => kind::ALLTOALLV,
+        Alltoallw => kind::ALLTOALLW,
+        Allreduce => kind::OWN,
+        ReduceScatter => kind::OWN_SUM,
+        ReduceScatterBlock => kind::OWN_BLOCK,
+        Start => kind::START,
+        Startall => kind::STARTALL,
+        Put | Get | IoWrite | IoRead => kind::BYTES,
+        None | Receive | NeighborAllgather | NeighborAllgatherv | NeighborAlltoall | NeighborAlltoallv
+        | NeighborAlltoallw => kind::NONE,
+    }
+}
+
+/// One line of `trimtab functions`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Name.
+    pub name: String,
+    /// Module it lies in.
+    pub module: String,
+    /// Its group: "comm", ..., "user".
+    pub group: String,
+    /// Why it can't be measured; `None`: it can.
+    pub refusal: Option<String>,
+}
+
+/// Every function that a pattern (`*` for all) matches in a process, and whether it could be measured.
+pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Vec<Listed>, trimtab_session::Error> {
+    let modules = Modules::read(pid, cache, &|_| true)?;
+    let (name, library) = pattern.split_once('@').unwrap_or((pattern, ""));
+    let mut requests = Vec::new();
+    let mut listed = Vec::new();
+    for module in modules.modules.iter().filter(|module| module.file_name().contains(library)) {
+        for function in module.loaded.image.functions_matching(name) {
+            let mpi = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias));
+            let shown = mpi.map_or_else(|| function.name(), |mpi| mpi.name.to_string());
+            let group = if mpi.is_some_and(|mpi| mpi.class != Class::Local) { "comm" } else { "user" };
+            let address = module.bias.to_proc(function.addr);
+            let probe = Probe { flags: flag::TIMED, function: requests.len() as u32, ..Probe::ABSENT };
+            requests.push(FunctionRequest { name: requests.len().to_string(), address, probe });
+            listed.push(Listed { name: shown, module: module.file_name().into(), group: group.into(), refusal: None });
+        }
+    }
+    let prepared = Prepared::new(&modules, &requests)?;
+    for refused in prepared.refused {
+        if let Some(entry) = refused.name.parse::<usize>().ok().and_then(|index| listed.get_mut(index)) {
+            entry.refusal = Some(refused.reason);
+        }
+    }
+    Ok(listed)
+}

@@ -1,0 +1,215 @@
+//! All ranks of a job with their probes: inserted together, removed together.
+//!
+//! Next: `requests` for what goes in, `drive` for what happens between.
+
+use crate::error::Error;
+use crate::library::{describe_library, set_library};
+use crate::options::{Mark, Options};
+use crate::requests::Selection;
+use std::sync::atomic::Ordering::Relaxed;
+use trimtab_mpi::{Group, HandleFacts, Library, is_mpi_module};
+use trimtab_plan::Plan;
+use trimtab_session::leftover::{self, Leftover};
+use trimtab_session::{FunctionRequest, ImageCache, Inserted, Modules, Prepared, Refused, Removal, Setup};
+use trimtab_stub::layout::state;
+use trimtab_stub::view::View;
+use trimtab_track::{Job, RankProcess, Seccomp};
+use trimtab_types::Pid;
+
+/// One rank with probes in it.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub process: RankProcess,
+    pub modules: Modules,
+    pub prepared: Prepared,
+    pub inserted: Inserted,
+    pub removal: Option<Removal>,
+}
+
+/// All ranks of a job.
+#[derive(Debug)]
+pub(crate) struct Team {
+    pub members: Vec<Member>,
+    pub selection: Selection,
+    pub library: Option<Library>,
+    pub warnings: Vec<String>,
+}
+
+/// A rank whose patches are planned.
+struct Ready {
+    process: RankProcess,
+    modules: Modules,
+    prepared: Prepared,
+    undone: bool,
+}
+
+/// Room for what a job needs.
+pub(crate) fn setup(selection: &Selection, job: &Job, options: &Options) -> Setup {
+    let ranks = job.size.unwrap_or(0).max(job.ranks.len() as u32);
+    Setup { functions: selection.functions.len() as u64, ranks: u64::from(ranks), details: options.detail }
+}
+
+impl Team {
+    /// Plans for every rank, then inserts into all of them at once.
+    pub(crate) fn insert(job: &Job, options: &Options, cache: &ImageCache) -> Result<Self, Error> {
+        let (selection, library, ready) = prepare_all(job, options, cache)?;
+        let mut warnings = refusal_warnings(&selection, options, &ready)?;
+        warnings.extend(ready.iter().filter(|one| one.undone).map(|one| {
+            format!("rank {}: probes that a killed trimtab had left were taken out first", one.process.rank)
+        }));
+        let setup = setup(&selection, job, options);
+        let facts = library.as_ref().and_then(Library::handles);
+        let inserted = in_parallel(&ready, |one| {
+            let initialise = |view: View<'_>| initialise(view, one, facts.as_ref(), &selection, options);
+            one.prepared.insert(one.process.pid, setup, &initialise)
+        });
+        let mut members = Vec::new();
+        for (one, inserted) in ready.into_iter().zip(inserted) {
+            let Ready { process, modules, prepared, .. } = one;
+            // On an error the ranks done so far are restored as they are dropped.
+            let inserted = inserted.map_err(|source| Error::Rank { rank: process.rank, pid: process.pid, source })?;
+            members.push(Member { process, modules, prepared, inserted, removal: None });
+        }
+        Ok(Team { members, selection, library, warnings })
+    }
+
+    /// Restores all ranks at once.
+    pub(crate) fn remove(&mut self) {
+        let removed: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                self.members.iter_mut().map(|member| scope.spawn(|| member.inserted.remove())).collect();
+            threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+        });
+        for (member, removal) in self.members.iter_mut().zip(removed) {
+            let rank = member.process.rank;
+            match removal {
+                Ok(Ok(removal)) => {
+                    if removal.left_mapped_bytes > 0 {
+                        self.warnings.push(format!(
+                            "rank {rank}: every byte of code is restored, but {} bytes stay mapped because a thread did \
+                             not leave them; the next trimtab unmaps them",
+                            removal.left_mapped_bytes
+                        ));
+                    }
+                    member.removal = Some(removal);
+                }
+                Ok(Err(error)) => self.warnings.push(format!("rank {rank}: probes could not be taken out: {error}")),
+                Err(_) => self.warnings.push(format!("rank {rank}: taking out the probes failed inside trimtab")),
+            }
+        }
+    }
+}
+
+/// Runs `work` for every rank on a thread of its own; results in the same order.
+fn in_parallel<'a, T: Send>(
+    ready: &'a [Ready],
+    work: impl Fn(&'a Ready) -> Result<T, trimtab_session::Error> + Sync,
+) -> Vec<Result<T, trimtab_session::Error>> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = ready.iter().map(|one| scope.spawn(|| work(one))).collect();
+        let failed = |one: &Ready| trimtab_session::Error::NothingToDo {
+            pid: one.process.pid,
+            reason: "trimtab failed inside; please report this".into(),
+        };
+        threads.into_iter().zip(ready).map(|(thread, one)| thread.join().unwrap_or_else(|_| Err(failed(one)))).collect()
+    })
+}
+
+/// Settings of one rank's shared memory, before any probe runs.
+fn initialise(view: View<'_>, one: &Ready, facts: Option<&HandleFacts>, selection: &Selection, options: &Options) {
+    let header = view.header();
+    set_library(header, &one.modules, facts);
+    header.may_call_system.store(u32::from(one.process.seccomp == Seccomp::Off), Relaxed);
+    header.details_max.store(options.detail, Relaxed);
+    let marker = selection
+        .marker
+        .and_then(|(index, _)| one.prepared.probes.iter().position(|probe| probe.function == index as u32));
+    header.marker_probe.store(marker.map_or(u32::MAX, |probe| probe as u32), Relaxed);
+    header.state.store(state::OBSERVE, Relaxed);
+}
+
+type AllReady = (Selection, Option<Library>, Vec<Ready>);
+
+fn prepare_all(job: &Job, options: &Options, cache: &ImageCache) -> Result<AllReady, Error> {
+    let mut selection: Option<(Selection, Option<Library>)> = None;
+    let mut ready = Vec::new();
+    for process in &job.ranks {
+        let failed = |source| Error::Rank { rank: process.rank, pid: process.pid, source };
+        check_process(process).map_err(failed)?;
+        let undone = undo_leftover(process.pid).map_err(failed)?;
+        let modules = read_modules(process.pid, options, cache).map_err(failed)?;
+        let (selection, _) = match &mut selection {
+            Some(known) => known,
+            none => none.insert((Selection::new(&modules, options)?, describe_library(&modules))),
+        };
+        let requests: Vec<FunctionRequest> = selection.requests(&modules);
+        let prepared = Prepared::new(&modules, &requests).map_err(failed)?;
+        ready.push(Ready { process: process.clone(), modules, prepared, undone });
+    }
+    let (selection, library) = selection.unwrap_or_default();
+    Ok((selection, library, ready))
+}
+
+fn check_process(process: &RankProcess) -> Result<(), trimtab_session::Error> {
+    let pid = process.pid;
+    if process.shadow_stack {
+        return Err(trimtab_session::Error::ShadowStack { pid });
+    }
+    if process.seccomp != Seccomp::Off {
+        return Err(trimtab_session::Error::Seccomp { pid, mode: format!("{:?}", process.seccomp).to_lowercase() });
+    }
+    Ok(())
+}
+
+fn undo_leftover(pid: Pid) -> Result<bool, trimtab_session::Error> {
+    match leftover::find(pid)? {
+        Leftover::None => Ok(false),
+        found => leftover::undo(pid, &found).map(|_| true),
+    }
+}
+
+/// Only what can hold measured functions: reading every library of a big program takes longer than the measurement.
+fn read_modules(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Modules, trimtab_session::Error> {
+    let all = !options.functions.is_empty() || !options.arguments.is_empty() || options.mark != Mark::Auto;
+    let libc = options.groups.iter().any(|group| *group != Group::Comm);
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    Modules::read(pid, cache, &|path| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let system = path.starts_with("/lib") || path.starts_with("/usr/lib") || path.starts_with("/usr/local/lib");
+        let is_libc = name.starts_with("libc.so") || name.starts_with("libc-") || name.starts_with("libpthread");
+        all || is_mpi_module(path) || !system || (libc && is_libc) || std::path::Path::new(path) == exe
+    })
+}
+
+/// A refused function that was asked for by name is an error; one of a group is only said.
+fn refusal_warnings(selection: &Selection, options: &Options, ready: &[Ready]) -> Result<Vec<String>, Error> {
+    let Some(first) = ready.first() else { return Ok(Vec::new()) };
+    let named = |refused: &&Refused| {
+        let marker = selection.marker.map(|(index, _)| &selection.functions[index].name);
+        options.functions.contains(&refused.name)
+            || options.arguments.iter().any(|(name, _)| *name == refused.name)
+            || marker == Some(&refused.name)
+    };
+    if let Some(refused) = first.prepared.refused.iter().find(named) {
+        return Err(Error::Refused { name: refused.name.clone(), reason: refused.reason.clone() });
+    }
+    Ok(first.prepared.refused.iter().map(|r| format!("{} is not measured: {}", r.name, r.reason)).collect())
+}
+
+/// What would be done to each rank now, for `--dry-run`; nothing is changed.
+pub fn dry_run(
+    job: &Job,
+    options: &Options,
+    cache: &ImageCache,
+) -> Result<Vec<(RankProcess, Plan, Vec<Refused>)>, Error> {
+    let (selection, _, ready) = prepare_all(job, options, cache)?;
+    let setup = setup(&selection, job, options);
+    ready
+        .into_iter()
+        .map(|one| {
+            let plan = one.prepared.dry_run(one.process.pid, setup);
+            let plan = plan.map_err(|source| Error::Rank { rank: one.process.rank, pid: one.process.pid, source })?;
+            Ok((one.process, plan, one.prepared.refused))
+        })
+        .collect()
+}
