@@ -5,7 +5,7 @@ mod common;
 use common::Noise;
 use trimtab_window::statistics::{Share, estimate, share, until_confident};
 
-const TRIALS: usize = 4000;
+const TRIALS: usize = 3000;
 
 /// A kind of noise, as a series with mean 1.
 struct Model {
@@ -45,9 +45,9 @@ const MODELS: [Model; 6] = [
 ];
 
 /// Percentage of trials in which `hit` holds.
-fn percent_of_trials(seed: u64, mut hit: impl FnMut(&mut Noise) -> bool) -> f64 {
+fn percent_of_trials(trials: usize, seed: u64, mut hit: impl FnMut(&mut Noise) -> bool) -> f64 {
     let mut noise = Noise(seed);
-    100.0 * (0..TRIALS).filter(|_| hit(&mut noise)).count() as f64 / TRIALS as f64
+    100.0 * (0..trials).filter(|_| hit(&mut noise)).count() as f64 / trials as f64
 }
 
 fn is_honest(model: &Model, percent: f64) -> bool {
@@ -58,7 +58,7 @@ fn is_honest(model: &Model, percent: f64) -> bool {
 fn mean_time_of_an_iteration() {
     for count in [10, 20, 50] {
         for model in &MODELS {
-            let percent = percent_of_trials(count as u64, |noise| {
+            let percent = percent_of_trials(TRIALS, count as u64, |noise| {
                 let found = estimate(&(model.make)(noise, count)).expect("samples");
                 (found.mean - 1.0).abs() <= found.half_width_95.expect("samples")
             });
@@ -82,9 +82,9 @@ fn ranks_with_waits(noise: &mut Noise, count: usize, make: fn(&mut Noise, usize)
 fn share_of_communication() {
     for count in [10, 20] {
         for model in &MODELS {
-            let long = ranks_with_waits(&mut Noise(99), 200_000, model.make);
+            let long = ranks_with_waits(&mut Noise(99), 100_000, model.make);
             let truth = share(&long).expect("iterations").mean;
-            let percent = percent_of_trials(count as u64, |noise| {
+            let percent = percent_of_trials(TRIALS, count as u64, |noise| {
                 let found = share(&ranks_with_waits(noise, count, model.make)).expect("iterations");
                 (found.mean - truth).abs() <= found.half_width_95.expect("samples")
             });
@@ -96,7 +96,7 @@ fn share_of_communication() {
 
 #[test]
 fn a_steep_drift_widens_the_interval_instead_of_missing() {
-    let percent = percent_of_trials(7, |noise| {
+    let percent = percent_of_trials(TRIALS, 7, |noise| {
         let found = estimate(&drifting(noise, 10, 0.2)).expect("samples");
         (found.mean - 1.0).abs() <= found.half_width_95.expect("samples")
     });
@@ -106,7 +106,7 @@ fn a_steep_drift_widens_the_interval_instead_of_missing() {
 #[test]
 fn stopping_when_confident() {
     for (name, make) in [("independent", MODELS[0].make), ("lognormal 0.25", MODELS[1].make)] {
-        let percent = percent_of_trials(3, |noise| {
+        let percent = percent_of_trials(200, 3, |noise| {
             let all = make(noise, 400);
             let stop = (1..=all.len()).find(|count| until_confident(&all[..*count], 5.0)).unwrap_or(all.len());
             (estimate(&all[..stop]).expect("samples").mean - 1.0).abs() <= 0.05
