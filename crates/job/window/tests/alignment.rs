@@ -196,7 +196,11 @@ fn observed(
 }
 
 fn align_observed(observed: &[Observed], uncertainty_ticks: u64) -> Alignment {
-    let streams: Vec<RankStream> = observed
+    align(&streams(observed, uncertainty_ticks))
+}
+
+fn streams(observed: &[Observed], uncertainty_ticks: u64) -> Vec<RankStream<'_>> {
+    observed
         .iter()
         .enumerate()
         .map(|(rank, one)| RankStream {
@@ -207,8 +211,7 @@ fn align_observed(observed: &[Observed], uncertainty_ticks: u64) -> Alignment {
             first_count: one.first_count,
             uncertainty_ticks,
         })
-        .collect();
-    align(&streams)
+        .collect()
 }
 
 /// True if the offsets differ from the true ones by the same number on all ranks.
@@ -265,6 +268,18 @@ fn clocks_that_are_off_within_their_uncertainty() {
         proven += u64::from(is_proven);
     }
     assert!(proven >= SEEDS * 9 / 10, "only {proven} of {SEEDS} proven");
+}
+
+#[test]
+fn another_anchor_proves_nothing_although_it_may_be_right() {
+    let mut noise = Noise(3);
+    let run = run(RANKS, ITERATIONS, &mut noise, stencil_with_reduction);
+    let observed = observe(&run, (ALLREDUCE, 20), &mut noise);
+    let mut streams = streams(&observed, 0);
+    streams[2].is_common = false;
+    let alignment = align(&streams);
+    assert!(is_right(&alignment, &observed), "{alignment:?}");
+    assert!(matches!(alignment.certainty, Certainty::Likely { rank: 2, .. }), "{alignment:?}");
 }
 
 #[test]

@@ -111,6 +111,13 @@ fn polling(stream: &mut Stream, _: u64) {
     stream.call(RECV, 3);
 }
 
+fn polling_nearly_all_the_time(stream: &mut Stream, _: u64) {
+    for _ in 0..40 + stream.noise.below(200) {
+        stream.call(TEST, 2);
+    }
+    stream.call(SEND, 1);
+}
+
 fn receives_in_any_order(stream: &mut Stream, _: u64) {
     stream.compute(2000);
     stream.calls(&[(SEND, 1), (SEND, 2), (SEND, 3)]);
@@ -145,7 +152,7 @@ fn three_stages(stream: &mut Stream, _: u64) {
     stream.call(ALLREDUCE, 3);
 }
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     Case { name: "stencil", iterations: 40, body: stencil, anchors: &[(ALLREDUCE, 5)], seen: 39 },
     Case { name: "four iterations", iterations: 4, body: stencil, anchors: &[(ALLREDUCE, 5)], seen: 3 },
     Case { name: "output", iterations: 100, body: stencil_with_output, anchors: &[(ALLREDUCE, 5)], seen: 99 },
@@ -161,6 +168,7 @@ const CASES: [Case; 12] = [
         seen: 29,
     },
     Case { name: "polling", iterations: 60, body: polling, anchors: &[(SEND, 1), (RECV, 3)], seen: 59 },
+    Case { name: "only polling", iterations: 60, body: polling_nearly_all_the_time, anchors: &[(SEND, 1)], seen: 59 },
     Case {
         name: "any order",
         iterations: 60,
