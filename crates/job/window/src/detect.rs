@@ -263,14 +263,20 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// The once-per-iteration symbol to count: synchronising if possible, then the steadiest.
+    /// The once-per-iteration symbol to count: synchronising if possible, then always at the same place in the
+    /// iteration, then the steadiest in time.
     fn anchor(&self, level: &Level) -> usize {
-        let cv = |id: usize| coefficient_of_variation(&intervals(self.events, &self.table.occurrences[id]));
-        let mut ids = level.symbols.clone();
-        ids.sort_by(|a, b| {
-            (!self.synchronises(*a)).cmp(&!self.synchronises(*b)).then(cv(*a).total_cmp(&cv(*b))).then(a.cmp(b))
-        });
-        ids[0]
+        let preference = |id: &usize| {
+            let marks = &self.table.occurrences[*id];
+            let calls: Vec<f64> = marks.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+            let wandering_percent = (coefficient_of_variation(&calls) * 100.0).round();
+            let steadiness = coefficient_of_variation(&intervals(self.events, marks));
+            (!self.synchronises(*id), wandering_percent, steadiness, *id)
+        };
+        let mut preferences: Vec<_> = level.symbols.iter().map(preference).collect();
+        preferences
+            .sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2)).then(a.3.cmp(&b.3)));
+        preferences[0].3
     }
 
     fn synchronises(&self, id: usize) -> bool {

@@ -81,7 +81,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     let count = values.len();
     let (below, upper, _) = values.select_nth_unstable_by(count / 2, f64::total_cmp);
     let upper = *upper;
-    let lower = if count % 2 == 0 { below.iter().copied().max_by(f64::total_cmp) } else { None };
+    let lower = if count.is_multiple_of(2) { below.iter().copied().max_by(f64::total_cmp) } else { None };
     Some(lower.map_or(upper, |lower| (lower + upper) / 2.0))
 }
 

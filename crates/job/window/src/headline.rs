@@ -44,7 +44,7 @@ fn balance(report: &Report) -> Option<String> {
     let by_computation = |a: &&RankTotal, b: &&RankTotal| a.computation_s.total_cmp(&b.computation_s);
     let longest = report.ranks.iter().rev().max_by(by_computation)?;
     let shortest = report.ranks.iter().min_by(by_computation)?;
-    if longest.rank == shortest.rank || longest.computation_s <= 0.0 {
+    if report.ranks.len() < 2 || longest.computation_s <= 0.0 {
         return None;
     }
     if shortest.computation_s <= 0.0 {

@@ -82,11 +82,16 @@ impl SymbolTable {
         count
     }
 
-    /// Share of iterations whose regular calls first occur in the commonest order.
+    /// Share of iterations whose regular calls first occur in the commonest order; 0 if most calls are not regular.
     pub fn commonest_order_share(&self, level: &Level) -> f64 {
         let stretches = level.stretches();
         let presence = self.presence(&stretches);
         let needed = REGULAR_SHARE * stretches.len() as f64;
+        let calls = || stretches.iter().flat_map(|(from, to)| &self.ids[*from..*to]);
+        let regular = calls().filter(|id| presence[**id] as f64 >= needed).count();
+        if 2 * regular < calls().count() {
+            return 0.0;
+        }
         let mut orders: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         let mut seen_in = vec![usize::MAX; self.symbols.len()];
         for (number, (from, to)) in stretches.iter().enumerate() {

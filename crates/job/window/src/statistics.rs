@@ -14,8 +14,10 @@ const LEVEL: f64 = 0.95;
 /// Largest autocorrelation believed; beyond it a short series says nothing about its mean.
 const AUTOCORRELATION_MAX: f64 = 0.8;
 
-/// Autocorrelation, in units of its standard error in noise without memory, that is taken as chance.
-const CHANCE_STANDARD_ERRORS: f64 = 0.0;
+/// Added to the measured autocorrelation, in units of its standard error 1/sqrt(n): a short series cannot show that it
+/// has none, and iterations of a program tend to be alike. Chosen so that ten samples hold in 92 to 98% of cases for
+/// independent, skewed and moderately alike samples (tests/coverage.rs).
+const CAUTION_STANDARD_ERRORS: f64 = 0.9;
 
 /// Samples before a stopping rule may stop: fewer give a variance by luck often enough to matter.
 pub const CONFIDENT_SAMPLES_MIN: usize = 8;
@@ -109,7 +111,7 @@ fn total<'a>(shares: impl Iterator<Item = &'a Share>) -> Share {
     })
 }
 
-/// Lag-1 autocorrelation, corrected for its bias of about -(1 + 3r)/n; 0 where it is negative or may be chance.
+/// Lag-1 autocorrelation, corrected for its bias of about -(1 + 3r)/n and cautiously raised; never negative.
 pub fn autocorrelation(samples: &[f64]) -> f64 {
     let Some(mean) = mean(samples) else { return 0.0 };
     let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
@@ -120,7 +122,7 @@ pub fn autocorrelation(samples: &[f64]) -> f64 {
     let products: f64 = samples.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
     let raw = products / squares;
     let corrected = raw + (1.0 + 3.0 * raw) / count;
-    (corrected - CHANCE_STANDARD_ERRORS / count.sqrt()).clamp(0.0, AUTOCORRELATION_MAX)
+    (corrected + CAUTION_STANDARD_ERRORS / count.sqrt()).clamp(0.0, AUTOCORRELATION_MAX)
 }
 
 /// Variance of the mean of `count` samples with this lag-1 autocorrelation, over that of independent ones.
@@ -132,18 +134,32 @@ fn inflation(autocorrelation: f64, count: f64) -> f64 {
 
 /// Quantile of Student's t: the value not exceeded with `probability` (0.5 to 1) at `freedom` degrees of freedom.
 ///
-/// Found by bisection on the distribution function; exact to about 1e-10 of its value.
+/// Found by Newton steps on the distribution function, kept inside a bracket; exact to better than 1e-9 of its value.
 pub fn student_t_quantile(probability: f64, freedom: f64) -> f64 {
+    const STEPS_MAX: u32 = 60;
     let below = |t: f64| 1.0 - 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5);
+    let peak = ln_gamma((freedom + 1.0) / 2.0) - ln_gamma(freedom / 2.0) - 0.5 * (freedom * std::f64::consts::PI).ln();
+    let density = |t: f64| (peak - (freedom + 1.0) / 2.0 * (t * t / freedom).ln_1p()).exp();
     let (mut low, mut high) = (0.0, 1.0);
     while below(high) < probability && high < 1e12 {
         high *= 2.0;
     }
-    for _ in 0..100 {
-        let middle = 0.5 * (low + high);
-        if below(middle) < probability { low = middle } else { high = middle }
+    let mut t = 0.5 * (low + high);
+    for _ in 0..STEPS_MAX {
+        let excess = below(t) - probability;
+        if excess < 0.0 {
+            low = t
+        } else {
+            high = t
+        }
+        let newton = t - excess / density(t);
+        let next = if newton > low && newton < high { newton } else { 0.5 * (low + high) };
+        if (next - t).abs() <= 1e-10 * t {
+            return next;
+        }
+        t = next;
     }
-    0.5 * (low + high)
+    t
 }
 
 /// Regularised incomplete beta function I_x(a, b) by its continued fraction (Lentz's method).

@@ -1,0 +1,257 @@
+//! Does the report say what the samples hold, and nothing else?
+
+use trimtab_types::report::{Job, Report, SCHEMA};
+use trimtab_window::{
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,
+    WindowFacts, WindowInput, assemble, headline,
+};
+
+const TICKS_PER_SECOND: f64 = 1e6;
+const ITERATIONS: u64 = 10;
+const ITERATION_TICKS: u64 = 100_000;
+
+/// Changes one thing about a window.
+type Change<T> = fn(&mut T);
+
+fn job(ranks: u32) -> Job {
+    Job {
+        id: "job".to_owned(),
+        program: "./app".to_owned(),
+        arguments: Vec::new(),
+        ranks,
+        mpi: "MPICH".to_owned(),
+        hosts: vec!["node".to_owned()],
+        builds: Vec::new(),
+        started_unix_s: 900.0,
+    }
+}
+
+fn function(name: &str, group: &str) -> FunctionInfo {
+    FunctionInfo {
+        name: name.to_owned(),
+        group: group.to_owned(),
+        timed: true,
+        moves_bytes: group == "comm",
+        argument_asked: false,
+    }
+}
+
+/// Ten iterations of 0.1 s, of which `comm_ticks` each in communication, a little more in every second one.
+fn rank(rank: u32, comm_ticks: u64) -> RankSample {
+    let jitter = |i: u64| if i.is_multiple_of(2) { 0 } else { 500 };
+    let marks = (0..=ITERATIONS).map(|i| IterationMark {
+        ticks: 5_000_000 + i * ITERATION_TICKS + jitter(i),
+        comm_ticks: 77 + i * comm_ticks + jitter(i),
+    });
+    let marks: Vec<IterationMark> = marks.collect();
+    RankSample {
+        rank,
+        pid: 100 + rank as i32,
+        host: "node".to_owned(),
+        first_ticks: 5_000_000,
+        last_ticks: 5_000_000 + ITERATIONS * ITERATION_TICKS,
+        marks,
+        complete: true,
+        functions: vec![FunctionSample {
+            function: 0,
+            calls: 20,
+            nested: 3,
+            ticks: ITERATIONS * comm_ticks,
+            bytes: 2000,
+            bytes_max: 400,
+            argument_sum: 9,
+            first_ticks: 5_010_000,
+            last_ticks: 5_900_000 + u64::from(rank),
+        }],
+        comm_ticks: ITERATIONS * comm_ticks,
+        usage: Some(Usage { cpu_user_s: 0.9, cpu_system_s: 0.1, minor_faults: 4, ..Usage::default() }),
+        links: vec![
+            LinkSample { to: 1 - rank % 2, is_collective: false, messages: 10, bytes: 1500 },
+            LinkSample { to: 1 - rank % 2, is_collective: true, messages: 2, bytes: 500 },
+        ],
+        pause_insert_us: 300.0 + f64::from(rank),
+        pause_remove_us: Some(200.0),
+        probe_ns: Some(20.0),
+        probe_hits: 1000,
+        points: 12,
+        ..RankSample::default()
+    }
+}
+
+fn input(comm_ticks: &[u64]) -> WindowInput {
+    WindowInput {
+        job: job(comm_ticks.len() as u32),
+        facts: WindowFacts {
+            marker: Some("MPI_Allreduce".to_owned()),
+            marker_source: "detected".to_owned(),
+            start: Some(70),
+            ended_by: "iterations".to_owned(),
+            groups: vec!["comm".to_owned()],
+            ..WindowFacts::default()
+        },
+        ticks_per_second: TICKS_PER_SECOND,
+        functions: vec![function("MPI_Send", "comm"), function("read", "io")],
+        ranks: comm_ticks.iter().enumerate().map(|(number, ticks)| rank(number as u32, *ticks)).rev().collect(),
+        warnings: Vec::new(),
+        command_to_first_record_s: Some(0.25),
+        unix_time: UnixTime { unix_s: 1000.0, at_ticks: 5_000_000, ticks_per_second: TICKS_PER_SECOND },
+    }
+}
+
+fn near(found: f64, expected: f64) -> bool {
+    (found - expected).abs() < 1e-9
+}
+
+#[test]
+fn numbers_of_a_valid_window() {
+    let report = assemble(&input(&[40_000, 20_000]));
+    assert_eq!(report.schema, SCHEMA);
+    assert!(report.window.valid && report.warnings.is_empty(), "{:?}", report.warnings);
+    assert_eq!((report.window.start, report.window.iterations), (Some(70), Some(ITERATIONS)));
+    assert_eq!(report.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1], "in rank order");
+    let time = report.time_per_iteration_s.expect("iterations");
+    assert!(near(time.mean, 0.1) && time.samples == ITERATIONS && time.half_width_95.expect("ten") > 0.0);
+    assert!(near(report.iterations_per_s.expect("iterations"), 10.0));
+    let fraction = report.communication_fraction.expect("measured");
+    assert!(near(fraction.mean, 0.3) && fraction.min < 0.3 && fraction.max > 0.3, "{fraction:?}");
+    assert!(near(report.communication_to_computation.expect("measured"), 0.6 / 1.4));
+    assert!(near(report.imbalance.expect("measured"), 0.8 / 0.7 - 1.0));
+    assert!(near(report.ranks[0].communication_s, 0.4) && near(report.ranks[0].computation_s, 0.6));
+    assert!(near(report.ranks[0].cpu_s.expect("read"), 1.0));
+}
+
+#[test]
+fn functions_links_and_cost() {
+    let report = assemble(&input(&[40_000, 20_000]));
+    let [send] = report.functions.as_slice() else { panic!("read was never called: {:?}", report.functions) };
+    assert_eq!((send.name.as_str(), send.calls, send.nested_calls), ("MPI_Send", 40, 6));
+    assert_eq!((send.bytes, send.bytes_mean, send.bytes_max), (Some(4000), Some(100.0), Some(400)));
+    assert_eq!(send.argument_sum, None, "not asked for");
+    assert!(near(send.first_s.expect("called"), 0.01) && near(send.last_s.expect("called"), 0.900001));
+    assert!(near(send.time_s.expect("timed"), 0.6));
+    let link = &report.links[0];
+    assert_eq!((link.from, link.to, link.messages, link.bytes), (0, 1, 12, 2000));
+    assert_eq!((link.collective_messages, link.collective_bytes), (2, 500));
+    assert_eq!((report.cost.pause_us_max, report.cost.pause_us_total), (301.0, 501.0));
+    assert_eq!((report.cost.probes, report.cost.points, report.cost.first_record_s), (2000, 12, Some(0.25)));
+    assert!(near(report.cost.fraction.expect("calibrated"), 500.0 * 20e-9));
+}
+
+#[test]
+fn what_was_not_measured_is_no_number() {
+    let mut input = input(&[40_000, 20_000]);
+    input.functions = vec![FunctionInfo { timed: false, moves_bytes: false, ..function("malloc", "mem") }];
+    for rank in &mut input.ranks {
+        (rank.usage, rank.probe_ns) = (None, None);
+    }
+    let report = assemble(&input);
+    assert_eq!((report.communication_fraction, report.communication_to_computation), (None, None));
+    assert_eq!((report.imbalance, report.cost.fraction, report.cost.probe_ns), (None, None, None));
+    assert_eq!((report.ranks[0].cpu_s, report.ranks[0].minor_faults), (None, None));
+    assert_eq!((report.functions[0].time_s, report.functions[0].bytes), (None, None));
+    assert!(headline(&report).contains("not measured"), "{}", headline(&report));
+}
+
+#[test]
+fn windows_by_time_have_no_iterations() {
+    let mut input = input(&[40_000, 20_000]);
+    input.facts.marker = None;
+    for rank in &mut input.ranks {
+        rank.marks.clear();
+    }
+    let report = assemble(&input);
+    assert!(report.window.valid, "{:?}", report.warnings);
+    assert_eq!((report.window.start, report.window.iterations, report.time_per_iteration_s), (None, None, None));
+    let fraction = report.communication_fraction.expect("measured");
+    assert!(near(fraction.mean, 0.3) && fraction.half_width_95.is_none());
+}
+
+#[test]
+fn partial_windows_are_invalid_and_say_why() {
+    let spoil: [(&str, Change<WindowInput>, &str); 4] = [
+        ("missing rank", |input| input.ranks.retain(|rank| rank.rank != 2), "rank 2 recorded nothing"),
+        ("ended early", |input| input.ranks[0].complete = false, "rank 2 ended before"),
+        ("other count", |input| input.ranks[1].marks.truncate(10), "9 on rank 1, 10 on ranks 0, 2"),
+        (
+            "no iteration",
+            |input| input.ranks.iter_mut().for_each(|rank| rank.marks.truncate(1)),
+            "no rank completed an iteration",
+        ),
+    ];
+    for (name, spoil, expected) in spoil {
+        let mut input = input(&[30_000, 30_000, 30_000]);
+        spoil(&mut input);
+        let report = assemble(&input);
+        assert!(!report.window.valid, "{name}");
+        assert!(report.warnings.iter().any(|warning| warning.contains(expected)), "{name}: {:?}", report.warnings);
+        assert!(headline(&report).contains("invalid"), "{name}");
+    }
+    let nobody = WindowInput { ranks: Vec::new(), ..input(&[1, 1]) };
+    let report = assemble(&nobody);
+    assert!(!report.window.valid && report.communication_fraction.is_none() && report.imbalance.is_none());
+}
+
+#[test]
+fn costs_above_the_bar_and_other_remarks() {
+    let remark: [(&str, Change<RankSample>, &str); 4] = [
+        ("probes", |rank| rank.probe_hits = 4_000_000, "4.0% of the window"),
+        ("pauses inside", |rank| rank.pause_inside_us = 30_000.0, "3.0% of the window"),
+        ("threads", |rank| rank.threads = vec![ThreadSample { comm_ticks: 900_000 }], "another thread"),
+        ("unnamed", |rank| rank.unattributed_bytes = 8, "8 bytes"),
+    ];
+    for (name, change, expected) in remark {
+        let mut input = input(&[40_000, 20_000]);
+        change(&mut input.ranks[0]);
+        let report = assemble(&input);
+        assert!(report.window.valid, "{name}");
+        assert!(report.warnings.iter().any(|warning| warning.contains(expected)), "{name}: {:?}", report.warnings);
+    }
+}
+
+#[test]
+fn details_are_in_wall_clock_order() {
+    let mut input = input(&[40_000, 20_000]);
+    let detail = |enter_ticks, ticks| DetailSample { function: 0, enter_ticks, ticks, ..DetailSample::default() };
+    input.ranks[0].details = vec![detail(5_500_000, Some(1000))];
+    input.ranks[1].details = vec![detail(4_500_000, None)];
+    let report = assemble(&input);
+    let times: Vec<(u32, f64)> = report.details.iter().map(|detail| (detail.rank, detail.time_unix_s)).collect();
+    assert_eq!(times, [(0, 999.5), (1, 1000.5)]);
+    assert_eq!((report.details[0].duration_s, report.details[1].duration_s), (None, Some(0.001)));
+}
+
+/// Makes each iteration's computation of one rank unsteady: long gaps every other iteration.
+fn unsteady(report: &mut Report) {
+    for rank in &mut report.ranks {
+        rank.iteration_times_s = (0..10).map(|i| if (i + rank.rank) % 5 == 0 { 0.5 } else { 0.0 }).collect();
+    }
+}
+
+#[test]
+fn headlines() {
+    let cases: [(&str, &[u64], &str); 5] = [
+        ("balanced", &[30_000, 30_000], "balanced"),
+        ("bound", &[80_000, 80_000], "bound by communication"),
+        ("one rank", &[60_000, 60_000, 60_000, 20_000], "Rank 3 computes 2.0x as long as rank 0 while the others wait"),
+        ("half", &[60_000, 60_000, 20_000, 20_000], "2 ranks (longest rank 2) compute 2.0x as long as rank 0"),
+        ("master", &[100_000, 20_000], "Rank 0 only communicates; rank 1 computes longest."),
+    ];
+    for (name, comm_ticks, expected) in cases {
+        let text = headline(&assemble(&input(comm_ticks)));
+        assert!(text.contains(expected), "{name}: {text}");
+        assert!(text.contains("% of the time is communication"), "{name}: {text}");
+    }
+    let alone = headline(&assemble(&input(&[30_000])));
+    assert!(!alone.contains("Rank") && alone.contains("30.0% of the time is communication"), "{alone}");
+    let mut noisy = assemble(&input(&[40_000, 20_000]));
+    unsteady(&mut noisy);
+    assert!(headline(&noisy).contains("undetermined"), "{}", headline(&noisy));
+}
+
+#[test]
+fn headline_of_a_starved_rank_names_its_processor_time() {
+    let mut input = input(&[60_000, 20_000]);
+    input.ranks[0].usage = Some(Usage { cpu_user_s: 0.5, ..Usage::default() });
+    let text = headline(&assemble(&input));
+    assert!(text.contains("0.50 s of 1.00 s"), "{text}");
+}
