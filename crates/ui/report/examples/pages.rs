@@ -14,7 +14,8 @@ fn main() {
         eprintln!("usage: pages SAMPLE WIDTH|html [ascii]; samples: {}", names.join(", "));
         std::process::exit(2);
     };
-    for (name, headline, report) in samples::all() {
+    let many = ("4096_ranks", "a headline", samples::many_ranks(4096));
+    for (name, headline, report) in samples::all().into_iter().chain([many]) {
         if name != sample {
             continue;
         }

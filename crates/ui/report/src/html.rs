@@ -166,16 +166,19 @@ fn plot_cards(report: &Report) -> String {
         + &card("Bytes from rank to rank", &traffic, &plots::volume(report))
 }
 
+/// All facts in two columns.
 fn facts_cards(report: &Report) -> String {
-    let cards = [
-        ("Job", words::job(report)),
-        ("Window", words::window(report)),
+    let column = |cards: &[(&str, Vec<Fact>)]| {
+        let body: String = cards.iter().map(|(title, facts)| card(title, "", &definitions(facts))).collect();
+        format!("<div>\n{body}</div>\n")
+    };
+    let what = column(&[("Job", words::job(report)), ("Window", words::window(report))]);
+    let found = column(&[
         ("Result", words::result(report)),
         ("Operating system", words::system(report)),
         ("Cost of measuring", words::cost(report)),
-    ];
-    let body: String = cards.iter().map(|(title, facts)| card(title, "", &definitions(facts))).collect();
-    format!("<div class=\"facts\">\n{body}</div>\n")
+    ]);
+    format!("<div class=\"facts\">\n{what}{found}</div>\n")
 }
 
 fn definitions(facts: &[Fact]) -> String {

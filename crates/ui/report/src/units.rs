@@ -16,6 +16,9 @@ pub(crate) fn time(seconds: f64) -> String {
     if !seconds.is_finite() {
         return NOT_MEASURED.to_string();
     }
+    if seconds == 0.0 {
+        return "0 s".to_string();
+    }
     if seconds.abs() >= 59.95 {
         return long_time(seconds);
     }
@@ -43,7 +46,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
     if !bytes.is_finite() {
         return NOT_MEASURED.to_string();
     }
-    match size_unit(bytes) {
+    match size_unit(bytes, 1023.5) {
         None => format!("{} B", trim_zeros(&significant(bytes, 3))),
         Some((scaled, unit)) => format!("{} {}", trim_zeros(&significant(scaled, 3)), SIZE_UNITS[unit]),
     }
@@ -51,7 +54,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
 
 /// A size in at most four characters, for the cells of a matrix: "512", "80K", "1.2M".
 pub(crate) fn bytes_short(bytes: u64) -> String {
-    match size_unit(bytes as f64) {
+    match size_unit(bytes as f64, 999.5) {
         None => bytes.to_string(),
         Some((scaled, unit)) => {
             let digits = usize::from(scaled < 9.95);
@@ -76,7 +79,11 @@ pub(crate) fn count(count: u64) -> String {
 
 /// A count with its noun: "1 rank", "4 ranks".
 pub(crate) fn counted(number: u64, noun: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
+    let ending = match number {
+        1 => "",
+        _ if noun.ends_with("ch") => "es",
+        _ => "s",
+    };
     format!("{} {noun}{ending}", count(number))
 }
 
@@ -152,14 +159,15 @@ fn long_time(seconds: f64) -> String {
     }
 }
 
-/// The size in its unit's multiples, and the unit's place in [`SIZE_UNITS`]; `None`: bytes.
-fn size_unit(bytes: f64) -> Option<(f64, usize)> {
-    if bytes < 999.5 {
+/// The size in its unit's multiples, below `limit` where a larger unit is left, and the unit's place in [`SIZE_UNITS`];
+/// `None`: bytes.
+fn size_unit(bytes: f64, limit: f64) -> Option<(f64, usize)> {
+    if bytes < limit {
         return None;
     }
     let mut scaled = bytes / 1024.0;
     let mut unit = 0;
-    while scaled >= 999.5 && unit + 1 < SIZE_UNITS.len() {
+    while scaled >= limit && unit + 1 < SIZE_UNITS.len() {
         scaled /= 1024.0;
         unit += 1;
     }
@@ -193,7 +201,7 @@ mod tests {
     #[test]
     fn times_have_three_digits() {
         let rows = [
-            (0.0, "0 ns"),
+            (0.0, "0 s"),
             (1.65e-8, "16.5 ns"),
             (9.994e-7, "999 ns"),
             (9.996e-7, "1.00 us"),
@@ -233,7 +241,8 @@ mod tests {
         let rows = [
             (0.0, "0 B", "0"),
             (512.0, "512 B", "512"),
-            (1000.0, "0.977 KiB", "1K"),
+            (1000.0, "1000 B", "1K"),
+            (1_031_168.0, "1007 KiB", "1M"),
             (8192.0, "8 KiB", "8K"),
             (81_920.0, "80 KiB", "80K"),
             (1_310_720.0, "1.25 MiB", "1.2M"),

@@ -97,26 +97,26 @@ fn other_groups(report: &Report) -> Option<Fact> {
 
 /// What the operating system counted.
 pub(crate) fn system(report: &Report) -> Vec<Fact> {
-    let minor = counter(report, "minor", |rank| rank.minor_faults);
-    let major = counter(report, "major, with input/output", |rank| rank.major_faults);
-    let gave = counter(report, "waiting (voluntary)", |rank| rank.voluntary_switches);
-    let lost = counter(report, "pushed off (involuntary)", |rank| rank.involuntary_switches);
-    vec![plain("page faults", format!("{minor}; {major}")), plain("switches", format!("{gave}; {lost}"))]
+    vec![
+        plain("minor faults", counter(report, None, |rank| rank.minor_faults)),
+        plain("major faults", counter(report, None, |rank| rank.major_faults)),
+        plain("voluntary", counter(report, Some("context switch"), |rank| rank.voluntary_switches)),
+        plain("involuntary", counter(report, Some("context switch"), |rank| rank.involuntary_switches)),
+    ]
 }
 
-/// "12 minor (most: rank 3, 5)".
-fn counter(report: &Report, kind: &str, value: fn(&RankTotal) -> Option<u64>) -> String {
-    let Some(all) = numbers::counted(report, value) else { return format!("{kind}: {NOT_MEASURED}") };
-    let (rank, largest) = all.largest;
-    let most = format!("most: rank {rank}, {}", count(largest));
-    let missing = report.ranks.len() - all.ranks;
-    let partial = format!("{NOT_MEASURED} on {}", counted(missing as u64, "rank"));
-    let remarks = [(all.sum > 0 && report.ranks.len() > 1).then_some(most), (missing > 0).then_some(partial)];
-    let remarks: Vec<String> = remarks.into_iter().flatten().collect();
-    match remarks.is_empty() {
-        true => format!("{} {kind}", count(all.sum)),
-        false => format!("{} {kind} ({})", count(all.sum), remarks.join("; ")),
+/// "12 context switches; most on rank 3 (5); not measured on 1 rank".
+fn counter(report: &Report, noun: Option<&str>, value: fn(&RankTotal) -> Option<u64>) -> String {
+    let Some(all) = numbers::counted(report, value) else { return NOT_MEASURED.to_string() };
+    let mut text = noun.map_or(count(all.sum), |noun| counted(all.sum, noun));
+    if all.sum > 0 && report.ranks.len() > 1 {
+        text += &format!("; most on rank {} ({})", all.largest.0, count(all.largest.1));
     }
+    let missing = report.ranks.len() - all.ranks;
+    if missing > 0 {
+        text += &format!("; {NOT_MEASURED} on {}", counted(missing as u64, "rank"));
+    }
+    text
 }
 
 /// What the measurement cost the program.

@@ -13,6 +13,9 @@ use trimtab_types::report::{RankTotal, Report};
 /// Width of every plot.
 const WIDTH: f64 = 1000.0;
 
+/// Right end of the column of CPU shares.
+const CPU_RIGHT: f64 = 990.0;
+
 /// Ranks that get a row with its label each.
 const ROWS_MAX: usize = 64;
 
@@ -73,8 +76,8 @@ pub(super) fn volume(report: &Report) -> String {
     }
     let (matrix, per_row) = numbers::volume_matrix(report, MAP_SIDE_MAX);
     let largest = matrix.iter().flatten().copied().max().unwrap_or(0);
-    let map = Map { side: matrix.len(), per_row, cell: (600.0 / matrix.len() as f64).min(44.0), largest };
-    let mut svg = Svg::new(WIDTH, map.top() + map.length() + 16.0);
+    let map = Map { side: matrix.len(), per_row, cell: (340.0 / matrix.len() as f64).min(44.0), largest };
+    let mut svg = Svg::new(map.left() + map.length() + 145.0, map.top() + map.length().max(170.0) + 8.0);
     map.draw_labels(&mut svg);
     for (row, cells) in matrix.iter().enumerate() {
         for (column, volume) in cells.iter().enumerate() {
@@ -83,7 +86,7 @@ pub(super) fn volume(report: &Report) -> String {
     }
     map.draw_scale(&mut svg);
     let label = format!("bytes from rank to rank, {} in the largest cell", bytes(largest as f64));
-    svg.finish("volume", &label, "")
+    format!("<div class=\"beside\">\n{}{}</div>\n", svg.finish("volume", &label, ""), super::tables::links(report))
 }
 
 fn nothing() -> String {
@@ -112,21 +115,20 @@ fn rank_tip(rank: &RankTotal, measured: bool) -> String {
 /// A row per rank with its numbers beside it.
 fn rank_rows(report: &Report, longest_s: f64) -> String {
     let measured = numbers::communication_measured(report);
-    let (left, right, top) = (70.0, if measured { 800.0 } else { 900.0 }, 26.0);
+    let (left, right, top) = (70.0, if measured { 850.0 } else { 920.0 }, 26.0);
     let row = if report.ranks.len() <= 16 { 26.0 } else { 15.0 };
     let bottom = top + row * report.ranks.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + 26.0);
-    let marks = ticks(0.0, longest_s, 6);
-    let scale = (right - left) / marks.last().copied().unwrap_or(longest_s);
-    for mark in &marks {
+    let scale = (right - left) / longest_s;
+    for mark in ticks(0.0, longest_s, 6).iter().filter(|mark| **mark <= longest_s) {
         svg.line("grid", [left + mark * scale, top, left + mark * scale, bottom]);
         svg.text("axis", Anchor::Middle, (left + mark * scale, bottom + 14.0), &time(*mark));
     }
     svg.text("axis", Anchor::End, (left - 8.0, top - 12.0), "rank");
     if measured {
-        svg.text("axis", Anchor::End, (right + 90.0, top - 12.0), "comm");
+        svg.text("axis", Anchor::End, (right + 75.0, top - 12.0), "comm");
     }
-    svg.text("axis", Anchor::End, (right + 160.0, top - 12.0), "CPU");
+    svg.text("axis", Anchor::End, (CPU_RIGHT, top - 12.0), "CPU");
     for (place, rank) in report.ranks.iter().enumerate() {
         let y = top + row * place as f64;
         rank_row(&mut svg, rank, measured, [left, right, y, row], scale);
@@ -143,12 +145,12 @@ fn rank_row(svg: &mut Svg, rank: &RankTotal, measured: bool, [left, right, y, ro
         svg.rect("computation", [left, top, computation, height], &tip);
         svg.rect("communication", [left + computation, top, rank.communication_s * scale, height], &tip);
         let share = numbers::communication_share(rank).map_or("-".to_string(), percent);
-        svg.text("label", Anchor::End, (right + 90.0, middle), &share);
+        svg.text("label", Anchor::End, (right + 75.0, middle), &share);
     } else {
         svg.rect("recorded", [left, top, rank.duration_s * scale, height], &tip);
     }
     let cpu = numbers::cpu_share(rank).map_or("-".to_string(), |share| format!("{:.0}%", share * 100.0));
-    svg.text("label", Anchor::End, (right + 160.0, middle), &cpu);
+    svg.text("label", Anchor::End, (CPU_RIGHT, middle), &cpu);
 }
 
 /// A column per rank, or per few neighbouring ranks the one that computes longest.
@@ -156,9 +158,8 @@ fn rank_columns(report: &Report, longest_s: f64) -> String {
     let measured = numbers::communication_measured(report);
     let (left, right, top, bottom) = (70.0, 990.0, 10.0, 270.0);
     let mut svg = Svg::new(WIDTH, bottom + 46.0);
-    let marks = ticks(0.0, longest_s, 5);
-    let scale = (bottom - top) / marks.last().copied().unwrap_or(longest_s);
-    for mark in &marks {
+    let scale = (bottom - top) / longest_s;
+    for mark in ticks(0.0, longest_s, 5).iter().filter(|mark| **mark <= longest_s) {
         svg.line("grid", [left, bottom - mark * scale, right, bottom - mark * scale]);
         svg.text("axis", Anchor::End, (left - 8.0, bottom - mark * scale), &time(*mark));
     }
@@ -312,7 +313,8 @@ impl Map {
 
     fn draw_labels(&self, svg: &mut Svg) {
         let (left, top) = (self.left(), self.top());
-        let every = self.side.div_ceil(16);
+        let label_width = 14.0 + 8.0 * (self.side * self.per_row).to_string().len() as f64;
+        let every = (label_width / self.cell).ceil() as usize;
         for row in (0..self.side).step_by(every) {
             let middle = (row as f64 + 0.5) * self.cell;
             let first = (row * self.per_row).to_string();
@@ -320,7 +322,7 @@ impl Map {
             svg.text("axis", Anchor::Middle, (left + middle, top - 10.0), &first);
         }
         svg.text("axis", Anchor::Start, (left, top - 30.0), "to rank");
-        svg.text("axis", Anchor::End, (left - 40.0, top + self.cell * 0.5), "from rank");
+        svg.text("axis", Anchor::End, (left - 34.0, top + 8.0), "from rank");
         svg.rect("map", [left, top, self.length(), self.length()], "");
     }
 
@@ -357,7 +359,7 @@ impl Map {
             svg.styled_rect("heat", &format!("fill-opacity:{:.2}", self.strength(share)), [x, y, 22.0, 22.0], "");
             svg.text("axis", Anchor::Start, (x + 32.0, y + 11.0), &bytes(self.largest as f64 * share));
         }
-        svg.text("axis", Anchor::Start, (x, top + 136.0), "white: none");
+        svg.text("axis", Anchor::Start, (x, top + 136.0), "blank: none");
         if self.per_row > 1 {
             svg.text("axis", Anchor::Start, (x, top + 158.0), &format!("{} ranks per row", self.per_row));
         }

@@ -7,7 +7,10 @@ use crate::numbers;
 use crate::units::{bytes, count, counted, percent, significant, time};
 use crate::words;
 use std::fmt::Write;
-use trimtab_types::report::{Detail, FunctionTotal, RankTotal, Report};
+use trimtab_types::report::{Detail, FunctionTotal, Link, RankTotal, Report};
+
+/// Links beside the map of all.
+const LINKS_SHOWN_MAX: usize = 12;
 
 /// Trace records shown; all are in the JSON.
 const DETAILS_SHOWN_MAX: usize = 200;
@@ -23,8 +26,13 @@ impl Cell {
         Cell { shown: text(name), number: None }
     }
 
+    /// A dash, sorted below everything, for what is no number.
     fn number(number: f64, shown: String) -> Cell {
-        Cell { shown: text(&shown), number: Some(number) }
+        if number.is_finite() { Cell { shown: text(&shown), number: Some(number) } } else { Cell::dash() }
+    }
+
+    fn dash() -> Cell {
+        Cell { shown: "-".to_string(), number: Some(-1.0) }
     }
 
     fn count(number: u64) -> Cell {
@@ -35,7 +43,7 @@ impl Cell {
     fn maybe(number: Option<f64>, show: impl Fn(f64) -> String) -> Cell {
         match number {
             Some(number) => Cell::number(number, show(number)),
-            None => Cell { shown: "-".to_string(), number: Some(-1.0) },
+            None => Cell::dash(),
         }
     }
 
@@ -79,6 +87,33 @@ fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> V
     ];
     row.extend(arguments.then(|| Cell::maybe(function.argument_sum.map(|sum| sum as f64), |sum| significant(sum, 6))));
     row
+}
+
+/// The links with the most bytes.
+pub(super) fn links(report: &Report) -> String {
+    let titles = ["from", "to", "bytes", "messages", "mean size", "collective"];
+    let row = |link: &Link| {
+        let size = |size: u64| Cell::number(size as f64, bytes(size as f64));
+        let rank = |rank: u32| Cell::number(f64::from(rank), rank.to_string());
+        let mean = numbers::ratio(link.bytes as f64, link.messages as f64);
+        vec![
+            rank(link.from),
+            rank(link.to),
+            size(link.bytes),
+            Cell::count(link.messages),
+            Cell::maybe(mean, bytes),
+            size(link.collective_bytes),
+        ]
+    };
+    let heaviest = numbers::heaviest_links(report);
+    let shown = heaviest.len().min(LINKS_SHOWN_MAX);
+    let rest = heaviest.len() - shown;
+    let note = if rest > 0 {
+        format!("<p class=\"none\">and {}</p>\n", counted(rest as u64, "lighter link"))
+    } else {
+        String::new()
+    };
+    format!("<div>{}{note}</div>\n", table(&titles, heaviest.into_iter().take(shown).map(row)))
 }
 
 /// Every rank with everything measured of it, folded away.
@@ -180,8 +215,11 @@ fn folded(title: &str, subtitle: &str, body: &str) -> String {
 /// A table that a click on a title sorts.
 fn table(titles: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> String {
     let mut html = String::from("<div class=\"scroll\"><table class=\"sortable\">\n<thead><tr>");
-    for title in titles {
-        let _infallible = write!(html, "<th scope=\"col\">{}</th>", text(title));
+    let rows: Vec<Vec<Cell>> = rows.collect();
+    for (column, title) in titles.iter().enumerate() {
+        let words = rows.first().is_some_and(|row| row[column].number.is_none());
+        let class = if words { " class=\"text\"" } else { "" };
+        let _infallible = write!(html, "<th scope=\"col\"{class}>{}</th>", text(title));
     }
     html += "</tr></thead>\n<tbody>\n";
     for row in rows {

@@ -88,8 +88,8 @@ impl Pen {
     pub(crate) fn wrap(&self, text: &str, indent: usize) -> Vec<String> {
         let width = self.width.saturating_sub(indent).max(8);
         let mut lines = vec![String::new()];
-        for word in self.readable(text).split_whitespace() {
-            for piece in pieces(word, width) {
+        for word in words_with_units(&self.readable(text)) {
+            for piece in pieces(&word, width) {
                 let last = lines.len() - 1;
                 let line = &mut lines[last];
                 if line.is_empty() {
@@ -119,6 +119,23 @@ impl Pen {
     fn readable(&self, text: &str) -> String {
         if self.unicode { text.to_string() } else { text.replace('±', "+-") }
     }
+}
+
+/// The text's words; a unit stays with its number.
+fn words_with_units(text: &str) -> Vec<String> {
+    const UNITS: [&str; 12] = ["ns", "us", "ms", "s", "min", "h", "d", "B", "KiB", "MiB", "GiB", "TiB"];
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let unit = UNITS.contains(&word.trim_end_matches([',', ';', ')', ':']));
+        match words.last_mut() {
+            Some(number) if unit && number.ends_with(|c: char| c.is_ascii_digit()) => {
+                number.push(' ');
+                number.push_str(word);
+            }
+            _ => words.push(word.to_string()),
+        }
+    }
+    words
 }
 
 /// A word too wide for a line, in pieces.
@@ -185,6 +202,8 @@ mod tests {
             assert_eq!(lines.concat().replace(' ', ""), text.replace(' ', ""), "{width}");
         }
         assert_eq!(pen(80, true).wrap("", 0), [""]);
+        let units = pen(40, true).wrap("a line that ends just before the unit 12 ms, and goes on", 0);
+        assert_eq!(units, ["a line that ends just before the unit", "12 ms, and goes on"]);
         assert_eq!(pen(80, false).wrap("1 ± 2", 0), ["1 +- 2"]);
     }
 
