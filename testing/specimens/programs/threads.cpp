@@ -127,7 +127,8 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (provided < MPI_THREAD_MULTIPLE) {
         if (rank == 0) std::fprintf(stderr, "threads: this MPI library has no MPI_THREAD_MULTIPLE\n");
-        MPI_Abort(MPI_COMM_WORLD, 2);
+        MPI_Finalize();
+        return 2;
     }
     int iterations = (int)option(argc, argv, "--iterations", 300), count = (int)option(argc, argv, "--threads", 2);
     long size = option(argc, argv, "--size", 100000);
