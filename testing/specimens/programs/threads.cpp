@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     int iterations = (int)option(argc, argv, "--iterations", 300), count = (int)option(argc, argv, "--threads", 2);
-    long size = option(argc, argv, "--size", 100000);
+    long size = option(argc, argv, "--size", 1000000);
 
     long good = run(iterations, count, size), worst;
     MPI_Allreduce(&good, &worst, 1, MPI_LONG, MPI_MIN, MPI_COMM_WORLD);
