@@ -4,7 +4,7 @@
 //! Jobs run one at a time, because MPICH polls and the machine may have two cores. Next: `src/lib.rs`.
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -333,7 +333,10 @@ fn ranks_are_found_and_ended_on_drop() {
             assert_eq!(ranks.len(), 2, "{mpi:?}");
             eventually("all threads", || ranks.iter().all(|&pid| threads_running(pid).is_ok_and(|n| n > 64)));
             if launcher_dies_first {
-                send(running.pid(), Signal::KILL);
+                // Stopped ranks cannot notice that their parents die, so only the drop can end them.
+                ranks.iter().for_each(|&pid| send(pid, Signal::STOP));
+                let parents: BTreeSet<i32> = ranks.iter().map(|&pid| parent(pid)).collect();
+                parents.iter().for_each(|&pid| send(pid, Signal::KILL));
             }
             drop(running);
             eventually("end of the ranks", || ranks.iter().all(|&pid| !is_alive(pid)));
@@ -401,6 +404,12 @@ fn settled(running: &mut trimtab_specimens::Running) -> i32 {
     let sleeping = || fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|text| text.starts_with("230 "));
     eventually("first nanosleep", sleeping);
     pid
+}
+
+fn parent(pid: i32) -> i32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("a parent");
+    line.trim().parse().expect("a pid")
 }
 
 fn send(pid: i32, signal: Signal) {
