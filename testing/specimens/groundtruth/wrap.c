@@ -282,9 +282,9 @@ static void sent_to_others(struct call *call, MPI_Comm comm, uint64_t bytes) {
     for (int peer = 0; peer < peers(comm); peer++) sent_to_other(call, comm, peer, bytes);
 }
 
-/* On an intercommunicator the root's own group passes MPI_ROOT or MPI_PROC_NULL and sends nothing. */
+/* On an intercommunicator the root itself (MPI_ROOT) does not come here, its companions pass MPI_PROC_NULL. */
 static void sent_to_root(struct call *call, MPI_Comm comm, int root, uint64_t bytes) {
-    if (root >= 0) sent_to_other(call, comm, root, bytes);
+    sent_to_other(call, comm, root, bytes);
 }
 
 static void contributed(struct call *call, uint64_t bytes) { call->bytes += bytes; }

@@ -83,10 +83,11 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     int iterations = (int)option(argc, argv, "--iterations", 500);
-    size = (int)option(argc, argv, "--size", 128);
+    size = (int)option(argc, argv, "--size", 256);
     if (size % ranks || size & (size - 1)) {
         if (rank == 0) fprintf(stderr, "fft: --size %d must be a power of two and a multiple of %d ranks\n", size, ranks);
-        MPI_Abort(MPI_COMM_WORLD, 2);
+        MPI_Finalize(); /* not MPI_Abort, which may end rank 0 before it has spoken */
+        return 2;
     }
     rows = size / ranks;
     size_t bytes = sizeof(number) * (size_t)rows * size;

@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     int iterations = (int)option(argc, argv, "--iterations", 500), good = 0;
-    size = (int)option(argc, argv, "--size", 100000);
+    size = (int)option(argc, argv, "--size", 200000);
     keys = malloc(sizeof(int) * size);
     ordered = malloc(sizeof(int) * size);
     arrived = malloc(sizeof(int) * size * ranks);

@@ -661,8 +661,9 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     int iterations = (int)option(argc, argv, "--iterations", 200);
     if (ranks < 2 || ranks > RANKS_MAX) {
-        fprintf(stderr, "kinds: runs with 2 to %d ranks, not %d\n", RANKS_MAX, ranks);
-        MPI_Abort(MPI_COMM_WORLD, 2);
+        if (rank == 0) fprintf(stderr, "kinds: runs with 2 to %d ranks, not %d\n", RANKS_MAX, ranks);
+        MPI_Finalize();
+        return 2;
     }
     last = ranks - 1, right = (rank + 1) % ranks, left = (rank + last) % ranks;
     attach_buffer();

@@ -102,8 +102,8 @@ static void push(int particles, double step) {
     }
 }
 
-static void deposit(int particles) {
-    for (int i = 0; i < particles; i++) *at(field, i % size, (int)x[i] % size) += CHARGE;
+static void deposit(int particles, double charge) {
+    for (int i = 0; i < particles; i++) *at(field, i % size, (int)x[i] % size) += charge;
 }
 
 static void prepare(int particles) {
@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     specimen_begin(argc, argv);
     int iterations = (int)option(argc, argv, "--iterations", 1000);
-    int particles = (int)option(argc, argv, "--particles", 60000);
+    int particles = (int)option(argc, argv, "--particles", 100000);
     size = (int)option(argc, argv, "--size", 512);
     bool nonblocking = flag(argc, argv, "--nonblocking"), sendrecv = flag(argc, argv, "--sendrecv");
     bool tagged = flag(argc, argv, "--tag-iteration");
@@ -154,8 +154,10 @@ int main(int argc, char **argv) {
     for (int iteration = 0; iteration < iterations; iteration++) {
         iteration_begins(iteration);
         int tag = tagged ? iteration % 16384 : 1;
-        for (int i = 0; i < repeats; i++) push(particles, 1.0 / repeats);
-        deposit(particles);
+        for (int i = 0; i < repeats; i++) {
+            push(particles, 1.0 / repeats);
+            deposit(particles, CHARGE / repeats);
+        }
         pack();
         if (nonblocking)
             exchange_nonblocking(tag);

@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
     const char *mode = mode_of(argc, argv);
     int iterations = (int)option(argc, argv, "--iterations", 300);
     int exit_at = (int)option(argc, argv, "--exit-at", iterations / 2);
-    long size = option(argc, argv, "--size", 500000);
+    long size = option(argc, argv, "--size", 1000000);
     if (strcmp(mode, "exec") == 0) first_life(argv, (int)option(argc, argv, "--exec-at", iterations / 2), size);
 
     MPI_Init(&argc, &argv);

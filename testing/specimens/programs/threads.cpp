@@ -127,10 +127,11 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (provided < MPI_THREAD_MULTIPLE) {
         if (rank == 0) std::fprintf(stderr, "threads: this MPI library has no MPI_THREAD_MULTIPLE\n");
-        MPI_Abort(MPI_COMM_WORLD, 2);
+        MPI_Finalize();
+        return 2;
     }
     int iterations = (int)option(argc, argv, "--iterations", 300), count = (int)option(argc, argv, "--threads", 2);
-    long size = option(argc, argv, "--size", 100000);
+    long size = option(argc, argv, "--size", 1000000);
 
     long good = run(iterations, count, size), worst;
     MPI_Allreduce(&good, &worst, 1, MPI_LONG, MPI_MIN, MPI_COMM_WORLD);

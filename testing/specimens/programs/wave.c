@@ -60,8 +60,8 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     int iterations = (int)option(argc, argv, "--iterations", 500), good = 0;
     block = (int)option(argc, argv, "--block", 4);
-    rows = (int)option(argc, argv, "--size", 128) / block * block;
-    columns = (int)option(argc, argv, "--columns", 400);
+    rows = (int)option(argc, argv, "--size", 256) / block * block;
+    columns = (int)option(argc, argv, "--columns", 600);
     above = malloc(sizeof(int64_t) * columns);
     int left = rank > 0 ? rank - 1 : MPI_PROC_NULL, right = rank < ranks - 1 ? rank + 1 : MPI_PROC_NULL;
     int64_t one = corner();

@@ -1,1 +1,35 @@
-//! Small programs to attach to, each with a known answer
+//! Small programs to attach to, each with a known answer; and what tests need to build, run and watch them.
+//!
+//! `programs/` holds the specimens in C, C++ and Fortran: each says at its top what it does, what its known answer is
+//! and which options it takes, and exits with 0 only if the answer was right. `groundtruth/` holds a PMPI wrapper
+//! library that measures the same iterations by another method; it is preloaded in tests, never by trimtab.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use trimtab_specimens::{GroundTruth, Launch, Mpi, Variant, build};
+//! # fn main() -> Result<(), trimtab_specimens::Error> {
+//! let particle = build("particle", Some(Mpi::Mpich), &Variant::default())?;
+//! let mut job = Launch::mpi(Mpi::Mpich, 2, &particle).args(["--iterations", "2000"]).start()?;
+//! let ranks = job.rank_pids(Duration::from_secs(10))?; // attach to these
+//! let finished = job.wait(Duration::from_secs(60))?;
+//! assert!(finished.status.success() && finished.stdout.contains("particle: checksum"));
+//! # Ok(()) }
+//! ```
+//!
+//! Next: [`build`] and [`Variant`] for the programs, [`Launch`] to run them, [`GroundTruth`] for the truth about an
+//! iteration, [`TextSnapshot`] and [`threads_running`] to prove that nothing was left behind.
+#![forbid(unsafe_code)]
+
+mod build;
+mod error;
+mod groundtruth;
+mod launch;
+mod process;
+mod snapshot;
+
+pub use build::{Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth};
+pub use error::{Error, Result};
+pub use groundtruth::{FunctionTruth, GroundTruth, IterationTruth, LinkTruth, RangeTruth, truths_of};
+pub use launch::{Finished, Launch, Running};
+pub use process::threads_running;
+pub use snapshot::{TextDifference, TextSnapshot};
