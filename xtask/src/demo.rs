@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const RANK_COUNT: usize = 2;
 /// The upper half of the ranks does its work twice, which the report has to find out.
-const PARTICLE_ARGUMENTS: &[&str] = &["--imbalance", "--iterations", "20000"];
+const PARTICLE_ARGUMENTS: &[&str] = &["--imbalance", "--iterations", "12000"];
 /// The line by which the program says that its answer is right.
 const VERDICT_START: &str = "particle: checksum";
 const VERDICT_END: &str = "OK";

@@ -103,26 +103,43 @@ struct Tally {
     problems: Vec<String>,
     /// `name: reason` of everything skipped.
     skips: BTreeSet<String>,
-    /// The test program that runs: its number of tests and its last line.
-    running: Option<(String, String)>,
+    /// The test program that runs.
+    running: Option<Program>,
+}
+
+/// A test program that has begun and not yet given its result.
+struct Program {
+    /// How many tests it has, in libtest's words.
+    count: String,
+    /// What it printed last.
+    last_line: String,
+    /// Problems known before it began.
+    problems_before: usize,
 }
 
 impl Tally {
     /// Counts one line of cargo's stdout.
     fn read_line(&mut self, line: &str) {
-        if let Some(count) =
-            line.strip_prefix("running ").filter(|rest| rest.ends_with(" test") || rest.ends_with(" tests"))
-        {
+        if let Some(count) = begun_count(line) {
             self.end_program();
-            self.running = Some((count.to_string(), String::new()));
+            let (count, last_line) = (count.to_string(), String::new());
+            self.running = Some(Program { count, last_line, problems_before: self.failed() });
         } else if let Some(result) = line.strip_prefix("test result: ") {
-            self.passed += count_before(result, " passed");
-            self.running = None;
+            self.read_result(result);
         } else if let Some(test) = line.strip_prefix("test ") {
             self.read_test(test);
         }
-        if let Some((_, last_line)) = &mut self.running {
-            *last_line = line.to_string();
+        if let Some(program) = &mut self.running {
+            program.last_line = line.to_string();
+        }
+    }
+
+    /// Takes libtest's own counts; a child that shares stdout may have broken the line that named a failed test.
+    fn read_result(&mut self, result: &str) {
+        self.passed += count_before(result, " passed");
+        let problems_before = self.running.take().map_or(self.failed(), |program| program.problems_before);
+        for _ in self.failed() - problems_before..count_before(result, " failed") {
+            self.problems.push("a test whose line other output broke: see `failures:` of its program".to_string());
         }
     }
 
@@ -137,7 +154,7 @@ impl Tally {
 
     /// A program that began and printed no result has crashed.
     fn end_program(&mut self) {
-        if let Some((count, last_line)) = self.running.take() {
+        if let Some(Program { count, last_line, .. }) = self.running.take() {
             self.problems.push(format!("a test program with {count} crashed, its last line: {last_line}"));
         }
     }
@@ -170,6 +187,11 @@ impl Tally {
     }
 }
 
+/// What stands in a line by which a test program says that it begins, such as "3 tests".
+fn begun_count(line: &str) -> Option<&str> {
+    line.strip_prefix("running ").filter(|count| count.ends_with(" test") || count.ends_with(" tests"))
+}
+
 /// The number that stands before `word` in a result line of libtest.
 fn count_before(result: &str, word: &str) -> usize {
     let before = result.split(word).next().unwrap_or_default();
@@ -193,6 +215,7 @@ mod tests {
     fn tests_are_counted() {
         let two = "running 2 tests\ntest a ... ok\ntest b ... ok\n\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 measured\n";
         let failing = "running 2 tests\ntest a ... ok\ntest m::b ... FAILED\n\nfailures:\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+        let broken = "running 3 tests\ntest a ... noise\nFAILED\ntest b ... FAILED\ntest c ... ok\n\ntest result: FAILED. 1 passed; 2 failed\n";
         let doc = "running 1 test\ntest src/lib.rs - f (line 3) ... ignored\n\ntest result: ok. 0 passed; 0 failed; 1 ignored\n";
         let crash = "running 3 tests\ntest a ... ok\ntest b ... ";
         let crash_then_two = format!("{crash}\n{two}");
@@ -212,6 +235,7 @@ mod tests {
             ("ignored", doc, "", 0, "0 passed, 0 failed, 1 skipped"),
             ("crash at the end", crash, "", 101, "0 passed, 1 failed, 0 skipped"),
             ("crash before another", crash_then_two.as_str(), "", 101, "2 passed, 1 failed, 0 skipped"),
+            ("line broken by a child", broken, "", 101, "1 passed, 2 failed, 0 skipped"),
             ("does not build", "", "", 101, "0 passed, 1 failed, 0 skipped"),
             ("a test that talks", "running late\ntest of patience\n", "", 0, "0 passed, 0 failed, 0 skipped"),
         ] {

@@ -83,7 +83,41 @@ impl fmt::Display for Finding {
 
 #[cfg(test)]
 mod tests {
+    use super::tree::{TreeFile, examples};
     use super::*;
+
+    #[test]
+    fn every_rule_is_run() {
+        let machine_path = ["/wo", "rk/x"].concat();
+        let long = format!("fn f() {{{}}}", "\n".repeat(80));
+        let text = format!("use std::fs;\nfn g() {{ unsafe {{ h().unwrap() }} }} // FIXME {machine_path}\n{long}");
+        let mut tree = examples::files(&[("crates/process/x86/src/lib.rs", &text), ("a.md", "[x](gone.md)")]);
+        tree.files.push(TreeFile::new("a.o", b"\0"));
+        tree.packages = vec![examples::package("trimtab-x86", "crates/process/x86", &["trimtab-os", "libc"])];
+        let findings = check(&tree);
+        let words = [
+            "start the file with",
+            "81 lines",
+            "no `unsafe`",
+            "no `FIXME`",
+            "no `unwrap()`",
+            "must not depend",
+            "is pure",
+            "the map is missing",
+            "`libc`, used by",
+            "leads nowhere",
+            "one machine",
+            "binary file",
+            "add `[lints]`",
+        ];
+        assert_eq!(words.len(), RULES.len(), "each rule has a word here");
+        for word in words {
+            assert!(
+                findings.iter().any(|finding| finding.message.contains(word)),
+                "no rule says {word:?}: {findings:#?}"
+            );
+        }
+    }
 
     #[test]
     fn the_house_rules_hold_here() {
