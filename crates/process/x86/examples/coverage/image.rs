@@ -51,15 +51,16 @@ impl<'a> Image<'a> {
             stored: BTreeSet::new(),
         };
         for section in file.sections() {
-            let SectionFlags::Elf { sh_flags } = section.flags() else { continue };
+            let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
             let range = section.address()..section.address() + section.size();
-            if sh_flags & u64::from(object::elf::SHF_ALLOC) == 0 || section.data().is_err() {
+            if !sh_flags.contains(object::elf::SHF_ALLOC) || section.data().is_err() {
                 continue;
             }
             let is_constant =
-                sh_flags & u64::from(object::elf::SHF_WRITE) == 0 || section.name() == Ok(".data.rel.ro");
+                !sh_flags.contains(object::elf::SHF_WRITE) || section.name() == Ok(".data.rel.ro");
             image.sections.push((range.clone(), section.data()?, is_constant));
-            if sh_flags & u64::from(object::elf::SHF_EXECINSTR) != 0 {
+            let is_stub = section.name().is_ok_and(|name| name.starts_with(".plt"));
+            if sh_flags.contains(object::elf::SHF_EXECINSTR) && !is_stub {
                 image.text.push(range);
             }
         }
