@@ -90,8 +90,12 @@ fn analyse_whole(image: &Image<'_>, bounds: Bounds) -> Planned {
         let classify = Classify(image);
         planned.analysis = with_code(image, &planned, |code| analyse(code, image, &classify));
         let Ok(analysis) = &planned.analysis else { break };
-        let deep = analysis.external_jumps.iter().filter(|jump| jump.stack_depth.is_some_and(|depth| depth != 0));
-        let found = deep.filter_map(|jump| image.range_at(jump.target)).chain(analysis.fragments.iter().cloned());
+        // A frame still there, or a target in the middle, tells of a part of the same function.
+        let parts = analysis.external_jumps.iter().filter_map(|jump| {
+            let range = image.range_at(jump.target)?;
+            (range.start != jump.target || jump.stack_depth.is_some_and(|depth| depth != 0)).then_some(range)
+        });
+        let found = parts.chain(analysis.fragments.iter().cloned());
         let new: Vec<Range<u64>> = found.filter(|range| !planned.ranges.contains(range)).collect();
         if new.is_empty() {
             break;
@@ -125,8 +129,9 @@ struct Classify<'a, 'b>(&'a Image<'b>);
 
 impl ClassifyJump for Classify<'_, '_> {
     fn classify(&self, target: u64) -> JumpTarget {
-        let Some(range) = self.0.range_at(target) else { return JumpTarget::Unknown };
-        match self.0.is_fragment(&range) || range.start != target {
+        // What has neither symbol nor unwind entry is a stub of the linker.
+        let Some(range) = self.0.range_at(target) else { return JumpTarget::TailCall };
+        match self.0.is_fragment(&range) {
             true => JumpTarget::Fragment(range),
             false if self.0.is_named(target) => JumpTarget::TailCall,
             false => JumpTarget::Unknown,
