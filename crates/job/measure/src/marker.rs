@@ -9,15 +9,15 @@ use crate::error::Error;
 use crate::observe::{self, Sites, Stream};
 use crate::options::{Options, Progress, Stage};
 use crate::team::Team;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 use trimtab_mpi::HandleFacts;
 use trimtab_os::{monotonic_ns, ticks};
-use trimtab_window::{
-    Agreement, Alignment, Certainty, DetectOptions, Detection, FoundLoop, RankLoop, RankStream, Symbol, agree, align,
-    detect,
-};
+use trimtab_window::{Alignment, Certainty, DetectOptions, Detection, FoundLoop, RankStream, Symbol, align, detect};
 
+/// A rank may be this much faster than the slowest one's loop and still be in the same loop.
+const PACE_TOLERANCE: f64 = 0.7;
 /// Added to every rank's counter, so that calls before the counter began have numbers too.
 const COUNT_BIAS: u64 = 1 << 32;
 /// First look at the rings.
@@ -56,14 +56,14 @@ pub(crate) struct MarkerCall {
     pub offsets: Vec<i64>,
     /// Whether those offsets are proven.
     pub certain: bool,
-    /// What they rest on, for a reader.
+    /// What the offsets rest on, for a reader.
     pub explanation: String,
     /// Ticks of one iteration, about.
     pub iteration_ticks: f64,
     /// The call synchronises all ranks.
     pub synchronises: bool,
-    /// Function and site on each rank.
-    pub symbols: Vec<Symbol>,
+    /// The marking call on each rank, and passes of its call site in one iteration.
+    pub counts: Vec<(Symbol, u64)>,
     /// The loop in a sentence.
     pub description: Option<String>,
 }
@@ -108,7 +108,7 @@ pub(crate) fn find(team: &Team, options: &Options, progress: &dyn Progress) -> R
     let mut observer = Observer::new(team);
     let limit_s = OBSERVE_SECONDS_MAX.min(options.max_seconds / 3.0).max(0.2);
     match team.selection.marker {
-        Some((index, source)) => named(&mut observer, index, source, limit_s, options, progress),
+        Some((index, source)) => named(&mut observer, index, source, limit_s, progress),
         None => detected(&mut observer, limit_s, progress),
     }
 }
@@ -119,12 +119,13 @@ fn named(
     index: usize,
     source: &'static str,
     limit_s: f64,
-    options: &Options,
     progress: &dyn Progress,
 ) -> Result<Marker, Error> {
     let name = observer.team.selection.functions[index].name.clone();
-    let is_marker = |symbol: Symbol| symbol.function == index as u32;
-    match aligned(observer, &[], &is_marker, limit_s, progress)? {
+    let function = index as u32;
+    let any_site = Wanted { symbol: Symbol { function, site: ANY_SITE }, every: 1, is_common: true };
+    let wanted = vec![any_site; observer.team.members.len()];
+    match aligned(observer, &wanted, limit_s, progress)? {
         Ok(found) => Ok(Marker::Call(found.call(name, source, None))),
         Err(silent) if source == "named" => Err(Error::MarkerSilent {
             marker: name,
@@ -132,10 +133,7 @@ fn named(
             seconds: limit_s,
         }),
         // A program that has a marker but has not come to it yet: its calls may still show a loop.
-        Err(_) => {
-            let _ = options;
-            detected(observer, limit_s, progress)
-        }
+        Err(_) => detected(observer, limit_s, progress),
     }
 }
 
@@ -151,13 +149,14 @@ fn detected(observer: &mut Observer<'_>, limit_s: f64, progress: &dyn Progress) 
         observer.check(progress)?;
         let streams = observer.streams();
         let seconds = observer.seconds();
-        let why = match agreed(&streams, observer, &detect_options) {
-            Ok((agreement, loops)) => {
-                let since = first_seen.filter(|(symbol, _)| *symbol == agreement.anchor).map_or(seconds, |(_, at)| at);
+        let why = match agreed(&streams, &detect_options) {
+            Ok(choices) => {
+                let anchor = choices[0].symbol;
+                let since = first_seen.filter(|(symbol, _)| *symbol == anchor).map_or(seconds, |(_, at)| at);
                 if seconds >= 2.0 * since || seconds >= since + CERTAIN_SECONDS {
-                    return count(observer, &agreement, &loops, &streams, limit_s, progress);
+                    return count(observer, &choices, &streams, limit_s, progress);
                 }
-                first_seen = Some((agreement.anchor, since));
+                first_seen = Some((anchor, since));
                 "seeing it again".to_string()
             }
             Err(why) => {
@@ -172,66 +171,130 @@ fn detected(observer: &mut Observer<'_>, limit_s: f64, progress: &dyn Progress) 
     }
 }
 
-type Agreed = (Agreement, Vec<Option<FoundLoop>>);
-
-fn agreed(streams: &[Stream], observer: &Observer<'_>, options: &DetectOptions) -> Result<Agreed, String> {
-    let now = ticks();
-    let mut loops = Vec::new();
-    let mut reasons = Vec::new();
-    for stream in streams {
-        match detect(later_half_if_setup(stream), now, options) {
-            Detection::Loop(found) => loops.push(Some(found)),
-            Detection::NotYet { why } => {
-                reasons.push(why);
-                loops.push(None);
-            }
-        }
-    }
-    if loops.iter().all(Option::is_none) {
-        return Err(reasons.into_iter().next().unwrap_or_default());
-    }
-    let ranks: Vec<RankLoop<'_>> = loops
-        .iter()
-        .zip(streams)
-        .zip(&observer.team.members)
-        .map(|((found, stream), member)| RankLoop {
-            rank: member.process.rank.0,
-            found: found.as_ref(),
-            events: &stream.events,
-        })
-        .collect();
-    agree(&ranks).map(|agreement| (agreement, loops.clone())).map_err(|disagreement| disagreement.to_string())
+/// One rank's part in an agreement.
+#[derive(Clone, Debug)]
+struct Choice {
+    /// The call that counts iterations: call site and direction.
+    symbol: Symbol,
+    /// The event of its latest call.
+    last: usize,
+    /// Passes of its call site in one iteration.
+    every: u64,
+    /// Its call site is the job's.
+    is_common: bool,
+    synchronises: bool,
+    description: String,
 }
 
-fn later_half_if_setup(stream: &Stream) -> &[trimtab_window::CallEvent] {
-    &stream.events
+/// A call site whatever the direction of its messages.
+type Base = (u32, u64);
+
+fn agreed(streams: &[Stream], options: &DetectOptions) -> Result<Vec<Choice>, String> {
+    let now = ticks();
+    let mut loops = Vec::new();
+    for stream in streams {
+        match detect(&stream.events, now, options) {
+            Detection::Loop(found) => loops.push(found),
+            Detection::NotYet { why } => return Err(why),
+        }
+    }
+    let common = elect(streams, &loops).ok_or("the ranks share no call that happens once per iteration")?;
+    let pace = loops.iter().map(|found| found.time_per_iteration_ticks).fold(0.0, f64::max);
+    streams.iter().zip(&loops).map(|(stream, found)| choose(stream, found, common, pace)).collect()
+}
+
+/// Call site of an event.
+fn base_of(stream: &Stream, index: usize) -> Base {
+    (stream.events[index].function, stream.bases[index])
+}
+
+/// Once-per-iteration calls of a rank with their call sites.
+fn once(stream: &Stream, found: &FoundLoop) -> Vec<(Symbol, Base, bool)> {
+    let mut known = Vec::new();
+    for symbol in &found.once_per_iteration {
+        if let Some(index) = stream.events.iter().position(|event| event.symbol() == *symbol) {
+            let event = &stream.events[index];
+            known.push((*symbol, base_of(stream, index), event.synchronising && event.comm == 0));
+        }
+    }
+    known
+}
+
+/// The call site that most ranks pass once per iteration; a synchronising one if there is a choice.
+fn elect(streams: &[Stream], loops: &[FoundLoop]) -> Option<Base> {
+    let mut votes: BTreeMap<Base, (usize, bool, usize)> = BTreeMap::new();
+    for (stream, found) in streams.iter().zip(loops) {
+        let mut seen = BTreeSet::new();
+        for (symbol, base, synchronises) in once(stream, found) {
+            let vote = votes.entry(base).or_default();
+            vote.0 += usize::from(seen.insert(base));
+            vote.1 |= synchronises;
+            vote.2 += usize::from(symbol == found.anchor);
+        }
+    }
+    votes.into_iter().max_by_key(|(_, vote)| *vote).map(|(base, _)| base)
+}
+
+fn choose(stream: &Stream, found: &FoundLoop, common: Base, pace: f64) -> Result<Choice, String> {
+    if found.time_per_iteration_ticks < pace * PACE_TOLERANCE {
+        return Err("the ranks do not repeat at one pace yet".into());
+    }
+    let mut candidates: Vec<(Symbol, Base, bool)> =
+        once(stream, found).into_iter().filter(|(_, base, _)| *base == common).collect();
+    let is_common = !candidates.is_empty();
+    if !is_common {
+        candidates = once(stream, found).into_iter().filter(|(symbol, _, _)| *symbol == found.anchor).collect();
+    }
+    // Of several directions the one after the longest computation: that is where an iteration begins.
+    let best = candidates.into_iter().max_by(|a, b| gap_before(stream, a.0).total_cmp(&gap_before(stream, b.0)));
+    let (symbol, base, synchronises) = best.ok_or("a rank has no call that happens once per iteration")?;
+    let occurrences: Vec<usize> =
+        (0..stream.events.len()).filter(|index| stream.events[*index].symbol() == symbol).collect();
+    let every =
+        passes_per_iteration(stream, &occurrences, base).ok_or("a call site is passed a varying number of times")?;
+    let last = *occurrences.last().ok_or("the loop has ended")?;
+    Ok(Choice { symbol, last, every, is_common, synchronises, description: found.description.clone() })
+}
+
+/// Mean time between the call before and each call of `symbol`.
+fn gap_before(stream: &Stream, symbol: Symbol) -> f64 {
+    let gaps: Vec<f64> = stream
+        .events
+        .windows(2)
+        .filter(|pair| pair[1].symbol() == symbol && pair[0].exit_ticks != 0)
+        .map(|pair| pair[1].enter_ticks.saturating_sub(pair[0].exit_ticks) as f64)
+        .collect();
+    trimtab_window::formulas::median(&gaps).unwrap_or(0.0)
+}
+
+/// How often the call site is passed from one occurrence to the next, if that is always the same.
+fn passes_per_iteration(stream: &Stream, occurrences: &[usize], base: Base) -> Option<u64> {
+    let passes = |range: &[usize]| (range[0]..range[1]).filter(|index| base_of(stream, *index) == base).count() as u64;
+    let counts: BTreeSet<u64> = occurrences.windows(2).map(passes).collect();
+    (counts.len() == 1).then(|| counts.first().copied()).flatten()
 }
 
 /// Sets the marker on every rank, then aligns the ranks' counters.
 fn count(
     observer: &mut Observer<'_>,
-    agreement: &Agreement,
-    loops: &[Option<FoundLoop>],
+    choices: &[Choice],
     streams: &[Stream],
     limit_s: f64,
     progress: &dyn Progress,
 ) -> Result<Marker, Error> {
-    for ((member, anchor), stream) in observer.team.members.iter().zip(&agreement.ranks).zip(streams) {
-        let Some(last) = anchor.occurrences.last() else { continue };
+    for ((member, choice), stream) in observer.team.members.iter().zip(choices).zip(streams) {
         let header = member.inserted.view().header();
-        header.marker_site.store(stream.return_addresses[*last], Relaxed);
-        header.marker_probe.store(stream.probes[*last] as u32, Release);
+        header.marker_every.store(choice.every, Relaxed);
+        header.marker_site.store(stream.return_addresses[choice.last], Relaxed);
+        header.marker_probe.store(stream.probes[choice.last] as u32, Release);
     }
-    let symbols: Vec<Symbol> = agreement.ranks.iter().map(|anchor| anchor.anchor).collect();
-    let common: Vec<bool> = agreement.ranks.iter().map(|anchor| anchor.is_common).collect();
-    let name = marker_name(observer.team, agreement, streams);
-    let description = loops.iter().flatten().next().map(|found| found.description.clone());
-    let is_any = |_: Symbol| false;
-    let by_rank: Vec<(Symbol, bool)> = symbols.iter().copied().zip(common).collect();
-    match aligned(observer, &by_rank, &is_any, limit_s, progress)? {
+    let name = marker_name(observer.team, choices, streams);
+    let wanted: Vec<Wanted> =
+        choices.iter().map(|c| Wanted { symbol: c.symbol, every: c.every, is_common: c.is_common }).collect();
+    match aligned(observer, &wanted, limit_s, progress)? {
         Ok(mut found) => {
-            found.synchronises = agreement.anchor_synchronises;
-            Ok(Marker::Call(found.call(name, "detected", description)))
+            found.synchronises = choices.iter().all(|choice| choice.synchronises);
+            Ok(Marker::Call(found.call(name, "detected", choices.first().map(|choice| choice.description.clone()))))
         }
         Err(silent) => {
             let rank = observer.team.members[silent].process.rank;
@@ -241,23 +304,37 @@ fn count(
 }
 
 /// `MPI_Allreduce at solve+0x1f3`.
-fn marker_name(team: &Team, agreement: &Agreement, streams: &[Stream]) -> String {
-    let function = &team.selection.functions[agreement.anchor.function as usize].name;
-    let site = agreement.ranks.iter().zip(streams).zip(&team.members).find(|((anchor, _), _)| anchor.is_common);
-    match site {
-        Some(((anchor, stream), member)) => match anchor.occurrences.last() {
-            Some(last) => format!("{function} at {}", member.modules.describe(stream.return_addresses[*last])),
-            None => function.clone(),
-        },
-        None => function.clone(),
-    }
+fn marker_name(team: &Team, choices: &[Choice], streams: &[Stream]) -> String {
+    let mut ranks = choices.iter().zip(streams).zip(&team.members);
+    let common = ranks.find(|((choice, _), _)| choice.is_common);
+    common.map_or_else(String::new, |((choice, stream), member)| {
+        let function = &team.selection.functions[choice.symbol.function as usize].name;
+        let times = if choice.every > 1 { format!(", every {} calls", choice.every) } else { String::new() };
+        format!("{function} at {}{times}", member.modules.describe(stream.return_addresses[choice.last]))
+    })
+}
+
+/// What counts iterations on one rank.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    symbol: Symbol,
+    every: u64,
+    is_common: bool,
 }
 
 struct Aligned {
     alignment: Alignment,
     iteration_ticks: f64,
-    symbols: Vec<Symbol>,
+    counts: Vec<(Symbol, u64)>,
     synchronises: bool,
+}
+
+impl MarkerCall {
+    /// Whether `symbol` is the marking call of the rank at `index`.
+    pub(crate) fn is_mark(&self, index: usize, symbol: Symbol) -> bool {
+        let wanted = self.counts[index].0;
+        symbol.function == wanted.function && (wanted.site == ANY_SITE || wanted.site == symbol.site)
+    }
 }
 
 impl Aligned {
@@ -270,7 +347,7 @@ impl Aligned {
             explanation: self.alignment.explanation,
             iteration_ticks: self.iteration_ticks,
             synchronises: self.synchronises,
-            symbols: self.symbols,
+            counts: self.counts,
             description,
         }
     }
@@ -280,8 +357,7 @@ impl Aligned {
 /// rank that stayed silent.
 fn aligned(
     observer: &mut Observer<'_>,
-    by_rank: &[(Symbol, bool)],
-    is_marker: &dyn Fn(Symbol) -> bool,
+    wanted: &[Wanted],
     limit_s: f64,
     progress: &dyn Progress,
 ) -> Result<Result<Aligned, usize>, Error> {
@@ -293,14 +369,11 @@ fn aligned(
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
         observer.check(progress)?;
         let streams = observer.streams();
-        let passes: Vec<Passes> = streams
-            .iter()
-            .enumerate()
-            .map(|(index, stream)| Passes::of(stream, by_rank.get(index).copied(), is_marker))
-            .collect();
-        let silent = passes.iter().position(|passes| passes.counted < PASSES_MIN);
-        if let Some(silent) = silent {
-            if observer.seconds() - begun_s > limit_s {
+        let passes: Vec<Passes> =
+            streams.iter().zip(wanted).map(|(stream, wanted)| Passes::of(stream, wanted)).collect();
+        let waited_s = observer.seconds() - begun_s;
+        if let Some(silent) = passes.iter().position(|passes| passes.counted < PASSES_MIN) {
+            if waited_s > limit_s {
                 return Ok(Err(silent));
             }
             let why = "every rank must pass the marker a few times".to_string();
@@ -308,70 +381,71 @@ fn aligned(
             continue;
         }
         looks += 1;
-        let alignment = align_passes(observer.team, &streams, &passes);
-        if alignment.certainty == Certainty::Proven
-            || looks >= ALIGN_LOOKS_MAX
-            || observer.seconds() - begun_s > limit_s
-        {
-            return Ok(Ok(Aligned {
-                iteration_ticks: passes.iter().map(|passes| passes.period_ticks).fold(0.0, f64::max),
-                symbols: passes.iter().map(|passes| passes.symbol).collect(),
-                synchronises: false,
-                alignment,
-            }));
+        let alignment = align_passes(observer.team, &streams, &passes, wanted);
+        if alignment.certainty == Certainty::Proven || looks >= ALIGN_LOOKS_MAX || waited_s > limit_s {
+            for (member, passes) in observer.team.members.iter().zip(&passes) {
+                member.inserted.view().header().marker_phase.store(passes.phase, Release);
+            }
+            let counts = passes.iter().zip(wanted).map(|(passes, wanted)| (passes.symbol, wanted.every)).collect();
+            let iteration_ticks = passes.iter().map(|passes| passes.period_ticks).fold(0.0, f64::max);
+            return Ok(Ok(Aligned { iteration_ticks, counts, synchronises: false, alignment }));
         }
     }
 }
 
-fn align_passes(team: &Team, streams: &[Stream], passes: &[Passes]) -> Alignment {
-    let ranks: Vec<RankStream<'_>> = team
-        .members
-        .iter()
-        .zip(streams)
-        .zip(passes)
-        .map(|((member, stream), passes)| RankStream {
+fn align_passes(team: &Team, streams: &[Stream], passes: &[Passes], wanted: &[Wanted]) -> Alignment {
+    let mut ranks = Vec::new();
+    for (((member, stream), passes), wanted) in team.members.iter().zip(streams).zip(passes).zip(wanted) {
+        ranks.push(RankStream {
             rank: member.process.rank.0,
             events: &stream.events,
             occurrences: &passes.occurrences,
-            is_common: passes.is_common,
+            is_common: wanted.is_common,
             first_count: passes.first_count,
             uncertainty_ticks: 0,
-        })
-        .collect();
-    align(&ranks)
+        });
+    }
+    let mut alignment = align(&ranks);
+    // The smallest offset is 0 for biased counts; the bias is the same for all, so it falls out.
+    let smallest = alignment.offsets.iter().copied().min().unwrap_or(0);
+    alignment.offsets.iter_mut().for_each(|offset| *offset -= smallest);
+    alignment
 }
+
+/// The marker is a function of the program, wherever it is called from.
+const ANY_SITE: u64 = u64::MAX;
 
 /// One rank's passes of its marker.
 struct Passes {
     occurrences: Vec<usize>,
     /// Those that its counter has seen.
     counted: usize,
-    /// Number of the first occurrence.
+    /// Number of the first occurrence, biased.
     first_count: u64,
+    /// The pass of the call site, modulo passes per iteration, that marks an iteration.
+    phase: u64,
     period_ticks: f64,
     symbol: Symbol,
-    is_common: bool,
 }
 
 impl Passes {
-    fn of(stream: &Stream, wanted: Option<(Symbol, bool)>, is_marker: &dyn Fn(Symbol) -> bool) -> Self {
-        let matches = |symbol: Symbol| wanted.map_or_else(|| is_marker(symbol), |(wanted, _)| wanted == symbol);
+    fn of(stream: &Stream, wanted: &Wanted) -> Self {
+        let matches = |symbol: Symbol| {
+            symbol.function == wanted.symbol.function
+                && (wanted.symbol.site == ANY_SITE || symbol.site == wanted.symbol.site)
+        };
         let occurrences: Vec<usize> =
             (0..stream.events.len()).filter(|index| matches(stream.events[*index].symbol())).collect();
-        let first_counted = occurrences.iter().position(|index| stream.counters[*index] > 0);
+        let first_counted = occurrences.iter().position(|index| stream.passes[*index] > 0);
         let counted = first_counted.map_or(0, |first| occurrences.len() - first);
-        let first_count = first_counted.map_or(COUNT_BIAS, |first| {
-            // A call's record shows the counter after it was counted, hence the one less.
-            stream.counters[occurrences[first]] - 1 + COUNT_BIAS - first as u64
-        });
+        // A call's record shows the passes after it was counted, hence the one less.
+        let pass = first_counted.map_or(0, |first| stream.passes[occurrences[first]] - 1);
+        let first_count = COUNT_BIAS + pass / wanted.every - first_counted.unwrap_or(0) as u64;
         let span = match (occurrences.first(), occurrences.last()) {
             (Some(first), Some(last)) => stream.events[*last].enter_ticks - stream.events[*first].enter_ticks,
             _ => 0,
         };
         let period_ticks = span as f64 / occurrences.len().saturating_sub(1).max(1) as f64;
-        let symbol =
-            occurrences.first().map_or(Symbol { function: 0, site: 0 }, |first| stream.events[*first].symbol());
-        let is_common = wanted.is_none_or(|(_, common)| common);
-        Passes { occurrences, counted, first_count, period_ticks, symbol, is_common }
+        Passes { occurrences, counted, first_count, phase: pass % wanted.every, period_ticks, symbol: wanted.symbol }
     }
 }

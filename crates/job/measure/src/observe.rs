@@ -23,8 +23,10 @@ const RING_MARGIN: u64 = 256;
 pub(crate) struct Stream {
     /// Calls of the busiest thread, oldest first.
     pub events: Vec<CallEvent>,
-    /// The iteration counter after each call's entry.
-    pub counters: Vec<u64>,
+    /// Call site of each call whatever its peer, as the in-target routine tells them apart.
+    pub bases: Vec<u64>,
+    /// Passes of the marker after each call's entry.
+    pub passes: Vec<u64>,
     /// Return address of each call in this process.
     pub return_addresses: Vec<u64>,
     /// Probe of each call.
@@ -73,23 +75,33 @@ pub(crate) fn read(member: &Member, selection: &Selection, facts: Option<&Handle
         let comm = record.comm.load(Relaxed);
         let receives = probe.flags & flag::RECEIVES != 0;
         let sends = probe.kind == kind::SEND;
+        let base = sites.site(address);
+        let peer = peer(view, &slot, comm, record.peer.load(Relaxed), facts);
         stream.events.push(CallEvent {
             function: probe.function,
-            site: sites.site(address),
+            site: base ^ direction(sends || receives, peer, member.process.rank.0),
             enter_ticks: record.enter_ticks.load(Relaxed),
             exit_ticks: record.exit_ticks.load(Relaxed),
-            peer: peer(view, &slot, comm, record.peer.load(Relaxed), facts),
+            peer,
             is_send: sends,
             is_receive: receives,
             synchronising: selection.synchronising[probe.function as usize] && comm != COMM_NONE,
             comm: comms.get(&comm).copied().unwrap_or(u64::from(COMM_NONE)),
         });
-        stream.counters.push(record.iteration.load(Relaxed));
+        stream.bases.push(base);
+        stream.passes.push(record.passes.load(Relaxed));
         stream.return_addresses.push(address);
         stream.probes.push(number);
     }
     drop_overwritten(&mut stream, slot.slot.ring_written.load(Acquire), first, capacity);
     stream
+}
+
+/// What the direction of a message adds to its call site: one `MPI_Send` in a loop over neighbours is several places of
+/// the program, told apart by the neighbour's distance in ranks.
+fn direction(has_peer: bool, peer: i32, own: u32) -> u64 {
+    let distance = if peer >= 0 { i64::from(peer) - i64::from(own) } else { i64::from(i32::MIN) + i64::from(peer) };
+    if has_peer { (distance as u64).wrapping_mul(0xd6e8_feb8_6659_fd93) } else { 0 }
 }
 
 /// The slot of the thread that made most calls.
@@ -100,7 +112,8 @@ pub(crate) fn main_slot(view: View<'_>) -> Option<SlotView<'_>> {
 fn drop_overwritten(stream: &mut Stream, written: u64, first: u64, capacity: u64) {
     let spoiled = written.saturating_sub(capacity).saturating_sub(first).min(stream.events.len() as u64) as usize;
     stream.events.drain(..spoiled);
-    stream.counters.drain(..spoiled);
+    stream.bases.drain(..spoiled);
+    stream.passes.drain(..spoiled);
     stream.return_addresses.drain(..spoiled);
     stream.probes.drain(..spoiled);
 }

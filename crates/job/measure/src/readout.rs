@@ -67,9 +67,10 @@ pub(crate) fn verify_marks(team: &Team, marker: &Marker) -> Verdict {
 fn mark_times(member: &Member, stream: &crate::observe::Stream, call: &MarkerCall, index: usize) -> MarkTimes {
     let header = member.inserted.view().header();
     let (start, end) = (header.start.load(Relaxed), header.end.load(Relaxed));
-    let in_window = |counter: u64| counter > start && counter - 1 <= end;
+    let every = call.counts[index].1;
+    let in_window = |passes: u64| passes > 0 && (start..=end).contains(&((passes - 1) / every));
     let marks: Vec<usize> = (0..stream.events.len())
-        .filter(|at| stream.events[*at].symbol() == call.symbols[index] && in_window(stream.counters[*at]))
+        .filter(|at| call.is_mark(index, stream.events[*at].symbol()) && in_window(stream.passes[*at]))
         .collect();
     MarkTimes {
         rank: member.process.rank.0,

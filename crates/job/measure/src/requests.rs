@@ -8,10 +8,12 @@
 use crate::error::Error;
 use crate::library::library_function;
 use crate::options::{Mark, Options};
+use std::collections::BTreeSet;
+use trimtab_mpi::is_mpi_module;
 use trimtab_mpi::{
     AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
 };
-use trimtab_session::{FunctionRequest, ImageCache, Modules, Prepared};
+use trimtab_session::{FunctionRequest, ImageCache, Modules, Prepared, imported_names};
 use trimtab_stub::layout::{Probe, flag, kind};
 use trimtab_types::{Pid, ProcAddr};
 use trimtab_window::FunctionInfo;
@@ -38,6 +40,8 @@ pub(crate) struct Selection {
     pub polling: Vec<u32>,
     /// How each function is found in a process.
     places: Vec<Place>,
+    /// MPI functions the program's files import; `None`: not known, measure all.
+    imported: Option<BTreeSet<&'static str>>,
     /// Position of the marker and how it was chosen, if it is a function of the program.
     pub marker: Option<(usize, &'static str)>,
 }
@@ -51,7 +55,7 @@ enum Place {
 impl Selection {
     /// Chooses the functions, looking at one rank's modules; all ranks run the same program.
     pub(crate) fn new(modules: &Modules, options: &Options) -> Result<Self, Error> {
-        let mut selection = Selection::default();
+        let mut selection = Selection { imported: imported_mpi(modules), ..Selection::default() };
         for group in &options.groups {
             selection.add_group(modules, *group);
         }
@@ -92,7 +96,8 @@ impl Selection {
     fn add_group(&mut self, modules: &Modules, group: Group) {
         if matches!(group, Group::Comm | Group::All) {
             for function in catalogue().iter().filter(|f| f.is_in(Group::Comm) || f.invalidates.is_some()) {
-                if function.class != Class::Local && library_function(modules, function.name).is_some() {
+                let is_used = self.imported.as_ref().is_none_or(|imported| imported.contains(function.name));
+                if is_used && function.class != Class::Local && library_function(modules, function.name).is_some() {
                     self.add_mpi(function);
                 }
             }
@@ -133,7 +138,8 @@ impl Selection {
     fn add_handle_frees(&mut self, modules: &Modules) {
         for function in catalogue().iter().filter(|function| function.class == Class::Local) {
             let frees = matches!(function.invalidates, Some(HandleKind::Datatype | HandleKind::Communicator));
-            if frees && library_function(modules, function.name).is_some() {
+            let is_used = self.imported.as_ref().is_none_or(|imported| imported.contains(function.name));
+            if is_used && frees && library_function(modules, function.name).is_some() {
                 let mut probe = mpi_probe(function);
                 probe.flags &= !(flag::TIMED | flag::RING);
                 let info = FunctionInfo { name: function.name.into(), group: "comm".into(), ..FunctionInfo::default() };
@@ -207,6 +213,22 @@ impl Selection {
         let module = module.ok_or_else(|| Error::NoSuchFunction { pattern: name.to_string(), pid: modules.pid })?;
         Ok(self.add_user(module.path.clone(), name.to_string()))
     }
+}
+
+/// MPI functions that the program can call: those its files import, under whichever language's name. Only these are
+/// patched: a library has hundreds, a program calls a dozen, and each patch is a moment of pause.
+fn imported_mpi(modules: &Modules) -> Option<BTreeSet<&'static str>> {
+    let bindings = modules
+        .maps
+        .0
+        .iter()
+        .any(|mapping| mapping.path.contains("libmpi_cxx") || mapping.path.contains("libmpichcxx"));
+    let wanted = |path: &str| !is_mpi_module(path) || (bindings && path.contains("cxx"));
+    let names = imported_names(modules.pid, &modules.maps, &wanted)?;
+    let used: BTreeSet<&'static str> =
+        names.iter().filter_map(|name| trimtab_mpi::canonical(name)).map(|function| function.name).collect();
+    // A static program imports nothing, and a plug-in's host may look functions up by name.
+    (!used.is_empty()).then_some(used)
 }
 
 impl Place {

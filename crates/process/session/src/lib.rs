@@ -19,6 +19,6 @@ mod threads;
 pub use error::Error;
 pub use image_cache::{ImageCache, LoadedImage};
 pub use insert::{Inserted, Setup};
-pub use modules::{Module, Modules};
+pub use modules::{Module, Modules, imported_names};
 pub use prepare::{FunctionRequest, Prepared, Refused};
 pub use remove::Removal;

@@ -6,9 +6,10 @@
 
 use crate::error::Error;
 use crate::image_cache::{ImageCache, LoadedImage};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-use trimtab_os::{Mapping, MappingTable};
+use trimtab_os::{FileMapping, Mapping, MappingTable};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, LoadBias, Pid, ProcAddr};
 
@@ -102,6 +103,19 @@ impl Modules {
             None => format!("{address:#x}"),
         }
     }
+}
+
+/// Names imported by the files that `pid` has mapped and whose path `wanted` accepts, each once.
+///
+/// A file that can't be read imports nothing as far as we know; `None` says that there was one.
+pub fn imported_names(pid: Pid, maps: &MappingTable, wanted: &dyn Fn(&str) -> bool) -> Option<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for group in module_mappings(maps).iter().filter(|group| wanted(&group[0].path)) {
+        let path = format!("/proc/{pid}/root{}", group[0].path);
+        let file = FileMapping::open(path.as_ref()).ok()?;
+        names.extend(trimtab_symbols::imported_names(file.bytes()).ok()?);
+    }
+    Some(names)
 }
 
 /// Mappings of each file that has executable ones, in address order.

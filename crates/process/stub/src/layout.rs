@@ -256,7 +256,13 @@ pub struct Header {
     pub may_call_system: AtomicU32,
     /// Return address of the marker's call; 0: any caller.
     pub marker_site: AtomicU64,
-    /// Passes of the marker so far.
+    /// Passes of the marking call so far.
+    pub passes: AtomicU64,
+    /// Passes in one iteration (a call site in a loop over neighbours is passed several times); 0 and 1: one.
+    pub marker_every: AtomicU64,
+    /// The pass, modulo `marker_every`, that marks an iteration.
+    pub marker_phase: AtomicU64,
+    /// Iterations begun so far: one more than the number of the last mark.
     pub iteration: AtomicU64,
     /// Recording begins at the pass that finds `iteration == start`.
     pub start: AtomicU64,
@@ -619,8 +625,8 @@ pub struct CallRecord {
     pub comm: AtomicU32,
     /// Peer as the program named it (rank in the communicator), -1: none.
     pub peer: AtomicI32,
-    /// Value of `Header::iteration` at entry.
-    pub iteration: AtomicU64,
+    /// Value of `Header::passes` after this call was counted.
+    pub passes: AtomicU64,
 }
 
 /// One call kept as a trace record.

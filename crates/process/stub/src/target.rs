@@ -479,7 +479,7 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     record.exit_ticks.store(0, Relaxed);
     record.comm.store(comm, Relaxed);
     record.peer.store(peer, Relaxed);
-    record.iteration.store(context.header().iteration.load(Relaxed), Relaxed);
+    record.passes.store(context.header().passes.load(Relaxed), Relaxed);
     record.enter_ticks.store(frame.ticks.load(Relaxed), Relaxed);
     frame.ring.store(index + 1, Relaxed);
     slot.ring_written.store(index + 1, Release);
@@ -514,7 +514,16 @@ fn keep_detail(context: Context, probe: &Probe, stat: &FunctionStat, frame: &Fra
 extern "C" fn pass_marker_outlined(context_header: *const Header, slot: *const Slot, now: u64) {
     let context = Context { header: context_header, slot };
     let header = context.header();
-    let iteration = header.iteration.fetch_add(1, AcqRel);
+    let passes = header.passes.fetch_add(1, AcqRel);
+    let every = header.marker_every.load(Relaxed);
+    let mut iteration = passes;
+    if every > 1 {
+        iteration = passes / every;
+        if passes - iteration * every != header.marker_phase.load(Relaxed) {
+            return;
+        }
+    }
+    header.iteration.store(iteration + 1, Release);
     let state = header.state.load(Acquire);
     if state == state::ARMED && iteration == header.start.load(Relaxed) {
         read_usage(header, &header.usage_first);

@@ -1,0 +1,23 @@
+//! What a file asks of others: the names it imports and the libraries it needs.
+//!
+//! Far cheaper than reading all symbols, so it can be asked of every file a process has mapped.
+//!
+//! Next: `dynamic` for what else the dynamic section says.
+
+use crate::Error;
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object, ObjectSymbol};
+
+/// Names longer than this are no function anyone asks for.
+const NAME_BYTES_MAX: usize = 4096;
+
+/// Names that the dynamic symbol table of `bytes` leaves undefined, without versions, in table order.
+///
+/// # Errors
+/// [`Error`] if the bytes are no 64-bit little-endian ELF file.
+pub fn imported_names(bytes: &[u8]) -> Result<Vec<String>, Error> {
+    let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(|error| Error::Malformed { what: error.to_string() })?;
+    let undefined = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
+    let names = undefined.filter_map(|symbol| symbol.name().ok().map(str::to_string));
+    Ok(names.filter(|name| !name.is_empty() && name.len() <= NAME_BYTES_MAX).collect())
+}

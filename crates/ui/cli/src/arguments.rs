@@ -1,0 +1,180 @@
+//! What can be typed: one definition yields parser, help and completions.
+//!
+//! Next: `window` turns [`WindowOptions`] into a measurement.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Measure a running MPI program for a few iterations, and leave no trace.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0 done; 1 the result is partial, invalid or empty; 2 an error, nothing was changed."
+)]
+pub struct Arguments {
+    /// Where jobs and windows are kept [default: $XDG_DATA_HOME/trimtab/trimtab.db]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub store: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Launch a program, measure one window, report, and let the program go on to its end
+    Run {
+        /// How to measure.
+        #[command(flatten)]
+        options: WindowOptions,
+        /// Launcher, program and their arguments, e.g. `mpirun -n 2 ./app`
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Measure one window of a job that runs
+    Attach {
+        /// How to measure.
+        #[command(flatten)]
+        options: WindowOptions,
+        /// Process id of mpirun, mpiexec or srun, or of any one rank
+        pid: i32,
+    },
+    /// Measure another window of a job already known
+    Measure {
+        /// How to measure.
+        #[command(flatten)]
+        options: WindowOptions,
+        /// Job id as `trimtab list` shows it
+        job: String,
+    },
+    /// Show jobs and their windows in the store
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a stored window again
+    Report {
+        /// JOB, or JOB/WINDOW [default: the newest window]
+        #[arg(value_name = "JOB[/WINDOW]")]
+        window: Option<String>,
+        /// Print JSON
+        #[arg(long, conflicts_with = "html")]
+        json: bool,
+        /// Write one self-contained page
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// List functions that could be measured, and those that could not, with the reason
+    Functions {
+        /// Any process
+        pid: i32,
+        /// Names to show: NAME[@LIB] with * and ?
+        #[arg(default_value = "MPI_*")]
+        pattern: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take out whatever a killed trimtab left in a process
+    Undo {
+        /// The process
+        pid: i32,
+    },
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How to measure one window.
+#[derive(Clone, Debug, Args)]
+pub struct WindowOptions {
+    /// Iterations to record
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterations: u64,
+    /// Iterations to let pass first [default: just enough for all ranks to be ready]
+    #[arg(long, value_name = "K")]
+    pub start: Option<u64>,
+    /// The window ends after this many seconds at the latest
+    #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive)]
+    pub max_seconds: f64,
+    /// What counts iterations: auto, or a function of the program
+    #[arg(long, default_value = "auto", value_name = "auto|FUNCTION")]
+    pub mark: String,
+    /// Groups of functions to measure
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "comm")]
+    pub group: Vec<GroupName>,
+    /// A further function to measure: NAME[@LIB], with * and ?
+    #[arg(long, value_name = "NAME[@LIB]")]
+    pub function: Vec<String>,
+    /// Sum an argument of a function, counted from 0
+    #[arg(long, value_name = "FUNCTION:INDEX", value_parser = function_and_index)]
+    pub argument: Vec<(String, u8)>,
+    /// Keep the first N calls of each function as trace records
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub detail: u64,
+    /// Measure until the program ends
+    #[arg(long, conflicts_with = "until_confident")]
+    pub follow: bool,
+    /// End when the 95% interval of the time per iteration is within this many percent
+    #[arg(long, value_name = "PERCENT", value_parser = positive)]
+    pub until_confident: Option<f64>,
+    /// Write the report as JSON; `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the report as one self-contained page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print the plan of writes and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Groups by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum GroupName {
+    /// MPI
+    Comm,
+    /// Files
+    Io,
+    /// Allocation and mapping of memory
+    Mem,
+    /// Sleeping and waiting
+    Sleep,
+    /// All of them
+    All,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if number > 0.0 && number.is_finite() { Ok(number) } else { Err("must be above zero".to_string()) }
+}
+
+fn function_and_index(text: &str) -> Result<(String, u8), String> {
+    let (function, index) = text.rsplit_once(':').ok_or("expected FUNCTION:INDEX, e.g. MPI_Send:1")?;
+    let index: u8 = index.parse().map_err(|_| format!("{index:?} is no argument index"))?;
+    if index > 31 { Err("only the first 32 arguments can be read".into()) } else { Ok((function.to_string(), index)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn numbers_are_checked() {
+        let parse = |words: &[&str]| Arguments::try_parse_from(words.iter().copied());
+        assert!(parse(&["trimtab", "attach", "--iterations", "0", "1"]).is_err());
+        assert!(parse(&["trimtab", "attach", "--max-seconds", "-1", "1"]).is_err());
+        assert!(parse(&["trimtab", "attach", "--argument", "MPI_Send", "1"]).is_err());
+        assert!(parse(&["trimtab", "attach", "--argument", "MPI_Send:1", "--group", "comm,io", "1"]).is_ok());
+    }
+}

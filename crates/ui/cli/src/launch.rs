@@ -1,0 +1,101 @@
+//! Starting a program and waiting until its ranks can be measured.
+//!
+//! Next: `window` measures it.
+
+use anyhow::{Context, bail};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use trimtab_measure::{Error, Options, Outcome, Progress, has_static_mpi, measure};
+use trimtab_session::ImageCache;
+use trimtab_track::{Job, ProcFs, find_job_in};
+use trimtab_types::Pid;
+
+/// How long a launcher may take to start its ranks.
+const RANKS_SECONDS_MAX: u64 = 120;
+/// How long a rank may take from its first instruction to a state in which it can be patched.
+const READY_SECONDS_MAX: u64 = 20;
+/// Time between two looks.
+const LOOK_MS: u64 = 3;
+
+/// A program we started.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+}
+
+impl Program {
+    /// Starts it with our own standard streams.
+    pub fn start(command: &[String]) -> anyhow::Result<Self> {
+        let mut words = command.iter();
+        let name = words.next().context("no command given")?;
+        let child = Command::new(name).args(words).spawn().with_context(|| format!("can't start {name}"))?;
+        Ok(Program { child })
+    }
+
+    /// Waits until all ranks run.
+    pub fn wait_for_ranks(&mut self) -> anyhow::Result<Job> {
+        let started = Instant::now();
+        let pid = Pid(self.child.id() as i32);
+        let mut last = None;
+        while started.elapsed() < Duration::from_secs(RANKS_SECONDS_MAX) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the program ended ({status}) before it could be measured");
+            }
+            match find_job_in(&ProcFs::new(), pid, &has_static_mpi) {
+                // A program without launcher has one rank and no size.
+                Ok(job) if job.is_complete() || job.launcher.is_none() => return Ok(job),
+                Ok(job) => last = Some(format!("{} of {} ranks run", job.ranks.len(), job.size.unwrap_or(0))),
+                Err(error) => last = Some(error.to_string()),
+            }
+            std::thread::sleep(Duration::from_millis(LOOK_MS));
+        }
+        bail!("no complete MPI job after {RANKS_SECONDS_MAX} s: {}", last.unwrap_or_default())
+    }
+
+    /// Waits for its end; its exit code, 128 + signal if it was ended by one.
+    pub fn wait(&mut self) -> anyhow::Result<u8> {
+        use std::os::unix::process::ExitStatusExt;
+        let status = self.child.wait()?;
+        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        Ok(code as u8)
+    }
+}
+
+/// Measures a program that has just been started: its loader may still be at work for a moment.
+pub fn measure_when_ready(
+    program: &mut Program,
+    job: &Job,
+    options: &Options,
+    cache: &ImageCache,
+    progress: &dyn Progress,
+) -> anyhow::Result<Outcome> {
+    let started = Instant::now();
+    loop {
+        match measure(job, options, cache, progress) {
+            Err(error) if is_too_early(&error) && started.elapsed() < Duration::from_secs(READY_SECONDS_MAX) => {
+                if program.child.try_wait()?.is_some() {
+                    return Err(error.into());
+                }
+                std::thread::sleep(Duration::from_millis(LOOK_MS));
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Failures of a process whose loader has not finished.
+fn is_too_early(error: &Error) -> bool {
+    use trimtab_os::Error as Os;
+    match error {
+        Error::Rank { source: trimtab_session::Error::Os(os), .. } => {
+            os.is_retryable() || matches!(os, Os::NoGadgets { .. } | Os::NoThreadPointer { .. })
+        }
+        _ => false,
+    }
+}
+
+/// Start of a process in clock ticks since boot; `None` if it has ended.
+pub fn start_ticks(pid: Pid) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    trimtab_track::parse_stat(&stat).map(|stat| stat.start_time_ticks)
+}

@@ -1,0 +1,71 @@
+//! Where results go: terminal, files, and what an error looks like.
+//!
+//! Next: `trimtab-report` draws the report itself.
+
+use anyhow::Context;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use trimtab_report::Style;
+use trimtab_types::report::Report;
+
+/// Columns where the width is not known.
+const COLUMNS: usize = 100;
+
+/// How to draw on standard output or standard error.
+pub fn style(to_terminal: bool) -> Style {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var("TERM").is_ok_and(|term| term == "dumb");
+    let locale =
+        ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
+    let unicode = locale.is_none_or(|locale| locale.to_lowercase().contains("utf"));
+    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let width = width.or_else(|| if to_terminal { terminal_width() } else { None }).unwrap_or(COLUMNS);
+    Style { colour: to_terminal && !plain, width, unicode }
+}
+
+fn terminal_width() -> Option<usize> {
+    let (_, columns) = console::Term::stdout().size_checked()?;
+    Some(columns as usize)
+}
+
+/// Prints the report on standard output.
+pub fn print_report(report: &Report, headline: &str) -> anyhow::Result<()> {
+    let style = style(std::io::stdout().is_terminal());
+    print_text(&trimtab_report::terminal(report, headline, &style))
+}
+
+/// Prints text on standard output; a closed pipe is an error that ends quietly.
+pub fn print_text(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes `text` to `path`, or to standard output for `-`.
+pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return print_text(text);
+    }
+    std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
+}
+
+/// The error with all its causes in one line.
+pub fn chain(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if parts.last() != Some(&cause) {
+            parts.push(cause);
+        }
+    }
+    parts.join(": ")
+}
+
+/// Whether the reader of our output has gone away.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.into_iter().any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,82 @@
+//! `list` and `report`: what the store keeps, shown again.
+//!
+//! Next: `trimtab-store` for how it is kept.
+
+use crate::{DONE, PARTIAL, output};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use trimtab_report::{ListedJob, ListedWindow};
+use trimtab_store::{JobSummary, Store};
+
+/// `trimtab list`.
+pub fn list(path: &Option<PathBuf>, json: bool) -> anyhow::Result<u8> {
+    let store = Store::open_to_read(path.as_deref())?;
+    let jobs: Vec<ListedJob> = store.list_jobs()?.iter().map(listed).collect();
+    if json {
+        output::print_text(&serde_json::to_string_pretty(&jobs.iter().map(as_json).collect::<Vec<_>>())?)?;
+    } else {
+        let style = output::style(std::io::stdout().is_terminal());
+        output::print_text(&trimtab_report::list(&jobs, trimtab_os::unix_s(), &style))?;
+    }
+    Ok(if jobs.is_empty() { PARTIAL } else { DONE })
+}
+
+fn listed(summary: &JobSummary) -> ListedJob {
+    ListedJob {
+        id: summary.id.to_string(),
+        program: summary.job.program.clone(),
+        arguments: summary.job.arguments.clone(),
+        ranks: summary.job.ranks,
+        windows: summary.windows,
+        newest: summary.newest.as_ref().map(|window| ListedWindow {
+            started_unix_s: window.started_unix_s,
+            valid: window.valid,
+            communication_fraction: window.communication_fraction,
+            time_per_iteration_s: window.time_per_iteration_s,
+        }),
+    }
+}
+
+fn as_json(job: &ListedJob) -> serde_json::Value {
+    serde_json::json!({
+        "id": job.id,
+        "program": job.program,
+        "arguments": job.arguments,
+        "ranks": job.ranks,
+        "windows": job.windows,
+        "newest": job.newest.as_ref().map(|window| serde_json::json!({
+            "started_unix_s": window.started_unix_s,
+            "valid": window.valid,
+            "communication_fraction": window.communication_fraction,
+            "time_per_iteration_s": window.time_per_iteration_s,
+        })),
+    })
+}
+
+/// `trimtab report`.
+pub fn report(path: &Option<PathBuf>, window: Option<&str>, json: bool, html: Option<&Path>) -> anyhow::Result<u8> {
+    let store = Store::open_to_read(path.as_deref())?;
+    let found = match window {
+        None => store.newest_window(None)?,
+        Some(text) => {
+            let selection = store.find(text)?;
+            match selection.batch {
+                Some(batch) => Some(store.window(&selection.job.id, batch)?),
+                None => store.newest_window(Some(&selection.job.id))?,
+            }
+        }
+    };
+    let Some(report) = found else {
+        eprintln!("trimtab: no window has been stored yet; measure one with `trimtab attach PID`");
+        return Ok(PARTIAL);
+    };
+    let headline = trimtab_window::headline(&report);
+    if json {
+        output::print_text(&trimtab_report::json(&report)?)?;
+    } else if let Some(html) = html {
+        output::write(html, &trimtab_report::html(&report, &headline))?;
+    } else {
+        output::print_report(&report, &headline)?;
+    }
+    Ok(DONE)
+}
