@@ -275,13 +275,20 @@ mod tests {
         settled.functions.iter().map(show).chain(fragments).collect()
     }
 
+    /// (case, symbols, frames, outcome)
+    type Row = (&'static str, Vec<Claim<'static>>, Vec<Frame>, &'static [&'static str]);
+
+    fn check(rows: Vec<Row>) {
+        for (case, symbols, frames, expected) in rows {
+            assert_eq!(outcome(&symbols, &frames), expected, "{case}");
+        }
+    }
+
     #[test]
-    fn claims_come_to() {
-        use ClaimKind::{Fragment, Function, Ifunc, Label};
-        use FrameKind::{Entry, Part, Signal};
-        // (case, symbols, frames, outcome)
-        type Row = (&'static str, Vec<Claim<'static>>, Vec<Frame>, &'static [&'static str]);
-        let rows: Vec<Row> = vec![
+    fn symbols_and_their_sizes() {
+        use ClaimKind::Function;
+        use FrameKind::Entry;
+        check(vec![
             ("nothing", vec![], vec![], &[]),
             ("one symbol", vec![symbol(Function, 0x1000, 9, "f", 0)], vec![], &["1000+9 f"]),
             (
@@ -316,6 +323,14 @@ mod tests {
                 vec![frame(0x1000, 0x20, Entry)],
                 &["1000+8 f", "1008+18 g"],
             ),
+        ]);
+    }
+
+    #[test]
+    fn frames_labels_and_fragments() {
+        use ClaimKind::{Fragment, Function, Ifunc, Label};
+        use FrameKind::{Entry, Part, Signal};
+        check(vec![
             ("frame alone", vec![], vec![frame(0x1000, 7, Entry)], &["1000+7 "]),
             ("frame alone, stack in use", vec![], vec![frame(0x1000, 7, Part)], &["part 1000+7 "]),
             ("signal frame", vec![], vec![frame(0x1000, 7, Signal)], &[]),
@@ -362,9 +377,6 @@ mod tests {
                 vec![frame(0x1000, 8, Part)],
                 &["1000+8 f"],
             ),
-        ];
-        for (case, symbols, frames, expected) in rows {
-            assert_eq!(outcome(&symbols, &frames), expected, "{case}");
-        }
+        ]);
     }
 }

@@ -274,6 +274,26 @@ mod tests {
     }
 
     #[test]
+    fn exported_are_visible_dynamic_symbols() {
+        let (global, local) = (elf::STB_GLOBAL, elf::STB_LOCAL);
+        for (case, source, bind, visibility, expected) in [
+            ("global", Source::Dynsym, global, elf::STV_DEFAULT, true),
+            ("weak", Source::Dynsym, elf::STB_WEAK, elf::STV_DEFAULT, true),
+            ("protected", Source::Dynsym, global, elf::STV_PROTECTED, true),
+            ("hidden", Source::Dynsym, global, elf::STV_HIDDEN, false),
+            ("local", Source::Dynsym, local, elf::STV_DEFAULT, false),
+            ("static table", Source::Symtab, global, elf::STV_DEFAULT, false),
+        ] {
+            let mut symbol = symbol(1);
+            symbol.st_info = elf::SymbolInfo::new(bind, elf::STT_FUNC);
+            symbol.st_other = elf::SymbolOther(visibility.0);
+            let (symbols, mut claims) = ([symbol], Vec::new());
+            Table { source, ..table(&symbols, b"\0f\0") }.claims_into(&mut claims, &mut 100);
+            assert_eq!(claims[0].exported, expected, "{case}");
+        }
+    }
+
+    #[test]
     fn unreadable_names_are_counted() {
         let strings = [b"\0good\0bad\xff\0open".to_vec(), vec![b'y'; 10]].concat();
         let symbols = [symbol(1), symbol(6), symbol(11), symbol(4000), symbol(0)];
