@@ -268,3 +268,64 @@ fn containing(functions: &[Function], addr: FileAddr) -> Option<&Function> {
     let after = functions.partition_point(|function| function.addr <= addr);
     functions[..after].iter().rev().take(NESTED_MAX).find(|function| addr < function.end())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(addr: u64, size: u64, names: &[&str], exported: bool) -> Function {
+        let names = names.iter().map(|name| name.to_string()).collect();
+        Function { addr: FileAddr(addr), size, names, exported, ..Function::default() }
+    }
+
+    fn image(functions: Vec<Function>) -> Image {
+        Image { functions, ..Image::default() }
+    }
+
+    #[test]
+    fn the_innermost_function_contains_an_address() {
+        let nested = [("outer", 0x100, 0x100), ("inner", 0x110, 0x10), ("next", 0x120, 0x10), ("far", 0x300, 0x10)];
+        let image = image(nested.iter().map(|(name, addr, size)| function(*addr, *size, &[name], false)).collect());
+        for (addr, expected) in [
+            (0xff, None),
+            (0x100, Some("outer")),
+            (0x110, Some("inner")),
+            (0x11f, Some("inner")),
+            (0x120, Some("next")),
+            (0x130, Some("outer")),
+            (0x200, None),
+            (0x30f, Some("far")),
+            (0x310, None),
+            (u64::MAX, None),
+        ] {
+            let found = image.function_at(FileAddr(addr)).map(Function::name);
+            assert_eq!(found.as_deref(), expected, "{addr:#x}");
+        }
+    }
+
+    #[test]
+    fn names_lead_to_the_best_function() {
+        let image = image(vec![
+            function(0x100, 1, &["helper"], false),
+            function(0x200, 1, &["PMPI_Send", "MPI_Send"], true),
+            function(0x300, 1, &["helper", "MPI_Send_c"], true),
+            function(0x400, 1, &["old@V1"], true),
+            function(0x500, 1, &["old@V2"], true),
+            function(0x600, 1, &[], false),
+        ]);
+        for (name, expected) in [
+            ("MPI_Send", vec![0x200]),
+            ("PMPI_Send", vec![0x200]),
+            ("helper", vec![0x300, 0x100]),
+            ("old", vec![0x400, 0x500]),
+            ("old@V2", vec![0x500, 0x400]),
+            ("MPI_Sen", vec![]),
+            ("", vec![]),
+        ] {
+            let found: Vec<u64> = image.functions_named(name).iter().map(|function| function.addr.0).collect();
+            assert_eq!(found, expected, "{name}");
+            assert_eq!(image.function_named(name).map(|f| f.addr.0), expected.first().copied(), "{name}");
+        }
+        assert_eq!(image.functions[5].name(), "0x600");
+    }
+}

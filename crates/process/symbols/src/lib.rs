@@ -9,6 +9,16 @@
 //! The input is hostile: every offset is checked, every loop is bounded by the input's length or a named constant,
 //! and what can't be read becomes an [`Error`] or a line in [`Image::problems`].
 //!
+//! ```
+//! use trimtab_symbols::{Image, unwind_facts};
+//! let bytes = std::fs::read("/proc/self/exe")?;
+//! let image = Image::parse(&bytes)?;
+//! let main = image.function_named("main").ok_or("no main")?;
+//! let facts = unwind_facts(&bytes, &image, main)?;
+//! assert_eq!(facts.cfa_rsp_offset_at(main.addr), Some(8));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Next: [`image`] for what is known about a file, [`frames`] for unwind tables, `parse` for how a file is read.
 #![forbid(unsafe_code)]
 

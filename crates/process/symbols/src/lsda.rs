@@ -141,3 +141,63 @@ impl Reader<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{FileAddr, Reader, table_from};
+
+    const START: u64 = 0x1000;
+    const TABLE: u64 = 0x8000;
+
+    /// (case, table, landing pads of its call sites or what is wrong)
+    type Row = (&'static str, &'static [u8], Result<&'static [Option<u64>], &'static str>);
+
+    const ROWS: &[Row] = &[
+        ("no call sites", &[0xff, 0xff, 0x01, 0], Ok(&[])),
+        ("leb128", &[0xff, 0xff, 0x01, 4, 0, 5, 0x10, 0], Ok(&[Some(START + 0x10)])),
+        ("passes through", &[0xff, 0xff, 0x01, 4, 0, 5, 0, 0], Ok(&[None])),
+        ("long leb128", &[0xff, 0xff, 0x01, 5, 0, 5, 0x80, 0x01, 0], Ok(&[Some(START + 0x80)])),
+        ("two", &[0xff, 0xff, 0x01, 8, 0, 5, 1, 0, 5, 5, 2, 1], Ok(&[Some(START + 1), Some(START + 2)])),
+        ("with types", &[0xff, 0x9b, 9, 0x01, 4, 0, 5, 3, 1], Ok(&[Some(START + 3)])),
+        ("four bytes", &[0xff, 0xff, 0x03, 13, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0], Ok(&[Some(START + 7)])),
+        ("two bytes", &[0xff, 0xff, 0x02, 7, 0, 0, 1, 0, 0, 2, 0], Ok(&[Some(START + 0x200)])),
+        ("own base", &[0x04, 0, 0x20, 0, 0, 0, 0, 0, 0, 0xff, 0x01, 4, 0, 5, 1, 0], Ok(&[Some(0x2001)])),
+        ("relative base", &[0x1b, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 4, 0, 5, 1, 0], Ok(&[Some(TABLE + 1)])),
+        ("nothing", &[], Err("it is cut short")),
+        ("cut in the header", &[0xff, 0xff], Err("it is cut short")),
+        ("longer than the file", &[0xff, 0xff, 0x01, 5, 0, 5, 1, 0], Err("a call-site table longer than the file")),
+        ("cut in a site", &[0xff, 0xff, 0x01, 3, 0, 5, 1], Err("it is cut short")),
+        ("unknown format", &[0xff, 0xff, 0x07, 4, 0, 5, 1, 0], Err("an encoding no compiler writes")),
+        ("relative sites", &[0xff, 0xff, 0x11, 0], Err("call sites in an encoding no compiler writes")),
+        ("indirect base", &[0x9b, 0, 0, 0, 0, 0xff, 1, 0], Err("a base in an encoding no compiler writes")),
+        (
+            "a number that never ends",
+            &[0xff, 0xff, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
+            Err("a number of more than 64 bits"),
+        ),
+        (
+            "beyond the address space",
+            &[0xff, 0xff, 0x01, 13, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 1, 0, 0],
+            Err("a call site beyond the address space"),
+        ),
+    ];
+
+    #[test]
+    fn tables() {
+        for (case, bytes, expected) in ROWS {
+            let mut reader = Reader { bytes, read: 0, addr: TABLE };
+            let found = table_from(&mut reader, FileAddr(START));
+            let pads =
+                found.map(|sites| sites.iter().map(|site| site.landing_pad.map(|pad| pad.0)).collect::<Vec<_>>());
+            assert_eq!(pads.as_deref(), expected.as_deref(), "{case}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_relative_to_the_function() {
+        let mut reader = Reader { bytes: &[0xff, 0xff, 0x01, 4, 0x10, 5, 0, 2], read: 0, addr: TABLE };
+        let sites = table_from(&mut reader, FileAddr(START)).expect("a sound table");
+        assert_eq!(sites[0].range, FileAddr(START + 0x10)..FileAddr(START + 0x15));
+        assert_eq!(sites[0].action, 2);
+    }
+}

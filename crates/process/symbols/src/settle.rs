@@ -239,3 +239,144 @@ fn around(ranges: &[Range<u64>], addr: u64) -> Option<&Range<u64>> {
     let after = ranges.partition_point(|range| range.start <= addr);
     ranges[..after].last().filter(|range| range.contains(&addr))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Code at 0x1000..0x2000, of which 0x1f00..0x2000 is a linkage table; data at 0x3000..0x4000.
+    fn space() -> CodeSpace {
+        let segment = |addr, executable| Segment {
+            addr: FileAddr(addr),
+            mem_size: 0x1000,
+            file_size: 0x1000,
+            executable,
+            ..Segment::default()
+        };
+        let sections = vec![(0x1000..0x1f00, false), (0x1f00..0x2000, true)];
+        CodeSpace::new(&[segment(0x1000, true), segment(0x3000, false)], sections)
+    }
+
+    fn symbol(kind: ClaimKind, addr: u64, size: u64, name: &'static str, rank: u8) -> Claim<'static> {
+        Claim { addr, size, name: Cow::Borrowed(name), kind, rank, source: Source::Symtab, exported: false }
+    }
+
+    fn frame(addr: u64, size: u64, kind: FrameKind) -> Frame {
+        Frame { addr: FileAddr(addr), size, kind, entry_offset: 0 }
+    }
+
+    /// `addr+size name,name` for each function, with `part` before fragments.
+    fn outcome(symbols: &[Claim<'static>], frames: &[Frame]) -> Vec<String> {
+        let mut claims = symbols.to_vec();
+        claims.extend(frame_claims(frames, &space()));
+        let settled = settle(claims, &space(), frames);
+        let show = |f: &Function| format!("{:x}+{:x} {}", f.addr.0, f.size, f.names.join(","));
+        let fragments = settled.fragments.iter().map(|fragment| format!("part {}", show(fragment)));
+        settled.functions.iter().map(show).chain(fragments).collect()
+    }
+
+    /// (case, symbols, frames, outcome)
+    type Row = (&'static str, Vec<Claim<'static>>, Vec<Frame>, &'static [&'static str]);
+
+    fn check(rows: Vec<Row>) {
+        for (case, symbols, frames, expected) in rows {
+            assert_eq!(outcome(&symbols, &frames), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn symbols_and_their_sizes() {
+        use ClaimKind::Function;
+        use FrameKind::Entry;
+        check(vec![
+            ("nothing", vec![], vec![], &[]),
+            ("one symbol", vec![symbol(Function, 0x1000, 9, "f", 0)], vec![], &["1000+9 f"]),
+            (
+                "aliases, global first",
+                vec![
+                    symbol(Function, 0x1000, 9, "local", 2),
+                    symbol(Function, 0x1000, 9, "MPI_Send", 1),
+                    symbol(Function, 0x1000, 9, "PMPI_Send", 0),
+                    symbol(Function, 0x1000, 9, "PMPI_Send", 0),
+                ],
+                vec![],
+                &["1000+9 PMPI_Send,MPI_Send,local"],
+            ),
+            ("outside of code", vec![symbol(Function, 0x3000, 9, "f", 0)], vec![], &[]),
+            ("too large", vec![symbol(Function, 0x1eff, u64::MAX, "f", 0)], vec![], &["1eff+1 f"]),
+            (
+                "size from its frame",
+                vec![symbol(Function, 0x1000, 0, "f", 0)],
+                vec![frame(0x1000, 7, Entry)],
+                &["1000+7 f"],
+            ),
+            (
+                "size up to the next frame",
+                vec![symbol(Function, 0x1000, 0, "f", 0)],
+                vec![frame(0x1010, 7, Entry)],
+                &["1000+10 f", "1010+7 "],
+            ),
+            ("size up to the section's end", vec![symbol(Function, 0x1e00, 0, "f", 0)], vec![], &["1e00+100 f"]),
+            (
+                "size up to the next symbol, in one frame",
+                vec![symbol(Function, 0x1000, 0, "f", 0), symbol(Function, 0x1008, 0, "g", 0)],
+                vec![frame(0x1000, 0x20, Entry)],
+                &["1000+8 f", "1008+18 g"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn frames_labels_and_fragments() {
+        use ClaimKind::{Fragment, Function, Ifunc, Label};
+        use FrameKind::{Entry, Part, Signal};
+        check(vec![
+            ("frame alone", vec![], vec![frame(0x1000, 7, Entry)], &["1000+7 "]),
+            ("frame alone, stack in use", vec![], vec![frame(0x1000, 7, Part)], &["part 1000+7 "]),
+            ("signal frame", vec![], vec![frame(0x1000, 7, Signal)], &[]),
+            ("linkage table", vec![], vec![frame(0x1f00, 0x100, Entry)], &[]),
+            (
+                "frame within a symbol",
+                vec![symbol(Function, 0x1000, 0x20, "f", 0)],
+                vec![frame(0x1000, 8, Entry), frame(0x1008, 0x18, Part), frame(0x1020, 4, Entry)],
+                &["1000+20 f", "1020+4 "],
+            ),
+            ("label", vec![symbol(Label, 0x1000, 0, "l", 0)], vec![], &[]),
+            ("label with frame", vec![symbol(Label, 0x1000, 0, "l", 2)], vec![frame(0x1000, 8, Entry)], &["1000+8 l"]),
+            (
+                "label with part",
+                vec![symbol(Label, 0x1000, 0, "l", 2)],
+                vec![frame(0x1000, 8, Part)],
+                &["part 1000+8 "],
+            ),
+            (
+                "labels beside a symbol",
+                vec![
+                    symbol(Label, 0x1000, 0, "global", 0),
+                    symbol(Label, 0x1000, 0, "place", 2),
+                    symbol(Function, 0x1000, 8, "f", 2),
+                ],
+                vec![],
+                &["1000+8 global,f"],
+            ),
+            (
+                "cold part",
+                vec![symbol(Fragment, 0x1000, 8, "f.cold", 2)],
+                vec![frame(0x1000, 8, Entry)],
+                &["part 1000+8 f.cold"],
+            ),
+            (
+                "cold part where a function begins",
+                vec![symbol(Fragment, 0x1000, 0, "f.cold", 2), symbol(Function, 0x1000, 8, "g", 0)],
+                vec![],
+                &["1000+8 g"],
+            ),
+            (
+                "believed though its stack is in use",
+                vec![symbol(Ifunc, 0x1000, 8, "f", 0)],
+                vec![frame(0x1000, 8, Part)],
+                &["1000+8 f"],
+            ),
+        ]);
+    }
+}

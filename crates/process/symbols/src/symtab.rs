@@ -221,3 +221,85 @@ fn version_names(elf: &Elf, dynamic: &Dynamic) -> Option<BTreeMap<u16, String>> 
     }
     Some(names)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::endian::{U16, U32, U64};
+
+    fn table<'a>(symbols: &'a [Sym64<LittleEndian>], strings: &'a [u8]) -> Table<'a> {
+        Table { symbols, strings, versions: Versions::default(), source: Source::Symtab }
+    }
+
+    fn symbol(name: u32) -> Sym64<LittleEndian> {
+        Sym64 {
+            st_name: U32::new(ENDIAN, name),
+            st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, elf::STT_FUNC),
+            st_other: elf::SymbolOther(0),
+            st_shndx: U16::new(ENDIAN, elf::SymbolSection(1)),
+            st_value: U64::new(ENDIAN, 0x1000),
+            st_size: U64::new(ENDIAN, 1),
+        }
+    }
+
+    #[test]
+    fn names_of_fragments() {
+        for (name, expected) in [
+            ("f", false),
+            ("f.cold", true),
+            ("f.cold.12", true),
+            ("f.part.0.cold", true),
+            ("f.part.0", false),
+            ("f.isra.0", false),
+            ("f.constprop.0.cold", true),
+            ("f.colder", false),
+            ("cold", false),
+            ("f.cold@V1", true),
+            ("f.__part.3", true),
+        ] {
+            assert_eq!(is_fragment_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_long_string_shared_by_many_symbols_stays_cheap() {
+        let strings = [vec![b'x'; NAME_BYTES_MAX - 1], vec![0]].concat();
+        let symbols: Vec<_> = (0..10_000).map(|at| symbol(at % 8)).collect();
+        let mut claims = Vec::new();
+        let mut budget = 8 * strings.len();
+        let refused = table(&symbols, &strings).claims_into(&mut claims, &mut budget);
+        let bytes: usize = claims.iter().map(|claim| claim.name.len()).sum();
+        assert!(bytes <= 8 * strings.len(), "{bytes} bytes of names");
+        assert_eq!(claims.len() + refused, symbols.len());
+    }
+
+    #[test]
+    fn exported_are_visible_dynamic_symbols() {
+        let (global, local) = (elf::STB_GLOBAL, elf::STB_LOCAL);
+        for (case, source, bind, visibility, expected) in [
+            ("global", Source::Dynsym, global, elf::STV_DEFAULT, true),
+            ("weak", Source::Dynsym, elf::STB_WEAK, elf::STV_DEFAULT, true),
+            ("protected", Source::Dynsym, global, elf::STV_PROTECTED, true),
+            ("hidden", Source::Dynsym, global, elf::STV_HIDDEN, false),
+            ("local", Source::Dynsym, local, elf::STV_DEFAULT, false),
+            ("static table", Source::Symtab, global, elf::STV_DEFAULT, false),
+        ] {
+            let mut symbol = symbol(1);
+            symbol.st_info = elf::SymbolInfo::new(bind, elf::STT_FUNC);
+            symbol.st_other = elf::SymbolOther(visibility.0);
+            let (symbols, mut claims) = ([symbol], Vec::new());
+            Table { source, ..table(&symbols, b"\0f\0") }.claims_into(&mut claims, &mut 100);
+            assert_eq!(claims[0].exported, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn unreadable_names_are_counted() {
+        let strings = [b"\0good\0bad\xff\0open".to_vec(), vec![b'y'; 10]].concat();
+        let symbols = [symbol(1), symbol(6), symbol(11), symbol(4000), symbol(0)];
+        let mut claims = Vec::new();
+        let refused = table(&symbols, &strings).claims_into(&mut claims, &mut 1000);
+        assert_eq!(claims.iter().map(|claim| claim.name.as_ref()).collect::<Vec<_>>(), ["good"]);
+        assert_eq!(refused, 3, "not UTF-8, without end, beyond the table; the empty one is none");
+    }
+}
