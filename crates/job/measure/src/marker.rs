@@ -30,8 +30,9 @@ const CERTAIN_SECONDS: f64 = 1.5;
 const OBSERVE_SECONDS_MAX: f64 = 20.0;
 /// Marker passes of every rank that alignment wants to see.
 const PASSES_MIN: usize = 3;
-/// Looks in which an alignment may stay unproven before the likeliest is taken.
-const ALIGN_LOOKS_MAX: usize = 12;
+/// Looks that must agree on an alignment that can't be proven, and passes they must rest on.
+const ALIGN_LOOKS_MIN: usize = 3;
+const ALIGN_PASSES_MIN: usize = 8;
 
 /// What counts iterations in a window.
 #[derive(Clone, Debug)]
@@ -363,7 +364,8 @@ fn aligned(
 ) -> Result<Result<Aligned, usize>, Error> {
     let begun_s = observer.seconds();
     let mut wait_ms = 2;
-    let mut looks = 0;
+    let mut same_looks = 0;
+    let mut offsets_before = Vec::new();
     loop {
         std::thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
@@ -380,9 +382,12 @@ fn aligned(
             progress.stage(&Stage::Observing { seconds: observer.seconds(), why });
             continue;
         }
-        looks += 1;
         let alignment = align_passes(observer.team, &streams, &passes, wanted);
-        if alignment.certainty == Certainty::Proven || looks >= ALIGN_LOOKS_MAX || waited_s > limit_s {
+        same_looks = if alignment.offsets == offsets_before { same_looks + 1 } else { 1 };
+        offsets_before.clone_from(&alignment.offsets);
+        let enough = passes.iter().all(|passes| passes.counted >= ALIGN_PASSES_MIN);
+        let is_settled = same_looks >= ALIGN_LOOKS_MIN && enough;
+        if alignment.certainty == Certainty::Proven || is_settled || waited_s > limit_s {
             for (member, passes) in observer.team.members.iter().zip(&passes) {
                 member.inserted.view().header().marker_phase.store(passes.phase, Release);
             }

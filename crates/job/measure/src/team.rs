@@ -75,11 +75,13 @@ impl Team {
 
     /// Restores all ranks at once.
     pub(crate) fn remove(&mut self) {
-        let removed: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                self.members.iter_mut().map(|member| scope.spawn(|| member.inserted.remove())).collect();
-            threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
-        });
+        let mut removed = Vec::new();
+        for some in self.members.chunks_mut(at_once()) {
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = some.iter_mut().map(|member| scope.spawn(|| member.inserted.remove())).collect();
+                removed.extend(threads.into_iter().map(std::thread::ScopedJoinHandle::join));
+            });
+        }
         for (member, removal) in self.members.iter_mut().zip(removed) {
             let rank = member.process.rank;
             match removal {
@@ -100,19 +102,31 @@ impl Team {
     }
 }
 
-/// Runs `work` for every rank on a thread of its own; results in the same order.
+/// Ranks that are stopped at the same time: a stopped rank and the thread that works on it take turns on one processor,
+/// so two of them on the same processor would only wait for each other.
+fn at_once() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).max(1)
+}
+
+/// Runs `work` for every rank, several at once; results in the same order.
 fn in_parallel<'a, T: Send>(
     ready: &'a [Ready],
     work: impl Fn(&'a Ready) -> Result<T, trimtab_session::Error> + Sync,
 ) -> Vec<Result<T, trimtab_session::Error>> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = ready.iter().map(|one| scope.spawn(|| work(one))).collect();
-        let failed = |one: &Ready| trimtab_session::Error::NothingToDo {
-            pid: one.process.pid,
-            reason: "trimtab failed inside; please report this".into(),
-        };
-        threads.into_iter().zip(ready).map(|(thread, one)| thread.join().unwrap_or_else(|_| Err(failed(one)))).collect()
-    })
+    let failed = |one: &Ready| trimtab_session::Error::NothingToDo {
+        pid: one.process.pid,
+        reason: "trimtab failed inside; please report this".into(),
+    };
+    let mut results = Vec::new();
+    for some in ready.chunks(at_once()) {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = some.iter().map(|one| scope.spawn(|| work(one))).collect();
+            let joined = threads.into_iter().zip(some);
+            results.extend(joined.map(|(thread, one)| thread.join().unwrap_or_else(|_| Err(failed(one)))));
+        });
+    }
+    results
 }
 
 /// Settings of one rank's shared memory, before any probe runs.

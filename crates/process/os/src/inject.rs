@@ -148,7 +148,7 @@ impl<'a> Injection<'a> {
     fn run_to_system_call_stop(&mut self) -> Result<(), Error> {
         let pid = self.stopped.pid();
         sys::resume_to_system_call(self.tid).map_err(|source| Error::Call { call: "ptrace", pid, source })?;
-        match self.stopped.wait(self.tid)? {
+        match self.stopped.wait_running(self.tid)? {
             Some(status) if libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80 => Ok(()),
             Some(status) if libc::WIFSTOPPED(status) => Err(Error::UnexpectedStop { pid, status }),
             _ => Err(Error::Gone { pid }),
@@ -161,7 +161,7 @@ impl<'a> Injection<'a> {
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         sys::interrupt(self.tid).map_err(failed)?;
         sys::resume(self.tid, 0).map_err(failed)?;
-        match self.stopped.wait(self.tid)? {
+        match self.stopped.wait_running(self.tid)? {
             Some(status) if libc::WIFSTOPPED(status) => {}
             _ => return Err(Error::Gone { pid }),
         }

@@ -15,8 +15,8 @@ use trimtab_types::Pid;
 
 /// How long one thread may take to stop before everything is let go again.
 const STOP_LIMIT_MS: u64 = 2000;
-/// How long to poll without sleeping: a running thread stops within microseconds.
-const SPIN_US: u64 = 100;
+/// Sleep between two looks at a thread that may take long.
+const LOOK_US: u64 = 100;
 /// Rounds of looking for new threads; each round only finds threads that a running one has just created.
 const ROUNDS_MAX: usize = 100;
 /// Signals one thread may receive between our request to stop and its stop.
@@ -49,6 +49,7 @@ pub struct Stopped {
     pid: Pid,
     threads: Vec<Thread>,
     memory: Memory,
+    _place: Place,
     since_ns: u64,
     /// Nanoseconds it took until every thread stood still.
     pub stopping_ns: u64,
@@ -58,7 +59,9 @@ impl Stopped {
     /// Stops every thread of `pid`. On any error all threads are let go again.
     pub fn stop(pid: Pid) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
-        let mut stopped = Stopped { pid, threads: Vec::new(), memory, since_ns: sys::monotonic_ns(), stopping_ns: 0 };
+        let place = Place::beside(pid);
+        let since_ns = sys::monotonic_ns();
+        let mut stopped = Stopped { pid, threads: Vec::new(), memory, _place: place, since_ns, stopping_ns: 0 };
         for _ in 0..ROUNDS_MAX {
             if !stopped.stop_new_threads()? {
                 stopped.stopping_ns = sys::monotonic_ns() - stopped.since_ns;
@@ -184,24 +187,36 @@ impl Stopped {
         Err(Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state: 'R' })
     }
 
+    /// Waits for the next report of `tid`; `None` if it has ended.
+    ///
+    /// Blocks, because then the kernel hands this processor to the thread at once. A thread in uninterruptible sleep may
+    /// take for ever, so that one is looked at now and then until the time limit.
     pub(crate) fn wait(&self, tid: i32) -> Result<Option<i32>, Error> {
         let started = sys::monotonic_ns();
         loop {
-            match sys::poll_wait(tid) {
+            let is_asleep = thread_state(self.pid, tid) == 'D';
+            match if is_asleep { sys::poll_wait(tid) } else { sys::block_wait(tid) } {
                 Ok(Some(status)) => return Ok(Some(status)),
                 Ok(None) => {}
                 Err(source) if source.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
                 Err(source) => return Err(Error::Call { call: "waitpid", pid: self.pid, source }),
             }
-            let waited_ns = sys::monotonic_ns() - started;
-            if waited_ns > STOP_LIMIT_MS * 1_000_000 {
+            if sys::monotonic_ns() - started > STOP_LIMIT_MS * 1_000_000 {
                 let state = thread_state(self.pid, tid);
                 return Err(Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state });
             }
-            if waited_ns > SPIN_US * 1000 {
-                std::thread::sleep(Duration::from_micros(20));
-            } else {
-                std::thread::yield_now();
+            std::thread::sleep(Duration::from_micros(LOOK_US));
+        }
+    }
+
+    /// Waits for the report of a thread that has just been let run: it cannot be in uninterruptible sleep.
+    pub(crate) fn wait_running(&self, tid: i32) -> Result<Option<i32>, Error> {
+        loop {
+            match sys::block_wait(tid) {
+                Ok(Some(status)) => return Ok(Some(status)),
+                Ok(None) => {}
+                Err(source) if source.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
+                Err(source) => return Err(Error::Call { call: "waitpid", pid: self.pid, source }),
             }
         }
     }
@@ -230,6 +245,36 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         self.let_go();
     }
+}
+
+/// This thread runs on the processor of the target's main thread: target and monitor then take turns there, and the
+/// target never queues behind another busy rank. Dropping it lifts the restriction.
+#[derive(Debug)]
+struct Place {
+    before: Option<libc::cpu_set_t>,
+}
+
+impl Place {
+    fn beside(pid: Pid) -> Self {
+        let before = sys::affinity();
+        let processor = last_processor(pid).and_then(sys::one_processor);
+        let moved = before.is_some() && processor.is_some_and(|set| sys::set_affinity(&set));
+        Place { before: before.filter(|_| moved) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            sys::set_affinity(before);
+        }
+    }
+}
+
+/// The processor the main thread ran on last: field 39 of its stat line.
+fn last_processor(pid: Pid) -> Option<usize> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(36)?.parse().ok()
 }
 
 fn thread_state(pid: Pid, tid: i32) -> char {

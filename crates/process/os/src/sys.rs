@@ -87,13 +87,51 @@ pub(crate) fn poke(tid: i32, address: u64, word: u64) -> io::Result<()> {
 
 /// `waitpid(tid, __WALL | WNOHANG)`: the status if there is one.
 pub(crate) fn poll_wait(tid: i32) -> io::Result<Option<i32>> {
+    wait_with(tid, libc::WNOHANG)
+}
+
+/// `waitpid(tid, __WALL)`: blocks until there is a status; `None` if a signal came first.
+pub(crate) fn block_wait(tid: i32) -> io::Result<Option<i32>> {
+    wait_with(tid, 0)
+}
+
+fn wait_with(tid: i32, options: i32) -> io::Result<Option<i32>> {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
-    let result = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
-    match check(result.into())? {
-        0 => Ok(None),
-        _ => Ok(Some(status)),
+    let result = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | options) };
+    match check(result.into()) {
+        Ok(0) => Ok(None),
+        Ok(_) => Ok(Some(status)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(error) => Err(error),
     }
+}
+
+/// The processors this thread may run on.
+pub(crate) fn affinity() -> Option<libc::cpu_set_t> {
+    let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: `set` has the size given and outlives the call; 0 means the calling thread.
+    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr()) };
+    // SAFETY: zeroed above and filled by the kernel.
+    (result == 0).then(|| unsafe { set.assume_init() })
+}
+
+/// Lets this thread run on the processors of `set` only; false if the kernel refuses.
+pub(crate) fn set_affinity(set: &libc::cpu_set_t) -> bool {
+    // SAFETY: `set` outlives the call; 0 means the calling thread.
+    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) == 0 }
+}
+
+/// The set of one processor; `None` if its number is too high.
+pub(crate) fn one_processor(number: usize) -> Option<libc::cpu_set_t> {
+    if number >= libc::CPU_SETSIZE as usize {
+        return None;
+    }
+    // SAFETY: all-zero bytes are the empty set.
+    let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
+    // SAFETY: the number is below the set's size.
+    unsafe { libc::CPU_SET(number, &mut set) };
+    Some(set)
 }
 
 /// Nanoseconds of the monotonic clock.
