@@ -240,9 +240,8 @@ fn branches_into_patches(image: &Image<'_>, functions: &[Planned]) -> usize {
             }
         }
     }
-    let is_inside = |target: u64| {
-        patches.range(..target).next_back().is_some_and(|(start, end)| *start < target && target < *end)
-    };
+    let is_inside =
+        |target: u64| patches.range(..target).next_back().is_some_and(|(start, end)| *start < target && target < *end);
     let mut count = 0;
     for (at, target) in image.direct_branches() {
         if is_inside(target) {

@@ -208,13 +208,13 @@ impl Planner<'_> {
         if let Some(&from) = self.analysis.branches_to_entry.first() {
             return Err(Refusal::LoopToFirstInstruction { at: start, from });
         }
-        let near = self.from_start(start, NEAR_JUMP_LEN);
-        let short = || self.from_start(start, SHORT_JUMP_LEN);
+        let near = self.shape_from(start, NEAR_JUMP_LEN);
+        let short = || self.shape_from(start, SHORT_JUMP_LEN);
         near.or_else(|refusal| short().map_err(|_| refusal)).map(|shape| vec![shape])
     }
 
     /// The shape that displaces as many instructions from `start` as a jump of `jump_len` bytes needs.
-    fn from_start(&self, start: u64, jump_len: u64) -> Result<Shape, Refusal> {
+    fn shape_from(&self, start: u64, jump_len: u64) -> Result<Shape, Refusal> {
         check_page(start, jump_len)?;
         let mut at = start;
         loop {

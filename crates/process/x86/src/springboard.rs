@@ -54,13 +54,8 @@ impl Springboards {
 
     /// Makes bytes unavailable, for instance because an earlier session already uses them.
     pub fn take(&mut self, range: Range<u64>) {
-        let overlapping: Vec<(u64, u64)> = self
-            .free
-            .range(..range.end)
-            .rev()
-            .take_while(|(_, e)| **e > range.start)
-            .map(|(s, e)| (*s, *e))
-            .collect();
+        let overlapping: Vec<(u64, u64)> =
+            self.free.range(..range.end).rev().take_while(|(_, e)| **e > range.start).map(|(s, e)| (*s, *e)).collect();
         for (start, end) in overlapping {
             self.free.remove(&start);
             if start < range.start {

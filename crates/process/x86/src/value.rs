@@ -303,9 +303,7 @@ impl State {
         let Value::Stack(offset) = self.registers[RSP] else { return self.stack_pointer_from_frame(instruction) };
         match instruction.mnemonic() {
             Mnemonic::Call => Value::Stack(offset),
-            Mnemonic::Push | Mnemonic::Pop | Mnemonic::Pushfq | Mnemonic::Popfq
-                if !pops_stack_pointer(instruction) =>
-            {
+            Mnemonic::Push | Mnemonic::Pop | Mnemonic::Pushfq | Mnemonic::Popfq if !pops_stack_pointer(instruction) => {
                 Value::Stack(offset.wrapping_add(i64::from(instruction.stack_pointer_increment())))
             }
             _ if !writes_stack_pointer(instruction) => Value::Stack(offset),

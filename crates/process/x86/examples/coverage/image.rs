@@ -2,7 +2,9 @@
 //!
 //! The project's own reader is the crate `symbols`; this one keeps the example free of it.
 
-use gimli::{BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, Pointer, Register, UnwindContext, UnwindSection};
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, Pointer, Register, UnwindContext, UnwindSection,
+};
 use iced_x86::{Decoder, DecoderOptions, OpKind};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, SectionFlags, SymbolKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,8 +58,7 @@ impl<'a> Image<'a> {
             if !sh_flags.contains(object::elf::SHF_ALLOC) || section.data().is_err() {
                 continue;
             }
-            let is_constant =
-                !sh_flags.contains(object::elf::SHF_WRITE) || section.name() == Ok(".data.rel.ro");
+            let is_constant = !sh_flags.contains(object::elf::SHF_WRITE) || section.name() == Ok(".data.rel.ro");
             image.sections.push((range.clone(), section.data()?, is_constant));
             let is_stub = section.name().is_ok_and(|name| name.starts_with(".plt"));
             if sh_flags.contains(object::elf::SHF_EXECINSTR) && !is_stub {
@@ -113,16 +114,21 @@ impl<'a> Image<'a> {
 
     /// Addresses within these ranges that are stored in data.
     pub fn stored_labels(&self, ranges: &[Range<u64>]) -> Vec<u64> {
-        ranges.iter().flat_map(|range| self.stored.range(range.start + 1..range.end.max(range.start + 1))).copied().collect()
+        ranges
+            .iter()
+            .flat_map(|range| self.stored.range(range.start + 1..range.end.max(range.start + 1)))
+            .copied()
+            .collect()
     }
 
     /// Every direct branch and call in known code, as (from, to).
     pub fn direct_branches(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.stretches.iter().flat_map(|(&start, stretch)| {
             let decoder = Decoder::with_ip(64, self.text(start..stretch.end), start, DecoderOptions::NONE);
-            decoder.into_iter().filter(|instruction| instruction.op0_kind() == OpKind::NearBranch64).map(|instruction| {
-                (instruction.ip(), instruction.near_branch64())
-            })
+            decoder
+                .into_iter()
+                .filter(|instruction| instruction.op0_kind() == OpKind::NearBranch64)
+                .map(|instruction| (instruction.ip(), instruction.near_branch64()))
         })
     }
 
@@ -182,9 +188,9 @@ impl<'a> Image<'a> {
                 continue;
             }
             let mut rows = fde.rows(&frames, &bases, &mut context)?;
-            let starts_fresh = rows.next_row()?.is_none_or(|row| {
-                matches!(row.cfa(), CfaRule::RegisterAndOffset { register: Register(7), offset: 8 })
-            });
+            let starts_fresh = rows
+                .next_row()?
+                .is_none_or(|row| matches!(row.cfa(), CfaRule::RegisterAndOffset { register: Register(7), offset: 8 }));
             self.stretches.insert(start, Stretch { end, name: None, is_fragment: !starts_fresh });
             if let Some(Pointer::Direct(lsda)) = fde.lsda() {
                 self.read_landing_pads(lsda, start);
