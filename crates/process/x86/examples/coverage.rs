@@ -63,11 +63,9 @@ fn survey(file: &str, image: &Image<'_>, options: &Options) {
             with_code(image, function, |code| offer_padding(code, analysis, &mut springboards));
         }
     }
-    for index in 0..functions.len() {
-        let function = &functions[index];
+    for function in &mut functions {
         let Ok(analysis) = &function.analysis else { continue };
-        let sites = with_code(image, function, |code| function_sites(code, analysis, &mut springboards));
-        functions[index].sites = Some(sites);
+        function.sites = Some(with_code(image, function, |code| function_sites(code, analysis, &mut springboards)));
     }
     let planned_in = started.elapsed();
     println!("{file}: {} functions planned in {:.2} s", functions.len(), planned_in.as_secs_f64());

@@ -280,12 +280,10 @@ impl Planner<'_> {
         }
         let floor = if exit.at >= entry.end { entry.end } else { 0 };
         let (starts, stop) = self.starts_before(exit, floor);
-        let near = starts.iter().find_map(|&start| self.exit_shape(exit, start, NEAR_JUMP_LEN));
-        if let Some(shape) = near {
+        if let Some(shape) = self.exit_shapes(exit, &starts, NEAR_JUMP_LEN).into_iter().next() {
             return Ok(vec![shape]);
         }
-        let shorts: Vec<Shape> =
-            starts.iter().filter_map(|&start| self.exit_shape(exit, start, SHORT_JUMP_LEN)).collect();
+        let shorts = self.exit_shapes(exit, &starts, SHORT_JUMP_LEN);
         match shorts.is_empty() {
             false => Ok(shorts),
             true => Err(self.exit_refusal(exit, &starts, stop)),
@@ -323,6 +321,14 @@ impl Planner<'_> {
             step.at >= floor && step.end() == self.analysis.steps[index].at && self.analysis.reached[before];
         let is_exit = self.analysis.exits.binary_search_by_key(&step.at, |exit| exit.at).is_ok();
         (comes_from && step.continues() && !is_exit).then_some(before)
+    }
+
+    /// The shapes at all `starts`. Those that overwrite the least padding come first, because springboards need it.
+    fn exit_shapes(&self, exit: &Exit, starts: &[u64], jump_len: u64) -> Vec<Shape> {
+        let shapes = starts.iter().filter_map(|&start| self.exit_shape(exit, start, jump_len));
+        let mut shapes: Vec<Shape> = shapes.collect();
+        shapes.sort_by_key(|shape| shape.overwritten().end.saturating_sub(exit.end()));
+        shapes
     }
 
     fn exit_shape(&self, exit: &Exit, start: u64, jump_len: u64) -> Option<Shape> {
