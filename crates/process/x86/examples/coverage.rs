@@ -110,6 +110,7 @@ fn analyse_whole(image: &Image<'_>, bounds: Bounds) -> Planned {
 fn with_code<T>(image: &Image<'_>, function: &Planned, run: impl FnOnce(&FunctionCode<'_>) -> T) -> T {
     let landing_pads = image.landing_pads(&function.ranges);
     let other_entries = image.stored_labels(&function.ranges);
+    let outside_branches = image.outside_branches(&function.ranges);
     let ranges = function.ranges.iter().map(|range| CodeRange {
         addr: range.start,
         bytes: image.text(range.clone()),
@@ -120,6 +121,7 @@ fn with_code<T>(image: &Image<'_>, function: &Planned, run: impl FnOnce(&Functio
         ranges: ranges.collect(),
         landing_pads: &landing_pads,
         other_entries: &other_entries,
+        outside_branches: &outside_branches,
     })
 }
 

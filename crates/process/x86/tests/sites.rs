@@ -56,6 +56,7 @@ fn plan(row: &Row, landing_pads: &[u64], other_entries: &[u64]) -> Planned {
         ranges: vec![CodeRange { addr: row.addr, bytes: &bytes, after: &after }],
         landing_pads,
         other_entries,
+        outside_branches: &[],
     };
     let analysis = analyse(&code, &Tables::new(), &())?;
     let mut springboards = Springboards::new();
@@ -90,6 +91,7 @@ fn exit_name(kind: ExitKind) -> String {
         ExitKind::TailJump { target } => format!("jump to {target:x}"),
         ExitKind::ConditionalTailJump { target } => format!("branch to {target:x}"),
         ExitKind::IndirectTailJump => "jump".to_owned(),
+        ExitKind::RunsInto { target } => format!("runs into {target:x}"),
         ExitKind::FallsThrough => "end".to_owned(),
     }
 }
@@ -113,7 +115,7 @@ struct Tables(BTreeMap<u64, Vec<u8>>);
 
 impl Tables {
     fn new() -> Tables {
-        let relative = [0x1018_i32, 0x101e, 0x1024, 0x102e].map(|target| (target - 0x5000).to_le_bytes());
+        let relative = [0x1018_i32, 0x101e, 0x1024, 0x1031].map(|target| (target - 0x5000).to_le_bytes());
         let absolute = [0x100e_u64, 0x1014].map(u64::to_le_bytes);
         Tables(BTreeMap::from([(0x5000, relative.concat()), (0x5100, absolute.concat())]))
     }
@@ -137,7 +139,7 @@ const ROWS: &[Row] = &[
         addr: 0x1000,
         code: "4889f84801f0488902c3",
         after: "66662e0f1f8400000000000f1f4000",
-        want: "entry 1000 near 1000..1006; ret 1009: 1009 near 1009..100a",
+        want: "entry 1000 near 1000..1006; ret 1009: 1006 near 1006..100a",
     },
     Row {
         name: "plain",
@@ -145,7 +147,7 @@ const ROWS: &[Row] = &[
         addr: 0x1000,
         code: "554889e54883ec10e8fb000000c9c3",
         after: "660f1f840000000000",
-        want: "entry 1000 near 1000..1008; ret 100e: 100e near 100e..100f",
+        want: "entry 1000 near 1000..1008; ret 100e: 100d near 100d..100f",
     },
     Row {
         name: "endbr64",
@@ -169,7 +171,7 @@ const ROWS: &[Row] = &[
         addr: 0x1000,
         code: "534889fb48ffcf75f84889d85bc3",
         after: "0f1f840000000000",
-        want: "entry 1000: target inside; ret 100d: 100d near 100d..100e",
+        want: "entry 1000: target inside; ret 100d: 1009 near 1009..100e",
     },
     Row {
         name: "loop_to_first_instruction",
@@ -193,7 +195,7 @@ const ROWS: &[Row] = &[
         addr: 0x1000,
         code: "4883ec08e8fb000000488d40014883c408c3",
         after: "0f1f8000000000",
-        want: "entry 1000: no springboard; ret 1011: 1011 near 1011..1012",
+        want: "entry 1000 short via 1012 1000..1004; ret 1011: 100d near 100d..1012",
     },
     Row {
         name: "jcc_in_prologue",
@@ -268,6 +270,38 @@ const ROWS: &[Row] = &[
         want: "entry 1000 near 1000..1006; ret 100b: no room",
     },
     Row {
+        name: "one_byte_ret_seen_at_its_branches",
+        assembly: "push %rbx; mov %rdi,%rbx; mov %rsi,%rdi; pop %rbx; mov %rdi,%rax; test %rsi,%rsi; je 1f; mov %rsi,8(%rdi); add $1,%rax; 1: ret; 2: mov (%rdi),%rax; call .+0x100; jmp 2b",
+        addr: 0x1000,
+        code: "534889fb4889f75b4889f84885f67408488977084883c001c3488b07e8fb000000ebf6",
+        after: "",
+        want: "entry 1000 near 1000..1007; branch to 1018 100e: 100b near 100b..1010; runs into 1018 1018: 1010 near 1010..1018",
+    },
+    Row {
+        name: "one_byte_ret_branched_to_from_entry",
+        assembly: "test %rdi,%rdi; je 1f; mov %rsi,8(%rdi); add $1,%rax; 1: ret; 2: mov (%rdi),%rax; call .+0x100; jmp 2b",
+        addr: 0x1000,
+        code: "4885ff7408488977084883c001c3488b07e8fb000000ebf6",
+        after: "",
+        want: "entry whole 1000 near 1000..1005; branch to 100d 1003: whole 1000 near 1000..1005; runs into 100d 100d: 1005 near 1005..100d",
+    },
+    Row {
+        name: "one_byte_ret_after_call",
+        assembly: "push %rbx; mov %rdi,%rbx; mov %rsi,%rdi; pop %rbx; test %rsi,%rsi; je 1f; call .+0x100; 1: ret; 2: mov (%rdi),%rax; call .+0x100; jmp 2b",
+        addr: 0x1000,
+        code: "534889fb4889f75b4885f67405e8fb000000c3488b07e8fb000000ebf6",
+        after: "",
+        want: "entry 1000 near 1000..1007; ret 1012: no room",
+    },
+    Row {
+        name: "conditional_tail_jump_in_entry",
+        assembly: "test %rdi,%rdi; je .+0x1000; mov %rsi,%rax; add %rdi,%rax; ret",
+        addr: 0x1000,
+        code: "4885ff0f84fa0f00004889f04801f8c3",
+        after: "",
+        want: "entry whole 1000 near 1000..1009; branch to 2003 1003: whole 1000 near 1000..1009; ret 100f: 1009 near 1009..1010",
+    },
+    Row {
         name: "ret_with_padding",
         assembly: "mov %rdi,%rax; test %rsi,%rsi; je 1f; mov %rsi,(%rdi); 1: ret",
         addr: 0x1000,
@@ -321,7 +355,7 @@ const ROWS: &[Row] = &[
         addr: 0xffd,
         code: "554889e54889f84801f05d488902c3",
         after: "660f1f840000000000",
-        want: "entry ffd short via 1010 ffd..1001; ret 100b: 100b near 100b..100c",
+        want: "entry ffd short via 100c ffd..1001; ret 100b: 1007 near 1007..100c",
     },
     Row {
         name: "page_crossing_exit",
@@ -412,7 +446,7 @@ const ROWS: &[Row] = &[
         want: "all: misaligned code",
     },
     Row {
-        name: "jump_table",
+        name: "jump_table_target_at_ret",
         assembly: "cmp $3,%edi; ja 1f; lea 0x5000-.-7(%rip),%rdx; mov %edi,%edi; movslq (%rdx,%rdi,4),%rax; add %rdx,%rax; notrack jmp *%rax; 1: mov $1,%eax; ret; mov $2,%eax; ret; mov $3,%eax; ret; nop; mov %rsi,%rax; mov %rdi,%rax; ret",
         addr: 0x1000,
         code: "83ff037713488d15f43f000089ff486304ba4801d03effe0b801000000c3b802000000c3b803000000c3904889f04889f8c3",
@@ -441,6 +475,6 @@ const ROWS: &[Row] = &[
         addr: 0x1000,
         code: "53488d0505000000ffd74889c75b4889f8c3",
         after: "660f1f840000000000",
-        want: "entry 1000 near 1000..1008; ret 1011: 1011 near 1011..1012",
+        want: "entry 1000 near 1000..1008; ret 1011: 100d near 100d..1012",
     },
 ];

@@ -29,6 +29,7 @@ pub fn check(input: &[u8]) -> usize {
         ranges,
         landing_pads: if header[2] < 128 { &landing_pads } else { &[] },
         other_entries: &[],
+        outside_branches: &[],
     };
     let Ok(analysis) = analyse(&code, &Bytes(bytes), &()) else { return 0 };
     let mut springboards = Springboards::new();
