@@ -47,6 +47,13 @@ fn entries_from_outside() {
     }
 }
 
+#[test]
+fn exit_entered_from_elsewhere_is_not_seen_at_its_branches() {
+    let row = ROWS.iter().find(|row| row.name == "one_byte_ret_seen_at_its_branches").expect("the row is there");
+    let got = describe(&plan(row, &[], &[0x1018]));
+    assert_eq!(got, "entry 1000 near 1000..1007; ret 1018: no room");
+}
+
 type Planned = Result<(Analysis, trimtab_x86::FunctionSites), Refusal>;
 
 fn plan(row: &Row, landing_pads: &[u64], other_entries: &[u64]) -> Planned {
@@ -468,6 +475,30 @@ const ROWS: &[Row] = &[
         code: "53488d447701ffe05bc3",
         after: "660f1f840000000000",
         want: "entry 1000: unresolved jump; ret 1009: 1009 near 1009..100a",
+    },
+    Row {
+        name: "jump_with_frame_still_there",
+        assembly: "push %rbx; mov %rdi,%rbx; mov %rsi,%rax; jmp *8(%rdi); pop %rbx; ret",
+        addr: 0x1000,
+        code: "534889fb4889f0ff67085bc3",
+        after: "660f1f840000000000",
+        want: "entry 1000: unresolved jump; ret 100b: 100b near 100b..100c",
+    },
+    Row {
+        name: "jump_that_may_be_to_a_taken_label",
+        assembly: "lea 1f(%rip),%rax; mov %rax,(%rsi); jmp *8(%rdi); 1: mov %rdi,%rax; add %rsi,%rax; ret",
+        addr: 0x1000,
+        code: "488d0506000000488906ff67084889f84801f0c3",
+        after: "660f1f840000000000",
+        want: "entry 1000 near 1000..1007; ret 1013: 1013 near 1013..1014",
+    },
+    Row {
+        name: "jump_through_a_pointer",
+        assembly: "mov %rdi,%rax; mov %rax,(%rsi); jmp *8(%rdi)",
+        addr: 0x1000,
+        code: "4889f8488906ff6708",
+        after: "660f1f840000000000",
+        want: "entry 1000 near 1000..1006; jump 1006: 1006 near 1006..1009",
     },
     Row {
         name: "self_reference",
