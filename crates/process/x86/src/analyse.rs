@@ -27,7 +27,8 @@ pub struct Analysis {
     pub external_jumps: Vec<ExternalJump>,
     /// Parts of the function that jumps lead to and that were not among the ranges: add them and analyse again.
     pub fragments: Vec<Range<u64>>,
-    /// Indirect jumps that could not be followed. If there are any, every instruction is a possible target.
+    /// Indirect jumps that could not be followed. If there are any, every instruction is a possible target, and each
+    /// of them may be one more exit that is not in `exits`.
     pub unresolved_indirect: Vec<u64>,
     /// Whether no exit was found: the function loops for ever, or ends in calls that do not return.
     pub never_returns: bool,
