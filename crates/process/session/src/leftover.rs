@@ -7,7 +7,7 @@
 //! Next: `remove::restore` does the work.
 
 use crate::error::Error;
-use crate::remove::{self, Removal, Target, is_ours, start_time};
+use crate::remove::{self, PatchBytes, Removal, Target, is_ours, start_time};
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
 use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
 use trimtab_types::Pid;
@@ -192,7 +192,7 @@ impl Raw {
         })
     }
 
-    fn patches(&self, pid: Pid, maps: &MappingTable) -> Result<Vec<(u64, Vec<u8>, Vec<u8>)>, Error> {
+    fn patches(&self, pid: Pid, maps: &MappingTable) -> Result<Vec<PatchBytes>, Error> {
         let bad = |reason: &str| Error::Descriptor { pid, reason: reason.to_string() };
         let mut patches = Vec::new();
         for raw in self.patches.chunks_exact(size_of::<PatchRecord>()) {

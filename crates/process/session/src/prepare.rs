@@ -241,7 +241,7 @@ fn function_code<'a>(pieces: &'a [Piece], landing_pads: &'a [u64]) -> FunctionCo
         .iter()
         .map(|piece| CodeRange { addr: piece.address, bytes: &piece.bytes, after: &piece.after })
         .collect();
-    FunctionCode { entry: pieces[0].address, ranges, landing_pads, other_entries: &[] }
+    FunctionCode { entry: pieces[0].address, ranges, landing_pads, other_entries: &[], outside_branches: &[] }
 }
 
 impl ReadMemory for Subject<'_> {

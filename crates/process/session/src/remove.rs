@@ -34,6 +34,9 @@ pub struct Removal {
     pub foreign: Vec<u64>,
 }
 
+/// Address, original and patched bytes of one place.
+pub(crate) type PatchBytes = (u64, Vec<u8>, Vec<u8>);
+
 /// What must be known to restore a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -42,7 +45,7 @@ pub(crate) struct Target {
     pub arenas: Vec<Range<u64>>,
     pub mappings: Vec<(u64, u64)>,
     /// Address, original and patched bytes, in order of writing.
-    pub patches: Vec<(u64, Vec<u8>, Vec<u8>)>,
+    pub patches: Vec<PatchBytes>,
     pub geometry: Geometry,
     pub gadgets: Gadgets,
 }

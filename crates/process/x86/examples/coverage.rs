@@ -63,11 +63,9 @@ fn survey(file: &str, image: &Image<'_>, options: &Options) {
             with_code(image, function, |code| offer_padding(code, analysis, &mut springboards));
         }
     }
-    for index in 0..functions.len() {
-        let function = &functions[index];
+    for function in &mut functions {
         let Ok(analysis) = &function.analysis else { continue };
-        let sites = with_code(image, function, |code| function_sites(code, analysis, &mut springboards));
-        functions[index].sites = Some(sites);
+        function.sites = Some(with_code(image, function, |code| function_sites(code, analysis, &mut springboards)));
     }
     let planned_in = started.elapsed();
     println!("{file}: {} functions planned in {:.2} s", functions.len(), planned_in.as_secs_f64());
@@ -112,6 +110,7 @@ fn analyse_whole(image: &Image<'_>, bounds: Bounds) -> Planned {
 fn with_code<T>(image: &Image<'_>, function: &Planned, run: impl FnOnce(&FunctionCode<'_>) -> T) -> T {
     let landing_pads = image.landing_pads(&function.ranges);
     let other_entries = image.stored_labels(&function.ranges);
+    let outside_branches = image.outside_branches(&function.ranges);
     let ranges = function.ranges.iter().map(|range| CodeRange {
         addr: range.start,
         bytes: image.text(range.clone()),
@@ -122,6 +121,7 @@ fn with_code<T>(image: &Image<'_>, function: &Planned, run: impl FnOnce(&Functio
         ranges: ranges.collect(),
         landing_pads: &landing_pads,
         other_entries: &other_entries,
+        outside_branches: &outside_branches,
     })
 }
 

@@ -27,7 +27,8 @@ pub struct Analysis {
     pub external_jumps: Vec<ExternalJump>,
     /// Parts of the function that jumps lead to and that were not among the ranges: add them and analyse again.
     pub fragments: Vec<Range<u64>>,
-    /// Indirect jumps that could not be followed. If there are any, every instruction is a possible target.
+    /// Indirect jumps that could not be followed. If there are any, every instruction is a possible target, and each
+    /// of them may be one more exit that is not in `exits`.
     pub unresolved_indirect: Vec<u64>,
     /// Whether no exit was found: the function loops for ever, or ends in calls that do not return.
     pub never_returns: bool,
@@ -37,6 +38,8 @@ pub struct Analysis {
     pub may_hold_data: bool,
     pub(crate) steps: Vec<Step>,
     pub(crate) reached: Vec<bool>,
+    /// Targets that are entered by more than direct branches of this function.
+    pub(crate) open_targets: BTreeSet<u64>,
 }
 
 /// A place where the function leaves.
@@ -58,18 +61,24 @@ pub enum ExitKind {
         /// Bytes popped besides the return address.
         pop: u16,
     },
-    /// A jump to another function.
+    /// A jump to another function, or to an exit that is left in place.
     TailJump {
         /// Where to.
         target: u64,
     },
-    /// A conditional jump to another function; control stays if it is not taken.
+    /// A conditional jump to another function, or to an exit that is left in place; control stays if it is not taken.
     ConditionalTailJump {
         /// Where to.
         target: u64,
     },
     /// A jump to another function through a register or memory.
     IndirectTailJump,
+    /// No leaving instruction of its own: control runs on into the exit at `target`, which is left in place. The
+    /// probe belongs behind all displaced instructions.
+    RunsInto {
+        /// The leaving instruction.
+        target: u64,
+    },
     /// No instruction at all: control runs on into what follows.
     FallsThrough,
 }
@@ -129,7 +138,7 @@ impl Exit {
 
     /// Whether control never runs on behind it.
     pub fn is_unconditional(&self) -> bool {
-        !matches!(self.kind, ExitKind::ConditionalTailJump { .. })
+        !matches!(self.kind, ExitKind::ConditionalTailJump { .. } | ExitKind::RunsInto { .. })
     }
 }
 
@@ -180,7 +189,8 @@ impl<'a> Work<'a> {
         let named = graph.steps.iter().filter_map(|step| step.names).filter(is_label);
         let mut roots: BTreeSet<u64> = named.chain(code.other_entries.iter().copied().filter(is_label)).collect();
         let has_labels = !roots.is_empty();
-        roots.extend(code.landing_pads.iter().copied().filter(|&addr| code.contains(addr)));
+        let entered = code.landing_pads.iter().chain(code.outside_branches).copied();
+        roots.extend(entered.filter(|&addr| addr != code.entry && code.contains(addr)));
         let touched = graph.steps.iter().filter_map(|step| step.touches).filter(|&addr| code.contains(addr)).collect();
         Work { code, memory, classify, graph, roots, has_labels, touched, fragments: Vec::new(), states: None }
     }
@@ -258,8 +268,10 @@ impl<'a> Work<'a> {
         }
         let is_hidden = |step: &Step| step.next == Next::Invalid;
         analysis.may_hold_data = !self.touched.is_empty() || self.graph.steps.iter().any(is_hidden);
-        analysis.targets = self.graph.inner_targets(self.code);
-        analysis.targets.extend(self.roots.iter().chain(&self.touched).copied());
+        analysis.open_targets = self.graph.open_targets(self.code);
+        analysis.open_targets.extend(self.roots.iter().chain(&self.touched).copied());
+        analysis.targets = self.graph.direct_targets(self.code);
+        analysis.targets.extend(&analysis.open_targets);
         analysis.exits.sort_unstable();
         analysis.never_returns = analysis.exits.is_empty();
         analysis.fragments = self.fragments;

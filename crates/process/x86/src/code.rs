@@ -14,9 +14,11 @@ pub struct FunctionCode<'a> {
     pub ranges: Vec<CodeRange<'a>>,
     /// Where the unwinder may enter (from the exception tables).
     pub landing_pads: &'a [u64],
-    /// Other addresses inside that someone may jump to: symbols in the middle, labels whose address is stored in
-    /// data (relocations that point here), branches from other functions.
+    /// Other addresses inside that someone may jump to by their value: symbols in the middle, labels whose address is
+    /// stored in data (relocations that point here).
     pub other_entries: &'a [u64],
+    /// Addresses inside that direct branches of other code lead to; [`crate::direct_branches`] finds them.
+    pub outside_branches: &'a [u64],
 }
 
 /// Contiguous bytes of a function.

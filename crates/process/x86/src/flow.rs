@@ -85,18 +85,23 @@ impl Graph {
         }
     }
 
-    /// Every address inside that a branch, a table or a return from a call leads to.
-    pub(crate) fn inner_targets(&self, code: &FunctionCode<'_>) -> BTreeSet<u64> {
-        let mut targets = BTreeSet::new();
-        for (index, step) in self.steps.iter().enumerate() {
-            targets.extend(self.branch_targets(index).into_iter().filter(|&target| code.contains(target)));
-            match step.next {
-                Next::Call(target) => {
-                    targets.insert(step.end());
-                    // A call into the function's own middle: position-independent hand-written code.
-                    targets.extend(target.filter(|&target| target != code.entry && code.contains(target)));
-                }
-                _ => continue,
+    /// Every address inside that a direct branch leads to.
+    pub(crate) fn direct_targets(&self, code: &FunctionCode<'_>) -> BTreeSet<u64> {
+        let targets = self.steps.iter().filter_map(|step| match step.next {
+            Next::Branch(target) | Next::Jump(target) => Some(target),
+            _ => None,
+        });
+        targets.filter(|&target| code.contains(target)).collect()
+    }
+
+    /// Every address inside that a table, a call or a return from a call leads to.
+    pub(crate) fn open_targets(&self, code: &FunctionCode<'_>) -> BTreeSet<u64> {
+        let mut targets: BTreeSet<u64> = self.table_targets.values().flatten().copied().collect();
+        for step in &self.steps {
+            if let Next::Call(target) = step.next {
+                targets.insert(step.end());
+                // A call into the function's own middle: position-independent hand-written code.
+                targets.extend(target.filter(|&target| target != code.entry && code.contains(target)));
             }
         }
         targets

@@ -87,6 +87,13 @@ pub(crate) fn decode(code: &FunctionCode<'_>) -> (Vec<Step>, Vec<Instruction>) {
     (steps, decoded)
 }
 
+/// Every direct branch and call in `bytes`, which lie at `addr`, as (from, to). Ranges of a whole file give the
+/// branches from one function into the middle of another, which [`FunctionCode::outside_branches`] asks for.
+pub fn direct_branches(bytes: &[u8], addr: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let decoder = Decoder::with_ip(64, bytes, addr, DecoderOptions::NONE);
+    decoder.into_iter().filter_map(|instruction| Some((instruction.ip(), near_target(&instruction)?)))
+}
+
 /// Lengths of the filler instructions that `bytes` begins with.
 pub(crate) fn filler_len(bytes: &[u8], addr: u64) -> usize {
     let mut decoder = Decoder::with_ip(64, bytes, addr, DecoderOptions::NONE);

@@ -143,6 +143,11 @@ impl Writer<'_> {
     /// Displaced instructions, the exit probe, and the leaving instruction at `exit_at`.
     fn leaving(&mut self, site: &Site, original: &[u8], exit_at: u64, kind: ExitKind) -> Result<(), Refusal> {
         let start = site.displaced.start;
+        if let ExitKind::RunsInto { .. } = kind {
+            // The leaving instruction stays in place; `resume` leads to it.
+            self.moved(original, start)?;
+            return self.probe(self.code.leave);
+        }
         let (head, last) = original.split_at((exit_at - start) as usize);
         self.moved(head, start)?;
         self.moves.push((exit_at, self.here()));
@@ -152,7 +157,10 @@ impl Writer<'_> {
                 self.put(last);
             }
             ExitKind::ConditionalTailJump { target } => self.conditional_leave(site, last, target)?,
-            ExitKind::TailJump { .. } | ExitKind::IndirectTailJump | ExitKind::FallsThrough => {
+            ExitKind::TailJump { .. }
+            | ExitKind::IndirectTailJump
+            | ExitKind::RunsInto { .. }
+            | ExitKind::FallsThrough => {
                 self.probe(self.code.leave)?;
                 let relocated = relocate(last, exit_at, self.here())?;
                 self.put(&relocated.bytes);

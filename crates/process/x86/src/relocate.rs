@@ -157,3 +157,67 @@ fn is_counted(mnemonic: Mnemonic) -> bool {
         Mnemonic::Loop | Mnemonic::Loope | Mnemonic::Loopne | Mnemonic::Jrcxz | Mnemonic::Jecxz | Mnemonic::Jcxz
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Row = (&'static str, &'static [u8], Result<&'static [u8], &'static str>);
+
+    /// Moved from 0x1000 to 0x9000.
+    #[test]
+    fn forms() {
+        let rows: &[Row] = &[
+            ("verbatim", &[0x48, 0x89, 0xf8], Ok(&[0x48, 0x89, 0xf8])),
+            ("repz_ret_keeps_its_prefix", &[0xf3, 0xc3], Ok(&[0xf3, 0xc3])),
+            ("rip_relative", &[0x48, 0x8b, 0x05, 0, 0x90, 0, 0], Ok(&[0x48, 0x8b, 0x05, 0, 0x10, 0, 0])),
+            // cmp byte [rip+0x9000], 7: the immediate lies behind the displacement.
+            ("rip_relative_with_immediate", &[0x80, 0x3d, 0, 0x90, 0, 0, 7], Ok(&[0x80, 0x3d, 0, 0x10, 0, 0, 7])),
+            // vmovdqu64 zmm0, [rip+0x9000]
+            (
+                "rip_relative_evex",
+                &[0x62, 0xf1, 0xfe, 0x48, 0x6f, 0x05, 0, 0x90, 0, 0],
+                Ok(&[0x62, 0xf1, 0xfe, 0x48, 0x6f, 0x05, 0, 0x10, 0, 0]),
+            ),
+            ("short_jump_grows", &[0xeb, 0x10], Ok(&[0xe9, 0x0d, 0x80, 0xff, 0xff])),
+            ("near_jump", &[0xe9, 0, 0x90, 0, 0], Ok(&[0xe9, 0, 0x10, 0, 0])),
+            ("short_branch_grows", &[0x74, 0x10], Ok(&[0x0f, 0x84, 0x0c, 0x80, 0xff, 0xff])),
+            ("near_branch", &[0x0f, 0x8f, 0, 0x90, 0, 0], Ok(&[0x0f, 0x8f, 0, 0x10, 0, 0])),
+            ("branch_to_the_first_moved", &[0x90, 0x75, 0xfd], Ok(&[0x90, 0x0f, 0x85, 0xf9, 0xff, 0xff, 0xff])),
+            ("jrcxz", &[0xe3, 0x10], Ok(&[0xe3, 2, 0xeb, 5, 0xe9, 0x09, 0x80, 0xff, 0xff])),
+            ("jecxz", &[0x67, 0xe3, 0x10], Ok(&[0x67, 0xe3, 2, 0xeb, 5, 0xe9, 0x09, 0x80, 0xff, 0xff])),
+            ("loopne", &[0xe0, 0x10], Ok(&[0xe0, 2, 0xeb, 5, 0xe9, 0x09, 0x80, 0xff, 0xff])),
+            ("indirect_jump_through_memory", &[0xff, 0x25, 0, 0x90, 0, 0], Ok(&[0xff, 0x25, 0, 0x10, 0, 0])),
+            ("call", &[0xe8, 0, 0, 0, 0], Err("call displaced")),
+            ("indirect_call", &[0xff, 0xd0], Err("call displaced")),
+            ("int3", &[0xcc], Err("unmovable instruction")),
+            ("ud2", &[0x0f, 0x0b], Err("unmovable instruction")),
+            ("hlt", &[0xf4], Err("unmovable instruction")),
+            ("syscall", &[0x0f, 0x05], Err("unmovable instruction")),
+            ("xbegin", &[0xc7, 0xf8, 0, 0, 0, 0], Err("unmovable instruction")),
+            ("32_bit_relative_operand", &[0x67, 0x8b, 0x05, 0, 0x90, 0, 0], Err("unmovable instruction")),
+            ("cut_short", &[0x48, 0x8b], Err("undecodable")),
+        ];
+        for &(name, bytes, ref want) in rows {
+            let got = relocate(bytes, 0x1000, 0x9000);
+            let got = got.as_ref().map(|moved| moved.bytes.as_slice()).map_err(Refusal::label);
+            assert_eq!(got, *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn offsets_name_every_instruction() {
+        let bytes = [0x90, 0x74, 0x10, 0xe3, 0x10, 0xc3];
+        let moved = relocate(&bytes, 0x1000, 0x9000).expect("all of these can be moved");
+        assert_eq!(moved.offsets, [(0x1000, 0x9000), (0x1001, 0x9001), (0x1003, 0x9007), (0x1005, 0x9010)]);
+    }
+
+    #[test]
+    fn what_is_too_far_is_refused() {
+        let far = 0x1000 + 0x9000_0000;
+        for (name, bytes) in [("rip_relative", &[0x48, 0x8b, 0x05, 0, 0, 0, 0][..]), ("jump", &[0xeb, 0][..])] {
+            let got = relocate(bytes, 0x1000, far).map_err(|refusal| refusal.label());
+            assert_eq!(got, Err("out of reach"), "{name}");
+        }
+    }
+}

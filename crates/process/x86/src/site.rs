@@ -7,6 +7,7 @@
 //! finer methods. Next: `analyse` for the facts used here, `springboard`, `relocate`.
 
 use crate::analyse::{ENTRY_MARKER, entry_has_marker};
+use crate::edge;
 use crate::instruction::{Fixed, Step};
 use crate::padding::padding_end;
 use crate::{Analysis, Exit, ExitKind, FunctionCode, NEAR_JUMP_LEN, PAGE_BYTES, Refusal, SHORT_JUMP_LEN, Springboards};
@@ -43,6 +44,13 @@ pub enum JumpForm {
     },
 }
 
+impl Site {
+    /// Every byte that the patch overwrites or takes out of use here.
+    pub fn covered(&self) -> Range<u64> {
+        self.at..self.displaced.end.max(self.overwritten.end)
+    }
+}
+
 /// What passes at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteKind {
@@ -50,7 +58,8 @@ pub enum SiteKind {
     Entry,
     /// Every leave by this exit: the probe belongs right before the last displaced instruction.
     Exit(Exit),
-    /// Both: the entry probe belongs before the displaced instructions, the exit probe before the last of them.
+    /// Both: the entry probe belongs before the displaced instructions, the exit probe before the last of them. The
+    /// last may be a conditional tail jump; then there is an address to resume at.
     Whole(Exit),
 }
 
@@ -59,14 +68,15 @@ pub enum SiteKind {
 pub struct FunctionSites {
     /// Where to see calls.
     pub entry: Result<Site, Refusal>,
-    /// Where to see each exit of [`Analysis::exits`].
+    /// Where to see each way out. Usually these are [`Analysis::exits`]; an exit that can't be patched itself, but all
+    /// of whose incoming branches can, is replaced by these.
     pub exits: Vec<(Exit, Result<Site, Refusal>)>,
 }
 
 /// Chooses all sites of a function, which fit together whether all or only some are used.
 pub fn function_sites(code: &FunctionCode<'_>, analysis: &Analysis, springboards: &mut Springboards) -> FunctionSites {
     let draft = Draft::new(code, analysis);
-    let entry = settle(&draft.entry, springboards);
+    let mut entry = settle(&draft.entry, springboards);
     let exits = draft.exits.iter().map(|(exit, plan)| {
         let site = match &draft.entry {
             Ok(shapes) if shapes.iter().any(|shape| shape.kind == SiteKind::Whole(*exit)) => entry.clone(),
@@ -74,7 +84,8 @@ pub fn function_sites(code: &FunctionCode<'_>, analysis: &Analysis, springboards
         };
         (*exit, site)
     });
-    let exits = exits.collect();
+    let mut exits: Vec<_> = exits.collect();
+    edge::replace_refused(code, analysis, springboards, &mut entry, &mut exits);
     FunctionSites { entry, exits }
 }
 
@@ -87,7 +98,7 @@ pub fn entry_site(
     analysis: &Analysis,
     springboards: &mut Springboards,
 ) -> Result<Site, Refusal> {
-    settle(&Draft::new(code, analysis).entry, springboards)
+    function_sites(code, analysis, springboards).entry
 }
 
 /// The exits of [`function_sites`].
@@ -107,7 +118,7 @@ pub(crate) fn reserved_padding(code: &FunctionCode<'_>, analysis: &Analysis) -> 
 }
 
 /// Gives the first of the shapes that is a near jump or for which there is a springboard.
-fn settle(plan: &Result<Vec<Shape>, Refusal>, springboards: &mut Springboards) -> Result<Site, Refusal> {
+pub(crate) fn settle(plan: &Result<Vec<Shape>, Refusal>, springboards: &mut Springboards) -> Result<Site, Refusal> {
     let shapes = plan.as_ref().map_err(Clone::clone)?;
     for shape in shapes {
         if shape.jump_len == NEAR_JUMP_LEN {
@@ -123,15 +134,15 @@ fn settle(plan: &Result<Vec<Shape>, Refusal>, springboards: &mut Springboards) -
 
 /// A site before its springboard is known.
 #[derive(Clone, Debug)]
-struct Shape {
+pub(crate) struct Shape {
     jump_len: u64,
-    displaced: Range<u64>,
+    pub(crate) displaced: Range<u64>,
     resume: Option<u64>,
     kind: SiteKind,
 }
 
 impl Shape {
-    fn overwritten(&self) -> Range<u64> {
+    pub(crate) fn overwritten(&self) -> Range<u64> {
         self.displaced.start..self.displaced.start + self.jump_len
     }
 
@@ -196,9 +207,9 @@ impl Draft {
     }
 }
 
-struct Planner<'a> {
-    code: &'a FunctionCode<'a>,
-    analysis: &'a Analysis,
+pub(crate) struct Planner<'a> {
+    pub(crate) code: &'a FunctionCode<'a>,
+    pub(crate) analysis: &'a Analysis,
 }
 
 impl Planner<'_> {
@@ -208,13 +219,13 @@ impl Planner<'_> {
         if let Some(&from) = self.analysis.branches_to_entry.first() {
             return Err(Refusal::LoopToFirstInstruction { at: start, from });
         }
-        let near = self.from_start(start, NEAR_JUMP_LEN);
-        let short = || self.from_start(start, SHORT_JUMP_LEN);
+        let near = self.shape_from(start, NEAR_JUMP_LEN);
+        let short = || self.shape_from(start, SHORT_JUMP_LEN);
         near.or_else(|refusal| short().map_err(|_| refusal)).map(|shape| vec![shape])
     }
 
     /// The shape that displaces as many instructions from `start` as a jump of `jump_len` bytes needs.
-    fn from_start(&self, start: u64, jump_len: u64) -> Result<Shape, Refusal> {
+    fn shape_from(&self, start: u64, jump_len: u64) -> Result<Shape, Refusal> {
         check_page(start, jump_len)?;
         let mut at = start;
         loop {
@@ -223,6 +234,12 @@ impl Planner<'_> {
                 return self.whole_or_jump(start, jump_len, &step);
             }
             at = step.end();
+            if let Some(exit) = self.exit_at(step.at) {
+                if at - start < jump_len {
+                    return Err(Refusal::ExitInsideEntry { at: exit.at });
+                }
+                return Ok(Shape { jump_len, displaced: start..at, resume: Some(at), kind: SiteKind::Whole(*exit) });
+            }
             if at - start >= jump_len {
                 return Ok(Shape { jump_len, displaced: start..at, resume: Some(at), kind: SiteKind::Entry });
             }
@@ -234,9 +251,13 @@ impl Planner<'_> {
         if bytes < jump_len {
             return Err(Refusal::NoRoom { at: start, bytes });
         }
-        let exit = self.analysis.exits.iter().find(|exit| exit.at == last.at);
-        let kind = exit.map_or(SiteKind::Entry, |exit| SiteKind::Whole(*exit));
+        let kind = self.exit_at(last.at).map_or(SiteKind::Entry, |exit| SiteKind::Whole(*exit));
         Ok(Shape { jump_len, displaced: start..last.end(), resume: None, kind })
+    }
+
+    fn exit_at(&self, at: u64) -> Option<&Exit> {
+        let exits = &self.analysis.exits;
+        exits.binary_search_by_key(&at, |exit| exit.at).ok().map(|index| &exits[index]).filter(|exit| exit.len > 0)
     }
 
     /// The instruction at `at`, if it may be displaced by a patch that begins at `start`.
@@ -280,12 +301,10 @@ impl Planner<'_> {
         }
         let floor = if exit.at >= entry.end { entry.end } else { 0 };
         let (starts, stop) = self.starts_before(exit, floor);
-        let near = starts.iter().find_map(|&start| self.exit_shape(exit, start, NEAR_JUMP_LEN));
-        if let Some(shape) = near {
+        if let Some(shape) = self.exit_shapes(exit, &starts, NEAR_JUMP_LEN).into_iter().next() {
             return Ok(vec![shape]);
         }
-        let shorts: Vec<Shape> =
-            starts.iter().filter_map(|&start| self.exit_shape(exit, start, SHORT_JUMP_LEN)).collect();
+        let shorts = self.exit_shapes(exit, &starts, SHORT_JUMP_LEN);
         match shorts.is_empty() {
             false => Ok(shorts),
             true => Err(self.exit_refusal(exit, &starts, stop)),
@@ -293,7 +312,7 @@ impl Planner<'_> {
     }
 
     /// Where a patch for `exit` may begin, nearest first, and what ends the search. Not below `floor`.
-    fn starts_before(&self, exit: &Exit, floor: u64) -> (Vec<u64>, Option<Refusal>) {
+    pub(crate) fn starts_before(&self, exit: &Exit, floor: u64) -> (Vec<u64>, Option<Refusal>) {
         let mut starts = Vec::new();
         let Some(mut index) = self.analysis.index_of(exit.at) else { return (starts, None) };
         loop {
@@ -321,8 +340,15 @@ impl Planner<'_> {
         let step = &self.analysis.steps[before];
         let comes_from =
             step.at >= floor && step.end() == self.analysis.steps[index].at && self.analysis.reached[before];
-        let is_exit = self.analysis.exits.binary_search_by_key(&step.at, |exit| exit.at).is_ok();
-        (comes_from && step.continues() && !is_exit).then_some(before)
+        (comes_from && step.continues() && self.exit_at(step.at).is_none()).then_some(before)
+    }
+
+    /// The shapes at all `starts`. Those that overwrite the least padding come first, because springboards need it.
+    pub(crate) fn exit_shapes(&self, exit: &Exit, starts: &[u64], jump_len: u64) -> Vec<Shape> {
+        let shapes = starts.iter().filter_map(|&start| self.exit_shape(exit, start, jump_len));
+        let mut shapes: Vec<Shape> = shapes.collect();
+        shapes.sort_by_key(|shape| shape.overwritten().end.saturating_sub(exit.end()));
+        shapes
     }
 
     fn exit_shape(&self, exit: &Exit, start: u64, jump_len: u64) -> Option<Shape> {

@@ -94,6 +94,13 @@ impl Springboards {
         self.given.insert(from, via);
         Some(via)
     }
+
+    /// Takes back what `allocate` gave for a short jump that is not made after all.
+    pub(crate) fn give_back(&mut self, from: u64) {
+        if let Some(via) = self.given.remove(&from) {
+            self.add(via..via + NEAR_JUMP_LEN);
+        }
+    }
 }
 
 /// The first address in `range` where a near jump fits without crossing a page.

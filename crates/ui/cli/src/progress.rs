@@ -38,8 +38,6 @@ impl Terminal {
 
 impl Progress for Terminal {
     fn stage(&self, stage: &Stage) {
-            eprintln!("{:.1} {stage:?}", trimtab_os::monotonic_ns() as f64 / 1e6);
-        }
         self.bar.set_message(match stage {
             Stage::Planning => "reading symbols".to_string(),
             Stage::Inserting { ranks } => format!("patched {ranks} ranks"),

@@ -5,11 +5,10 @@
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, Pointer, Register, UnwindContext, UnwindSection,
 };
-use iced_x86::{Decoder, DecoderOptions, OpKind};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, SectionFlags, SymbolKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use trimtab_x86::ReadMemory;
+use trimtab_x86::{ReadMemory, direct_branches};
 
 type Error = Box<dyn std::error::Error>;
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -39,6 +38,8 @@ pub struct Image<'a> {
     /// Values that the loader stores, by place.
     relocated: BTreeMap<u64, u64>,
     stored: BTreeSet<u64>,
+    /// Branches into the middle of something, as (to, from).
+    into_middle: BTreeSet<(u64, u64)>,
 }
 
 impl<'a> Image<'a> {
@@ -51,6 +52,7 @@ impl<'a> Image<'a> {
             landing_pads: BTreeSet::new(),
             relocated: BTreeMap::new(),
             stored: BTreeSet::new(),
+            into_middle: BTreeSet::new(),
         };
         for section in file.sections() {
             let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
@@ -69,6 +71,10 @@ impl<'a> Image<'a> {
         image.read_unwind(&file)?;
         image.read_symbols(&file);
         image.cut_overlaps();
+        let starts_something = |addr: u64| image.stretches.contains_key(&addr);
+        let same = |a: u64, b: u64| image.range_at(a) == image.range_at(b);
+        let branches = image.direct_branches().map(|(from, to)| (to, from));
+        image.into_middle = branches.filter(|&(to, from)| !starts_something(to) && !same(to, from)).collect();
         Ok(image)
     }
 
@@ -121,15 +127,16 @@ impl<'a> Image<'a> {
             .collect()
     }
 
+    /// Where code outside of these ranges branches into them.
+    pub fn outside_branches(&self, ranges: &[Range<u64>]) -> Vec<u64> {
+        let entering = ranges.iter().flat_map(|range| self.into_middle.range((range.start, 0)..(range.end, 0)));
+        let from_outside = |from: &u64| !ranges.iter().any(|range| range.contains(from));
+        entering.filter(|(_, from)| from_outside(from)).map(|(to, _)| *to).collect()
+    }
+
     /// Every direct branch and call in known code, as (from, to).
     pub fn direct_branches(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.stretches.iter().flat_map(|(&start, stretch)| {
-            let decoder = Decoder::with_ip(64, self.text(start..stretch.end), start, DecoderOptions::NONE);
-            decoder
-                .into_iter()
-                .filter(|instruction| instruction.op0_kind() == OpKind::NearBranch64)
-                .map(|instruction| (instruction.ip(), instruction.near_branch64()))
-        })
+        self.stretches.iter().flat_map(|(&start, stretch)| direct_branches(self.text(start..stretch.end), start))
     }
 
     fn read_relocations(&mut self, file: &object::File<'a>) {

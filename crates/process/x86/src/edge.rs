@@ -1,0 +1,155 @@
+//! Exits seen one step earlier: at the branches that lead to them.
+//!
+//! A lone `ret` that is jumped to and has live code behind it leaves no room for a jump. But if every way to it is
+//! known, each of them can be patched instead: a branch to the `ret` becomes an exit of its own, and so does the place
+//! where control runs into it. The `ret` stays as it is. Next: `site`, which calls this for what it had to refuse.
+
+use crate::SiteKind;
+use crate::instruction::{Next, Step};
+use crate::site::{Planner, settle};
+use crate::{
+    Analysis, Exit, ExitKind, FunctionCode, JumpForm, NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, Site, Springboards,
+};
+use std::ops::Range;
+
+type SeenExit = (Exit, Result<Site, Refusal>);
+
+/// Branches to one exit that are worth patching; more would cost more than they tell.
+const EDGES_MAX: usize = 16;
+
+/// Replaces each refused exit by the ways that lead to it, where all of them can be patched.
+pub(crate) fn replace_refused(
+    code: &FunctionCode<'_>,
+    analysis: &Analysis,
+    springboards: &mut Springboards,
+    entry: &mut Result<Site, Refusal>,
+    exits: &mut Vec<SeenExit>,
+) {
+    let mut taken: Vec<Range<u64>> = Vec::new();
+    let sites = exits.iter().map(|(_, site)| site).chain([&*entry]);
+    taken.extend(sites.flatten().map(Site::covered));
+    let planner = Planner { code, analysis };
+    let refused: Vec<Exit> = exits.iter().filter(|(_, site)| site.is_err()).map(|(exit, _)| *exit).collect();
+    for exit in refused {
+        let Some(edges) = incoming(analysis, &exit) else { continue };
+        let whole = entry.as_ref().ok().and_then(|site| whole_with(site, &edges));
+        if let Some(seen) = sites_of(&planner, &edges, whole.as_ref(), &taken, springboards) {
+            taken.extend(seen.iter().flat_map(|(_, site)| site).map(Site::covered));
+            exits.retain(|(other, _)| *other != exit);
+            exits.extend(seen);
+            if let Some(whole) = whole {
+                *entry = Ok(whole);
+            }
+        }
+    }
+    exits.sort_by_key(|(exit, _)| *exit);
+}
+
+/// Every way to an exit, as exits themselves; none if there may be others.
+fn incoming(analysis: &Analysis, exit: &Exit) -> Option<Vec<Exit>> {
+    let is_closed = analysis.unresolved_indirect.is_empty()
+        && analysis.is_reached(exit.at)
+        && !analysis.open_targets.contains(&exit.at)
+        && exit.is_unconditional()
+        && exit.len > 0;
+    let index = analysis.index_of(exit.at).filter(|_| is_closed)?;
+    let mut edges = Vec::new();
+    for (from, step) in analysis.steps.iter().enumerate() {
+        let Some(kind) = edge_kind(step, exit.at) else { continue };
+        if !analysis.reached[from] || step.end() == exit.at || edges.len() == EDGES_MAX {
+            return None;
+        }
+        edges.push(Exit { at: step.at, len: step.len, kind });
+    }
+    let before = index.checked_sub(1).map(|before| (analysis.steps[before], analysis.reached[before]));
+    if before.is_some_and(|(step, reached)| reached && step.continues() && step.end() == exit.at) {
+        edges.push(Exit { at: exit.at, len: 0, kind: ExitKind::RunsInto { target: exit.at } });
+    }
+    (!edges.is_empty()).then_some(edges)
+}
+
+fn edge_kind(step: &Step, target: u64) -> Option<ExitKind> {
+    match step.next {
+        Next::Branch(to) if to == target => Some(ExitKind::ConditionalTailJump { target }),
+        Next::Jump(to) if to == target => Some(ExitKind::TailJump { target }),
+        _ => None,
+    }
+}
+
+/// The entry patch as the patch of one edge too, if that is the last instruction it displaces.
+fn whole_with(entry: &Site, edges: &[Exit]) -> Option<Site> {
+    let is_last = |edge: &&Exit| edge.len > 0 && edge.end() == entry.displaced.end;
+    let edge = edges.iter().find(is_last).filter(|_| entry.kind == SiteKind::Entry)?;
+    Some(Site { kind: SiteKind::Whole(*edge), ..entry.clone() })
+}
+
+/// A site for each edge, or none at all.
+fn sites_of(
+    planner: &Planner<'_>,
+    edges: &[Exit],
+    whole: Option<&Site>,
+    taken: &[Range<u64>],
+    springboards: &mut Springboards,
+) -> Option<Vec<SeenExit>> {
+    let mut taken = taken.to_vec();
+    let mut seen: Vec<(Exit, Site)> = Vec::new();
+    for edge in edges {
+        if let Some(site) = whole.filter(|site| site.kind == SiteKind::Whole(*edge)) {
+            seen.push((*edge, site.clone()));
+            continue;
+        }
+        match edge_site(planner, edge, edges, &taken, springboards) {
+            Some(site) => {
+                taken.push(site.covered());
+                seen.push((*edge, site));
+            }
+            None => {
+                let made = seen.iter().filter(|(_, site)| matches!(site.kind, SiteKind::Exit(_)));
+                for (_, site) in made.filter(|(_, site)| matches!(site.jump, JumpForm::Short2 { .. })) {
+                    springboards.give_back(site.at);
+                }
+                return None;
+            }
+        }
+    }
+    Some(seen.into_iter().map(|(edge, site)| (edge, Ok(site))).collect())
+}
+
+fn edge_site(
+    planner: &Planner<'_>,
+    edge: &Exit,
+    edges: &[Exit],
+    taken: &[Range<u64>],
+    springboards: &mut Springboards,
+) -> Option<Site> {
+    let last = last_step(planner.analysis, edge)?;
+    if taken.iter().any(|range| range.start < last.end() && last.at < range.end) {
+        return None;
+    }
+    // Neither another patch nor another edge may be displaced along with this one.
+    let others = edges.iter().filter(|other| other.at < last.at).map(Exit::end);
+    let floor = taken.iter().map(|range| range.end).filter(|&end| end <= last.at).chain(others).max();
+    let (starts, _) = planner.starts_before(&last, floor.unwrap_or(0));
+    let shapes = |jump_len| {
+        let mut shapes = planner.exit_shapes(&last, &starts, jump_len);
+        shapes.retain(|shape| shape.overwritten().end <= last.end());
+        shapes
+    };
+    let mut found = shapes(NEAR_JUMP_LEN);
+    if found.is_empty() {
+        found = shapes(SHORT_JUMP_LEN);
+    }
+    let site = settle(&Ok(found), springboards).ok()?;
+    Some(Site { kind: SiteKind::Exit(*edge), ..site })
+}
+
+/// The last instruction that a patch of this edge displaces.
+fn last_step(analysis: &Analysis, edge: &Exit) -> Option<Exit> {
+    match edge.kind {
+        ExitKind::RunsInto { .. } => {
+            let step = analysis.steps[analysis.index_of(edge.at)?.checked_sub(1)?];
+            Some(Exit { at: step.at, len: step.len, kind: edge.kind })
+        }
+        _ => Some(*edge),
+    }
+}
