@@ -211,6 +211,18 @@ pub struct Job {
     pub running: Running,
     pub ranks: Vec<i32>,
     before: Vec<Trace>,
+    /// The file that ends a steady specimen, in a folder that goes with the job.
+    end: Option<(PathBuf, TempDir)>,
+}
+
+/// The specimen that runs until its job is told to end.
+pub fn steady(mpi: Mpi, arguments: &str) -> Job {
+    let folder = TempDir::new().expect("a folder");
+    let end = folder.path().join("end");
+    let launch = specimen("steady", mpi, arguments).args(["--until".as_ref(), end.as_os_str()]);
+    let mut job = Job::start(&launch);
+    job.end = Some((end, folder));
+    job
 }
 
 impl Job {
@@ -219,7 +231,7 @@ impl Job {
         let mut running = launch.start().expect("starts");
         let ranks = running.rank_pids(LIMIT).expect("has ranks");
         let before = ranks.iter().map(|pid| Trace::settled(*pid)).collect();
-        Job { running, ranks, before }
+        Job { running, ranks, before, end: None }
     }
 
     /// The launcher's pid as an argument.
@@ -238,16 +250,25 @@ impl Job {
         self.before.iter().filter(|before| before.is_as_it_was(name)).count()
     }
 
-    /// As [`Job::untouched`], of all ranks; then waits for the right answer.
+    /// Proves that every rank is as it was while the job goes on.
+    #[track_caller]
+    pub fn goes_on(&self, name: &str) {
+        assert_eq!(self.untouched(name), self.ranks.len(), "{name}: ranks that run");
+    }
+
+    /// As [`Job::goes_on`]; then ends the job and waits for the right answer.
     #[track_caller]
     pub fn ends_well(self, name: &str) -> Finished {
-        assert_eq!(self.untouched(name), self.ranks.len(), "{name}: ranks that run");
+        self.goes_on(name);
         self.ends_right(name)
     }
 
     /// Waits for the right answer.
     #[track_caller]
     pub fn ends_right(self, name: &str) -> Finished {
+        if let Some((end, _)) = &self.end {
+            File::create(end).expect("the file that ends the job");
+        }
         let finished = self.running.wait(LIMIT).expect(name);
         assert!(finished.right_answer().is_some(), "{name}: {finished:?}");
         finished
