@@ -346,7 +346,8 @@ fn missing(before: &[String], after: &[String]) -> String {
     gone.chain(new).collect()
 }
 
-/// Whether a process holds shared memory of trimtab's.
-pub fn holds_probes(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/memfd:trimtab"))
+/// How many mappings of trimtab's a process has.
+pub fn probes_mapped(pid: i32) -> usize {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.lines().filter(|line| line.contains("/memfd:trimtab")).count()
 }
