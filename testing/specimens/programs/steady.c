@@ -5,7 +5,8 @@
  * Known answer: 1, "every number of every iteration was right", however many iterations there were: the output of two
  * runs is the same whatever was done to one of them.
  *
- *   --until FILE     ends after the iteration in which rank 0 sees that FILE exists; else after --iterations N
+ *   --until FILE     ends after the iteration in which rank 0 sees that FILE exists; else after --iterations N;
+ *                    rank 0 makes FILE.begun when all ranks have done an iteration
  *   --threads N      idle threads beside the main one
  *   --sleep-us N     sleeps in every iteration (500), so that a small machine has room for others
  *   --work N         additions in every iteration (20000)
@@ -32,6 +33,14 @@ static const char *file_to_end(int argc, char **argv) {
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "--until") == 0) return argv[i + 1];
     return NULL;
+}
+
+/* Says that all ranks are in the main loop. */
+static void tell_begun(const char *until) {
+    char name[4096];
+    snprintf(name, sizeof name, "%s.begun", until);
+    FILE *file = fopen(name, "w");
+    if (file) fclose(file);
 }
 
 /* Whether both the number from the neighbour and the sum over all ranks are right; `end` becomes the common decision. */
@@ -62,17 +71,19 @@ int main(int argc, char **argv) {
 
     bool right = true, end = false;
     long iteration = 0;
+    int rank, own, all;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     while (!end) {
         iteration_begins((int)iteration);
         work(size);
         if (sleep_us > 0) usleep((useconds_t)sleep_us);
         end = until ? access(until, F_OK) == 0 : iteration + 1 >= iterations;
         right = iteration_is_right(iteration, &end) && right;
+        if (until && iteration == 0 && rank == 0) tell_begun(until);
         iteration++;
     }
     iterations_end((int)iteration);
-    int rank, own = right, all;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    own = right;
     MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     right = verdict("steady", all, 1, 0, rank == 0);
     MPI_Finalize();

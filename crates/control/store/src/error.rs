@@ -230,7 +230,11 @@ impl Error {
     /// Sorts what SQLite said about the store at `path` into a variant.
     pub(crate) fn of_sqlite(path: &Path, doing: &'static str, source: rusqlite::Error) -> Error {
         let path = path.to_path_buf();
+        // The index of the log beside the store can't grow: SQLite has no code of its own for a full disk there.
+        let is_full_index =
+            source.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
         match source.sqlite_error_code() {
+            _ if is_full_index => Error::DiskFull { path, source },
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Error::Unreadable { path, source },
             Some(ErrorCode::NotADatabase) => Error::NotADatabase { path, source },
             Some(ErrorCode::DatabaseCorrupt) => Error::Corrupt { path, source },

@@ -515,7 +515,13 @@ fn faults(input: &WindowInput) -> Vec<String> {
     }
     let early: Vec<u32> = input.ranks.iter().filter(|rank| !rank.complete).map(|rank| rank.rank).collect();
     if !early.is_empty() {
-        faults.push(format!("{} ended before the window did; the totals are partial", name_ranks(&early)));
+        faults.push(match input.facts.ended_by.as_str() {
+            "interrupted" => "interrupted before all iterations were recorded; the totals are partial".to_owned(),
+            "max-seconds" => "the time limit came before all iterations were recorded; the totals are partial; allow \
+                              more with --max-seconds"
+                .to_owned(),
+            _ => format!("{} ended before the window did; the totals are partial", name_ranks(&early)),
+        });
     }
     faults.extend(differing_iterations(input));
     faults

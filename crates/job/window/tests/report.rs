@@ -166,11 +166,18 @@ fn windows_by_time_have_no_iterations() {
     assert!(near(fraction.mean, 0.3) && fraction.half_width_95.is_none());
 }
 
+fn end_all(input: &mut WindowInput, ended_by: &str) {
+    input.facts.ended_by = ended_by.to_owned();
+    input.ranks.iter_mut().for_each(|rank| rank.complete = false);
+}
+
 #[test]
 fn partial_windows_are_invalid_and_say_why() {
-    let spoil: [(&str, Change<WindowInput>, &str); 4] = [
+    let spoil: [(&str, Change<WindowInput>, &str); 6] = [
         ("missing rank", |input| input.ranks.retain(|rank| rank.rank != 2), "rank 2 recorded nothing"),
         ("ended early", |input| input.ranks[0].complete = false, "rank 2 ended before"),
+        ("interrupted", |input| end_all(input, "interrupted"), "interrupted before all iterations"),
+        ("time limit", |input| end_all(input, "max-seconds"), "the time limit came before"),
         ("other count", |input| input.ranks[1].marks.truncate(10), "9 on rank 1, 10 on ranks 0, 2"),
         (
             "no iteration",

@@ -26,6 +26,8 @@ impl Memory {
         let opened = OpenOptions::new().read(true).write(true).open(&path);
         let file = opened.map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => Error::Gone { pid },
+            // It ended between the look-up of its folder and the opening.
+            _ if source.raw_os_error() == Some(libc::ESRCH) => Error::Gone { pid },
             std::io::ErrorKind::PermissionDenied => Error::NotAllowed { pid, hint: crate::proc::permission_hint(pid) },
             _ => Error::Proc { path, source },
         })?;

@@ -45,6 +45,16 @@ pub fn print_text(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Makes sure that `path` can be written, without changing what it holds.
+pub fn check_writable(path: &Path) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    let context = || format!("can't write {}, nothing was measured; give a file that you may write", path.display());
+    opened.map(drop).with_context(context)
+}
+
 /// Writes `text` to `path`, or to standard output for `-`.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if path == Path::new("-") {

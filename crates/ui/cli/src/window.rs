@@ -57,6 +57,7 @@ pub fn run(
         bail!("--dry-run needs a program that runs; start it and use `trimtab attach --dry-run PID`");
     }
     let mut kept = Store::open(store.as_deref())?;
+    check_files(options)?;
     let mut program = launch::Program::start(command)?;
     let measured = program.wait_for_ranks().and_then(|job| {
         let terminal = Terminal::new()?;
@@ -91,6 +92,7 @@ fn one_window(
         return show_plan(job, &window, &cache);
     }
     let mut kept = Store::open(store.as_deref())?;
+    check_files(options)?;
     let terminal = Terminal::new()?;
     let outcome = measure(job, &window, &cache, &terminal);
     terminal.finish();
@@ -122,6 +124,11 @@ fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -> an
         job_id: String::new(),
         command_ns,
     })
+}
+
+/// What could not be written is not measured.
+fn check_files(options: &WindowOptions) -> anyhow::Result<()> {
+    options.json.iter().chain(&options.html).try_for_each(|path| output::check_writable(path))
 }
 
 /// Stores the window, then shows it. The report is shown even if it can't be stored.

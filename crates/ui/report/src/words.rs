@@ -159,6 +159,8 @@ pub(crate) fn invalid(report: &Report) -> Option<String> {
         Some((fewest, most)) if fewest != most => {
             format!("the ranks recorded different iterations ({fewest} to {most})")
         }
+        _ if report.window.ended_by == "interrupted" => "it was interrupted".to_string(),
+        _ if report.window.ended_by == "max-seconds" => "the time limit came too early".to_string(),
         _ => "a rank ended early or left".to_string(),
     };
     Some(format!("INVALID: {why}; do not compare these numbers, measure again"))

@@ -220,9 +220,11 @@ pub fn steady(mpi: Mpi, arguments: &str) -> Job {
     let folder = TempDir::new().expect("a folder");
     let end = folder.path().join("end");
     let launch = specimen("steady", mpi, arguments).args(["--until".as_ref(), end.as_os_str()]);
-    let mut job = Job::start(&launch);
-    job.end = Some((end, folder));
-    job
+    let mut running = launch.start().expect("starts");
+    until("the first iteration", || end.with_extension("begun").exists() || running.poll().expect("polls").is_some());
+    let ranks = running.rank_pids(LIMIT).expect("has ranks");
+    let before = ranks.iter().map(|pid| Trace::settled(*pid, 3)).collect();
+    Job { running, ranks, before, end: Some((end, folder)) }
 }
 
 impl Job {
@@ -230,7 +232,7 @@ impl Job {
     pub fn start(launch: &Launch) -> Job {
         let mut running = launch.start().expect("starts");
         let ranks = running.rank_pids(LIMIT).expect("has ranks");
-        let before = ranks.iter().map(|pid| Trace::settled(*pid)).collect();
+        let before = ranks.iter().map(|pid| Trace::settled(*pid, SETTLED_LOOKS)).collect();
         Job { running, ranks, before, end: None }
     }
 
@@ -307,14 +309,14 @@ impl Facts {
 }
 
 impl Trace {
-    fn settled(pid: i32) -> Trace {
+    fn settled(pid: i32, looks: u32) -> Trace {
         let (mut last, mut same) = (None, 0);
         until("settling of a rank", || {
             sleep(SETTLED_LOOK);
             let now = Facts::of(pid);
             same = if now.is_some() && now == last { same + 1 } else { 0 };
             last = now;
-            same >= SETTLED_LOOKS
+            same >= looks
         });
         Trace { pid, text: TextSnapshot::of(pid).expect("text"), facts: last.expect("facts") }
     }
