@@ -107,8 +107,16 @@ fn requests_that_cannot_be_met() {
         ("indirect_function", &["--function", "memcpy"], &["memcpy can't be measured", "indirect function"]),
         ("no_return", &["--function", "abort"], &["abort can't be measured", "never returns"]),
         ("no_marker", &["--mark", "no_such_marker"], &["no_such_marker"]),
-        ("json_nowhere", &["--json", "/nonexistent/a.json"], &["can't write /nonexistent/a.json", "nothing was measured"]),
-        ("html_nowhere", &["--html", "/nonexistent/a.html"], &["can't write /nonexistent/a.html", "nothing was measured"]),
+        (
+            "json_nowhere",
+            &["--json", "/nonexistent/a.json"],
+            &["can't write /nonexistent/a.json", "nothing was measured"],
+        ),
+        (
+            "html_nowhere",
+            &["--html", "/nonexistent/a.html"],
+            &["can't write /nonexistent/a.html", "nothing was measured"],
+        ),
         ("store_is_text", &["--store", &text], &["is not a trimtab store", "use --store PATH"]),
         ("store_is_folder", &["--store", &folder], &["cannot open the store", "--store PATH"]),
         ("store_nowhere", &["--store", "/nonexistent/s.db"], &["does not exist", "mkdir -p /nonexistent"]),
@@ -228,7 +236,7 @@ fn ranks_that_leave() {
         let home = Home::new();
         let job = Job::start(&specimen("sleeper", mpi, options));
         let outcome = long_window(&home, &job).wait();
-        println!("{name}: {} {} {:?}", outcome.code(), outcome.stderr, outcome.stdout.lines().nth(0));
+        println!("{name}: {} {} {:?}", outcome.code(), outcome.stderr, outcome.stdout.lines().next());
         assert!(outcome.code() == 1 || outcome.code() == 2, "{name}: {outcome:?}");
         if outcome.code() == 1 {
             outcome.reports(&name, 1, &["INVALID", "ended"]);

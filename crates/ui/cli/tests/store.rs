@@ -34,7 +34,11 @@ fn windows_add_up_and_are_shown_again() {
     let name = first["job"]["id"].as_str().expect("an id").to_owned();
     assert_eq!((&first["window"]["batch"], &first["window"]["trigger"]), (&Value::from(0), &Value::from("attach")));
     let path = home.path("second.json");
-    home.run(&["measure", "--iterations", "4", "--json", &path.to_string_lossy(), &name]).reports("measure", 0, &[&name]);
+    home.run(&["measure", "--iterations", "4", "--json", &path.to_string_lossy(), &name]).reports(
+        "measure",
+        0,
+        &[&name],
+    );
     let second: Value = serde_json::from_str(&fs::read_to_string(&path).expect("a file")).expect("JSON");
     assert_eq!((&second["window"]["batch"], &second["window"]["trigger"]), (&Value::from(1), &Value::from("measure")));
     assert_eq!(second["window"]["iterations"], 4);

@@ -135,7 +135,7 @@ fn undo_all(job: &Job, home: &Home, name: &str) {
 fn killed_while_it_measures_mpich() {
     let _alone = alone();
     let (job, home) = (steady(Mpi::Mpich, ""), Home::new());
-    survives("mpich", &job, &home, 32, &[]);
+    survives("mpich", &job, &home, 16, &[]);
     job.ends_well("mpich");
 }
 
@@ -143,7 +143,7 @@ fn killed_while_it_measures_mpich() {
 fn killed_while_it_measures_open_mpi() {
     let _alone = alone();
     let (job, home) = (steady(Mpi::OpenMpi, ""), Home::new());
-    survives("open mpi", &job, &home, 32, &["--group", "comm,io,mem,sleep"]);
+    survives("open mpi", &job, &home, 16, &["--group", "comm,sleep"]);
     job.ends_well("open mpi");
 }
 
@@ -151,7 +151,7 @@ fn killed_while_it_measures_open_mpi() {
 fn killed_while_it_measures_64_threads() {
     let _alone = alone();
     let (job, home) = (steady(Mpi::OpenMpi, "--threads 64"), Home::new());
-    survives("64 threads", &job, &home, 16, &[]);
+    survives("64 threads", &job, &home, 8, &[]);
     job.ends_well("64 threads");
 }
 
@@ -187,7 +187,7 @@ fn a_blocked_rank_is_let_go() {
     for mpi in Mpi::ALL {
         let name = mpi.name();
         let home = Home::new();
-        let job = Job::start(&specimen("sleeper", mpi, "--mode block --iterations 4000 --size 1000000"));
+        let job = Job::start(&specimen("sleeper", mpi, "--mode block --iterations 3500 --size 1000000"));
         let outcome = home.run(&["attach", "--max-seconds", "1.5", &job.launcher()]);
         outcome.reports(name, 0, &["by time", "rank 1"]);
         job.ends_well(name);
@@ -198,7 +198,7 @@ fn a_blocked_rank_is_let_go() {
 #[test]
 fn a_program_that_is_run_is_as_alone() {
     let _alone = alone();
-    for (mpi, code) in [(Mpi::Mpich, 0), (Mpi::Mpich, 3), (Mpi::OpenMpi, 0), (Mpi::OpenMpi, 3)] {
+    for (mpi, code) in [(Mpi::Mpich, 3), (Mpi::OpenMpi, 0)] {
         let name = format!("{}, exit status {code}", mpi.name());
         let home = Home::new();
         let launch = specimen("steady", mpi, &format!("--iterations 1500 --exit {code}"));
