@@ -100,6 +100,17 @@ impl Modules {
                     _ => format!("{}+{:#x}", module.file_name(), file.0),
                 }
             }
+            None => self.describe_mapping(address),
+        }
+    }
+
+    /// For files whose symbols were not read.
+    fn describe_mapping(&self, address: u64) -> String {
+        match self.maps.at(address).filter(|mapping| mapping.inode != 0) {
+            Some(mapping) => {
+                let name = mapping.path.rsplit('/').next().unwrap_or(&mapping.path);
+                format!("{name}+{:#x}", address - mapping.start + mapping.offset)
+            }
             None => format!("{address:#x}"),
         }
     }

@@ -195,7 +195,11 @@ extern "C" fn claim_slot(header: *const Header, key: u64) -> *const Slot {
         let offset = geometry.slots_offset + index * geometry.slot_stride;
         let owner = word(header.cast(), offset);
         let held = owner.load(Relaxed);
-        if held == key || (held == 0 && owner.compare_exchange(0, key, AcqRel, Relaxed).is_ok()) {
+        let claimed = held == 0 && owner.compare_exchange(0, key, AcqRel, Relaxed).is_ok();
+        if claimed {
+            touch_pages(header, offset);
+        }
+        if held == key || claimed {
             // SAFETY: in bounds by construction of the geometry.
             return unsafe { header.cast::<u8>().add(offset as usize).cast() };
         }
@@ -203,6 +207,22 @@ extern "C" fn claim_slot(header: *const Header, key: u64) -> *const Slot {
     }
     header_ref.dropped.fetch_add(1, Relaxed);
     core::ptr::null()
+}
+
+/// Reads one word of every page a new slot will use, so that the page faults happen now and not while recording.
+#[inline(always)]
+fn touch_pages(header: *const Header, slot: u64) {
+    // SAFETY: as `Context::header`.
+    let geometry = unsafe { &(*header).geometry };
+    let end = slot + geometry.details_offset;
+    let mut offset = slot;
+    while offset < end {
+        // SAFETY: the place lies in this slot; the read is volatile because its value is not used.
+        unsafe { core::ptr::read_volatile(header.cast::<u8>().add(offset as usize)) };
+        offset += PAGE;
+    }
+    // SAFETY: the first marks lie in the shared memory too.
+    unsafe { core::ptr::read_volatile(header.cast::<u8>().add(geometry.marks_offset as usize)) };
 }
 
 /// A probe at a function's entry.
@@ -299,8 +319,9 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
         }
     }
     record_entry(context, probe, frame, arguments, outermost, now);
-    if probe.flags & flag::TIMED != 0 {
-        // Accounting above is ours, not the function's: its time begins here.
+    if probe.flags & (flag::TIMED | flag::RING) == flag::TIMED | flag::RING {
+        // The accounting above is ours, not the function's: its time begins here. Probes without accounting spare
+        // themselves the second look at the clock.
         frame.ticks.store(ticks(), Relaxed);
     }
 }
@@ -310,6 +331,11 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
     let recording = context.header().state.load(Acquire) == state::RECORD;
     if probe.kind == kind::SEND_INIT && outermost {
         links::keep_request(context, probe, frame, arguments);
+    }
+    if probe.kind == kind::RETURNED_BYTES {
+        // Size of one item, for functions that return a number of items.
+        let item = if probe.count == ABSENT { 1 } else { arguments.get(probe.count) };
+        frame.kept[0].store(item, Relaxed);
     }
     if !recording {
         return;
@@ -454,7 +480,7 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
     if probe.kind == kind::RETURNED_BYTES && state == state::RECORD {
         let returned = arguments.returned() as i64;
         if returned > 0 {
-            links::add_bytes(stat, returned as u64);
+            links::add_bytes(stat, (returned as u64).wrapping_mul(frame.kept[0].load(Relaxed)));
         }
     }
 }
