@@ -11,7 +11,9 @@ use crate::team::{Member, Team};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_os::{monotonic_ns, ticks, unix_s};
-use trimtab_stub::layout::{CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Usage as RawUsage};
+use trimtab_stub::layout::{
+    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Usage as RawUsage, outermost,
+};
 use trimtab_stub::view::SlotView;
 use trimtab_track::Job;
 use trimtab_types::report::{self, Report};
@@ -305,7 +307,8 @@ impl Reader<'_> {
     /// Time of calls that were entered and not left when the window ended, by thread and function.
     fn open_calls(&self, slot: &SlotView<'_>, first: u64, last: u64) -> Vec<((u64, u32), u64)> {
         let depth = slot.slot.depth.load(Relaxed).min(FRAMES_MAX) as usize;
-        let frames = slot.slot.frames[..depth].iter().filter(|frame| frame.outermost.load(Relaxed) != 0);
+        let frames =
+            slot.slot.frames[..depth].iter().filter(|frame| frame.outermost.load(Relaxed) & outermost::FUNCTION != 0);
         let open = frames.filter_map(|frame| {
             let entered = frame.ticks.load(Relaxed);
             let probe = self.member.prepared.probes.get(frame.probe.load(Relaxed) as usize)?;

@@ -16,11 +16,12 @@ use trimtab_os::{Gadgets, Injection, MappingTable, SharedMapping, Stopped, open_
 use trimtab_plan::{ArenaPlace, Plan, Routines, build, code_needed};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
-    GROUPS_MAX, Geometry, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX, PatchRecord, Probe, flag,
-    round_up,
+    FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX,
+    PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, round_up, state,
 };
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
+use trimtab_x86::InlineCount;
 
 /// Farthest an island may lie from code that jumps to it: 2 GiB less room for the module and the arena itself.
 const REACH: u64 = (1 << 31) - (256 << 20);
@@ -121,8 +122,11 @@ impl Prepared {
         let near = self.arena_modules[0].1.clone();
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
         let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
-        let plan = build(&self.functions, &places, header, &routines, self.probes.len() as u32)
-            .map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })?;
+        let plan = {
+            let inline = |function: u32| inline_count(&geometry, function);
+            build(&self.functions, &places, header, &routines, self.probes.len() as u32, &inline)
+        }
+        .map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })?;
         geometry.patch_count = plan.patches.len() as u64;
         Ok(Layout { header, places, geometry, plan })
     }
@@ -171,6 +175,21 @@ impl Prepared {
             }
         }
         Ok(moves)
+    }
+}
+
+/// Where an inline count finds its counter.
+fn inline_count(geometry: &Geometry, function: u32) -> InlineCount {
+    let counter = geometry.stats_offset + u64::from(function) * size_of::<FunctionStat>() as u64;
+    InlineCount {
+        header_at: gate::HEADER,
+        slots_at: gate::SLOTS,
+        multiplier: SLOT_HASH_MULTIPLIER,
+        shift: geometry.slot_shift as u8,
+        stride: geometry.slot_stride as u32,
+        state_at: std::mem::offset_of!(Header, state) as u32,
+        recording: state::RECORD as u8,
+        counter_at: (counter + std::mem::offset_of!(FunctionStat, calls) as u64) as u32,
     }
 }
 
@@ -334,7 +353,10 @@ fn apply(stopped: &mut Stopped, layout: &Layout, moves: &[(Stand, u64)]) -> Resu
         stopped.write_text(patch.address, &patch.patched)?;
     }
     for place in &layout.places {
-        stopped.memory().write(place.gate, &1u32.to_le_bytes())?;
+        let slots = layout.header + layout.geometry.slots_offset;
+        stopped.memory().write(place.gate + gate::HEADER, &layout.header.to_le_bytes())?;
+        stopped.memory().write(place.gate + gate::SLOTS, &slots.to_le_bytes())?;
+        stopped.memory().write(place.gate + gate::OPEN, &1u32.to_le_bytes())?;
     }
     Ok(())
 }

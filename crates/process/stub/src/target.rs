@@ -169,7 +169,7 @@ fn find_slot(header: *const Header) -> *const Slot {
     let key = thread_pointer();
     // SAFETY: as `Context::header`.
     let geometry = unsafe { &(*header).geometry };
-    let index = slot_hash(key) & (geometry.slot_count - 1);
+    let index = slot_hash(key, geometry);
     let offset = geometry.slots_offset + index * geometry.slot_stride;
     if word(header.cast(), offset).load(Relaxed) == key {
         // SAFETY: in bounds by construction of the geometry.
@@ -179,8 +179,8 @@ fn find_slot(header: *const Header) -> *const Slot {
 }
 
 #[inline(always)]
-fn slot_hash(key: u64) -> u64 {
-    (key >> 6) ^ (key >> 12) ^ (key >> 20)
+fn slot_hash(key: u64, geometry: &Geometry) -> u64 {
+    key.wrapping_mul(SLOT_HASH_MULTIPLIER) >> (geometry.slot_shift & 63)
 }
 
 #[unsafe(link_section = "trimtab_stub")]
@@ -191,7 +191,7 @@ extern "C" fn claim_slot(header: *const Header, key: u64) -> *const Slot {
     let geometry = &header_ref.geometry;
     let mut step = 0;
     while step < geometry.slot_count {
-        let index = (slot_hash(key) + step) & (geometry.slot_count - 1);
+        let index = (slot_hash(key, geometry) + step) & (geometry.slot_count - 1);
         let offset = geometry.slots_offset + index * geometry.slot_stride;
         let owner = word(header.cast(), offset);
         let held = owner.load(Relaxed);
@@ -295,19 +295,23 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
         return;
     }
     let group = group_word(&slot.group_depth, probe.group);
+    let stat = context.stat(u64::from(probe.function));
     let outermost = group.load(Relaxed) == 0;
+    let counts = if probe.group == USER_GROUP { stat.depth.load(Relaxed) == 0 } else { outermost };
     let frame = context.frame(depth);
     frame.stack.store(stack, Relaxed);
     frame.site.store(site, Relaxed);
     frame.probe.store(number, Relaxed);
-    frame.outermost.store(u64::from(outermost), Relaxed);
+    let bits = (u64::from(outermost) * outermost::GROUP) | (u64::from(counts) * outermost::FUNCTION);
+    frame.outermost.store(bits, Relaxed);
     frame.ring.store(0, Relaxed);
     frame.detail.store(0, Relaxed);
-    group.store(group.load(Relaxed) + 1, Relaxed);
+    add(group, 1);
+    add(&stat.depth, 1);
     slot.depth.store(depth + 1, Relaxed);
     let now = ticks();
     frame.ticks.store(now, Relaxed);
-    if outermost {
+    if counts {
         if context.header().marker_probe.load(Relaxed) as u64 == number {
             pass_marker(context, site, now);
         }
@@ -318,7 +322,7 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
             links::forget(context, probe, arguments);
         }
     }
-    record_entry(context, probe, frame, arguments, outermost, now);
+    record_entry(context, probe, frame, arguments, counts, now);
     if probe.flags & (flag::TIMED | flag::RING) == flag::TIMED | flag::RING {
         // The accounting above is ours, not the function's: its time begins here. Probes without accounting spare
         // themselves the second look at the clock.
@@ -386,9 +390,12 @@ fn drop_stale_frames(context: Context, stack: u64, site: u64, number: u64) -> u6
 fn pop_group(context: Context, frame: &Frame) {
     let probe = context.probe(frame.probe.load(Relaxed));
     let group = group_word(&context.slot().group_depth, probe.group);
-    let depth = group.load(Relaxed);
-    if depth > 0 {
-        group.store(depth - 1, Relaxed);
+    let function = &context.stat(u64::from(probe.function)).depth;
+    for word in [group, function] {
+        let depth = word.load(Relaxed);
+        if depth > 0 {
+            word.store(depth - 1, Relaxed);
+        }
     }
 }
 
@@ -447,7 +454,7 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
             ring_record(context, ring - 1).exit_ticks.store(now, Relaxed);
         }
     }
-    if probe.kind == kind::SEND_INIT && frame.outermost.load(Relaxed) != 0 {
+    if probe.kind == kind::SEND_INIT && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
         links::store_request(context, frame);
     }
     let state = header.state.load(Acquire);
@@ -465,13 +472,18 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
     if state == state::RECORD {
         add(&slot.hits, 1);
     }
-    if to <= from || frame.outermost.load(Relaxed) == 0 {
+    let outermost = frame.outermost.load(Relaxed);
+    if to <= from || outermost == 0 {
         return;
     }
     let stat = context.stat(u64::from(probe.function));
     if probe.flags & flag::TIMED != 0 {
-        add(&stat.ticks, to - from);
-        add(group_word(&slot.group_ticks, probe.group), to - from);
+        if outermost & outermost::FUNCTION != 0 {
+            add(&stat.ticks, to - from);
+        }
+        if outermost & outermost::GROUP != 0 {
+            add(group_word(&slot.group_ticks, probe.group), to - from);
+        }
     }
     let detail = frame.detail.load(Relaxed);
     if detail != 0 {

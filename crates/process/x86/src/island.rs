@@ -24,6 +24,29 @@ pub struct ProbeCode {
     pub enter: u64,
     /// Address of the in-target routine for exits, within 2 GiB.
     pub leave: u64,
+    /// For probes that only count: do so without calling the routine.
+    pub inline: Option<InlineCount>,
+}
+
+/// What an inline count must know; offsets are within the thread's slot unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InlineCount {
+    /// From the gate word to the address of the shared header.
+    pub header_at: u64,
+    /// From the gate word to the address of the first slot.
+    pub slots_at: u64,
+    /// Multiplier of the hash from thread pointers to slots.
+    pub multiplier: u64,
+    /// Right shift of the hash.
+    pub shift: u8,
+    /// Bytes from slot to slot; below 2^31.
+    pub stride: u32,
+    /// From the header to the state word.
+    pub state_at: u32,
+    /// The state in which calls count.
+    pub recording: u8,
+    /// From the slot to the counter.
+    pub counter_at: u32,
 }
 
 /// An island ready to be written.
@@ -52,7 +75,10 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, code: &ProbeCode) -> 
     let start = site.displaced.start;
     match site.kind {
         SiteKind::Entry => {
-            island.probe(code.enter)?;
+            match &code.inline {
+                Some(inline) => island.count(inline)?,
+                None => island.probe(code.enter)?,
+            }
             island.moved(original, start)?;
         }
         SiteKind::Exit(exit) => island.leaving(site, original, exit.at, exit.kind)?,
@@ -116,6 +142,12 @@ impl Writer<'_> {
         self.put(&gate);
         self.put(&[0x00, 0x74, 0x00]);
         let skip = self.bytes.len();
+        self.call_routine(routine)?;
+        self.bytes[skip - 1] = (self.bytes.len() - skip) as u8;
+        Ok(())
+    }
+
+    fn call_routine(&mut self, routine: u64) -> Result<(), Refusal> {
         self.put(&PUSHES);
         self.put(&SAVED_REGISTERS_TO_RDX);
         self.put(&[0x48, 0xbf]);
@@ -126,7 +158,45 @@ impl Writer<'_> {
         let routine = self.displacement(routine, 0)?;
         self.put(&routine);
         self.put(&POPS);
-        self.bytes[skip - 1] = (self.bytes.len() - skip) as u8;
+        Ok(())
+    }
+
+    /// Counts in the thread's own slot; a thread without one goes the long way once, through the routine.
+    fn count(&mut self, inline: &InlineCount) -> Result<(), Refusal> {
+        self.put(&[0x83, 0x3d]);
+        let gate = self.displacement(self.code.gate, 1)?;
+        self.put(&gate);
+        // je to the end; push rax; push rcx; mov rax, fs:[0].
+        self.put(&[0x00, 0x74, 0x00]);
+        let closed = self.bytes.len();
+        self.put(&[0x50, 0x51, 0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0]);
+        // mov rcx, multiplier; imul rcx, rax; shr rcx, shift; imul rcx, rcx, stride; add rcx, [slots].
+        self.put(&[0x48, 0xb9]);
+        self.put(&inline.multiplier.to_le_bytes());
+        self.put(&[0x48, 0x0f, 0xaf, 0xc8, 0x48, 0xc1, 0xe9, inline.shift, 0x48, 0x69, 0xc9]);
+        self.put(&inline.stride.to_le_bytes());
+        self.put(&[0x48, 0x03, 0x0d]);
+        let slots = self.displacement(self.code.gate + inline.slots_at, 0)?;
+        self.put(&slots);
+        // cmp [rcx], rax; jne slow; mov rax, [header]; cmp dword [rax + state], recording; jne restore; inc [counter].
+        self.put(&[0x48, 0x39, 0x01, 0x75, 0x00]);
+        let foreign = self.bytes.len();
+        self.put(&[0x48, 0x8b, 0x05]);
+        let header = self.displacement(self.code.gate + inline.header_at, 0)?;
+        self.put(&header);
+        self.put(&[0x83, 0xb8]);
+        self.put(&inline.state_at.to_le_bytes());
+        self.put(&[inline.recording, 0x75, 0x07, 0x48, 0xff, 0x81]);
+        self.put(&inline.counter_at.to_le_bytes());
+        // pop rcx; pop rax; jmp over the slow way.
+        self.put(&[0x59, 0x58, 0xeb, 0x00]);
+        let counted = self.bytes.len();
+        self.bytes[foreign - 1] = (counted - foreign) as u8;
+        self.put(&[0x59, 0x58]);
+        self.call_routine(self.code.enter)?;
+        let end = self.bytes.len();
+        self.bytes[closed - 1] = (end - closed) as u8;
+        self.bytes[counted - 1] = (end - counted) as u8;
         Ok(())
     }
 

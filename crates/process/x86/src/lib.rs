@@ -37,7 +37,7 @@ mod value;
 pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use instruction::direct_branches;
-pub use island::{ISLAND_OVERHEAD_MAX, Island, ProbeCode, build_calibration, build_island};
+pub use island::{ISLAND_OVERHEAD_MAX, InlineCount, Island, ProbeCode, build_calibration, build_island};
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
