@@ -9,9 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use trimtab_x86::{
-    ISLAND_OVERHEAD_MAX, InlineCount, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island,
-};
+use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
 use trimtab_x86::{encode_near_jump, encode_short_jump};
 
 /// A function with the places where it is to be patched.
@@ -25,8 +23,8 @@ pub struct PlannedFunction {
     pub arena: usize,
     /// Entry and exits.
     pub sites: Vec<PlannedSite>,
-    /// Position of its numbers among the functions of a slot, if its probe only counts calls.
-    pub counted_inline: Option<u32>,
+    /// What its islands may do without calling the routine.
+    pub inline: Option<Inline>,
 }
 
 /// One place to patch, with the bytes that are there now.
@@ -154,14 +152,13 @@ pub fn build(
     header: u64,
     routines: &Routines<'_>,
     calibration_probe: u32,
-    inline: &dyn Fn(u32) -> InlineCount,
 ) -> Result<Plan, Error> {
     let mut plan = Plan { arenas: vec![routines.bytes.to_vec(); places.len()], ..Plan::default() };
     plan.add_calibration(places, header, routines, calibration_probe)?;
     for function in functions {
         let place = places[function.arena];
         let mut code = probe_code(place, header, routines, function.probe);
-        code.inline = function.counted_inline.map(inline);
+        code.inline = function.inline;
         for site in &function.sites {
             plan.add_site(function, site, place, &code)?;
         }

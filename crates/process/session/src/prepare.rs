@@ -11,7 +11,7 @@ use crate::modules::{Module, Modules};
 use std::ops::Range;
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite};
-use trimtab_stub::layout::{ABSENT, Probe, flag, kind};
+use trimtab_stub::layout::{Probe, flag};
 use trimtab_symbols::{fde_at, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
@@ -99,9 +99,8 @@ impl Prepared {
         let sites = subject.sites(request)?;
         let arena = self.arena_of(module);
         let probe = self.probes.len() as u32;
-        let counted_inline = counts_only(&request.probe).then_some(request.probe.function);
         let name = request.name.clone();
-        self.functions.push(PlannedFunction { name, probe, arena, sites, counted_inline });
+        self.functions.push(PlannedFunction { name, probe, arena, sites, inline: None });
         self.probes.push(request.probe);
         self.addresses.push(request.address);
         Ok(())
@@ -114,11 +113,6 @@ impl Prepared {
             self.arena_modules.len() - 1
         })
     }
-}
-
-/// Whether a probe needs nothing but a counter.
-fn counts_only(probe: &Probe) -> bool {
-    probe.flags == 0 && probe.kind == kind::NONE && probe.argument == ABSENT
 }
 
 struct Subject<'a> {

@@ -68,6 +68,8 @@ pub mod flag {
     pub const FREES_REQUEST: u8 = 32;
     /// A posted receive: its source is the peer.
     pub const RECEIVES: u8 = 64;
+    /// Needs no frame: the open call is kept beside the function's numbers, and islands do the usual case inline.
+    pub const SIMPLE: u8 = 128;
 }
 
 /// What a probe computes from its call's arguments ([`Probe::kind`]).
@@ -186,6 +188,14 @@ impl Probe {
         factor: ABSENT,
         reserved: [0; 6],
     };
+}
+
+impl Probe {
+    /// Whether the probe fits [`flag::SIMPLE`]: a function the user named, timed, with at most one argument as bytes.
+    pub fn is_simple(&self) -> bool {
+        let bytes = self.kind == kind::NONE || (self.kind == kind::PLAIN_BYTES && self.count < 6);
+        self.group == USER_GROUP && self.flags & !flag::SIMPLE == flag::TIMED && bytes && self.argument == ABSENT
+    }
 }
 
 /// One patched place: enough to undo it without its maker.
@@ -623,6 +633,10 @@ pub struct FunctionStat {
     pub details: AtomicU64,
     /// Calls of this function the thread is inside of.
     pub depth: AtomicU64,
+    /// Of a simple probe: stack pointer at the entry of the open call; 0: none.
+    pub open_stack: AtomicU64,
+    /// Of a simple probe: time stamp at the entry of the open call.
+    pub open_ticks: AtomicU64,
 }
 
 /// Traffic to one peer of one communicator by one kind of call.

@@ -239,7 +239,11 @@ extern "C" fn enter(header: *const Header, number: u64, saved: *const Saved) {
         return;
     }
     context.slot().busy.store(1, Relaxed);
-    note_entry(context, number, Arguments(saved));
+    if context.probe(number).flags & flag::SIMPLE != 0 {
+        simple_entry(context, number, Arguments(saved));
+    } else {
+        note_entry(context, number, Arguments(saved));
+    }
     context.slot().busy.store(0, Release);
     if context.header().calibration_begun.load(Relaxed) == 0 && context.probe(number).flags & flag::RING != 0 {
         calibrate(header, slot);
@@ -281,6 +285,58 @@ extern "C" fn calibrate(header: *const Header, slot: *const Slot) {
         let context = Context { header, slot };
         context.frame(depth - 1).ticks.store(ticks(), Relaxed);
     }
+}
+
+/// What the inline code of a simple probe does, for the cases it leaves to us.
+#[inline(always)]
+fn simple_entry(context: Context, number: u64, arguments: Arguments) {
+    let probe = context.probe(number);
+    let stat = context.stat(u64::from(probe.function));
+    let recording = context.header().state.load(Acquire) == state::RECORD;
+    if stat.open_stack.load(Relaxed) > arguments.stack() {
+        if recording {
+            add(&stat.nested, 1);
+        }
+        return;
+    }
+    stat.open_stack.store(arguments.stack(), Relaxed);
+    if recording {
+        add(&stat.calls, 1);
+        if probe.kind == kind::PLAIN_BYTES {
+            links::add_bytes(stat, arguments.get(probe.count));
+        }
+        let now = ticks();
+        if stat.first_ticks.load(Relaxed) == 0 {
+            stat.first_ticks.store(now, Relaxed);
+        }
+        stat.last_ticks.store(now, Relaxed);
+    }
+    stat.open_ticks.store(ticks(), Relaxed);
+}
+
+#[inline(always)]
+fn simple_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
+    let header = context.header();
+    let stat = context.stat(u64::from(context.probe(number).function));
+    if stat.open_stack.load(Relaxed) != arguments.stack() {
+        return;
+    }
+    stat.open_stack.store(0, Relaxed);
+    let first = header.first_ticks.load(Relaxed);
+    if header.state.load(Acquire) < state::RECORD || first == 0 {
+        return;
+    }
+    let (from, to) = clipped(header, first, stat.open_ticks.load(Relaxed), now);
+    if to > from {
+        add(&stat.ticks, to - from);
+    }
+}
+
+/// The part of a call that lies in the window.
+#[inline(always)]
+fn clipped(header: &Header, first: u64, entered: u64, now: u64) -> (u64, u64) {
+    let last = header.last_ticks.load(Relaxed);
+    (if entered > first { entered } else { first }, if last != 0 && now > last { last } else { now })
 }
 
 #[inline(always)]
@@ -407,7 +463,7 @@ fn group_word(words: &[AtomicU64; GROUPS_MAX], group: u8) -> &AtomicU64 {
 /// A probe at a function's exit.
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
-extern "C" fn leave(header: *const Header, _number: u64, saved: *const Saved) {
+extern "C" fn leave(header: *const Header, number: u64, saved: *const Saved) {
     let now = ticks();
     let slot = find_slot(header);
     if slot.is_null() {
@@ -418,7 +474,11 @@ extern "C" fn leave(header: *const Header, _number: u64, saved: *const Saved) {
         return;
     }
     context.slot().busy.store(1, Relaxed);
-    note_exit(context, Arguments(saved), now);
+    if context.probe(number).flags & flag::SIMPLE != 0 {
+        simple_exit(context, number, Arguments(saved), now);
+    } else {
+        note_exit(context, Arguments(saved), now);
+    }
     context.slot().busy.store(0, Release);
 }
 
@@ -462,13 +522,11 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
         return;
     }
     let first = header.first_ticks.load(Relaxed);
-    let last = header.last_ticks.load(Relaxed);
     if first == 0 {
         return;
     }
     let entered = frame.ticks.load(Relaxed);
-    let from = if entered > first { entered } else { first };
-    let to = if last != 0 && now > last { last } else { now };
+    let (from, to) = clipped(header, first, entered, now);
     if state == state::RECORD {
         add(&slot.hits, 1);
     }
