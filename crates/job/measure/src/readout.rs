@@ -429,8 +429,9 @@ impl Reader<'_> {
                 let kept = slot.stat(function as u64).details.load(Relaxed).min(capacity);
                 for index in 0..kept {
                     let record = slot.detail(function as u64, index);
-                    let enter_ticks = record.enter_ticks.load(Relaxed);
-                    if enter_ticks < first || enter_ticks >= last {
+                    // The call that opens the window was entered just before it.
+                    let enter_ticks = record.enter_ticks.load(Relaxed).max(first);
+                    if enter_ticks >= last {
                         continue;
                     }
                     let duration = record.duration_ticks.load(Relaxed);

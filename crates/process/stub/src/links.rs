@@ -387,7 +387,8 @@ extern "C" fn find_request(header: *const Header, handle: u64, claim: u64) -> *c
         let offset = header_ref.geometry.requests_offset + place * size_of::<RequestEntry>() as u64;
         let entry: &RequestEntry = at(header.cast(), offset);
         let held = entry.handle.load(Relaxed);
-        let taken = claim != 0 && held == 0 && entry.handle.compare_exchange(0, handle, AcqRel, Relaxed).is_ok();
+        let is_free = held == 0 || held == u64::MAX;
+        let taken = claim != 0 && is_free && entry.handle.compare_exchange(held, handle, AcqRel, Relaxed).is_ok();
         if held == handle || taken {
             return entry;
         }

@@ -432,7 +432,9 @@ fn drop_stale_frames(context: Context, stack: u64, site: u64, number: u64) -> u6
         let frame = context.frame(depth - 1);
         let held = frame.stack.load(Relaxed);
         let tail_caller = held == stack && frame.site.load(Relaxed) == site && frame.probe.load(Relaxed) != number;
-        if held > stack || tail_caller {
+        // No exit takes off the frame of a function that is only counted.
+        let timed = context.probe(frame.probe.load(Relaxed)).flags & flag::TIMED != 0;
+        if timed && (held > stack || tail_caller) {
             break;
         }
         pop_group(context, frame);
