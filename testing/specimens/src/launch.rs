@@ -101,6 +101,17 @@ impl Launch {
         self.start()?.wait(limit)
     }
 
+    /// The command line, launcher first, for a tool that starts the program itself; variables of the environment that
+    /// only the launcher sees are not part of it.
+    ///
+    /// # Errors
+    /// [`Error::MissingTool`] if the launcher is not installed.
+    pub fn words(&self) -> Result<Vec<String>> {
+        let command = self.command()?;
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        Ok(words.map(|word| word.to_string_lossy().into_owned()).collect())
+    }
+
     fn command(&self) -> Result<Command> {
         let mut command = match self.mpi {
             None => self.single(),

@@ -1,0 +1,367 @@
+//! What can't be measured is refused in one clear line, or reported as far as it went; the job is unharmed either way.
+//!
+//! Next: `common_trace` for what unharmed means; `trace.rs` for jobs that can be measured.
+
+mod common_trace;
+
+use common_trace::{Home, Job, LIMIT, Started, alone, is_root, probes_mapped, signal_to, skip, specimen, steady, until};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+use trimtab_specimens::{Launch, Mpi, Variant, build};
+
+/// A process of ours that must not outlive the test.
+struct Helper(Child);
+
+impl Helper {
+    fn start(command: &mut Command) -> Helper {
+        Helper(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts"))
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+fn status_field(pid: i32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default().trim_start_matches(':').trim().to_owned()
+}
+
+#[test]
+fn pids_that_are_no_mpi_program() {
+    let sleeper = Helper::start(Command::new("sleep").arg("60"));
+    let home = Home::new();
+    let sleeping = sleeper.pid().to_string();
+    let rows: &[(&str, &[&str], &[&str])] = &[
+        ("nobody", &["attach", "2000000000"], &["no process has pid 2000000000", "`ps -e"]),
+        ("negative", &["attach", "--", "-5"], &["no process has pid -5"]),
+        ("no_mpi", &["attach", &sleeping], &["is not an MPI program", "give the pid of mpirun"]),
+        ("undo_nobody", &["undo", "2000000000"], &["2000000000"]),
+        ("functions_nobody", &["functions", "2000000000"], &["2000000000"]),
+        ("job_unknown", &["measure", "nothing-1"], &["there is no store", "trimtab attach PID"]),
+        ("run_nothing", &["run", "--", "/nonexistent/program"], &["can't start /nonexistent/program"]),
+    ];
+    for (name, arguments, fragments) in rows {
+        home.run(arguments).says(name, 2, fragments);
+    }
+    home.run(&["undo", &sleeping]).reports("undo_nothing", 1, &["holds nothing of trimtab's"]);
+}
+
+/// A program that sleeps for ever: header, one segment, `pause` in a loop, all 32-bit.
+fn program_of_32_bits(path: &Path) {
+    let code = [0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7];
+    let mut bytes = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    bytes.extend([2, 0, 3, 0, 1, 0, 0, 0]); // executable, i386, version 1
+    bytes.extend([0x0804_8054u32, 52, 0, 0].iter().flat_map(|word| word.to_le_bytes())); // entry, segments, -, flags
+    bytes.extend([52u16, 32, 1, 0, 0, 0].iter().flat_map(|half| half.to_le_bytes()));
+    let length = (52 + 32 + code.len()) as u32;
+    let segment = [1, 0, 0x0804_8000, 0x0804_8000, length, length, 5, 0x1000];
+    bytes.extend(segment.iter().flat_map(|word: &u32| word.to_le_bytes()));
+    bytes.extend(code);
+    fs::write(path, bytes).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its mode");
+}
+
+#[test]
+fn a_32_bit_program() {
+    let home = Home::new();
+    let path = home.path("old");
+    program_of_32_bits(&path);
+    let started = Command::new(&path).env("PMI_RANK", "0").env("PMI_SIZE", "1").spawn();
+    let Ok(child) = started else {
+        return skip("a_32_bit_program", "this kernel runs no 32-bit programs; boot one with CONFIG_IA32_EMULATION");
+    };
+    let mut old = Helper(child);
+    sleep(Duration::from_millis(20));
+    assert!(old.0.try_wait().expect("a child").is_none(), "the program crashed");
+    home.run(&["attach", &old.pid().to_string()]).says("a_32_bit_program", 2, &["32-bit", "only 64-bit x86 programs"]);
+    assert!(old.0.try_wait().expect("a child").is_none(), "it runs on");
+}
+
+/// Everything that is refused before any rank is touched, on one job.
+#[test]
+fn requests_that_cannot_be_met() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    let pid = job.launcher();
+    let file = home.path("file");
+    fs::write(&file, "not a database, but long enough to be looked at ".repeat(40)).expect("a file");
+    let text = file.to_string_lossy().into_owned();
+    let folder = home.path("").to_string_lossy().into_owned();
+    let rows: &[(&str, &[&str], &[&str])] = &[
+        ("no_function", &["--function", "no_such_function"], &["no function matches", "`trimtab functions"]),
+        ("indirect_function", &["--function", "memcpy"], &["memcpy can't be measured", "indirect function"]),
+        ("no_return", &["--function", "abort"], &["abort can't be measured", "never returns"]),
+        ("no_marker", &["--mark", "no_such_marker"], &["no_such_marker"]),
+        ("json_nowhere", &["--json", "/nonexistent/a.json"], &["can't write /nonexistent/a.json"]),
+        ("html_nowhere", &["--html", "/nonexistent/a.html"], &["can't write /nonexistent/a.html"]),
+        ("store_is_text", &["--store", &text], &["is not a trimtab store", "use --store PATH"]),
+        ("store_is_folder", &["--store", &folder], &["cannot open the store", "--store PATH"]),
+        ("store_nowhere", &["--store", "/nonexistent/s.db"], &["does not exist", "mkdir -p /nonexistent"]),
+    ];
+    for (name, options, fragments) in rows {
+        let arguments: Vec<&str> = ["attach"].iter().chain(*options).copied().chain([&*pid]).collect();
+        home.run(&arguments).says(name, 2, fragments);
+        job.goes_on(name);
+    }
+    assert_eq!(fs::read_to_string(&file).expect("a file").len(), 48 * 40, "a foreign file is left as it is");
+    job.ends_well("requests");
+}
+
+#[test]
+fn a_job_that_is_traced_or_stopped() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::OpenMpi, ""));
+    let (pid, rank) = (job.launcher(), job.ranks[1]);
+    if Command::new("strace").arg("-V").output().is_ok() {
+        let tracer =
+            Helper::start(Command::new("strace").args(["-f", "-qq", "-e", "trace=none", "-p", &rank.to_string()]));
+        until("tracing", || status_field(rank, "TracerPid") == tracer.pid().to_string());
+        let fragments = ["is traced by", &tracer.pid().to_string(), "strace", "end that tracer"];
+        home.run(&["attach", &pid]).says("traced", 2, &fragments);
+        signal_to(tracer.pid(), Signal::INT);
+        until("end of tracing", || status_field(rank, "TracerPid") == "0");
+        job.goes_on("traced");
+    } else {
+        skip("a_job_that_is_traced_or_stopped[traced]", "no strace; apt-get install strace");
+    }
+    signal_to(rank, Signal::STOP);
+    until("stop", || status_field(rank, "State").starts_with('T'));
+    let fragments = [&*format!("process {rank} is stopped"), &format!("kill -CONT {rank}")];
+    home.run(&["attach", &pid]).says("stopped", 2, &fragments);
+    assert!(status_field(rank, "State").starts_with('T'), "who stopped it decides when it goes on");
+    signal_to(rank, Signal::CONT);
+    until("going on", || !status_field(rank, "State").starts_with('T'));
+    job.goes_on("stopped");
+    home.run(&["attach", &pid]).reports("after", 0, &["communication"]);
+    job.ends_well("traced or stopped");
+}
+
+#[test]
+fn a_job_of_another_user() {
+    const NAME: &str = "a_job_of_another_user";
+    if !is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        return skip(NAME, "needs root and setpriv; run as root, apt-get install util-linux");
+    }
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    let binary = home.path("trimtab");
+    fs::copy(env!("CARGO_BIN_EXE_trimtab"), &binary).expect("a copy");
+    fs::set_permissions(home.path(""), fs::Permissions::from_mode(0o777)).expect("its mode");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
+    command.args(["--store".as_ref(), home.path("s.db").as_os_str()]).args(["attach", &job.rank(0)]);
+    home.surround(&mut command);
+    let fragments = ["belongs to user 0 and you are user 65534", "run trimtab as user 0 or as root"];
+    home.start_command(command).wait().says(NAME, 2, &fragments);
+    job.ends_well(NAME);
+}
+
+/// Sets a filter that allows everything, then becomes its arguments.
+const FILTER: &str = r#"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    struct sock_filter allow[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {1, allow};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 9;
+    execv(argv[1], argv + 1);
+    return argc;
+}
+"#;
+
+#[test]
+fn a_job_under_a_filter() {
+    let _alone = alone();
+    let home = Home::new();
+    let (source, filter) = (home.path("filter.c"), home.path("filter"));
+    fs::write(&source, FILTER).expect("a file");
+    let compiled = Command::new("gcc").arg("-o").arg(&filter).arg(&source).status().expect("gcc runs");
+    assert!(compiled.success());
+    let program = build("steady", Some(Mpi::Mpich), &Variant::default()).expect("builds");
+    let end = home.path("end");
+    let launch = Launch::alone(&filter).args([program.as_os_str(), "--until".as_ref(), end.as_os_str()]);
+    let job = Job::start(&launch);
+    home.run(&["attach", &job.rank(0)]).says("filter", 2, &["seccomp", "left alone"]);
+    job.goes_on("filter");
+    File::create(end).expect("a file");
+    job.ends_right("filter");
+}
+
+/// Starts a window that only something else can end, and waits until the probes are in and recording has begun.
+fn long_window(home: &Home, job: &Job) -> Started {
+    let arguments = ["attach", "--iterations", "100000000", "--max-seconds", "60", &*job.launcher()];
+    let mut attach = home.start(&arguments);
+    until("patching", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0) || attach.has_ended());
+    assert!(!attach.has_ended(), "{:?}", attach.wait());
+    attach
+}
+
+/// Ranks that end or become another program while they are measured.
+#[test]
+fn ranks_that_leave() {
+    let _alone = alone();
+    let rows = [
+        ("exits", Mpi::OpenMpi, "--mode exit --iterations 4000 --exit-at 1500 --size 500000", true),
+        ("exits", Mpi::Mpich, "--mode exit --iterations 4000 --exit-at 1500 --size 500000", true),
+        ("vanishes", Mpi::Mpich, "--mode vanish --iterations 4000 --exit-at 2000 --size 500000", false),
+        ("executes", Mpi::OpenMpi, "--mode exec --iterations 2500 --exec-at 1500 --size 500000", true),
+        ("ends", Mpi::Mpich, "--mode exit --iterations 2500 --exit-at 2500 --size 500000", true),
+    ];
+    for (name, mpi, options, is_right) in rows {
+        let name = format!("{name}, {}", mpi.name());
+        let home = Home::new();
+        let job = Job::start(&specimen("sleeper", mpi, options));
+        let outcome = long_window(&home, &job).wait();
+        println!("{name}: {} {} {:?}", outcome.code(), outcome.stderr, outcome.stdout.lines().nth(0));
+        assert!(outcome.code() == 1 || outcome.code() == 2, "{name}: {outcome:?}");
+        if outcome.code() == 1 {
+            outcome.reports(&name, 1, &["INVALID", "ended"]);
+        } else {
+            outcome.says(&name, 2, &["ended before"]);
+        }
+        job.untouched(&name);
+        if is_right {
+            job.ends_right(&name);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed() {
+    let _alone = alone();
+    for mpi in Mpi::ALL {
+        let (home, job) = (Home::new(), steady(mpi, ""));
+        let attach = long_window(&home, &job);
+        sleep(Duration::from_millis(700));
+        signal_to(job.ranks[1], Signal::KILL);
+        let outcome = attach.wait();
+        println!("{}", outcome.stdout);
+        outcome.reports(mpi.name(), 1, &["INVALID", "ended before the window did"]);
+    }
+}
+
+/// Too short for any loop to be found in it.
+#[test]
+fn a_program_that_ends_before_its_loop_is_found() {
+    let _alone = alone();
+    let name = "ends early";
+    let job = Job::start(&specimen("steady", Mpi::OpenMpi, "--iterations 3 --sleep-us 900000"));
+    let outcome = Home::new().run(&["attach", &job.launcher()]);
+    outcome.says(name, 2, &["the program ended before", "trimtab run"]);
+    job.ends_right(name);
+}
+
+#[test]
+fn interrupts() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    let pid = job.launcher();
+    // While the loop is looked for: a marker that is never called is waited for.
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut attach = home.start(&["attach", "--mark", "MPI_Comm_split", "--max-seconds", "60", &pid]);
+        until("patching", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0) || attach.has_ended());
+        attach.signal(signal);
+        attach.wait().says("while observing", 2, &["interrupted before anything was recorded", "runs on unchanged"]);
+        job.goes_on("while observing");
+    }
+    // While it records, however long it takes to get there.
+    let mut reported = false;
+    for wait_ms in [500, 1000, 2000, 4000, 8000] {
+        let attach = long_window(&home, &job);
+        sleep(Duration::from_millis(wait_ms));
+        attach.signal(Signal::INT);
+        let outcome = attach.wait();
+        job.goes_on("while recording");
+        if outcome.code() != 2 {
+            println!("{}", outcome.stdout);
+            outcome.reports("while recording", 1, &["interrupted"]);
+            reported = true;
+            break;
+        }
+    }
+    assert!(reported, "no interrupt came while it recorded");
+    job.ends_well("interrupts");
+}
+
+#[test]
+fn two_at_once() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    let pid = job.launcher();
+    let mut first = home.start(&["attach", "--iterations", "1500", &pid]);
+    until("patching", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0) || first.has_ended());
+    let in_use = ["is being measured by trimtab process", &first.pid().to_string(), "wait for it to end"];
+    home.run(&["attach", &pid]).says("second", 2, &in_use);
+    home.run(&["undo", &job.rank(0)]).says("undo", 2, &in_use);
+    assert!(!first.has_ended(), "the first one was over too early for this test");
+    first.wait().reports("first", 0, &["1500 iterations"]);
+    job.ends_well("two at once");
+}
+
+#[test]
+fn a_reader_that_goes_away() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let errors = home.path("errors");
+    let mut command = home.command(&["attach", &job.launcher()]);
+    let status = command.stdout(writer).stderr(File::create(&errors).expect("a file")).status().expect("runs");
+    assert_eq!((status.code(), &*fs::read_to_string(&errors).expect("errors")), (Some(0), ""), "closed pipe");
+    home.run(&["list"]).reports("the window was kept", 0, &["steady"]);
+    job.ends_well("closed pipe");
+}
+
+/// A file system of a few pages, unmounted with the test.
+struct Tiny(PathBuf);
+
+impl Drop for Tiny {
+    fn drop(&mut self) {
+        let _gone = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk() {
+    const NAME: &str = "a_full_disk";
+    let home = Home::new();
+    let folder = home.path("tiny");
+    fs::create_dir(&folder).expect("a folder");
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=300k", "tmpfs"]).arg(&folder).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        return skip(NAME, "can't mount a tmpfs; run as root");
+    }
+    let tiny = Tiny(folder);
+    let _alone = alone();
+    let job = steady(Mpi::Mpich, "");
+    let store = tiny.0.join("s.db").to_string_lossy().into_owned();
+    let arguments = ["attach", "--store", &store, &job.launcher()];
+    home.run(&arguments).reports("there is room", 0, &["communication"]);
+    let mut filler = File::create(tiny.0.join("filler")).expect("a file");
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    let outcome = home.run(&arguments);
+    outcome.says("full", 2, &["no space to write to the store", "free space"]);
+    job.goes_on("full");
+    fs::remove_file(tiny.0.join("filler")).expect("removed");
+    home.run(&arguments).reports("room again", 0, &["communication"]);
+    home.run(&["list", "--store", &store]).reports("earlier windows are intact", 0, &["steady"]);
+    job.ends_well(NAME);
+    // Nothing of this test may hold the file system when it is unmounted.
+    assert!(LIMIT > Duration::ZERO);
+}

@@ -1,0 +1,218 @@
+//! Nothing is left behind: a measured job is, byte for byte, what it was, also after trimtab was killed at any moment.
+//!
+//! Next: `common_trace` for what "as it was" means; `bad_input.rs` for jobs that can't be measured.
+
+mod common_trace;
+
+use common_trace::{Home, Job, LIMIT, Started, alone, probes_mapped, specimen, steady};
+use rustix::process::Signal;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use trimtab_specimens::Mpi;
+
+/// What a report says of a job in which a killed trimtab had left something.
+const LEFT: &str = "probes that a killed trimtab had left were taken out first";
+
+/// Attaches ten times, then compares with a run that nobody looked at.
+#[test]
+fn attached_jobs_are_as_before() {
+    let _alone = alone();
+    for mpi in Mpi::ALL {
+        let name = mpi.name();
+        let undisturbed = specimen("steady", mpi, "--iterations 50").run(LIMIT).expect(name);
+        let home = Home::new();
+        let job = steady(mpi, "");
+        for round in 0..10 {
+            let round_name = format!("{name}, attach {round}");
+            let pid = if round % 2 == 0 { job.launcher() } else { job.rank(round % 4 / 2) };
+            home.run(&["attach", "--iterations", "3", &pid]).reports(&round_name, 0, &["communication"]);
+            job.goes_on(&round_name);
+        }
+        let finished = job.ends_well(name);
+        assert_eq!(finished.status, undisturbed.status, "{name}");
+        assert_eq!(finished.stdout, undisturbed.stdout, "{name}");
+        assert_eq!(finished.stderr, undisturbed.stderr, "{name}");
+    }
+}
+
+/// A generator of numbers that are the same in every run of the tests.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit.max(1)
+    }
+}
+
+/// The moment at which a trimtab is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// Anywhere from its start to its end.
+    Random,
+    /// While it maps and patches the first rank.
+    Inserting,
+    /// A little after that: other ranks, observing, recording.
+    Inside,
+    /// While it takes out the probes of a rank.
+    Removing,
+}
+
+const MOMENTS: [Moment; 4] = [Moment::Random, Moment::Inserting, Moment::Inside, Moment::Removing];
+
+/// How many mappings of trimtab's the ranks have.
+fn mappings(job: &Job) -> usize {
+    job.ranks.iter().map(|rank| probes_mapped(*rank)).sum()
+}
+
+impl Moment {
+    /// Waits for it, or for the end of `attach`.
+    fn wait(self, job: &Job, attach: &mut Started, from_start_us: u64, extra_us: u64) {
+        let mut most = 0;
+        match self {
+            Moment::Random => sleep(Duration::from_micros(1000 + from_start_us)),
+            Moment::Inserting => while mappings(job) == 0 && !attach.has_ended() {},
+            Moment::Inside => {
+                while mappings(job) == 0 && !attach.has_ended() {}
+                sleep(Duration::from_micros(extra_us));
+            }
+            Moment::Removing => {
+                while mappings(job) >= most && !attach.has_ended() {
+                    most = most.max(mappings(job));
+                }
+            }
+        }
+    }
+}
+
+/// Kills trimtab `kills` times and lets the next one clean up.
+fn survives(name: &str, job: &Job, home: &Home, kills: u64, with: &[&str]) {
+    let pid = job.launcher();
+    let arguments: Vec<&str> = ["attach", "--iterations", "3"].iter().chain(with).copied().chain([&*pid]).collect();
+    let started = Instant::now();
+    home.run(&arguments).reports(name, 0, &[]);
+    let duration_us = started.elapsed().as_micros() as u64;
+    let mut random = Random(0x7472_696d_7461_6221);
+    let mut left = [0; MOMENTS.len()];
+    for kill in 0..kills {
+        let moment = MOMENTS[kill as usize % MOMENTS.len()];
+        let mut attach = home.start(&arguments);
+        let from_start_us = duration_us * kill / kills + random.below(duration_us / kills);
+        moment.wait(job, &mut attach, from_start_us, random.below(duration_us / 2));
+        attach.signal(Signal::KILL);
+        attach.wait();
+        let was_left = mappings(job) > 0;
+        left[kill as usize % MOMENTS.len()] += u64::from(was_left);
+        let round = format!("{name}, kill {kill} ({moment:?})");
+        // In a third of the rounds the next attach, killed or not, has to cope.
+        match random.below(3) {
+            0 => {}
+            1 => undo_all(job, home, &round),
+            _ => {
+                home.run(&arguments).reports(&round, 0, if was_left { &[LEFT] } else { &[] });
+                job.goes_on(&round);
+            }
+        }
+    }
+    println!("{name}: of {kills} kills {left:?} left something at {MOMENTS:?}; an attach took {duration_us} us");
+    assert!(left.iter().sum::<u64>() > 0, "{name}: no kill came while probes were in");
+    home.run(&arguments).reports(name, 0, &[]);
+}
+
+fn undo_all(job: &Job, home: &Home, name: &str) {
+    for rank in 0..job.ranks.len() {
+        let was_left = probes_mapped(job.ranks[rank]) > 0;
+        let undo = home.run(&["undo", &job.rank(rank)]);
+        undo.reports(name, i32::from(!was_left), if was_left { &["places restored", ", 0 bytes left"] } else { &[] });
+    }
+    job.goes_on(name);
+}
+
+#[test]
+fn killed_while_it_measures_mpich() {
+    let _alone = alone();
+    let (job, home) = (steady(Mpi::Mpich, ""), Home::new());
+    survives("mpich", &job, &home, 32, &[]);
+    job.ends_well("mpich");
+}
+
+#[test]
+fn killed_while_it_measures_open_mpi() {
+    let _alone = alone();
+    let (job, home) = (steady(Mpi::OpenMpi, ""), Home::new());
+    survives("open mpi", &job, &home, 32, &["--group", "comm,io,mem,sleep"]);
+    job.ends_well("open mpi");
+}
+
+#[test]
+fn killed_while_it_measures_64_threads() {
+    let _alone = alone();
+    let (job, home) = (steady(Mpi::OpenMpi, "--threads 64"), Home::new());
+    survives("64 threads", &job, &home, 16, &[]);
+    job.ends_well("64 threads");
+}
+
+/// Exceptions and jumps fly through patched functions all the time.
+#[test]
+fn killed_while_it_measures_threads_that_throw() {
+    let _alone = alone();
+    let launch = specimen("threads", Mpi::OpenMpi, "--iterations 4000 --size 20000");
+    let home = Home::new();
+    let mut kills = 0;
+    let mut job = Job::start(&launch);
+    while kills < 12 && job.running.poll().expect("a launcher").is_none() {
+        let mut attach = home.start(&["attach", "--iterations", "3", &job.launcher()]);
+        MOMENTS[kills % MOMENTS.len()].wait(&job, &mut attach, 1000 * kills as u64, 5000);
+        attach.signal(Signal::KILL);
+        attach.wait();
+        kills += 1;
+    }
+    assert!(kills > 0);
+    for rank in 0..job.ranks.len() {
+        let undo = home.run(&["undo", &job.rank(rank)]);
+        assert!(undo.code() <= 1 || job.running.poll().expect("a launcher").is_some(), "{undo:?}");
+    }
+    println!("threads: {kills} kills");
+    job.untouched("threads");
+    job.ends_right("threads");
+}
+
+/// A rank that sits in one `MPI_Recv` is measured by time, and what it returns through is its own code.
+#[test]
+fn a_blocked_rank_is_let_go() {
+    let _alone = alone();
+    for mpi in Mpi::ALL {
+        let name = mpi.name();
+        let home = Home::new();
+        let job = Job::start(&specimen("sleeper", mpi, "--mode block --iterations 4000 --size 1000000"));
+        let outcome = home.run(&["attach", "--max-seconds", "1.5", &job.launcher()]);
+        outcome.reports(name, 0, &["by time", "rank 1"]);
+        job.ends_well(name);
+    }
+}
+
+/// `trimtab run`: standard output and exit status are the program's own.
+#[test]
+fn a_program_that_is_run_is_as_alone() {
+    let _alone = alone();
+    for (mpi, code) in [(Mpi::Mpich, 0), (Mpi::Mpich, 3), (Mpi::OpenMpi, 0), (Mpi::OpenMpi, 3)] {
+        let name = format!("{}, exit status {code}", mpi.name());
+        let home = Home::new();
+        let launch = specimen("steady", mpi, &format!("--iterations 1500 --exit {code}"));
+        let words = launch.words().expect("a launcher");
+        let mut alone = Command::new(&words[0]);
+        alone.args(&words[1..]);
+        home.surround(&mut alone);
+        let alone = home.start_command(alone).wait();
+        let run: Vec<&str> = ["run", "--iterations", "5", "--"].into_iter().chain(words.iter().map(|w| &**w)).collect();
+        let measured = home.run(&run);
+        assert_eq!(alone.status.code(), Some(code), "{name}: {alone:?}");
+        assert_eq!((measured.status, &measured.stdout), (alone.status, &alone.stdout), "{name}: {measured:?}");
+        assert!(measured.stderr.contains("communication"), "{name}: the report is on standard error: {measured:?}");
+        let stored = home.run(&["list"]);
+        stored.reports(&name, 0, &["steady"]);
+    }
+}
