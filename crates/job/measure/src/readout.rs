@@ -6,11 +6,12 @@ use crate::marker::{Marker, MarkerCall, Observer};
 use crate::observe::{main_slot, members};
 use crate::options::{Ended, Options};
 use crate::recording::Recorded;
-use crate::requests::GROUP_NAMES;
+use crate::requests::{GROUP_NAMES, readable};
 use crate::team::{Member, Team};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_os::{monotonic_ns, ticks, unix_s};
+use trimtab_session::ImageCache;
 use trimtab_stub::layout::{
     CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, USER_GROUP, Usage as RawUsage, outermost,
 };
@@ -18,8 +19,8 @@ use trimtab_stub::view::SlotView;
 use trimtab_track::Job;
 use trimtab_types::report::{self, Report};
 use trimtab_window::{
-    DetailSample, FunctionSample, IterationMark, LinkSample, MarkTimes, RankSample, ThreadSample, UnixTime, Usage,
-    Verdict, WindowFacts, WindowInput, assemble, verify,
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, MarkTimes, RankSample, ThreadSample,
+    UnixTime, Usage, Verdict, WindowFacts, WindowInput, assemble, verify,
 };
 
 /// Relates ticks to seconds and to the calendar.
@@ -54,9 +55,9 @@ impl Clock {
 }
 
 /// Checks on the recorded marks themselves that all ranks recorded the same iterations.
-pub(crate) fn verify_marks(team: &Team, marker: &Marker) -> Verdict {
+pub(crate) fn verify_marks(team: &Team, marker: &Marker, cache: &ImageCache) -> Verdict {
     let Marker::Call(call) = marker else { return Verdict::NotChecked };
-    let streams = Observer::new(team).streams();
+    let streams = Observer::new(team, cache).streams();
     let marks: Vec<MarkTimes> = team
         .members
         .iter()
@@ -119,7 +120,7 @@ pub(crate) fn report(
             started_unix_s: begun.map_or(0.0, |begun| unix_time.at(begun)),
         },
         ticks_per_second,
-        functions: team.selection.functions.clone(),
+        functions: team.selection.functions.iter().map(readable_info).collect(),
         ranks: samples,
         warnings,
         command_to_first_record_s: (recorded.begun_ns > options.command_ns)
@@ -129,6 +130,10 @@ pub(crate) fn report(
     let mut report = assemble(&input);
     report.window.valid &= !verdict.is_invalid();
     report
+}
+
+fn readable_info(info: &FunctionInfo) -> FunctionInfo {
+    FunctionInfo { name: readable(&info.name), ..info.clone() }
 }
 
 fn marker_name(marker: &Marker) -> Option<String> {

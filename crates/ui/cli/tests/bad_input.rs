@@ -4,7 +4,9 @@
 
 mod common_trace;
 
-use common_trace::{Home, Job, LIMIT, Started, alone, is_root, probes_mapped, signal_to, skip, specimen, steady, until};
+use common_trace::{
+    Home, Job, LIMIT, Started, alone, is_root, probes_mapped, signal_to, skip, specimen, steady, until,
+};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -228,7 +230,7 @@ fn ranks_that_leave() {
         let home = Home::new();
         let job = Job::start(&specimen("sleeper", mpi, options));
         let outcome = long_window(&home, &job).wait();
-        println!("{name}: {} {} {:?}", outcome.code(), outcome.stderr, outcome.stdout.lines().nth(0));
+        println!("{name}: {} {} {:?}", outcome.code(), outcome.stderr, outcome.stdout.lines().next());
         assert!(outcome.code() == 1 || outcome.code() == 2, "{name}: {outcome:?}");
         if outcome.code() == 1 {
             outcome.reports(&name, 1, &["INVALID", "ended"]);

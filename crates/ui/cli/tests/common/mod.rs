@@ -184,9 +184,8 @@ pub fn compare(specimen: &Specimen, count: usize, iterations: u64) -> (Vec<Compa
     let name = specimen.name();
     let desk = Desk::new();
     let mut job = specimen.start_measured(&desk);
-    let options = format!(
-        "--mark {TRUE_MARK} --argument {TRUE_MARK}:0 --detail 1 --iterations {iterations} --max-seconds 30"
-    );
+    let options =
+        format!("--mark {TRUE_MARK} --argument {TRUE_MARK}:0 --detail 1 --iterations {iterations} --max-seconds 30");
     let mut reports = Vec::new();
     let pids = job.rank_pids(LIMIT).expect(&name);
     while reports.len() < count && pids.iter().all(|pid| is_alive(*pid)) {
@@ -218,7 +217,14 @@ pub fn first_arguments(report: &Report, function: &str) -> Vec<u64> {
     let of_rank = |rank: u32| {
         let calls = report.details.iter().filter(|detail| detail.rank == rank && detail.function == function);
         let first = calls.min_by(|a, b| a.time_unix_s.total_cmp(&b.time_unix_s));
-        first.unwrap_or_else(|| panic!("rank {rank} recorded no {function}; the functions: {:?}", report.functions.iter().map(|f| (&f.name, f.calls, f.argument_sum)).collect::<Vec<_>>())).arguments[0]
+        first
+            .unwrap_or_else(|| {
+                panic!(
+                    "rank {rank} recorded no {function}; the functions: {:?}",
+                    report.functions.iter().map(|f| (&f.name, f.calls, f.argument_sum)).collect::<Vec<_>>()
+                )
+            })
+            .arguments[0]
     };
     (0..RANKS).map(of_rank).collect()
 }
