@@ -5,7 +5,8 @@
 
 mod common;
 
-use common::{Desk, RANKS, Specimen, alone, finish, first_arguments};
+use common::{Desk, LIMIT, RANKS, Specimen, alone, finish, first_arguments};
+use std::path::PathBuf;
 use trimtab_specimens::{Mark, Mpi, Running, Variant};
 use trimtab_types::report::{Detail, Report};
 
@@ -44,7 +45,6 @@ const ROWS: &[Row] = &[
     // The outer loop has 25 steps and one more multiplication; a step is a loop too.
     row(Mpi::Mpich, FIXED_STRIPPED, "cg", "MPI_Sendrecv", &[52, 2]),
     row(Mpi::OpenMpi, PIE, "cg", "MPI_Sendrecv", &[52, 2]),
-    row(Mpi::Mpich, PIE, "wave", "MPI_Send", &[64]),
     row(Mpi::OpenMpi, FIXED, "heat", "MPI_Sendrecv", &[2]),
     row(Mpi::Mpich, STRIPPED, "heat08", "MPI_Allreduce", &[1]),
 ];
@@ -65,6 +65,23 @@ fn the_main_loop_is_found_without_hints() {
         assert_eq!(calls, per_iteration * u64::from(RANKS) * ITERATIONS, "{name}: no whole number per iteration");
         assert!(row.calls.contains(&per_iteration), "{name}: {per_iteration} calls of {}", row.function);
     }
+}
+
+/// Each rank of the wavefront sends a burst of blocks, then receives one. A burst is no iteration: only both together
+/// are, 64 sends on each rank, or else the window is by time and holds many of them.
+#[test]
+fn a_burst_of_sends_is_not_taken_for_an_iteration() {
+    let _alone = alone();
+    let specimen = Specimen::of(Mpi::Mpich, "wave", LONG);
+    let (desk, job) = (Desk::new(), specimen.start());
+    let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --max-seconds 2"));
+    let (sends, receives) = (calls_of(&report, "MPI_Send"), calls_of(&report, "MPI_Recv"));
+    println!("{}: {:?} {sends} sends", specimen.name(), report.window);
+    match report.window.iterations {
+        Some(count) => assert_eq!((sends, receives), (128 * count, 128 * count), "{:?}", report.window),
+        None => assert!(sends >= 128 * ITERATIONS, "{sends} sends: {:?}", report.window),
+    }
+    assert!(sends.abs_diff(receives) <= 128, "{sends} sends, {receives} receives: {:?}", report.window);
 }
 
 #[test]
@@ -148,9 +165,9 @@ fn without_a_loop_the_window_is_by_time_and_says_so() {
 #[test]
 fn a_window_ends_as_it_was_asked_to() {
     let _alone = alone();
-    let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", "--iterations 2500 --mark") };
+    let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", "--iterations 1000000 --mark") };
     let name = specimen.name();
-    let (desk, mut job) = (Desk::new(), specimen.start());
+    let (desk, job) = (Desk::new(), specimen.start());
 
     let report = done(&desk, &job, "--until-confident 60");
     let time = report.time_per_iteration_s.expect("a time");
@@ -158,18 +175,25 @@ fn a_window_ends_as_it_was_asked_to() {
     assert!(time.samples >= 2 && time.half_width_95.is_some_and(|half| half <= 0.6 * time.mean), "{name}: {time:?}");
     check_whole_iterations(&report, &name);
 
-    let report = done(&desk, &job, "--iterations 1000000 --max-seconds 0.7");
+    let (_, report) = desk.attach(job.pid(), "--iterations 1000000 --max-seconds 1.5").expect("a report");
     assert_eq!(report.window.ended_by, "max-seconds", "{name}");
     assert!(report.window.duration_s > 0.3, "{name}: {:?}", report.window);
     assert!(report.window.iterations.is_some_and(|count| count >= 2), "{name}: {:?}", report.window);
+}
 
-    assert!(job.poll().expect("its state").is_none(), "{name}: it ended too early to be followed");
-    let (_, report) = desk.attach(job.pid(), "--follow --max-seconds 0.1").expect("a report");
+#[test]
+fn a_program_is_followed_to_its_end() {
+    let _alone = alone();
+    let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", "--iterations 1500 --mark") };
+    let name = specimen.name();
+    let (desk, job) = (Desk::new(), specimen.start());
+    let (_, report) = desk.attach(job.pid(), "--follow --detail 1 --max-seconds 1.5").expect("a report");
     assert_eq!(report.window.ended_by, "program-ended", "{name}");
-    let counts: Vec<Option<u64>> = report.ranks.iter().map(|rank| rank.iterations).collect();
-    assert!(counts.iter().all(|count| count.is_some_and(|count| count >= 2) && *count == counts[0]), "{counts:?}");
-    // A barrier of the program's end: it was followed to there.
-    assert_eq!(calls_of(&report, "MPI_Finalize"), u64::from(RANKS), "{name}");
+    // The last iteration has no mark after it, so it is not a whole one.
+    let whole = 1499 - first_arguments(&report, "measuremark")[0];
+    assert!(report.ranks.iter().all(|rank| rank.iterations == Some(whole)), "{name}: not {whole}: {:?}", report.ranks);
+    assert_eq!(calls_of(&report, "measuremark"), u64::from(RANKS) * (whole + 1), "{name}");
+    assert_eq!(calls_of(&report, "MPI_Finalize"), u64::from(RANKS), "{name}: it was not followed to its end");
     finish(job, &name);
 }
 
@@ -205,6 +229,49 @@ fn arguments_and_records_are_those_of_the_calls() {
     for send in sends {
         assert_eq!((send.arguments[1], send.arguments[4]), (96, first), "count and tag: {send:?}");
     }
+}
+
+/// `plain` has no MPI; an MPI library that is merely loaded makes it a job of one rank.
+#[test]
+fn input_output_memory_and_sleep_are_counted() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let library = mpi_library();
+    let specimen = Specimen { variant: MARKED, ..Specimen::alone("plain", "--endless --mark --size 1000") };
+    let job = specimen.start_with(&library);
+    let report = done(&desk, &job, "--group io,mem,sleep --iterations 10");
+    assert_eq!(report.window.marker_source, "measuremark");
+    let counted = |name: &str| {
+        let found = report.functions.iter().find(|function| function.name == name);
+        found.map_or((0, None), |function| (function.calls, function.bytes))
+    };
+    let rows = [
+        ("write", (200, Some(200_000))),
+        ("read", (200, Some(200_000))),
+        ("pwrite", (10, Some(10_000))),
+        ("pread", (10, Some(10_000))),
+        ("malloc", (2000, Some(10 * (0..200).map(|size| 64 + size).sum::<u64>()))),
+        ("free", (2010, None)),
+        ("calloc", (10, Some(1000))),
+        ("realloc", (10, Some(10_000))),
+        ("nanosleep", (20, None)),
+    ];
+    let names: Vec<&str> = report.functions.iter().map(|function| function.name.as_str()).collect();
+    for (name, expected) in rows {
+        assert_eq!(counted(name), expected, "{name} among {names:?}");
+    }
+    let rank = &report.ranks[0];
+    let slept_s = rank.group_s.iter().find(|group| group.group == "sleep").expect("sleeping").time_s;
+    assert!(slept_s >= 20.0 * 100e-6, "it slept for {slept_s} s in 20 naps of 100 us");
+}
+
+/// Path of MPICH's library, from the maps of a program that uses it.
+fn mpi_library() -> PathBuf {
+    let mut job = Specimen::of(Mpi::Mpich, "particle", LONG).start();
+    let pid = job.rank_pids(LIMIT).expect("ranks")[0];
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
+    let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    PathBuf::from(paths.find(|path| path.contains("/libmpich.so")).expect("MPICH's library"))
 }
 
 /// One window of a job, complete.

@@ -6,7 +6,7 @@
 //! Next: `numbers.rs` for what is counted and timed, `loops.rs` for where a window begins and ends.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -120,6 +120,12 @@ impl Specimen {
         wait_until_at_work(self.launch().start().expect("the specimen starts"), self.mpi.is_some())
     }
 
+    /// As [`Specimen::start`], with a library loaded beside it.
+    pub fn start_with(&self, library: &Path) -> Running {
+        let launch = self.launch().preload(library);
+        wait_until_at_work(launch.start().expect("the specimen starts"), self.mpi.is_some())
+    }
+
     fn start_measured(&self, desk: &Desk) -> Running {
         let launch = self.launch().measured(&desk.path("truth")).expect("the wrapper is built");
         wait_until_at_work(launch.start().expect("the specimen starts"), true)
@@ -184,9 +190,8 @@ pub fn compare(specimen: &Specimen, count: usize, iterations: u64) -> (Vec<Compa
     let name = specimen.name();
     let desk = Desk::new();
     let mut job = specimen.start_measured(&desk);
-    let options = format!(
-        "--mark {TRUE_MARK} --argument {TRUE_MARK}:0 --detail 1 --iterations {iterations} --max-seconds 30"
-    );
+    let options =
+        format!("--mark {TRUE_MARK} --argument {TRUE_MARK}:0 --detail 1 --iterations {iterations} --max-seconds 30");
     let mut reports = Vec::new();
     let pids = job.rank_pids(LIMIT).expect(&name);
     while reports.len() < count && pids.iter().all(|pid| is_alive(*pid)) {
@@ -218,7 +223,14 @@ pub fn first_arguments(report: &Report, function: &str) -> Vec<u64> {
     let of_rank = |rank: u32| {
         let calls = report.details.iter().filter(|detail| detail.rank == rank && detail.function == function);
         let first = calls.min_by(|a, b| a.time_unix_s.total_cmp(&b.time_unix_s));
-        first.unwrap_or_else(|| panic!("rank {rank} recorded no {function}; the functions: {:?}", report.functions.iter().map(|f| (&f.name, f.calls, f.argument_sum)).collect::<Vec<_>>())).arguments[0]
+        first
+            .unwrap_or_else(|| {
+                panic!(
+                    "rank {rank} recorded no {function}; the functions: {:?}",
+                    report.functions.iter().map(|f| (&f.name, f.calls, f.argument_sum)).collect::<Vec<_>>()
+                )
+            })
+            .arguments[0]
     };
     (0..RANKS).map(of_rank).collect()
 }
