@@ -35,7 +35,7 @@ fn every_kind_of_call_is_counted(mpi: Mpi) {
     let _alone = alone();
     warm(mpi);
     let specimen = Specimen::of(mpi, "kinds", "--iterations 2500");
-    let (windows, _) = compare(&specimen, 2, 10);
+    let windows = compare(&specimen, 2, 10);
     for mut window in windows {
         check_start(&window, &specimen.name());
         leave_out_what_is_not_measured(&mut window);
@@ -103,7 +103,7 @@ fn programs_are_measured(mpi: Mpi) {
     warm(mpi);
     for (program, arguments, _) in ROWS.iter().copied().filter(|row| row.2.contains(&mpi)) {
         let specimen = Specimen::of(mpi, program, arguments);
-        let (windows, _) = compare(&specimen, 3, ITERATIONS);
+        let windows = compare(&specimen, 3, ITERATIONS);
         for window in &windows {
             check_start(window, &specimen.name());
             if program == "threads" {
@@ -196,18 +196,20 @@ fn check_marking_thread(window: &Compared, name: &str) {
 /// the two readings of the clock.
 fn check_times(windows: &[Compared], name: &str) {
     for rank in 0..RANKS as usize {
-        let (mut excess, mut share, mut durations) = (vec![], vec![], vec![]);
+        let (mut excess, mut share, mut durations, mut each) = (vec![], vec![], vec![], vec![]);
         for window in windows {
             let (measured, truth) = (&window.report.ranks[rank], &window.truths[rank]);
             let calls: u64 = truth.functions.values().map(|function| function.calls).sum();
             let difference = truth.communication_s - measured.communication_s;
             let allowed = truth.communication_s * TIME_SHARE_MAX + calls as f64 * PROBE_S_MAX;
             excess.push((difference.abs() - allowed) / truth.communication_s);
+            each.push(difference / calls as f64 * 1e9);
             share.push(difference / truth.communication_s);
             durations.push(measured.duration_s / truth.duration_s - 1.0);
         }
         let (excess, share, duration) = (median(excess), median(share), median(durations));
-        println!("{name}: rank {rank}: {:+.3}% communication, {:+.4}% duration", -share * 100.0, duration * 100.0);
+        let (percent, each) = (-share * 100.0, median(each));
+        println!("{name}: rank {rank}: {percent:+.3}% communication, {each:.0} ns less per call");
         assert!(excess <= 0.0, "{name}: rank {rank}: communication is {share} below the wrapper's");
         assert!(share >= -CLOCK_SHARE_MAX, "{name}: rank {rank}: more time inside calls than the wrapper outside");
         assert!(duration.abs() < TIME_SHARE_MAX, "{name}: rank {rank}: duration is off by {duration}");
