@@ -3,18 +3,26 @@
 //! A machine drifts while one measures: the next run of the same program may be a tenth slower. So contenders take
 //! turns, A B A B, and what is reported is the ratio pair by pair with its spread; times are printed for orientation.
 //!
-//! Next: `runner` for the turns and the arithmetic, `record` for the file, `window` for what is measured.
+//! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window` for what
+//! is measured.
 
+mod attach;
+mod pauses;
+mod peers;
+mod probe;
 mod record;
+mod row;
 mod runner;
+mod truth;
 mod window;
 
 use crate::{Outcome, shell};
 use anyhow::{Context, Result, bail};
+use attach::Bench;
 use record::Record;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// `cargo xtask bench [window] [--json FILE]`.
+/// `cargo xtask bench [window] [--json FILE] [--quick]`.
 pub fn command(arguments: &[String]) -> Result<Outcome> {
     let options = parse(arguments)?;
     let root = shell::root()?;
@@ -24,36 +32,53 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         release.current_dir(std::env::current_dir().context("the current folder is gone")?);
         return shell::run(release.args(arguments)).map(|()| Outcome::Done);
     }
-    let mut record = Record::begin(&options.name, &root)?;
+    shell::run(&mut shell::cargo(&root, &["build", "--release", "--package", "trimtab"]))?;
+    let example = ["build", "--release", "--package", "trimtab-session", "--example", "probe_cost"];
+    shell::run(&mut shell::cargo(&root, &example))?;
+    let bench = Bench { folder: emptied_folder(&root)?, root, quick: options.quick };
+    let mut record = Record::begin(&options.name, &bench.root)?;
     println!("{}", record.machine_line());
-    for mut comparison in window::comparisons() {
-        let result = comparison.run()?;
-        println!("\n{result}");
-        record.results.push(result);
+    window::run(&bench, &mut record)?;
+    println!("\n{}", record.summary());
+    if options.quick && options.json.is_none() {
+        println!("not kept: --quick has too few rounds; give --json FILE to keep it all the same");
+        return Ok(Outcome::Done);
     }
-    let path = options.json.unwrap_or_else(|| root.join("benches/results").join(record.file_name()));
+    let path = options.json.unwrap_or_else(|| bench.root.join("benches/results").join(record.file_name()));
     record.write(&path)?;
-    println!("\nwritten: {}", shell::relative(&root, &path));
+    println!("written: {}", shell::relative(&bench.root, &path));
     Ok(Outcome::Done)
+}
+
+/// A folder for reports and caches in which nothing of an earlier run lies.
+fn emptied_folder(root: &Path) -> Result<PathBuf> {
+    let folder = root.join("target/bench");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).context("cannot empty target/bench")?;
+    }
+    std::fs::create_dir_all(&folder).context("cannot create target/bench")?;
+    Ok(folder)
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     name: String,
     json: Option<PathBuf>,
+    quick: bool,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { name: "window".to_string(), json: None };
+    let mut options = Options { name: "window".to_string(), json: None, quick: false };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "window" => {}
+            "--quick" => options.quick = true,
             "--json" => match words.next() {
                 Some(file) => options.json = Some(file.into()),
                 None => bail!("--json needs a FILE"),
             },
-            unknown => bail!("bench takes `window` and --json FILE, got `{unknown}`"),
+            unknown => bail!("bench takes `window`, --json FILE and --quick, got `{unknown}`"),
         }
     }
     Ok(options)
@@ -70,8 +95,10 @@ mod tests {
             [("none", "", None), ("name", "window", None), ("file", "window --json a.json", Some("a.json"))]
         {
             let options = parse(&words(text)).expect(name);
-            assert_eq!(options, Options { name: "window".to_string(), json: json.map(PathBuf::from) }, "{name}");
+            let json = json.map(PathBuf::from);
+            assert_eq!(options, Options { name: "window".to_string(), json, quick: false }, "{name}");
         }
+        assert!(parse(&words("--quick window")).expect("quick").quick);
         for (name, text) in [("no file", "--json"), ("unknown bench", "tree")] {
             assert!(parse(&words(text)).is_err(), "{name}");
         }

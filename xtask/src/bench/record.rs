@@ -4,6 +4,7 @@
 //!
 //! Next: `benches/results`, where the files are kept.
 
+use super::row::{Row, Verdict};
 use super::runner::Measured;
 use crate::shell;
 use anyhow::{Context, Result};
@@ -28,6 +29,8 @@ pub struct Record {
     pub machine: Machine,
     /// What was measured, in order.
     pub results: Vec<Measured>,
+    /// The table: figures, bars and verdicts.
+    pub rows: Vec<Row>,
 }
 
 /// The machine a figure holds for.
@@ -54,6 +57,7 @@ impl Record {
             commit,
             machine: Machine::read()?,
             results: Vec::new(),
+            rows: Vec::new(),
         })
     }
 
@@ -61,6 +65,27 @@ impl Record {
     pub fn machine_line(&self) -> String {
         let Machine { cpu, core_count, kernel } = &self.machine;
         format!("{cpu}, {core_count} cores, Linux {kernel}, {}, commit {}", self.date, self.commit)
+    }
+
+    /// Prints a comparison and keeps it.
+    pub fn show(&mut self, measured: Measured) {
+        println!("\n{measured}");
+        self.results.push(measured);
+    }
+
+    /// Prints rows and keeps them.
+    pub fn judge(&mut self, rows: Vec<Row>) {
+        println!();
+        rows.iter().for_each(|row| println!("{row}"));
+        self.rows.extend(rows);
+    }
+
+    /// How many bars hold.
+    pub fn summary(&self) -> String {
+        let count = |verdict: Verdict| self.rows.iter().filter(|row| row.verdict == verdict).count();
+        let [met, median, missed, skipped] =
+            [Verdict::Met, Verdict::MedianMet, Verdict::Missed, Verdict::Skipped].map(count);
+        format!("{met} bars met, {median} met by the median only, {missed} missed, {skipped} not measured")
     }
 
     /// The file's name under `benches/results`.
@@ -88,6 +113,7 @@ impl Record {
             "date": self.date,
             "commit": self.commit,
             "machine": { "cpu": cpu, "cores": core_count, "kernel": kernel },
+            "rows": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
             "results": self.results.iter().map(Measured::to_json).collect::<Vec<_>>(),
         })
     }
@@ -165,12 +191,15 @@ mod tests {
         let mut record =
             Record::begin("window", &shell::root().expect("cargo names the manifest")).expect("this is Linux");
         let result = Comparison::new("x", "s", 1).sampled("a", || Ok(1.0)).run().expect("a number");
-        record.results.push(result);
+        record.show(result);
+        record.judge(vec![Row::at_most("pause", "ms", &[1.0], 2.0), Row::skipped("peer", "not there")]);
         let path = folder.join("deep").join(record.file_name());
         record.write(&path).expect("temp is writable");
         let json: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("written")).expect("JSON");
         std::fs::remove_dir_all(&folder).expect("ours to remove");
         assert_eq!(json["machine"]["cores"], record.machine.core_count);
+        assert_eq!((&json["rows"][0]["verdict"], &json["rows"][1]["verdict"]), (&json!("met"), &json!("SKIPPED")));
+        assert_eq!(record.summary(), "1 bars met, 0 met by the median only, 0 missed, 1 not measured");
         assert_eq!(json["results"][0]["series"][0]["samples"][0], 1.0);
         assert!(record.file_name().ends_with("-window.json") && record.machine_line().contains(&record.machine.kernel));
     }

@@ -164,7 +164,8 @@ impl Spread {
         Some(Spread { min, lower_quartile, median, upper_quartile, max })
     }
 
-    fn to_json(self) -> Value {
+    /// As kept in `benches/results`.
+    pub fn to_json(self) -> Value {
         json!({
             "min": self.min,
             "lower_quartile": self.lower_quartile,

@@ -3,9 +3,13 @@
 //! The floors come first: no probe that reads the clock at entry and exit can be faster than two readings, and
 //! `trimtab run` cannot be faster than the launcher it calls.
 //!
-//! Next: the table "what it costs" in README.md, which these figures fill.
+//! Next: `probe`, `pauses` and `truth` for the rows; README.md, "What it costs", for the bars.
 
+use super::attach::Bench;
+use super::record::Record;
 use super::runner::Comparison;
+use super::{pauses, peers, probe, truth};
+use anyhow::Result;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
@@ -17,9 +21,19 @@ const ROUNDS: usize = 21;
 /// Launches per launcher: each takes a good part of a second.
 const LAUNCH_ROUNDS: usize = 5;
 
-/// Every comparison, in the order of the report.
-pub fn comparisons() -> Vec<Comparison<'static>> {
-    vec![clock(), launch()]
+/// Measures everything and prints it as it comes.
+pub fn run(bench: &Bench, record: &mut Record) -> Result<()> {
+    record.show(clock().run()?);
+    let (measured, rows) = probe::rows(bench)?;
+    record.show(measured);
+    record.judge(rows);
+    record.judge(peers::rows()?);
+    record.show(launch(bench).run()?);
+    let (comparisons, rows) = pauses::rows(bench)?;
+    comparisons.into_iter().for_each(|measured| record.show(measured));
+    record.judge(rows);
+    record.judge(truth::rows(bench)?);
+    Ok(())
 }
 
 /// The floor under any timing probe on this machine.
@@ -37,7 +51,7 @@ fn clock() -> Comparison<'static> {
 }
 
 /// The floor under `trimtab run`: two processes that end at once.
-fn launch() -> Comparison<'static> {
+fn launch(bench: &Bench) -> Comparison<'static> {
     let launcher = |program: &str| {
         let mut command = Command::new(program);
         command.args(["-n", "2", "true"]);
@@ -45,7 +59,7 @@ fn launch() -> Comparison<'static> {
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command
     };
-    Comparison::new("launch and end of 2 ranks that do nothing", "s", LAUNCH_ROUNDS)
+    Comparison::new("launch and end of 2 ranks that do nothing", "s", bench.rounds(LAUNCH_ROUNDS, 1))
         .command("mpirun of MPICH", launcher("mpirun.mpich"))
         .command("mpirun of Open MPI", launcher("mpirun.openmpi"))
 }

@@ -29,6 +29,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-mpi", &[], true),
     room("trimtab-track", &["trimtab-mpi"], false),
     room("trimtab-window", &["trimtab-mpi"], true),
+    room("trimtab-measure", MEASURE, false),
     room("trimtab-store", &[], false),
     room("trimtab-report", &[], false),
     room("trimtab", &[ALL], false),
@@ -36,6 +37,17 @@ const ROOMS: &[Room] = &[
     room("xtask", &[SPECIMENS], false),
 ];
 
+/// One window needs everything below it, and neither remembers nor shows.
+const MEASURE: &[&str] = &[
+    "trimtab-symbols",
+    "trimtab-os",
+    "trimtab-stub",
+    "trimtab-plan",
+    "trimtab-session",
+    "trimtab-mpi",
+    "trimtab-track",
+    "trimtab-window",
+];
 /// Used by everyone.
 const TYPES: &str = "trimtab-types";
 /// Any crate's tests may attach to a specimen.
@@ -182,6 +194,8 @@ mod tests {
             ("types for all", "trimtab-x86", "trimtab-types", 0),
             ("session to os", "trimtab-session", "trimtab-os", 0),
             ("cli to any", "trimtab", "trimtab-store", 0),
+            ("measure to session", "trimtab-measure", "trimtab-session", 0),
+            ("measure to store", "trimtab-measure", "trimtab-store", 1),
             ("window to mpi", "trimtab-window", "trimtab-mpi", 0),
             ("pure to os", "trimtab-plan", "trimtab-os", 1),
             ("symbols to store", "trimtab-symbols", "trimtab-store", 1),

@@ -27,13 +27,13 @@ pub fn measure(job: &Job, options: &Options, cache: &ImageCache, progress: &dyn 
     progress.stage(&Stage::Planning);
     let mut team = Team::insert(job, options, cache)?;
     progress.stage(&Stage::Inserting { ranks: team.members.len() });
-    let marker = marker::find(&team, options, progress)?;
+    let marker = marker::find(&team, options, cache, progress)?;
     let ticks_per_second = clock.ticks_per_second();
     let recorded = match &marker {
         Marker::Time { .. } => recording::by_time(&team, options, progress)?,
         Marker::Call(call) => recording::by_iterations(&team, call, options, ticks_per_second, progress)?,
     };
-    let verdict = readout::verify_marks(&team, &marker);
+    let verdict = readout::verify_marks(&team, &marker, cache);
     progress.stage(&Stage::Removing);
     team.remove();
     let report = readout::report(job, options, &team, &marker, &recorded, &verdict, &clock);

@@ -8,12 +8,14 @@
 use crate::error::Error;
 use crate::observe::{self, Sites, Stream};
 use crate::options::{Options, Progress, Stage};
+use crate::requests::readable;
 use crate::team::Team;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 use trimtab_mpi::HandleFacts;
 use trimtab_os::{monotonic_ns, ticks};
+use trimtab_session::ImageCache;
 use trimtab_window::{Alignment, Certainty, DetectOptions, Detection, FoundLoop, RankStream, Symbol, align, detect};
 
 /// A rank may be this much faster than the slowest one's loop and still be in the same loop.
@@ -25,7 +27,7 @@ const FIRST_LOOK_MS: u64 = 4;
 /// Longest time between two looks.
 const LOOK_MS_MAX: u64 = 100;
 /// A loop seen this long needs no second look.
-const CERTAIN_SECONDS: f64 = 1.5;
+const CERTAIN_SECONDS: f64 = 0.5;
 /// Observation without any loop ends here, or after a third of `--max-seconds`.
 const OBSERVE_SECONDS_MAX: f64 = 20.0;
 /// Marker passes of every rank that alignment wants to see.
@@ -72,16 +74,17 @@ pub(crate) struct MarkerCall {
 /// Looks at all ranks' rings.
 pub(crate) struct Observer<'a> {
     team: &'a Team,
+    cache: &'a ImageCache,
     facts: Option<HandleFacts>,
     sites: Vec<Sites>,
     started_ns: u64,
 }
 
 impl<'a> Observer<'a> {
-    pub(crate) fn new(team: &'a Team) -> Self {
+    pub(crate) fn new(team: &'a Team, cache: &'a ImageCache) -> Self {
         let facts = team.library.as_ref().and_then(trimtab_mpi::Library::handles);
         let sites = team.members.iter().map(Sites::of).collect();
-        Observer { team, facts, sites, started_ns: monotonic_ns() }
+        Observer { team, cache, facts, sites, started_ns: monotonic_ns() }
     }
 
     pub(crate) fn streams(&mut self) -> Vec<Stream> {
@@ -105,8 +108,13 @@ impl<'a> Observer<'a> {
 }
 
 /// Finds what counts iterations.
-pub(crate) fn find(team: &Team, options: &Options, progress: &dyn Progress) -> Result<Marker, Error> {
-    let mut observer = Observer::new(team);
+pub(crate) fn find(
+    team: &Team,
+    options: &Options,
+    cache: &ImageCache,
+    progress: &dyn Progress,
+) -> Result<Marker, Error> {
+    let mut observer = Observer::new(team, cache);
     let limit_s = OBSERVE_SECONDS_MAX.min(options.max_seconds / 3.0).max(0.2);
     match team.selection.marker {
         Some((index, source)) => named(&mut observer, index, source, limit_s, progress),
@@ -289,7 +297,7 @@ fn count(
         header.marker_site.store(stream.return_addresses[choice.last], Relaxed);
         header.marker_probe.store(stream.probes[choice.last] as u32, Release);
     }
-    let name = marker_name(observer.team, choices, streams);
+    let name = marker_name(observer, choices, streams);
     let wanted: Vec<Wanted> =
         choices.iter().map(|c| Wanted { symbol: c.symbol, every: c.every, is_common: c.is_common }).collect();
     match aligned(observer, &wanted, limit_s, progress)? {
@@ -305,13 +313,16 @@ fn count(
 }
 
 /// `MPI_Allreduce at solve+0x1f3`.
-fn marker_name(team: &Team, choices: &[Choice], streams: &[Stream]) -> String {
+fn marker_name(observer: &Observer<'_>, choices: &[Choice], streams: &[Stream]) -> String {
+    let (team, cache) = (observer.team, observer.cache);
     let mut ranks = choices.iter().zip(streams).zip(&team.members);
     let common = ranks.find(|((choice, _), _)| choice.is_common);
     common.map_or_else(String::new, |((choice, stream), member)| {
         let function = &team.selection.functions[choice.symbol.function as usize].name;
         let times = if choice.every > 1 { format!(", every {} calls", choice.every) } else { String::new() };
-        format!("{function} at {}{times}", member.modules.describe(stream.return_addresses[choice.last]))
+        let place = member.modules.describe(stream.return_addresses[choice.last], cache);
+        let (caller, offset) = place.rsplit_once('+').unwrap_or((&place, "0x0"));
+        format!("{function} at {}+{offset}{times}", readable(caller))
     })
 }
 

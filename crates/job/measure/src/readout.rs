@@ -6,18 +6,21 @@ use crate::marker::{Marker, MarkerCall, Observer};
 use crate::observe::{main_slot, members};
 use crate::options::{Ended, Options};
 use crate::recording::Recorded;
-use crate::requests::GROUP_NAMES;
+use crate::requests::{GROUP_NAMES, readable};
 use crate::team::{Member, Team};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_os::{monotonic_ns, ticks, unix_s};
-use trimtab_stub::layout::{CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Usage as RawUsage};
+use trimtab_session::ImageCache;
+use trimtab_stub::layout::{
+    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, USER_GROUP, Usage as RawUsage, outermost,
+};
 use trimtab_stub::view::SlotView;
 use trimtab_track::Job;
 use trimtab_types::report::{self, Report};
 use trimtab_window::{
-    DetailSample, FunctionSample, IterationMark, LinkSample, MarkTimes, RankSample, ThreadSample, UnixTime, Usage,
-    Verdict, WindowFacts, WindowInput, assemble, verify,
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, MarkTimes, RankSample, ThreadSample,
+    UnixTime, Usage, Verdict, WindowFacts, WindowInput, assemble, verify,
 };
 
 /// Relates ticks to seconds and to the calendar.
@@ -52,9 +55,9 @@ impl Clock {
 }
 
 /// Checks on the recorded marks themselves that all ranks recorded the same iterations.
-pub(crate) fn verify_marks(team: &Team, marker: &Marker) -> Verdict {
+pub(crate) fn verify_marks(team: &Team, marker: &Marker, cache: &ImageCache) -> Verdict {
     let Marker::Call(call) = marker else { return Verdict::NotChecked };
-    let streams = Observer::new(team).streams();
+    let streams = Observer::new(team, cache).streams();
     let marks: Vec<MarkTimes> = team
         .members
         .iter()
@@ -117,7 +120,7 @@ pub(crate) fn report(
             started_unix_s: begun.map_or(0.0, |begun| unix_time.at(begun)),
         },
         ticks_per_second,
-        functions: team.selection.functions.clone(),
+        functions: team.selection.functions.iter().map(readable_info).collect(),
         ranks: samples,
         warnings,
         command_to_first_record_s: (recorded.begun_ns > options.command_ns)
@@ -127,6 +130,10 @@ pub(crate) fn report(
     let mut report = assemble(&input);
     report.window.valid &= !verdict.is_invalid();
     report
+}
+
+fn readable_info(info: &FunctionInfo) -> FunctionInfo {
+    FunctionInfo { name: readable(&info.name), ..info.clone() }
 }
 
 fn marker_name(marker: &Marker) -> Option<String> {
@@ -282,7 +289,7 @@ impl Reader<'_> {
             pause_remove_us: removal.map(|removal| removal.pause_ns_max as f64 / 1e3),
             pause_inside_us: 0.0,
             probe_ns: self.probe_ns(),
-            probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed)).sum(),
+            probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed) + self.inline_hits(&slot)).sum(),
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
         }
@@ -297,6 +304,22 @@ impl Reader<'_> {
         }
     }
 
+    /// Probes passed without our routine noticing: entries and exits of functions the user named.
+    fn inline_hits(&self, slot: &SlotView<'_>) -> u64 {
+        let functions = self.team.selection.probes.iter().enumerate();
+        let simple = functions.filter(|(_, probe)| probe.is_simple() && self.details_max() == 0);
+        simple
+            .map(|(index, _)| {
+                let stat = slot.stat(index as u64);
+                2 * (stat.calls.load(Relaxed) + stat.nested.load(Relaxed))
+            })
+            .sum()
+    }
+
+    fn details_max(&self) -> u64 {
+        self.member.inserted.view().header().details_max.load(Relaxed)
+    }
+
     fn probe_ns(&self) -> Option<f64> {
         let ticks = self.member.inserted.view().header().calibrated_ticks.load(Acquire);
         (ticks > 0).then(|| ticks as f64 / CALIBRATION_CALLS as f64 / self.ticks_per_second * 1e9)
@@ -304,15 +327,28 @@ impl Reader<'_> {
 
     /// Time of calls that were entered and not left when the window ended, by thread and function.
     fn open_calls(&self, slot: &SlotView<'_>, first: u64, last: u64) -> Vec<((u64, u32), u64)> {
+        let key = slot.slot.key.load(Relaxed);
         let depth = slot.slot.depth.load(Relaxed).min(FRAMES_MAX) as usize;
-        let frames = slot.slot.frames[..depth].iter().filter(|frame| frame.outermost.load(Relaxed) != 0);
-        let open = frames.filter_map(|frame| {
-            let entered = frame.ticks.load(Relaxed);
+        let frames = slot.slot.frames[..depth].iter().filter(|f| f.outermost.load(Relaxed) & outermost::FUNCTION != 0);
+        let framed = frames.filter_map(|frame| {
             let probe = self.member.prepared.probes.get(frame.probe.load(Relaxed) as usize)?;
-            let inside = (first > 0 && entered < last).then(|| last - entered.max(first))?;
-            Some(((slot.slot.key.load(Relaxed), probe.function), inside))
+            Some((probe.function, frame.stack.load(Relaxed), frame.ticks.load(Relaxed)))
         });
-        open.collect()
+        let simple = (0..self.team.selection.functions.len() as u32).map(|function| {
+            let stat = slot.stat(u64::from(function));
+            (function, stat.open_stack.load(Relaxed), stat.open_ticks.load(Relaxed))
+        });
+        let still_open = |stack: u64| stack != 0 && self.is_on_stack(key, stack);
+        let open = framed.chain(simple).filter(|(_, stack, _)| still_open(*stack));
+        let inside = open.filter(|(_, _, entered)| first > 0 && *entered < last);
+        inside.map(|(function, _, entered)| ((key, function), last - entered.max(first))).collect()
+    }
+
+    /// Whether a frame at `stack` was still there when the probes were taken out: one that was left by longjmp or an
+    /// exception lies below the thread's stack pointer.
+    fn is_on_stack(&self, key: u64, stack: u64) -> bool {
+        let removal = self.member.removal.as_ref();
+        removal.is_some_and(|removal| removal.stacks.iter().any(|(thread, now)| *thread == key && stack >= *now))
     }
 
     fn open_group_ticks(&self, open: &BTreeMap<(u64, u32), u64>, key: u64, group: u8) -> u64 {
@@ -352,6 +388,8 @@ impl Reader<'_> {
     fn groups(&self, open: &BTreeMap<(u64, u32), u64>) -> Vec<(String, u64)> {
         let view = self.member.inserted.view();
         let others = GROUP_NAMES.iter().enumerate().skip(1);
+        // Functions the user named are each timed on their own; they may lie inside each other and add up to nothing.
+        let others = others.filter(|(number, _)| *number != usize::from(USER_GROUP));
         let measured = others.filter(|(_, name)| self.team.selection.functions.iter().any(|f| f.group == **name));
         measured
             .map(|(number, name)| {
@@ -396,8 +434,9 @@ impl Reader<'_> {
                 let kept = slot.stat(function as u64).details.load(Relaxed).min(capacity);
                 for index in 0..kept {
                     let record = slot.detail(function as u64, index);
-                    let enter_ticks = record.enter_ticks.load(Relaxed);
-                    if enter_ticks < first || enter_ticks >= last {
+                    // The call that opens the window was entered just before it.
+                    let enter_ticks = record.enter_ticks.load(Relaxed).max(first);
+                    if enter_ticks >= last {
                         continue;
                     }
                     let duration = record.duration_ticks.load(Relaxed);

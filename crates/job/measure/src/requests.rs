@@ -328,6 +328,13 @@ fn probe_kind(accounting: AccountingKind, counted: Counted) -> u8 {
     }
 }
 
+/// A C++ name as its author wrote it; other names as they are.
+pub(crate) fn readable(name: &str) -> String {
+    let mangled = name.starts_with("_Z");
+    let symbol = mangled.then(|| cpp_demangle::Symbol::new(name).ok()).flatten();
+    symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_string())
+}
+
 /// One line of `trimtab functions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -350,7 +357,7 @@ pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Vec
     for module in modules.modules.iter().filter(|module| module.file_name().contains(library)) {
         for function in module.loaded.image.functions_matching(name) {
             let mpi = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias));
-            let shown = mpi.map_or_else(|| function.name(), |mpi| mpi.name.to_string());
+            let shown = mpi.map_or_else(|| readable(&function.name()), |mpi| mpi.name.to_string());
             let group = if mpi.is_some_and(|mpi| mpi.class != Class::Local) { "comm" } else { "user" };
             let address = module.bias.to_proc(function.addr);
             let probe = Probe { flags: flag::TIMED, function: requests.len() as u32, ..Probe::ABSENT };

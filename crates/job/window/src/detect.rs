@@ -32,6 +32,10 @@ const POLLING_CV_MIN: f64 = 0.25;
 /// now and then.
 const TWIN_RATIO_MAX: f64 = 1.5;
 
+/// Calls of an iteration over those of most from which it is an interruption of the loop. Uneven work inside of one
+/// iteration (solver steps, levels of a mesh) varies less than this; sweeps have dozens of blocks.
+const INTERRUPTION_RATIO_MIN: f64 = 16.0;
+
 /// Candidates compared: a bound on the time of a pathological stream; real programs have fewer than ten.
 const CANDIDATES_MAX: usize = 256;
 
@@ -156,16 +160,29 @@ impl<'a> Search<'a> {
     }
 
     /// Share of the span from the first event to now that lies inside the level, unfinished iterations at both ends
-    /// included as far as they are no longer than the typical one.
+    /// included as far as they are no longer than the typical one; without its interruptions.
     fn coverage(&self, level: &Level) -> f64 {
         let enter = |index: usize| self.events[index].enter_ticks as f64;
         let (Some(first), Some(last)) = (level.marks.first(), level.marks.last()) else { return 0.0 };
         let start = enter(0);
         let end = (self.now_ticks as f64).max(enter(self.events.len() - 1));
         let typical = median(&level.intervals(self.events)).unwrap_or(0.0);
-        let inside =
-            enter(*last) - enter(*first) + (enter(*first) - start).min(typical) + (end - enter(*last)).min(typical);
+        let ends = (enter(*first) - start).min(typical) + (end - enter(*last)).min(typical);
+        let inside = enter(*last) - enter(*first) - self.interruptions(level) + ends;
         if end > start { inside / (end - start) } else { 0.0 }
+    }
+
+    /// Ticks in iterations with many times more calls than most have: what lies between two bursts of the same call, as
+    /// in a sweep through blocks, is no iteration of that burst.
+    fn interruptions(&self, level: &Level) -> f64 {
+        let is_polling = |index: &usize| self.options.polling_functions.contains(&self.events[*index].function);
+        let stretches = level.stretches();
+        let calls: Vec<f64> =
+            stretches.iter().map(|(from, to)| (*from..*to).filter(|index| !is_polling(index)).count() as f64).collect();
+        let limit = median(&calls).unwrap_or(0.0).max(1.0) * INTERRUPTION_RATIO_MIN;
+        let interrupted = stretches.iter().zip(&calls).filter(|(_, calls)| **calls > limit);
+        let enter = |index: usize| self.events[index].enter_ticks as f64;
+        interrupted.map(|((from, to), _)| enter(*to) - enter(*from)).sum()
     }
 
     /// The outermost candidate, unless it is but an optional call of an inner one.

@@ -193,9 +193,10 @@ impl Stopped {
     /// take for ever, so that one is looked at now and then until the time limit.
     pub(crate) fn wait(&self, tid: i32) -> Result<Option<i32>, Error> {
         let started = sys::monotonic_ns();
+        // Of many threads most have stopped while we waited for the first.
+        let mut may_block = false;
         loop {
-            let is_asleep = thread_state(self.pid, tid) == 'D';
-            match if is_asleep { sys::poll_wait(tid) } else { sys::block_wait(tid) } {
+            match if may_block { sys::block_wait(tid) } else { sys::poll_wait(tid) } {
                 Ok(Some(status)) => return Ok(Some(status)),
                 Ok(None) => {}
                 Err(source) if source.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
@@ -205,7 +206,10 @@ impl Stopped {
                 let state = thread_state(self.pid, tid);
                 return Err(Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state });
             }
-            std::thread::sleep(Duration::from_micros(LOOK_US));
+            if may_block || thread_state(self.pid, tid) == 'D' {
+                std::thread::sleep(Duration::from_micros(LOOK_US));
+            }
+            may_block = thread_state(self.pid, tid) != 'D';
         }
     }
 

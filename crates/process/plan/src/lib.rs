@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use trimtab_x86::{ISLAND_OVERHEAD_MAX, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
+use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
 use trimtab_x86::{encode_near_jump, encode_short_jump};
 
 /// A function with the places where it is to be patched.
@@ -23,6 +23,8 @@ pub struct PlannedFunction {
     pub arena: usize,
     /// Entry and exits.
     pub sites: Vec<PlannedSite>,
+    /// What its islands may do without calling the routine.
+    pub inline: Option<Inline>,
 }
 
 /// One place to patch, with the bytes that are there now.
@@ -155,7 +157,8 @@ pub fn build(
     plan.add_calibration(places, header, routines, calibration_probe)?;
     for function in functions {
         let place = places[function.arena];
-        let code = probe_code(place, header, routines, function.probe);
+        let mut code = probe_code(place, header, routines, function.probe);
+        code.inline = function.inline;
         for site in &function.sites {
             plan.add_site(function, site, place, &code)?;
         }
@@ -172,7 +175,7 @@ pub fn build(
 
 fn probe_code(place: ArenaPlace, header: u64, routines: &Routines<'_>, probe: u32) -> ProbeCode {
     let (enter, leave) = (place.code + routines.enter, place.code + routines.leave);
-    ProbeCode { gate: place.gate, header, probe, enter, leave }
+    ProbeCode { gate: place.gate, header, probe, enter, leave, inline: None }
 }
 
 impl Plan {

@@ -11,16 +11,18 @@ use crate::error::Error;
 use crate::prepare::Prepared;
 use crate::remove::{self, Removal, Target};
 use crate::threads::{Stand, stands};
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::{Gadgets, Injection, MappingTable, SharedMapping, Stopped, open_file_of};
-use trimtab_plan::{ArenaPlace, Plan, Routines, build, code_needed};
+use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, Routines, build, code_needed};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
-    GROUPS_MAX, Geometry, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX, PatchRecord, Probe, flag,
-    round_up,
+    ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX,
+    PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, round_up, state,
 };
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
+use trimtab_x86::{Inline, InlineNumbers, InlineSlot};
 
 /// Farthest an island may lie from code that jumps to it: 2 GiB less room for the module and the arena itself.
 const REACH: u64 = (1 << 31) - (256 << 20);
@@ -85,7 +87,7 @@ impl Prepared {
             let maps = MappingTable::of(pid)?;
             let threads = trimtab_os::thread_ids(pid)?.len() as u64;
             let layout = self.layout(pid, setup, &maps, threads)?;
-            match self.insert_once(pid, &maps, &layout, initialise) {
+            match self.insert_once(pid, setup, &maps, &layout, initialise) {
                 Err(Error::ThreadInTheWay { .. }) if attempt + 1 < STOPS_MAX => {
                     std::thread::sleep(std::time::Duration::from_micros(300));
                 }
@@ -121,15 +123,25 @@ impl Prepared {
         let near = self.arena_modules[0].1.clone();
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
         let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
-        let plan = build(&self.functions, &places, header, &routines, self.probes.len() as u32)
+        let functions = self.functions_with_inline(setup, &geometry);
+        let plan = build(&functions, &places, header, &routines, self.probes.len() as u32)
             .map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })?;
         geometry.patch_count = plan.patches.len() as u64;
         Ok(Layout { header, places, geometry, plan })
     }
 
+    fn functions_with_inline(&self, setup: Setup, geometry: &Geometry) -> Vec<PlannedFunction> {
+        let mut functions = self.functions.clone();
+        for function in &mut functions {
+            function.inline = inline_of(&settled(&self.probes[function.probe as usize], setup), geometry);
+        }
+        functions
+    }
+
     fn insert_once(
         &self,
         pid: Pid,
+        setup: Setup,
         maps: &MappingTable,
         layout: &Layout,
         initialise: &dyn Fn(View<'_>),
@@ -140,7 +152,8 @@ impl Prepared {
         check_text(&stopped, &layout.plan)?;
         let shared = map_all(&mut stopped, self.gadgets, maps, layout)?;
         let view = View::new(shared.words());
-        describe(view, layout, &self.probes);
+        let probes: Vec<Probe> = self.probes.iter().map(|probe| settled(probe, setup)).collect();
+        describe(view, layout, &probes);
         initialise(view);
         view.header().magic.store(MAGIC, Release);
         let target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
@@ -172,6 +185,42 @@ impl Prepared {
         }
         Ok(moves)
     }
+}
+
+/// What the islands of a simple probe do inline; the routine knows them by [`flag::SIMPLE`].
+fn inline_of(probe: &Probe, geometry: &Geometry) -> Option<Inline> {
+    let timed = probe.flags & flag::SIMPLE != 0;
+    let counted = probe.flags == 0 && probe.kind == kind::NONE && probe.argument == ABSENT;
+    let stat = geometry.stats_offset + u64::from(probe.function) * size_of::<FunctionStat>() as u64;
+    let at = |offset: usize| (stat + offset as u64) as u32;
+    let numbers = InlineNumbers {
+        calls: at(offset_of!(FunctionStat, calls)),
+        ticks: at(offset_of!(FunctionStat, ticks)),
+        first: at(offset_of!(FunctionStat, first_ticks)),
+        last: at(offset_of!(FunctionStat, last_ticks)),
+        bytes: at(offset_of!(FunctionStat, bytes)),
+        bytes_max: at(offset_of!(FunctionStat, bytes_max)),
+        open_stack: at(offset_of!(FunctionStat, open_stack)),
+        open_ticks: at(offset_of!(FunctionStat, open_ticks)),
+    };
+    let slot = InlineSlot {
+        header_at: gate::HEADER,
+        slots_at: gate::SLOTS,
+        multiplier: SLOT_HASH_MULTIPLIER,
+        shift: geometry.slot_shift as u8,
+        stride: geometry.slot_stride as u32,
+        state_at: offset_of!(Header, state) as u32,
+        recording: state::RECORD as u8,
+        first_ticks_at: offset_of!(Header, first_ticks) as u32,
+    };
+    let bytes = (probe.kind == kind::PLAIN_BYTES).then_some(probe.count);
+    (timed || counted).then_some(Inline { slot, numbers, timed, bytes })
+}
+
+/// The probe as the routine is to see it: simple where it can be and no trace records are asked for.
+fn settled(probe: &Probe, setup: Setup) -> Probe {
+    let simple = if probe.is_simple() && setup.details == 0 { flag::SIMPLE } else { 0 };
+    Probe { flags: probe.flags | simple, ..*probe }
 }
 
 /// Marks a range as taken, for further searches.
@@ -334,7 +383,10 @@ fn apply(stopped: &mut Stopped, layout: &Layout, moves: &[(Stand, u64)]) -> Resu
         stopped.write_text(patch.address, &patch.patched)?;
     }
     for place in &layout.places {
-        stopped.memory().write(place.gate, &1u32.to_le_bytes())?;
+        let slots = layout.header + layout.geometry.slots_offset;
+        stopped.memory().write(place.gate + gate::HEADER, &layout.header.to_le_bytes())?;
+        stopped.memory().write(place.gate + gate::SLOTS, &slots.to_le_bytes())?;
+        stopped.memory().write(place.gate + gate::OPEN, &1u32.to_le_bytes())?;
     }
     Ok(())
 }

@@ -109,62 +109,70 @@ struct Raw {
 
 fn read_descriptor(pid: Pid, memory: &Memory, first: &Mapping) -> Result<Option<Raw>, Error> {
     let length = first.end - first.start;
-    if length < size_of::<Header>() as u64 {
-        return Ok(None);
-    }
-    let page = match memory.read_vec(first.start, size_of::<Header>()) {
-        Ok(page) => page,
-        // Mapped, but the file never grew: its maker was killed right there.
-        Err(_) => return Ok(None),
-    };
-    let word = |offset: usize| {
-        let raw: [u8; 8] = page[offset..offset + 8].try_into().unwrap_or_default();
-        u64::from_le_bytes(raw)
-    };
-    use std::mem::offset_of;
-    if word(offset_of!(Header, magic)) != MAGIC {
-        return Ok(None);
-    }
-    let geometry_at = offset_of!(Header, geometry);
-    let geometry = Geometry::from_words(|index| word(geometry_at + index * 8));
-    let bad = |reason: &str| Error::Descriptor { pid, reason: reason.to_string() };
-    let patch_bytes = geometry.patch_count.min(PATCHES_MAX) * size_of::<PatchRecord>() as u64;
-    let patches_end = geometry.patches_offset.checked_add(patch_bytes);
-    if geometry.patch_count > PATCHES_MAX || patches_end.is_none_or(|end| end > length) {
-        return Err(bad("its list of patches does not fit"));
-    }
-    let patches = memory.read_vec(first.start + geometry.patches_offset, patch_bytes as usize)?;
-    let count = word(offset_of!(Header, mapping_count)).min(MAPPINGS_MAX as u64) as usize;
-    let mappings_at = offset_of!(Header, mappings);
-    let record = |index: usize| MappingRecord {
-        address: word(mappings_at + index * size_of::<MappingRecord>()),
-        length: word(mappings_at + index * size_of::<MappingRecord>() + 8),
-    };
-    let mut checked = page[geometry_at..geometry_at + size_of::<Geometry>()].to_vec();
-    let count_at = offset_of!(Header, mapping_count);
-    checked.extend(&page[count_at..count_at + 8 + MAPPINGS_MAX * size_of::<MappingRecord>()]);
-    checked.extend(word(offset_of!(Header, base)).to_le_bytes());
-    checked.extend(&patches);
-    Ok(Some(Raw {
-        geometry,
-        monitor_pid: word(offset_of!(Header, monitor_pid)),
-        monitor_start: word(offset_of!(Header, monitor_start)),
-        base: word(offset_of!(Header, base)),
-        mappings: (0..count).map(record).collect(),
-        patches,
-        checksum: word(offset_of!(Header, checksum)),
-        checked,
-    }))
+    // Mapped, but the file never grew: its maker was killed right there, and no page can be read.
+    let Ok(page) = memory.read_vec(first.start, size_of::<Header>().min(length as usize)) else { return Ok(None) };
+    let read = |offset: u64, length: usize| memory.read_vec(first.start + offset, length).ok();
+    Raw::parse(&page, length, &read).map_err(|reason| Error::Descriptor { pid, reason: reason.to_string() })
 }
 
 impl Raw {
+    /// Takes a descriptor apart. `page` begins with the header, `length` is the mapping's, `read` gives further bytes of
+    /// it. `None`: not a finished descriptor.
+    fn parse(
+        page: &[u8],
+        length: u64,
+        read: &dyn Fn(u64, usize) -> Option<Vec<u8>>,
+    ) -> Result<Option<Raw>, &'static str> {
+        use std::mem::offset_of;
+        let Some(page) = page.get(..size_of::<Header>()) else { return Ok(None) };
+        let word = |offset: usize| {
+            let raw: [u8; 8] = page[offset..offset + 8].try_into().unwrap_or_default();
+            u64::from_le_bytes(raw)
+        };
+        if word(offset_of!(Header, magic)) != MAGIC {
+            return Ok(None);
+        }
+        let geometry_at = offset_of!(Header, geometry);
+        let geometry = Geometry::from_words(|index| word(geometry_at + index * 8));
+        let patch_bytes = geometry.patch_count.min(PATCHES_MAX) * size_of::<PatchRecord>() as u64;
+        let patches_end = geometry.patches_offset.checked_add(patch_bytes);
+        if geometry.patch_count > PATCHES_MAX || patches_end.is_none_or(|end| end > length) {
+            return Err("its list of patches does not fit");
+        }
+        let patches = read(geometry.patches_offset, patch_bytes as usize).ok_or("its patches can't be read")?;
+        let count = word(offset_of!(Header, mapping_count)).min(MAPPINGS_MAX as u64) as usize;
+        let mappings_at = offset_of!(Header, mappings);
+        let record = |index: usize| {
+            let at = mappings_at + index * size_of::<MappingRecord>();
+            MappingRecord { address: word(at), length: word(at + 8) }
+        };
+        let mut checked = page[geometry_at..geometry_at + size_of::<Geometry>()].to_vec();
+        let count_at = offset_of!(Header, mapping_count);
+        checked.extend(&page[count_at..count_at + 8 + MAPPINGS_MAX * size_of::<MappingRecord>()]);
+        checked.extend(word(offset_of!(Header, base)).to_le_bytes());
+        checked.extend(&patches);
+        Ok(Some(Raw {
+            geometry,
+            monitor_pid: word(offset_of!(Header, monitor_pid)),
+            monitor_start: word(offset_of!(Header, monitor_start)),
+            base: word(offset_of!(Header, base)),
+            mappings: (0..count).map(record).collect(),
+            patches,
+            checksum: word(offset_of!(Header, checksum)),
+            checked,
+        }))
+    }
+
     /// Believes only what agrees with the process's own mappings.
     fn check(&self, pid: Pid, maps: &MappingTable, gadgets: Gadgets) -> Result<Target, Error> {
         let bad = |reason: &str| Error::Descriptor { pid, reason: reason.to_string() };
         if checksum(&self.checked) != self.checksum {
             return Err(bad("its checksum is wrong"));
         }
-        if self.geometry.slot_count > SLOTS_MAX || self.mappings.len().is_multiple_of(2) {
+        let slots = self.geometry.slot_count.checked_mul(self.geometry.slot_stride);
+        let slots_end = slots.and_then(|bytes| bytes.checked_add(self.geometry.slots_offset));
+        let fits = slots_end.is_some_and(|end| end <= self.geometry.data_length && end < 1 << 46);
+        if self.geometry.slot_count > SLOTS_MAX || !fits || self.mappings.len().is_multiple_of(2) {
             return Err(bad("its sizes make no sense"));
         }
         let ours_at = |record: &MappingRecord| maps.at(record.address).is_some_and(is_ours);
@@ -204,5 +212,109 @@ impl Raw {
             patches.push((record.address, record.original[..length].to_vec(), record.patched[..length].to_vec()));
         }
         Ok(patches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
+    use trimtab_os::parse_maps;
+    use trimtab_stub::layout::Needs;
+    use trimtab_stub::view::View;
+
+    const BASE: u64 = 0x7f00_0000_0000;
+    const CODE: u64 = 0x5500_0000_0000;
+    const GADGETS: Gadgets = Gadgets { system_call: 0, signal_return: 0 };
+
+    fn maps(data_length: u64) -> MappingTable {
+        let (gate, arena) = (CODE - 0x3000, CODE - 0x2000);
+        MappingTable(parse_maps(&format!(
+            "{gate:x}-{arena:x} rw-p 00000000 00:00 0 \n\
+             {arena:x}-{:x} r-xs 00001000 00:01 9 /memfd:trimtab (deleted)\n\
+             {CODE:x}-{:x} r-xp 00001000 fe:00 77 /bin/app\n\
+             {BASE:x}-{:x} rw-s 00000000 00:01 9 /memfd:trimtab (deleted)\n",
+            arena + 0x1000,
+            CODE + 0x1000,
+            BASE + data_length
+        )))
+    }
+
+    /// A descriptor as an insertion writes it, and the mappings of its process.
+    fn good() -> (Vec<u8>, MappingTable) {
+        let needs = Needs { patches: 2, probes: 1, functions: 1, ranks: 2, details: 0, code: 4096, threads: 1 };
+        let geometry = Geometry::for_needs(&needs);
+        let words: Vec<AtomicU64> = (0..geometry.requests_offset / 8 + 1).map(|_| AtomicU64::new(0)).collect();
+        let view = View::new(&words);
+        view.set_geometry(&geometry);
+        let records = [(BASE, geometry.data_length), (CODE - 0x3000, PAGE), (CODE - 0x2000, PAGE)];
+        let records = records.map(|(address, length)| MappingRecord { address, length });
+        view.set_mappings(&records);
+        for index in 0..2 {
+            let address = CODE + 16 * index;
+            view.set_patch(index, &PatchRecord { address, length: 5, original: [0x90; 32], patched: [0xe9; 32] });
+        }
+        view.header().base.store(BASE, Relaxed);
+        view.header().magic.store(MAGIC, Relaxed);
+        view.header().checksum.store(view.descriptor_checksum(), Relaxed);
+        (view.read_bytes(0, words.len() * 8), maps(geometry.data_length))
+    }
+
+    fn judge(bytes: &[u8], maps: &MappingTable) -> Result<Option<Target>, String> {
+        let read =
+            |offset: u64, length: usize| bytes.get(offset as usize..offset as usize + length).map(<[u8]>::to_vec);
+        let length = maps.at(BASE).map_or(0, |mapping| mapping.end - mapping.start);
+        match Raw::parse(bytes, length, &read)? {
+            Some(raw) => raw.check(Pid(1), maps, GADGETS).map(Some).map_err(|error| error.to_string()),
+            None => Ok(None),
+        }
+    }
+
+    #[test]
+    fn a_good_descriptor_is_believed() {
+        let (bytes, maps) = good();
+        let target = judge(&bytes, &maps).expect("is good").expect("is finished");
+        assert_eq!(target.patches.len(), 2);
+        assert_eq!(target.patches[1], (CODE + 16, vec![0x90; 5], vec![0xe9; 5]));
+        assert_eq!(target.gates, [CODE - 0x3000]);
+    }
+
+    #[test]
+    fn an_unfinished_one_is_no_descriptor() {
+        let (mut bytes, maps) = good();
+        bytes[..8].fill(0);
+        assert!(judge(&bytes, &maps).expect("no error").is_none());
+        assert!(judge(&bytes[..100], &maps).expect("no error").is_none());
+    }
+
+    #[test]
+    fn mappings_that_are_not_there_are_not_believed() {
+        let (bytes, maps) = good();
+        for missing in 0..maps.0.len() - 1 {
+            let mut fewer = maps.clone();
+            fewer.0.remove(missing);
+            assert!(judge(&bytes, &fewer).is_err(), "without mapping {missing}");
+        }
+    }
+
+    proptest! {
+        /// Whatever the bytes: no panic, and nothing is believed that was changed.
+        #[test]
+        fn damaged_descriptors_are_refused(changes in prop::collection::vec((8usize..4096, any::<u8>()), 1..6)) {
+            let (good_bytes, maps) = good();
+            let mut bytes = good_bytes.clone();
+            for (place, value) in changes {
+                let place = place % bytes.len();
+                bytes[place] = value;
+            }
+            if let Ok(Some(target)) = judge(&bytes, &maps) {
+                // Only what the checksum does not cover may differ: monitor, state, settings.
+                let truth = judge(&good_bytes, &maps).expect("is good").expect("is finished");
+                prop_assert_eq!(target.patches, truth.patches);
+                prop_assert_eq!(target.mappings, truth.mappings);
+            }
+        }
     }
 }

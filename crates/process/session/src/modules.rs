@@ -88,17 +88,34 @@ impl Modules {
         })
     }
 
-    /// A short name for an address: `module+0x1234`.
-    pub fn describe(&self, address: u64) -> String {
-        match self.at(ProcAddr(address)) {
-            Some(module) => {
-                let file = module.bias.to_file(ProcAddr(address));
-                match module.loaded.image.function_at(file) {
-                    Some(function) if !function.names.is_empty() => {
-                        format!("{}+{:#x}", function.name(), file.0 - function.addr.0)
-                    }
-                    _ => format!("{}+{:#x}", module.file_name(), file.0),
-                }
+    /// A short name for an address: `function+0x12`, or `module+0x1234` where no function is known. Symbols of the
+    /// module are read now if they were not before.
+    pub fn describe(&self, address: u64, cache: &ImageCache) -> String {
+        let known = self.at(ProcAddr(address)).cloned().or_else(|| self.read_at(address, cache));
+        let Some(module) = known else { return self.describe_mapping(address) };
+        let file = module.bias.to_file(ProcAddr(address));
+        match module.loaded.image.function_at(file) {
+            Some(function) if !function.names.is_empty() => {
+                format!("{}+{:#x}", function.name(), file.0 - function.addr.0)
+            }
+            _ => format!("{}+{:#x}", module.file_name(), file.0),
+        }
+    }
+
+    /// The module at `address`, if its file can be read.
+    fn read_at(&self, address: u64, cache: &ImageCache) -> Option<Module> {
+        let path = &self.maps.at(address)?.path;
+        let groups = module_mappings(&self.maps);
+        let group = groups.iter().find(|group| group[0].path == *path)?;
+        read_module(self.pid, group, cache).ok().flatten()
+    }
+
+    /// For files whose symbols can't be read.
+    fn describe_mapping(&self, address: u64) -> String {
+        match self.maps.at(address).filter(|mapping| mapping.inode != 0) {
+            Some(mapping) => {
+                let name = mapping.path.rsplit('/').next().unwrap_or(&mapping.path);
+                format!("{name}+{:#x}", address - mapping.start + mapping.offset)
             }
             None => format!("{address:#x}"),
         }

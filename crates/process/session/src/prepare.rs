@@ -99,7 +99,8 @@ impl Prepared {
         let sites = subject.sites(request)?;
         let arena = self.arena_of(module);
         let probe = self.probes.len() as u32;
-        self.functions.push(PlannedFunction { name: request.name.clone(), probe, arena, sites });
+        let name = request.name.clone();
+        self.functions.push(PlannedFunction { name, probe, arena, sites, inline: None });
         self.probes.push(request.probe);
         self.addresses.push(request.address);
         Ok(())

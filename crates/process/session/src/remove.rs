@@ -30,6 +30,8 @@ pub struct Removal {
     pub pause_ns_total: u64,
     /// Bytes left mapped because a thread stayed inside; 0: all gone.
     pub left_mapped_bytes: u64,
+    /// Thread pointer and stack pointer of every thread at the first stop: calls left open above are still going on.
+    pub stacks: Vec<(u64, u64)>,
     /// Places whose bytes were neither ours nor the original ones, and were left as they are.
     pub foreign: Vec<u64>,
 }
@@ -89,6 +91,8 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         let maps = MappingTable::of(pid)?;
         let mut stopped = Stopped::stop(pid)?;
         if attempt == 0 {
+            let stacks = stopped.threads().iter().map(|thread| (thread.registers.fs_base, thread.registers.rsp));
+            removal.stacks = stacks.collect();
             removal.foreign = restore_text(&stopped, target)?;
         }
         let inside = is_anyone_inside(&stopped, &maps, target) || !removal.foreign.is_empty();

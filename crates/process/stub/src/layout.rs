@@ -68,6 +68,8 @@ pub mod flag {
     pub const FREES_REQUEST: u8 = 32;
     /// A posted receive: its source is the peer.
     pub const RECEIVES: u8 = 64;
+    /// Needs no frame: the open call is kept beside the function's numbers, and islands do the usual case inline.
+    pub const SIMPLE: u8 = 128;
 }
 
 /// What a probe computes from its call's arguments ([`Probe::kind`]).
@@ -186,6 +188,14 @@ impl Probe {
         factor: ABSENT,
         reserved: [0; 6],
     };
+}
+
+impl Probe {
+    /// Whether the probe fits [`flag::SIMPLE`]: a function the user named, timed, with at most one argument as bytes.
+    pub fn is_simple(&self) -> bool {
+        let bytes = self.kind == kind::NONE || (self.kind == kind::PLAIN_BYTES && self.count < 6);
+        self.group == USER_GROUP && self.flags & !flag::SIMPLE == flag::TIMED && bytes && self.argument == ABSENT
+    }
 }
 
 /// One patched place: enough to undo it without its maker.
@@ -376,6 +386,8 @@ pub struct Geometry {
     pub details_offset: u64,
     /// Trace records per function.
     pub detail_capacity: u64,
+    /// 64 minus the binary logarithm of `slot_count`: the hash keeps that many of its highest bits.
+    pub slot_shift: u64,
 }
 
 /// What a window needs room for.
@@ -395,6 +407,20 @@ pub struct Needs {
     pub code: u64,
     /// Threads that may pass probes.
     pub threads: u64,
+}
+
+/// Multiplier of the hash from thread pointers to slots: `(pointer * multiplier) >> slot_shift`. Thread pointers are
+/// spaced by stack sizes, so their low bits carry nothing.
+pub const SLOT_HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Places in the page of an arena's gate word: the gate itself, then what inline probes load.
+pub mod gate {
+    /// 32 bits: 0 closed, 1 open.
+    pub const OPEN: u64 = 0;
+    /// Address of the [`Header`](super::Header).
+    pub const HEADER: u64 = 8;
+    /// Address of the first slot.
+    pub const SLOTS: u64 = 16;
 }
 
 /// Bytes of a page.
@@ -420,6 +446,7 @@ impl Geometry {
             detail_capacity: needs.details,
             ..Geometry::default()
         };
+        geometry.slot_shift = u64::from(64 - geometry.slot_count.trailing_zeros());
         geometry.place_slot();
         geometry.place_all(needs.code);
         geometry
@@ -450,6 +477,7 @@ impl Geometry {
             ring_capacity: word(19),
             details_offset: word(20),
             detail_capacity: word(21),
+            slot_shift: word(22),
         }
     }
 
@@ -540,9 +568,20 @@ pub struct Frame {
     pub detail: AtomicU64,
     /// An argument kept for the exit (where the new request will be stored).
     pub kept: [AtomicU64; 4],
-    /// 1 if this is the outermost call of its group.
+    /// Bits of [`outermost`].
     pub outermost: AtomicU64,
 }
+
+/// Bits of [`Frame::outermost`].
+pub mod outermost {
+    /// No other call of the group is open below this one.
+    pub const GROUP: u64 = 1;
+    /// This call's time counts for its function: outermost of the group, or, for functions the user named, of itself.
+    pub const FUNCTION: u64 = 2;
+}
+
+/// The group whose functions are each timed on their own, even inside each other.
+pub const USER_GROUP: u8 = 4;
 
 /// A communicator as one thread knows it.
 #[repr(C)]
@@ -592,6 +631,12 @@ pub struct FunctionStat {
     pub last_ticks: AtomicU64,
     /// Trace records kept.
     pub details: AtomicU64,
+    /// Calls of this function the thread is inside of.
+    pub depth: AtomicU64,
+    /// Of a simple probe: stack pointer at the entry of the open call; 0: none.
+    pub open_stack: AtomicU64,
+    /// Of a simple probe: time stamp at the entry of the open call.
+    pub open_ticks: AtomicU64,
 }
 
 /// Traffic to one peer of one communicator by one kind of call.

@@ -159,6 +159,14 @@ impl Call<'_> {
         );
     }
 
+    /// An empty block of a collective is no message.
+    #[inline(always)]
+    fn collective_link(self, comm: u32, peer: u32, bytes: u64) {
+        if bytes > 0 {
+            self.link(comm, peer, 1, bytes, LINK_COLLECTIVE);
+        }
+    }
+
     #[inline(always)]
     fn is_in_place(self) -> bool {
         self.probe.buffer != ABSENT
@@ -232,7 +240,7 @@ impl Call<'_> {
             if !self.is_root(rank) {
                 let bytes = self.message_bytes();
                 add_bytes(self.stat, bytes);
-                self.link(comm_at, self.arguments.get(self.probe.peer) as u32, 1, bytes, LINK_COLLECTIVE);
+                self.collective_link(comm_at, self.arguments.get(self.probe.peer) as u32, bytes);
             }
         } else if self.is(kind::TO_ALL) {
             self.to_all_others(comm_at, size, self.contribution());
@@ -256,7 +264,7 @@ impl Call<'_> {
     fn to_all_others(self, comm: u32, size: u64, bytes: u64) {
         let others = if size > 0 { size - 1 } else { 0 };
         add_bytes(self.stat, bytes.wrapping_mul(others));
-        self.link(comm, PEER_ALL_OTHERS, 1, bytes, LINK_COLLECTIVE);
+        self.collective_link(comm, PEER_ALL_OTHERS, bytes);
     }
 
     #[inline(always)]
@@ -301,7 +309,7 @@ impl Call<'_> {
                 };
                 let bytes = count.wrapping_mul(each);
                 total = total.wrapping_add(bytes);
-                self.link(comm, peer as u32, 1, bytes, LINK_COLLECTIVE);
+                self.collective_link(comm, peer as u32, bytes);
             }
             peer += 1;
         }
@@ -379,7 +387,8 @@ extern "C" fn find_request(header: *const Header, handle: u64, claim: u64) -> *c
         let offset = header_ref.geometry.requests_offset + place * size_of::<RequestEntry>() as u64;
         let entry: &RequestEntry = at(header.cast(), offset);
         let held = entry.handle.load(Relaxed);
-        let taken = claim != 0 && held == 0 && entry.handle.compare_exchange(0, handle, AcqRel, Relaxed).is_ok();
+        let is_free = held == 0 || held == u64::MAX;
+        let taken = claim != 0 && is_free && entry.handle.compare_exchange(held, handle, AcqRel, Relaxed).is_ok();
         if held == handle || taken {
             return entry;
         }

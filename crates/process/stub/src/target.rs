@@ -169,7 +169,7 @@ fn find_slot(header: *const Header) -> *const Slot {
     let key = thread_pointer();
     // SAFETY: as `Context::header`.
     let geometry = unsafe { &(*header).geometry };
-    let index = slot_hash(key) & (geometry.slot_count - 1);
+    let index = slot_hash(key, geometry);
     let offset = geometry.slots_offset + index * geometry.slot_stride;
     if word(header.cast(), offset).load(Relaxed) == key {
         // SAFETY: in bounds by construction of the geometry.
@@ -179,8 +179,8 @@ fn find_slot(header: *const Header) -> *const Slot {
 }
 
 #[inline(always)]
-fn slot_hash(key: u64) -> u64 {
-    (key >> 6) ^ (key >> 12) ^ (key >> 20)
+fn slot_hash(key: u64, geometry: &Geometry) -> u64 {
+    key.wrapping_mul(SLOT_HASH_MULTIPLIER) >> (geometry.slot_shift & 63)
 }
 
 #[unsafe(link_section = "trimtab_stub")]
@@ -191,11 +191,15 @@ extern "C" fn claim_slot(header: *const Header, key: u64) -> *const Slot {
     let geometry = &header_ref.geometry;
     let mut step = 0;
     while step < geometry.slot_count {
-        let index = (slot_hash(key) + step) & (geometry.slot_count - 1);
+        let index = (slot_hash(key, geometry) + step) & (geometry.slot_count - 1);
         let offset = geometry.slots_offset + index * geometry.slot_stride;
         let owner = word(header.cast(), offset);
         let held = owner.load(Relaxed);
-        if held == key || (held == 0 && owner.compare_exchange(0, key, AcqRel, Relaxed).is_ok()) {
+        let claimed = held == 0 && owner.compare_exchange(0, key, AcqRel, Relaxed).is_ok();
+        if claimed {
+            touch_pages(header, offset);
+        }
+        if held == key || claimed {
             // SAFETY: in bounds by construction of the geometry.
             return unsafe { header.cast::<u8>().add(offset as usize).cast() };
         }
@@ -203,6 +207,22 @@ extern "C" fn claim_slot(header: *const Header, key: u64) -> *const Slot {
     }
     header_ref.dropped.fetch_add(1, Relaxed);
     core::ptr::null()
+}
+
+/// Reads one word of every page a new slot will use, so that the page faults happen now and not while recording.
+#[inline(always)]
+fn touch_pages(header: *const Header, slot: u64) {
+    // SAFETY: as `Context::header`.
+    let geometry = unsafe { &(*header).geometry };
+    let end = slot + geometry.details_offset;
+    let mut offset = slot;
+    while offset < end {
+        // SAFETY: the place lies in this slot; the read is volatile because its value is not used.
+        unsafe { core::ptr::read_volatile(header.cast::<u8>().add(offset as usize)) };
+        offset += PAGE;
+    }
+    // SAFETY: the first marks lie in the shared memory too.
+    unsafe { core::ptr::read_volatile(header.cast::<u8>().add(geometry.marks_offset as usize)) };
 }
 
 /// A probe at a function's entry.
@@ -219,7 +239,11 @@ extern "C" fn enter(header: *const Header, number: u64, saved: *const Saved) {
         return;
     }
     context.slot().busy.store(1, Relaxed);
-    note_entry(context, number, Arguments(saved));
+    if context.probe(number).flags & flag::SIMPLE != 0 {
+        simple_entry(context, number, Arguments(saved));
+    } else {
+        note_entry(context, number, Arguments(saved));
+    }
     context.slot().busy.store(0, Release);
     if context.header().calibration_begun.load(Relaxed) == 0 && context.probe(number).flags & flag::RING != 0 {
         calibrate(header, slot);
@@ -263,6 +287,58 @@ extern "C" fn calibrate(header: *const Header, slot: *const Slot) {
     }
 }
 
+/// What the inline code of a simple probe does, for the cases it leaves to us.
+#[inline(always)]
+fn simple_entry(context: Context, number: u64, arguments: Arguments) {
+    let probe = context.probe(number);
+    let stat = context.stat(u64::from(probe.function));
+    let recording = context.header().state.load(Acquire) == state::RECORD;
+    if stat.open_stack.load(Relaxed) > arguments.stack() {
+        if recording {
+            add(&stat.nested, 1);
+        }
+        return;
+    }
+    stat.open_stack.store(arguments.stack(), Relaxed);
+    if recording {
+        add(&stat.calls, 1);
+        if probe.kind == kind::PLAIN_BYTES {
+            links::add_bytes(stat, arguments.get(probe.count));
+        }
+        let now = ticks();
+        if stat.first_ticks.load(Relaxed) == 0 {
+            stat.first_ticks.store(now, Relaxed);
+        }
+        stat.last_ticks.store(now, Relaxed);
+    }
+    stat.open_ticks.store(ticks(), Relaxed);
+}
+
+#[inline(always)]
+fn simple_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
+    let header = context.header();
+    let stat = context.stat(u64::from(context.probe(number).function));
+    if stat.open_stack.load(Relaxed) != arguments.stack() {
+        return;
+    }
+    stat.open_stack.store(0, Relaxed);
+    let first = header.first_ticks.load(Relaxed);
+    if header.state.load(Acquire) < state::RECORD || first == 0 {
+        return;
+    }
+    let (from, to) = clipped(header, first, stat.open_ticks.load(Relaxed), now);
+    if to > from {
+        add(&stat.ticks, to - from);
+    }
+}
+
+/// The part of a call that lies in the window.
+#[inline(always)]
+fn clipped(header: &Header, first: u64, entered: u64, now: u64) -> (u64, u64) {
+    let last = header.last_ticks.load(Relaxed);
+    (if entered > first { entered } else { first }, if last != 0 && now > last { last } else { now })
+}
+
 #[inline(always)]
 fn note_entry(context: Context, number: u64, arguments: Arguments) {
     let slot = context.slot();
@@ -275,19 +351,23 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
         return;
     }
     let group = group_word(&slot.group_depth, probe.group);
+    let stat = context.stat(u64::from(probe.function));
     let outermost = group.load(Relaxed) == 0;
+    let counts = if probe.group == USER_GROUP { stat.depth.load(Relaxed) == 0 } else { outermost };
     let frame = context.frame(depth);
     frame.stack.store(stack, Relaxed);
     frame.site.store(site, Relaxed);
     frame.probe.store(number, Relaxed);
-    frame.outermost.store(u64::from(outermost), Relaxed);
+    let bits = (u64::from(outermost) * outermost::GROUP) | (u64::from(counts) * outermost::FUNCTION);
+    frame.outermost.store(bits, Relaxed);
     frame.ring.store(0, Relaxed);
     frame.detail.store(0, Relaxed);
-    group.store(group.load(Relaxed) + 1, Relaxed);
+    add(group, 1);
+    add(&stat.depth, 1);
     slot.depth.store(depth + 1, Relaxed);
     let now = ticks();
     frame.ticks.store(now, Relaxed);
-    if outermost {
+    if counts {
         if context.header().marker_probe.load(Relaxed) as u64 == number {
             pass_marker(context, site, now);
         }
@@ -298,9 +378,10 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
             links::forget(context, probe, arguments);
         }
     }
-    record_entry(context, probe, frame, arguments, outermost, now);
-    if probe.flags & flag::TIMED != 0 {
-        // Accounting above is ours, not the function's: its time begins here.
+    record_entry(context, probe, frame, arguments, counts, now);
+    if probe.flags & (flag::TIMED | flag::RING) == flag::TIMED | flag::RING {
+        // The accounting above is ours, not the function's: its time begins here. Probes without accounting spare
+        // themselves the second look at the clock.
         frame.ticks.store(ticks(), Relaxed);
     }
 }
@@ -310,6 +391,11 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
     let recording = context.header().state.load(Acquire) == state::RECORD;
     if probe.kind == kind::SEND_INIT && outermost {
         links::keep_request(context, probe, frame, arguments);
+    }
+    if probe.kind == kind::RETURNED_BYTES {
+        // Size of one item, for functions that return a number of items.
+        let item = if probe.count == ABSENT { 1 } else { arguments.get(probe.count) };
+        frame.kept[0].store(item, Relaxed);
     }
     if !recording {
         return;
@@ -346,7 +432,9 @@ fn drop_stale_frames(context: Context, stack: u64, site: u64, number: u64) -> u6
         let frame = context.frame(depth - 1);
         let held = frame.stack.load(Relaxed);
         let tail_caller = held == stack && frame.site.load(Relaxed) == site && frame.probe.load(Relaxed) != number;
-        if held > stack || tail_caller {
+        // No exit takes off the frame of a function that is only counted.
+        let timed = context.probe(frame.probe.load(Relaxed)).flags & flag::TIMED != 0;
+        if timed && (held > stack || tail_caller) {
             break;
         }
         pop_group(context, frame);
@@ -360,9 +448,12 @@ fn drop_stale_frames(context: Context, stack: u64, site: u64, number: u64) -> u6
 fn pop_group(context: Context, frame: &Frame) {
     let probe = context.probe(frame.probe.load(Relaxed));
     let group = group_word(&context.slot().group_depth, probe.group);
-    let depth = group.load(Relaxed);
-    if depth > 0 {
-        group.store(depth - 1, Relaxed);
+    let function = &context.stat(u64::from(probe.function)).depth;
+    for word in [group, function] {
+        let depth = word.load(Relaxed);
+        if depth > 0 {
+            word.store(depth - 1, Relaxed);
+        }
     }
 }
 
@@ -374,7 +465,7 @@ fn group_word(words: &[AtomicU64; GROUPS_MAX], group: u8) -> &AtomicU64 {
 /// A probe at a function's exit.
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
-extern "C" fn leave(header: *const Header, _number: u64, saved: *const Saved) {
+extern "C" fn leave(header: *const Header, number: u64, saved: *const Saved) {
     let now = ticks();
     let slot = find_slot(header);
     if slot.is_null() {
@@ -385,7 +476,11 @@ extern "C" fn leave(header: *const Header, _number: u64, saved: *const Saved) {
         return;
     }
     context.slot().busy.store(1, Relaxed);
-    note_exit(context, Arguments(saved), now);
+    if context.probe(number).flags & flag::SIMPLE != 0 {
+        simple_exit(context, number, Arguments(saved), now);
+    } else {
+        note_exit(context, Arguments(saved), now);
+    }
     context.slot().busy.store(0, Release);
 }
 
@@ -421,7 +516,7 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
             ring_record(context, ring - 1).exit_ticks.store(now, Relaxed);
         }
     }
-    if probe.kind == kind::SEND_INIT && frame.outermost.load(Relaxed) != 0 {
+    if probe.kind == kind::SEND_INIT && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
         links::store_request(context, frame);
     }
     let state = header.state.load(Acquire);
@@ -429,23 +524,26 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
         return;
     }
     let first = header.first_ticks.load(Relaxed);
-    let last = header.last_ticks.load(Relaxed);
     if first == 0 {
         return;
     }
     let entered = frame.ticks.load(Relaxed);
-    let from = if entered > first { entered } else { first };
-    let to = if last != 0 && now > last { last } else { now };
+    let (from, to) = clipped(header, first, entered, now);
     if state == state::RECORD {
         add(&slot.hits, 1);
     }
-    if to <= from || frame.outermost.load(Relaxed) == 0 {
+    let outermost = frame.outermost.load(Relaxed);
+    if to <= from || outermost == 0 {
         return;
     }
     let stat = context.stat(u64::from(probe.function));
     if probe.flags & flag::TIMED != 0 {
-        add(&stat.ticks, to - from);
-        add(group_word(&slot.group_ticks, probe.group), to - from);
+        if outermost & outermost::FUNCTION != 0 {
+            add(&stat.ticks, to - from);
+        }
+        if outermost & outermost::GROUP != 0 {
+            add(group_word(&slot.group_ticks, probe.group), to - from);
+        }
     }
     let detail = frame.detail.load(Relaxed);
     if detail != 0 {
@@ -454,7 +552,7 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
     if probe.kind == kind::RETURNED_BYTES && state == state::RECORD {
         let returned = arguments.returned() as i64;
         if returned > 0 {
-            links::add_bytes(stat, returned as u64);
+            links::add_bytes(stat, (returned as u64).wrapping_mul(frame.kept[0].load(Relaxed)));
         }
     }
 }

@@ -24,6 +24,63 @@ pub struct ProbeCode {
     pub enter: u64,
     /// Address of the in-target routine for exits, within 2 GiB.
     pub leave: u64,
+    /// For simple probes: the usual case without calling the routine.
+    pub inline: Option<Inline>,
+}
+
+/// What inline code must know to find a thread's slot and to tell whether calls count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InlineSlot {
+    /// From the gate word to the address of the shared header.
+    pub header_at: u64,
+    /// From the gate word to the address of the first slot.
+    pub slots_at: u64,
+    /// Multiplier of the hash from thread pointers to slots.
+    pub multiplier: u64,
+    /// Right shift of the hash.
+    pub shift: u8,
+    /// Bytes from slot to slot; below 2^31.
+    pub stride: u32,
+    /// From the header to the state word.
+    pub state_at: u32,
+    /// The state in which calls count.
+    pub recording: u8,
+    /// From the header to the time stamp of the window's start.
+    pub first_ticks_at: u32,
+}
+
+/// Offsets of one function's numbers within a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InlineNumbers {
+    /// Calls.
+    pub calls: u32,
+    /// Time inside.
+    pub ticks: u32,
+    /// Time stamp of the first call.
+    pub first: u32,
+    /// Time stamp of the last call.
+    pub last: u32,
+    /// Payload bytes.
+    pub bytes: u32,
+    /// Largest payload of a call.
+    pub bytes_max: u32,
+    /// Stack pointer of the open call.
+    pub open_stack: u32,
+    /// Time stamp of the open call.
+    pub open_ticks: u32,
+}
+
+/// What is done inline, without calling the routine in the usual case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inline {
+    /// How the slot is found.
+    pub slot: InlineSlot,
+    /// Where the numbers are.
+    pub numbers: InlineNumbers,
+    /// Measure time, not only calls.
+    pub timed: bool,
+    /// Index below 6 of the argument to sum as bytes.
+    pub bytes: Option<u8>,
 }
 
 /// An island ready to be written.
@@ -36,7 +93,7 @@ pub struct Island {
 }
 
 /// Bytes an island may need besides twice its displaced instructions.
-pub const ISLAND_OVERHEAD_MAX: usize = 192;
+pub const ISLAND_OVERHEAD_MAX: usize = 512;
 
 const PUSHES: [u8; 13] = [0x50, 0x51, 0x52, 0x56, 0x57, 0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53];
 const POPS: [u8; 13] = [0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59, 0x41, 0x58, 0x5f, 0x5e, 0x5a, 0x59, 0x58];
@@ -52,17 +109,21 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, code: &ProbeCode) -> 
     let start = site.displaced.start;
     match site.kind {
         SiteKind::Entry => {
-            island.probe(code.enter)?;
+            island.enter()?;
             island.moved(original, start)?;
         }
         SiteKind::Exit(exit) => island.leaving(site, original, exit.at, exit.kind)?,
+        SiteKind::Whole(_) if code.inline.is_some_and(|inline| !inline.timed) => {
+            island.enter()?;
+            island.moved(original, start)?;
+        }
         SiteKind::Whole(exit) => {
-            island.probe(code.enter)?;
+            island.enter()?;
             island.leaving(site, original, exit.at, exit.kind)?;
         }
     }
     if let Some(resume) = site.resume {
-        island.jump(resume)?;
+        island.jump_to(resume)?;
     }
     Ok(Island { bytes: island.bytes, moves: island.moves })
 }
@@ -79,11 +140,11 @@ pub fn build_calibration(at: u64, code: &ProbeCode) -> Result<Vec<u8>, Refusal> 
     Ok(island.bytes)
 }
 
-struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     at: u64,
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     moves: Vec<(u64, u64)>,
-    code: &'a ProbeCode,
+    pub(crate) code: &'a ProbeCode,
 }
 
 impl Writer<'_> {
@@ -91,18 +152,18 @@ impl Writer<'_> {
         self.at + self.bytes.len() as u64
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    fn jump(&mut self, to: u64) -> Result<(), Refusal> {
+    fn jump_to(&mut self, to: u64) -> Result<(), Refusal> {
         let jump = encode_near_jump(self.here(), to)?;
         self.put(&jump);
         Ok(())
     }
 
     /// A 32-bit displacement to `to` from the end of an instruction that ends `after` bytes behind it.
-    fn displacement(&self, to: u64, after: u64) -> Result<[u8; 4], Refusal> {
+    pub(crate) fn displacement(&self, to: u64, after: u64) -> Result<[u8; 4], Refusal> {
         // The operand of a near jump from `from` is relative to `from + 5`.
         let from = self.here() + 4 + after - 5;
         let jump = encode_near_jump(from, to)?;
@@ -116,6 +177,12 @@ impl Writer<'_> {
         self.put(&gate);
         self.put(&[0x00, 0x74, 0x00]);
         let skip = self.bytes.len();
+        self.call_routine(routine)?;
+        self.bytes[skip - 1] = (self.bytes.len() - skip) as u8;
+        Ok(())
+    }
+
+    pub(crate) fn call_routine(&mut self, routine: u64) -> Result<(), Refusal> {
         self.put(&PUSHES);
         self.put(&SAVED_REGISTERS_TO_RDX);
         self.put(&[0x48, 0xbf]);
@@ -126,8 +193,21 @@ impl Writer<'_> {
         let routine = self.displacement(routine, 0)?;
         self.put(&routine);
         self.put(&POPS);
-        self.bytes[skip - 1] = (self.bytes.len() - skip) as u8;
         Ok(())
+    }
+
+    fn enter(&mut self) -> Result<(), Refusal> {
+        match self.code.inline {
+            Some(inline) => self.inline_enter(&inline),
+            None => self.probe(self.code.enter),
+        }
+    }
+
+    fn leave(&mut self) -> Result<(), Refusal> {
+        match self.code.inline {
+            Some(inline) => self.inline_leave(&inline),
+            None => self.probe(self.code.leave),
+        }
     }
 
     fn moved(&mut self, original: &[u8], from: u64) -> Result<(), Refusal> {
@@ -146,14 +226,14 @@ impl Writer<'_> {
         if let ExitKind::RunsInto { .. } = kind {
             // The leaving instruction stays in place; `resume` leads to it.
             self.moved(original, start)?;
-            return self.probe(self.code.leave);
+            return self.leave();
         }
         let (head, last) = original.split_at((exit_at - start) as usize);
         self.moved(head, start)?;
         self.moves.push((exit_at, self.here()));
         match kind {
             ExitKind::Ret { .. } => {
-                self.probe(self.code.leave)?;
+                self.leave()?;
                 self.put(last);
             }
             ExitKind::ConditionalTailJump { target } => self.conditional_leave(site, last, target)?,
@@ -161,7 +241,7 @@ impl Writer<'_> {
             | ExitKind::IndirectTailJump
             | ExitKind::RunsInto { .. }
             | ExitKind::FallsThrough => {
-                self.probe(self.code.leave)?;
+                self.leave()?;
                 let relocated = relocate(last, exit_at, self.here())?;
                 self.put(&relocated.bytes);
             }
@@ -182,8 +262,8 @@ impl Writer<'_> {
             });
         };
         self.put(&[0x0f, condition, 5, 0, 0, 0]);
-        self.jump(over)?;
-        self.probe(self.code.leave)?;
-        self.jump(target)
+        self.jump_to(over)?;
+        self.leave()?;
+        self.jump_to(target)
     }
 }

@@ -23,6 +23,7 @@ mod analyse;
 mod code;
 mod edge;
 mod flow;
+mod inline;
 mod instruction;
 mod island;
 mod jump;
@@ -37,7 +38,9 @@ mod value;
 pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use instruction::direct_branches;
-pub use island::{ISLAND_OVERHEAD_MAX, Island, ProbeCode, build_calibration, build_island};
+pub use island::{
+    ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, ProbeCode, build_calibration, build_island,
+};
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};

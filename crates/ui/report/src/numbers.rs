@@ -166,6 +166,15 @@ pub(crate) fn volume_matrix(report: &Report, side_max: usize) -> (Vec<Vec<u64>>,
     (matrix, per_row)
 }
 
+/// Whether ranks were often put off their cores by other work: time off the CPU then says nothing about waiting.
+pub(crate) fn is_displaced(report: &Report) -> bool {
+    let switches: u64 = report.ranks.iter().filter_map(|rank| rank.involuntary_switches).sum();
+    switches > 0 && switches as f64 > DISPLACED_PER_SECOND * rank_seconds(report)
+}
+
+/// Involuntary context switches per second of a rank above which its core is taken to be shared.
+const DISPLACED_PER_SECOND: f64 = 10.0;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -76,8 +76,13 @@ pub(crate) fn window(report: &Report) -> Vec<Fact> {
 pub(crate) fn result(report: &Report) -> Vec<Fact> {
     let mut facts = vec![plain("communication", communication(report)), plain("imbalance", imbalance(report))];
     facts.extend(numbers::polling_share(report).map(|share| {
-        let meaning =
-            if share > 0.5 { "it polls: waiting keeps the core busy" } else { "waiting leaves the core idle" };
+        let meaning = if share > 0.5 {
+            "it polls: waiting keeps the core busy"
+        } else if numbers::is_displaced(report) {
+            "how it waits can't be told, because other work took the cores"
+        } else {
+            "waiting leaves the core idle"
+        };
         plain("waiting", format!("at least {} of communication time is spent on the CPU; {meaning}", percent(share)))
     }));
     facts.extend(other_groups(report));

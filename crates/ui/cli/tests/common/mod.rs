@@ -1,0 +1,263 @@
+//! What the tests of the whole program share: the real binary on real specimens, and its report beside the truth.
+//!
+//! Each test has a store of its own and shares the symbol cache. Jobs run one at a time: the machine may have two cores,
+//! and MPICH polls.
+//!
+//! Next: `numbers.rs` for what is counted and timed, `loops.rs` for where a window begins and ends.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tempfile::TempDir;
+use trimtab_specimens::{Finished, GroundTruth, Launch, Mpi, RangeTruth, Running, Variant, build, truths_of};
+use trimtab_types::report::Report;
+
+/// Longer than anything here takes on a loaded machine; no test measures against it.
+pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// Ranks of every job: MPICH polls, so no more than the cores of a small machine.
+pub const RANKS: u32 = 2;
+
+/// What a rank has computed when it is surely past its loader, in clock ticks of 10 ms.
+const STARTED_TICKS: u64 = 12;
+
+/// The truth's marker: a function of the wrapper that every specimen calls as the first thing of an iteration.
+pub const TRUE_MARK: &str = "gt_mark";
+
+/// Held for a whole test.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where one test keeps its windows.
+pub struct Desk {
+    folder: TempDir,
+}
+
+/// What one command said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Desk {
+    pub fn new() -> Desk {
+        Desk { folder: tempfile::tempdir().expect("a folder of its own") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs `trimtab WORDS`.
+    pub fn trimtab(&self, words: &[&str]) -> Said {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trimtab"));
+        command.args(words).env("XDG_DATA_HOME", self.folder.path());
+        command.env("XDG_CACHE_HOME", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        let output = command.output().expect("trimtab runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let code = output.status.code().expect("trimtab is not killed");
+        Said { code, stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+
+    /// One window of the job that `pid` belongs to. `Err`: what was said instead of a report.
+    pub fn attach(&self, pid: i32, options: &str) -> Result<(i32, Report), Said> {
+        let pid = pid.to_string();
+        let mut words = vec!["attach", "--json", "-"];
+        words.extend(options.split_whitespace());
+        words.push(&pid);
+        let said = self.trimtab(&words);
+        match serde_json::from_str(&said.stdout) {
+            Ok(report) => Ok((said.code, report)),
+            Err(_) => Err(said),
+        }
+    }
+}
+
+/// A specimen as a test asks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Specimen {
+    pub mpi: Option<Mpi>,
+    pub program: &'static str,
+    pub variant: Variant,
+    pub arguments: &'static str,
+}
+
+impl Specimen {
+    pub fn of(mpi: Mpi, program: &'static str, arguments: &'static str) -> Specimen {
+        Specimen { mpi: Some(mpi), program, variant: Variant::default(), arguments }
+    }
+
+    pub fn alone(program: &'static str, arguments: &'static str) -> Specimen {
+        Specimen { mpi: None, program, variant: Variant::default(), arguments }
+    }
+
+    pub fn name(&self) -> String {
+        let mpi = self.mpi.map_or("alone", Mpi::name);
+        format!("{mpi} {} {} {}", self.variant.folder(), self.program, self.arguments)
+    }
+
+    fn launch(&self) -> Launch {
+        let program = build(self.program, self.mpi, &self.variant).expect("the specimen is built");
+        let launch = match self.mpi {
+            Some(mpi) => Launch::mpi(mpi, RANKS, &program),
+            None => Launch::alone(&program),
+        };
+        launch.args(self.arguments.split_whitespace())
+    }
+
+    /// Starts it and waits until its ranks are at work.
+    pub fn start(&self) -> Running {
+        wait_until_at_work(self.launch().start().expect("the specimen starts"), self.mpi.is_some())
+    }
+
+    /// As [`Specimen::start`], with a library loaded beside it.
+    pub fn start_with(&self, library: &Path) -> Running {
+        let launch = self.launch().preload(library);
+        wait_until_at_work(launch.start().expect("the specimen starts"), self.mpi.is_some())
+    }
+
+    fn start_measured(&self, desk: &Desk) -> Running {
+        let launch = self.launch().measured(&desk.path("truth")).expect("the wrapper is built");
+        wait_until_at_work(launch.start().expect("the specimen starts"), true)
+    }
+}
+
+/// Waits until every rank has computed for a while; one that sleeps most of the time only needs to have begun.
+fn wait_until_at_work(mut job: Running, computes: bool) -> Running {
+    let pids = job.rank_pids(LIMIT).expect("the ranks start");
+    let wanted = if computes { STARTED_TICKS } else { 1 };
+    let deadline = std::time::Instant::now() + LIMIT;
+    while !pids.iter().all(|pid| cpu_ticks(*pid) >= wanted) {
+        assert!(std::time::Instant::now() < deadline, "the ranks do not work: {}{}", job.stdout(), job.stderr());
+        assert!(job.poll().expect("its state").is_none(), "it ended at once: {}{}", job.stdout(), job.stderr());
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    job
+}
+
+/// A process that has not ended; a zombie has.
+fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with(['Z', 'X']) && !rest.is_empty())
+}
+
+/// User and system time of a process in clock ticks; a process that has ended has worked.
+fn cpu_ticks(pid: i32) -> u64 {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return u64::MAX };
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// The program runs to its end, and to its right answer.
+pub fn finish(job: Running, name: &str) -> Finished {
+    let finished = job.wait(LIMIT).expect(name);
+    assert!(finished.right_answer().is_some(), "{name}: {finished:?}");
+    finished
+}
+
+/// One window beside what the wrapper saw of the same iterations.
+#[derive(Debug)]
+pub struct Compared {
+    /// What trimtab reported.
+    pub report: Report,
+    /// The program's own number of the first recorded iteration, by rank.
+    pub first: Vec<u64>,
+    /// The wrapper's sums of those iterations, by rank; empty where ranks began differently.
+    pub truths: Vec<RangeTruth>,
+}
+
+/// Has the symbols of `mpi` read once, so that the time this takes is not part of a program's short life.
+pub fn warm(mpi: Mpi) {
+    let desk = Desk::new();
+    let job = Specimen::of(mpi, "particle", "--iterations 1000000 --size 64 --particles 1000").start_measured(&desk);
+    let pid = job.pid().to_string();
+    let said = desk.trimtab(&["attach", "--dry-run", "--mark", TRUE_MARK, &pid]);
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
+/// Up to `count` windows of `iterations` of a specimen with the wrapper preloaded. Only a program that ends by itself
+/// leaves its truth, so one that ended before it was measured is started again with more iterations.
+pub fn compare(specimen: &Specimen, count: usize, iterations: u64) -> Vec<Compared> {
+    for factor in [1, 4, 16] {
+        let longer = Specimen { arguments: longer(specimen.arguments, factor).leak(), ..*specimen };
+        let windows = compare_once(&longer, count, iterations);
+        if !windows.is_empty() {
+            return windows;
+        }
+    }
+    panic!("{}: never lived long enough to be measured", specimen.name());
+}
+
+/// The arguments with a multiple of the number that follows `--iterations`.
+fn longer(arguments: &str, factor: u64) -> String {
+    let words: Vec<String> = arguments
+        .split_whitespace()
+        .scan("", |before, word| {
+            let is_number = std::mem::replace(before, word) == "--iterations";
+            let number = word.parse::<u64>().ok().filter(|_| is_number);
+            Some(number.map_or_else(|| word.to_owned(), |number| (number * factor).to_string()))
+        })
+        .collect();
+    words.join(" ")
+}
+
+fn compare_once(specimen: &Specimen, count: usize, iterations: u64) -> Vec<Compared> {
+    let name = specimen.name();
+    let desk = Desk::new();
+    let mut job = specimen.start_measured(&desk);
+    let options =
+        format!("--mark {TRUE_MARK} --argument {TRUE_MARK}:0 --detail 1 --iterations {iterations} --max-seconds 30");
+    let mut reports = Vec::new();
+    let pids = job.rank_pids(LIMIT).expect(&name);
+    while reports.len() < count && pids.iter().all(|pid| is_alive(*pid)) {
+        match desk.attach(job.pid(), &options) {
+            Ok((0, report)) => reports.push(report),
+            // The program may end while a window is open.
+            other => assert!(!pids.iter().all(|pid| is_alive(*pid)), "{name}: {other:?}"),
+        }
+    }
+    finish(job, &name);
+    let truths = truths_of(&desk.path("truth"), RANKS).expect(&name);
+    reports.into_iter().map(|report| beside(report, &truths, &name)).collect()
+}
+
+fn beside(report: Report, truths: &[GroundTruth], name: &str) -> Compared {
+    let first = first_arguments(&report, TRUE_MARK);
+    let count = report.window.iterations.unwrap_or_else(|| panic!("{name}: no iterations: {:?}", report.window));
+    let ranges = truths.iter().zip(&first).map(|(truth, first)| {
+        let first = u32::try_from(*first).expect("an iteration");
+        truth.range(first..first + count as u32).expect(name)
+    });
+    let truths = ranges.collect();
+    Compared { report, first, truths }
+}
+
+/// First argument of the first recorded call of `function`, by rank.
+pub fn first_arguments(report: &Report, function: &str) -> Vec<u64> {
+    let of_rank = |rank: u32| {
+        let calls = report.details.iter().filter(|detail| detail.rank == rank && detail.function == function);
+        let first = calls.min_by(|a, b| a.time_unix_s.total_cmp(&b.time_unix_s));
+        first
+            .unwrap_or_else(|| {
+                panic!(
+                    "rank {rank} recorded no {function}; the functions: {:?}",
+                    report.functions.iter().map(|f| (&f.name, f.calls, f.argument_sum)).collect::<Vec<_>>()
+                )
+            })
+            .arguments[0]
+    };
+    (0..RANKS).map(of_rank).collect()
+}
+
+/// The middle one.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

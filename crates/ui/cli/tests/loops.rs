@@ -1,0 +1,287 @@
+//! Where a window begins and ends: the main loop is found in every specimen that has one, its iterations are the
+//! program's own, and each way to say how long to measure does what it says. Every number here is known beforehand.
+//!
+//! Next: `numbers.rs` for the same against the PMPI wrapper.
+
+mod common;
+
+use common::{Desk, LIMIT, RANKS, Specimen, alone, finish, first_arguments};
+use std::path::PathBuf;
+use trimtab_specimens::{Mark, Mpi, Running, Variant};
+use trimtab_types::report::{Detail, Report};
+
+/// Iterations of most windows.
+const ITERATIONS: u64 = 6;
+
+const PIE: Variant = Variant { fixed_address: false, stripped: false, mark: Mark::Absent, static_link: false };
+const FIXED: Variant = Variant { fixed_address: true, ..PIE };
+const STRIPPED: Variant = Variant { stripped: true, ..PIE };
+const FIXED_STRIPPED: Variant = Variant { fixed_address: true, stripped: true, ..PIE };
+const MARKED: Variant = Variant { mark: Mark::Local, ..PIE };
+const EXPORTED_STRIPPED: Variant = Variant { stripped: true, mark: Mark::Exported, ..PIE };
+
+/// Long enough for any test; it is ended before.
+const LONG: &str = "--iterations 1000000";
+
+/// A program with a main loop: how it is linked, and calls of one function per iteration and rank at the levels of its
+/// loop nest, outermost first.
+struct Row {
+    mpi: Mpi,
+    variant: Variant,
+    program: &'static str,
+    function: &'static str,
+    calls: &'static [u64],
+}
+
+const fn row(mpi: Mpi, variant: Variant, program: &'static str, function: &'static str, calls: &'static [u64]) -> Row {
+    Row { mpi, variant, program, function, calls }
+}
+
+const ROWS: &[Row] = &[
+    row(Mpi::Mpich, FIXED, "particle", "MPI_Send", &[4]),
+    row(Mpi::OpenMpi, STRIPPED, "particle", "MPI_Send", &[4]),
+    row(Mpi::Mpich, STRIPPED, "fft", "MPI_Alltoall", &[2]),
+    row(Mpi::OpenMpi, FIXED_STRIPPED, "is", "MPI_Alltoallv", &[1]),
+    // The outer loop has 25 steps and one more multiplication; a step is a loop too.
+    row(Mpi::Mpich, FIXED_STRIPPED, "cg", "MPI_Sendrecv", &[52, 2]),
+    row(Mpi::OpenMpi, PIE, "cg", "MPI_Sendrecv", &[52, 2]),
+    row(Mpi::OpenMpi, FIXED, "heat", "MPI_Sendrecv", &[2]),
+    row(Mpi::Mpich, STRIPPED, "heat08", "MPI_Allreduce", &[1]),
+];
+
+#[test]
+fn the_main_loop_is_found_without_hints() {
+    let _alone = alone();
+    for row in ROWS {
+        let specimen = Specimen { mpi: Some(row.mpi), program: row.program, variant: row.variant, arguments: LONG };
+        let (desk, job) = (Desk::new(), specimen.start());
+        let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --max-seconds 60"));
+        let name = specimen.name();
+        assert_eq!(report.window.marker_source, "detected", "{name}: {:?}", report.window);
+        assert_eq!(report.window.iterations, Some(ITERATIONS), "{name}");
+        let calls = calls_of(&report, row.function);
+        let per_iteration = calls / (u64::from(RANKS) * ITERATIONS);
+        println!("{name}: {} calls of {} per iteration by {:?}", per_iteration, row.function, report.window.marker);
+        assert_eq!(calls, per_iteration * u64::from(RANKS) * ITERATIONS, "{name}: no whole number per iteration");
+        assert!(row.calls.contains(&per_iteration), "{name}: {per_iteration} calls of {}", row.function);
+    }
+}
+
+/// Each rank of the wavefront sends a burst of blocks, then receives one. A burst is no iteration: only both together
+/// are, 64 sends on each rank, or else the window is by time and holds many of them.
+#[test]
+fn a_burst_of_sends_is_not_taken_for_an_iteration() {
+    let _alone = alone();
+    let specimen = Specimen::of(Mpi::Mpich, "wave", LONG);
+    let (desk, job) = (Desk::new(), specimen.start());
+    let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --max-seconds 2"));
+    let (sends, receives) = (calls_of(&report, "MPI_Send"), calls_of(&report, "MPI_Recv"));
+    println!("{}: {:?} {sends} sends", specimen.name(), report.window);
+    match report.window.iterations {
+        Some(count) => assert_eq!((sends, receives), (128 * count, 128 * count), "{:?}", report.window),
+        None => assert!(sends >= 128 * ITERATIONS, "{sends} sends: {:?}", report.window),
+    }
+    assert!(sends.abs_diff(receives) <= 128, "{sends} sends, {receives} receives: {:?}", report.window);
+}
+
+#[test]
+fn detected_iterations_are_the_programs_own() {
+    let _alone = alone();
+    let rows = [(Mpi::Mpich, ""), (Mpi::OpenMpi, "--nonblocking"), (Mpi::Mpich, "--sendrecv --imbalance")];
+    for (mpi, way) in rows {
+        let arguments: String = format!("{LONG} --tag-iteration {way}");
+        let specimen = Specimen::of(mpi, "particle", arguments.leak());
+        let (desk, job) = (Desk::new(), specimen.start());
+        let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --detail 100"));
+        let name = specimen.name();
+        assert_eq!(report.window.marker_source, "detected", "{name}");
+        let firsts: Vec<u64> = (0..RANKS).map(|rank| check_tags(&report, rank, &name)).collect();
+        assert!(firsts.iter().all(|first| *first == firsts[0]), "{name}: the ranks began with iterations {firsts:?}");
+    }
+}
+
+/// Four sends in each iteration, whose tag is the iteration's number; the window may begin in mid-iteration. Returns
+/// the number of the iteration it began with.
+fn check_tags(report: &Report, rank: u32, name: &str) -> u64 {
+    let sends = |detail: &&Detail| {
+        detail.rank == rank && ["MPI_Send", "MPI_Isend", "MPI_Sendrecv"].contains(&detail.function.as_str())
+    };
+    let mut tags: Vec<u64> = report.details.iter().filter(sends).map(|detail| detail.arguments[4]).collect();
+    tags.sort_unstable();
+    let (first, last) = (tags[0], tags[tags.len() - 1]);
+    assert_eq!(tags.len() as u64, 4 * ITERATIONS, "{name}: rank {rank}: sends {tags:?}");
+    let of = |tag: u64| tags.iter().filter(|other| **other == tag).count();
+    assert!(
+        (first + 1..last).all(|tag| of(tag) == 4) && (last - first == ITERATIONS || of(last) == 4),
+        "{name}: rank {rank}: the iterations are not the program's: {tags:?}"
+    );
+    assert!(last - first == ITERATIONS || last - first == ITERATIONS - 1, "{name}: rank {rank}: {tags:?}");
+    first
+}
+
+#[test]
+fn a_function_called_measuremark_wins_over_detection() {
+    let _alone = alone();
+    let rows = [
+        (Mpi::Mpich, MARKED, "particle", "measuremark"),
+        (Mpi::OpenMpi, EXPORTED_STRIPPED, "cg", "measuremark"),
+        (Mpi::Mpich, MARKED, "heat", "measuremark_"),
+    ];
+    for (mpi, variant, program, marker) in rows {
+        let specimen = Specimen { mpi: Some(mpi), program, variant, arguments: "--iterations 1000000 --mark" };
+        let (desk, job) = (Desk::new(), specimen.start());
+        let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --detail 2 --start 20"));
+        let name = specimen.name();
+        assert_eq!(report.window.marker_source, "measuremark", "{name}");
+        assert_eq!(report.window.marker.as_deref(), Some(marker), "{name}");
+        assert_eq!(calls_of(&report, marker), u64::from(RANKS) * ITERATIONS, "{name}");
+        let let_pass = report.window.start.expect("a start");
+        assert!(let_pass >= 20, "{name}: --start 20 gave {let_pass}");
+        let first = first_arguments(&report, marker);
+        // Fortran passes the number's address.
+        if marker == "measuremark" {
+            assert!(first.iter().all(|number| *number == first[0]), "{name}: the ranks began at {first:?}");
+            assert!(first[0] >= let_pass, "{name}: iteration {} cannot be number {let_pass} or later", first[0]);
+        }
+    }
+}
+
+#[test]
+fn without_a_loop_the_window_is_by_time_and_says_so() {
+    let _alone = alone();
+    let specimen = Specimen::of(Mpi::OpenMpi, "ep", "--iterations 1000000 --every 1000000");
+    let (desk, job) = (Desk::new(), specimen.start());
+    let report = done(&desk, &job, "--max-seconds 1.5");
+    let window = &report.window;
+    assert_eq!((window.marker_source.as_str(), window.ended_by.as_str()), ("time", "max-seconds"), "{window:?}");
+    assert_eq!((&window.marker, window.start, window.iterations), (&None, None, None));
+    assert!(window.loop_description.as_deref().is_some_and(|said| said.starts_with("no loop: ")), "{window:?}");
+    assert!(report.time_per_iteration_s.is_none() && report.iterations_per_s.is_none());
+    assert!(window.duration_s >= 1.4, "it recorded for {} s", window.duration_s);
+    assert!(report.links.is_empty() && report.functions.is_empty(), "{:?}", report.functions);
+    assert!(report.ranks.iter().all(|rank| rank.communication_s == 0.0 && rank.iterations.is_none()));
+}
+
+#[test]
+fn a_window_ends_as_it_was_asked_to() {
+    let _alone = alone();
+    let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", "--iterations 1000000 --mark") };
+    let name = specimen.name();
+    let (desk, job) = (Desk::new(), specimen.start());
+
+    let report = done(&desk, &job, "--until-confident 60");
+    let time = report.time_per_iteration_s.expect("a time");
+    assert_eq!(report.window.ended_by, "confident", "{name}");
+    assert!(time.samples >= 2 && time.half_width_95.is_some_and(|half| half <= 0.6 * time.mean), "{name}: {time:?}");
+    check_whole_iterations(&report, &name);
+
+    let (_, report) = desk.attach(job.pid(), "--iterations 1000000 --max-seconds 1.5").expect("a report");
+    assert_eq!(report.window.ended_by, "max-seconds", "{name}");
+    assert!(report.window.duration_s > 0.3, "{name}: {:?}", report.window);
+    assert!(report.window.iterations.is_some_and(|count| count >= 2), "{name}: {:?}", report.window);
+}
+
+#[test]
+fn a_program_is_followed_to_its_end() {
+    let _alone = alone();
+    let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", "--iterations 1500 --mark") };
+    let name = specimen.name();
+    let (desk, job) = (Desk::new(), specimen.start());
+    let (_, report) = desk.attach(job.pid(), "--follow --detail 1 --max-seconds 1.5").expect("a report");
+    assert_eq!(report.window.ended_by, "program-ended", "{name}");
+    // The last iteration has no mark after it, so it is not a whole one.
+    let whole = 1499 - first_arguments(&report, "measuremark")[0];
+    assert!(report.ranks.iter().all(|rank| rank.iterations == Some(whole)), "{name}: not {whole}: {:?}", report.ranks);
+    assert_eq!(calls_of(&report, "measuremark"), u64::from(RANKS) * (whole + 1), "{name}");
+    assert_eq!(calls_of(&report, "MPI_Finalize"), u64::from(RANKS), "{name}: it was not followed to its end");
+    finish(job, &name);
+}
+
+/// Calls of the window are those of its iterations, four sends each on each rank.
+fn check_whole_iterations(report: &Report, name: &str) {
+    let count = report.window.iterations.expect("iterations");
+    assert_eq!(calls_of(report, "MPI_Send"), 4 * count * u64::from(RANKS), "{name}: {:?}", report.window);
+}
+
+#[test]
+fn arguments_and_records_are_those_of_the_calls() {
+    let _alone = alone();
+    let arguments = "--iterations 1000000 --size 96 --tag-iteration --mark";
+    let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::OpenMpi, "particle", arguments) };
+    let (desk, job) = (Desk::new(), specimen.start());
+    let options = "--argument MPI_Send:1 --argument MPI_Recv:4 --function MPI_Comm_rank@libmpi --detail 3";
+    let report = done(&desk, &job, &format!("--iterations {ITERATIONS} {options}"));
+    let ranks = u64::from(RANKS);
+    let sum = |name: &str| report.functions.iter().find(|f| f.name == name).expect(name).argument_sum;
+    assert_eq!(sum("MPI_Send"), Some((96 * 4 * ranks * ITERATIONS) as i64), "elements of all sends");
+    let first = first_arguments(&report, "measuremark")[0] % 16384;
+    let tags: u64 = (0..ITERATIONS).map(|iteration| (first + iteration) % 16384).sum();
+    assert_eq!(sum("MPI_Recv"), Some((4 * ranks * tags) as i64), "tags of all receives from {first}");
+    for name in ["MPI_Send", "MPI_Recv", "measuremark"] {
+        for rank in 0..RANKS {
+            let kept: Vec<&Detail> =
+                report.details.iter().filter(|detail| detail.rank == rank && detail.function == name).collect();
+            assert_eq!(kept.len(), 3, "{name}: records of rank {rank}");
+            assert!(kept.iter().all(|detail| detail.duration_s.is_some()), "{name}: {kept:?}");
+        }
+    }
+    let sends = report.details.iter().filter(|detail| detail.function == "MPI_Send");
+    for send in sends {
+        assert_eq!((send.arguments[1], send.arguments[4]), (96, first), "count and tag: {send:?}");
+    }
+}
+
+/// `plain` has no MPI; an MPI library that is merely loaded makes it a job of one rank.
+#[test]
+fn input_output_memory_and_sleep_are_counted() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let library = mpi_library();
+    let specimen = Specimen { variant: MARKED, ..Specimen::alone("plain", "--endless --mark --size 1000") };
+    let job = specimen.start_with(&library);
+    let report = done(&desk, &job, "--group io,mem,sleep --iterations 10");
+    assert_eq!(report.window.marker_source, "measuremark");
+    let counted = |name: &str| {
+        let found = report.functions.iter().find(|function| function.name == name);
+        found.map_or((0, None), |function| (function.calls, function.bytes))
+    };
+    let rows = [
+        ("write", (200, Some(200_000))),
+        ("read", (200, Some(200_000))),
+        ("pwrite", (10, Some(10_000))),
+        ("pread", (10, Some(10_000))),
+        ("malloc", (2000, Some(10 * (0..200).map(|size| 64 + size).sum::<u64>()))),
+        ("free", (2010, None)),
+        ("calloc", (10, Some(1000))),
+        ("realloc", (10, Some(10_000))),
+        ("nanosleep", (20, None)),
+    ];
+    let names: Vec<&str> = report.functions.iter().map(|function| function.name.as_str()).collect();
+    for (name, expected) in rows {
+        assert_eq!(counted(name), expected, "{name} among {names:?}");
+    }
+    let rank = &report.ranks[0];
+    let slept_s = rank.group_s.iter().find(|group| group.group == "sleep").expect("sleeping").time_s;
+    assert!(slept_s >= 20.0 * 100e-6, "it slept for {slept_s} s in 20 naps of 100 us");
+}
+
+/// Path of MPICH's library, from the maps of a program that uses it.
+fn mpi_library() -> PathBuf {
+    let mut job = Specimen::of(Mpi::Mpich, "particle", LONG).start();
+    let pid = job.rank_pids(LIMIT).expect("ranks")[0];
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
+    let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    PathBuf::from(paths.find(|path| path.contains("/libmpich.so")).expect("MPICH's library"))
+}
+
+/// One window of a job, complete.
+fn done(desk: &Desk, job: &Running, options: &str) -> Report {
+    let (code, report) = desk.attach(job.pid(), options).unwrap_or_else(|said| panic!("{options}: {said:?}"));
+    assert!(report.window.valid, "{options}: {:?}", report.warnings);
+    assert_eq!(code, 0, "{options}: {:?}", report.window);
+    report
+}
+
+fn calls_of(report: &Report, function: &str) -> u64 {
+    report.functions.iter().filter(|found| found.name == function).map(|found| found.calls).sum()
+}

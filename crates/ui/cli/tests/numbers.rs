@@ -1,0 +1,217 @@
+//! The numbers of a window are those of a wrapper that shares no code and no method with trimtab, for the same
+//! iterations of the same processes: where each rank began, bytes and messages per link, calls, bytes, time.
+//!
+//! The window is marked by the wrapper's own mark, whose argument is the program's iteration number: so the records say
+//! which iterations were recorded. Next: `loops.rs` for windows without hints.
+
+mod common;
+
+use common::{Compared, RANKS, Specimen, TRUE_MARK, alone, compare, median, warm};
+use std::collections::BTreeMap;
+use trimtab_specimens::{FunctionTruth, LinkTruth, Mpi, RangeTruth};
+use trimtab_types::report::Link;
+
+/// Largest difference of communication time from the wrapper's.
+const TIME_SHARE_MAX: f64 = 0.01;
+
+/// The wrapper stands outside of the probes, so its time has the probes' in it: with cold caches about a microsecond
+/// for each call, plus its own two readings of the clock.
+const PROBE_S_MAX: f64 = 2e-6;
+
+/// What the clocks of both may differ by.
+const CLOCK_SHARE_MAX: f64 = 0.001;
+
+#[test]
+fn every_kind_of_call_is_counted_as_the_wrapper_does_with_mpich() {
+    every_kind_of_call_is_counted(Mpi::Mpich);
+}
+
+#[test]
+fn every_kind_of_call_is_counted_as_the_wrapper_does_with_open_mpi() {
+    every_kind_of_call_is_counted(Mpi::OpenMpi);
+}
+
+fn every_kind_of_call_is_counted(mpi: Mpi) {
+    let _alone = alone();
+    warm(mpi);
+    let specimen = Specimen::of(mpi, "kinds", "--iterations 2500");
+    let windows = compare(&specimen, 2, 10);
+    for mut window in windows {
+        check_start(&window, &specimen.name());
+        leave_out_what_is_not_measured(&mut window);
+        check_counts(&window, &specimen.name());
+        println!("{}: {} links equal", specimen.name(), window.report.links.len());
+    }
+}
+
+/// docs/report.md, "What has no bytes": requests made before trimtab came, collectives between two groups.
+fn leave_out_what_is_not_measured(window: &mut Compared) {
+    let iterations = window.report.window.iterations.expect("iterations");
+    for (rank, truth) in window.truths.iter_mut().enumerate() {
+        let to = 1 - rank as u32;
+        let link = truth.links.get_mut(&to).expect("a link");
+        // `lasting`: 12 and 13 ints. `bridge`: 3 ints of everybody; 5 from world rank 0, 2 from rank 1.
+        let (others, own) = if rank == 0 { ("MPI_Bcast", 20) } else { ("MPI_Gather", 8) };
+        take_off(link, iterations, 2, 100, false);
+        take_off(link, iterations, 2, 12 + own, true);
+        for (name, bytes) in [("MPI_Start", 0), ("MPI_Startall", 100), ("MPI_Allgather", 12), (others, own)] {
+            truth.functions.get_mut(name).expect(name).bytes -= iterations * bytes;
+        }
+    }
+}
+
+fn take_off(link: &mut LinkTruth, iterations: u64, messages: u64, bytes: u64, collective: bool) {
+    link.messages -= iterations * messages;
+    link.bytes -= iterations * bytes;
+    if collective {
+        link.collective_messages -= iterations * messages;
+        link.collective_bytes -= iterations * bytes;
+    }
+}
+
+/// A specimen, its arguments (it should live for a few seconds), and the libraries it is run with.
+type Row = (&'static str, &'static str, &'static [Mpi]);
+
+const ROWS: &[Row] = &[
+    ("particle", "--iterations 1300", &[Mpi::OpenMpi]),
+    ("particle", "--iterations 1300 --nonblocking", &[Mpi::Mpich]),
+    ("particle", "--iterations 700 --imbalance", &Mpi::ALL),
+    ("fft", "--iterations 600", &[Mpi::Mpich]),
+    ("is", "--iterations 800", &[Mpi::OpenMpi]),
+    ("cg", "--iterations 700", &Mpi::ALL),
+    ("wave", "--iterations 1300", &Mpi::ALL),
+    ("heat", "--iterations 1000", &Mpi::ALL),
+    ("heat08", "--iterations 1000", &[Mpi::OpenMpi]),
+    ("threads", "--iterations 300", &[Mpi::Mpich]),
+];
+
+/// Iterations of each window.
+const ITERATIONS: u64 = 10;
+
+#[test]
+fn programs_are_measured_as_by_the_wrapper_with_mpich() {
+    programs_are_measured(Mpi::Mpich);
+}
+
+#[test]
+fn programs_are_measured_as_by_the_wrapper_with_open_mpi() {
+    programs_are_measured(Mpi::OpenMpi);
+}
+
+fn programs_are_measured(mpi: Mpi) {
+    let _alone = alone();
+    warm(mpi);
+    for (program, arguments, _) in ROWS.iter().copied().filter(|row| row.2.contains(&mpi)) {
+        let specimen = Specimen::of(mpi, program, arguments);
+        let windows = compare(&specimen, 3, ITERATIONS);
+        for window in &windows {
+            check_start(window, &specimen.name());
+            if program == "threads" {
+                check_marking_thread(window, &specimen.name());
+            } else {
+                check_counts(window, &specimen.name());
+            }
+        }
+        if program != "threads" {
+            check_times(&windows, &specimen.name());
+        }
+    }
+}
+
+/// All ranks began at the same iteration and recorded the iterations asked for, no other.
+fn check_start(window: &Compared, name: &str) {
+    let report = &window.report;
+    let first = window.first[0];
+    let count = report.window.iterations.expect("iterations");
+    assert_eq!(window.first, vec![first; RANKS as usize], "{name}: the ranks began at different iterations");
+    assert!(report.window.valid, "{name}: {:?}", report.warnings);
+    let mark = report.functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
+    assert_eq!(mark.calls, u64::from(RANKS) * count, "{name}: marks");
+    let sum = u64::from(RANKS) * (0..count).map(|iteration| first + iteration).sum::<u64>();
+    assert_eq!(mark.argument_sum, Some(sum as i64), "{name}: sum of the iterations' numbers from {first}");
+    assert!(report.ranks.iter().all(|rank| rank.iterations == Some(count)), "{name}: {:?}", report.ranks);
+}
+
+/// Links, calls and bytes equal the wrapper's.
+fn check_counts(window: &Compared, name: &str) {
+    assert_eq!(window.report.links, true_links(&window.truths), "{name}: links (left: trimtab)");
+    for truth in true_functions(&window.truths).values() {
+        let found = window.report.functions.iter().find(|function| function.name == truth.name);
+        let found = found.unwrap_or_else(|| panic!("{name}: {} was not measured", truth.name));
+        let counted = (found.calls, found.nested_calls, found.bytes.unwrap_or(0));
+        assert_eq!(counted, (truth.calls, 0, truth.bytes), "{name}: {} (calls, nested, bytes)", truth.name);
+    }
+    let names: Vec<&str> = window.report.functions.iter().map(|function| function.name.as_str()).collect();
+    for function in window.report.functions.iter().filter(|function| function.bytes.is_some_and(|bytes| bytes > 0)) {
+        let is_true = window.truths.iter().any(|truth| truth.functions.contains_key(&function.name));
+        assert!(is_true, "{name}: the wrapper saw no {} among {names:?}", function.name);
+    }
+    assert!(window.report.ranks.iter().all(|rank| rank.unattributed_bytes == 0), "{name}: unattributed bytes");
+}
+
+fn true_links(truths: &[RangeTruth]) -> Vec<Link> {
+    let of_rank = |(from, truth): (usize, &RangeTruth)| {
+        let links: Vec<Link> = truth.links.values().map(|link| true_link(from as u32, link)).collect();
+        links
+    };
+    truths.iter().enumerate().flat_map(of_rank).collect()
+}
+
+fn true_link(from: u32, link: &LinkTruth) -> Link {
+    Link {
+        from,
+        to: link.to,
+        messages: link.messages,
+        bytes: link.bytes,
+        collective_messages: link.collective_messages,
+        collective_bytes: link.collective_bytes,
+    }
+}
+
+/// Summed over ranks, as the report has it.
+fn true_functions(truths: &[RangeTruth]) -> BTreeMap<String, FunctionTruth> {
+    let mut sums: BTreeMap<String, FunctionTruth> = BTreeMap::new();
+    for part in truths.iter().flat_map(|truth| truth.functions.values()) {
+        let sum = sums.entry(part.name.clone()).or_default();
+        sum.name.clone_from(&part.name);
+        sum.calls += part.calls;
+        sum.bytes += part.bytes;
+        sum.time_s += part.time_s;
+    }
+    sums
+}
+
+/// Where several threads call MPI, only what the marking thread does belongs to an iteration exactly.
+fn check_marking_thread(window: &Compared, name: &str) {
+    let found = window.report.functions.iter().find(|function| function.name == "MPI_Barrier").expect("barriers");
+    let truth = &true_functions(&window.truths)["MPI_Barrier"];
+    assert_eq!(found.calls, truth.calls, "{name}: barriers");
+    let (measured_s, true_s) = (found.time_s.expect("timed"), truth.time_s);
+    let allowed_s = true_s * TIME_SHARE_MAX + truth.calls as f64 * PROBE_S_MAX;
+    println!("{name}: barriers {measured_s:.6} s, the wrapper has {true_s:.6} s");
+    assert!((measured_s - true_s).abs() <= allowed_s, "{name}: barriers take {measured_s} s, truly {true_s} s");
+}
+
+/// Communication time is the wrapper's, in the middle window: in one of them either may have lost the processor between
+/// the two readings of the clock.
+fn check_times(windows: &[Compared], name: &str) {
+    for rank in 0..RANKS as usize {
+        let (mut excess, mut share, mut durations, mut each) = (vec![], vec![], vec![], vec![]);
+        for window in windows {
+            let (measured, truth) = (&window.report.ranks[rank], &window.truths[rank]);
+            let calls: u64 = truth.functions.values().map(|function| function.calls).sum();
+            let difference = truth.communication_s - measured.communication_s;
+            let allowed = truth.communication_s * TIME_SHARE_MAX + calls as f64 * PROBE_S_MAX;
+            excess.push((difference.abs() - allowed) / truth.communication_s);
+            each.push(difference / calls as f64 * 1e9);
+            share.push(difference / truth.communication_s);
+            durations.push(measured.duration_s / truth.duration_s - 1.0);
+        }
+        let (excess, share, duration) = (median(excess), median(share), median(durations));
+        let (percent, each) = (-share * 100.0, median(each));
+        println!("{name}: rank {rank}: {percent:+.3}% communication, {each:.0} ns less per call");
+        assert!(excess <= 0.0, "{name}: rank {rank}: communication is {share} below the wrapper's");
+        assert!(share >= -CLOCK_SHARE_MAX, "{name}: rank {rank}: more time inside calls than the wrapper outside");
+        assert!(duration.abs() < TIME_SHARE_MAX, "{name}: rank {rank}: duration is off by {duration}");
+    }
+}

@@ -1,0 +1,196 @@
+//! What one probe costs, on a function of two instructions, against the same measuring code written by hand.
+//!
+//! Every round is a fresh process that prints, again and again, what a call costs bare and with the two floors around
+//! it; meanwhile the probe goes in and out. All phases of a round lie within a second, so that drift cancels.
+//!
+//! Next: `crates/process/session/examples/probe_cost.rs`, which does as told; `programs/tiny.c`, which is measured.
+
+use super::attach::{Bench, START_LIMIT};
+use super::row::{Row, Verdict};
+use super::runner::{Measured, Series, Spread};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use trimtab_specimens::{Launch, Running, TextSnapshot, Variant, build};
+
+/// Entry and exit timed, over what is written by hand.
+const FLOOR_RATIO_BAR: f64 = 1.3;
+/// A count alone, over the bare call.
+const COUNT_NS_BAR: f64 = 2.0;
+/// Lines of each kind per phase; the first cycle after a change is dropped.
+const LINES_PER_PHASE: usize = 8;
+/// Kinds of lines: bare, counted, timed.
+const KINDS: usize = 3;
+/// A line takes milliseconds.
+const PHASE_LIMIT: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The contenders, in the order of [`Round`].
+const NAMES: [&str; 7] = [
+    "bare",
+    "timed by hand",
+    "timed by trimtab",
+    "bare after the timed probe",
+    "counted by hand",
+    "counted by trimtab",
+    "bare after the counting probe",
+];
+
+type Round = [f64; NAMES.len()];
+
+/// The rows about one probe, and the samples behind them.
+pub fn rows(bench: &Bench) -> Result<(Measured, Vec<Row>)> {
+    let rounds: Vec<Round> =
+        (0..bench.rounds(12, 4)).map(|_| round(bench)).collect::<Result<_>>().context("the probe's cost")?;
+    let series = NAMES.iter().enumerate().map(|(index, name)| Series {
+        name: name.to_string(),
+        samples: rounds.iter().map(|round| round[index]).collect(),
+    });
+    let measured = Measured { title: "one call of a tiny function".into(), unit: "ns", series: series.collect() };
+    Ok((measured, judge(&rounds)))
+}
+
+fn judge(rounds: &[Round]) -> Vec<Row> {
+    let over_bare = |index: usize| rounds.iter().map(move |round| round[index] - round[0]);
+    let against_floor: Vec<f64> = over_bare(2).zip(over_bare(1)).map(|(probe, floor)| probe / floor).collect();
+    let counted: Vec<f64> = over_bare(5).collect();
+    let timed = "entry and exit timed, with count, sum, first, last and bytes: cost over the bare call, divided by \
+                 that of the same written by hand";
+    vec![
+        Row::median_at_most(timed, "x", &against_floor, FLOOR_RATIO_BAR),
+        Row::median_at_most("count only, over the bare call", "ns", &counted, COUNT_NS_BAR),
+        after_removal(rounds),
+    ]
+}
+
+/// Equal to before if the pairs lie on both sides of 1, or within a hundredth of it.
+fn after_removal(rounds: &[Round]) -> Row {
+    let ratios: Vec<f64> = rounds.iter().flat_map(|round| [round[3] / round[0], round[6] / round[0]]).collect();
+    let what = "after removal, over before; text bytes compared";
+    let Some(spread) = Spread::of(ratios.clone()) else { return Row::skipped(what, "no sample was taken") };
+    let equal = (spread.min..=spread.max).contains(&1.0) || (spread.median - 1.0).abs() < 0.01;
+    Row {
+        what: what.into(),
+        measured: format!("x: {spread}; text bytes identical in all {} processes", rounds.len()),
+        bar: "1 within noise, bytes identical".into(),
+        verdict: Verdict::of(equal && (spread.median - 1.0).abs() < 0.05),
+        figures: json!({ "samples": ratios, "text_identical": true }),
+    }
+}
+
+/// One process, from untouched to restored twice.
+fn round(bench: &Bench) -> Result<Round> {
+    let program = build("tiny", None, &Variant::default())?;
+    let mut tiny = Launch::alone(&program).args(["--seconds", "600", "--chunks", "100"]).start()?;
+    tiny.wait_for_output("tiny: timed", START_LIMIT)?;
+    let text = TextSnapshot::of(tiny.pid())?;
+    let mut prober = Prober::start(bench, tiny.pid())?;
+    let before = phase(&mut tiny)?;
+    prober.ask("timed", "inserted")?;
+    let timed = phase(&mut tiny)?;
+    prober.ask("remove", "removed")?;
+    let after_timed = phase(&mut tiny)?;
+    prober.ask("counted", "inserted")?;
+    let counted = phase(&mut tiny)?;
+    prober.ask("remove", "removed")?;
+    let after_counted = phase(&mut tiny)?;
+    let difference = text.difference_now()?;
+    ensure!(difference.is_none(), "text was not restored: {difference:?}");
+    Ok([before.bare, before.timed, timed.bare, after_timed.bare, after_timed.counted, counted.bare, after_counted.bare])
+}
+
+/// Nanoseconds per call, the median of the medians of lines.
+struct Phase {
+    bare: f64,
+    counted: f64,
+    timed: f64,
+}
+
+/// Reads what is printed from now on until there is enough of each kind.
+fn phase(tiny: &mut Running) -> Result<Phase> {
+    let from = tiny.stdout().len();
+    let deadline = Instant::now() + PHASE_LIMIT;
+    loop {
+        let text = tiny.stdout();
+        // The line being printed now and one cycle saw both states.
+        let lines: Vec<&str> = text[from..].lines().skip(KINDS + 1).collect();
+        if lines.len() > LINES_PER_PHASE * KINDS {
+            let median = |kind: &str| median_of(&lines, kind).with_context(|| format!("no line for {kind}"));
+            return Ok(Phase { bare: median("bare")?, counted: median("counted")?, timed: median("timed")? });
+        }
+        ensure!(tiny.poll()?.is_none(), "tiny ended while it was measured: {}", tiny.stderr());
+        ensure!(Instant::now() < deadline, "tiny printed too little in {} s", PHASE_LIMIT.as_secs());
+        sleep(LOOK_EVERY);
+    }
+}
+
+/// `tiny: KIND min NS median NS calls N`
+fn median_of(lines: &[&str], kind: &str) -> Option<f64> {
+    let start = format!("tiny: {kind} ");
+    let rests = lines.iter().filter_map(|line| line.strip_prefix(&start));
+    let values = rests.filter_map(|rest| rest.split(' ').nth(3)?.parse().ok()).collect();
+    Some(Spread::of(values)?.median)
+}
+
+/// The helper that puts the probe in and takes it out; its end takes it out too.
+struct Prober {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Prober {
+    fn start(bench: &Bench, pid: i32) -> Result<Prober> {
+        let mut command = Command::new(bench.binary("examples/probe_cost"));
+        command.args([pid.to_string().as_str(), "tiny"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start probe_cost")?;
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().context("probe_cost has no output")?);
+        Ok(Prober { child, input, output })
+    }
+
+    fn ask(&mut self, request: &str, expected: &str) -> Result<()> {
+        let input = self.input.as_mut().context("probe_cost has no input")?;
+        writeln!(input, "{request}").context("probe_cost has ended")?;
+        let mut answer = String::new();
+        self.output.read_line(&mut answer)?;
+        ensure!(answer.starts_with(expected), "probe_cost answered `{}` to `{request}`", answer.trim());
+        Ok(())
+    }
+}
+
+impl Drop for Prober {
+    fn drop(&mut self) {
+        // The end of its input ends it, after it has restored the process.
+        drop(self.input.take());
+        let _reaped = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_tiny_are_read() {
+        let lines = [
+            "tiny: bare min 1.0 median 1.5 calls 1000",
+            "tiny: timed min 17 median 18 calls 1000",
+            "tiny: bare min 1.0 median 2.5 calls 1000",
+            "tiny: bare min",
+        ];
+        assert_eq!(median_of(&lines, "bare"), Some(2.0));
+        assert_eq!(median_of(&lines, "timed"), Some(18.0));
+        assert_eq!(median_of(&lines, "counted"), None);
+    }
+
+    #[test]
+    fn costs_are_taken_over_the_bare_call() {
+        let verdicts = |round: Round| judge(&[round]).iter().map(|row| row.verdict).collect::<Vec<_>>();
+        let [met, missed] = [Verdict::Met, Verdict::Missed];
+        assert_eq!(verdicts([1.5, 18.5, 20.5, 1.5, 2.0, 3.0, 1.5]), [met, met, met]);
+        assert_eq!(verdicts([1.5, 18.5, 28.5, 1.5, 2.0, 9.0, 3.0]), [missed, missed, missed]);
+    }
+}
