@@ -123,7 +123,13 @@ fn check_start(window: &Compared, name: &str) {
     let report = &window.report;
     let first = window.first[0];
     let count = report.window.iterations.expect("iterations");
-    assert_eq!(window.first, vec![first; RANKS as usize], "{name}: the ranks began at different iterations");
+    assert_eq!(
+        window.first,
+        vec![first; RANKS as usize],
+        "{name}: the ranks began at different iterations; {:?}; {:?}",
+        report.window,
+        report.warnings
+    );
     assert!(report.window.valid, "{name}: {:?}", report.warnings);
     let mark = report.functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
     assert_eq!(mark.calls, u64::from(RANKS) * count, "{name}: marks");
