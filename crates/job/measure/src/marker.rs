@@ -162,7 +162,7 @@ fn detected(observer: &mut Observer<'_>, limit_s: f64, progress: &dyn Progress) 
             Ok(choices) => {
                 let anchor = choices[0].symbol;
                 let since = first_seen.filter(|(symbol, _)| *symbol == anchor).map_or(seconds, |(_, at)| at);
-                if seconds >= 2.0 * since || seconds >= since + CERTAIN_SECONDS {
+                if seconds >= 2.0 * since || seconds >= since + CERTAIN_SECONDS || seconds > limit_s {
                     return count(observer, &choices, &streams, limit_s, progress);
                 }
                 first_seen = Some((anchor, since));

@@ -121,8 +121,16 @@ fn drop_overwritten(stream: &mut Stream, written: u64, first: u64, capacity: u64
 /// Number of each communicator of a thread, the same on all its members: 0 the world, else a hash of its members.
 fn comm_ids(view: View<'_>, slot: &SlotView<'_>) -> HashMap<u32, u64> {
     let count = slot.slot.comm_count.load(Relaxed).min(COMMS_MAX);
+    let world_size = view.header().world_size.load(Relaxed) as i32;
     let ids = (0..count).map(|index| {
-        let id = if index == 0 { 0 } else { members(view, slot, index as u32).map_or(u64::MAX, |list| hash(&list)) };
+        // A duplicate of the world synchronises the world as well.
+        let is_world = |list: &[i32]| list.iter().copied().eq(0..world_size);
+        let id = match members(view, slot, index as u32) {
+            _ if index == 0 => 0,
+            Some(list) if is_world(&list) => 0,
+            Some(list) => hash(&list),
+            None => u64::MAX,
+        };
         (index as u32, id)
     });
     ids.collect()

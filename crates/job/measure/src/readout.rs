@@ -9,11 +9,13 @@ use crate::recording::Recorded;
 use crate::requests::{GROUP_NAMES, readable};
 use crate::team::{Member, Team};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_os::{monotonic_ns, ticks, unix_s};
 use trimtab_session::ImageCache;
 use trimtab_stub::layout::{
-    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, USER_GROUP, Usage as RawUsage, outermost,
+    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Slot, USER_GROUP, Usage as RawUsage, flag,
+    outermost,
 };
 use trimtab_stub::view::SlotView;
 use trimtab_track::Job;
@@ -243,6 +245,9 @@ fn start_unix_s(start_time_ticks: u64) -> f64 {
     boot.unwrap_or(0.0) + start_time_ticks as f64 / 100.0
 }
 
+/// What saving and restoring registers on both sides of a call takes, ticks.
+const ISLANDS_TICKS: f64 = 10.0;
+
 /// Reads one rank.
 struct Reader<'a> {
     team: &'a Team,
@@ -276,8 +281,7 @@ impl Reader<'_> {
             first_ticks,
             last_ticks,
             marks: marks.to_vec(),
-            complete: first_ticks > 0 && matches!(recorded.ended, Ended::Iterations | Ended::Confident)
-                || recorded.start.is_none() && recorded.ended != Ended::ProgramEnded,
+            complete: first_ticks > 0 && recorded.is_whole,
             functions: self.functions(&open),
             comm_ticks: main.iter().map(comm).sum(),
             threads: others.iter().map(|slot| ThreadSample { comm_ticks: comm(slot) }).collect(),
@@ -320,9 +324,16 @@ impl Reader<'_> {
         self.member.inserted.view().header().details_max.load(Relaxed)
     }
 
+    /// Cost of one entry plus exit: what the routines took in this very window, with cold caches and all, plus the islands
+    /// around them; as calibrated where nothing was recorded.
     fn probe_ns(&self) -> Option<f64> {
-        let ticks = self.member.inserted.view().header().calibrated_ticks.load(Acquire);
-        (ticks > 0).then(|| ticks as f64 / CALIBRATION_CALLS as f64 / self.ticks_per_second * 1e9)
+        let view = self.member.inserted.view();
+        let calibrated = view.header().calibrated_ticks.load(Acquire) as f64 / CALIBRATION_CALLS as f64;
+        let sum = |word: fn(&Slot) -> &AtomicU64| view.slots().map(|slot| word(slot.slot).load(Relaxed)).sum::<u64>();
+        let (overhead, hits) = (sum(|slot| &slot.overhead_ticks), sum(|slot| &slot.hits));
+        let in_window = if hits > 0 { 2.0 * overhead as f64 / hits as f64 + ISLANDS_TICKS } else { 0.0 };
+        let ticks = calibrated.max(in_window);
+        (ticks > 0.0).then(|| ticks / self.ticks_per_second * 1e9)
     }
 
     /// Time of calls that were entered and not left when the window ended, by thread and function.
@@ -332,7 +343,8 @@ impl Reader<'_> {
         let frames = slot.slot.frames[..depth].iter().filter(|f| f.outermost.load(Relaxed) & outermost::FUNCTION != 0);
         let framed = frames.filter_map(|frame| {
             let probe = self.member.prepared.probes.get(frame.probe.load(Relaxed) as usize)?;
-            Some((probe.function, frame.stack.load(Relaxed), frame.ticks.load(Relaxed)))
+            let timed = probe.flags & flag::TIMED != 0;
+            timed.then_some((probe.function, frame.stack.load(Relaxed), frame.ticks.load(Relaxed)))
         });
         let simple = (0..self.team.selection.functions.len() as u32).map(|function| {
             let stat = slot.stat(u64::from(function));

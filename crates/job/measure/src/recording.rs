@@ -19,6 +19,12 @@ use trimtab_window::{IterationMark, choose_start, statistics};
 const TELLING_S: f64 = 0.004;
 /// Tries to agree on a start.
 const ARM_TRIES_MAX: u32 = 6;
+/// Iterations that ranks may take to come to an agreed end after the time limit, and bounds of that time in seconds.
+const GRACE_ITERATIONS: f64 = 3.0;
+const GRACE_S_MIN: f64 = 0.05;
+const GRACE_S_MAX: f64 = 10.0;
+/// Time for the other ranks to end once one has.
+const ENDING_MS: u64 = 20;
 /// Time between two looks while recording.
 const LOOK_MS_MAX: u64 = 10;
 /// End of an open-ended window; a real end is told later.
@@ -31,6 +37,8 @@ pub(crate) struct Recorded {
     pub start: Option<u64>,
     /// Why it ended.
     pub ended: Ended,
+    /// Every rank recorded to the end that was meant: no rank was cut off in the middle.
+    pub is_whole: bool,
     /// Marks of each rank.
     pub marks: Vec<Vec<IterationMark>>,
     /// Monotonic time of the first recorded iteration as far as we saw it.
@@ -52,9 +60,9 @@ pub(crate) fn by_iterations(
     let start = arm(team, marker, options, ticks_per_second)?;
     progress.stage(&Stage::Armed { start });
     let mut watch = Watch::new(team, marker, options, ticks_per_second);
-    let ended = watch.until_done(start, progress)?;
+    let (ended, is_whole) = watch.until_done(start, progress)?;
     watch.drain();
-    Ok(Recorded { start: Some(start), ended, marks: watch.marks, begun_ns: watch.begun_ns })
+    Ok(Recorded { start: Some(start), ended, is_whole, marks: watch.marks, begun_ns: watch.begun_ns })
 }
 
 /// Tells all ranks to begin at the same iteration; that iteration.
@@ -135,9 +143,11 @@ impl<'a> Watch<'a> {
         Watch { team, marker, options, ticks_per_second, marks, read, begun_ns: 0, is_ending: false }
     }
 
-    fn until_done(&mut self, start: u64, progress: &dyn Progress) -> Result<Ended, Error> {
+    /// Waits for the end; why it came, and whether all ranks came to it together.
+    fn until_done(&mut self, start: u64, progress: &dyn Progress) -> Result<(Ended, bool), Error> {
         let armed_ns = monotonic_ns();
         let mut ended = Ended::Iterations;
+        let mut grace_ns = None;
         loop {
             std::thread::sleep(Duration::from_millis(self.look_ms()));
             self.drain();
@@ -146,15 +156,38 @@ impl<'a> Watch<'a> {
                 self.begun_ns = self.first_record_ns();
             }
             if states.iter().all(|now| *now == state::DONE) {
-                return Ok(ended);
+                return Ok((ended, true));
             }
-            if let Some(early) = self.must_end(armed_ns, progress) {
-                return self.end_now(early);
-            }
-            if let Some(why) = self.may_end() {
-                ended = why;
+            match self.must_end(armed_ns, progress) {
+                // Once recording has begun the time limit is an iteration too, the next one all ranks can reach.
+                Some(Ended::MaxSeconds)
+                    if self.begun_ns != 0 && grace_ns.is_none_or(|until| monotonic_ns() < until) =>
+                {
+                    if grace_ns.is_none() {
+                        self.end_together();
+                        ended = Ended::MaxSeconds;
+                        grace_ns = Some(monotonic_ns() + self.grace_ns());
+                    }
+                }
+                Some(early) => return self.end_now(early),
+                None => ended = self.may_end().unwrap_or(ended),
             }
             self.tell(start, armed_ns, progress);
+        }
+    }
+
+    /// Time for the ranks to come to an agreed end: a few iterations.
+    fn grace_ns(&self) -> u64 {
+        let iterations_s = GRACE_ITERATIONS * self.marker.iteration_ticks / self.ticks_per_second;
+        (iterations_s.clamp(GRACE_S_MIN, GRACE_S_MAX) * 1e9) as u64
+    }
+
+    /// Tells all ranks the same last iteration.
+    fn end_together(&self) {
+        let rate = self.ticks_per_second / self.marker.iteration_ticks.max(1.0);
+        let end = choose_start(&global_counts(self.team, self.marker), rate, TELLING_S);
+        for (member, offset) in self.team.members.iter().zip(&self.marker.offsets) {
+            header(member).end.store(end.saturating_add_signed(-offset), Release);
         }
     }
 
@@ -182,20 +215,21 @@ impl<'a> Watch<'a> {
         (!self.options.follow && seconds > self.options.max_seconds).then_some(Ended::MaxSeconds)
     }
 
-    fn end_now(&mut self, why: Ended) -> Result<Ended, Error> {
+    fn end_now(&mut self, why: Ended) -> Result<(Ended, bool), Error> {
         let now = ticks();
+        if why == Ended::ProgramEnded {
+            // The others are about to end too; let them come to it.
+            std::thread::sleep(Duration::from_millis(ENDING_MS));
+        }
         for member in &self.team.members {
             end_member(member, now);
-        }
-        if why == Ended::ProgramEnded {
-            // The others are about to end too; what they still do is no part of any iteration.
-            std::thread::sleep(Duration::from_millis(LOOK_MS_MAX));
         }
         self.drain();
         if self.marks.iter().all(|marks| marks.len() < 2) && why != Ended::MaxSeconds {
             return Err(if why == Ended::Interrupted { Error::Interrupted } else { Error::EndedEarly });
         }
-        Ok(why)
+        // A window that was meant to last as long as the program is whole when the program has ended.
+        Ok((why, self.options.follow && why == Ended::ProgramEnded))
     }
 
     /// `--until-confident`: tells all ranks a common end once the interval is narrow enough.
@@ -211,11 +245,7 @@ impl<'a> Watch<'a> {
         if !statistics::until_confident(&seconds(slowest), percent) {
             return None;
         }
-        let rate = self.ticks_per_second / self.marker.iteration_ticks.max(1.0);
-        let end = choose_start(&global_counts(self.team, self.marker), rate, TELLING_S);
-        for (member, offset) in self.team.members.iter().zip(&self.marker.offsets) {
-            header(member).end.store(end.saturating_add_signed(-offset), Release);
-        }
+        self.end_together();
         self.is_ending = true;
         Some(Ended::Confident)
     }
@@ -281,7 +311,8 @@ pub(crate) fn by_time(team: &Team, options: &Options, progress: &dyn Progress) -
     for member in &team.members {
         end_member(member, now);
     }
-    Ok(Recorded { start: None, ended, marks: vec![Vec::new(); team.members.len()], begun_ns })
+    let is_whole = ended == Ended::MaxSeconds || (options.follow && ended == Ended::ProgramEnded);
+    Ok(Recorded { start: None, ended, is_whole, marks: vec![Vec::new(); team.members.len()], begun_ns })
 }
 
 /// Length of a window by time unless `--max-seconds` is shorter.

@@ -528,6 +528,8 @@ pub struct Slot {
     pub ring_written: AtomicU64,
     /// Probes passed while recording.
     pub hits: AtomicU64,
+    /// Time spent in our own routines while recording.
+    pub overhead_ticks: AtomicU64,
     /// Calls not measured: too deep, or made from a signal handler that interrupted a probe.
     pub dropped: AtomicU64,
     /// Bytes whose receiver could not be named.

@@ -379,10 +379,16 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
         }
     }
     record_entry(context, probe, frame, arguments, counts, now);
-    if probe.flags & (flag::TIMED | flag::RING) == flag::TIMED | flag::RING {
-        // The accounting above is ours, not the function's: its time begins here. Probes without accounting spare
-        // themselves the second look at the clock.
-        frame.ticks.store(ticks(), Relaxed);
+    if probe.flags & flag::RING != 0 {
+        note_overhead(context, now);
+    }
+}
+
+/// What the accounting of this probe took, as it was on this processor with these caches.
+#[inline(always)]
+fn note_overhead(context: Context, since: u64) {
+    if context.header().state.load(Relaxed) == state::RECORD {
+        add(&context.slot().overhead_ticks, ticks() - since);
     }
 }
 
@@ -480,6 +486,7 @@ extern "C" fn leave(header: *const Header, number: u64, saved: *const Saved) {
         simple_exit(context, number, Arguments(saved), now);
     } else {
         note_exit(context, Arguments(saved), now);
+        note_overhead(context, now);
     }
     context.slot().busy.store(0, Release);
 }
