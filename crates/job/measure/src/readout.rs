@@ -4,7 +4,7 @@
 
 use crate::marker::{Marker, MarkerCall, Observer};
 use crate::observe::{main_slot, members};
-use crate::options::{Ended, Options};
+use crate::options::Options;
 use crate::recording::Recorded;
 use crate::requests::{GROUP_NAMES, readable};
 use crate::team::{Member, Team};
