@@ -150,12 +150,13 @@ impl Prepared {
         check_thread_pointers(&stopped)?;
         let moves = self.moves(&stopped, maps, layout)?;
         check_text(&stopped, &layout.plan)?;
-        let shared = map_all(&mut stopped, self.gadgets, maps, layout)?;
-        let view = View::new(shared.words());
         let probes: Vec<Probe> = self.probes.iter().map(|probe| settled(probe, setup)).collect();
-        describe(view, layout, &probes);
-        initialise(view);
-        view.header().magic.store(MAGIC, Release);
+        let fill = |view: View<'_>| {
+            describe(view, layout, &probes);
+            initialise(view);
+            view.header().magic.store(MAGIC, Release);
+        };
+        let shared = map_all(&mut stopped, self.gadgets, maps, layout, &fill)?;
         let target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
         let written = apply(&mut stopped, layout, &moves);
         if let Err(error) = written {
@@ -260,21 +261,25 @@ fn check_text(stopped: &Stopped, plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the shared memory and the arenas in the target.
+/// Makes the shared memory and the arenas in the target. The descriptor is complete before anything is mapped, so that
+/// whatever a killed trimtab has mapped is listed.
 fn map_all(
     stopped: &mut Stopped,
     gadgets: Gadgets,
     maps: &MappingTable,
     layout: &Layout,
+    fill: &dyn Fn(View<'_>),
 ) -> Result<SharedMapping, Error> {
     let pid = stopped.pid();
     let mut injection = Injection::begin(stopped, gadgets, maps)?;
     let name = injection.place_text(MEMFD_NAME)?;
     // MFD_CLOEXEC: a program the target executes must not inherit it.
     let descriptor = injection.call("memfd_create", 319, [name, 1, 0, 0, 0, 0])?;
+    let shared = open_file_of(pid, descriptor)
+        .and_then(|file| SharedMapping::create(&file, layout.geometry.file_length, pid))
+        .inspect(|shared| fill(View::new(shared.words())));
     let mut made = Vec::new();
-    let mapped = map_into(&mut injection, descriptor, layout, &mut made);
-    let file = open_file_of(pid, descriptor);
+    let mapped = if shared.is_ok() { map_into(&mut injection, descriptor, layout, &mut made) } else { Ok(()) };
     let closed = injection.call("close", 3, [descriptor, 0, 0, 0, 0, 0]);
     if mapped.is_err() {
         for (address, length) in made {
@@ -284,7 +289,7 @@ fn map_all(
     injection.finish()?;
     mapped?;
     closed?;
-    Ok(SharedMapping::create(&file?, layout.geometry.file_length, pid)?)
+    Ok(shared?)
 }
 
 fn map_into(
@@ -306,8 +311,9 @@ fn map_into(
     map(layout.header, layout.geometry.data_length, READ_WRITE, SHARED, descriptor, 0)?;
     let mut offset = layout.geometry.data_length;
     for place in &layout.places {
-        map(place.gate, PAGE, READ_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0)?;
+        // Code first, and both unmapped by one call: a gate is ours only if the code behind it is.
         map(place.code, place.capacity, READ_EXECUTE, SHARED, descriptor, offset)?;
+        map(place.gate, PAGE, READ_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0)?;
         offset += place.capacity;
     }
     for place in &layout.places {

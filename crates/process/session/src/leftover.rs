@@ -7,7 +7,7 @@
 //! Next: `remove::restore` does the work.
 
 use crate::error::Error;
-use crate::remove::{self, PatchBytes, Removal, Target, is_ours, start_time};
+use crate::remove::{self, PatchBytes, Removal, Target, is_ours, open_descriptors, start_time};
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
 use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
 use trimtab_types::Pid;
@@ -46,7 +46,7 @@ pub fn find(pid: Pid) -> Result<Leftover, Error> {
     let maps = MappingTable::of(pid)?;
     let Some(first) = maps.0.iter().find(|mapping| is_ours(mapping) && mapping.offset == 0) else {
         return Ok(match ours(&maps) {
-            found if found.is_empty() => Leftover::None,
+            found if found.is_empty() && open_descriptors(pid).is_empty() => Leftover::None,
             found => Leftover::Unfinished(found),
         });
     };
@@ -81,6 +81,7 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
                 patches: Vec::new(),
                 geometry: Geometry::default(),
                 gadgets: find_gadgets(pid, &memory, &maps)?,
+                abandoned: true,
             };
             remove::restore(pid, &target)
         }
@@ -178,13 +179,21 @@ impl Raw {
         let ours_at = |record: &MappingRecord| maps.at(record.address).is_some_and(is_ours);
         let mut gates = Vec::new();
         let mut arenas = Vec::new();
+        let mut mappings = vec![(self.mappings[0].address, self.mappings[0].length)];
         for pair in self.mappings[1..].chunks_exact(2) {
-            let gate_is_plain = maps.at(pair[0].address).is_some_and(|m| m.inode == 0 && m.writable && !m.executable);
-            if !gate_is_plain || !ours_at(&pair[1]) || pair[0].length != PAGE {
-                return Err(bad("a mapping it lists is not there"));
+            if pair[0].length != PAGE || pair[0].address.checked_add(PAGE) != Some(pair[1].address) {
+                return Err(bad("its sizes make no sense"));
             }
-            gates.push(pair[0].address);
+            if !ours_at(&pair[1]) {
+                // Its maker was killed before it was mapped, or after it was unmapped together with its gate.
+                continue;
+            }
+            if maps.at(pair[0].address).is_some_and(|m| m.inode == 0 && m.writable && !m.executable) {
+                gates.push(pair[0].address);
+                mappings.push((pair[0].address, pair[0].length));
+            }
             arenas.push(pair[1].address..pair[1].address.saturating_add(pair[1].length));
+            mappings.push((pair[1].address, pair[1].length));
         }
         if self.mappings[0].address != self.base || !ours_at(&self.mappings[0]) {
             return Err(bad("it lies elsewhere than it says"));
@@ -193,10 +202,11 @@ impl Raw {
             header: self.base,
             gates,
             arenas,
-            mappings: self.mappings.iter().map(|record| (record.address, record.length)).collect(),
+            mappings,
             patches: self.patches(pid, maps)?,
             geometry: self.geometry,
             gadgets,
+            abandoned: true,
         })
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Target {
     pub patches: Vec<PatchBytes>,
     pub geometry: Geometry,
     pub gadgets: Gadgets,
+    /// Its maker is gone, and may have left the memory's descriptor open.
+    pub abandoned: bool,
 }
 
 impl Target {
@@ -64,6 +66,7 @@ impl Target {
             patches: plan.patches.iter().map(|p| (p.address, p.original.clone(), p.patched.clone())).collect(),
             geometry,
             gadgets,
+            abandoned: false,
         }
     }
 
@@ -82,7 +85,7 @@ pub(crate) fn is_ours(mapping: &trimtab_os::Mapping) -> bool {
 /// Restores `pid`.
 pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
     let mut removal = Removal::default();
-    if !target.is_mapped(pid) {
+    if !target.is_mapped(pid) && !target.abandoned {
         // Ended, or another program now: nothing of ours is left in it.
         return Ok(removal);
     }
@@ -149,12 +152,43 @@ fn is_any_slot_busy(stopped: &Stopped, target: &Target) -> bool {
 }
 
 fn unmap(stopped: &mut Stopped, maps: &MappingTable, target: &Target) -> Result<(), Error> {
+    let pid = stopped.pid();
     let mut injection = Injection::begin(stopped, target.gadgets, maps)?;
+    // Looked at now that the process is stopped: a number found earlier could be another file by now.
+    for descriptor in if target.abandoned { open_descriptors(pid) } else { Vec::new() } {
+        injection.call("close", 3, [descriptor, 0, 0, 0, 0, 0])?;
+    }
     // Shared memory last: as long as it is there, a later trimtab can finish this.
-    for (address, length) in target.mappings.iter().rev() {
+    for (address, length) in joined(&target.mappings).iter().rev() {
         injection.call("munmap", 11, [*address, *length, 0, 0, 0, 0])?;
     }
     Ok(injection.finish()?)
+}
+
+/// Neighbours in the list that touch in memory become one, so that a gate goes with its code.
+fn joined(mappings: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (address, length) in mappings {
+        match joined.last_mut() {
+            Some(last) if last.0 + last.1 == *address => last.1 += length,
+            _ => joined.push((*address, *length)),
+        }
+    }
+    joined
+}
+
+/// Descriptors of a trimtab's shared memory that `pid` has open.
+pub(crate) fn open_descriptors(pid: Pid) -> Vec<u64> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let is_ours = |path: std::path::PathBuf| {
+        path.to_str()
+            .and_then(|text| text.strip_prefix("/memfd:"))
+            .is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == MEMFD_NAME)
+    };
+    entries
+        .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(is_ours))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// Start time of a process, clock ticks since boot; `None` if it has ended.
