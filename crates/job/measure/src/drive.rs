@@ -25,7 +25,7 @@ pub struct Outcome {
 pub fn measure(job: &Job, options: &Options, cache: &ImageCache, progress: &dyn Progress) -> Result<Outcome, Error> {
     let clock = Clock::start();
     progress.stage(&Stage::Planning);
-    let mut team = Team::insert(job, options, cache)?;
+    let mut team = Team::insert(job, options, cache).map_err(Error::or_ended)?;
     progress.stage(&Stage::Inserting { ranks: team.members.len() });
     let marker = marker::find(&team, options, cache, progress)?;
     let ticks_per_second = clock.ticks_per_second();

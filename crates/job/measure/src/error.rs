@@ -54,3 +54,13 @@ pub enum Error {
         seconds: f64,
     },
 }
+
+impl Error {
+    /// A rank that is gone when it is to be prepared means that the program has ended.
+    pub(crate) fn or_ended(self) -> Self {
+        match self {
+            Error::Rank { source: trimtab_session::Error::Os(trimtab_os::Error::Gone { .. }), .. } => Error::EndedEarly,
+            other => other,
+        }
+    }
+}

@@ -4,7 +4,7 @@
 
 use crate::marker::{Marker, MarkerCall, Observer};
 use crate::observe::{main_slot, members};
-use crate::options::Options;
+use crate::options::{Ended, Options};
 use crate::recording::Recorded;
 use crate::requests::{GROUP_NAMES, readable};
 use crate::team::{Member, Team};
@@ -263,13 +263,11 @@ impl Reader<'_> {
         let last_ticks = self.last_ticks(marks, recorded);
         let main_key = main_slot(view).map(|slot| slot.slot.key.load(Relaxed));
         let (main, others): (Vec<_>, Vec<_>) = view.slots().partition(|s| Some(s.slot.key.load(Relaxed)) == main_key);
-        let open: BTreeMap<(u64, u32), u64> = view
-            .slots()
-            .flat_map(|slot| self.open_calls(&slot, first_ticks, last_ticks))
-            .fold(BTreeMap::new(), |mut sums, (key, ticks)| {
-                *sums.entry(key).or_insert(0) += ticks;
-                sums
-            });
+        let mut open: BTreeMap<(u64, u32), u64> = BTreeMap::new();
+        let calls = view.slots().flat_map(|slot| self.open_calls(&slot, first_ticks, last_ticks));
+        for (call, ticks) in calls.chain(self.blocked_calls(first_ticks, last_ticks)) {
+            *open.entry(call).or_insert(0) += ticks;
+        }
         let comm = |slot: &SlotView<'_>| {
             slot.slot.group_ticks[0].load(Relaxed) + self.open_group_ticks(&open, slot.slot.key.load(Relaxed), 0)
         };
@@ -281,9 +279,9 @@ impl Reader<'_> {
             first_ticks,
             last_ticks,
             marks: marks.to_vec(),
-            complete: first_ticks > 0 && recorded.is_whole,
+            complete: first_ticks > 0 && (recorded.is_whole || self.came_to_the_end(recorded)),
             functions: self.functions(&open),
-            comm_ticks: main.iter().map(comm).sum(),
+            comm_ticks: main.iter().map(comm).sum::<u64>().max(self.blocked_comm_ticks(&open)),
             threads: others.iter().map(|slot| ThreadSample { comm_ticks: comm(slot) }).collect(),
             group_ticks: self.groups(&open),
             links: self.links(),
@@ -297,6 +295,11 @@ impl Reader<'_> {
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
         }
+    }
+
+    /// Whether this rank, unlike others, was not the one that ended early.
+    fn came_to_the_end(&self, recorded: &Recorded) -> bool {
+        recorded.ended == Ended::ProgramEnded && self.member.was_alive
     }
 
     /// A window of iterations that was cut short ends with its last whole one... unless nothing was marked.
@@ -354,6 +357,29 @@ impl Reader<'_> {
         let open = framed.chain(simple).filter(|(_, stack, _)| still_open(*stack));
         let inside = open.filter(|(_, _, entered)| first > 0 && *entered < last);
         inside.map(|(function, _, entered)| ((key, function), last - entered.max(first))).collect()
+    }
+
+    /// Calls that were entered before the probes went in and never returned: the thread was inside when they went in and
+    /// when they came out, and passed no probe between.
+    fn blocked_calls(&self, first: u64, last: u64) -> Vec<((u64, u32), u64)> {
+        let Some(removal) = self.member.removal.as_ref().filter(|_| first > 0 && last > first) else {
+            return Vec::new();
+        };
+        let view = self.member.inserted.view();
+        let passed = |key: u64| view.slots().any(|slot| slot.slot.key.load(Relaxed) == key);
+        let blocked = self.member.inserted.inside.iter().filter(|at| removal.inside.contains(at) && !passed(at.0));
+        let functions = blocked.filter_map(|(key, probe)| {
+            let function = self.member.prepared.probes.get(*probe as usize)?.function;
+            Some(((*key, function), last - first))
+        });
+        functions.collect()
+    }
+
+    /// Communication time of the thread that was blocked longest.
+    fn blocked_comm_ticks(&self, open: &BTreeMap<(u64, u32), u64>) -> u64 {
+        let keys = self.member.inserted.inside.iter().map(|(key, _)| *key);
+        let known: Vec<u64> = self.member.inserted.view().slots().map(|slot| slot.slot.key.load(Relaxed)).collect();
+        keys.filter(|key| !known.contains(key)).map(|key| self.open_group_ticks(open, key, 0)).max().unwrap_or(0)
     }
 
     /// Whether a frame at `stack` was still there when the probes were taken out: one that was left by longjmp or an

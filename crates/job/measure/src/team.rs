@@ -24,6 +24,8 @@ pub(crate) struct Member {
     pub prepared: Prepared,
     pub inserted: Inserted,
     pub removal: Option<Removal>,
+    /// It still ran this program when the probes were taken out.
+    pub was_alive: bool,
 }
 
 /// All ranks of a job.
@@ -68,13 +70,16 @@ impl Team {
             let Ready { process, modules, prepared, .. } = one;
             // On an error the ranks done so far are restored as they are dropped.
             let inserted = inserted.map_err(|source| Error::Rank { rank: process.rank, pid: process.pid, source })?;
-            members.push(Member { process, modules, prepared, inserted, removal: None });
+            members.push(Member { process, modules, prepared, inserted, removal: None, was_alive: true });
         }
         Ok(Team { members, selection, library, warnings })
     }
 
     /// Restores all ranks at once.
     pub(crate) fn remove(&mut self) {
+        for member in &mut self.members {
+            member.was_alive = member.inserted.is_alive();
+        }
         let mut removed = Vec::new();
         for some in self.members.chunks_mut(at_once()) {
             std::thread::scope(|scope| {

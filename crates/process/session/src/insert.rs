@@ -10,7 +10,7 @@
 use crate::error::Error;
 use crate::prepare::Prepared;
 use crate::remove::{self, Removal, Target};
-use crate::threads::{Stand, stands};
+use crate::threads::{Stand, inside, stands};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::{Gadgets, Injection, MappingTable, SharedMapping, Stopped, open_file_of};
@@ -60,6 +60,8 @@ pub struct Inserted {
     pub point_count: usize,
     /// How long the process was held, nanoseconds.
     pub pause_ns: u64,
+    /// Threads that were inside a measured function already, as (thread pointer, probe): they passed no entry probe.
+    pub inside: Vec<(u64, u32)>,
     removed: bool,
 }
 
@@ -157,7 +159,9 @@ impl Prepared {
             view.header().magic.store(MAGIC, Release);
         };
         let shared = map_all(&mut stopped, self.gadgets, maps, layout, &fill)?;
-        let target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
+        let mut target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
+        target.functions = (self.ranges.clone(), self.program.clone());
+        let inside = inside(&stopped, maps, &target.functions.0, &target.functions.1);
         let written = apply(&mut stopped, layout, &moves);
         if let Err(error) = written {
             stopped.resume();
@@ -165,7 +169,7 @@ impl Prepared {
             return Err(error);
         }
         let pause_ns = stopped.resume();
-        Ok(Inserted { pid, shared, target, point_count: layout.plan.patches.len(), pause_ns, removed: false })
+        Ok(Inserted { pid, shared, target, point_count: layout.plan.patches.len(), pause_ns, inside, removed: false })
     }
 
     /// Threads and signal frames that stand on displaced instructions, with where they go on.

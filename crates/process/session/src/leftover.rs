@@ -81,6 +81,7 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
                 patches: Vec::new(),
                 geometry: Geometry::default(),
                 gadgets: find_gadgets(pid, &memory, &maps)?,
+                functions: (Vec::new(), 0..0),
                 abandoned: true,
             };
             remove::restore(pid, &target)
@@ -206,6 +207,7 @@ impl Raw {
             patches: self.patches(pid, maps)?,
             geometry: self.geometry,
             gadgets,
+            functions: (Vec::new(), 0..0),
             abandoned: true,
         })
     }

@@ -8,6 +8,7 @@
 
 use crate::error::Error;
 use crate::modules::{Module, Modules};
+use crate::threads::FunctionRange;
 use std::ops::Range;
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite};
@@ -51,6 +52,9 @@ pub struct Prepared {
     pub refused: Vec<Refused>,
     pub(crate) arena_modules: Vec<(String, Range<u64>)>,
     pub(crate) gadgets: Gadgets,
+    pub(crate) ranges: Vec<FunctionRange>,
+    /// Text of the program itself.
+    pub(crate) program: Range<u64>,
 }
 
 /// Fragments one function may be split into.
@@ -70,6 +74,8 @@ impl Prepared {
             refused: Vec::new(),
             arena_modules: Vec::new(),
             gadgets,
+            ranges: Vec::new(),
+            program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
         };
         for request in requests {
             if prepared.addresses.contains(&request.address) {
@@ -101,6 +107,9 @@ impl Prepared {
         let probe = self.probes.len() as u32;
         let name = request.name.clone();
         self.functions.push(PlannedFunction { name, probe, arena, sites, inline: None });
+        let file_address = module.bias.to_file(request.address);
+        let size = module.loaded.image.function_at(file_address).map_or(0, |function| function.size);
+        self.ranges.push((request.address.0..request.address.0 + size, probe));
         self.probes.push(request.probe);
         self.addresses.push(request.address);
         Ok(())

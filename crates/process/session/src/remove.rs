@@ -7,7 +7,7 @@
 //! Next: `leftover` calls this for what a killed trimtab left.
 
 use crate::error::Error;
-use crate::threads::{anyone_in, stands};
+use crate::threads::{FunctionRange, anyone_in, inside, stands};
 use std::ops::Range;
 use trimtab_os::{Gadgets, Injection, MappingTable, Memory, Stopped};
 use trimtab_plan::{ArenaPlace, Plan};
@@ -32,6 +32,8 @@ pub struct Removal {
     pub left_mapped_bytes: u64,
     /// Thread pointer and stack pointer of every thread at the first stop: calls left open above are still going on.
     pub stacks: Vec<(u64, u64)>,
+    /// Threads that were inside a measured function at the first stop, as (thread pointer, probe).
+    pub inside: Vec<(u64, u32)>,
     /// Places whose bytes were neither ours nor the original ones, and were left as they are.
     pub foreign: Vec<u64>,
 }
@@ -50,6 +52,8 @@ pub(crate) struct Target {
     pub patches: Vec<PatchBytes>,
     pub geometry: Geometry,
     pub gadgets: Gadgets,
+    /// Measured functions, and the text of the program itself.
+    pub functions: (Vec<FunctionRange>, Range<u64>),
     /// Its maker is gone, and may have left the memory's descriptor open.
     pub abandoned: bool,
 }
@@ -66,6 +70,7 @@ impl Target {
             patches: plan.patches.iter().map(|p| (p.address, p.original.clone(), p.patched.clone())).collect(),
             geometry,
             gadgets,
+            functions: (Vec::new(), 0..0),
             abandoned: false,
         }
     }
@@ -96,6 +101,7 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         if attempt == 0 {
             let stacks = stopped.threads().iter().map(|thread| (thread.registers.fs_base, thread.registers.rsp));
             removal.stacks = stacks.collect();
+            removal.inside = inside(&stopped, &maps, &target.functions.0, &target.functions.1);
             removal.foreign = restore_text(&stopped, target)?;
         }
         let inside = is_anyone_inside(&stopped, &maps, target) || !removal.foreign.is_empty();

@@ -528,6 +528,8 @@ pub struct Slot {
     pub ring_written: AtomicU64,
     /// Probes passed while recording.
     pub hits: AtomicU64,
+    /// Calls left that were never entered: the thread was inside when the probes went in. At most one.
+    pub orphans: AtomicU64,
     /// Time spent in our own routines while recording.
     pub overhead_ticks: AtomicU64,
     /// Calls not measured: too deep, or made from a signal handler that interrupted a probe.

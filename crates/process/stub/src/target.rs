@@ -485,17 +485,21 @@ extern "C" fn leave(header: *const Header, number: u64, saved: *const Saved) {
     if context.probe(number).flags & flag::SIMPLE != 0 {
         simple_exit(context, number, Arguments(saved), now);
     } else {
-        note_exit(context, Arguments(saved), now);
+        note_exit(context, number, Arguments(saved), now);
         note_overhead(context, now);
     }
     context.slot().busy.store(0, Release);
 }
 
 #[inline(always)]
-fn note_exit(context: Context, arguments: Arguments, now: u64) {
+fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
     let slot = context.slot();
     let stack = arguments.stack();
     let mut depth = slot.depth.load(Relaxed);
+    if depth == 0 && slot.ring_written.load(Relaxed) == 0 && slot.orphans.load(Relaxed) == 0 {
+        slot.orphans.store(1, Relaxed);
+        close_orphan(context, number, now);
+    }
     while depth > 0 {
         let frame = context.frame(depth - 1);
         let held = frame.stack.load(Relaxed);
@@ -509,6 +513,22 @@ fn note_exit(context: Context, arguments: Arguments, now: u64) {
         depth -= 1;
     }
     slot.depth.store(depth, Relaxed);
+}
+
+/// The first thing a thread does is to leave a function: it was inside since before the probes went in.
+#[inline(always)]
+fn close_orphan(context: Context, number: u64, now: u64) {
+    let header = context.header();
+    let first = header.first_ticks.load(Relaxed);
+    if header.state.load(Acquire) < state::RECORD || first == 0 {
+        return;
+    }
+    let probe = context.probe(number);
+    let (from, to) = clipped(header, first, first, now);
+    if to > from && probe.flags & flag::TIMED != 0 {
+        add(&context.stat(u64::from(probe.function)).ticks, to - from);
+        add(group_word(&context.slot().group_ticks, probe.group), to - from);
+    }
 }
 
 #[inline(always)]
