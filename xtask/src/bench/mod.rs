@@ -3,8 +3,8 @@
 //! A machine drifts while one measures: the next run of the same program may be a tenth slower. So contenders take
 //! turns, A B A B, and what is reported is the ratio pair by pair with its spread; times are printed for orientation.
 //!
-//! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window` for what
-//! is measured.
+//! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window` for
+//! what is measured.
 
 mod attach;
 mod pauses;
