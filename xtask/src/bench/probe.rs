@@ -1,7 +1,9 @@
 //! What one probe costs, on a function of two instructions, against the same measuring code written by hand.
 //!
-//! Every round is a fresh process that prints, again and again, what a call costs bare and with the two floors around
-//! it; meanwhile the probe goes in and out. All phases of a round lie within a second, so that drift cancels.
+//! Every round is a fresh process that prints, again and again, what a bare call costs while the probe goes in and out,
+//! and two more that print what the floors cost. All phases of a round lie within a second, so that drift cancels. The
+//! kinds have a process each because a bare call that takes turns with others has two speeds, 1.64 and 2.16 ns, and
+//! changes between them whether it is touched or not.
 //!
 //! Next: `crates/process/session/examples/probe_cost.rs`, which does as told; `programs/tiny.c`, which is measured.
 
@@ -22,10 +24,12 @@ const FLOOR_RATIO_BAR: f64 = 1.3;
 const COUNT_NS_BAR: f64 = 2.0;
 /// Two figures of a call that nobody touches differ by this share at least.
 const EQUAL_WITHIN: f64 = 0.01;
-/// Lines of each kind per phase; the first cycle after a change is dropped.
-const LINES_PER_PHASE: usize = 8;
-/// Kinds of lines: bare, counted, timed.
-const KINDS: usize = 3;
+/// Lines per phase.
+const LINES_PER_PHASE: usize = 12;
+/// Lines dropped at the beginning of a phase: the one being printed then saw both states.
+const LINES_DROPPED: usize = 2;
+/// Chunks of 2000 calls per line: one line takes 1 to 20 ms.
+const CHUNKS: &str = "300";
 /// A line takes milliseconds.
 const PHASE_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -88,55 +92,46 @@ fn after_removal(rounds: &[Round]) -> Row {
     }
 }
 
-/// One process, from untouched to restored twice.
+/// The floors, and one process from untouched to restored twice.
 fn round(bench: &Bench) -> Result<Round> {
-    let program = build("tiny", None, &Variant::default())?;
-    let mut tiny = Launch::alone(&program).args(["--seconds", "600", "--chunks", "100"]).start()?;
-    tiny.wait_for_output("tiny: timed", START_LIMIT)?;
+    let timed_by_hand = phase(&mut start("timed")?, "timed")?;
+    let counted_by_hand = phase(&mut start("counted")?, "counted")?;
+    let mut tiny = start("bare")?;
     let text = TextSnapshot::of(tiny.pid())?;
     let mut prober = Prober::start(bench, tiny.pid())?;
-    let before = phase(&mut tiny)?;
-    let again = phase(&mut tiny)?;
+    let before = phase(&mut tiny, "bare")?;
+    let again = phase(&mut tiny, "bare")?;
     prober.ask("timed", "inserted")?;
-    let timed = phase(&mut tiny)?;
+    let timed = phase(&mut tiny, "bare")?;
     prober.ask("remove", "removed")?;
-    let after_timed = phase(&mut tiny)?;
+    let after_timed = phase(&mut tiny, "bare")?;
     prober.ask("counted", "inserted")?;
-    let counted = phase(&mut tiny)?;
+    let counted = phase(&mut tiny, "bare")?;
     prober.ask("remove", "removed")?;
-    let after_counted = phase(&mut tiny)?;
+    let after_counted = phase(&mut tiny, "bare")?;
     let difference = text.difference_now()?;
     ensure!(difference.is_none(), "text was not restored: {difference:?}");
-    Ok([
-        before.bare,
-        again.bare,
-        again.timed,
-        timed.bare,
-        after_timed.bare,
-        after_timed.counted,
-        counted.bare,
-        after_counted.bare,
-    ])
+    Ok([before, again, timed_by_hand, timed, after_timed, counted_by_hand, counted, after_counted])
 }
 
-/// Nanoseconds per call, the median of the medians of lines.
-struct Phase {
-    bare: f64,
-    counted: f64,
-    timed: f64,
+fn start(kind: &str) -> Result<Running> {
+    let program = build("tiny", None, &Variant::default())?;
+    let launch = Launch::alone(&program).args(["--seconds", "600", "--chunks", CHUNKS, "--kind", kind]);
+    let mut tiny = launch.start()?;
+    tiny.wait_for_output(&format!("tiny: {kind}"), START_LIMIT)?;
+    Ok(tiny)
 }
 
-/// Reads what is printed from now on until there is enough of each kind.
-fn phase(tiny: &mut Running) -> Result<Phase> {
+/// Nanoseconds per call from now on, the median of the medians of lines.
+fn phase(tiny: &mut Running, kind: &str) -> Result<f64> {
     let from = tiny.stdout().len();
     let deadline = Instant::now() + PHASE_LIMIT;
     loop {
         let text = tiny.stdout();
-        // The line being printed now and one cycle saw both states.
-        let lines: Vec<&str> = text[from..].lines().skip(KINDS + 1).collect();
-        if lines.len() > LINES_PER_PHASE * KINDS {
-            let median = |kind: &str| median_of(&lines, kind).with_context(|| format!("no line for {kind}"));
-            return Ok(Phase { bare: median("bare")?, counted: median("counted")?, timed: median("timed")? });
+        let lines: Vec<&str> = text[from..].lines().skip(LINES_DROPPED).collect();
+        // The last line may be half printed.
+        if lines.len() > LINES_PER_PHASE {
+            return median_of(&lines[..lines.len() - 1], kind).with_context(|| format!("no line for {kind}"));
         }
         ensure!(tiny.poll()?.is_none(), "tiny ended while it was measured: {}", tiny.stderr());
         ensure!(Instant::now() < deadline, "tiny printed too little in {} s", PHASE_LIMIT.as_secs());
