@@ -25,7 +25,7 @@ cargo xtask COMMAND
   test [--quick] [FILTER...]    set the machine up, run every test, end with `N passed, N failed, N skipped`
   tidy                          check the house rules (also a test of this crate)
   setup [--check]               install the Debian packages that tests need; --check only lists what is missing
-  bench [window] [--json FILE] [--quick]
+  bench [window] [--json FILE] [--quick] [--only probe|pauses|truth]
                                 measure against the baseline, interleaved; default file: benches/results/DATE-NAME.json
   goldens [FILTER...]           accept today's output as the expected one and show what changed
   release                       build target/dist with checksums and check what the binary needs

@@ -3,8 +3,8 @@
 //! A machine drifts while one measures: the next run of the same program may be a tenth slower. So contenders take
 //! turns, A B A B, and what is reported is the ratio pair by pair with its spread; times are printed for orientation.
 //!
-//! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window` for what
-//! is measured.
+//! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window` for
+//! what is measured.
 
 mod attach;
 mod pauses;
@@ -22,7 +22,7 @@ use attach::Bench;
 use record::Record;
 use std::path::{Path, PathBuf};
 
-/// `cargo xtask bench [window] [--json FILE] [--quick]`.
+/// `cargo xtask bench [window] [--json FILE] [--quick] [--only PART]`.
 pub fn command(arguments: &[String]) -> Result<Outcome> {
     let options = parse(arguments)?;
     let root = shell::root()?;
@@ -38,10 +38,10 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     let bench = Bench { folder: emptied_folder(&root)?, root, quick: options.quick };
     let mut record = Record::begin(&options.name, &bench.root)?;
     println!("{}", record.machine_line());
-    window::run(&bench, &mut record)?;
+    window::run(&bench, options.only, &mut record)?;
     println!("\n{}", record.summary());
-    if options.quick && options.json.is_none() {
-        println!("not kept: --quick has too few rounds; give --json FILE to keep it all the same");
+    if (options.quick || options.only.is_some()) && options.json.is_none() {
+        println!("not kept: too few rounds or rows; give --json FILE to keep it all the same");
         return Ok(Outcome::Done);
     }
     let path = options.json.unwrap_or_else(|| bench.root.join("benches/results").join(record.file_name()));
@@ -65,23 +65,42 @@ struct Options {
     name: String,
     json: Option<PathBuf>,
     quick: bool,
+    only: Option<Part>,
+}
+
+/// A part of the table that can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Probe,
+    Pauses,
+    Truth,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { name: "window".to_string(), json: None, quick: false };
+    let mut options = Options { name: "window".to_string(), json: None, quick: false, only: None };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "window" => {}
             "--quick" => options.quick = true,
+            "--only" => options.only = Some(part(words.next())?),
             "--json" => match words.next() {
                 Some(file) => options.json = Some(file.into()),
                 None => bail!("--json needs a FILE"),
             },
-            unknown => bail!("bench takes `window`, --json FILE and --quick, got `{unknown}`"),
+            unknown => bail!("bench takes `window`, --json FILE, --quick and --only PART, got `{unknown}`"),
         }
     }
     Ok(options)
+}
+
+fn part(word: Option<&String>) -> Result<Part> {
+    match word.map(String::as_str) {
+        Some("probe") => Ok(Part::Probe),
+        Some("pauses") => Ok(Part::Pauses),
+        Some("truth") => Ok(Part::Truth),
+        other => bail!("--only needs probe, pauses or truth, got `{}`", other.unwrap_or("nothing")),
+    }
 }
 
 #[cfg(test)]
@@ -96,10 +115,11 @@ mod tests {
         {
             let options = parse(&words(text)).expect(name);
             let json = json.map(PathBuf::from);
-            assert_eq!(options, Options { name: "window".to_string(), json, quick: false }, "{name}");
+            assert_eq!(options, Options { name: "window".to_string(), json, quick: false, only: None }, "{name}");
         }
         assert!(parse(&words("--quick window")).expect("quick").quick);
-        for (name, text) in [("no file", "--json"), ("unknown bench", "tree")] {
+        assert_eq!(parse(&words("--only truth")).expect("a part").only, Some(Part::Truth));
+        for (name, text) in [("no file", "--json"), ("unknown bench", "tree"), ("unknown part", "--only all")] {
             assert!(parse(&words(text)).is_err(), "{name}");
         }
     }

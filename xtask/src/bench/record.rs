@@ -34,7 +34,7 @@ pub struct Record {
 }
 
 /// The machine a figure holds for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// The processor as the kernel names it.
     pub cpu: String,
@@ -42,7 +42,12 @@ pub struct Machine {
     pub core_count: usize,
     /// The kernel's release.
     pub kernel: String,
+    /// Programs that ran or wanted to run in the last minute, before the benchmark began.
+    pub load: f64,
 }
+
+/// Above this load somebody else's work is in the figures.
+const LOAD_QUIET: f64 = 1.0;
 
 impl Record {
     /// An empty record of today on this machine.
@@ -63,8 +68,15 @@ impl Record {
 
     /// One line that says where and when.
     pub fn machine_line(&self) -> String {
-        let Machine { cpu, core_count, kernel } = &self.machine;
-        format!("{cpu}, {core_count} cores, Linux {kernel}, {}, commit {}", self.date, self.commit)
+        let Machine { cpu, core_count, kernel, load } = &self.machine;
+        let place = format!("{cpu}, {core_count} cores, Linux {kernel}, {}, commit {}", self.date, self.commit);
+        if *load <= LOAD_QUIET {
+            return place;
+        }
+        format!(
+            "{place}\nWARNING: the load was {load:.2} before this began: other programs are in every figure below, and \
+             above all in pauses and shares. Next: run it again on a quiet machine"
+        )
     }
 
     /// Prints a comparison and keeps it.
@@ -106,13 +118,13 @@ impl Record {
     }
 
     fn to_json(&self) -> Value {
-        let Machine { cpu, core_count, kernel } = &self.machine;
+        let Machine { cpu, core_count, kernel, load } = &self.machine;
         json!({
             "schema": SCHEMA,
             "name": self.name,
             "date": self.date,
             "commit": self.commit,
-            "machine": { "cpu": cpu, "cores": core_count, "kernel": kernel },
+            "machine": { "cpu": cpu, "cores": core_count, "kernel": kernel, "load_before": load },
             "rows": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
             "results": self.results.iter().map(Measured::to_json).collect::<Vec<_>>(),
         })
@@ -125,7 +137,9 @@ impl Machine {
         let kernel =
             std::fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot read the kernel's release")?;
         let core_count = std::thread::available_parallelism().context("cannot count processors")?.get();
-        Ok(Machine { cpu: cpu_model(&cpu_info), core_count, kernel: kernel.trim().to_string() })
+        let load = std::fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
+        let load = load.split(' ').next().and_then(|minute| minute.parse().ok()).context("/proc/loadavg is odd")?;
+        Ok(Machine { cpu: cpu_model(&cpu_info), core_count, kernel: kernel.trim().to_string(), load })
     }
 }
 
@@ -201,6 +215,10 @@ mod tests {
         assert_eq!((&json["rows"][0]["verdict"], &json["rows"][1]["verdict"]), (&json!("met"), &json!("SKIPPED")));
         assert_eq!(record.summary(), "1 bars met, 0 met by the median only, 0 missed, 1 not measured");
         assert_eq!(json["results"][0]["series"][0]["samples"][0], 1.0);
+        record.machine.load = 0.0;
+        assert!(!record.machine_line().contains("WARNING"));
+        record.machine.load = 2.0;
+        assert!(record.machine_line().contains("the load was 2.00"));
         assert!(record.file_name().ends_with("-window.json") && record.machine_line().contains(&record.machine.kernel));
     }
 }

@@ -8,7 +8,7 @@
 use super::attach::Bench;
 use super::record::Record;
 use super::runner::Comparison;
-use super::{pauses, peers, probe, truth};
+use super::{Part, pauses, peers, probe, truth};
 use anyhow::Result;
 use std::hint::black_box;
 use std::process::Command;
@@ -21,18 +21,25 @@ const ROUNDS: usize = 21;
 /// Launches per launcher: each takes a good part of a second.
 const LAUNCH_ROUNDS: usize = 5;
 
-/// Measures everything and prints it as it comes.
-pub fn run(bench: &Bench, record: &mut Record) -> Result<()> {
-    record.show(clock().run()?);
-    let (measured, rows) = probe::rows(bench)?;
-    record.show(measured);
-    record.judge(rows);
-    record.judge(peers::rows()?);
-    record.show(launch(bench).run()?);
-    let (comparisons, rows) = pauses::rows(bench)?;
-    comparisons.into_iter().for_each(|measured| record.show(measured));
-    record.judge(rows);
-    record.judge(truth::rows(bench)?);
+/// Measures everything, or one part, and prints it as it comes.
+pub fn run(bench: &Bench, only: Option<Part>, record: &mut Record) -> Result<()> {
+    let wanted = |part: Part| only.is_none_or(|only| only == part);
+    if wanted(Part::Probe) {
+        record.show(clock().run()?);
+        let (measured, rows) = probe::rows(bench)?;
+        record.show(measured);
+        record.judge(rows);
+        record.judge(peers::rows()?);
+    }
+    if wanted(Part::Pauses) {
+        record.show(launch(bench).run()?);
+        let (comparisons, rows) = pauses::rows(bench)?;
+        comparisons.into_iter().for_each(|measured| record.show(measured));
+        record.judge(rows);
+    }
+    if wanted(Part::Truth) {
+        record.judge(truth::rows(bench)?);
+    }
     Ok(())
 }
 
