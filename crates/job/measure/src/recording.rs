@@ -25,8 +25,13 @@ const GRACE_S_MIN: f64 = 0.05;
 const GRACE_S_MAX: f64 = 10.0;
 /// Time for the other ranks to end once one has.
 const ENDING_MS: u64 = 20;
-/// Time between two looks while recording.
-const LOOK_MS_MAX: u64 = 10;
+/// Bounds of the time between two looks while recording.
+const LOOK_US_MIN: u64 = 500;
+const LOOK_US_MAX: u64 = 100_000;
+/// Time between two looks at a window by time.
+const LOOK_MS: u64 = 10;
+/// Time between two looks at whether all ranks still run this program, which reads their lists of mappings.
+const ALIVE_NS: u64 = 50_000_000;
 /// End of an open-ended window; a real end is told later.
 const OPEN_END: u64 = u64::MAX;
 
@@ -133,6 +138,7 @@ struct Watch<'a> {
     marks: Vec<Vec<IterationMark>>,
     read: Vec<u64>,
     begun_ns: u64,
+    alive_ns: u64,
     is_ending: bool,
 }
 
@@ -140,7 +146,17 @@ impl<'a> Watch<'a> {
     fn new(team: &'a Team, marker: &'a MarkerCall, options: &'a Options, ticks_per_second: f64) -> Self {
         let ranks = team.members.len();
         let (marks, read) = (vec![Vec::new(); ranks], vec![0; ranks]);
-        Watch { team, marker, options, ticks_per_second, marks, read, begun_ns: 0, is_ending: false }
+        Watch {
+            team,
+            marker,
+            options,
+            ticks_per_second,
+            marks,
+            read,
+            begun_ns: 0,
+            alive_ns: monotonic_ns(),
+            is_ending: false,
+        }
     }
 
     /// Waits for the end; why it came, and whether all ranks came to it together.
@@ -149,7 +165,7 @@ impl<'a> Watch<'a> {
         let mut ended = Ended::Iterations;
         let mut grace_ns = None;
         loop {
-            std::thread::sleep(Duration::from_millis(self.look_ms()));
+            std::thread::sleep(Duration::from_micros(self.look_us()));
             self.drain();
             let states: Vec<u32> = self.team.members.iter().map(|m| header(m).state.load(Acquire)).collect();
             if self.begun_ns == 0 && states.iter().any(|now| *now >= state::RECORD) {
@@ -191,10 +207,15 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Short windows are looked at often, long ones seldom.
-    fn look_ms(&self) -> u64 {
-        let expected_s = self.marker.iteration_ticks / self.ticks_per_second * self.options.iterations as f64;
-        ((expected_s * 100.0) as u64).clamp(1, LOOK_MS_MAX)
+    /// How long to leave the ranks alone. They may use every processor, so each look takes time from one of them: we
+    /// sleep until the end is expected and look a few times around it.
+    fn look_us(&self) -> u64 {
+        let iteration_us = self.marker.iteration_ticks / self.ticks_per_second * 1e6;
+        let left =
+            |member: &Member| header(member).end.load(Relaxed).saturating_sub(header(member).iteration.load(Relaxed));
+        let iterations = self.team.members.iter().map(left).max().unwrap_or(0);
+        let expected_us = iterations.min(1_000_000) as f64 * iteration_us;
+        (expected_us as u64).clamp(LOOK_US_MIN, LOOK_US_MAX)
     }
 
     fn first_record_ns(&self) -> u64 {
@@ -204,11 +225,15 @@ impl<'a> Watch<'a> {
     }
 
     /// Reasons to end at once, wherever the ranks are.
-    fn must_end(&self, armed_ns: u64, progress: &dyn Progress) -> Option<Ended> {
+    fn must_end(&mut self, armed_ns: u64, progress: &dyn Progress) -> Option<Ended> {
         if progress.is_interrupted() {
             return Some(Ended::Interrupted);
         }
-        if self.team.members.iter().any(|member| !member.inserted.is_alive()) {
+        let is_due = monotonic_ns() - self.alive_ns > ALIVE_NS;
+        if is_due {
+            self.alive_ns = monotonic_ns();
+        }
+        if is_due && self.team.members.iter().any(|member| !member.inserted.is_alive()) {
             return Some(Ended::ProgramEnded);
         }
         let seconds = (monotonic_ns() - armed_ns) as f64 / 1e9;
@@ -294,7 +319,7 @@ pub(crate) fn by_time(team: &Team, options: &Options, progress: &dyn Progress) -
     }
     let limit_s = if options.follow { f64::INFINITY } else { TIME_WINDOW_S.min(options.max_seconds) };
     let ended = loop {
-        std::thread::sleep(Duration::from_millis(LOOK_MS_MAX));
+        std::thread::sleep(Duration::from_millis(LOOK_MS));
         let seconds = (monotonic_ns() - begun_ns) as f64 / 1e9;
         progress.stage(&Stage::Recording { done: 0, wanted: 0, seconds });
         if progress.is_interrupted() {
