@@ -89,6 +89,7 @@ pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&Han
     }
     header.comm_world.store(world, Relaxed);
     header.in_place.store(facts.in_place, Relaxed);
+    header.root.store(i64::from(facts.root) as u64, Relaxed);
     header.handle_mask.store(if facts.handle_bytes == 4 { 0xffff_ffff } else { u64::MAX }, Relaxed);
     for (word, name) in [
         (&header.type_size, "MPI_Type_size"),

@@ -1,7 +1,8 @@
 //! Symbols of files, read once: shared between processes of this run and kept on disk for later ones.
 //!
 //! The disk cache lies in `$XDG_CACHE_HOME/trimtab/symbols` (or `~/.cache`), one file per program or library, named by
-//! what identifies the very bytes (device, inode, size, time of change, path). It is only a shortcut: an unreadable or
+//! its build id and length (a stripped copy has the same id), so that copies share an entry; a file without build id goes
+//! by device, inode, size, time of change and path. It is only a shortcut: an unreadable or
 //! outdated entry is made anew, and a cache that can't be written is no error.
 //!
 //! Next: `modules` asks for every file a process has mapped.
@@ -69,7 +70,11 @@ impl ImageCache {
             return Ok(image.clone());
         }
         let file = FileMapping::open(&rooted).map_err(unreadable)?;
-        let (image, from_cache) = self.image(&key, &file, path)?;
+        let name = match trimtab_symbols::gnu_build_id_of(file.bytes()) {
+            Some(id) => format!("{id}-{:x}", file.bytes().len()),
+            None => key.clone(),
+        };
+        let (image, from_cache) = self.image(&name, &file, path)?;
         let image = Arc::new(LoadedImage { image, file, from_cache });
         loaded.insert(key, image.clone());
         Ok(image)

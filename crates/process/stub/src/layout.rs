@@ -305,6 +305,8 @@ pub struct Header {
     pub comm_world: AtomicU64,
     /// `MPI_IN_PLACE`.
     pub in_place: AtomicU64,
+    /// `MPI_ROOT` (two's complement): how an intercommunicator's root names itself.
+    pub root: AtomicU64,
     /// Offset of the size in a datatype (Open MPI).
     pub type_size_offset: AtomicU64,
     /// Mask of a handle's valid bits (32-bit handles in 64-bit registers).

@@ -224,34 +224,45 @@ impl Call<'_> {
         let size = if known { comm.size.load(Relaxed) } else { 0 };
         let rank = comm.rank.load(Relaxed);
         let inter = known && comm.inter.load(Relaxed) != 0;
-        if !known || inter {
+        if !known {
             let bytes = if self.is(kind::OWN) { self.contribution() } else { 0 };
             add_bytes(self.stat, bytes);
             return;
         }
+        // On an intercommunicator the other group's members are the peers, all of them, and the root names itself.
+        let others = if inter {
+            size
+        } else if size > 0 {
+            size - 1
+        } else {
+            0
+        };
+        let own = if inter { u64::MAX } else { rank };
+        let is_root = self.is_root(if inter { self.context.header().root.load(Relaxed) } else { rank });
         if self.is(kind::OWN) {
             add_bytes(self.stat, self.contribution());
         } else if self.is(kind::BCAST) || self.is(kind::SCATTER) {
-            if self.is_root(rank) {
+            if is_root {
                 let bytes = self.message_bytes();
-                self.to_all_others(comm_at, size, bytes);
+                self.to_all_others(comm_at, others, bytes);
             }
         } else if self.is(kind::TO_ROOT) {
-            if !self.is_root(rank) {
+            // A negative root on an intercommunicator: this process belongs to the root's own group.
+            if !is_root && self.arguments.get(self.probe.peer) as i32 >= 0 {
                 let bytes = self.message_bytes();
                 add_bytes(self.stat, bytes);
                 self.collective_link(comm_at, self.arguments.get(self.probe.peer) as u32, bytes);
             }
         } else if self.is(kind::TO_ALL) {
-            self.to_all_others(comm_at, size, self.contribution());
+            self.to_all_others(comm_at, others, self.contribution());
         } else if self.is(kind::ALLGATHERV) {
-            self.to_all_others(comm_at, size, self.allgatherv_contribution(rank));
+            self.to_all_others(comm_at, others, self.allgatherv_contribution(rank));
         } else if self.is(kind::OWN_SUM) {
             add_bytes(self.stat, self.sum_of_counts(size));
         } else if self.is(kind::OWN_BLOCK) {
             add_bytes(self.stat, self.message_bytes().wrapping_mul(size));
-        } else if !self.is(kind::SCATTERV) || self.is_root(rank) {
-            self.per_peer(comm_at, size, rank);
+        } else if !self.is(kind::SCATTERV) || is_root {
+            self.per_peer(comm_at, size, own);
         }
     }
 
@@ -261,8 +272,7 @@ impl Call<'_> {
     }
 
     #[inline(always)]
-    fn to_all_others(self, comm: u32, size: u64, bytes: u64) {
-        let others = if size > 0 { size - 1 } else { 0 };
+    fn to_all_others(self, comm: u32, others: u64, bytes: u64) {
         add_bytes(self.stat, bytes.wrapping_mul(others));
         self.collective_link(comm, PEER_ALL_OTHERS, bytes);
     }

@@ -47,3 +47,4 @@ pub use image::{DataObject, Function, Image, ImageKind, Segment, Source};
 pub use imports::imported_names;
 pub use lsda::CallSite;
 pub use machine::Machine;
+pub use notes::gnu_build_id_of;

@@ -14,12 +14,22 @@ const BUILD_ID_BYTES_MAX: usize = 64;
 /// How many note areas are searched; linkers make two or three.
 const NOTE_AREAS_MAX: usize = 64;
 
+/// The GNU build id of a file, read without reading anything else of it; `None` if it has none or is no ELF file.
+pub fn gnu_build_id_of(bytes: &[u8]) -> Option<BuildId> {
+    let elf = Elf::parse(bytes).ok()?;
+    gnu_build_id(&elf).map(|id| BuildId(hex(id)))
+}
+
 /// The GNU build id, or `text-` and a 128-bit hash of the executable segments' bytes.
 pub(crate) fn build_id(elf: &Elf, segments: &[Segment]) -> BuildId {
     match gnu_build_id(elf) {
-        Some(id) => BuildId(id.iter().map(|byte| format!("{byte:02x}")).collect()),
+        Some(id) => BuildId(hex(id)),
         None => BuildId(format!("text-{:032x}", hash_of_text(elf.bytes, segments))),
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn gnu_build_id<'a>(elf: &Elf<'a>) -> Option<&'a [u8]> {

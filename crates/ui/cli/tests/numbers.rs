@@ -44,29 +44,21 @@ fn every_kind_of_call_is_counted(mpi: Mpi) {
     }
 }
 
-/// docs/report.md, "What has no bytes": requests made before trimtab came, collectives between two groups.
+/// docs/report.md, "What has no bytes": starts of requests made before trimtab came.
 fn leave_out_what_is_not_measured(window: &mut Compared) {
     let iterations = window.report.window.iterations.expect("iterations");
     for (rank, truth) in window.truths.iter_mut().enumerate() {
         let to = 1 - rank as u32;
-        let link = truth.links.get_mut(&to).expect("a link");
-        // `lasting`: 12 and 13 ints. `bridge`: 3 ints of everybody; 5 from world rank 0, 2 from rank 1.
-        let (others, own) = if rank == 0 { ("MPI_Bcast", 20) } else { ("MPI_Gather", 8) };
-        take_off(link, iterations, 2, 100, false);
-        take_off(link, iterations, 2, 12 + own, true);
-        for (name, bytes) in [("MPI_Start", 0), ("MPI_Startall", 100), ("MPI_Allgather", 12), (others, own)] {
-            truth.functions.get_mut(name).expect(name).bytes -= iterations * bytes;
-        }
+        // `lasting`: 12 and 13 ints.
+        take_off(truth.links.get_mut(&to).expect("a link"), iterations, 2, 100);
+        let startall = truth.functions.get_mut("MPI_Startall").expect("is called");
+        startall.bytes -= iterations * 100;
     }
 }
 
-fn take_off(link: &mut LinkTruth, iterations: u64, messages: u64, bytes: u64, collective: bool) {
+fn take_off(link: &mut LinkTruth, iterations: u64, messages: u64, bytes: u64) {
     link.messages -= iterations * messages;
     link.bytes -= iterations * bytes;
-    if collective {
-        link.collective_messages -= iterations * messages;
-        link.collective_bytes -= iterations * bytes;
-    }
 }
 
 /// A specimen, its arguments (it should live for a few seconds), and the libraries it is run with.
