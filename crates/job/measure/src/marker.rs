@@ -88,8 +88,10 @@ impl<'a> Observer<'a> {
     }
 
     pub(crate) fn streams(&mut self) -> Vec<Stream> {
-        let members = self.team.members.iter().zip(&mut self.sites);
-        members.map(|(member, sites)| observe::read(member, &self.team.selection, self.facts.as_ref(), sites)).collect()
+        let snapshots: Vec<_> = self.team.members.iter().map(observe::snapshot).collect();
+        let (selection, facts) = (&self.team.selection, self.facts.as_ref());
+        let members = self.team.members.iter().zip(&snapshots).zip(&mut self.sites);
+        members.map(|((member, snapshot), sites)| observe::stream(member, snapshot, selection, facts, sites)).collect()
     }
 
     fn seconds(&self) -> f64 {
@@ -393,6 +395,14 @@ fn aligned(
             progress.stage(&Stage::Observing { seconds: observer.seconds(), why });
             continue;
         }
+        if let Some(apart) = apart(&streams, &passes) {
+            if waited_s > limit_s {
+                return Ok(Err(apart));
+            }
+            let why = "the ranks' latest calls must overlap in time".to_string();
+            progress.stage(&Stage::Observing { seconds: observer.seconds(), why });
+            continue;
+        }
         let alignment = align_passes(observer.team, &streams, &passes, wanted);
         same_looks = if alignment.offsets == offsets_before { same_looks + 1 } else { 1 };
         offsets_before.clone_from(&alignment.offsets);
@@ -407,6 +417,15 @@ fn aligned(
             return Ok(Ok(Aligned { iteration_ticks, counts, synchronises: false, alignment }));
         }
     }
+}
+
+/// A rank that passed its marker too seldom in the stretch of time that all ranks' streams have in common: nothing could
+/// be said of its numbering.
+fn apart(streams: &[Stream], passes: &[Passes]) -> Option<usize> {
+    let times = |index: usize| passes[index].occurrences.iter().map(move |at| streams[index].events[*at].enter_ticks);
+    let from = (0..passes.len()).filter_map(|index| times(index).next()).max().unwrap_or(0);
+    let to = (0..passes.len()).filter_map(|index| times(index).next_back()).min().unwrap_or(0);
+    (0..passes.len()).find(|index| times(*index).filter(|time| (from..=to).contains(time)).count() < PASSES_MIN)
 }
 
 fn align_passes(team: &Team, streams: &[Stream], passes: &[Passes], wanted: &[Wanted]) -> Alignment {

@@ -58,42 +58,85 @@ impl Sites {
     }
 }
 
-/// Reads what one rank's main thread has called lately.
-pub(crate) fn read(member: &Member, selection: &Selection, facts: Option<&HandleFacts>, sites: &mut Sites) -> Stream {
+/// One rank's ring as it was at one moment, copied before anything is made of it: the ranks' copies must overlap in
+/// time, and a ring may hold only some milliseconds.
+pub(crate) struct Snapshot<'a> {
+    slot: Option<SlotView<'a>>,
+    records: Vec<RawCall>,
+}
+
+/// A call record's words.
+#[derive(Clone, Copy)]
+struct RawCall {
+    probe: u64,
+    address: u64,
+    enter_ticks: u64,
+    exit_ticks: u64,
+    comm: u32,
+    peer: i32,
+    passes: u64,
+}
+
+/// Copies the ring of a rank's main thread.
+pub(crate) fn snapshot(member: &Member) -> Snapshot<'_> {
     let view = member.inserted.view();
-    let Some(slot) = main_slot(view) else { return Stream::default() };
+    let Some(slot) = main_slot(view) else { return Snapshot { slot: None, records: Vec::new() } };
     let capacity = view.geometry().ring_capacity;
     let written = slot.slot.ring_written.load(Acquire);
     let first = written.saturating_sub(capacity - RING_MARGIN);
-    let mut stream = Stream::default();
-    let comms = comm_ids(view, &slot);
+    let mut records = Vec::with_capacity((written - first) as usize);
     for index in first..written {
         let record = slot.call(index);
-        let number = record.probe.load(Relaxed);
-        let Some(probe) = member.prepared.probes.get(number as usize) else { continue };
-        let address = record.site.load(Relaxed);
-        let comm = record.comm.load(Relaxed);
-        let receives = probe.flags & flag::RECEIVES != 0;
-        let sends = probe.kind == kind::SEND;
-        let base = sites.site(address);
-        let peer = peer(view, &slot, comm, record.peer.load(Relaxed), facts);
+        records.push(RawCall {
+            probe: record.probe.load(Relaxed),
+            address: record.site.load(Relaxed),
+            enter_ticks: record.enter_ticks.load(Relaxed),
+            exit_ticks: record.exit_ticks.load(Relaxed),
+            comm: record.comm.load(Relaxed),
+            peer: record.peer.load(Relaxed),
+            passes: record.passes.load(Relaxed),
+        });
+    }
+    // What was overwritten while we read is spoiled.
+    let now = slot.slot.ring_written.load(Acquire);
+    let spoiled = now.saturating_sub(capacity).saturating_sub(first).min(records.len() as u64) as usize;
+    records.drain(..spoiled);
+    Snapshot { slot: Some(slot), records }
+}
+
+/// Makes events of a snapshot.
+pub(crate) fn stream(
+    member: &Member,
+    snapshot: &Snapshot<'_>,
+    selection: &Selection,
+    facts: Option<&HandleFacts>,
+    sites: &mut Sites,
+) -> Stream {
+    let mut stream = Stream::default();
+    let Some(slot) = snapshot.slot else { return stream };
+    let view = member.inserted.view();
+    let comms = comm_ids(view, &slot);
+    for record in &snapshot.records {
+        let Some(probe) = member.prepared.probes.get(record.probe as usize) else { continue };
+        let (sends, receives) = (probe.kind == kind::SEND, probe.flags & flag::RECEIVES != 0);
+        let base = sites.site(record.address);
+        let peer = peer(view, &slot, record.comm, record.peer, facts);
         stream.events.push(CallEvent {
             function: probe.function,
             site: base ^ direction(sends || receives, peer, member.process.rank.0),
-            enter_ticks: record.enter_ticks.load(Relaxed),
-            exit_ticks: record.exit_ticks.load(Relaxed),
+            enter_ticks: record.enter_ticks,
+            exit_ticks: record.exit_ticks,
             peer,
             is_send: sends,
             is_receive: receives,
-            synchronising: selection.synchronising[probe.function as usize] && comm != COMM_NONE,
-            comm: comms.get(&comm).copied().unwrap_or(u64::from(COMM_NONE)),
+            synchronising: selection.synchronising[probe.function as usize] && record.comm != COMM_NONE,
+            comm: comms.get(&record.comm).copied().unwrap_or(u64::from(COMM_NONE)),
         });
         stream.bases.push(base);
-        stream.passes.push(record.passes.load(Relaxed));
-        stream.return_addresses.push(address);
-        stream.probes.push(number);
+        stream.passes.push(record.passes);
+        stream.return_addresses.push(record.address);
+        stream.probes.push(record.probe);
     }
-    drop_overwritten(&mut stream, slot.slot.ring_written.load(Acquire), first, capacity);
     stream
 }
 
@@ -107,15 +150,6 @@ fn direction(has_peer: bool, peer: i32, own: u32) -> u64 {
 /// The slot of the thread that made most calls.
 pub(crate) fn main_slot(view: View<'_>) -> Option<SlotView<'_>> {
     view.slots().max_by_key(|slot| slot.slot.ring_written.load(Relaxed))
-}
-
-fn drop_overwritten(stream: &mut Stream, written: u64, first: u64, capacity: u64) {
-    let spoiled = written.saturating_sub(capacity).saturating_sub(first).min(stream.events.len() as u64) as usize;
-    stream.events.drain(..spoiled);
-    stream.bases.drain(..spoiled);
-    stream.passes.drain(..spoiled);
-    stream.return_addresses.drain(..spoiled);
-    stream.probes.drain(..spoiled);
 }
 
 /// Number of each communicator of a thread, the same on all its members: 0 the world, else a hash of its members.

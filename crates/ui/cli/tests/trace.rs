@@ -189,7 +189,7 @@ fn a_blocked_rank_is_let_go() {
         let home = Home::new();
         let job = Job::start(&specimen("sleeper", mpi, "--mode block --iterations 3500 --size 1000000"));
         let outcome = home.run(&["attach", "--max-seconds", "1.5", &job.launcher()]);
-        outcome.reports(name, 0, &["by time", "rank 1"]);
+        outcome.reports(name, 0, &["by time", "Rank 1 only communicates"]);
         job.ends_well(name);
     }
 }
