@@ -43,8 +43,10 @@ pub enum Error {
     /// The user interrupted before anything was recorded.
     #[error("interrupted before anything was recorded; the program runs on unchanged")]
     Interrupted,
-    /// The named marker was never called.
-    #[error("{marker} was not called on rank {rank} within {seconds:.0} s; name another function with --mark")]
+    /// The named marker was called too seldom, or never while the other ranks called theirs.
+    #[error(
+        "within {seconds:.0} s {marker} was not called on rank {rank} a few times while the others called it; name another function with --mark"
+    )]
     MarkerSilent {
         /// The marker.
         marker: String,

@@ -1,5 +1,6 @@
-//! Proves that the in-target routines can be copied anywhere: they call and read nothing outside their own bytes and
-//! touch no vector or floating-point register. Without this, a compiler that inserts a `memcpy` would crash targets.
+//! Proves that the in-target routines can be copied anywhere: no branch, call or operand leads outside their own bytes
+//! (calls through addresses in the shared memory apart) and no vector or floating-point register is touched.
+//! Without this, a compiler that inserts a `memcpy` would crash targets.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
