@@ -46,12 +46,23 @@ __attribute__((noinline, noclone)) void measuremark(int iteration) {
 
 static void (*ground_truth_mark)(int);
 static bool marking;
+static long uneven_steps; /* more arithmetic per iteration on this rank, so that others wait for it */
+static volatile double uneven_result;
 
-/* Called once at the start: finds the ground truth's mark if that library is loaded, and reads --mark. */
+/* This process's place in its job in per mille, by what the launchers of MPICH and Open MPI tell it; 0 if alone. */
+static inline long place_in_job(void) {
+    const char *rank = getenv("PMI_RANK"), *ranks = getenv("PMI_SIZE");
+    if (!rank) rank = getenv("OMPI_COMM_WORLD_RANK"), ranks = getenv("OMPI_COMM_WORLD_SIZE");
+    return rank && ranks && atol(ranks) > 0 ? 1000 * atol(rank) / atol(ranks) : 0;
+}
+
+/* Called once at the start: finds the ground truth's mark if that library is loaded, and reads --mark and
+ * --uneven N: the upper half of the ranks does N thousand steps of arithmetic more in every iteration. */
 static inline void specimen_begin(int argc, char **argv) {
     void *found = dlsym(RTLD_DEFAULT, "gt_mark");
     memcpy(&ground_truth_mark, &found, sizeof found);
     marking = flag(argc, argv, "--mark");
+    uneven_steps = place_in_job() >= 500 ? 1000 * option(argc, argv, "--uneven", 0) : 0;
 #ifndef MARK
     if (marking) {
         fprintf(stderr, "%s: built without measuremark; build it with -DMARK to use --mark\n", argv[0]);
@@ -66,6 +77,9 @@ static inline void iteration_begins(int iteration) {
 #ifdef MARK
     if (marking) measuremark(iteration);
 #endif
+    double value = 0;
+    for (long step = 0; step < uneven_steps; step++) value = value * 0.999 + 0.001;
+    uneven_result = value;
 }
 
 /* After the last iteration: closes it for the ground truth. Not a measuremark. */

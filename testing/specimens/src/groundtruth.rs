@@ -28,6 +28,8 @@ pub struct GroundTruth {
     pub finalized: bool,
     /// From `MPI_Init`'s end to `MPI_Finalize`'s begin, seconds.
     pub program_s: f64,
+    /// What the wrapper's own clock adds to the time of each call, seconds.
+    pub clock_s: f64,
     /// Iterations that were not kept because there were too many.
     pub rows_dropped: u64,
     /// Time in outermost communication calls over the whole program, one entry per thread that called MPI.
@@ -190,6 +192,7 @@ mod tests {
             pid: 1,
             finalized: true,
             program_s: 9.0,
+            clock_s: 2e-8,
             rows_dropped: 0,
             communication_s: vec![1.0],
             functions: vec![],

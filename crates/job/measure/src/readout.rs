@@ -245,7 +245,7 @@ fn start_unix_s(start_time_ticks: u64) -> f64 {
     boot.unwrap_or(0.0) + start_time_ticks as f64 / 100.0
 }
 
-/// What saving and restoring registers on both sides of a call takes, ticks.
+/// What saving and restoring registers takes before the first and behind the last time stamp of a call, ticks.
 const ISLANDS_TICKS: f64 = 10.0;
 
 /// Reads one rank.
@@ -286,6 +286,7 @@ impl Reader<'_> {
             group_ticks: self.groups(&open),
             links: self.links(),
             unattributed_bytes: view.slots().map(|slot| slot.slot.unattributed_bytes.load(Relaxed)).sum(),
+            unknown_starts: view.slots().map(|slot| slot.slot.unknown_starts.load(Relaxed)).sum(),
             usage: usage(&header.usage_first, &header.usage_last),
             pause_insert_us: self.member.inserted.pause_ns as f64 / 1e3,
             pause_remove_us: removal.map(|removal| removal.pause_ns_max as f64 / 1e3),
@@ -334,7 +335,8 @@ impl Reader<'_> {
         let calibrated = view.header().calibrated_ticks.load(Acquire) as f64 / CALIBRATION_CALLS as f64;
         let sum = |word: fn(&Slot) -> &AtomicU64| view.slots().map(|slot| word(slot.slot).load(Relaxed)).sum::<u64>();
         let (overhead, hits) = (sum(|slot| &slot.overhead_ticks), sum(|slot| &slot.hits));
-        let in_window = if hits > 0 { 2.0 * overhead as f64 / hits as f64 + ISLANDS_TICKS } else { 0.0 };
+        let islands = view.header().empty_ticks.load(Acquire) as f64 + ISLANDS_TICKS;
+        let in_window = if hits > 0 { 2.0 * overhead as f64 / hits as f64 + islands } else { 0.0 };
         let ticks = calibrated.max(in_window);
         (ticks > 0.0).then(|| ticks / self.ticks_per_second * 1e9)
     }

@@ -124,7 +124,7 @@ impl Selection {
             name: function.name.to_string(),
             group: "comm".to_string(),
             timed: true,
-            moves_bytes: probe.kind != kind::NONE && probe.kind != kind::SEND_INIT,
+            moves_bytes: ![kind::NONE, kind::SEND_INIT, kind::RECEIVE_INIT].contains(&probe.kind),
             argument_asked: false,
         };
         let index = self.add(info, probe, Place::Mpi(function.name));
@@ -305,7 +305,11 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
 fn probe_kind(accounting: AccountingKind, counted: Counted) -> u8 {
     use AccountingKind::*;
     if counted == Counted::AtStart {
-        return if accounting == Send { kind::SEND_INIT } else { kind::NONE };
+        return match accounting {
+            Send => kind::SEND_INIT,
+            Receive => kind::RECEIVE_INIT,
+            _ => kind::NONE,
+        };
     }
     match accounting {
         Send | SendReceive => kind::SEND,

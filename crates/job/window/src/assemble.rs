@@ -118,6 +118,8 @@ pub struct RankSample {
     pub links: Vec<LinkSample>,
     /// Bytes whose receiver could not be named.
     pub unattributed_bytes: u64,
+    /// Starts of persistent requests of which it is not known what they send.
+    pub unknown_starts: u64,
     /// What the system counted for the process in the window; `None`: not read.
     pub usage: Option<Usage>,
     /// Pause to insert, microseconds.
@@ -566,6 +568,13 @@ fn remarks(input: &WindowInput, cost: &Cost) -> Vec<String> {
     let unnamed: u64 = input.ranks.iter().map(|rank| rank.unattributed_bytes).sum();
     if unnamed > 0 {
         remarks.push(format!("{unnamed} bytes were sent to ranks that could not be named; links are without them"));
+    }
+    let starts: u64 = input.ranks.iter().map(|rank| rank.unknown_starts).sum();
+    if starts > 0 {
+        remarks.push(format!(
+            "{starts} starts of persistent requests that were made before trimtab came, or that belong to persistent \
+             collectives: their time is measured, their messages and bytes are not, so links and volumes are too small"
+        ));
     }
     remarks
 }

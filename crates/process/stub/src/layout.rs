@@ -114,12 +114,18 @@ pub mod kind {
     pub const RETURNED_BYTES: u8 = 18;
     /// Bytes are argument `count` times argument `datatype` (calloc, fwrite).
     pub const PRODUCT_BYTES: u8 = 19;
+    /// Creates a persistent request that sends nothing.
+    pub const RECEIVE_INIT: u8 = 20;
 }
 
 /// Calls of the calibration function in one round, and rounds of which the fastest counts.
 pub const CALIBRATION_CALLS: u64 = 64;
 /// Rounds of calibration.
 pub const CALIBRATION_ROUNDS: u64 = 8;
+/// A probe that takes longer was interrupted, by another process or the kernel: that is not what it costs.
+pub const OVERHEAD_TICKS_MAX: u64 = 20_000;
+/// An empty call that takes longer was interrupted each time; nothing is taken off calls then.
+pub const EMPTY_TICKS_MAX: u64 = 1000;
 
 /// An argument index that is absent.
 pub const ABSENT: u8 = 0xff;
@@ -300,6 +306,8 @@ pub struct Header {
     pub calibration_begun: AtomicU64,
     /// Ticks that [`CALIBRATION_CALLS`] calls of it took in the fastest round; 0: not yet.
     pub calibrated_ticks: AtomicU64,
+    /// Ticks between the two time stamps of a call that does nothing: what is taken off each measured call.
+    pub empty_ticks: AtomicU64,
 
     /// `MPI_COMM_WORLD`.
     pub comm_world: AtomicU64,
@@ -538,6 +546,10 @@ pub struct Slot {
     pub dropped: AtomicU64,
     /// Bytes whose receiver could not be named.
     pub unattributed_bytes: AtomicU64,
+    /// Starts of persistent requests that were made before the probes went in, or whose bytes are not measured.
+    pub unknown_starts: AtomicU64,
+    /// Probes that were interrupted: their time is not in `overhead_ticks`.
+    pub interrupted: AtomicU64,
     /// Communicators known, `MPI_COMM_WORLD` (index 0) included once used.
     pub comm_count: AtomicU64,
     /// `Header::comm_generation` when `comms` was last checked.

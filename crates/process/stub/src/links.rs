@@ -98,7 +98,7 @@ impl Call<'_> {
             self.startall();
         } else if self.is(kind::BYTES) {
             self.bytes_only();
-        } else if !self.is(kind::SEND_INIT) && !self.is(kind::RETURNED_BYTES) {
+        } else if !self.is(kind::SEND_INIT) && !self.is(kind::RECEIVE_INIT) && !self.is(kind::RETURNED_BYTES) {
             self.collective();
         }
     }
@@ -346,10 +346,14 @@ impl Call<'_> {
         }
         let entry = find_request(self.context.header, self.handle_in(place, 0), 0);
         if entry.is_null() {
+            add(&self.context.slot().unknown_starts, 1);
             return;
         }
         // SAFETY: `find_request` returns a place in the shared table.
         let entry = unsafe { &*entry };
+        if entry.peer.load(Relaxed) == SENDS_NOTHING {
+            return;
+        }
         let bytes = entry.bytes.load(Relaxed);
         add_bytes(self.stat, bytes);
         let comm = comm_index(self.context, entry.comm.load(Relaxed));
@@ -408,7 +412,10 @@ extern "C" fn find_request(header: *const Header, handle: u64, claim: u64) -> *c
     core::ptr::null()
 }
 
-/// At the entry of MPI_Send_init and its kin: keep what the exit will need once the handle exists.
+/// In `RequestEntry::peer`: a receive, or a message to `MPI_PROC_NULL`.
+const SENDS_NOTHING: u64 = u64::MAX;
+
+/// At the entry of MPI_Send_init, MPI_Recv_init and their kin: keep what the exit will need once the handle exists.
 #[inline(always)]
 pub(crate) fn keep_request(context: Context, probe: &Probe, frame: &Frame, arguments: Arguments) {
     let count = arguments.get(probe.count);
@@ -418,7 +425,9 @@ pub(crate) fn keep_request(context: Context, probe: &Probe, frame: &Frame, argum
     let bytes = count.wrapping_mul(size);
     frame.kept[0].store(arguments.get(probe.request), Relaxed);
     frame.kept[1].store(bytes, Relaxed);
-    frame.kept[2].store(arguments.get(probe.peer) as u32 as u64, Relaxed);
+    let peer = arguments.get(probe.peer) as u32;
+    let sends = probe.kind == kind::SEND_INIT && peer as i32 >= 0;
+    frame.kept[2].store(if sends { u64::from(peer) } else { SENDS_NOTHING }, Relaxed);
     frame.kept[3].store(arguments.get(probe.comm), Relaxed);
 }
 
@@ -427,7 +436,7 @@ pub(crate) fn keep_request(context: Context, probe: &Probe, frame: &Frame, argum
 pub(crate) fn store_request(context: Context, frame: &Frame) {
     let place = frame.kept[0].load(Relaxed);
     let peer = frame.kept[2].load(Relaxed);
-    if place == 0 || (peer as u32 as i32) < 0 {
+    if place == 0 {
         return;
     }
     // SAFETY: the program passed this address for the library to store the new handle, which it has just done.

@@ -264,7 +264,9 @@ extern "C" fn calibrate(header: *const Header, slot: *const Slot) {
     // SAFETY: the session put this function into the arena beside the routine that runs now.
     let (slot, function) = unsafe { (&*slot, core::mem::transmute::<u64, extern "C" fn()>(address)) };
     let written = slot.ring_written.load(Relaxed);
-    let mut best = u64::MAX;
+    let (mut best, mut empty) = (u64::MAX, u64::MAX);
+    let context = Context { header, slot };
+    let depth = slot.depth.load(Relaxed);
     let mut round = 0;
     while round < CALIBRATION_ROUNDS {
         let begun = ticks();
@@ -275,14 +277,16 @@ extern "C" fn calibrate(header: *const Header, slot: *const Slot) {
         }
         let taken = ticks() - begun;
         best = if taken < best { taken } else { best };
+        let left = ring_record(context, slot.ring_written.load(Relaxed) - 1).exit_ticks.load(Relaxed);
+        let nothing = left.wrapping_sub(context.frame(depth).ticks.load(Relaxed));
+        empty = if nothing < empty { nothing } else { empty };
         // The calls went to the ring like any other; they were ours, so they are taken back.
         slot.ring_written.store(written, Release);
         round += 1;
     }
+    header.empty_ticks.store(if empty < EMPTY_TICKS_MAX { empty } else { 0 }, Relaxed);
     header.calibrated_ticks.store(best, Release);
-    let depth = slot.depth.load(Relaxed);
     if depth > 0 {
-        let context = Context { header, slot };
         context.frame(depth - 1).ticks.store(ticks(), Relaxed);
     }
 }
@@ -379,23 +383,32 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
         }
     }
     record_entry(context, probe, frame, arguments, counts, now);
+    // The call's own time begins here: what the accounting took is the probe's cost.
+    let begun = ticks();
+    frame.ticks.store(begun, Relaxed);
     if probe.flags & flag::RING != 0 {
-        note_overhead(context, now);
+        note_overhead(context, begun - now);
     }
 }
 
 /// What the accounting of this probe took, as it was on this processor with these caches.
 #[inline(always)]
-fn note_overhead(context: Context, since: u64) {
+fn note_overhead(context: Context, taken: u64) {
     if context.header().state.load(Relaxed) == state::RECORD {
-        add(&context.slot().overhead_ticks, ticks() - since);
+        let slot = context.slot();
+        if taken <= OVERHEAD_TICKS_MAX { add(&slot.overhead_ticks, taken) } else { add(&slot.interrupted, 1) }
     }
+}
+
+#[inline(always)]
+fn makes_request(probe: &Probe) -> bool {
+    probe.kind == kind::SEND_INIT || probe.kind == kind::RECEIVE_INIT
 }
 
 #[inline(always)]
 fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Arguments, outermost: bool, now: u64) {
     let recording = context.header().state.load(Acquire) == state::RECORD;
-    if probe.kind == kind::SEND_INIT && outermost {
+    if makes_request(probe) && outermost {
         links::keep_request(context, probe, frame, arguments);
     }
     if probe.kind == kind::RETURNED_BYTES {
@@ -486,7 +499,7 @@ extern "C" fn leave(header: *const Header, number: u64, saved: *const Saved) {
         simple_exit(context, number, Arguments(saved), now);
     } else {
         note_exit(context, number, Arguments(saved), now);
-        note_overhead(context, now);
+        note_overhead(context, ticks() - now);
     }
     context.slot().busy.store(0, Release);
 }
@@ -543,7 +556,7 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
             ring_record(context, ring - 1).exit_ticks.store(now, Relaxed);
         }
     }
-    if probe.kind == kind::SEND_INIT && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
+    if makes_request(probe) && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
         links::store_request(context, frame);
     }
     let state = header.state.load(Acquire);
@@ -565,11 +578,13 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
     }
     let stat = context.stat(u64::from(probe.function));
     if probe.flags & flag::TIMED != 0 {
+        let empty = header.empty_ticks.load(Relaxed);
+        let inside = (to - from).saturating_sub(empty);
         if outermost & outermost::FUNCTION != 0 {
-            add(&stat.ticks, to - from);
+            add(&stat.ticks, inside);
         }
         if outermost & outermost::GROUP != 0 {
-            add(group_word(&slot.group_ticks, probe.group), to - from);
+            add(group_word(&slot.group_ticks, probe.group), inside);
         }
     }
     let detail = frame.detail.load(Relaxed);

@@ -192,9 +192,16 @@ impl<'a> SlotView<'a> {
     /// Forgets what was recorded, so that the slot counts from zero: the target must not be recording.
     pub fn reset(&self) {
         let slot = self.slot;
-        for word in [&slot.hits, &slot.overhead_ticks, &slot.dropped, &slot.unattributed_bytes]
-            .into_iter()
-            .chain(&slot.group_ticks)
+        for word in [
+            &slot.hits,
+            &slot.overhead_ticks,
+            &slot.dropped,
+            &slot.unattributed_bytes,
+            &slot.unknown_starts,
+            &slot.interrupted,
+        ]
+        .into_iter()
+        .chain(&slot.group_ticks)
         {
             word.store(0, Relaxed);
         }

@@ -39,6 +39,10 @@ fn every_kind_of_call_is_counted(mpi: Mpi) {
     for mut window in windows {
         check_start(&window, &specimen.name());
         leave_out_what_is_not_measured(&mut window);
+        // Five requests made before the loop, started once per iteration on each of two ranks.
+        let warned =
+            window.report.warnings.iter().any(|warning| warning.starts_with("100 starts of persistent requests"));
+        assert!(warned, "{}: {:?}", specimen.name(), window.report.warnings);
         check_counts(&window, &specimen.name());
         println!("{}: {} links equal", specimen.name(), window.report.links.len());
     }
