@@ -22,6 +22,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-types", &[], true),
     room("trimtab-symbols", &[], true),
     room("trimtab-x86", &[], true),
+    room("trimtab-snippet", &["trimtab-x86"], true),
     room("trimtab-plan", &["trimtab-symbols", "trimtab-x86"], true),
     room("trimtab-os", &[], false),
     room("trimtab-stub", &[], false),

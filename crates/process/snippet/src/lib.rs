@@ -1,0 +1,7 @@
+//! The probe language: what a user types becomes a typed tree, and that becomes machine code. Text in, bytes out; no
+//! file, no process, no clock.
+//!
+//! Next: `ir`, the typed tree that everything else agrees on.
+#![forbid(unsafe_code)]
+
+pub mod ir;
