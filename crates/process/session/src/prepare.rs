@@ -16,8 +16,8 @@ use trimtab_stub::layout::{Probe, flag};
 use trimtab_symbols::{fde_at, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
-    Analysis, ClassifyJump, CodeRange, ExitKind, FunctionCode, JumpForm, JumpTarget, ReadMemory, Site, Springboards,
-    analyse, function_sites, offer_padding,
+    Analysis, ClassifyJump, CodeRange, ExitKind, FunctionCode, JumpForm, JumpTarget, ReadMemory, Site, analyse,
+    own_sites,
 };
 
 /// A function that is to be measured.
@@ -182,9 +182,7 @@ impl Subject<'_> {
         code: &FunctionCode<'_>,
         analysis: &Analysis,
     ) -> Result<Vec<PlannedSite>, String> {
-        let mut springboards = Springboards::new();
-        offer_padding(code, analysis, &mut springboards);
-        let sites = function_sites(code, analysis, &mut springboards);
+        let sites = own_sites(code, analysis);
         let entry = sites.entry.map_err(|refusal| refusal.to_string())?;
         let mut chosen = vec![self.planned(entry)?];
         let timed = request.probe.flags & flag::TIMED != 0;
@@ -212,7 +210,9 @@ impl Subject<'_> {
             JumpForm::Near5 => Vec::new(),
             JumpForm::Short2 { via } => read(&(via..via + 5))?,
         };
-        Ok(PlannedSite { displaced: read(&site.displaced)?, overwritten: read(&site.overwritten)?, springboard, site })
+        let carrier = site.carrier.as_ref().map_or(Ok(Vec::new()), |carrier| read(&carrier.displaced))?;
+        let (displaced, overwritten) = (read(&site.displaced)?, read(&site.overwritten)?);
+        Ok(PlannedSite { displaced, overwritten, springboard, carrier, site })
     }
 
     /// Bytes of one piece, which must be as in the file.
