@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod analyse;
+mod between;
 mod call;
 mod carrier;
 mod code;
@@ -38,6 +39,7 @@ mod springboard;
 mod value;
 
 pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
+pub use between::branches_between;
 pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use instruction::direct_branches;
