@@ -9,8 +9,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use trimtab_x86::{Carrier, build_carrier, encode_near_jump, encode_short_jump};
 use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
-use trimtab_x86::{encode_near_jump, encode_short_jump};
 
 /// A function with the places where it is to be patched.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub struct PlannedSite {
     pub overwritten: Vec<u8>,
     /// Bytes of its springboard, if it has one.
     pub springboard: Vec<u8>,
+    /// Bytes of its carrier's displaced instructions, if it has one.
+    pub carrier: Vec<u8>,
 }
 
 /// Where an arena will lie: a page with the gate word, then code.
@@ -84,8 +86,10 @@ pub enum Role {
     Entry,
     /// One of its exits.
     Exit,
-    /// A second jump in padding.
+    /// A second jump in padding, or in what a carrier frees.
     Springboard,
+    /// Code moved away to make room for springboards.
+    Carrier,
 }
 
 /// Everything that will be done to one process.
@@ -141,7 +145,12 @@ const ISLAND_ALIGNMENT: usize = 16;
 /// Bytes of code `functions` of arena `arena` need at most.
 pub fn code_needed(routines: &Routines<'_>, functions: &[PlannedFunction], arena: usize) -> u64 {
     let sites = functions.iter().filter(|function| function.arena == arena).flat_map(|function| &function.sites);
-    let islands: usize = sites.map(|site| ISLAND_OVERHEAD_MAX * 2 + site.displaced.len() * 8 + ISLAND_ALIGNMENT).sum();
+    let islands: usize = sites
+        .map(|site| {
+            let moved = (site.displaced.len() + site.carrier.len()) * 8;
+            ISLAND_OVERHEAD_MAX * 2 + moved + 2 * ISLAND_ALIGNMENT
+        })
+        .sum();
     (routines.bytes.len() + 2 * (ISLAND_OVERHEAD_MAX + ISLAND_ALIGNMENT) + islands) as u64
 }
 
@@ -205,6 +214,9 @@ impl Plan {
     ) -> Result<(), Error> {
         let site = &planned.site;
         let refused = |source| Error::Site { function: function.name.clone(), source };
+        if let Some(carrier) = &site.carrier {
+            self.add_carrier(function, carrier, &planned.carrier, place)?;
+        }
         let arena = &mut self.arenas[function.arena];
         arena.resize(arena.len().next_multiple_of(ISLAND_ALIGNMENT), 0xcc);
         let at = place.code + arena.len() as u64;
@@ -232,6 +244,32 @@ impl Plan {
                 self.patches.push(patch(site.at, &planned.overwritten, &first, role));
             }
         }
+        Ok(())
+    }
+
+    /// Moves code away for springboards, unless an earlier site has had it moved.
+    fn add_carrier(
+        &mut self,
+        function: &PlannedFunction,
+        carrier: &Carrier,
+        displaced: &[u8],
+        place: ArenaPlace,
+    ) -> Result<(), Error> {
+        let address = carrier.displaced.start;
+        if self.patches.iter().rev().any(|patch| patch.role == Role::Carrier && patch.address == address) {
+            return Ok(());
+        }
+        let refused = |source| Error::Site { function: function.name.clone(), source };
+        let arena = &mut self.arenas[function.arena];
+        arena.resize(arena.len().next_multiple_of(ISLAND_ALIGNMENT), 0xcc);
+        let at = place.code + arena.len() as u64;
+        let island = build_carrier(carrier, displaced, at).map_err(refused)?;
+        arena.extend_from_slice(&island.bytes);
+        self.moves.extend(island.moves.into_iter().filter(|(old, _)| *old != address));
+        let jump = encode_near_jump(address, at).map_err(refused)?;
+        let original = displaced[..jump.len()].to_vec();
+        let (patched, function) = (jump.to_vec(), function.name.clone());
+        self.patches.push(Patch { address, original, patched, function, role: Role::Carrier });
         Ok(())
     }
 
@@ -263,6 +301,7 @@ impl fmt::Display for Plan {
                 Role::Entry => "entry",
                 Role::Exit => "exit",
                 Role::Springboard => "springboard",
+                Role::Carrier => "carrier",
             };
             let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
             let (before, after) = (hex(&patch.original), hex(&patch.patched));

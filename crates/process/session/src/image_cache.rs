@@ -9,12 +9,14 @@
 
 use crate::error::Error;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use trimtab_os::FileMapping;
 use trimtab_symbols::Image;
-use trimtab_types::Pid;
+use trimtab_types::{FileAddr, Pid};
+use trimtab_x86::branches_between;
 
 /// A file's symbols and bytes.
 #[derive(Debug)]
@@ -25,6 +27,38 @@ pub struct LoadedImage {
     pub file: FileMapping,
     /// Whether the symbols came from the disk cache.
     pub from_cache: bool,
+    branches_between: OnceLock<Vec<(u64, u64)>>,
+}
+
+impl LoadedImage {
+    fn new(image: Image, file: FileMapping, from_cache: bool) -> Self {
+        LoadedImage { image, file, from_cache, branches_between: OnceLock::new() }
+    }
+
+    /// Addresses in `range` that direct branches of code outside of all `own` ranges lead to. The whole file is searched
+    /// the first time, which takes some milliseconds.
+    pub(crate) fn branches_into(&self, range: Range<FileAddr>, own: &[Range<FileAddr>]) -> Vec<FileAddr> {
+        let all = self.branches_between.get_or_init(|| self.find_branches());
+        let first = all.partition_point(|(to, _)| *to < range.start.0);
+        let into = all[first..].iter().take_while(|(to, _)| *to < range.end.0);
+        let from_outside = |from: u64| !own.iter().any(|range| range.contains(&FileAddr(from)));
+        into.filter(|(_, from)| from_outside(*from)).map(|(to, _)| FileAddr(*to)).collect()
+    }
+
+    fn find_branches(&self) -> Vec<(u64, u64)> {
+        let known = self.image.functions.iter().chain(&self.image.fragments);
+        let mut starts: Vec<u64> = known.map(|function| function.addr.0).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        let mut found = Vec::new();
+        for segment in self.image.segments.iter().filter(|segment| segment.executable) {
+            let offset = segment.file_offset as usize;
+            let Some(text) = self.file.bytes().get(offset..offset + segment.file_size as usize) else { continue };
+            found.extend(branches_between(text, segment.addr.0, &starts));
+        }
+        found.sort_unstable();
+        found
+    }
 }
 
 /// All images read so far.
@@ -75,7 +109,7 @@ impl ImageCache {
             None => key.clone(),
         };
         let (image, from_cache) = self.image(&name, &file, path)?;
-        let image = Arc::new(LoadedImage { image, file, from_cache });
+        let image = Arc::new(LoadedImage::new(image, file, from_cache));
         loaded.insert(key, image.clone());
         Ok(image)
     }

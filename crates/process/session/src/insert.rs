@@ -22,7 +22,7 @@ use trimtab_stub::layout::{
 };
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
-use trimtab_x86::{Inline, InlineNumbers, InlineSlot};
+use trimtab_x86::{Carrier, Inline, InlineNumbers, InlineSlot};
 
 /// Farthest an island may lie from code that jumps to it: 2 GiB less room for the module and the arena itself.
 const REACH: u64 = (1 << 31) - (256 << 20);
@@ -113,7 +113,8 @@ impl Prepared {
             places.push(ArenaPlace { gate: start, code: start + PAGE, capacity });
         }
         let needs = Needs {
-            patches: self.point_count() as u64 * 2,
+            // A jump, a springboard and a carrier at most.
+            patches: self.point_count() as u64 * 3,
             probes: self.probes.len() as u64 + 1,
             functions: setup.functions + 1,
             ranks: setup.ranks,
@@ -179,8 +180,8 @@ impl Prepared {
             let address = stand.address();
             let site =
                 self.functions.iter().flat_map(|f| f.sites.iter().map(move |site| (f, site))).find(|(_, site)| {
-                    let range = &site.site.displaced;
-                    address > site.site.at && address < range.end.max(site.site.overwritten.end)
+                    let (own, carrier) = (site.site.covered(), site.site.carrier.as_ref().map(Carrier::covered));
+                    [Some(own), carrier].into_iter().flatten().any(|r| address > r.start && address < r.end)
                 });
             let Some((function, _)) = site else { continue };
             match layout.plan.moved(address) {

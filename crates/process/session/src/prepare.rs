@@ -9,15 +9,17 @@
 use crate::error::Error;
 use crate::modules::{Module, Modules};
 use crate::threads::FunctionRange;
+use std::collections::HashSet;
 use std::ops::Range;
+use std::panic::resume_unwind;
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite};
 use trimtab_stub::layout::{Probe, flag};
 use trimtab_symbols::{fde_at, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
-    Analysis, ClassifyJump, CodeRange, ExitKind, FunctionCode, JumpForm, JumpTarget, ReadMemory, Site, Springboards,
-    analyse, function_sites, offer_padding,
+    Analysis, ClassifyJump, CodeRange, ExitKind, FunctionCode, JumpForm, JumpTarget, ReadMemory, Site, analyse,
+    own_sites,
 };
 
 /// A function that is to be measured.
@@ -77,12 +79,11 @@ impl Prepared {
             ranges: Vec::new(),
             program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
         };
-        for request in requests {
-            if prepared.addresses.contains(&request.address) {
-                continue;
-            }
-            match prepared.accept(modules, &memory, request) {
-                Ok(()) => {}
+        let mut known = HashSet::new();
+        let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
+        for (request, sites) in requests.iter().zip(all_sites(modules, &memory, &requests)) {
+            match sites {
+                Ok((module, sites)) => prepared.accept(module, request, sites),
                 Err(reason) => prepared.refused.push(Refused { name: request.name.clone(), reason }),
             }
         }
@@ -99,10 +100,7 @@ impl Prepared {
         self.addresses.iter().position(|known| *known == address).map(|index| index as u32)
     }
 
-    fn accept(&mut self, modules: &Modules, memory: &Memory, request: &FunctionRequest) -> Result<(), String> {
-        let module = modules.at(request.address).ok_or("it lies in no readable module")?;
-        let subject = Subject { module, memory, maps: &modules.maps };
-        let sites = subject.sites(request)?;
+    fn accept(&mut self, module: &Module, request: &FunctionRequest, sites: Vec<PlannedSite>) {
         let arena = self.arena_of(module);
         let probe = self.probes.len() as u32;
         let name = request.name.clone();
@@ -112,7 +110,6 @@ impl Prepared {
         self.ranges.push((request.address.0..request.address.0 + size, probe));
         self.probes.push(request.probe);
         self.addresses.push(request.address);
-        Ok(())
     }
 
     fn arena_of(&mut self, module: &Module) -> usize {
@@ -122,6 +119,33 @@ impl Prepared {
             self.arena_modules.len() - 1
         })
     }
+}
+
+/// What was decided about one function: its module and places, or why not.
+type Decided<'a> = Result<(&'a Module, Vec<PlannedSite>), String>;
+
+/// Functions below which more threads do not pay.
+const PER_THREAD_MIN: usize = 256;
+
+/// Decides about all functions, which know nothing of each other, on as many processors as that is worth.
+fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
+    let decide = |request: &&FunctionRequest| {
+        let module = modules.at(request.address).ok_or("it lies in no readable module")?;
+        let subject = Subject { module, memory, maps: &modules.maps };
+        Ok((module, subject.sites(request)?))
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let per_thread = requests.len().div_ceil(processors).max(PER_THREAD_MIN);
+    if requests.len() <= per_thread {
+        return requests.iter().map(decide).collect();
+    }
+    std::thread::scope(|scope| {
+        let decide = &decide;
+        let parts = requests.chunks(per_thread);
+        let running: Vec<_> = parts.map(|part| scope.spawn(move || part.iter().map(decide).collect())).collect();
+        let joined = running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        joined.collect::<Vec<Vec<Decided<'a>>>>().into_iter().flatten().collect()
+    })
 }
 
 struct Subject<'a> {
@@ -156,7 +180,8 @@ impl Subject<'_> {
         let landing_pads: Vec<u64> = facts.landing_pads.iter().map(|pad| self.module.bias.to_proc(*pad).0).collect();
         let mut pieces = vec![self.piece(request.address.0, function.size)?];
         loop {
-            let code = function_code(&pieces, &landing_pads);
+            let outside = self.outside_branches(&pieces);
+            let code = function_code(&pieces, &landing_pads, &outside);
             let analysis = analyse(&code, self, self).map_err(|refusal| refusal.to_string())?;
             let new: Vec<Range<u64>> = analysis
                 .fragments
@@ -182,9 +207,7 @@ impl Subject<'_> {
         code: &FunctionCode<'_>,
         analysis: &Analysis,
     ) -> Result<Vec<PlannedSite>, String> {
-        let mut springboards = Springboards::new();
-        offer_padding(code, analysis, &mut springboards);
-        let sites = function_sites(code, analysis, &mut springboards);
+        let sites = own_sites(code, analysis);
         let entry = sites.entry.map_err(|refusal| refusal.to_string())?;
         let mut chosen = vec![self.planned(entry)?];
         let timed = request.probe.flags & flag::TIMED != 0;
@@ -212,7 +235,21 @@ impl Subject<'_> {
             JumpForm::Near5 => Vec::new(),
             JumpForm::Short2 { via } => read(&(via..via + 5))?,
         };
-        Ok(PlannedSite { displaced: read(&site.displaced)?, overwritten: read(&site.overwritten)?, springboard, site })
+        let carrier = site.carrier.as_ref().map_or(Ok(Vec::new()), |carrier| read(&carrier.displaced))?;
+        let (displaced, overwritten) = (read(&site.displaced)?, read(&site.overwritten)?);
+        Ok(PlannedSite { displaced, overwritten, springboard, carrier, site })
+    }
+
+    /// Where the rest of the module branches into these pieces.
+    fn outside_branches(&self, pieces: &[Piece]) -> Vec<u64> {
+        let bias = self.module.bias;
+        let range = |piece: &Piece| {
+            let start = bias.to_file(ProcAddr(piece.address));
+            start..FileAddr(start.0 + piece.bytes.len() as u64)
+        };
+        let own: Vec<Range<FileAddr>> = pieces.iter().map(range).collect();
+        let found = own.iter().flat_map(|range| self.module.loaded.branches_into(range.clone(), &own));
+        found.map(|target| bias.to_proc(target).0).collect()
     }
 
     /// Bytes of one piece, which must be as in the file.
@@ -246,12 +283,12 @@ impl Subject<'_> {
     }
 }
 
-fn function_code<'a>(pieces: &'a [Piece], landing_pads: &'a [u64]) -> FunctionCode<'a> {
+fn function_code<'a>(pieces: &'a [Piece], landing_pads: &'a [u64], outside_branches: &'a [u64]) -> FunctionCode<'a> {
     let ranges = pieces
         .iter()
         .map(|piece| CodeRange { addr: piece.address, bytes: &piece.bytes, after: &piece.after })
         .collect();
-    FunctionCode { entry: pieces[0].address, ranges, landing_pads, other_entries: &[], outside_branches: &[] }
+    FunctionCode { entry: pieces[0].address, ranges, landing_pads, other_entries: &[], outside_branches }
 }
 
 impl ReadMemory for Subject<'_> {

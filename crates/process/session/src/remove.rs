@@ -7,17 +7,21 @@
 //! Next: `leftover` calls this for what a killed trimtab left.
 
 use crate::error::Error;
-use crate::threads::{FunctionRange, anyone_in, inside, stands};
+use crate::threads::{FunctionRange, Stand, anyone_in, inside, stands};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use trimtab_os::{Gadgets, Injection, MappingTable, Memory, Stopped};
 use trimtab_plan::{ArenaPlace, Plan};
 use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
 use trimtab_types::Pid;
+use trimtab_x86::SHORT_JUMP_LEN;
 
 /// Further stops tried until nobody is inside an island.
 const TRIES_MAX: usize = 50;
 /// Pause between them.
 const BETWEEN_TRIES_US: u64 = 500;
+/// First byte of `jmp rel8`.
+const SHORT_JUMP: u8 = 0xeb;
 /// Place of `Slot::busy` within a slot.
 const BUSY_OFFSET: u64 = std::mem::offset_of!(trimtab_stub::layout::Slot, busy) as u64;
 
@@ -101,8 +105,10 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         if attempt == 0 {
             let stacks = stopped.threads().iter().map(|thread| (thread.registers.fs_base, thread.registers.rsp));
             removal.stacks = stacks.collect();
-            removal.inside = inside(&stopped, &maps, &target.functions.0, &target.functions.1);
+            leave_springboards(&mut stopped, &maps, target)?;
             removal.foreign = restore_text(&stopped, target)?;
+            // Calls are recognised by their bytes, some of which were displaced.
+            removal.inside = inside(&stopped, &maps, &target.functions.0, &target.functions.1);
         }
         let inside = is_anyone_inside(&stopped, &maps, target) || !removal.foreign.is_empty();
         if !inside {
@@ -126,6 +132,30 @@ fn close_gates(pid: Pid, target: &Target) -> Result<(), Error> {
         memory.write(*gate, &0u32.to_le_bytes())?;
     }
     Ok(())
+}
+
+/// Who stands at a springboard has taken a short jump and done nothing since: it goes back to where that jump stands, so
+/// that the springboard's bytes may become what they were.
+fn leave_springboards(stopped: &mut Stopped, maps: &MappingTable, target: &Target) -> Result<(), Error> {
+    let springboards: BTreeMap<u64, u64> = target.patches.iter().filter_map(springboard_of).collect();
+    if springboards.is_empty() {
+        return Ok(());
+    }
+    for stand in stands(stopped, maps, target.gadgets.signal_return) {
+        let Some(&back) = springboards.get(&stand.address()) else { continue };
+        match stand {
+            Stand::Thread { index, .. } => stopped.move_thread(index, back)?,
+            Stand::SignalFrame { saved_at, .. } => stopped.memory().write(saved_at, &back.to_le_bytes())?,
+        }
+    }
+    Ok(())
+}
+
+/// Where a patch that is a short jump leads, and where it stands.
+fn springboard_of((address, _, patched): &PatchBytes) -> Option<(u64, u64)> {
+    let [SHORT_JUMP, distance] = patched[..] else { return None };
+    let via = (address + SHORT_JUMP_LEN).wrapping_add_signed(i64::from(distance as i8));
+    Some((via, *address))
 }
 
 /// Puts the original bytes back, last patch first; places that hold neither version.
@@ -202,4 +232,22 @@ pub(crate) fn start_time(pid: Pid) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Fields after the command name in parentheses begin with number 3; the start time is number 22.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn springboards_are_found_by_their_short_jumps() {
+        let rows: &[(&str, &[u8], Option<u64>)] = &[
+            ("forward", &[0xeb, 0x10], Some(0x1012)),
+            ("back", &[0xeb, 0xf0], Some(0xff2)),
+            ("near_jump", &[0xe9, 0, 0, 0, 0], None),
+        ];
+        for (name, patched, want) in rows {
+            let patch = (0x1000, vec![0x90; patched.len()], patched.to_vec());
+            assert_eq!(springboard_of(&patch), want.map(|via| (via, 0x1000)), "{name}");
+        }
+    }
 }

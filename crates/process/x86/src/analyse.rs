@@ -5,11 +5,11 @@
 //! Next: `site`, which chooses patches from this; `flow`, `value` and `jump_table` for how it is found.
 
 use crate::flow::Graph;
-use crate::instruction::{Next, Step};
+use crate::instruction::{Next, Step, decode};
 use crate::jump_table::TableTargets;
 use crate::value::{State, States, Value};
 use crate::{ClassifyJump, FunctionCode, JumpTarget, ReadMemory, Refusal};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// What is known of a function's control flow.
@@ -20,7 +20,8 @@ pub struct Analysis {
     /// Addresses inside that control may enter other than from the instruction before: branch and jump-table
     /// targets, landing pads, return points of calls, other entries, labels whose address is taken, and fixed
     /// addresses inside that the function reads or writes.
-    pub targets: BTreeSet<u64>,
+    /// In order, each once.
+    pub targets: Vec<u64>,
     /// Where the function leaves, by address.
     pub exits: Vec<Exit>,
     /// Jumps out of the ranges that [`ClassifyJump`] did not know; each is also an exit.
@@ -38,8 +39,14 @@ pub struct Analysis {
     pub may_hold_data: bool,
     pub(crate) steps: Vec<Step>,
     pub(crate) reached: Vec<bool>,
-    /// Targets that are entered by more than direct branches of this function.
-    pub(crate) open_targets: BTreeSet<u64>,
+    /// Targets that are entered by more than direct branches of this function, in order.
+    pub(crate) open_targets: Vec<u64>,
+    /// Targets of each followed indirect jump, by its place among `steps`.
+    pub(crate) tables: BTreeMap<usize, BTreeSet<u64>>,
+    /// Entered in ways that are not seen in the code, in order.
+    pub(crate) roots: Vec<u64>,
+    /// The function's first instruction.
+    pub(crate) entry: u64,
 }
 
 /// A place where the function leaves.
@@ -117,8 +124,18 @@ impl Analysis {
     /// Whether control may enter at the instruction that begins at `addr` other than from the one before it.
     pub fn may_be_entered(&self, addr: u64) -> bool {
         !self.unresolved_indirect.is_empty()
-            || self.targets.contains(&addr)
+            || contains(&self.targets, addr)
             || !self.index_of(addr).is_some_and(|index| self.reached[index])
+    }
+
+    /// The first address in `range` that may be jumped to.
+    pub fn first_target(&self, range: Range<u64>) -> Option<u64> {
+        let first = self.targets.get(self.targets.partition_point(|&target| target < range.start))?;
+        (*first < range.end).then_some(*first)
+    }
+
+    pub(crate) fn is_open_target(&self, addr: u64) -> bool {
+        contains(&self.open_targets, addr)
     }
 
     pub(crate) fn index_of(&self, addr: u64) -> Option<usize> {
@@ -140,6 +157,16 @@ impl Exit {
     pub fn is_unconditional(&self) -> bool {
         !matches!(self.kind, ExitKind::ConditionalTailJump { .. } | ExitKind::RunsInto { .. })
     }
+}
+
+fn contains(sorted: &[u64], addr: u64) -> bool {
+    sorted.binary_search(&addr).is_ok()
+}
+
+fn in_order(mut addresses: Vec<u64>) -> Vec<u64> {
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
 }
 
 fn check_ranges(code: &FunctionCode<'_>) -> Result<(), Refusal> {
@@ -167,12 +194,14 @@ struct Work<'a> {
     classify: &'a dyn ClassifyJump,
     graph: Graph,
     /// Entered in ways that are not seen in the code.
-    roots: BTreeSet<u64>,
+    roots: Vec<u64>,
     /// Roots that are labels taken by code or data, not by the unwinder.
     has_labels: bool,
-    touched: BTreeSet<u64>,
+    touched: Vec<u64>,
     fragments: Vec<Range<u64>>,
     states: Option<States>,
+    /// Indirect jumps with targets that `states` does not know yet.
+    grown: Vec<usize>,
 }
 
 /// What an indirect jump turned out to be.
@@ -184,15 +213,28 @@ enum Indirect {
 
 impl<'a> Work<'a> {
     fn new(code: &'a FunctionCode<'a>, memory: &'a dyn ReadMemory, classify: &'a dyn ClassifyJump) -> Work<'a> {
-        let graph = Graph::new(code);
+        let decoded = decode(code);
         let is_label = |addr: &u64| *addr != code.entry && code.contains(*addr);
-        let named = graph.steps.iter().filter_map(|step| step.names).filter(is_label);
-        let mut roots: BTreeSet<u64> = named.chain(code.other_entries.iter().copied().filter(is_label)).collect();
+        let mut roots = decoded.named;
+        roots.extend(code.other_entries);
+        roots.retain(is_label);
         let has_labels = !roots.is_empty();
         let entered = code.landing_pads.iter().chain(code.outside_branches).copied();
-        roots.extend(entered.filter(|&addr| addr != code.entry && code.contains(addr)));
-        let touched = graph.steps.iter().filter_map(|step| step.touches).filter(|&addr| code.contains(addr)).collect();
-        Work { code, memory, classify, graph, roots, has_labels, touched, fragments: Vec::new(), states: None }
+        roots.extend(entered.filter(is_label));
+        let (roots, touched) = (in_order(roots), decoded.touched);
+        let graph = Graph::new(decoded.steps);
+        Work {
+            code,
+            memory,
+            classify,
+            graph,
+            roots,
+            has_labels,
+            touched,
+            fragments: Vec::new(),
+            states: None,
+            grown: Vec::new(),
+        }
     }
 
     /// Reaches everything reachable, following indirect jumps until no more are found.
@@ -207,29 +249,44 @@ impl<'a> Work<'a> {
             }
             let states = self.solve();
             let mut found = BTreeSet::new();
+            let mut grown = Vec::new();
             for index in jumps {
                 if let Indirect::Inside(targets) = self.follow(&states, index) {
                     let known = self.graph.table_targets.entry(index).or_default();
+                    let known_before = known.len();
                     found.extend(targets.difference(known).copied());
                     known.extend(targets);
+                    if known.len() > known_before {
+                        grown.push(index);
+                    }
                 }
             }
             self.states = Some(states);
             if found.is_empty() {
                 break;
             }
+            self.grown.extend(grown);
             self.graph.explore(self.code, found)?;
         }
         Ok(())
     }
 
     fn indirect_jumps(&self) -> Vec<usize> {
-        let is_jump = |&index: &usize| self.graph.reached[index] && self.graph.steps[index].next == Next::IndirectJump;
+        let is_jump =
+            |&index: &usize| self.graph.reached[index] && self.graph.steps[index].next() == Next::IndirectJump;
         (0..self.graph.steps.len()).filter(is_jump).collect()
     }
 
-    fn solve(&self) -> States {
-        States::solve(&self.graph, self.code.entry, self.roots.iter().copied())
+    /// The states, made anew or brought up to date.
+    fn solve(&mut self) -> States {
+        self.graph.decode_fully(self.code);
+        match self.states.take() {
+            Some(mut states) => {
+                states.extend(&self.graph, std::mem::take(&mut self.grown));
+                states
+            }
+            None => States::solve(&self.graph, self.code.entry, self.roots.iter().copied()),
+        }
     }
 
     /// Where the indirect jump at `index` leads, by what its register or memory operand holds.
@@ -266,12 +323,17 @@ impl<'a> Work<'a> {
         for index in 0..self.graph.steps.len() {
             self.finish_step(index, &mut analysis);
         }
-        let is_hidden = |step: &Step| step.next == Next::Invalid;
+        let is_hidden = |step: &Step| step.next() == Next::Invalid;
         analysis.may_hold_data = !self.touched.is_empty() || self.graph.steps.iter().any(is_hidden);
-        analysis.open_targets = self.graph.open_targets(self.code);
-        analysis.open_targets.extend(self.roots.iter().chain(&self.touched).copied());
-        analysis.targets = self.graph.direct_targets(self.code);
-        analysis.targets.extend(&analysis.open_targets);
+        let mut open_targets = self.graph.open_targets(self.code);
+        open_targets.extend(self.roots.iter().chain(&self.touched));
+        analysis.open_targets = in_order(open_targets);
+        let mut targets = self.graph.direct_targets(self.code);
+        targets.extend(&analysis.open_targets);
+        analysis.targets = in_order(targets);
+        analysis.tables = self.graph.table_targets;
+        analysis.roots = self.roots;
+        analysis.entry = self.code.entry;
         analysis.exits.sort_unstable();
         analysis.never_returns = analysis.exits.is_empty();
         analysis.fragments = self.fragments;
@@ -287,7 +349,7 @@ impl<'a> Work<'a> {
             return;
         }
         let mut exit = |kind| analysis.exits.push(Exit { at: step.at, len: step.len, kind });
-        match step.next {
+        match step.next() {
             Next::Return(pop) => exit(ExitKind::Ret { pop }),
             Next::Jump(target) | Next::Branch(target) if !self.code.contains(target) => {
                 self.finish_external(index, target, analysis);
@@ -305,7 +367,7 @@ impl<'a> Work<'a> {
             }
             _ => {}
         }
-        let runs_on = matches!(step.next, Next::Sequential | Next::Branch(_));
+        let runs_on = matches!(step.next(), Next::Sequential | Next::Branch(_));
         if reached && runs_on && self.graph.following(index).is_none() {
             analysis.exits.push(Exit { at: step.end(), len: 0, kind: ExitKind::FallsThrough });
         }
@@ -322,7 +384,7 @@ impl<'a> Work<'a> {
                 analysis.external_jumps.push(ExternalJump { at: step.at, target, stack_depth });
             }
         }
-        let kind = match step.next {
+        let kind = match step.next() {
             Next::Branch(_) => ExitKind::ConditionalTailJump { target },
             _ => ExitKind::TailJump { target },
         };

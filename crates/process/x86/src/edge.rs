@@ -5,11 +5,10 @@
 //! where control runs into it. The `ret` stays as it is. Next: `site`, which calls this for what it had to refuse.
 
 use crate::SiteKind;
+use crate::carrier::Carrier;
 use crate::instruction::{Next, Step};
-use crate::site::{Planner, settle};
-use crate::{
-    Analysis, Exit, ExitKind, FunctionCode, JumpForm, NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, Site, Springboards,
-};
+use crate::site::Room;
+use crate::{Analysis, Exit, ExitKind, JumpForm, NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, Site};
 use std::ops::Range;
 
 type SeenExit = (Exit, Result<Site, Refusal>);
@@ -18,22 +17,15 @@ type SeenExit = (Exit, Result<Site, Refusal>);
 const EDGES_MAX: usize = 16;
 
 /// Replaces each refused exit by the ways that lead to it, where all of them can be patched.
-pub(crate) fn replace_refused(
-    code: &FunctionCode<'_>,
-    analysis: &Analysis,
-    springboards: &mut Springboards,
-    entry: &mut Result<Site, Refusal>,
-    exits: &mut Vec<SeenExit>,
-) {
+pub(crate) fn replace_refused(room: &mut Room<'_>, entry: &mut Result<Site, Refusal>, exits: &mut Vec<SeenExit>) {
     let mut taken: Vec<Range<u64>> = Vec::new();
     let sites = exits.iter().map(|(_, site)| site).chain([&*entry]);
     taken.extend(sites.flatten().map(Site::covered));
-    let planner = Planner { code, analysis };
     let refused: Vec<Exit> = exits.iter().filter(|(_, site)| site.is_err()).map(|(exit, _)| *exit).collect();
     for exit in refused {
-        let Some(edges) = incoming(analysis, &exit) else { continue };
+        let Some(edges) = incoming(room.planner.analysis, &exit) else { continue };
         let whole = entry.as_ref().ok().and_then(|site| whole_with(site, &edges));
-        if let Some(seen) = sites_of(&planner, &edges, whole.as_ref(), &taken, springboards) {
+        if let Some(seen) = sites_of(room, &edges, whole.as_ref(), &taken) {
             taken.extend(seen.iter().flat_map(|(_, site)| site).map(Site::covered));
             exits.retain(|(other, _)| *other != exit);
             exits.extend(seen);
@@ -49,7 +41,7 @@ pub(crate) fn replace_refused(
 fn incoming(analysis: &Analysis, exit: &Exit) -> Option<Vec<Exit>> {
     let is_closed = analysis.unresolved_indirect.is_empty()
         && analysis.is_reached(exit.at)
-        && !analysis.open_targets.contains(&exit.at)
+        && !analysis.is_open_target(exit.at)
         && exit.is_unconditional()
         && exit.len > 0;
     let index = analysis.index_of(exit.at).filter(|_| is_closed)?;
@@ -69,7 +61,7 @@ fn incoming(analysis: &Analysis, exit: &Exit) -> Option<Vec<Exit>> {
 }
 
 fn edge_kind(step: &Step, target: u64) -> Option<ExitKind> {
-    match step.next {
+    match step.next() {
         Next::Branch(to) if to == target => Some(ExitKind::ConditionalTailJump { target }),
         Next::Jump(to) if to == target => Some(ExitKind::TailJump { target }),
         _ => None,
@@ -84,30 +76,27 @@ fn whole_with(entry: &Site, edges: &[Exit]) -> Option<Site> {
 }
 
 /// A site for each edge, or none at all.
-fn sites_of(
-    planner: &Planner<'_>,
-    edges: &[Exit],
-    whole: Option<&Site>,
-    taken: &[Range<u64>],
-    springboards: &mut Springboards,
-) -> Option<Vec<SeenExit>> {
+fn sites_of(room: &mut Room<'_>, edges: &[Exit], whole: Option<&Site>, taken: &[Range<u64>]) -> Option<Vec<SeenExit>> {
     let mut taken = taken.to_vec();
     let mut seen: Vec<(Exit, Site)> = Vec::new();
+    let carriers_before = room.carriers.clone();
     for edge in edges {
         if let Some(site) = whole.filter(|site| site.kind == SiteKind::Whole(*edge)) {
             seen.push((*edge, site.clone()));
             continue;
         }
-        match edge_site(planner, edge, edges, &taken, springboards) {
+        match edge_site(room, edge, edges, &taken) {
             Some(site) => {
                 taken.push(site.covered());
+                taken.extend(site.carrier.as_ref().map(Carrier::covered));
                 seen.push((*edge, site));
             }
             None => {
                 let made = seen.iter().filter(|(_, site)| matches!(site.kind, SiteKind::Exit(_)));
                 for (_, site) in made.filter(|(_, site)| matches!(site.jump, JumpForm::Short2 { .. })) {
-                    springboards.give_back(site.at);
+                    room.springboards.give_back(site.at);
                 }
+                room.carriers = carriers_before;
                 return None;
             }
         }
@@ -115,13 +104,8 @@ fn sites_of(
     Some(seen.into_iter().map(|(edge, site)| (edge, Ok(site))).collect())
 }
 
-fn edge_site(
-    planner: &Planner<'_>,
-    edge: &Exit,
-    edges: &[Exit],
-    taken: &[Range<u64>],
-    springboards: &mut Springboards,
-) -> Option<Site> {
+fn edge_site(room: &mut Room<'_>, edge: &Exit, edges: &[Exit], taken: &[Range<u64>]) -> Option<Site> {
+    let planner = room.planner;
     let last = last_step(planner.analysis, edge)?;
     if taken.iter().any(|range| range.start < last.end() && last.at < range.end) {
         return None;
@@ -135,11 +119,15 @@ fn edge_site(
         shapes.retain(|shape| shape.overwritten().end <= last.end());
         shapes
     };
-    let mut found = shapes(NEAR_JUMP_LEN);
-    if found.is_empty() {
-        found = shapes(SHORT_JUMP_LEN);
-    }
-    let site = settle(&Ok(found), springboards).ok()?;
+    let (near, short) = (shapes(NEAR_JUMP_LEN), shapes(SHORT_JUMP_LEN));
+    let settled = room.settle(&Ok(near)).or_else(|_| room.settle(&Ok(short.clone()))).ok();
+    let site = settled.or_else(|| {
+        let mut taken = taken.to_vec();
+        taken.extend(
+            edges.iter().filter_map(|other| last_step(planner.analysis, other)).map(|last| last.at..last.end()),
+        );
+        room.settle_carried(&short, &taken)
+    })?;
     Some(Site { kind: SiteKind::Exit(*edge), ..site })
 }
 

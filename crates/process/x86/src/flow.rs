@@ -3,7 +3,7 @@
 //! The graph starts from direct branches and grows as `analyse` finds where indirect jumps lead.
 //! Next: `value`, which follows registers along this graph; `analyse`, which drives both.
 
-use crate::instruction::{Next, Step, decode};
+use crate::instruction::{Next, Step, for_each_instruction};
 use crate::{FunctionCode, Refusal};
 use iced_x86::Instruction;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Instructions of a function and the edges known so far.
 pub(crate) struct Graph {
     pub(crate) steps: Vec<Step>,
+    /// The same instructions in full; empty until [`Graph::decode_fully`].
     pub(crate) decoded: Vec<Instruction>,
     pub(crate) reached: Vec<bool>,
     /// Where each followed indirect jump (by index) leads inside the function.
@@ -18,10 +19,17 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(crate) fn new(code: &FunctionCode<'_>) -> Graph {
-        let (steps, decoded) = decode(code);
+    pub(crate) fn new(steps: Vec<Step>) -> Graph {
         let reached = vec![false; steps.len()];
-        Graph { steps, decoded, reached, table_targets: BTreeMap::new() }
+        Graph { steps, decoded: Vec::new(), reached, table_targets: BTreeMap::new() }
+    }
+
+    /// Makes every operand known. Only functions with jumps that must be followed need it.
+    pub(crate) fn decode_fully(&mut self, code: &FunctionCode<'_>) {
+        if self.decoded.is_empty() {
+            self.decoded.reserve_exact(self.steps.len());
+            for_each_instruction(code, |instruction| self.decoded.push(*instruction));
+        }
     }
 
     /// The instruction that begins at `addr`.
@@ -31,21 +39,12 @@ impl Graph {
 
     /// The instruction that control enters at `addr`, which may be the one behind a skipped `lock` prefix.
     pub(crate) fn enter(&self, addr: u64) -> Option<usize> {
-        match self.steps.binary_search_by_key(&addr, |step| step.at) {
-            Ok(index) => Some(index),
-            Err(0) => None,
-            Err(after) => {
-                let before = after - 1;
-                let skips_lock = self.decoded[before].has_lock_prefix() && self.steps[before].at + 1 == addr;
-                skips_lock.then_some(before)
-            }
-        }
+        enter(&self.steps, addr)
     }
 
     /// The instruction that follows without a gap.
     pub(crate) fn following(&self, index: usize) -> Option<usize> {
-        let next = self.steps.get(index + 1)?;
-        (next.at == self.steps[index].end()).then_some(index + 1)
+        following(&self.steps, index)
     }
 
     /// Marks everything that control can reach from `roots`.
@@ -65,29 +64,29 @@ impl Graph {
             let mut cursor = Some(self.enter(addr).ok_or(Refusal::MisalignedCode { target: addr })?);
             while let Some(index) = cursor.filter(|&index| !self.reached[index]) {
                 let step = self.steps[index];
-                if step.next == Next::Invalid {
+                if step.next() == Next::Invalid {
                     return Err(Refusal::Undecodable { at: step.at });
                 }
                 self.reached[index] = true;
-                work.extend(self.branch_targets(index));
+                self.for_each_target(index, |target| work.push(target));
                 cursor = if step.continues() { self.following(index) } else { None };
             }
         }
         Ok(())
     }
 
-    /// Where the instruction may jump, directly or by a followed table.
-    pub(crate) fn branch_targets(&self, index: usize) -> Vec<u64> {
-        match self.steps[index].next {
-            Next::Branch(target) | Next::Jump(target) => vec![target],
-            Next::IndirectJump => self.table_targets.get(&index).into_iter().flatten().copied().collect(),
-            _ => Vec::new(),
+    /// Calls `run` with each place the instruction may jump to, directly or by a followed table.
+    pub(crate) fn for_each_target(&self, index: usize, mut run: impl FnMut(u64)) {
+        match self.steps[index].next() {
+            Next::Branch(target) | Next::Jump(target) => run(target),
+            Next::IndirectJump => self.table_targets.get(&index).into_iter().flatten().copied().for_each(run),
+            _ => {}
         }
     }
 
     /// Every address inside that a direct branch leads to.
-    pub(crate) fn direct_targets(&self, code: &FunctionCode<'_>) -> BTreeSet<u64> {
-        let targets = self.steps.iter().filter_map(|step| match step.next {
+    pub(crate) fn direct_targets(&self, code: &FunctionCode<'_>) -> Vec<u64> {
+        let targets = self.steps.iter().filter_map(|step| match step.next() {
             Next::Branch(target) | Next::Jump(target) => Some(target),
             _ => None,
         });
@@ -95,15 +94,34 @@ impl Graph {
     }
 
     /// Every address inside that a table, a call or a return from a call leads to.
-    pub(crate) fn open_targets(&self, code: &FunctionCode<'_>) -> BTreeSet<u64> {
-        let mut targets: BTreeSet<u64> = self.table_targets.values().flatten().copied().collect();
+    pub(crate) fn open_targets(&self, code: &FunctionCode<'_>) -> Vec<u64> {
+        let mut targets: Vec<u64> = self.table_targets.values().flatten().copied().collect();
         for step in &self.steps {
-            if let Next::Call(target) = step.next {
-                targets.insert(step.end());
+            if let Next::Call(target) = step.next() {
+                targets.push(step.end());
                 // A call into the function's own middle: position-independent hand-written code.
                 targets.extend(target.filter(|&target| target != code.entry && code.contains(target)));
             }
         }
         targets
     }
+}
+
+/// The instruction that control enters at `addr`, which may be the one behind a skipped `lock` prefix.
+pub(crate) fn enter(steps: &[Step], addr: u64) -> Option<usize> {
+    match steps.binary_search_by_key(&addr, |step| step.at) {
+        Ok(index) => Some(index),
+        Err(0) => None,
+        Err(after) => {
+            let before = after - 1;
+            let skips_lock = steps[before].is_locked && steps[before].at + 1 == addr;
+            skips_lock.then_some(before)
+        }
+    }
+}
+
+/// The instruction that follows the one at `index` without a gap.
+pub(crate) fn following(steps: &[Step], index: usize) -> Option<usize> {
+    let next = steps.get(index + 1)?;
+    (next.at == steps[index].end()).then_some(index + 1)
 }

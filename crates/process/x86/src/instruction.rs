@@ -7,20 +7,34 @@
 use crate::FunctionCode;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-/// What the rest of the crate needs to know of one instruction.
+/// What the rest of the crate needs to know of one instruction. Functions have many of them, so it is kept small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) at: u64,
+    /// What `flow` needs besides itself: a target, or the bytes a return pops.
+    operand: u64,
     pub(crate) len: u8,
-    pub(crate) next: Next,
+    flow: Flow,
     /// Why it can't run elsewhere, if it can't.
     pub(crate) fixed: Option<Fixed>,
     /// A no-op or breakpoint that compilers and linkers fill gaps with.
     pub(crate) is_filler: bool,
-    /// An address it names: the operand of a `lea`, or an immediate.
-    pub(crate) names: Option<u64>,
-    /// Memory it reads or writes at a fixed address.
-    pub(crate) touches: Option<u64>,
+    /// It begins with a `lock` prefix, which code may jump over.
+    pub(crate) is_locked: bool,
+}
+
+/// [`Next`] without its operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Sequential,
+    DirectCall,
+    IndirectCall,
+    Branch,
+    Jump,
+    IndirectJump,
+    Return,
+    Stop,
+    Invalid,
 }
 
 /// Where control goes after an instruction.
@@ -47,10 +61,35 @@ pub(crate) enum Next {
 /// Why an instruction must stay where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fixed {
-    /// It leaves its own address on the stack.
-    Call,
     /// It traps, enters the kernel or can't be expressed elsewhere.
-    Unmovable(&'static str),
+    BadInstruction,
+    Breakpoint,
+    Trap,
+    Halt,
+    SystemCall,
+    Transaction,
+    NarrowOperand,
+    FarJump,
+    FarReturn,
+    FarCall,
+}
+
+impl Fixed {
+    /// In words.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Fixed::BadInstruction => "bad instruction",
+            Fixed::Breakpoint => "breakpoint",
+            Fixed::Trap => "trap",
+            Fixed::Halt => "halt",
+            Fixed::SystemCall => "system call",
+            Fixed::Transaction => "transaction",
+            Fixed::NarrowOperand => "32-bit relative operand",
+            Fixed::FarJump => "far jump",
+            Fixed::FarReturn => "far return",
+            Fixed::FarCall => "far call",
+        }
+    }
 }
 
 impl Step {
@@ -58,37 +97,83 @@ impl Step {
         self.at.wrapping_add(u64::from(self.len))
     }
 
+    /// Where control goes next.
+    pub(crate) fn next(&self) -> Next {
+        match self.flow {
+            Flow::Sequential => Next::Sequential,
+            Flow::DirectCall => Next::Call(Some(self.operand)),
+            Flow::IndirectCall => Next::Call(None),
+            Flow::Branch => Next::Branch(self.operand),
+            Flow::Jump => Next::Jump(self.operand),
+            Flow::IndirectJump => Next::IndirectJump,
+            Flow::Return => Next::Return(self.operand as u16),
+            Flow::Stop => Next::Stop,
+            Flow::Invalid => Next::Invalid,
+        }
+    }
+
+    /// Whether it is a call, to which the callee returns.
+    pub(crate) fn is_call(&self) -> bool {
+        matches!(self.flow, Flow::DirectCall | Flow::IndirectCall)
+    }
+
     /// Whether control may run on into the next instruction.
     pub(crate) fn continues(&self) -> bool {
-        matches!(self.next, Next::Sequential | Next::Call(_) | Next::Branch(_))
+        matches!(self.flow, Flow::Sequential | Flow::DirectCall | Flow::IndirectCall | Flow::Branch)
     }
 }
 
-/// Decodes all ranges. Returns the steps and the decoded instructions, both in address order.
-pub(crate) fn decode(code: &FunctionCode<'_>) -> (Vec<Step>, Vec<Instruction>) {
+/// A function's instructions in address order, and the addresses inside it that they name or use.
+#[derive(Default)]
+pub(crate) struct Decoded {
+    pub(crate) steps: Vec<Step>,
+    /// Operands of `lea` and immediates.
+    pub(crate) named: Vec<u64>,
+    /// Memory read or written at a fixed address.
+    pub(crate) touched: Vec<u64>,
+}
+
+/// Average length of an instruction, rounded down, to guess how many there are.
+const INSTRUCTION_LEN_USUAL: usize = 4;
+
+/// Decodes all ranges.
+pub(crate) fn decode(code: &FunctionCode<'_>) -> Decoded {
+    let bytes_total: usize = code.ranges.iter().map(|range| range.bytes.len()).sum();
+    let mut decoded = Decoded::default();
+    decoded.steps.reserve(bytes_total / INSTRUCTION_LEN_USUAL + 1);
+    for_each_instruction(code, |instruction| {
+        decoded.steps.push(step(instruction));
+        if let Some(address) = named_address(instruction).filter(|&address| code.contains(address)) {
+            decoded.named.push(address);
+        }
+        if let Some(address) = touched_address(instruction).filter(|&address| code.contains(address)) {
+            decoded.touched.push(address);
+        }
+    });
+    decoded
+}
+
+/// All instructions of a function in address order; a byte that begins none counts as one of its own.
+pub(crate) fn for_each_instruction(code: &FunctionCode<'_>, mut run: impl FnMut(&Instruction)) {
     let mut ranges = code.ranges.clone();
     ranges.sort_by_key(|range| range.addr);
-    let bytes_total: usize = ranges.iter().map(|range| range.bytes.len()).sum();
-    let mut steps = Vec::with_capacity(bytes_total / 4);
-    let mut decoded = Vec::with_capacity(bytes_total / 4);
+    let mut instruction = Instruction::default();
     for range in &ranges {
         let mut decoder = Decoder::with_ip(64, range.bytes, range.addr, DecoderOptions::NONE);
         while decoder.can_decode() {
             let position = decoder.position();
-            let mut instruction = decoder.decode();
+            decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
                 instruction.set_len(1);
                 resume_after(&mut decoder, position + 1, range.addr);
             }
-            steps.push(step(&instruction));
-            decoded.push(instruction);
+            run(&instruction);
         }
     }
-    (steps, decoded)
 }
 
-/// Every direct branch and call in `bytes`, which lie at `addr`, as (from, to). Ranges of a whole file give the
-/// branches from one function into the middle of another, which [`FunctionCode::outside_branches`] asks for.
+/// Every direct branch and call in `bytes`, which lie at `addr`, as (from, to). Slow for whole programs; see
+/// [`crate::branches_between`].
 pub fn direct_branches(bytes: &[u8], addr: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let decoder = Decoder::with_ip(64, bytes, addr, DecoderOptions::NONE);
     decoder.into_iter().filter_map(|instruction| Some((instruction.ip(), near_target(&instruction)?)))
@@ -137,14 +222,26 @@ fn resume_after(decoder: &mut Decoder<'_>, position: usize, range_addr: u64) {
 }
 
 fn step(instruction: &Instruction) -> Step {
+    let next = next(instruction);
+    let (flow, operand) = match next {
+        Next::Sequential => (Flow::Sequential, 0),
+        Next::Call(Some(target)) => (Flow::DirectCall, target),
+        Next::Call(None) => (Flow::IndirectCall, 0),
+        Next::Branch(target) => (Flow::Branch, target),
+        Next::Jump(target) => (Flow::Jump, target),
+        Next::IndirectJump => (Flow::IndirectJump, 0),
+        Next::Return(pop) => (Flow::Return, pop.into()),
+        Next::Stop => (Flow::Stop, 0),
+        Next::Invalid => (Flow::Invalid, 0),
+    };
     Step {
         at: instruction.ip(),
+        operand,
         len: instruction.len() as u8,
-        next: next(instruction),
-        fixed: fixed(instruction),
-        is_filler: !instruction.is_invalid() && is_filler(instruction),
-        names: named_address(instruction),
-        touches: touched_address(instruction),
+        flow,
+        fixed: fixed(instruction, next),
+        is_filler: next != Next::Invalid && is_filler(instruction),
+        is_locked: instruction.has_lock_prefix(),
     }
 }
 
@@ -177,22 +274,25 @@ fn next_of_return(instruction: &Instruction) -> Next {
     }
 }
 
-fn fixed(instruction: &Instruction) -> Option<Fixed> {
-    let what = match instruction.mnemonic() {
-        _ if instruction.is_invalid() => "bad instruction",
-        Mnemonic::Call => return Some(Fixed::Call),
-        Mnemonic::Int3 | Mnemonic::Int | Mnemonic::Int1 | Mnemonic::Into => "breakpoint",
-        Mnemonic::Ud0 | Mnemonic::Ud1 | Mnemonic::Ud2 => "trap",
-        Mnemonic::Hlt => "halt",
-        Mnemonic::Syscall | Mnemonic::Sysenter => "system call",
-        Mnemonic::Xbegin | Mnemonic::Xabort | Mnemonic::Xend => "transaction",
-        _ if instruction.flow_control() == FlowControl::Exception => "trap",
-        _ if matches!(instruction.memory_base(), Register::EIP) => "32-bit relative operand",
-        _ if instruction.is_jmp_far_indirect() || instruction.is_jmp_far() => "far jump",
-        _ if next(instruction) == Next::Stop => "far return",
+fn fixed(instruction: &Instruction, next: Next) -> Option<Fixed> {
+    Some(match instruction.mnemonic() {
+        _ if next == Next::Invalid => Fixed::BadInstruction,
+        Mnemonic::Int3 | Mnemonic::Int | Mnemonic::Int1 | Mnemonic::Into => Fixed::Breakpoint,
+        Mnemonic::Ud0 | Mnemonic::Ud1 | Mnemonic::Ud2 => Fixed::Trap,
+        Mnemonic::Hlt => Fixed::Halt,
+        Mnemonic::Syscall | Mnemonic::Sysenter => Fixed::SystemCall,
+        Mnemonic::Xbegin | Mnemonic::Xabort | Mnemonic::Xend => Fixed::Transaction,
+        _ if instruction.flow_control() == FlowControl::Exception => Fixed::Trap,
+        _ if matches!(instruction.memory_base(), Register::EIP) => Fixed::NarrowOperand,
+        Mnemonic::Call if is_far(instruction) => Fixed::FarCall,
+        _ if instruction.is_jmp_far_indirect() || instruction.is_jmp_far() => Fixed::FarJump,
+        _ if next == Next::Stop => Fixed::FarReturn,
         _ => return None,
-    };
-    Some(Fixed::Unmovable(what))
+    })
+}
+
+fn is_far(instruction: &Instruction) -> bool {
+    instruction.is_call_far() || instruction.is_call_far_indirect()
 }
 
 fn named_address(instruction: &Instruction) -> Option<u64> {
@@ -228,10 +328,8 @@ fn fixed_memory(instruction: &Instruction) -> Option<u64> {
 
 /// Refuses an instruction that must stay where it is.
 pub(crate) fn check_movable(instruction: &Instruction) -> Result<(), crate::Refusal> {
-    let at = instruction.ip();
-    match fixed(instruction) {
+    match fixed(instruction, next(instruction)) {
         None => Ok(()),
-        Some(Fixed::Call) => Err(crate::Refusal::CallDisplaced { patch: at, at }),
-        Some(Fixed::Unmovable(what)) => Err(crate::Refusal::Unmovable { at, what }),
+        Some(fixed) => Err(crate::Refusal::Unmovable { at: instruction.ip(), what: fixed.what() }),
     }
 }

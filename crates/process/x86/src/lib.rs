@@ -20,6 +20,9 @@
 #![forbid(unsafe_code)]
 
 mod analyse;
+mod between;
+mod call;
+mod carrier;
 mod code;
 mod edge;
 mod flow;
@@ -36,6 +39,8 @@ mod springboard;
 mod value;
 
 pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
+pub use between::branches_between;
+pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use instruction::direct_branches;
 pub use island::{
@@ -44,7 +49,7 @@ pub use island::{
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
-pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites};
+pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites, own_sites};
 pub use springboard::{Springboards, offer_padding};
 
 /// Bytes of one page: a patch never crosses such a boundary, because pages are written one at a time and the

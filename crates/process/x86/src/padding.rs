@@ -44,7 +44,7 @@ fn inner_padding_end(analysis: &Analysis, after: u64) -> u64 {
     let mut end = after;
     for (index, step) in analysis.steps.iter().enumerate().skip(first) {
         let is_free = step.at == end && step.is_filler && !analysis.reached[index];
-        if !is_free || analysis.targets.range(step.at..step.end()).next().is_some() {
+        if !is_free || analysis.first_target(step.at..step.end()).is_some() {
             break;
         }
         end = step.end();

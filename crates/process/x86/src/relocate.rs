@@ -3,8 +3,10 @@
 //! Bytes are copied as they are, so that no encoding is ever reinterpreted; only what depends on the address
 //! changes: 32-bit displacements of rip-relative operands, and near branches, which all get their long form.
 //! `loop` and `jrcxz` have none and become a short hop over a jump. A branch to one of the moved instructions goes
-//! to the moved one. Next: `site` for what is to be moved.
+//! to the moved one. A call leaves its original return address, so the callee comes back to the original code.
+//! Next: `site` for what is to be moved, `call` for calls.
 
+use crate::call::{CALL_OVERHEAD, IndirectCall, push_return_address};
 use crate::instruction::near_target;
 use crate::jump::displacement32;
 use crate::{NEAR_JUMP_LEN, Refusal};
@@ -22,8 +24,7 @@ pub struct Relocated {
 /// Moves the whole instructions `bytes` from address `from` to address `to`.
 ///
 /// # Errors
-/// [`Refusal::CallDisplaced`] and [`Refusal::Unmovable`] for instructions that must stay in place,
-/// [`Refusal::Undecodable`] for bytes that are no whole instruction, [`Refusal::OutOfReach`] if `to` is too far from
+/// [`Refusal::Unmovable`] for instructions that must stay in place, [`Refusal::Undecodable`] for bytes that are no whole instruction, [`Refusal::OutOfReach`] if `to` is too far from
 /// what they refer to.
 pub fn relocate(bytes: &[u8], from: u64, to: u64) -> Result<Relocated, Refusal> {
     let pieces = split(bytes, from)?;
@@ -60,6 +61,10 @@ enum Form {
     Conditional(u8, u64),
     /// `loop`, `loope`, `loopne`, `jrcxz`, `jecxz`.
     Counted(u64),
+    /// `call`.
+    Call(u64),
+    /// `call` through a register or memory.
+    IndirectCall(IndirectCall),
 }
 
 /// Bytes of `jcc rel32`.
@@ -74,6 +79,8 @@ impl Piece<'_> {
             Form::Jump(_) => NEAR_JUMP_LEN,
             Form::Conditional(..) => LONG_CONDITIONAL_LEN,
             Form::Counted(_) => self.bytes.len() as u64 - 1 + COUNTED_HOPS.len() as u64 + NEAR_JUMP_LEN,
+            Form::Call(_) => CALL_OVERHEAD + NEAR_JUMP_LEN,
+            Form::IndirectCall(call) => CALL_OVERHEAD + call.jump_len(self.bytes),
         }
     }
 
@@ -83,6 +90,19 @@ impl Piece<'_> {
             displacement32(next, target).map(i32::to_le_bytes).ok_or(Refusal::OutOfReach { from: at, target })
         };
         match self.form {
+            Form::Call(target) => {
+                push_return_address(self.instruction.next_ip(), out);
+                out.push(0xe9);
+                out.extend(reach(target)?);
+            }
+            Form::IndirectCall(call) => {
+                push_return_address(self.instruction.next_ip(), out);
+                let displacement = match call {
+                    IndirectCall::RipRelative => reach(self.instruction.ip_rel_memory_address())?,
+                    _ => [0; 4],
+                };
+                call.put_jump(self.bytes, displacement, out);
+            }
             Form::Verbatim => out.extend_from_slice(self.bytes),
             Form::RipRelative => {
                 let displacement = reach(self.instruction.ip_rel_memory_address())?;
@@ -136,11 +156,15 @@ fn form(instruction: &Instruction, constants: &ConstantOffsets) -> Result<Form, 
     if let Some(target) = near_target(instruction) {
         return match instruction.flow_control() {
             FlowControl::UnconditionalBranch => Ok(Form::Jump(target)),
+            FlowControl::Call => Ok(Form::Call(target)),
             _ if is_counted(instruction.mnemonic()) => Ok(Form::Counted(target)),
             // iced numbers condition codes from 1 in the order of the encoding.
             FlowControl::ConditionalBranch => Ok(Form::Conditional(instruction.condition_code() as u8 - 1, target)),
             _ => Err(Refusal::Unmovable { at, what: "branch" }),
         };
+    }
+    if instruction.mnemonic() == Mnemonic::Call {
+        return IndirectCall::of(instruction).map(Form::IndirectCall).ok_or(Refusal::Unmovable { at, what: "call" });
     }
     if !instruction.is_ip_rel_memory_operand() {
         return Ok(Form::Verbatim);
@@ -188,8 +212,7 @@ mod tests {
             ("jecxz", &[0x67, 0xe3, 0x10], Ok(&[0x67, 0xe3, 2, 0xeb, 5, 0xe9, 0x09, 0x80, 0xff, 0xff])),
             ("loopne", &[0xe0, 0x10], Ok(&[0xe0, 2, 0xeb, 5, 0xe9, 0x09, 0x80, 0xff, 0xff])),
             ("indirect_jump_through_memory", &[0xff, 0x25, 0, 0x90, 0, 0], Ok(&[0xff, 0x25, 0, 0x10, 0, 0])),
-            ("call", &[0xe8, 0, 0, 0, 0], Err("call displaced")),
-            ("indirect_call", &[0xff, 0xd0], Err("call displaced")),
+            ("call_through_stack_pointer", &[0xff, 0xd4], Err("unmovable instruction")),
             ("int3", &[0xcc], Err("unmovable instruction")),
             ("ud2", &[0x0f, 0x0b], Err("unmovable instruction")),
             ("hlt", &[0xf4], Err("unmovable instruction")),

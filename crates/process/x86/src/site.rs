@@ -1,15 +1,17 @@
 //! Which bytes of a function become a jump, and which instructions move to the island for it.
 //!
-//! A patch takes whole instructions, holds no address that anything may jump to behind its first byte, displaces no
-//! call, lies within one page and overlaps no other patch of the function. Five bytes take a near jump; where only
-//! two are free, a short jump goes to a springboard. A function so short that its exit falls into the entry patch is
-//! displaced whole. A refused single byte (a lone `ret` that is jumped to, with live code behind it) is the seam for
-//! finer methods. Next: `analyse` for the facts used here, `springboard`, `relocate`.
+//! A patch takes whole instructions, holds no address that anything may jump to behind its first byte, lies within
+//! one page and overlaps no other patch of the function. If it displaces a call, that is the last instruction, so that
+//! the callee comes back to code that is untouched. Five bytes take a near jump; where only two are free, a short jump
+//! goes to a springboard in padding or, if there is none, in code that a carrier frees. A function so short that its
+//! exit falls into the entry patch is displaced whole. Next: `analyse` for the facts used here, `springboard`,
+//! `carrier`, `edge` for single bytes, `relocate`.
 
 use crate::analyse::{ENTRY_MARKER, entry_has_marker};
+use crate::carrier::{Carrier, Carriers};
 use crate::edge;
-use crate::instruction::{Fixed, Step};
-use crate::padding::padding_end;
+use crate::instruction::Step;
+use crate::padding::{padding_end, padding_runs};
 use crate::{Analysis, Exit, ExitKind, FunctionCode, NEAR_JUMP_LEN, PAGE_BYTES, Refusal, SHORT_JUMP_LEN, Springboards};
 use std::ops::Range;
 
@@ -30,6 +32,9 @@ pub struct Site {
     pub jump: JumpForm,
     /// What passes here.
     pub kind: SiteKind,
+    /// The patch that frees the springboard's bytes, if they are code: it must be in place before the springboard.
+    /// Several sites may share one.
+    pub carrier: Option<Carrier>,
 }
 
 /// The jump that fits at a site.
@@ -37,7 +42,8 @@ pub struct Site {
 pub enum JumpForm {
     /// `jmp rel32` to the island.
     Near5,
-    /// `jmp rel8` to a `jmp rel32` at `via`, five bytes of padding that become part of the patch.
+    /// `jmp rel8` to a `jmp rel32` at `via`: five bytes of padding, or freed by a carrier, that become part of the
+    /// patch.
     Short2 {
         /// The springboard's address.
         via: u64,
@@ -73,19 +79,46 @@ pub struct FunctionSites {
     pub exits: Vec<(Exit, Result<Site, Refusal>)>,
 }
 
+impl FunctionSites {
+    /// Every site there is, the entry first; a `Whole` site comes twice.
+    pub fn all(&self) -> impl Iterator<Item = &Site> {
+        self.entry.iter().chain(self.exits.iter().filter_map(|(_, site)| site.as_ref().ok()))
+    }
+}
+
 /// Chooses all sites of a function, which fit together whether all or only some are used.
 pub fn function_sites(code: &FunctionCode<'_>, analysis: &Analysis, springboards: &mut Springboards) -> FunctionSites {
+    chosen(code, analysis, &Draft::new(code, analysis), springboards)
+}
+
+/// [`function_sites`] with no padding but the function's own: what one function can have by itself, whatever is done
+/// to its neighbours.
+pub fn own_sites(code: &FunctionCode<'_>, analysis: &Analysis) -> FunctionSites {
     let draft = Draft::new(code, analysis);
-    let mut entry = settle(&draft.entry, springboards);
-    let exits = draft.exits.iter().map(|(exit, plan)| {
-        let site = match &draft.entry {
-            Ok(shapes) if shapes.iter().any(|shape| shape.kind == SiteKind::Whole(*exit)) => entry.clone(),
-            _ => settle(plan, springboards),
-        };
-        (*exit, site)
+    let mut springboards = Springboards::new();
+    springboards.offer(padding_runs(code, analysis), &draft.reserved());
+    chosen(code, analysis, &draft, &mut springboards)
+}
+
+fn chosen(
+    code: &FunctionCode<'_>,
+    analysis: &Analysis,
+    draft: &Draft,
+    springboards: &mut Springboards,
+) -> FunctionSites {
+    let mut room = Room { planner: Planner { code, analysis }, springboards, carriers: Carriers::default() };
+    let mut entry = room.settle(&draft.entry);
+    let is_whole = |exit: &Exit| draft.entry.iter().flatten().any(|shape| shape.kind == SiteKind::Whole(*exit));
+    let exits = draft.exits.iter().map(|(exit, plan)| match is_whole(exit) {
+        true => (*exit, Err(Refusal::ExitInsideEntry { at: exit.at })),
+        false => (*exit, room.settle(plan)),
     });
     let mut exits: Vec<_> = exits.collect();
-    edge::replace_refused(code, analysis, springboards, &mut entry, &mut exits);
+    draft.carry(&mut room, &mut entry, &mut exits);
+    for (_, site) in exits.iter_mut().filter(|(exit, _)| is_whole(exit)) {
+        *site = entry.clone();
+    }
+    edge::replace_refused(&mut room, &mut entry, &mut exits);
     FunctionSites { entry, exits }
 }
 
@@ -112,24 +145,42 @@ pub fn exit_sites(
 
 /// Bytes that the function's own patches overwrite and that springboards must therefore leave alone.
 pub(crate) fn reserved_padding(code: &FunctionCode<'_>, analysis: &Analysis) -> Vec<Range<u64>> {
-    let draft = Draft::new(code, analysis);
-    let plans = draft.exits.iter().map(|(_, plan)| plan).chain([&draft.entry]);
-    plans.flatten().filter_map(|shapes| shapes.first()).map(Shape::overwritten).collect()
+    Draft::new(code, analysis).reserved()
 }
 
-/// Gives the first of the shapes that is a near jump or for which there is a springboard.
-pub(crate) fn settle(plan: &Result<Vec<Shape>, Refusal>, springboards: &mut Springboards) -> Result<Site, Refusal> {
-    let shapes = plan.as_ref().map_err(Clone::clone)?;
-    for shape in shapes {
-        if shape.jump_len == NEAR_JUMP_LEN {
-            return Ok(shape.site(JumpForm::Near5));
+/// What sites are made from: the function, padding, and what carriers freed.
+pub(crate) struct Room<'a> {
+    pub(crate) planner: Planner<'a>,
+    pub(crate) springboards: &'a mut Springboards,
+    pub(crate) carriers: Carriers,
+}
+
+impl Room<'_> {
+    /// Gives the first of the shapes that is a near jump or for which padding has room for a springboard.
+    pub(crate) fn settle(&mut self, plan: &Result<Vec<Shape>, Refusal>) -> Result<Site, Refusal> {
+        let shapes = plan.as_ref().map_err(Clone::clone)?;
+        for shape in shapes.iter().filter(|shape| self.carriers.leave_alone(&shape.covered())) {
+            if shape.jump_len == NEAR_JUMP_LEN {
+                return Ok(shape.site(JumpForm::Near5));
+            }
+            if let Some(via) = self.springboards.allocate(shape.displaced.start) {
+                return Ok(shape.site(JumpForm::Short2 { via }));
+            }
         }
-        if let Some(via) = springboards.allocate(shape.displaced.start) {
-            return Ok(shape.site(JumpForm::Short2 { via }));
-        }
+        let nearest = shapes.first().map_or(0..0, |shape| shape.displaced.clone());
+        Err(Refusal::NoSpringboard { at: nearest.start, bytes: nearest.end - nearest.start })
     }
-    let nearest = shapes.first().map_or(0..0, |shape| shape.displaced.clone());
-    Err(Refusal::NoSpringboard { at: nearest.start, bytes: nearest.end - nearest.start })
+
+    /// The first of the shapes that a carrier can give a springboard, `taken` being out of bounds for the carrier.
+    pub(crate) fn settle_carried(&mut self, shapes: &[Shape], taken: &[Range<u64>]) -> Option<Site> {
+        let free = shapes.iter().filter(|shape| self.carriers.leave_alone(&shape.covered())).collect::<Vec<_>>();
+        free.into_iter().filter(|shape| shape.jump_len == SHORT_JUMP_LEN).find_map(|shape| {
+            let mut taken = taken.to_vec();
+            taken.push(shape.covered());
+            let (via, carrier) = self.carriers.springboard(&self.planner, shape.displaced.start, &taken)?;
+            Some(Site { carrier: Some(carrier), ..shape.site(JumpForm::Short2 { via }) })
+        })
+    }
 }
 
 /// A site before its springboard is known.
@@ -146,6 +197,11 @@ impl Shape {
         self.displaced.start..self.displaced.start + self.jump_len
     }
 
+    /// Every byte that is overwritten or taken out of use.
+    pub(crate) fn covered(&self) -> Range<u64> {
+        self.displaced.start..self.displaced.end.max(self.overwritten().end)
+    }
+
     fn site(&self, jump: JumpForm) -> Site {
         Site {
             at: self.displaced.start,
@@ -154,6 +210,7 @@ impl Shape {
             resume: self.resume,
             jump,
             kind: self.kind,
+            carrier: None,
         }
     }
 }
@@ -178,9 +235,41 @@ impl Draft {
 
     /// The bytes that the entry patch displaces or overwrites.
     fn entry_range(&self) -> Range<u64> {
-        match self.entry.as_ref().map(|shapes| shapes.first()) {
-            Ok(Some(shape)) => shape.displaced.start..shape.displaced.end.max(shape.overwritten().end),
-            _ => 0..0,
+        let shapes = self.entry.iter().flatten().map(Shape::covered);
+        shapes.reduce(|one, other| one.start..one.end.max(other.end)).unwrap_or_default()
+    }
+
+    fn reserved(&self) -> Vec<Range<u64>> {
+        let plans = self.exits.iter().map(|(_, plan)| plan).chain([&self.entry]);
+        plans.flatten().filter_map(|shapes| shapes.first()).map(Shape::overwritten).collect()
+    }
+
+    /// Gives what padding had no room for a springboard in code.
+    fn carry(
+        &self,
+        room: &mut Room<'_>,
+        entry: &mut Result<Site, Refusal>,
+        exits: &mut [(Exit, Result<Site, Refusal>)],
+    ) {
+        let lacks = |site: &Result<Site, Refusal>| matches!(site, Err(Refusal::NoSpringboard { .. }));
+        if !lacks(entry) && !exits.iter().any(|(_, site)| lacks(site)) {
+            return;
+        }
+        let mut taken: Vec<Range<u64>> = vec![self.entry_range()];
+        // Nobody may take what another site of the function still needs.
+        let smallest = |plan: &Result<Vec<Shape>, Refusal>| {
+            plan.iter().flatten().map(Shape::covered).min_by_key(|covered| covered.end - covered.start)
+        };
+        taken.extend(self.exits.iter().filter_map(|(_, plan)| smallest(plan)));
+        taken.extend(exits.iter().filter_map(|(_, site)| site.as_ref().ok()).map(Site::covered));
+        let places = self.exits.iter().map(|(_, plan)| plan).zip(exits.iter_mut().map(|(_, site)| site));
+        for (plan, site) in std::iter::once((&self.entry, entry)).chain(places) {
+            let Ok(shapes) = plan else { continue };
+            if let (true, Some(carried)) = (lacks(site), room.settle_carried(shapes, &taken)) {
+                taken.push(carried.covered());
+                taken.extend(carried.carrier.as_ref().map(Carrier::covered));
+                *site = Ok(carried);
+            }
         }
     }
 
@@ -207,6 +296,16 @@ impl Draft {
     }
 }
 
+/// What a patch may do with calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Calls {
+    /// Leave them where they are.
+    Stay,
+    /// Displace one, as the last instruction.
+    Last,
+}
+
+#[derive(Clone, Copy)]
 pub(crate) struct Planner<'a> {
     pub(crate) code: &'a FunctionCode<'a>,
     pub(crate) analysis: &'a Analysis,
@@ -219,17 +318,27 @@ impl Planner<'_> {
         if let Some(&from) = self.analysis.branches_to_entry.first() {
             return Err(Refusal::LoopToFirstInstruction { at: start, from });
         }
-        let near = self.shape_from(start, NEAR_JUMP_LEN);
-        let short = || self.shape_from(start, SHORT_JUMP_LEN);
-        near.or_else(|refusal| short().map_err(|_| refusal)).map(|shape| vec![shape])
+        // A displaced call costs a mispredicted return, so a springboard comes before it.
+        let near = self.shape_from(start, NEAR_JUMP_LEN, Calls::Stay);
+        let refusal = match near {
+            Ok(shape) => return Ok(vec![shape]),
+            Err(refusal) => refusal,
+        };
+        let others = [(SHORT_JUMP_LEN, Calls::Stay), (NEAR_JUMP_LEN, Calls::Last), (SHORT_JUMP_LEN, Calls::Last)];
+        let shapes = others.iter().filter_map(|&(jump_len, calls)| self.shape_from(start, jump_len, calls).ok());
+        let shapes: Vec<Shape> = shapes.collect();
+        if shapes.is_empty() { Err(refusal) } else { Ok(shapes) }
     }
 
     /// The shape that displaces as many instructions from `start` as a jump of `jump_len` bytes needs.
-    fn shape_from(&self, start: u64, jump_len: u64) -> Result<Shape, Refusal> {
+    fn shape_from(&self, start: u64, jump_len: u64, calls: Calls) -> Result<Shape, Refusal> {
         check_page(start, jump_len)?;
         let mut at = start;
         loop {
             let step = self.step_inside(start, at)?;
+            if step.is_call() {
+                return self.call_at_end(start, jump_len, &step, calls);
+            }
             if !step.continues() {
                 return self.whole_or_jump(start, jump_len, &step);
             }
@@ -246,6 +355,14 @@ impl Planner<'_> {
         }
     }
 
+    /// The shape whose last instruction is a call: the callee returns behind it, so nothing resumes.
+    fn call_at_end(&self, start: u64, jump_len: u64, call: &Step, calls: Calls) -> Result<Shape, Refusal> {
+        if calls == Calls::Stay || call.end() - start < jump_len {
+            return Err(Refusal::CallDisplaced { patch: start, at: call.at });
+        }
+        Ok(Shape { jump_len, displaced: start..call.end(), resume: None, kind: SiteKind::Entry })
+    }
+
     fn whole_or_jump(&self, start: u64, jump_len: u64, last: &Step) -> Result<Shape, Refusal> {
         let bytes = padding_end(self.code, self.analysis, last.end()) - start;
         if bytes < jump_len {
@@ -255,7 +372,7 @@ impl Planner<'_> {
         Ok(Shape { jump_len, displaced: start..last.end(), resume: None, kind })
     }
 
-    fn exit_at(&self, at: u64) -> Option<&Exit> {
+    pub(crate) fn exit_at(&self, at: u64) -> Option<&Exit> {
         let exits = &self.analysis.exits;
         exits.binary_search_by_key(&at, |exit| exit.at).ok().map(|index| &exits[index]).filter(|exit| exit.len > 0)
     }
@@ -271,20 +388,21 @@ impl Planner<'_> {
         Ok(step)
     }
 
-    fn check_displaceable(&self, start: u64, step: &Step) -> Result<(), Refusal> {
-        if let Some(&target) = self.analysis.targets.range(step.at + 1..step.end()).next() {
+    pub(crate) fn check_displaceable(&self, start: u64, step: &Step) -> Result<(), Refusal> {
+        if let Some(target) = self.analysis.first_target(step.at + 1..step.end()) {
             return Err(Refusal::TargetInside { at: start, target });
         }
         match step.fixed {
             None => Ok(()),
-            Some(Fixed::Call) => Err(Refusal::CallDisplaced { patch: start, at: step.at }),
-            Some(Fixed::Unmovable(what)) => Err(Refusal::Unmovable { at: step.at, what }),
+            Some(fixed) => Err(Refusal::Unmovable { at: step.at, what: fixed.what() }),
         }
     }
 
     fn target_refusal(&self, at: u64, target: u64) -> Refusal {
         match self.analysis.unresolved_indirect.first() {
-            Some(&jump) if !self.analysis.targets.contains(&target) => Refusal::UnresolvedJump { at, jump },
+            Some(&jump) if self.analysis.first_target(target..target + 1).is_none() => {
+                Refusal::UnresolvedJump { at, jump }
+            }
             _ => Refusal::TargetInside { at, target },
         }
     }
@@ -319,6 +437,9 @@ impl Planner<'_> {
             let step = self.analysis.steps[index];
             if let Err(refusal) = self.check_displaceable(exit.at, &step) {
                 return (starts, Some(refusal));
+            }
+            if step.is_call() {
+                return (starts, Some(Refusal::CallDisplaced { patch: exit.at, at: step.at }));
             }
             starts.push(step.at);
             if self.analysis.may_be_entered(step.at) {
@@ -378,7 +499,7 @@ impl Planner<'_> {
 /// How far before an exit's end a patch may begin; far more than a jump needs, also around a page boundary.
 const EXIT_DISPLACED_MAX: u64 = 48;
 
-fn check_page(at: u64, jump_len: u64) -> Result<(), Refusal> {
+pub(crate) fn check_page(at: u64, jump_len: u64) -> Result<(), Refusal> {
     match at / PAGE_BYTES == (at + jump_len - 1) / PAGE_BYTES {
         true => Ok(()),
         false => Err(Refusal::CrossesPage { at }),

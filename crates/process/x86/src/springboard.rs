@@ -21,19 +21,19 @@ pub struct Springboards {
 /// Adds the padding in and behind a function that its own patches do not need. Offer all functions around before
 /// asking for sites, so that none takes what another could have used itself.
 pub fn offer_padding(code: &FunctionCode<'_>, analysis: &Analysis, springboards: &mut Springboards) {
-    let reserved = reserved_padding(code, analysis);
-    for run in padding::padding_runs(code, analysis) {
-        springboards.add(run);
-    }
-    for range in reserved {
-        springboards.take(range);
-    }
+    springboards.offer(padding::padding_runs(code, analysis), &reserved_padding(code, analysis));
 }
 
 impl Springboards {
     /// No padding yet.
     pub fn new() -> Springboards {
         Springboards::default()
+    }
+
+    /// Adds `runs` except for what is `reserved`.
+    pub(crate) fn offer(&mut self, runs: Vec<Range<u64>>, reserved: &[Range<u64>]) {
+        runs.into_iter().for_each(|run| self.add(run));
+        reserved.iter().for_each(|range| self.take(range.clone()));
     }
 
     /// Makes bytes available. They must never be executed or read by anyone.
@@ -104,7 +104,7 @@ impl Springboards {
 }
 
 /// The first address in `range` where a near jump fits without crossing a page.
-fn first_fit(range: Range<u64>) -> Option<u64> {
+pub(crate) fn first_fit(range: Range<u64>) -> Option<u64> {
     let end = range.start.checked_add(NEAR_JUMP_LEN)?;
     let start = match range.start / PAGE_BYTES == (end - 1) / PAGE_BYTES {
         true => range.start,

@@ -9,7 +9,7 @@ use crate::flow::Graph;
 use crate::instruction::Next;
 use crate::jump_table::{Table, TableForm};
 use iced_x86::{Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpAccess, OpKind, Register};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a register or a slot of the frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,18 @@ pub(crate) enum Value {
 pub(crate) struct State {
     registers: [Value; 16],
     /// Values stored in the frame, by distance from the stack pointer at entry.
-    slots: BTreeMap<i64, Value>,
+    slots: Vec<(i64, Value)>,
 }
 
 /// The states before the instructions where paths meet or begin.
 pub(crate) struct States {
-    before: BTreeMap<usize, State>,
+    /// By the instruction's place among the steps.
+    before: BTreeMap<usize, Box<State>>,
+    /// Which instructions begin a block.
+    starts: Vec<bool>,
+    /// Blocks to walk, in address order: paths mostly lead onwards, so few are walked twice.
+    work: BTreeSet<usize>,
+    info: InstructionInfoFactory,
 }
 
 /// Indices of the registers that a call may change.
@@ -58,12 +64,12 @@ impl State {
     fn at_entry() -> State {
         let mut registers = [Value::Foreign; 16];
         registers[RSP] = Value::Stack(0);
-        State { registers, slots: BTreeMap::new() }
+        State { registers, slots: Vec::new() }
     }
 
     /// At a place that control may reach in ways not followed.
     fn unknown() -> State {
-        State { registers: [Value::Unknown; 16], slots: BTreeMap::new() }
+        State { registers: [Value::Unknown; 16], slots: Vec::new() }
     }
 
     /// How far the stack pointer is below where it was at entry, in bytes, if known.
@@ -93,7 +99,7 @@ impl State {
             }
         }
         let slots_before = self.slots.len();
-        self.slots.retain(|offset, value| other.slots.get(offset) == Some(value));
+        self.slots.retain(|(offset, value)| other.slot(*offset) == *value);
         changed || self.slots.len() != slots_before
     }
 
@@ -206,14 +212,14 @@ impl State {
             Place::Indexed { base } if matches!(size, MemorySize::UInt32 | MemorySize::Int32) => {
                 Value::RawOffset { base }
             }
-            Place::Frame(offset) if is_wide => self.slots.get(&offset).copied().unwrap_or(Value::Unknown),
+            Place::Frame(offset) if is_wide => self.slot(offset),
             _ => Value::Unknown,
         }
     }
 
     fn popped(&self) -> Value {
         match self.registers[RSP] {
-            Value::Stack(offset) => self.slots.get(&offset).copied().unwrap_or(Value::Unknown),
+            Value::Stack(offset) => self.slot(offset),
             _ => Value::Unknown,
         }
     }
@@ -287,15 +293,21 @@ impl State {
         }
     }
 
+    fn slot(&self, offset: i64) -> Value {
+        let found = self.slots.binary_search_by_key(&offset, |(at, _)| *at);
+        found.map_or(Value::Unknown, |index| self.slots[index].1)
+    }
+
     fn set_slot(&mut self, offset: i64, value: Value) {
         // A wider store than 8 bytes, or one that overlaps, also ends what its neighbours hold.
         let low = offset.saturating_sub(7);
-        let overlapped: Vec<i64> = self.slots.range(low..offset.saturating_add(64)).map(|(at, _)| *at).collect();
-        for at in overlapped.into_iter().filter(|&at| at < offset.saturating_add(8) || value == Value::Unknown) {
-            self.slots.remove(&at);
-        }
+        let reach = if value == Value::Unknown { 64 } else { 8 };
+        let high = offset.saturating_add(reach);
+        let first = self.slots.partition_point(|(at, _)| *at < low);
+        let last = self.slots.partition_point(|(at, _)| *at < high);
+        self.slots.drain(first..last);
         if value != Value::Unknown && self.slots.len() < SLOTS_MAX {
-            self.slots.insert(offset, value);
+            self.slots.insert(first, (offset, value));
         }
     }
 
@@ -363,31 +375,35 @@ enum Place {
 impl States {
     /// Follows all paths from `entry` and from `others` until nothing changes.
     pub(crate) fn solve(graph: &Graph, entry: u64, others: impl IntoIterator<Item = u64>) -> States {
-        let mut states = States { before: BTreeMap::new() };
-        let mut work: Vec<usize> = Vec::new();
-        for (addr, state) in others
-            .into_iter()
-            .filter(|&addr| addr != entry)
-            .map(|addr| (addr, State::unknown()))
-            .chain([(entry, State::at_entry())])
-        {
-            if let Some(index) = graph.enter(addr) {
-                states.flow_into(index, &state, &mut work);
+        let (before, work, starts) = (BTreeMap::new(), BTreeSet::new(), block_starts(graph));
+        let mut states = States { before, starts, work, info: InstructionInfoFactory::new() };
+        for addr in others.into_iter().filter(|&addr| addr != entry) {
+            states.flow_into_place(graph, addr, &State::unknown());
+        }
+        states.flow_into_place(graph, entry, &State::at_entry());
+        states.run(graph);
+        states
+    }
+
+    /// Follows the new ways out of the indirect jumps at the indices `grown`.
+    pub(crate) fn extend(&mut self, graph: &Graph, grown: Vec<usize>) {
+        let starts = block_starts(graph);
+        let is_new = |index: &usize| starts[*index] && !self.starts[*index];
+        let split: Vec<usize> = (0..starts.len()).filter(is_new).collect();
+        self.starts = starts;
+        // A new start inside a block gets its state from the block around it.
+        for index in grown.into_iter().chain(split) {
+            if let Some((&around, _)) = self.before.range(..=index).next_back() {
+                self.work.insert(around);
             }
         }
-        let starts = block_starts(graph);
-        let mut info = InstructionInfoFactory::new();
-        while let Some(index) = work.pop() {
-            let state = states.before[&index].clone();
-            states.walk(graph, &starts, index, state, &mut work, &mut info);
-        }
-        states
+        self.run(graph);
     }
 
     /// The state right before the instruction at `index`, if any path leads there.
     pub(crate) fn before(&self, graph: &Graph, index: usize) -> Option<State> {
         let (&start, state) = self.before.range(..=index).next_back()?;
-        let mut state = state.clone();
+        let mut state = State::clone(state);
         let mut info = InstructionInfoFactory::new();
         for at in start..index {
             if !graph.steps[at].continues() || graph.following(at).is_none() {
@@ -398,43 +414,44 @@ impl States {
         Some(state)
     }
 
-    fn walk(
-        &mut self,
-        graph: &Graph,
-        starts: &[bool],
-        start: usize,
-        mut state: State,
-        work: &mut Vec<usize>,
-        info: &mut InstructionInfoFactory,
-    ) {
+    fn run(&mut self, graph: &Graph) {
+        while let Some(index) = self.work.pop_first() {
+            let Some(state) = self.before.get(&index) else { continue };
+            self.walk(graph, index, State::clone(state));
+        }
+    }
+
+    fn walk(&mut self, graph: &Graph, start: usize, mut state: State) {
         let mut index = start;
         loop {
-            state.apply(&graph.decoded[index], info);
-            for target in graph.branch_targets(index) {
-                if let Some(target) = graph.enter(target) {
-                    self.flow_into(target, &state, work);
-                }
-            }
+            state.apply(&graph.decoded[index], &mut self.info);
+            graph.for_each_target(index, |target| self.flow_into_place(graph, target, &state));
             let next = if graph.steps[index].continues() { graph.following(index) } else { None };
             let Some(next) = next else { return };
-            if starts[next] {
-                self.flow_into(next, &state, work);
+            if self.starts[next] {
+                self.flow_into(next, &state);
                 return;
             }
             index = next;
         }
     }
 
-    fn flow_into(&mut self, index: usize, state: &State, work: &mut Vec<usize>) {
+    fn flow_into_place(&mut self, graph: &Graph, addr: u64, state: &State) {
+        if let Some(index) = graph.enter(addr) {
+            self.flow_into(index, state);
+        }
+    }
+
+    fn flow_into(&mut self, index: usize, state: &State) {
         match self.before.get_mut(&index) {
             Some(known) => {
                 if known.meet(state) {
-                    work.push(index);
+                    self.work.insert(index);
                 }
             }
             None => {
-                self.before.insert(index, state.clone());
-                work.push(index);
+                self.before.insert(index, Box::new(state.clone()));
+                self.work.insert(index);
             }
         }
     }
@@ -444,12 +461,12 @@ impl States {
 fn block_starts(graph: &Graph) -> Vec<bool> {
     let mut starts = vec![false; graph.steps.len()];
     for index in 0..graph.steps.len() {
-        for target in graph.branch_targets(index) {
+        graph.for_each_target(index, |target| {
             if let Some(target) = graph.enter(target) {
                 starts[target] = true;
             }
-        }
-        if matches!(graph.steps[index].next, Next::Branch(_)) && index + 1 < starts.len() {
+        });
+        if matches!(graph.steps[index].next(), Next::Branch(_)) && index + 1 < starts.len() {
             starts[index + 1] = true;
         }
     }

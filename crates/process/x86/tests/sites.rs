@@ -108,8 +108,12 @@ fn describe_site(site: &Site) -> String {
         JumpForm::Near5 => "near".to_owned(),
         JumpForm::Short2 { via } => format!("short via {via:x}"),
     };
+    let carried = site
+        .carrier
+        .as_ref()
+        .map_or(String::new(), |carrier| format!(" in {:x}..{:x}", carrier.displaced.start, carrier.displaced.end));
     let whole = if matches!(site.kind, SiteKind::Whole(_)) { "whole " } else { "" };
-    format!("{whole}{:x} {jump} {:x}..{:x}", site.at, site.displaced.start, site.displaced.end)
+    format!("{whole}{:x} {jump}{carried} {:x}..{:x}", site.at, site.displaced.start, site.displaced.end)
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -140,6 +144,16 @@ impl ReadMemory for Tables {
 }
 
 const ROWS: &[Row] = &[
+    Row {
+        name: "springboard_in_code",
+        assembly: "push %rbx; mov %rdi,%rbx; test %rdi,%rdi; je 1f; mov 8(%rbx),%rax; add 16(%rbx),%rax; \
+                   mov 24(%rbx),%rcx; add %rcx,%rax; jmp 2f; 1: pop %rbx; ret; 2: mov %rax,0x100(%rbx); pop %rbx; ret",
+        addr: 0x1000,
+        code: "534889fb4885ff7411488b430848034310488b4b184801c8eb025bc3488983000100005bc3",
+        after: "",
+        want: "entry 1000 near 1000..1007; ret 101b: 101a short via 100c in 1007..1011 101a..101c; \
+               ret 1024: 101c near 101c..1025",
+    },
     Row {
         name: "two_moves",
         assembly: "mov %rdi,%rax; add %rsi,%rax; mov %rax,(%rdx); ret",
@@ -266,7 +280,7 @@ const ROWS: &[Row] = &[
         addr: 0x1000,
         code: "534889fbe8fb000000488b034889df5bff6018",
         after: "",
-        want: "entry 1000: no springboard; jump 1010: 100c near 100c..1013",
+        want: "entry 1000 near 1000..1009; jump 1010: 100c near 100c..1013",
     },
     Row {
         name: "one_byte_ret",

@@ -8,7 +8,7 @@ use gimli::{
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, SectionFlags, SymbolKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use trimtab_x86::{ReadMemory, direct_branches};
+use trimtab_x86::{ReadMemory, branches_between, direct_branches};
 
 type Error = Box<dyn std::error::Error>;
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -71,10 +71,10 @@ impl<'a> Image<'a> {
         image.read_unwind(&file)?;
         image.read_symbols(&file);
         image.cut_overlaps();
-        let starts_something = |addr: u64| image.stretches.contains_key(&addr);
-        let same = |a: u64, b: u64| image.range_at(a) == image.range_at(b);
-        let branches = image.direct_branches().map(|(from, to)| (to, from));
-        image.into_middle = branches.filter(|&(to, from)| !starts_something(to) && !same(to, from)).collect();
+        let starts: Vec<u64> = image.stretches.keys().copied().collect();
+        for range in &image.text {
+            image.into_middle.extend(branches_between(image.text(range.clone()), range.start, &starts));
+        }
         Ok(image)
     }
 

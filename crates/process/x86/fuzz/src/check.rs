@@ -2,6 +2,7 @@
 //!
 //! Used by the fuzz target `sites` and by `tests/invariants.rs`.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use trimtab_x86::{
     Analysis, CodeRange, FunctionCode, JumpForm, NEAR_JUMP_LEN, PAGE_BYTES, ReadMemory, Refusal, Site, Springboards,
@@ -67,8 +68,18 @@ fn check_site(code: &FunctionCode<'_>, analysis: &Analysis, site: &Site) {
     assert!(site.overwritten.end <= inside.end() + inside.after.len() as u64, "a jump stays in reach: {site:x?}");
     assert_eq!(page(site.overwritten.start), page(site.overwritten.end - 1), "a jump lies in one page: {site:x?}");
     let end = site.displaced.end.max(site.overwritten.end);
-    let target = analysis.targets.range(site.at + 1..end).next();
-    assert!(target.is_none_or(|&at| at >= inside.end()), "nothing jumps into a patch: {site:x?} {target:x?}");
+    let target = analysis.first_target(site.at + 1..end);
+    if let Some(carrier) = &site.carrier {
+        let Range { start, end } = carrier.displaced;
+        assert!(analysis.first_target(start + 1..end).is_none(), "nothing jumps into a carrier: {site:x?}");
+        assert_eq!(page(start), page(start + NEAR_JUMP_LEN - 1), "a carrier's jump lies in one page: {site:x?}");
+        let bytes = &inside.bytes[(start - inside.addr) as usize..(end - inside.addr) as usize];
+        assert!(!matches!(
+            relocate(bytes, start, ISLAND),
+            Err(Refusal::Unmovable { .. } | Refusal::Undecodable { .. })
+        ));
+    }
+    assert!(target.is_none_or(|at| at >= inside.end()), "nothing jumps into a patch: {site:x?} {target:x?}");
     let start = (site.at - inside.addr) as usize;
     let displaced = &inside.bytes[start..start + (site.displaced.end - site.at) as usize];
     match relocate(displaced, site.at, ISLAND) {
@@ -79,17 +90,38 @@ fn check_site(code: &FunctionCode<'_>, analysis: &Analysis, site: &Site) {
 
 fn check_overlaps(sites: &[Site]) {
     let mut taken: Vec<Range<u64>> = Vec::new();
+    let mut carriers = BTreeSet::new();
+    let mut boards = Vec::new();
     for site in sites {
         taken.push(site.at..site.displaced.end.max(site.overwritten.end));
+        if let Some(carrier) = &site.carrier {
+            carriers.insert((carrier.displaced.start, carrier.displaced.end));
+        }
         if let JumpForm::Short2 { via } = site.jump {
             assert!((-128..=127).contains(&(via.wrapping_sub(site.at + 2) as i64)), "in reach: {site:x?}");
             assert_eq!(page(via), page(via + NEAR_JUMP_LEN - 1), "in one page: {site:x?}");
-            taken.push(via..via + NEAR_JUMP_LEN);
+            match &site.carrier {
+                Some(carrier) => boards.push((via, carrier.overwritten.end..carrier.displaced.end)),
+                None => taken.push(via..via + NEAR_JUMP_LEN),
+            }
         }
     }
+    check_springboards_in_code(&mut boards);
+    taken.extend(carriers.into_iter().map(|(start, end)| start..end));
     taken.sort_by_key(|range| range.start);
     for pair in taken.windows(2) {
         assert!(pair[0].end <= pair[1].start, "patches overlap: {pair:x?} of {sites:x?}");
+    }
+}
+
+/// Springboards lie in what their carriers free, and none in another.
+fn check_springboards_in_code(boards: &mut [(u64, Range<u64>)]) {
+    boards.sort_by_key(|(via, _)| *via);
+    for (via, free) in boards.iter() {
+        assert!(free.start <= *via && via + NEAR_JUMP_LEN <= free.end, "{via:x} lies in {free:x?}");
+    }
+    for pair in boards.windows(2) {
+        assert!(pair[0].0 + NEAR_JUMP_LEN <= pair[1].0, "springboards overlap: {pair:x?}");
     }
 }
 

@@ -1,0 +1,185 @@
+//! Branches from one function into the middle of another: hand-written assembly, and parts that a compiler moved away.
+//!
+//! Decoding a whole program for the few there are takes seconds, so bytes that could be such a branch are found first,
+//! whatever they belong to, and only the instructions around these are decoded. Branches of four-byte distance are
+//! looked for everywhere, those of one byte only around the places where one function ends and the next begins.
+//!
+//! Next: `code`, whose `outside_branches` these are.
+
+use crate::instruction::near_target;
+use iced_x86::{Decoder, DecoderOptions};
+use std::ops::Range;
+
+/// Direct branches and calls in `text`, which lies at `addr`, that lead from one stretch into the middle of another, as
+/// (to, from), in order. `starts` are the addresses where a stretch begins (every function and every fragment), in
+/// order; each ends where the next begins.
+pub fn branches_between(text: &[u8], addr: u64, starts: &[u64]) -> Vec<(u64, u64)> {
+    let end = addr.saturating_add(text.len() as u64);
+    let starts = &starts[starts.partition_point(|&start| start < addr)..starts.partition_point(|&start| start < end)];
+    let stretches = Stretches::new(text, addr, starts);
+    let mut found = stretches.far();
+    found.extend(stretches.near());
+    found.retain(|&(to, from)| stretches.is_branch(from, to));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Bytes per entry of the table that finds stretches.
+const BLOCK: u64 = 64;
+/// Longest way of a branch with a one-byte distance, from its first byte.
+const NEAR_MAX: u64 = 130;
+
+struct Stretches<'a> {
+    text: &'a [u8],
+    addr: u64,
+    starts: &'a [u64],
+    /// How many stretches begin before each block.
+    begun: Vec<u32>,
+    /// One bit per byte of text: whether a stretch begins there.
+    is_start: Vec<u64>,
+}
+
+impl<'a> Stretches<'a> {
+    fn new(text: &'a [u8], addr: u64, starts: &'a [u64]) -> Stretches<'a> {
+        let mut begun = Vec::with_capacity(text.len() / BLOCK as usize + 1);
+        let mut next = 0;
+        for block in (addr..addr.saturating_add(text.len() as u64)).step_by(BLOCK as usize) {
+            while starts.get(next).is_some_and(|&start| start < block) {
+                next += 1;
+            }
+            begun.push(next as u32);
+        }
+        let mut is_start = vec![0; text.len() / 64 + 1];
+        for start in starts {
+            let offset = (start - addr) as usize;
+            is_start[offset / 64] |= 1 << (offset % 64);
+        }
+        Stretches { text, addr, starts, begun, is_start }
+    }
+
+    fn is_inside(&self, addr: u64) -> bool {
+        addr.wrapping_sub(self.addr) < self.text.len() as u64
+    }
+
+    fn begins_at(&self, addr: u64) -> bool {
+        let offset = (addr - self.addr) as usize;
+        self.is_start[offset / 64] >> (offset % 64) & 1 != 0
+    }
+
+    /// How many stretches begin at or before `addr`: a number for the stretch it lies in.
+    fn number(&self, addr: u64) -> usize {
+        let mut number = self.begun[((addr - self.addr) / BLOCK) as usize] as usize;
+        while self.starts.get(number).is_some_and(|&start| start <= addr) {
+            number += 1;
+        }
+        number
+    }
+
+    fn leads_between(&self, from: u64, to: u64) -> bool {
+        self.is_inside(to) && !self.begins_at(to) && self.number(from) != self.number(to)
+    }
+
+    /// Whatever looks like a call, jump or conditional jump with a four-byte distance.
+    fn far(&self) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        let head = self.text.len().saturating_sub(5);
+        for (offset, pair) in self.text[..head].windows(2).enumerate() {
+            let operand = match pair {
+                [0xe8 | 0xe9, _] => 1,
+                [0x0f, 0x80..=0x8f] => 2,
+                _ => continue,
+            };
+            let Some(raw) = self.text[offset + operand..].first_chunk::<4>() else { continue };
+            let from = self.addr + offset as u64;
+            let next = from + operand as u64 + 4;
+            let to = next.wrapping_add_signed(i64::from(i32::from_le_bytes(*raw)));
+            if self.leads_between(from, to) {
+                found.push((to, from));
+            }
+        }
+        found
+    }
+
+    /// Whatever looks like a branch with a one-byte distance that crosses the beginning of a stretch.
+    fn near(&self) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        let mut done = self.addr;
+        for &start in self.starts {
+            let window = start.saturating_sub(NEAR_MAX).max(done)..start.saturating_add(NEAR_MAX);
+            done = window.end;
+            found.extend(self.near_in(window));
+        }
+        found
+    }
+
+    fn near_in(&self, window: Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
+        window.filter_map(|from| {
+            let at = from.checked_sub(self.addr)? as usize;
+            let [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, distance] = *self.text.get(at..at + 2)? else { return None };
+            let to = (from + 2).wrapping_add_signed(i64::from(distance as i8));
+            self.leads_between(from, to).then_some((to, from))
+        })
+    }
+
+    /// Whether the byte at `from` really belongs to a branch to `to`. Where the code can't be read, it may.
+    fn is_branch(&self, from: u64, to: u64) -> bool {
+        let number = self.number(from);
+        let start = number.checked_sub(1).map_or(self.addr, |index| self.starts[index]);
+        let code = &self.text[(start - self.addr) as usize..];
+        for instruction in Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
+            if instruction.is_invalid() {
+                return true;
+            }
+            if instruction.next_ip() > from {
+                return near_target(&instruction) == Some(to);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDR: u64 = 0x1000;
+
+    /// Three stretches of no-ops, at 0x1000, 0x1100 and 0x1180, with `bytes` at `at`.
+    fn found(at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
+        let mut text = vec![0x90; 0x200];
+        let offset = (at - ADDR) as usize;
+        text[offset..offset + bytes.len()].copy_from_slice(bytes);
+        branches_between(&text, ADDR, &[0x800, 0x1000, 0x1100, 0x1180, 0x2000])
+    }
+
+    #[test]
+    fn branches_into_the_middle_of_others() {
+        type Row = (&'static str, u64, &'static [u8], &'static [(u64, u64)]);
+        let rows: &[Row] = &[
+            ("jump_into_the_next", 0x1010, &[0xe9, 0xfb, 0, 0, 0], &[(0x1110, 0x1010)]),
+            ("call_of_the_next", 0x1010, &[0xe8, 0xeb, 0, 0, 0], &[]),
+            ("call_into_its_middle", 0x1010, &[0xe8, 0xec, 0, 0, 0], &[(0x1101, 0x1010)]),
+            ("conditional_back", 0x1110, &[0x0f, 0x84, 0, 0xff, 0xff, 0xff], &[(0x1016, 0x1110)]),
+            ("conditional_with_prefix", 0x110f, &[0x3e, 0x0f, 0x84, 0, 0xff, 0xff, 0xff], &[(0x1016, 0x1110)]),
+            ("within_itself", 0x1010, &[0xe9, 0x20, 0, 0, 0], &[]),
+            ("part_of_another_instruction", 0x100e, &[0x48, 0xb8, 0xe9, 0xfb, 0, 0, 0, 0, 0, 0], &[]),
+            ("behind_what_can_not_be_read", 0x100e, &[0x06, 0x48, 0xe9, 0xfb, 0, 0, 0], &[(0x1110, 0x1010)]),
+            ("short_forward", 0x10f0, &[0x74, 0x1e], &[(0x1110, 0x10f0)]),
+            ("short_back", 0x1190, &[0xeb, 0xe0], &[(0x1172, 0x1190)]),
+            ("farthest_short", 0x1081, &[0x74, 0x7f], &[(0x1102, 0x1081)]),
+            ("short_to_the_start", 0x10f0, &[0x74, 0x0e], &[]),
+            ("short_within_itself", 0x10f0, &[0x74, 0x02], &[]),
+            ("out_of_the_text", 0x1010, &[0xe9, 0xfb, 0x10, 0, 0], &[]),
+        ];
+        for (name, at, bytes, want) in rows {
+            assert_eq!(found(*at, bytes), *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_look_at() {
+        assert_eq!(branches_between(&[], ADDR, &[ADDR]), []);
+        assert_eq!(branches_between(&[0xeb], ADDR, &[]), []);
+    }
+}
