@@ -44,7 +44,8 @@ pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use instruction::direct_branches;
 pub use island::{
-    ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, ProbeCode, build_calibration, build_island,
+    Bodies, ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, IslandCode, Passing, PlacedCode, ProbeCode,
+    build_calibration, build_island,
 };
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
 pub use refusal::Refusal;
