@@ -3,6 +3,8 @@
 //! Next: `world`, the target these tests pretend; `statements`, `values`, `preserved`, `threads` for what is tested.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+mod evaluator;
 mod script;
 mod statements;
+mod values;
 mod world;
