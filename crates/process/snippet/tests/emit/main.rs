@@ -5,6 +5,7 @@
 
 mod evaluator;
 mod script;
+mod special;
 mod statements;
 mod values;
 mod world;

@@ -53,6 +53,8 @@ pub struct World {
     pub areas: Areas,
     pub shared: SharedRoutines,
     leave: u64,
+    /// The word at the stack pointer.
+    pub return_address: [u8; 8],
 }
 
 const GENERAL: [AsmRegister64; 16] = [rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15];
@@ -108,7 +110,7 @@ impl World {
             thread_id_at: None,
         };
         let shared = shared_routines(base + ROUTINES, &areas).expect("routines fit");
-        let mut world = World { base, far, areas, shared, leave: 0 };
+        let mut world = World { base, far, areas, shared, leave: 0, return_address: [0x77; 8] };
         assert!((world.shared.bytes.len() as u64) < TRAMPOLINE - ROUTINES);
         let bytes = world.shared.bytes.clone();
         world.write(base + ROUTINES, &bytes);
@@ -182,7 +184,9 @@ impl World {
 
     /// Bytes around the stack pointer before a run.
     pub fn stack_pattern(&self) -> Vec<u8> {
-        (0..2 * WATCHED).map(|at| (at * 11 + 3) as u8).collect()
+        let mut pattern: Vec<u8> = (0..2 * WATCHED).map(|at| (at * 11 + 3) as u8).collect();
+        pattern[WATCHED as usize..][..8].copy_from_slice(&self.return_address);
+        pattern
     }
 
     /// Bytes around the stack pointer now.
