@@ -17,6 +17,7 @@ const UNSAFE_ROOMS: &[(&str, &str)] = &[
     ("crates/process/os/", "system calls: ptrace, memfd, shared mappings"),
     ("crates/process/stub/", "runs inside the target, on raw memory"),
     ("crates/process/x86/tests/", "executes the code it relocated"),
+    ("crates/process/snippet/tests/", "executes the code it emitted"),
 ];
 
 /// Words that mean unfinished work, each with what to do; searched in code and comments.

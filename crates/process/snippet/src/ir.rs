@@ -158,6 +158,12 @@ pub mod process_word {
     pub const TICKS_PER_SECOND: u32 = 80;
     /// 2^32 times nanoseconds per tick: `ns = ticks * this >> 32`.
     pub const NS_PER_TICK_SHIFTED: u32 = 88;
+    /// Hits on threads that found no free thread area.
+    pub const THREADS_DROPPED: u32 = 96;
+    /// Number of writable ranges in the table at `WRITABLES`.
+    pub const WRITABLE_COUNT: u32 = 104;
+    /// Offset in the process area of the sorted table of writable ranges, formed as the one at `RANGES`.
+    pub const WRITABLES: u32 = 112;
     /// First byte free for variables.
     pub const FIRST_FREE: u32 = 128;
 }

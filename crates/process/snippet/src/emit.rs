@@ -1,0 +1,91 @@
+//! The back end: a typed body becomes x86-64 code that runs inside the target, inline in an island.
+//!
+//! The code allocates nothing, makes no system call and takes no lock. It never faults: addresses that come from the
+//! target are looked up in a table of readable (or writable) ranges first, divisors are tested, float exceptions are
+//! masked. Whatever the program could observe is as before when it ends: general registers, flags where they are live,
+//! the red zone, vector registers, MXCSR; x87 state is not touched. Its time is bounded ([`Code::instructions_max`]).
+//!
+//! A thread finds its area by a hash of its thread pointer, `fs:[0]`, which the C library guarantees on x86-64. A thread
+//! without an area takes a free one at its first hit. If none is left, the hit is counted in
+//! `process_word::THREADS_DROPPED` and does nothing.
+//!
+//! `thread_word::BUSY` holds the stack pointer of the body that runs on the thread. Bodies hit by a signal handler
+//! meanwhile do nothing and are counted in `thread_word::SKIPPED`. A mark from further down the stack than a later hit was
+//! left by a handler that jumped out, and is taken over.
+//!
+//! The tables of ranges are as true as whoever writes them: a range that is unmapped while a body reads it faults. So
+//! only what stays mapped belongs in them. They may change at any time if unused entries at their end are all ones.
+//!
+//! What is not given: gathering values (`Fold` except into `Last`), stacks and elapsed times are for the thread area only.
+//!
+//! Next: [`compile`]; `generator` and `frame` for how a body is written.
+
+mod arithmetic;
+mod call;
+mod code;
+mod condition;
+mod environment;
+mod error;
+mod float;
+mod fold;
+mod frame;
+mod generator;
+mod integer;
+mod message;
+mod needs;
+mod open_call;
+mod ring;
+mod routines;
+mod statement;
+mod walk;
+mod writer;
+
+pub use call::CALL_STACK_BYTES;
+pub use code::Code;
+pub use environment::{Areas, Environment, RegisterSet, Routines, Runs, VectorSave};
+pub use error::EmitError;
+pub use message::{HEADER_WORDS, MESSAGE_BYTES_MAX, message_bytes};
+pub use routines::{STACK_HASH_MULTIPLIER, SharedRoutines, shared_routines};
+
+use crate::ir::{Body, Unit};
+use generator::{Generator, Plan};
+
+/// Times a body is written until its saved registers are settled. Each time at least one more register is found, so this
+/// is never reached.
+const ROUNDS_MAX: usize = 64;
+
+/// Compiles one body of a script for one place.
+///
+/// # Errors
+/// [`EmitError`] if the body contradicts itself or the unit, something is out of reach, or the environment lacks what a
+/// statement needs.
+pub fn compile(unit: &Unit, body: &Body, environment: &Environment<'_>) -> Result<Code, EmitError> {
+    environment.areas.check()?;
+    let mut plan = Plan::default();
+    for _ in 0..ROUNDS_MAX {
+        let mut generator = Generator::new(unit, body, environment, plan)?;
+        generator.write()?;
+        let wider = plan.union(generator.observed());
+        if wider == plan {
+            return finish(&generator);
+        }
+        plan = wider;
+    }
+    Err(EmitError::Unsettled)
+}
+
+/// Bytes of stack that shared routines use at most, return addresses included.
+const ROUTINE_STACK_BYTES: u32 = 96;
+
+fn finish(generator: &Generator<'_>) -> Result<Code, EmitError> {
+    let encoded = generator.w.encode()?;
+    let written = generator.w.instructions().len() as u64;
+    Ok(Code {
+        bytes: encoded.bytes,
+        entry: encoded.entry,
+        at: generator.environment.at,
+        instructions_max: written.saturating_add(generator.repeated),
+        stack_bytes: generator.depth() + ROUTINE_STACK_BYTES,
+        constant_bytes: encoded.constant_bytes,
+    })
+}

@@ -1,0 +1,161 @@
+//! What the back end must know of the place where code will run: addresses, and what the program still needs there.
+//!
+//! Next: `super::compile`, which takes an [`Environment`].
+
+use crate::emit::EmitError;
+use crate::ir;
+use std::ops::Range;
+
+/// Where the shared areas of one script are in the target, and how a thread finds its own.
+///
+/// Thread areas are an array; a thread's first place in it is `(fs:[0] * multiplier) >> shift`, and it takes the first
+/// one from there on (round the end) whose `thread_word::OWNER` is zero or its own thread pointer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Areas {
+    /// Address of the process area.
+    pub process: u64,
+    /// Address of the first thread area.
+    pub threads: u64,
+    /// Number of thread areas: a power of two, at least 2.
+    pub thread_count: u32,
+    /// Bytes from one thread area to the next: at least `Unit::thread_bytes`, below 2^31.
+    pub thread_stride: u32,
+    /// Multiplier of the hash; odd.
+    pub multiplier: u64,
+    /// From the thread pointer to the word where the C library keeps the kernel's thread id, if that is known.
+    pub thread_id_at: Option<i32>,
+}
+
+impl Areas {
+    /// Right shift of the hash: leaves as many bits as number an area.
+    pub fn shift(&self) -> u8 {
+        (64 - self.thread_count.trailing_zeros()) as u8
+    }
+
+    /// The area at which a thread with this thread pointer looks first.
+    pub fn first_place(&self, thread_pointer: u64) -> u32 {
+        (thread_pointer.wrapping_mul(self.multiplier) >> self.shift()) as u32
+    }
+
+    pub(crate) fn check(&self) -> Result<(), EmitError> {
+        let count = self.thread_count;
+        if !count.is_power_of_two() || count < 2 {
+            return Err(EmitError::ThreadCount { count });
+        }
+        if self.thread_stride > i32::MAX as u32 || self.thread_stride < ir::thread_word::FIRST_FREE {
+            return Err(EmitError::ThreadStride { bytes: self.thread_stride });
+        }
+        Ok(())
+    }
+}
+
+/// Addresses of the routines that all code of one arena shares; made by [`super::shared_routines`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Routines {
+    pub(crate) claim: u64,
+    pub(crate) range: u64,
+    pub(crate) readable: u64,
+    pub(crate) writable: u64,
+    pub(crate) text_equal: u64,
+    pub(crate) histogram: u64,
+    pub(crate) stack_hash: u64,
+    pub(crate) stack_count: u64,
+    pub(crate) reserve: u64,
+    pub(crate) write_words: u64,
+    pub(crate) copy_text: u64,
+    /// A word that holds the address of the first thread area.
+    pub(crate) threads_word: u64,
+}
+
+/// When code looks at the script's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// Only while `process_word::RECORDING` is not zero: ordinary probes.
+    WhileRecording,
+    /// Until `process_word::STOPPED` is not zero: the bodies of start and stop conditions.
+    UntilStopped,
+}
+
+/// General registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegisterSet(pub(crate) u16);
+
+impl RegisterSet {
+    /// These registers; `Rip` and `Rsp` are never in a set.
+    pub fn of(registers: &[ir::Register]) -> RegisterSet {
+        let general = registers.iter().filter(|register| !matches!(register, ir::Register::Rsp | ir::Register::Rip));
+        RegisterSet(general.fold(0, |set, &register| set | 1 << register as u16))
+    }
+}
+
+/// How `call` keeps the program's vector and x87 state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VectorSave {
+    /// Components to save, as in XCR0.
+    pub mask: u64,
+    /// Bytes of the standard-format XSAVE area for them (CPUID leaf 13), at least 576.
+    pub bytes: u32,
+}
+
+/// The place one body is compiled for.
+#[derive(Clone, Debug)]
+pub struct Environment<'a> {
+    /// Address at which `Code::bytes` will lie.
+    pub at: u64,
+    /// Address of the probed instruction (the value of `Rip`).
+    pub point: u64,
+    /// Address of the gate word (32 bits, 0: closed), within 2 GiB of `at`.
+    pub gate: u64,
+    /// The shared areas.
+    pub areas: &'a Areas,
+    /// The shared routines, within 2 GiB of `at`.
+    pub routines: &'a Routines,
+    /// When the body looks at anything at all.
+    pub runs: Runs,
+    /// Registers whose values the program does not need any more.
+    pub free: RegisterSet,
+    /// Whether the program needs the arithmetic flags: at `When::At` points unless known otherwise.
+    pub flags_live: bool,
+    /// Whether the 128 bytes below the stack pointer may be in use: at `When::At` points unless known otherwise.
+    pub red_zone: bool,
+    /// Bytes from the stack pointer upwards that can be read without a check.
+    pub stack_readable_bytes: u32,
+    /// Constant addresses that can be read without a check.
+    pub known_readable: &'a [Range<u64>],
+    /// Constant addresses that can be written without a check.
+    pub known_writable: &'a [Range<u64>],
+    /// For bodies with `call`; without it they are refused.
+    pub vector_save: Option<VectorSave>,
+    /// From the thread pointer to `errno`, if `call` is to keep it.
+    pub errno_at: Option<i32>,
+}
+
+impl<'a> Environment<'a> {
+    /// A body's place with nothing known about the program: everything is kept, everything is checked.
+    pub fn cautious(
+        when: ir::When,
+        at: u64,
+        point: u64,
+        gate: u64,
+        areas: &'a Areas,
+        routines: &'a Routines,
+    ) -> Environment<'a> {
+        let inside = when == ir::When::At;
+        Environment {
+            at,
+            point,
+            gate,
+            areas,
+            routines,
+            runs: Runs::WhileRecording,
+            free: RegisterSet::default(),
+            flags_live: inside,
+            red_zone: inside,
+            stack_readable_bytes: if matches!(when, ir::When::Entry | ir::When::Exit) { 8 } else { 0 },
+            known_readable: &[],
+            known_writable: &[],
+            vector_save: None,
+            errno_at: None,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A body from its first to its last instruction: gate, bare conditions, saved registers, the thread's area, the busy
+//! mark, the statements, and everything back.
+//!
+//! What makes a hit cheap stands first: a closed gate costs a comparison, a false condition on registers one more.
+//!
+//! Next: `needs` decides what a body needs, `statement` writes its statements.
+
+use crate::emit::environment::Runs;
+use crate::emit::error::{EmitError, Emitted};
+use crate::emit::generator::{GENERAL, Generator, R11, RED_ZONE_BYTES, VECTORS, frame_word};
+use crate::emit::needs::{self, Needs};
+use crate::emit::routines;
+use crate::ir::{Expression, Statement, process_word, thread_word};
+use iced_x86::code_asm::*;
+
+/// All exceptions masked, rounding to nearest, no flags: what the ABI begins with.
+pub(crate) const MXCSR_DEFAULT: u32 = 0x1f80;
+
+impl Generator<'_> {
+    /// Writes the whole body.
+    pub(crate) fn write(&mut self) -> Emitted {
+        let (closed, left) = (self.w.create_label(), self.w.create_label());
+        let (bare, statements) = self.bare_condition(&self.body.statements);
+        let needs = Needs::of(self.unit, statements);
+        self.take(needs.temporaries);
+        self.save_flags()?;
+        self.w.reach(self.environment.gate)?;
+        let gate = self.w.near(self.environment.gate);
+        self.w.cmp(dword_ptr(gate), 0)?;
+        self.w.je(closed)?;
+        if let Some(condition) = bare {
+            self.bare = true;
+            self.jump(condition, false, closed)?;
+            self.bare = false;
+        }
+        let near = self.w.process_is_near();
+        if near {
+            self.look_at_state(closed)?;
+        }
+        self.save()?;
+        if !near {
+            self.look_at_state(left)?;
+        }
+        self.first_ticks(&needs)?;
+        self.zero_temporaries(needs.temporaries)?;
+        let statements = self.early_condition(statements, left)?;
+        if needs.area {
+            self.find_area(left)?;
+        }
+        if needs.busy {
+            self.mark_busy(left)?;
+        }
+        self.statements(statements)?;
+        let end = self.end;
+        self.w.bind(end)?;
+        if needs.busy {
+            self.w.mov(qword_ptr(r11 + thread_word::BUSY), 0)?;
+        }
+        self.w.bind(left)?;
+        self.restore()?;
+        self.w.bind(closed)?;
+        self.restore_flags()
+    }
+
+    /// The condition of a body that is nothing but `if`, if it can be tested with nothing saved, and what it guards.
+    fn bare_condition<'s>(&self, statements: &'s [Statement]) -> (Option<&'s Expression>, &'s [Statement]) {
+        match statements {
+            [Statement::If { condition, then, otherwise }] if otherwise.is_empty() && self.is_bare(condition) => {
+                (Some(condition), then)
+            }
+            _ => (None, statements),
+        }
+    }
+
+    /// Such a condition that needs registers, but neither the thread's area nor to be alone on the thread.
+    fn early_condition<'s>(
+        &mut self,
+        statements: &'s [Statement],
+        left: CodeLabel,
+    ) -> Result<&'s [Statement], EmitError> {
+        match statements {
+            [Statement::If { condition, then, otherwise }]
+                if otherwise.is_empty() && !needs::needs_area(self.unit, condition) =>
+            {
+                self.jump(condition, false, left)?;
+                Ok(then)
+            }
+            _ => Ok(statements),
+        }
+    }
+
+    /// Steps over what the program has below its stack pointer, and keeps the flags beside `rax`.
+    fn save_flags(&mut self) -> Emitted {
+        if self.environment.red_zone {
+            self.w.lea(rsp, qword_ptr(rsp - RED_ZONE_BYTES as i32))?;
+        }
+        if self.environment.flags_live {
+            self.w.push(rax)?;
+            self.w.lahf()?;
+            self.w.seto(al)?;
+            self.w.push(rax)?;
+        }
+        Ok(())
+    }
+
+    fn restore_flags(&mut self) -> Emitted {
+        if self.environment.flags_live {
+            self.w.pop(rax)?;
+            // One and the largest signed byte overflow, zero and it do not.
+            self.w.add(al, 0x7f)?;
+            self.w.sahf()?;
+            self.w.pop(rax)?;
+        }
+        if self.environment.red_zone {
+            self.w.lea(rsp, qword_ptr(rsp + RED_ZONE_BYTES as i32))?;
+        }
+        Ok(())
+    }
+
+    fn look_at_state(&mut self, closed: CodeLabel) -> Emitted {
+        let (word, runs_if_zero) = match self.environment.runs {
+            Runs::WhileRecording => (process_word::RECORDING, false),
+            Runs::UntilStopped => (process_word::STOPPED, true),
+        };
+        let place = self.w.process(word)?;
+        self.w.cmp(place, 0)?;
+        Ok(if runs_if_zero { self.w.jne(closed)? } else { self.w.je(closed)? })
+    }
+
+    /// General registers in the order of their numbers, without `rax` if it was pushed with the flags.
+    fn pushed_registers(&self) -> Vec<usize> {
+        let first = usize::from(self.environment.flags_live);
+        (first..GENERAL.len()).filter(|number| self.saved() & (1 << number) != 0).collect()
+    }
+
+    fn saved_vectors(&self) -> Vec<usize> {
+        (0..VECTORS.len()).filter(|number| self.plan.vectors & (1 << number) != 0).collect()
+    }
+
+    fn save(&mut self) -> Emitted {
+        for number in self.pushed_registers() {
+            self.w.push(GENERAL[number])?;
+        }
+        let frame = self.frame_bytes() as i32;
+        if frame != 0 {
+            self.w.lea(rsp, qword_ptr(rsp - frame))?;
+        }
+        for number in self.saved_vectors() {
+            let place = rsp + self.saved_vector_at(number);
+            self.w.movups(xmmword_ptr(place), VECTORS[number])?;
+        }
+        if self.plan.math {
+            let place = self.mxcsr_at();
+            self.w.stmxcsr(dword_ptr(rsp + place))?;
+            self.w.mov(dword_ptr(rsp + place + 4), MXCSR_DEFAULT)?;
+            self.w.ldmxcsr(dword_ptr(rsp + place + 4))?;
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self) -> Emitted {
+        if self.plan.math {
+            let place = self.mxcsr_at();
+            self.w.ldmxcsr(dword_ptr(rsp + place))?;
+        }
+        for number in self.saved_vectors() {
+            let place = rsp + self.saved_vector_at(number);
+            self.w.movups(VECTORS[number], xmmword_ptr(place))?;
+        }
+        let frame = self.frame_bytes() as i32;
+        if frame != 0 {
+            self.w.lea(rsp, qword_ptr(rsp + frame))?;
+        }
+        for number in self.pushed_registers().into_iter().rev() {
+            self.w.pop(GENERAL[number])?;
+        }
+        Ok(())
+    }
+
+    /// The time stamp elapsed times end at: before anything else if every run asks for it.
+    fn first_ticks(&mut self, needs: &Needs) -> Emitted {
+        if !needs.elapsed {
+            return Ok(());
+        }
+        let word = self.take(1);
+        self.ticks_word = Some(word);
+        self.ticks_early = needs.elapsed_always;
+        if needs.elapsed_always {
+            self.ticks(rax)?;
+            self.w.mov(frame_word(word), rax)?;
+        } else {
+            self.w.mov(frame_word(word), 0)?;
+        }
+        Ok(())
+    }
+
+    fn zero_temporaries(&mut self, count: u32) -> Emitted {
+        for temporary in 0..count {
+            self.w.mov(frame_word(temporary), 0)?;
+        }
+        Ok(())
+    }
+
+    /// The thread's area into `r11`; changes `rax`. Usually it is at its first place.
+    fn find_area(&mut self, none: CodeLabel) -> Emitted {
+        let areas = self.environment.areas;
+        self.w.mov(rax, qword_ptr(0).fs())?;
+        self.w.mov(r11, areas.multiplier)?;
+        self.w.imul_2(r11, rax)?;
+        self.w.shr(r11, i32::from(areas.shift()))?;
+        self.w.imul_3(r11, r11, areas.thread_stride as i32)?;
+        let first = self.environment.routines.threads_word;
+        self.w.reach(first)?;
+        let first = self.w.near(first);
+        self.w.add(r11, first)?;
+        self.w.cmp(qword_ptr(r11 + thread_word::OWNER), rax)?;
+        let (found, elsewhere) = (self.w.create_label(), self.w.create_label());
+        self.w.jne(elsewhere)?;
+        self.w.bind(found)?;
+        let start = self.w.instructions().len();
+        self.w.bind(elsewhere)?;
+        let claim = self.environment.routines.claim;
+        self.routine(claim, R11, routines::claim_instructions_max(areas))?;
+        self.w.test(r11, r11)?;
+        self.w.jne(found)?;
+        self.w.jmp(none)?;
+        self.w.cold_since(start);
+        Ok(())
+    }
+
+    /// Sets the busy mark, or counts and leaves if a body runs on this thread further up the stack. A mark from below or
+    /// here was left by a body that a signal handler jumped out of.
+    fn mark_busy(&mut self, left: CodeLabel) -> Emitted {
+        let (free, busy) = (self.w.create_label(), self.w.create_label());
+        let mark = qword_ptr(r11 + thread_word::BUSY);
+        self.w.cmp(mark, 0)?;
+        self.w.jne(busy)?;
+        self.w.bind(free)?;
+        self.w.mov(mark, rsp)?;
+        let start = self.w.instructions().len();
+        self.w.bind(busy)?;
+        self.w.cmp(rsp, mark)?;
+        self.w.jae(free)?;
+        self.w.add(qword_ptr(r11 + thread_word::SKIPPED), 1)?;
+        self.w.jmp(left)?;
+        self.w.cold_since(start);
+        Ok(())
+    }
+}

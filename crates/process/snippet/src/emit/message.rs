@@ -1,0 +1,152 @@
+//! `send`: messages in a ring that all threads of the process write and trimtab reads.
+//!
+//! A writer reserves room by moving `MESSAGES_HEAD`, writes its words, and last of all the first one, the commit word.
+//! Positions count bytes since the beginning and never repeat, so a reader at position `p` knows that the message there
+//! is complete when its commit word is `p + 1`; nothing needs to be cleared. Every position is a multiple of 8, and each
+//! word lies at its position modulo the ring's size, so a message may go round the end.
+//!
+//! | word | |
+//! |---|---|
+//! | 0 | position + 1, written last |
+//! | 1 | bytes of the whole message (low half), number of its text (high half) |
+//! | 2 | the thread area's `OWNER` |
+//! | 3 | time stamp counter |
+//! | 4... | one word per value: integer, address, bits of a float, or for a text its length in bytes |
+//! | then | the texts' bytes, each with room for its bound, rounded up to words |
+//!
+//! A thread that a signal handler throws out of a message leaves it uncommitted; a reader that sees the head move on for
+//! long goes to the head.
+//!
+//! Next: `routines` for reserving and copying.
+
+use crate::emit::error::{EmitError, Emitted};
+use crate::emit::generator::{Generator, R10, RCX, RDX, frame_word};
+use crate::emit::routines;
+use crate::ir::{Expression, Sent, process_word, thread_word};
+use iced_x86::code_asm::*;
+
+/// Words before the values.
+pub const HEADER_WORDS: u32 = 4;
+/// The longest message; longer ones are refused when they are compiled.
+pub const MESSAGE_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes of a message with these values.
+pub fn message_bytes(values: &[Sent]) -> u64 {
+    let texts = values.iter().map(|value| text_room(value).unwrap_or(0));
+    8 * (u64::from(HEADER_WORDS) + values.len() as u64) + texts.sum::<u64>()
+}
+
+/// Bytes that a text takes behind the values.
+fn text_room(value: &Sent) -> Option<u64> {
+    match value {
+        Sent::Text { bytes_max, .. } => Some(u64::from(*bytes_max).next_multiple_of(8)),
+        Sent::Int(_) | Sent::Address(_) | Sent::Float(_) => None,
+    }
+}
+
+impl Generator<'_> {
+    pub(crate) fn send(&mut self, text: usize, values: &[Sent]) -> Emitted {
+        if text >= self.unit.texts.len() {
+            return Err(EmitError::UnknownText { text });
+        }
+        let bytes = message_bytes(values);
+        if bytes > MESSAGE_BYTES_MAX {
+            return Err(EmitError::MessageTooLong { bytes, max: MESSAGE_BYTES_MAX });
+        }
+        let words = HEADER_WORDS - 1 + values.len() as u32;
+        let (first, position) = (self.take(words), self.take(1));
+        for (number, value) in values.iter().enumerate() {
+            self.sent_value(value)?;
+            self.w.mov(frame_word(first + HEADER_WORDS - 1 + number as u32), rax)?;
+        }
+        self.header(first, bytes, text)?;
+        let dropped = self.w.create_label();
+        self.w.mov(edx, bytes as u32)?;
+        let reserve = self.environment.routines.reserve;
+        self.routine(reserve, RCX | R10, routines::RESERVE_INSTRUCTIONS_MAX)?;
+        self.w.cmp(rax, -1)?;
+        self.w.je(dropped)?;
+        self.w.mov(frame_word(position), rax)?;
+        self.w.add(rax, 8)?;
+        self.w.lea(rcx, frame_word(first))?;
+        self.w.mov(edx, words)?;
+        let write = self.environment.routines.write_words;
+        self.routine(write, RCX | RDX | R10, routines::write_instructions_max(words))?;
+        self.texts(first, position, values)?;
+        self.commit(position)?;
+        self.w.bind(dropped)?;
+        self.release(words + 1);
+        Ok(())
+    }
+
+    /// A value's word, or for a text its address, into `rax`.
+    fn sent_value(&mut self, value: &Sent) -> Emitted {
+        let (expression, float) = match value {
+            Sent::Int(expression) | Sent::Address(expression) => (expression, false),
+            Sent::Float(expression) => (expression, true),
+            Sent::Text { address, .. } => (address, false),
+        };
+        if self.is_float(expression)? != float {
+            return Err(EmitError::Mixed { what: "a message" });
+        }
+        self.bits(expression)
+    }
+
+    fn header(&mut self, first: u32, bytes: u64, text: usize) -> Emitted {
+        self.w.mov(rax, (text as u64) << 32 | bytes)?;
+        self.w.mov(frame_word(first), rax)?;
+        self.w.mov(rax, qword_ptr(r11 + thread_word::OWNER))?;
+        self.w.mov(frame_word(first + 1), rax)?;
+        self.ticks(rax)?;
+        self.w.mov(frame_word(first + 2), rax)?;
+        Ok(())
+    }
+
+    /// Copies the texts; their addresses stand where their lengths will in the message.
+    fn texts(&mut self, first: u32, position: u32, values: &[Sent]) -> Emitted {
+        let mut offset = 8 * (u64::from(HEADER_WORDS) + values.len() as u64);
+        for (number, value) in values.iter().enumerate() {
+            let Sent::Text { bytes_max, .. } = value else { continue };
+            self.w.mov(rcx, frame_word(position))?;
+            self.w.lea(r10, qword_ptr(rcx + offset as i32))?;
+            self.w.add(rcx, 8 * (HEADER_WORDS as i32 + number as i32))?;
+            self.w.mov(rax, frame_word(first + HEADER_WORDS - 1 + number as u32))?;
+            self.w.mov(edx, u32::from(*bytes_max))?;
+            let copy = self.environment.routines.copy_text;
+            let most = routines::text_instructions_max(u64::from(*bytes_max));
+            self.routine(copy, RCX | RDX | R10, most)?;
+            offset += text_room(value).unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    /// Writes the commit word. Stores of one thread are seen in their order.
+    fn commit(&mut self, position: u32) -> Emitted {
+        let mask = self.w.process(process_word::MESSAGES_BYTES)?;
+        self.w.mov(rcx, mask)?;
+        let ring = self.w.process(process_word::MESSAGES)?;
+        self.w.mov(rdx, ring)?;
+        self.w.dec(rcx)?;
+        self.w.mov(rax, frame_word(position))?;
+        self.w.and(rcx, rax)?;
+        self.w.add(rdx, rcx)?;
+        let process = self.environment.areas.process;
+        self.w.mov(rcx, process)?;
+        self.w.add(rax, 1)?;
+        Ok(self.w.mov(qword_ptr(rcx + rdx), rax)?)
+    }
+
+    /// Whether the text at an address is one of the script's, into `rax`.
+    pub(crate) fn text_equals(&mut self, address: &Expression, text: usize) -> Emitted {
+        let expected = self.unit.texts.get(text).ok_or(EmitError::UnknownText { text })?;
+        let mut bytes = expected.as_bytes().to_vec();
+        bytes.push(0);
+        self.integer(address)?;
+        let constant = self.w.constant(&bytes)?;
+        self.w.lea(rcx, qword_ptr(constant))?;
+        self.w.mov(edx, bytes.len() as u32)?;
+        let equal = self.environment.routines.text_equal;
+        let most = routines::text_instructions_max(bytes.len() as u64);
+        self.routine(equal, RCX | RDX | R10, most)
+    }
+}

@@ -1,0 +1,135 @@
+//! What a body needs before its statements run: the thread's area, to be alone on its thread, temporaries, the time.
+//!
+//! A body that does nothing but add to variables that are only ever added to is right even when a signal handler's probe
+//! runs in the middle of it, because each addition is one instruction. Every other body marks its thread busy.
+//!
+//! Next: `frame`, which acts on it.
+
+use crate::emit::walk;
+use crate::ir::{Area, Expression, Kind, Statement, Unit};
+
+/// What a body needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// The thread's area.
+    pub area: bool,
+    /// That no other body runs on this thread meanwhile.
+    pub busy: bool,
+    /// Number of temporaries.
+    pub temporaries: u32,
+    /// Elapsed times.
+    pub elapsed: bool,
+    /// Elapsed times in every run.
+    pub elapsed_always: bool,
+}
+
+impl Needs {
+    pub(crate) fn of(unit: &Unit, statements: &[Statement]) -> Needs {
+        let mut needs = Needs { area: false, busy: false, temporaries: 0, elapsed: false, elapsed_always: false };
+        walk::statements(statements, &mut |statement| {
+            needs.busy |= !is_reentrant(unit, statement);
+            needs.area |= statement_needs_area(unit, statement);
+            if let Statement::Let { temporary, .. } = statement {
+                needs.temporaries = needs.temporaries.max(*temporary as u32 + 1);
+            }
+        });
+        walk::expressions(statements, &mut |expression| match expression {
+            Expression::Elapsed { .. } => needs.elapsed = true,
+            Expression::Temporary { temporary, .. } => {
+                needs.temporaries = needs.temporaries.max(*temporary as u32 + 1);
+            }
+            other => needs.area |= needs_area_itself(unit, other),
+        });
+        for statement in statements {
+            walk::own_expressions(statement, &mut |expression| {
+                needs.elapsed_always |= matches!(expression, Expression::Elapsed { .. });
+            });
+        }
+        needs.busy |= needs.elapsed;
+        needs.area |= needs.busy;
+        needs
+    }
+}
+
+/// Whether computing a value needs the thread's area.
+pub(crate) fn needs_area(unit: &Unit, value: &Expression) -> bool {
+    let mut needs = false;
+    walk::expression(value, &mut |part| needs |= needs_area_itself(unit, part));
+    needs
+}
+
+fn needs_area_itself(unit: &Unit, value: &Expression) -> bool {
+    match value {
+        Expression::Variable { variable } => is_in_thread_area(unit, *variable),
+        // Loads may be refused, which is counted there.
+        Expression::Load { .. } | Expression::LoadFloat { .. } | Expression::TextEquals { .. } => true,
+        Expression::Elapsed { .. } | Expression::ThreadWord(_) => true,
+        _ => false,
+    }
+}
+
+fn is_in_thread_area(unit: &Unit, variable: usize) -> bool {
+    unit.variables.get(variable).is_some_and(|found| found.area == Area::Thread)
+}
+
+fn statement_needs_area(unit: &Unit, statement: &Statement) -> bool {
+    match statement {
+        Statement::Add { variable, .. } | Statement::Set { variable, .. } | Statement::Fold { variable, .. } => {
+            is_in_thread_area(unit, *variable)
+        }
+        Statement::CountStack { .. }
+        | Statement::OpenCall { .. }
+        | Statement::CloseCall { .. }
+        | Statement::Send { .. }
+        | Statement::Call { .. }
+        | Statement::Store { .. }
+        | Statement::StoreFloat { .. } => true,
+        Statement::Let { .. }
+        | Statement::If { .. }
+        | Statement::While { .. }
+        | Statement::Return
+        | Statement::Break
+        | Statement::Stop
+        | Statement::SetRegister { .. } => false,
+    }
+}
+
+/// Whether a statement does the same when another body runs in the middle of it.
+fn is_reentrant(unit: &Unit, statement: &Statement) -> bool {
+    match statement {
+        Statement::Add { variable, .. } => is_only_added_to(unit, *variable),
+        Statement::Set { variable, .. } => !is_in_thread_area(unit, *variable),
+        Statement::Let { .. }
+        | Statement::If { .. }
+        | Statement::While { .. }
+        | Statement::Return
+        | Statement::Break
+        | Statement::Stop
+        | Statement::SetRegister { .. } => true,
+        Statement::Fold { .. }
+        | Statement::CountStack { .. }
+        | Statement::OpenCall { .. }
+        | Statement::CloseCall { .. }
+        | Statement::Send { .. }
+        | Statement::Call { .. }
+        | Statement::Store { .. }
+        | Statement::StoreFloat { .. } => false,
+    }
+}
+
+/// Whether nothing in the script does anything to a variable but adding integers to it; or it is in the process area,
+/// where every addition is locked.
+fn is_only_added_to(unit: &Unit, variable: usize) -> bool {
+    let Some(found) = unit.variables.get(variable) else { return false };
+    if found.area == Area::Process {
+        return true;
+    }
+    let mut only = found.kind == Kind::Sum;
+    for body in &unit.bodies {
+        walk::statements(&body.statements, &mut |statement| {
+            only &= !matches!(statement, Statement::Set { variable: set, .. } | Statement::Fold { variable: set, .. }
+                if *set == variable);
+        });
+    }
+    only
+}

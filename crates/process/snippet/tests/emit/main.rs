@@ -1,0 +1,11 @@
+//! Code for probe bodies, run in this process: what it computes, and that it leaves everything else as it was.
+//!
+//! Next: `world`, the target these tests pretend; `statements`, `values`, `preserved`, `threads` for what is tested.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod evaluator;
+mod script;
+mod special;
+mod statements;
+mod values;
+mod world;
