@@ -23,10 +23,10 @@ const ROOMS: &[Room] = &[
     room("trimtab-symbols", &[], true),
     room("trimtab-x86", &[], true),
     room("trimtab-snippet", &["trimtab-x86"], true),
-    room("trimtab-plan", &["trimtab-symbols", "trimtab-x86"], true),
+    room("trimtab-plan", &["trimtab-symbols", "trimtab-x86", "trimtab-snippet"], true),
     room("trimtab-os", &[], false),
     room("trimtab-stub", &[], false),
-    room("trimtab-session", &["trimtab-symbols", "trimtab-x86", "trimtab-plan", "trimtab-os", "trimtab-stub"], false),
+    room("trimtab-session", SESSION, false),
     room("trimtab-mpi", &[], true),
     room("trimtab-track", &["trimtab-mpi"], false),
     room("trimtab-window", &["trimtab-mpi"], true),
@@ -38,6 +38,9 @@ const ROOMS: &[Room] = &[
     room("xtask", &[SPECIMENS], false),
 ];
 
+/// One process needs everything that opens it.
+const SESSION: &[&str] =
+    &["trimtab-symbols", "trimtab-x86", "trimtab-snippet", "trimtab-plan", "trimtab-os", "trimtab-stub"];
 /// One window needs everything below it, and neither remembers nor shows.
 const MEASURE: &[&str] = &[
     "trimtab-symbols",

@@ -7,10 +7,15 @@
 //! Next: `trimtab-x86` for sites and islands, `trimtab-session` for carrying it out.
 #![forbid(unsafe_code)]
 
+mod script;
+
+pub use script::{FunctionBodies, Script};
+
+use script::{ArenaScript, FunctionCode};
 use std::collections::BTreeMap;
 use std::fmt;
 use trimtab_x86::{Carrier, build_carrier, encode_near_jump, encode_short_jump};
-use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
+use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, IslandCode, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
 
 /// A function with the places where it is to be patched.
 #[derive(Clone, Debug)]
@@ -25,6 +30,8 @@ pub struct PlannedFunction {
     pub sites: Vec<PlannedSite>,
     /// What its islands may do without calling the routine.
     pub inline: Option<Inline>,
+    /// Bodies of a script that run there instead of the routine.
+    pub bodies: Option<FunctionBodies>,
 }
 
 /// One place to patch, with the bytes that are there now.
@@ -117,6 +124,14 @@ pub enum Error {
         #[source]
         source: Refusal,
     },
+    /// A script's body can't be compiled for a function.
+    #[error("{function}: {reason}")]
+    Body {
+        /// The function.
+        function: String,
+        /// Why.
+        reason: String,
+    },
     /// The estimate of an arena's size was too small.
     #[error("arena {arena} needs {needed} bytes of code but has {capacity}; please report this")]
     ArenaFull {
@@ -169,16 +184,30 @@ pub fn build(
         let mut code = probe_code(place, header, routines, function.probe);
         code.inline = function.inline;
         for site in &function.sites {
-            plan.add_site(function, site, place, &code)?;
+            plan.add_site(function, site, place, IslandCode::Routine(&code))?;
         }
     }
-    for (arena, (code, place)) in plan.arenas.iter().zip(places).enumerate() {
-        let needed = code.len() as u64;
-        if needed > place.capacity {
-            return Err(Error::ArenaFull { arena, needed, capacity: place.capacity });
+    plan.check(places)?;
+    Ok(plan)
+}
+
+/// Makes the plan of a script: bodies instead of the in-target routine.
+///
+/// # Errors
+/// [`Error`], as [`build`].
+pub fn build_script(functions: &[PlannedFunction], places: &[ArenaPlace], script: &Script) -> Result<Plan, Error> {
+    let shared = places.iter().map(|place| script.shared(*place)).collect::<Result<Vec<_>, _>>()?;
+    let mut plan = Plan { arenas: shared.iter().map(|shared| shared.bytes.clone()).collect(), ..Plan::default() };
+    for function in functions {
+        let place = places[function.arena];
+        let Some(bodies) = &function.bodies else { continue };
+        let arena = ArenaScript { script, routines: &shared[function.arena].addresses, gate: place.gate };
+        for site in &function.sites {
+            let code = FunctionCode { arena: &arena, bodies, point: site.site.at };
+            plan.add_site(function, site, place, IslandCode::Bodies(&code))?;
         }
     }
-    plan.check_overlaps()?;
+    plan.check(places)?;
     Ok(plan)
 }
 
@@ -210,7 +239,7 @@ impl Plan {
         function: &PlannedFunction,
         planned: &PlannedSite,
         place: ArenaPlace,
-        code: &ProbeCode,
+        code: IslandCode<'_>,
     ) -> Result<(), Error> {
         let site = &planned.site;
         let refused = |source| Error::Site { function: function.name.clone(), source };
@@ -222,6 +251,7 @@ impl Plan {
         let at = place.code + arena.len() as u64;
         let island = build_island(site, &planned.displaced, at, code).map_err(refused)?;
         arena.extend_from_slice(&island.bytes);
+        let at = at + island.entry as u64;
         self.moves.extend(island.moves.into_iter().filter(|(old, _)| *old != site.at));
         let role = if matches!(site.kind, trimtab_x86::SiteKind::Exit(_)) { Role::Exit } else { Role::Entry };
         let patch = |address, original: &[u8], patched: &[u8], role| Patch {
@@ -271,6 +301,16 @@ impl Plan {
         let (patched, function) = (jump.to_vec(), function.name.clone());
         self.patches.push(Patch { address, original, patched, function, role: Role::Carrier });
         Ok(())
+    }
+
+    fn check(&self, places: &[ArenaPlace]) -> Result<(), Error> {
+        for (arena, (code, place)) in self.arenas.iter().zip(places).enumerate() {
+            let needed = code.len() as u64;
+            if needed > place.capacity {
+                return Err(Error::ArenaFull { arena, needed, capacity: place.capacity });
+            }
+        }
+        self.check_overlaps()
     }
 
     fn check_overlaps(&self) -> Result<(), Error> {

@@ -10,11 +10,12 @@
 use crate::error::Error;
 use crate::prepare::Prepared;
 use crate::remove::{self, Removal, Target};
+use crate::script::ScriptSource;
 use crate::threads::{Stand, inside, stands};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::{Gadgets, Injection, MappingTable, SharedMapping, Stopped, open_file_of};
-use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, Routines, build, code_needed};
+use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, Routines, build, build_script, code_needed};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
     ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX,
@@ -105,7 +106,11 @@ impl Prepared {
         let mut maps = maps.clone();
         let mut places = Vec::new();
         for (arena, (module, text)) in self.arena_modules.iter().enumerate() {
-            let capacity = round_up(code_needed(&routines, &self.functions, arena), PAGE);
+            let needed = match &self.script {
+                Some(script) => script.code_needed(pid, &self.functions, arena, text.start)?,
+                None => code_needed(&routines, &self.functions, arena),
+            };
+            let capacity = round_up(needed, PAGE);
             let length = capacity + PAGE;
             let gap = maps.gap_near(text.clone(), length, REACH, MARGIN);
             let start = gap.ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
@@ -121,14 +126,20 @@ impl Prepared {
             details: setup.details,
             code: places.iter().map(|place| place.capacity).sum(),
             threads,
+            areas: self.script.as_ref().map(ScriptSource::needs),
         };
         let mut geometry = Geometry::for_needs(&needs);
         let near = self.arena_modules[0].1.clone();
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
         let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
-        let functions = self.functions_with_inline(setup, &geometry);
-        let plan = build(&functions, &places, header, &routines, self.probes.len() as u32)
-            .map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })?;
+        let built = match &self.script {
+            Some(script) => build_script(&self.functions, &places, &script.placed(header, &geometry)),
+            None => {
+                let functions = self.functions_with_inline(setup, &geometry);
+                build(&functions, &places, header, &routines, self.probes.len() as u32)
+            }
+        };
+        let plan = built.map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })?;
         geometry.patch_count = plan.patches.len() as u64;
         Ok(Layout { header, places, geometry, plan })
     }

@@ -14,6 +14,7 @@ pub mod leftover;
 mod modules;
 mod prepare;
 mod remove;
+mod script;
 mod threads;
 
 pub use error::Error;
@@ -22,3 +23,5 @@ pub use insert::{Inserted, Setup};
 pub use modules::{Module, Modules, imported_names};
 pub use prepare::{FunctionRequest, Prepared, Refused};
 pub use remove::Removal;
+pub use script::{ScriptRequest, ScriptStart, ScriptView};
+pub use trimtab_plan::FunctionBodies;

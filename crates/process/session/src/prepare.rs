@@ -8,6 +8,7 @@
 
 use crate::error::Error;
 use crate::modules::{Module, Modules};
+use crate::script::ScriptSource;
 use crate::threads::FunctionRange;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -57,6 +58,8 @@ pub struct Prepared {
     pub(crate) ranges: Vec<FunctionRange>,
     /// Text of the program itself.
     pub(crate) program: Range<u64>,
+    /// What runs instead of the in-target routine.
+    pub(crate) script: Option<ScriptSource>,
 }
 
 /// Fragments one function may be split into.
@@ -78,6 +81,7 @@ impl Prepared {
             gadgets,
             ranges: Vec::new(),
             program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
+            script: None,
         };
         let mut known = HashSet::new();
         let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
@@ -104,7 +108,7 @@ impl Prepared {
         let arena = self.arena_of(module);
         let probe = self.probes.len() as u32;
         let name = request.name.clone();
-        self.functions.push(PlannedFunction { name, probe, arena, sites, inline: None });
+        self.functions.push(PlannedFunction { name, probe, arena, sites, inline: None, bodies: None });
         let file_address = module.bias.to_file(request.address);
         let size = module.loaded.image.function_at(file_address).map_or(0, |function| function.size);
         self.ranges.push((request.address.0..request.address.0 + size, probe));

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x02");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -398,6 +398,23 @@ pub struct Geometry {
     pub detail_capacity: u64,
     /// 64 minus the binary logarithm of `slot_count`: the hash keeps that many of its highest bits.
     pub slot_shift: u64,
+    /// Place of a script's process area; 0: no script.
+    pub process_area_offset: u64,
+    /// Place of a script's first thread area.
+    pub thread_areas_offset: u64,
+    /// Bytes from one thread area to the next.
+    pub thread_area_stride: u64,
+    /// Number of thread areas (power of two).
+    pub thread_area_count: u64,
+}
+
+/// Room for a script's variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AreaNeeds {
+    /// Bytes of the process area.
+    pub process_bytes: u64,
+    /// Bytes of one thread area.
+    pub thread_bytes: u64,
 }
 
 /// What a window needs room for.
@@ -417,6 +434,8 @@ pub struct Needs {
     pub code: u64,
     /// Threads that may pass probes.
     pub threads: u64,
+    /// A script's areas; then nothing is kept for the in-target routine.
+    pub areas: Option<AreaNeeds>,
 }
 
 /// Multiplier of the hash from thread pointers to slots: `(pointer * multiplier) >> slot_shift`. Thread pointers are
@@ -456,9 +475,15 @@ impl Geometry {
             detail_capacity: needs.details,
             ..Geometry::default()
         };
+        if let Some(areas) = needs.areas {
+            geometry.thread_area_count = geometry.slot_count;
+            geometry.thread_area_stride = round_up(areas.thread_bytes, 64);
+            (geometry.slot_count, geometry.ring_capacity, geometry.mark_capacity) = (2, 2, 2);
+            (geometry.link_capacity, geometry.pool_capacity) = (2, 2);
+        }
         geometry.slot_shift = u64::from(64 - geometry.slot_count.trailing_zeros());
         geometry.place_slot();
-        geometry.place_all(needs.code);
+        geometry.place_all(needs.code, needs.areas.map_or(0, |areas| areas.process_bytes));
         geometry
     }
 
@@ -488,6 +513,10 @@ impl Geometry {
             details_offset: word(20),
             detail_capacity: word(21),
             slot_shift: word(22),
+            process_area_offset: word(23),
+            thread_areas_offset: word(24),
+            thread_area_stride: word(25),
+            thread_area_count: word(26),
         }
     }
 
@@ -505,7 +534,7 @@ impl Geometry {
         self.slot_stride = round_up(end, PAGE);
     }
 
-    fn place_all(&mut self, code: u64) {
+    fn place_all(&mut self, code: u64, process_area: u64) {
         let mut end = round_up(size_of::<Header>() as u64, 64);
         let mut take = |bytes: u64, unit: u64| {
             end = round_up(end, unit);
@@ -519,6 +548,10 @@ impl Geometry {
         self.marks_offset = take(self.mark_capacity * size_of::<Mark>() as u64, PAGE);
         self.pool_offset = take(self.pool_capacity * 4, PAGE);
         self.slots_offset = take(self.slot_count * self.slot_stride, PAGE);
+        if process_area > 0 {
+            self.process_area_offset = take(process_area, PAGE);
+            self.thread_areas_offset = take(self.thread_area_count * self.thread_area_stride, PAGE);
+        }
         self.data_length = round_up(end, PAGE);
         self.file_length = self.data_length + round_up(code, PAGE);
     }

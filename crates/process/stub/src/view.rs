@@ -45,6 +45,15 @@ impl<'a> View<'a> {
         unsafe { &*self.words.as_ptr().cast::<u8>().add(offset as usize).cast::<T>() }
     }
 
+    /// The word at `offset`, a multiple of 8: of a script's areas.
+    ///
+    /// # Panics
+    /// If it lies outside.
+    pub fn word(self, offset: u64) -> &'a AtomicU64 {
+        assert!(offset.is_multiple_of(8), "a whole word");
+        &self.words[offset as usize / 8]
+    }
+
     /// The first page.
     pub fn header(self) -> &'a Header {
         self.get(0)
@@ -315,7 +324,7 @@ mod tests {
     #[test]
     fn everything_has_its_own_place() {
         let needs =
-            Needs { patches: 700, probes: 300, functions: 150, ranks: 16, details: 4, code: 70_000, threads: 4 };
+            Needs { patches: 700, probes: 300, functions: 150, ranks: 16, details: 4, code: 70_000, threads: 4, areas: None };
         let geometry = Geometry::for_needs(&needs);
         let words: Vec<AtomicU64> = (0..geometry.data_length / 8).map(|_| AtomicU64::new(0)).collect();
         let starts = [

@@ -5,6 +5,12 @@
 /// The reason a function or a place in it is left alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
+    /// What should run at the place can't be compiled.
+    #[error("{what}")]
+    Body {
+        /// Why, in a sentence.
+        what: String,
+    },
     /// The ranges given are no function: none, overlapping, or without the entry.
     #[error("the ranges given do not describe the function at {entry:#x}; check its symbol or unwind entry")]
     BadRanges {
@@ -117,6 +123,7 @@ impl Refusal {
     /// The kind of reason in a few words, for tables that count them.
     pub fn label(&self) -> &'static str {
         match self {
+            Refusal::Body { .. } => "body",
             Refusal::BadRanges { .. } => "bad ranges",
             Refusal::Undecodable { .. } => "undecodable",
             Refusal::MisalignedCode { .. } => "misaligned code",
