@@ -47,7 +47,10 @@ pub enum When {
     /// An instruction: any register may be live, flags too.
     At,
     /// trimtab's clock, every so many microseconds; runs on a thread of the target at a safe point, no registers.
-    Every { period_us: u64 },
+    Every {
+        /// Microseconds from one run to the next.
+        period_us: u64,
+    },
     /// Once, as soon as it can; no registers.
     Once,
 }
@@ -172,23 +175,68 @@ pub mod process_word {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     /// Stores into a word variable (`Sum`, `Last` and their float forms).
-    Set { variable: usize, value: Expression },
+    Set {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+        /// What is stored, added or folded.
+        value: Expression,
+    },
     /// Adds to a word variable (`Sum`, `SumFloat`); in the process area with a locked instruction.
-    Add { variable: usize, value: Expression },
+    Add {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+        /// What is stored, added or folded.
+        value: Expression,
+    },
     /// Folds a value into `Min`, `Max`, `Mean`, `Histogram` or `Last`.
-    Fold { variable: usize, value: Expression },
+    Fold {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+        /// What is stored, added or folded.
+        value: Expression,
+    },
     /// Counts the hash of the return addresses on the stack, up to `depth` frames by frame pointers, in a `Stacks`.
-    CountStack { variable: usize, depth: u8 },
+    CountStack {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+        /// Frames at most.
+        depth: u8,
+    },
     /// Remembers this call's entry time in an `OpenCalls`.
-    OpenCall { variable: usize },
+    OpenCall {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+    },
     /// Forgets the innermost open call (at exits, after `Elapsed` was used).
-    CloseCall { variable: usize },
+    CloseCall {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+    },
     /// Sets a temporary of this body, numbered from 0.
-    Let { temporary: usize, value: Expression },
+    Let {
+        /// Its number.
+        temporary: usize,
+        /// What is stored, added or folded.
+        value: Expression,
+    },
     /// Runs one of two lists.
-    If { condition: Expression, then: Vec<Statement>, otherwise: Vec<Statement> },
+    If {
+        /// Nonzero or not.
+        condition: Expression,
+        /// If it is not zero.
+        then: Vec<Statement>,
+        /// If it is zero.
+        otherwise: Vec<Statement>,
+    },
     /// Runs `body` while `condition` holds, at most `bound` times.
-    While { condition: Expression, bound: u32, body: Vec<Statement> },
+    While {
+        /// Nonzero or not.
+        condition: Expression,
+        /// Passes at most.
+        bound: u32,
+        /// What is repeated.
+        body: Vec<Statement>,
+    },
     /// Leaves the body.
     Return,
     /// Leaves the innermost `While`.
@@ -196,15 +244,44 @@ pub enum Statement {
     /// Stops all probes of the script, in this process at once, elsewhere as soon as trimtab sees it.
     Stop,
     /// Puts a message into the ring: tag's number, then the values. Strings are copied up to their bound.
-    Send { text: usize, values: Vec<Sent> },
+    Send {
+        /// Index in [`Unit::texts`].
+        text: usize,
+        /// What is sent.
+        values: Vec<Sent>,
+    },
     /// Calls a function of the target: only with `--allow-call`; integer arguments, at most six.
-    Call { address: u64, arguments: Vec<Expression> },
+    Call {
+        /// An address in the process.
+        address: u64,
+        /// Integer arguments.
+        arguments: Vec<Expression>,
+    },
     /// Stores into the target's memory: only with `--allow-write`.
-    Store { address: Expression, width: Width, value: Expression },
+    Store {
+        /// An address in the process.
+        address: Expression,
+        /// Bytes in memory.
+        width: Width,
+        /// What is stored, added or folded.
+        value: Expression,
+    },
     /// Stores a float into the target's memory: only with `--allow-write`.
-    StoreFloat { address: Expression, width: Width, value: Expression },
+    StoreFloat {
+        /// An address in the process.
+        address: Expression,
+        /// Bytes in memory.
+        width: Width,
+        /// What is stored, added or folded.
+        value: Expression,
+    },
     /// Stores into a register of the target at the point: only with `--allow-write`.
-    SetRegister { register: Register, value: Expression },
+    SetRegister {
+        /// Which register.
+        register: Register,
+        /// What is stored, added or folded.
+        value: Expression,
+    },
 }
 
 /// One value of a message.
@@ -217,7 +294,12 @@ pub enum Sent {
     /// Float.
     Float(Expression),
     /// The bytes at an address up to the first zero or `bytes_max` of them.
-    Text { address: Expression, bytes_max: u16 },
+    Text {
+        /// An address in the process.
+        address: Expression,
+        /// Bytes copied at most.
+        bytes_max: u16,
+    },
 }
 
 /// A value. The front end guarantees that `is_float` of operands fits each operator.
@@ -234,15 +316,38 @@ pub enum Expression {
     /// The low 32 bits of `xmmN`, a single, widened.
     VectorSingle(u8),
     /// A word variable.
-    Variable { variable: usize },
+    Variable {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+    },
     /// A temporary of this body.
-    Temporary { temporary: usize, float: bool },
+    Temporary {
+        /// Its number.
+        temporary: usize,
+        /// Whether it holds a float.
+        float: bool,
+    },
     /// Integer at an address of the target, widened to 64 bits.
-    Load { address: Box<Expression>, width: Width, signed: bool },
+    Load {
+        /// An address in the process.
+        address: Box<Expression>,
+        /// Bytes in memory.
+        width: Width,
+        /// Whether the top bit is a sign.
+        signed: bool,
+    },
     /// Float at an address of the target (4 or 8 bytes), widened.
-    LoadFloat { address: Box<Expression>, width: Width },
+    LoadFloat {
+        /// An address in the process.
+        address: Box<Expression>,
+        /// Bytes in memory.
+        width: Width,
+    },
     /// Nanoseconds since this call's entry; -1 if not known.
-    Elapsed { variable: usize },
+    Elapsed {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+    },
     /// Nanoseconds, from the time stamp counter.
     Now,
     /// A word of the process area (`process_word`).
@@ -262,7 +367,12 @@ pub enum Expression {
     /// One of two.
     Select(Box<Expression>, Box<Expression>, Box<Expression>),
     /// 1 if the texts at the address and here are equal.
-    TextEquals { address: Box<Expression>, text: usize },
+    TextEquals {
+        /// An address in the process.
+        address: Box<Expression>,
+        /// Index in [`Unit::texts`].
+        text: usize,
+    },
 }
 
 /// Operators with one operand.

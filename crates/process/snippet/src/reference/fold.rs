@@ -1,0 +1,143 @@
+//! What statements do to the words of one variable.
+//!
+//! Next: `crate::values`, which reads the words.
+
+use super::Malformed;
+use crate::arithmetic::Number;
+use crate::ir::{HISTOGRAM_BUCKETS, Kind, OPEN_CALLS_MAX, STACKS_WORDS};
+
+/// The words of a variable.
+pub(super) struct Table<'a> {
+    pub kind: Kind,
+    pub words: &'a mut [u64],
+}
+
+/// The bucket of a value: 0 for values below 1, then one per power of two.
+pub(super) fn bucket(value: i64) -> usize {
+    if value < 1 { 0 } else { 64 - value.leading_zeros() as usize }
+}
+
+impl Table<'_> {
+    fn is_float(&self) -> bool {
+        matches!(self.kind, Kind::SumFloat | Kind::LastFloat | Kind::MinFloat | Kind::MaxFloat)
+    }
+
+    fn wrong<T>(&self, value: Number) -> Result<T, Malformed> {
+        Err(Malformed::Operand(format!("{value:?} for {:?}", self.kind)))
+    }
+
+    pub fn value(&self) -> Result<Number, Malformed> {
+        match self.kind {
+            Kind::Sum | Kind::SumFloat | Kind::Last | Kind::LastFloat => {
+                Ok(Number::from_bits(self.words[0], self.is_float()))
+            }
+            kind => Err(Malformed::Operand(format!("{kind:?} has no one value"))),
+        }
+    }
+
+    pub fn set(&mut self, value: Number) {
+        self.words[0] = value.bits();
+    }
+
+    pub fn add(&mut self, value: Number) -> Result<(), Malformed> {
+        self.words[0] = match (self.kind, value) {
+            (Kind::Sum, Number::Int(value)) => self.words[0].wrapping_add(value as u64),
+            (Kind::SumFloat, Number::Float(value)) => (f64::from_bits(self.words[0]) + value).to_bits(),
+            _ => return self.wrong(value),
+        };
+        Ok(())
+    }
+
+    pub fn fold(&mut self, value: Number) -> Result<(), Malformed> {
+        match (self.kind, value) {
+            (Kind::Last, Number::Int(_)) | (Kind::LastFloat, Number::Float(_)) => self.set(value),
+            (Kind::Min | Kind::Max, Number::Int(_)) | (Kind::MinFloat | Kind::MaxFloat, Number::Float(_)) => {
+                self.extreme(value);
+            }
+            (Kind::Mean, Number::Float(value)) => {
+                self.words[0] = (f64::from_bits(self.words[0]) + value).to_bits();
+                self.words[1] += 1;
+            }
+            (Kind::Histogram, Number::Int(value)) => self.histogram(value),
+            _ => return self.wrong(value),
+        }
+        Ok(())
+    }
+
+    /// A value takes the place of the first one, of one that it beats, or of one that is not a number.
+    fn extreme(&mut self, value: Number) {
+        let known = Number::from_bits(self.words[0], self.is_float());
+        let minimum = matches!(self.kind, Kind::Min | Kind::MinFloat);
+        let beats = match (value, known) {
+            (Number::Int(a), Number::Int(b)) => (minimum && a < b) || (!minimum && a > b),
+            (a, b) => {
+                let (a, b) = (a.as_float(), b.as_float());
+                b.is_nan() || (minimum && a < b) || (!minimum && a > b)
+            }
+        };
+        if self.words[1] == 0 || beats {
+            self.words[0] = value.bits();
+        }
+        self.words[1] += 1;
+    }
+
+    fn histogram(&mut self, value: i64) {
+        self.words[bucket(value)] += 1;
+        let [count, sum, min, max] = &mut self.words[HISTOGRAM_BUCKETS as usize..] else { return };
+        *min = if *count == 0 { value } else { value.min(*min as i64) } as u64;
+        *max = if *count == 0 { value } else { value.max(*max as i64) } as u64;
+        *sum = sum.wrapping_add(value as u64);
+        *count += 1;
+    }
+
+    /// Open addressing from the hash's high bits; what finds no place is counted in the last word.
+    pub fn count_stack(&mut self, hash: u64) {
+        let places = (STACKS_WORDS as usize - 2) / 2;
+        let first = (hash >> (64 - places.ilog2())) as usize;
+        for step in 0..places {
+            let place = 2 * ((first + step) % places);
+            if self.words[place] == 0 || self.words[place] == hash {
+                self.words[place] = hash;
+                self.words[place + 1] += 1;
+                return;
+            }
+        }
+        self.words[STACKS_WORDS as usize - 1] += 1;
+    }
+
+    /// Forgets calls that cannot be open any more: the stack grows down, so a call entered at or below this stack
+    /// pointer was left, by an exception, a long jump or a tail call.
+    fn drop_left(&mut self, stack_pointer: u64) {
+        let mut depth = self.words[0].min(u64::from(OPEN_CALLS_MAX));
+        while depth > 0 && self.words[2 * depth as usize - 1] <= stack_pointer {
+            depth -= 1;
+        }
+        self.words[0] = depth;
+    }
+
+    /// Remembers a call, unless too many are open.
+    pub fn open_call(&mut self, stack_pointer: u64, now: u64) {
+        self.drop_left(stack_pointer);
+        if self.words[0] < u64::from(OPEN_CALLS_MAX) {
+            let depth = self.words[0] as usize;
+            self.words[1 + 2 * depth] = stack_pointer;
+            self.words[2 + 2 * depth] = now;
+            self.words[0] += 1;
+        }
+    }
+
+    /// When the call with this stack pointer was entered; changes nothing.
+    pub fn entered(&self, stack_pointer: u64) -> Option<u64> {
+        let depth = self.words[0].min(u64::from(OPEN_CALLS_MAX)) as usize;
+        (1..=depth)
+            .rev()
+            .map(|place| 2 * place - 1)
+            .find(|&at| self.words[at] == stack_pointer)
+            .map(|at| self.words[at + 1])
+    }
+
+    /// Forgets this call and what was left below it.
+    pub fn close_call(&mut self, stack_pointer: u64) {
+        self.drop_left(stack_pointer);
+    }
+}

@@ -1,0 +1,162 @@
+//! Bodies that nobody wrote: those that start and stop recording, and those that remember when calls were entered.
+//!
+//! Start conditions are looked at before the bodies at a place, stop conditions after them. An entry is remembered last
+//! at entries and forgotten last at exits, so that the other bodies' own time is not in what they measure.
+//!
+//! Next: `body`, which makes bodies that somebody wrote.
+
+use super::body::Lowering;
+use super::operand::{binary, unary};
+use super::places::{self, Here};
+use super::variables::Role;
+use super::{Made, OpenKey, Place, Resolver};
+use crate::error::Span;
+use crate::facts::FunctionId;
+use crate::ir::{Area, Binary, Expression, Statement, Unary, When};
+use crate::syntax::{Condition, Expr, Point};
+use std::collections::BTreeSet;
+
+impl Resolver<'_> {
+    /// The variable that says whether a start condition held; `None` if there is none to hold.
+    pub(super) fn recording(&mut self) -> Option<usize> {
+        let starts = self.script.conditions.iter().any(|condition| {
+            matches!(condition, Condition::After { start: true, .. } | Condition::When { start: true, .. })
+        });
+        starts.then(|| self.variables.imply("(recording)", Role::Last, Area::Process))
+    }
+
+    /// Bodies that look at the start conditions.
+    pub(super) fn start_bodies(&mut self, users: &[Made]) -> Vec<Made> {
+        let Some(recording) = self.recording() else { return Vec::new() };
+        let begin = Statement::Set { variable: recording, value: Expression::Int(1) };
+        let mut bodies = self.when_bodies(users, true, begin.clone());
+        bodies.extend(self.after_bodies(true, begin));
+        for body in &mut bodies {
+            let condition = unary(Unary::IsZero, Expression::Variable { variable: recording });
+            let then = std::mem::take(&mut body.statements);
+            body.statements = vec![Statement::If { condition, then, otherwise: Vec::new() }];
+        }
+        bodies
+    }
+
+    /// Bodies that look at the stop conditions.
+    pub(super) fn stop_bodies(&mut self, users: &[Made]) -> Vec<Made> {
+        let mut bodies = self.when_bodies(users, false, Statement::Stop);
+        bodies.extend(self.after_bodies(false, Statement::Stop));
+        if let Some(variable) = self.recording() {
+            for body in &mut bodies {
+                let then = std::mem::take(&mut body.statements);
+                let condition = Expression::Variable { variable };
+                body.statements = vec![Statement::If { condition, then, otherwise: Vec::new() }];
+            }
+        }
+        bodies
+    }
+
+    /// `start when` and `stop when`: at every place of every probe.
+    fn when_bodies(&mut self, users: &[Made], start: bool, action: Statement) -> Vec<Made> {
+        let script = self.script;
+        let conditions: Vec<&Expr> = script
+            .conditions
+            .iter()
+            .filter_map(|condition| match condition {
+                Condition::When { start: starts, condition } if *starts == start => Some(condition),
+                _ => None,
+            })
+            .collect();
+        if conditions.is_empty() {
+            return Vec::new();
+        }
+        let mut statements = Vec::new();
+        for condition in &conditions {
+            match Lowering::new(self, Here::nowhere(), None).condition(condition) {
+                Ok(condition) => {
+                    statements.push(Statement::If { condition, then: vec![action.clone()], otherwise: Vec::new() });
+                }
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        let span = conditions[0].span;
+        gather_places(users).into_iter().map(|(when, places)| made((when, places), statements.clone(), span)).collect()
+    }
+
+    /// `start after N hits` and `stop after N hits`.
+    fn after_bodies(&mut self, start: bool, action: Statement) -> Vec<Made> {
+        let script = self.script;
+        let mut bodies = Vec::new();
+        for (index, condition) in script.conditions.iter().enumerate() {
+            let Condition::After { start: starts, hits, points, span } = condition else { continue };
+            if *starts != start {
+                continue;
+            }
+            let variable = self.variables.imply(&format!("(hits of condition {index})"), Role::Sum, Area::Process);
+            let wanted = i64::try_from(*hits).unwrap_or(i64::MAX);
+            let wanted = if start { wanted.saturating_add(1) } else { wanted };
+            let reached = binary(Binary::LessEqual, Expression::Int(wanted), Expression::Variable { variable });
+            let statements = vec![
+                Statement::Add { variable, value: Expression::Int(1) },
+                Statement::If { condition: reached, then: vec![action.clone()], otherwise: Vec::new() },
+            ];
+            for (when, places) in self.condition_places(points) {
+                bodies.push(made((when, places), statements.clone(), *span));
+            }
+        }
+        bodies
+    }
+
+    fn condition_places(&mut self, points: &[Point]) -> Vec<(When, Vec<Place>)> {
+        let mut spots = Vec::new();
+        for point in points {
+            match places::spots(point, self.facts) {
+                Ok(found) => spots.extend(found),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        places::without_repetition(&mut spots);
+        let mut by_when: Vec<(When, Vec<Place>)> = Vec::new();
+        for spot in spots {
+            match by_when.iter_mut().find(|(when, _)| *when == spot.when) {
+                Some((_, places)) => places.push(spot.place),
+                None => by_when.push((spot.when, vec![spot.place])),
+            }
+        }
+        by_when
+    }
+
+    /// Bodies that remember entries and forget them, for the exits that ask for the elapsed time.
+    pub(super) fn open_call_bodies(&self) -> Vec<Made> {
+        let mut bodies = Vec::new();
+        for (key, table) in &self.open_calls {
+            let functions: BTreeSet<FunctionId> = match key {
+                OpenKey::Function(function) => BTreeSet::from([*function]),
+                OpenKey::Probe(_) => table.functions.iter().copied().collect(),
+            };
+            let variable = table.variable;
+            let sides = [
+                (When::Entry, Statement::OpenCall { variable }, functions.iter().map(|f| Place::Entry(*f)).collect()),
+                (When::Exit, Statement::CloseCall { variable }, functions.iter().map(|f| Place::Exit(*f)).collect()),
+            ];
+            for (when, statement, places) in sides {
+                let span = self.script.probes[table.probe].span;
+                bodies.push(Made { probe: table.probe, when, statements: vec![statement], places, span });
+            }
+        }
+        bodies
+    }
+}
+
+fn made((when, places): (When, Vec<Place>), statements: Vec<Statement>, span: Span) -> Made {
+    Made { probe: 0, when, statements, places, span }
+}
+
+/// Every place of every body, each once, by what calls it.
+fn gather_places(users: &[Made]) -> Vec<(When, Vec<Place>)> {
+    let mut by_when: Vec<(When, BTreeSet<Place>)> = Vec::new();
+    for user in users {
+        match by_when.iter_mut().find(|(when, _)| *when == user.when) {
+            Some((_, places)) => places.extend(&user.places),
+            None => by_when.push((user.when, user.places.iter().copied().collect())),
+        }
+    }
+    by_when.into_iter().map(|(when, places)| (when, places.into_iter().collect())).collect()
+}

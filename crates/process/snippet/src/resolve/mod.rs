@@ -1,0 +1,280 @@
+//! A syntax tree and facts about the program to typed bodies: every name is resolved, every conversion written out,
+//! every loop bounded; what cannot be done is refused with its place.
+//!
+//! Whether a variable is a float follows from what is assigned to it, which may follow from other variables. So all
+//! bodies are made, and made again while that still turns up another float; each round finds at least one.
+//!
+//! Next: `places` for where bodies go, `variables` for what they keep, `body` for what they do, `conditions` for bodies
+//! that nobody wrote.
+
+mod assign;
+mod body;
+mod conditions;
+mod expressions;
+mod loops;
+mod names;
+mod operand;
+mod places;
+mod sizes;
+mod variables;
+
+use crate::error::{Code, Problem, Refused, Span};
+use crate::facts::{Facts, FunctionId, SiteId};
+use crate::ir::{self, Unit};
+use crate::syntax::{Condition, Expr, Script};
+use crate::{cost, parse};
+use body::Lowering;
+use places::{Here, Spot};
+use std::collections::BTreeMap;
+use variables::Variables;
+pub use variables::{VARIABLES_MAX, words};
+
+/// Operations of one run of a body at most, as [`ir::Body::cost_max`] counts them; some ten microseconds.
+pub const COST_MAX: u64 = 10_000;
+/// Bytes of one thread's area at most, and of the process area.
+pub const AREA_BYTES_MAX: u32 = 256 * 1024;
+/// A pattern that means more functions than this shares one table of open calls among them.
+const OWN_TABLES_MAX: usize = 16;
+
+/// What a script may do to the program beyond looking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Assign to the program's variables and registers: `--allow-write`.
+    pub write: bool,
+    /// Call the program's functions: `--allow-call`.
+    pub call: bool,
+}
+
+/// A script, ready for the back end, with where its bodies go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compiled {
+    /// The bodies and variables.
+    pub unit: Unit,
+    /// Where each body of the unit goes. At one place, bodies run in the order of the unit.
+    pub places: Vec<Vec<Place>>,
+    /// How long to record, from the start of recording; `None` means until told otherwise.
+    pub duration_us: Option<u64>,
+    /// The variable that is nonzero once a `start` condition held; `None` if recording starts at once.
+    pub recording: Option<usize>,
+}
+
+/// Where a body goes, or what calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// A function's entry.
+    Entry(FunctionId),
+    /// All exits of a function.
+    Exit(FunctionId),
+    /// An instruction.
+    Site(SiteId),
+    /// trimtab's clock, at the body's period.
+    Clock,
+    /// Nowhere: it runs once.
+    Once,
+}
+
+/// From text to bodies.
+///
+/// # Errors
+/// Every problem found, in the order of the text.
+pub fn compile(text: &str, facts: &dyn Facts, permissions: Permissions) -> Result<Compiled, Refused> {
+    let script = parse::parse(text)?;
+    resolve(&script, facts, permissions).map_err(|problems| Refused::new(text, problems))
+}
+
+/// From a syntax tree to bodies.
+///
+/// # Errors
+/// Every problem found, with lines and columns yet to be set by [`Refused::new`].
+pub fn resolve(script: &Script, facts: &dyn Facts, permissions: Permissions) -> Result<Compiled, Vec<Problem>> {
+    let mut resolver = Resolver::new(script, facts, permissions);
+    let spots = resolver.spots();
+    let lasting = std::mem::take(&mut resolver.problems);
+    let bodies = loop {
+        resolver.begin_round();
+        let bodies = resolver.round(&spots);
+        if !resolver.variables.grew {
+            break bodies;
+        }
+    };
+    resolver.problems.extend(lasting);
+    resolver.finish(bodies)
+}
+
+type Lowered<T> = Result<T, Problem>;
+
+/// A body with where it goes.
+struct Made {
+    probe: usize,
+    when: ir::When,
+    statements: Vec<ir::Statement>,
+    places: Vec<Place>,
+    span: Span,
+}
+
+/// Which table of open calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum OpenKey {
+    Function(FunctionId),
+    Probe(usize),
+}
+
+/// The functions whose calls a table of open calls holds.
+struct OpenCalls {
+    variable: usize,
+    probe: usize,
+    functions: Vec<FunctionId>,
+}
+
+struct Resolver<'a> {
+    script: &'a Script,
+    facts: &'a dyn Facts,
+    permissions: Permissions,
+    variables: Variables,
+    texts: Vec<String>,
+    open_calls: BTreeMap<OpenKey, OpenCalls>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(script: &'a Script, facts: &'a dyn Facts, permissions: Permissions) -> Self {
+        let mut problems = Vec::new();
+        let variables = Variables::collect(script, &mut problems);
+        Resolver { script, facts, permissions, variables, texts: Vec::new(), open_calls: BTreeMap::new(), problems }
+    }
+
+    /// Every probe's spots; a point that means nothing is a problem.
+    fn spots(&mut self) -> Vec<Vec<Spot>> {
+        let mut all = Vec::new();
+        for probe in &self.script.probes {
+            let mut spots = Vec::new();
+            for point in &probe.points {
+                match places::spots(point, self.facts) {
+                    Ok(found) => spots.extend(found),
+                    Err(problem) => self.problems.push(problem),
+                }
+            }
+            places::without_repetition(&mut spots);
+            all.push(spots);
+        }
+        all
+    }
+
+    fn begin_round(&mut self) {
+        self.variables.begin_round();
+        self.texts.clear();
+        self.open_calls.clear();
+        self.problems.clear();
+    }
+
+    fn round(&mut self, spots: &[Vec<Spot>]) -> Vec<Made> {
+        let mut users = Vec::new();
+        for (index, spots) in spots.iter().enumerate() {
+            self.probe_bodies(index, spots, &mut users);
+        }
+        let mut bodies = self.start_bodies(&users);
+        let stops = self.stop_bodies(&users);
+        bodies.append(&mut users);
+        bodies.extend(self.open_call_bodies());
+        bodies.extend(stops);
+        bodies
+    }
+
+    /// One body per kind of spot: those for which the facts said the same share one.
+    fn probe_bodies(&mut self, index: usize, spots: &[Spot], bodies: &mut Vec<Made>) {
+        let mut known: BTreeMap<String, usize> = BTreeMap::new();
+        let mut shared: BTreeMap<String, usize> = BTreeMap::new();
+        let table_of_its_own = spots.len() <= OWN_TABLES_MAX;
+        for spot in spots {
+            let moment = format!("{:?} {:?}", spot.here.moment, spot.when);
+            if let Some(&body) = shared.get(&moment) {
+                bodies[body].places.push(spot.place);
+                continue;
+            }
+            let (statements, asked) = self.one_body(index, spot, table_of_its_own);
+            let text = if asked { format!("{moment} {statements:?}") } else { moment.clone() };
+            let body = *known.entry(text).or_insert_with(|| {
+                let span = self.script.probes[index].span;
+                bodies.push(Made { probe: index, when: spot.when, statements, places: Vec::new(), span });
+                bodies.len() - 1
+            });
+            bodies[body].places.push(spot.place);
+            if !asked {
+                shared.insert(moment, body);
+            }
+        }
+        if let Some(table) = self.open_calls.get_mut(&OpenKey::Probe(index)) {
+            table.functions = spots.iter().filter_map(|spot| spot.here.function).collect();
+        }
+    }
+
+    /// The body of one probe at one spot, and whether it depends on what the facts say about the spot.
+    fn one_body(&mut self, index: usize, spot: &Spot, own_table: bool) -> (Vec<ir::Statement>, bool) {
+        let script = self.script;
+        let probe = &script.probes[index];
+        let open_key = match spot.here.function {
+            Some(function) if own_table => OpenKey::Function(function),
+            _ => OpenKey::Probe(index),
+        };
+        let guards: Vec<&Expr> = script.conditions.iter().filter_map(while_condition).chain(&probe.when).collect();
+        let recording = self.recording();
+        let mut lowering = Lowering::new(self, spot.here.clone(), Some((open_key, index)));
+        let statements = lowering.whole(&guards, &probe.body, recording);
+        let asked = lowering.asked;
+        (statements, asked)
+    }
+
+    fn finish(mut self, bodies: Vec<Made>) -> Result<Compiled, Vec<Problem>> {
+        let mut unit =
+            Unit { bodies: Vec::new(), variables: Vec::new(), texts: self.texts, thread_bytes: 0, process_bytes: 0 };
+        let mut places = Vec::new();
+        for made in bodies {
+            let cost_max = cost::of(&made.statements);
+            if cost_max > COST_MAX {
+                self.problems.push(too_costly(cost_max, made.span));
+            }
+            unit.bodies.push(ir::Body { probe: made.probe, when: made.when, statements: made.statements, cost_max });
+            places.push(made.places);
+        }
+        match self.variables.lay_out() {
+            Ok(laid_out) => (unit.variables, unit.thread_bytes, unit.process_bytes) = laid_out,
+            Err(problem) => self.problems.push(problem),
+        }
+        if !self.problems.is_empty() {
+            return Err(self.problems);
+        }
+        let durations = self.script.conditions.iter().filter_map(|condition| match condition {
+            Condition::For { duration_us } => Some(*duration_us),
+            _ => None,
+        });
+        let recording = self.variables.implied("(recording)");
+        Ok(Compiled { unit, places, duration_us: durations.min(), recording })
+    }
+
+    fn text(&mut self, text: &str) -> usize {
+        let known = self.texts.iter().position(|known| known == text);
+        known.unwrap_or_else(|| {
+            self.texts.push(text.to_string());
+            self.texts.len() - 1
+        })
+    }
+}
+
+fn while_condition(condition: &Condition) -> Option<&Expr> {
+    match condition {
+        Condition::While(condition) => Some(condition),
+        _ => None,
+    }
+}
+
+fn too_costly(cost: u64, span: Span) -> Problem {
+    let message = format!("one run of this body may take {cost} operations, at most {COST_MAX} are allowed");
+    Problem::new(Code::Unbounded, span, message).help("lower the bounds of its loops, or look only at every n-th call")
+}
+
+impl Here {
+    /// A body that belongs to no place of its own.
+    fn nowhere() -> Here {
+        Here { moment: places::Moment::Nowhere, function: None, site: None, callee: None }
+    }
+}

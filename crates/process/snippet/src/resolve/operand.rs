@@ -1,0 +1,183 @@
+//! Operands: a type and a place. Reading one gives a value of 64 bits; converting is written out.
+//!
+//! Next: `expressions`, which combines values.
+
+use super::Lowered;
+use super::body::Lowering;
+use crate::arithmetic::{self, Number};
+use crate::error::{Code, Problem, Span};
+use crate::ir::{Binary, Expression, Register, Unary, Width};
+use crate::types::{Bits, Type};
+
+/// A value or a place that holds one.
+#[derive(Clone, Debug)]
+pub(super) struct Operand {
+    pub kind: Type,
+    pub at: At,
+}
+
+/// Where an operand is.
+#[derive(Clone, Debug)]
+pub(super) enum At {
+    /// Nowhere: it was computed.
+    Value(Expression),
+    /// In memory, at this address.
+    Memory(Expression),
+    /// Some bits of the word at this address.
+    Bits(Expression, Bits),
+    /// In a general register.
+    Register(Register),
+    /// In a vector register.
+    Vector(u8),
+}
+
+/// What does not fit, before its place is known.
+pub(super) struct Misfit(pub String);
+
+impl Misfit {
+    pub fn at(self, span: Span) -> Problem {
+        Problem::new(Code::TypeMismatch, span, self.0)
+    }
+}
+
+impl Lowering<'_, '_> {
+    /// The value of an operand: an integer, a float, an address or a handle. Arrays become their address.
+    pub fn read(&self, operand: Operand, span: Span) -> Lowered<(Type, Expression)> {
+        let Operand { kind, at } = operand;
+        if let Some(problem) = self.unreadable(&kind, &at, span) {
+            return Err(problem);
+        }
+        let value = match (at, &kind) {
+            (At::Value(value), _) => value,
+            (At::Memory(address), Type::Array(element, _)) => return Ok((Type::Pointer(element.clone()), address)),
+            (At::Memory(address), Type::Float(width)) => {
+                Expression::LoadFloat { address: Box::new(address), width: *width }
+            }
+            (At::Memory(address), kind) => {
+                let (width, signed) = stored_as(kind);
+                Expression::Load { address: Box::new(address), width, signed }
+            }
+            (At::Bits(address, bits), kind) => bit_field(address, bits, kind),
+            (At::Register(register), kind) => {
+                let (width, signed) = stored_as(kind);
+                unary(Unary::Narrow(width, signed), Expression::Register(register))
+            }
+            (At::Vector(number), Type::Float(Width::W32)) => Expression::VectorSingle(number),
+            (At::Vector(number), _) => Expression::Vector(number),
+        };
+        let kind = if let Type::Float(_) = kind { Type::DOUBLE } else { kind };
+        Ok((kind, value))
+    }
+
+    fn unreadable(&self, kind: &Type, at: &At, span: Span) -> Option<Problem> {
+        let message = match (kind, at) {
+            (Type::Void, _) => "there is no value here (void)".to_string(),
+            (Type::Opaque(_), _) => "nothing is known of how this value is made".to_string(),
+            (Type::Struct(_), _) => "a struct is not one value: name a member".to_string(),
+            (Type::Array(..), At::Value(_) | At::Register(_) | At::Vector(_) | At::Bits(..)) => {
+                "this array is not in memory".to_string()
+            }
+            (Type::Float(_), At::Register(_)) => "a float in a general register cannot be read".to_string(),
+            (kind, At::Vector(_)) if !matches!(kind, Type::Float(_)) => {
+                "an integer in a vector register cannot be read".to_string()
+            }
+            _ => return None,
+        };
+        let problem = Problem::new(Code::TypeMismatch, span, message);
+        match kind {
+            Type::Struct(id) => {
+                let members = self.resolver.facts.structure(*id).map(|structure| structure.members).unwrap_or_default();
+                Some(problem.expected(members.into_iter().take(12).map(|member| format!("`.{}`", member.name))))
+            }
+            _ => Some(problem),
+        }
+    }
+}
+
+/// How an integer, address or handle lies in memory.
+fn stored_as(kind: &Type) -> (Width, bool) {
+    match kind {
+        Type::Int { width, signed } => (*width, *signed),
+        Type::Datatype(width) => (*width, false),
+        _ => (Width::W64, false),
+    }
+}
+
+fn bit_field(address: Expression, bits: Bits, kind: &Type) -> Expression {
+    let (width, signed) = stored_as(kind);
+    let word = Expression::Load { address: Box::new(address), width, signed: false };
+    let count = i64::from(bits.count.clamp(1, 64));
+    let left = (64 - count - i64::from(bits.shift)).max(0);
+    let up = binary(Binary::ShiftLeft, word, Expression::Int(left));
+    let down = if signed { Binary::ShiftRight } else { Binary::ShiftRightUnsigned };
+    binary(down, up, Expression::Int(64 - count))
+}
+
+/// A value as one of another type: integers are narrowed, floats cut towards zero.
+pub(super) fn convert((from, value): (Type, Expression), to: &Type) -> Result<Expression, Misfit> {
+    let is_float = matches!(from, Type::Float(_));
+    match to {
+        Type::Float(_) if is_float => Ok(value),
+        Type::Float(_) if from == Type::UNSIGNED_LONG => Ok(unary(Unary::UnsignedToFloat, value)),
+        Type::Float(_) if matches!(from, Type::Int { .. }) => Ok(unary(Unary::ToFloat, value)),
+        Type::Int { width, signed } => {
+            let whole = if is_float { unary(Unary::ToInt, value) } else { value };
+            Ok(unary(Unary::Narrow(*width, *signed), whole))
+        }
+        Type::Pointer(_) | Type::Datatype(Width::W64) if !is_float => Ok(value),
+        Type::Datatype(width) if !is_float => Ok(unary(Unary::Narrow(*width, false), value)),
+        _ => Err(Misfit(format!("{from} cannot become {to}"))),
+    }
+}
+
+/// A value as a condition: nonzero or not.
+pub(super) fn truth(kind: &Type, value: Expression) -> Expression {
+    match kind {
+        Type::Float(_) => binary(Binary::NotEqual, value, Expression::Float(0.0)),
+        _ => value,
+    }
+}
+
+/// An operator with one operand, computed now if that is known.
+pub(super) fn unary(operator: Unary, value: Expression) -> Expression {
+    if let Some(known) = constant(&value).and_then(|number| arithmetic::unary(operator, number)) {
+        return expression(known);
+    }
+    match (operator, &value) {
+        (Unary::Narrow(Width::W64, _), _) => value,
+        (Unary::Narrow(width, signed), Expression::Load { width: loaded, signed: loaded_signed, .. })
+            if width == *loaded && signed == *loaded_signed =>
+        {
+            value
+        }
+        _ => Expression::Unary(operator, Box::new(value)),
+    }
+}
+
+/// An operator with two operands, computed now if both are known.
+pub(super) fn binary(operator: Binary, left: Expression, right: Expression) -> Expression {
+    let known = constant(&left).zip(constant(&right)).and_then(|(a, b)| arithmetic::binary(operator, a, b));
+    match (known, operator, &left, &right) {
+        (Some(known), ..) => expression(known),
+        (None, Binary::Multiply, _, Expression::Int(1)) => left,
+        (None, Binary::Add | Binary::Subtract, _, Expression::Int(0)) => left,
+        (None, Binary::Multiply, Expression::Int(1), _) | (None, Binary::Add, Expression::Int(0), _) => right,
+        _ => Expression::Binary(operator, Box::new(left), Box::new(right)),
+    }
+}
+
+/// The value, if it is known now.
+pub(super) fn constant(expression: &Expression) -> Option<Number> {
+    match expression {
+        Expression::Int(value) => Some(Number::Int(*value)),
+        Expression::Float(value) => Some(Number::Float(*value)),
+        _ => None,
+    }
+}
+
+fn expression(number: Number) -> Expression {
+    match number {
+        Number::Int(value) => Expression::Int(value),
+        Number::Float(value) => Expression::Float(value),
+    }
+}

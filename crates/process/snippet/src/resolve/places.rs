@@ -1,0 +1,115 @@
+//! Points to places, by asking the facts.
+//!
+//! Next: `names`, which says what can be seen at each.
+
+use super::{Lowered, Place};
+use crate::error::{Code, Problem};
+use crate::facts::{Facts, FunctionId, SiteId};
+use crate::ir::When;
+use crate::syntax::{FunctionPattern, Point, PointKind};
+use std::collections::BTreeSet;
+
+/// One place of a probe, with what is known there.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub place: Place,
+    pub when: When,
+    pub here: Here,
+}
+
+/// What a body can see.
+#[derive(Clone, Debug)]
+pub(super) struct Here {
+    pub moment: Moment,
+    pub function: Option<FunctionId>,
+    pub site: Option<SiteId>,
+    pub callee: Option<FunctionId>,
+}
+
+/// What is in the registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Arguments of the function.
+    Entry,
+    /// What the function returns.
+    Exit,
+    /// Arguments of the function called.
+    Before,
+    /// What the function called returned.
+    After,
+    /// Anything.
+    Inside,
+    /// Nothing of the program.
+    Nowhere,
+}
+
+/// The spots that a point means.
+pub(super) fn spots(point: &Point, facts: &dyn Facts) -> Lowered<Vec<Spot>> {
+    let spot = |place, when, here| Ok(vec![Spot { place, when, here }]);
+    match &point.kind {
+        PointKind::Entry(pattern) => functions(point, pattern, facts, true),
+        PointKind::Exit(pattern) => functions(point, pattern, facts, false),
+        PointKind::Every { period_us } => spot(Place::Clock, When::Every { period_us: *period_us }, Here::nowhere()),
+        PointKind::Once => spot(Place::Once, When::Once, Here::nowhere()),
+        kind => {
+            let moment = match kind {
+                PointKind::Call(call) if call.after => Moment::After,
+                PointKind::Call(_) => Moment::Before,
+                _ => Moment::Inside,
+            };
+            let sites = facts.sites(kind).map_err(|reason| no_site(point, reason, facts))?;
+            let sites = sites.into_iter().map(|site| Spot {
+                place: Place::Site(site.id),
+                when: When::At,
+                here: Here { moment, function: site.function, site: Some(site.id), callee: site.callee },
+            });
+            Ok(sites.collect())
+        }
+    }
+}
+
+/// Keeps the first of several spots at one place.
+pub(super) fn without_repetition(spots: &mut Vec<Spot>) {
+    let mut seen = BTreeSet::new();
+    spots.retain(|spot| {
+        let period = if let When::Every { period_us } = spot.when { period_us } else { 0 };
+        seen.insert((spot.place, period))
+    });
+}
+
+fn functions(point: &Point, pattern: &FunctionPattern, facts: &dyn Facts, entry: bool) -> Lowered<Vec<Spot>> {
+    let found = facts.functions(pattern);
+    if found.is_empty() {
+        return Err(no_function(point, pattern, facts));
+    }
+    let spots = found.into_iter().map(|function| {
+        let (place, when, moment) = match entry {
+            true => (Place::Entry(function), When::Entry, Moment::Entry),
+            false => (Place::Exit(function), When::Exit, Moment::Exit),
+        };
+        Spot { place, when, here: Here { moment, function: Some(function), site: None, callee: None } }
+    });
+    Ok(spots.collect())
+}
+
+fn no_function(point: &Point, pattern: &FunctionPattern, facts: &dyn Facts) -> Problem {
+    let place = pattern.library.as_ref().map_or(String::new(), |library| format!(" in {library}"));
+    let message = format!("no function matches `{}`{place}", pattern.name);
+    let problem = Problem::new(Code::NoSuchPoint, point.span, message);
+    let problem = problem.near(&pattern.name, facts.function_names(&pattern.name));
+    if problem.near.is_empty() { problem.help("`trimtab points '*'` lists what can be probed") } else { problem }
+}
+
+fn no_site(point: &Point, reason: String, facts: &dyn Facts) -> Problem {
+    let problem = Problem::new(Code::NoSuchPoint, point.span, reason);
+    let function = match &point.kind {
+        PointKind::Call(call) => Some(&call.caller),
+        PointKind::Loop(point) => Some(&point.function),
+        PointKind::Block { function, .. } | PointKind::Offset { function, .. } => Some(function),
+        _ => None,
+    };
+    match function.filter(|function| facts.functions(function).is_empty()) {
+        Some(function) => problem.near(&function.name, facts.function_names(&function.name)),
+        None => problem,
+    }
+}
