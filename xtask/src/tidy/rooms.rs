@@ -31,6 +31,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-track", &["trimtab-mpi"], false),
     room("trimtab-window", &["trimtab-mpi"], true),
     room("trimtab-measure", MEASURE, false),
+    room("trimtab-script", SCRIPT, false),
     room("trimtab-store", &[], false),
     room("trimtab-report", &[], false),
     room("trimtab", &[ALL], false),
@@ -51,6 +52,16 @@ const MEASURE: &[&str] = &[
     "trimtab-mpi",
     "trimtab-track",
     "trimtab-window",
+];
+/// A script needs what opens processes, the language, and what is known of MPI libraries.
+const SCRIPT: &[&str] = &[
+    "trimtab-symbols",
+    "trimtab-os",
+    "trimtab-stub",
+    "trimtab-snippet",
+    "trimtab-session",
+    "trimtab-mpi",
+    "trimtab-measure",
 ];
 /// Used by everyone.
 const TYPES: &str = "trimtab-types";

@@ -20,7 +20,8 @@ mod team;
 
 pub use drive::{Outcome, measure};
 pub use error::Error;
-pub use library::{describe_library, has_static_mpi};
+pub use library::{datatype_sizes, describe_library, has_static_mpi};
 pub use options::{Ended, Mark, Options, Progress, Silent, Stage};
+pub use readout::host_name;
 pub use requests::{Listed, list_functions};
 pub use team::dry_run;

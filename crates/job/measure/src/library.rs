@@ -112,14 +112,19 @@ pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&Han
     header.library.store(kind, Relaxed);
 }
 
-/// Where a datatype object keeps its size in this very build; 0: ask the library for each type.
-fn calibrated_offset(modules: &Modules, facts: &HandleFacts) -> u64 {
-    let Ok(memory) = Memory::open(modules.pid) else { return 0 };
+/// How sizes of datatypes are learnt in this very process; `None` if the library must be asked for each.
+pub fn datatype_sizes(modules: &Modules, facts: &HandleFacts) -> Option<DatatypeSizes> {
+    let memory = Memory::open(modules.pid).ok()?;
     let word = |symbol: &str, offset: u8| {
         let address = modules.object(symbol)?.0;
         memory.read_word(address + u64::from(offset)).ok()
     };
-    match facts.datatype_sizes.calibrated(word) {
+    facts.datatype_sizes.calibrated(word)
+}
+
+/// Where a datatype object keeps its size in this very build; 0: ask the library for each type.
+fn calibrated_offset(modules: &Modules, facts: &HandleFacts) -> u64 {
+    match datatype_sizes(modules, facts) {
         Some(DatatypeSizes::AtOffset(offset)) => u64::from(offset),
         _ => 0,
     }

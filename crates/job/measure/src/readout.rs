@@ -234,7 +234,8 @@ fn job_facts(job: &Job, options: &Options, team: &Team) -> report::Job {
     }
 }
 
-fn host_name() -> String {
+/// This machine's name.
+pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string()
 }
 

@@ -21,6 +21,7 @@ mod groups;
 mod identity;
 mod library;
 mod names;
+mod prototype;
 
 pub use accounting::{ABSENT, Accounting, AccountingKind, Counted};
 pub use catalogue::{Class, HandleKind, MpiFunction, catalogue, find};
@@ -28,3 +29,4 @@ pub use groups::{ByteSource, Group, LibcFunction, function_names, group_function
 pub use identity::{Identity, identify, identify_all, identify_for};
 pub use library::{DatatypeSizes, Family, HandleFacts, Library, LibraryFacts, WorldHandle, is_mpi_module};
 pub use names::{canonical, display_name};
+pub use prototype::prototype;

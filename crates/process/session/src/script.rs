@@ -178,9 +178,13 @@ impl<'a> ScriptView<'a> {
         self.process_word(process_word::RECORDING).store(u64::from(start.recording), Release);
     }
 
-    /// Tells bodies which memory may be read and written: what the process has mapped now, without devices.
-    pub fn set_ranges(&self, maps: &MappingTable) {
-        let plain = |mapping: &&Mapping| !mapping.path.starts_with("/dev/") && mapping.path != "[vvar]";
+    /// Tells bodies which memory may be read and written: what the process has mapped now, without devices. Unless the
+    /// calls that take memory away are `guarded`, only files and the main stack.
+    pub fn set_ranges(&self, maps: &MappingTable, guarded: bool) {
+        let lasting = |mapping: &&Mapping| guarded || mapping.inode != 0 || mapping.path == "[stack]";
+        let plain = |mapping: &&Mapping| {
+            !mapping.path.starts_with("/dev/") && mapping.path != "[vvar]" && lasting(mapping)
+        };
         let readable: Vec<&Mapping> = maps.0.iter().filter(plain).filter(|mapping| mapping.readable).collect();
         let writable: Vec<&Mapping> = readable.iter().filter(|mapping| mapping.writable).copied().collect();
         for (mappings, table, count) in [

@@ -77,6 +77,30 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Run a script of probes in a process, a job or a program: insert, collect, print, remove
+    ///
+    /// A script is a list like `entry MPI_Send { n++; bytes = hist($count * sizeof($datatype)) }`; docs/probe-language.md
+    /// describes it.
+    Probe {
+        /// How to run it.
+        #[command(flatten)]
+        options: ProbeOptions,
+        /// The script (unless --file), then the process id or job to probe
+        #[arg(value_name = "SCRIPT PID|JOB")]
+        words: Vec<String>,
+        /// Or a program to launch, with its arguments
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Show what a script would do: places, bytes before and after; changes nothing
+    Explain {
+        /// What the script may do.
+        #[command(flatten)]
+        script: ScriptOptions,
+        /// The script (unless --file), then the process id
+        #[arg(required = true, value_name = "SCRIPT PID")]
+        words: Vec<String>,
+    },
     /// Take out whatever a killed trimtab left in a process
     Undo {
         /// The process
@@ -87,6 +111,37 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// A script and what it may do.
+#[derive(Clone, Debug, Args)]
+pub struct ScriptOptions {
+    /// Read the script from a file; `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The script may assign to the program's variables and registers
+    #[arg(long)]
+    pub allow_write: bool,
+    /// The script may call functions of the program
+    #[arg(long)]
+    pub allow_call: bool,
+}
+
+/// How to run a script.
+#[derive(Clone, Debug, Args)]
+pub struct ProbeOptions {
+    /// The script.
+    #[command(flatten)]
+    pub script: ScriptOptions,
+    /// Take the probes out after this many seconds [default: when the script says so, the program ends, or Ctrl-C]
+    #[arg(long = "for", value_name = "S", value_parser = positive)]
+    pub seconds: Option<f64>,
+    /// Only these ranks: all, 0-3,7, host:NAME; joined by `,`, `&`, `except`
+    #[arg(long, default_value = "all", value_name = "CONTEXT")]
+    pub ranks: trimtab_types::context::Context,
+    /// Write the result as JSON; `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// How to measure one window.

@@ -61,6 +61,37 @@ impl Program {
     }
 }
 
+/// How long a program may take to show that it is an MPI program.
+const PLAIN_MS: u64 = 200;
+
+impl Program {
+    /// The process to probe: any rank once all run, or the program itself if it is no MPI program.
+    pub fn wait_for_process(&mut self) -> anyhow::Result<Pid> {
+        let started = Instant::now();
+        let pid = Pid(self.child.id() as i32);
+        while started.elapsed() < Duration::from_millis(PLAIN_MS) {
+            match find_job_in(&ProcFs::new(), pid, &has_static_mpi) {
+                Err(trimtab_track::Error::NotMpi { .. }) => std::thread::sleep(Duration::from_millis(LOOK_MS)),
+                _ => return Ok(self.wait_for_ranks()?.ranks.first().context("the program has no rank")?.pid),
+            }
+        }
+        Ok(pid)
+    }
+}
+
+/// Does something to a program that has just been started, again while its loader is at work.
+pub fn when_ready<T, E>(attempt: impl Fn() -> Result<T, E>, is_too_early: impl Fn(&E) -> bool) -> Result<T, E> {
+    let started = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if is_too_early(&error) && started.elapsed() < Duration::from_secs(READY_SECONDS_MAX) => {
+                std::thread::sleep(Duration::from_millis(LOOK_MS));
+            }
+            other => return other,
+        }
+    }
+}
+
 /// Measures a program that has just been started: its loader may still be at work for a moment.
 pub fn measure_when_ready(
     program: &mut Program,
@@ -83,11 +114,16 @@ pub fn measure_when_ready(
     }
 }
 
-/// Failures of a process whose loader has not finished.
+/// As [`is_loading`], of a measurement.
 fn is_too_early(error: &Error) -> bool {
+    matches!(error, Error::Rank { source, .. } if is_loading(source))
+}
+
+/// Failures of a process whose loader has not finished.
+pub fn is_loading(error: &trimtab_session::Error) -> bool {
     use trimtab_os::Error as Os;
     match error {
-        Error::Rank { source: trimtab_session::Error::Os(os), .. } => {
+        trimtab_session::Error::Os(os) => {
             os.is_retryable() || matches!(os, Os::NoGadgets { .. } | Os::NoThreadPointer { .. })
         }
         _ => false,

@@ -9,6 +9,8 @@ mod arguments;
 mod functions;
 mod launch;
 mod output;
+mod probe;
+mod probe_values;
 mod progress;
 mod stored;
 mod window;
@@ -46,6 +48,8 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::List { json } => stored::list(&store, json),
         Command::Report { window, json, html } => stored::report(&store, window.as_deref(), json, html.as_deref()),
         Command::Functions { pid, pattern, json } => functions::list(pid, &pattern, json),
+        Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),
+        Command::Explain { script, words } => probe::explain(&script, &words),
         Command::Undo { pid } => functions::undo(pid),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "trimtab", &mut std::io::stdout());

@@ -30,6 +30,21 @@ impl Terminal {
         Ok(Terminal { bar, interrupted })
     }
 
+    /// Whether the user wants it to end.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Shows one line, or nothing without a terminal.
+    pub fn say(&self, text: String) {
+        self.bar.set_message(text);
+    }
+
+    /// Prints a line on standard output, above the progress line.
+    pub fn print(&self, line: &str) -> anyhow::Result<()> {
+        self.bar.suspend(|| crate::output::print_text(line))
+    }
+
     /// Takes the line away.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
@@ -52,6 +67,6 @@ impl Progress for Terminal {
     }
 
     fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+        Terminal::is_interrupted(self)
     }
 }

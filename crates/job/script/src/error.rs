@@ -1,0 +1,41 @@
+//! What can go wrong with a script.
+
+use trimtab_snippet::Refused;
+use trimtab_types::Pid;
+
+/// Why a script could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The script itself is wrong; every problem with its place.
+    #[error("the script was refused")]
+    Script(Refused),
+    /// A process could not be opened, changed or restored.
+    #[error("process {pid}: {source}")]
+    Process {
+        /// Which.
+        pid: Pid,
+        /// Why.
+        #[source]
+        source: trimtab_session::Error,
+    },
+    /// A point of a kind that can't be probed yet.
+    #[error("{point} points can't be probed yet; entries and exits of functions can")]
+    Point {
+        /// Which kind.
+        point: &'static str,
+    },
+    /// No place of the script can be probed.
+    #[error("process {pid}: no place of the script can be probed: {reasons}")]
+    NoPlace {
+        /// Which.
+        pid: Pid,
+        /// Function and reason of the first few.
+        reasons: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn of(pid: Pid) -> impl Fn(trimtab_session::Error) -> Error {
+        move |source| Error::Process { pid, source }
+    }
+}

@@ -1,0 +1,229 @@
+//! What a script can know of one process: its functions, MPI arguments by name, global data.
+//!
+//! Next: `trimtab-snippet`'s `Facts`, the questions answered here.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use trimtab_measure::{datatype_sizes, describe_library};
+use trimtab_mpi::{DatatypeSizes, prototype};
+use trimtab_session::{Module, Modules};
+use trimtab_snippet::facts::{
+    Argument, DatatypeSize, Facts, FunctionId, Location, NoObject, Object, Signature, Site, SiteId,
+};
+use trimtab_snippet::ir::{Register, Width};
+use trimtab_snippet::syntax::{FunctionPattern, Name, PointKind};
+use trimtab_snippet::types::{Struct, StructId, Type};
+use trimtab_types::ProcAddr;
+
+/// Where the first six integer arguments are.
+const ARGUMENTS: [Register; 6] =
+    [Register::Rdi, Register::Rsi, Register::Rdx, Register::Rcx, Register::R8, Register::R9];
+/// Names suggested for one that is not there are chosen among so many that begin alike.
+const SUGGESTIONS_MAX: usize = 2000;
+
+/// A function of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FunctionPlace {
+    pub name: String,
+    pub module: String,
+    pub address: ProcAddr,
+}
+
+/// Facts about one process.
+pub(crate) struct ProcessFacts<'a> {
+    modules: &'a Modules,
+    datatype_sizes: Option<(DatatypeSizes, u8)>,
+    known: RefCell<Vec<FunctionPlace>>,
+    numbers: RefCell<BTreeMap<u64, u32>>,
+}
+
+impl<'a> ProcessFacts<'a> {
+    pub(crate) fn new(modules: &'a Modules) -> Self {
+        let handles = describe_library(modules).and_then(|library| library.handles());
+        let datatype_sizes = handles.and_then(|facts| Some((datatype_sizes(modules, &facts)?, facts.handle_bytes)));
+        ProcessFacts { modules, datatype_sizes, known: RefCell::default(), numbers: RefCell::default() }
+    }
+
+    /// A function that was handed out before.
+    pub(crate) fn function(&self, id: FunctionId) -> FunctionPlace {
+        self.known.borrow()[id.0 as usize].clone()
+    }
+
+    fn number(&self, place: FunctionPlace) -> FunctionId {
+        let mut known = self.known.borrow_mut();
+        let number = *self.numbers.borrow_mut().entry(place.address.0).or_insert_with(|| {
+            known.push(place);
+            known.len() as u32 - 1
+        });
+        FunctionId(number)
+    }
+
+    /// Functions of one module that match, in the order of their addresses.
+    fn matching(&self, module: &Module, pattern: &str) -> Vec<FunctionPlace> {
+        let image = &module.loaded.image;
+        let found = if is_glob(pattern) {
+            image.functions_matching(pattern)
+        } else {
+            image.function_named(pattern).into_iter().collect()
+        };
+        let place = |function: &trimtab_symbols::Function| {
+            let plain = function.names.iter().find(|name| name.as_str() == pattern);
+            FunctionPlace {
+                name: plain.cloned().unwrap_or_else(|| function.name()),
+                module: module.file_name().to_owned(),
+                address: module.bias.to_proc(function.addr),
+            }
+        };
+        found.into_iter().map(place).collect()
+    }
+
+    fn handle_width(&self) -> Width {
+        match self.datatype_sizes {
+            Some((_, 4)) => Width::W32,
+            _ => Width::W64,
+        }
+    }
+
+    fn argument_type(&self, name: &str) -> Type {
+        let handle = || Type::Int { width: self.handle_width(), signed: false };
+        match name {
+            "datatype" | "sendtype" | "recvtype" => Type::Datatype(self.handle_width()),
+            "comm" | "op" | "win" | "group" => handle(),
+            "count" | "sendcount" | "recvcount" | "dest" | "source" | "root" | "tag" | "sendtag" | "recvtag"
+            | "errorcode" | "incount" | "color" | "key" | "assert" | "rank" | "target_rank" | "origin_count" => {
+                Type::INT
+            }
+            _ => Type::Void.pointer(),
+        }
+    }
+}
+
+fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '['])
+}
+
+/// A data object's type, by nothing but its size.
+fn plain_type(size: u64) -> Type {
+    let int = |width| Type::Int { width, signed: true };
+    match size {
+        1 => int(Width::W8),
+        2 => int(Width::W16),
+        4 => int(Width::W32),
+        8 => int(Width::W64),
+        other => Type::Opaque(Some(other)),
+    }
+}
+
+impl Facts for ProcessFacts<'_> {
+    fn functions(&self, pattern: &FunctionPattern) -> Vec<FunctionId> {
+        let in_library = |module: &&Module| {
+            pattern.library.as_ref().is_none_or(|library| module.file_name().ends_with(library.as_str()))
+        };
+        let mut found = Vec::new();
+        for module in self.modules.modules.iter().filter(in_library) {
+            found.extend(self.matching(module, &pattern.name));
+            // A name means what the program's own calls would find: the first module that has it.
+            if !is_glob(&pattern.name) && !found.is_empty() {
+                break;
+            }
+        }
+        let mut ids: Vec<FunctionId> = found.into_iter().map(|place| self.number(place)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    fn function_name(&self, function: FunctionId) -> String {
+        self.function(function).name
+    }
+
+    fn function_names(&self, like: &str) -> Vec<String> {
+        let start: String = like.chars().take(1).collect();
+        let functions = self.modules.modules.iter().flat_map(|module| &module.loaded.image.functions);
+        let names = functions.flat_map(|function| &function.names).filter(|name| name.starts_with(&start));
+        names.take(SUGGESTIONS_MAX).cloned().collect()
+    }
+
+    fn sites(&self, _point: &PointKind) -> Result<Vec<Site>, String> {
+        Err("points inside functions can't be probed yet; use entry or exit of the function".into())
+    }
+
+    fn signature(&self, function: FunctionId) -> Signature {
+        let place = self.function(function);
+        let Some(names) = prototype(&place.name) else { return Signature::default() };
+        let argument = |(index, name): (usize, &&'static str)| {
+            let location = match ARGUMENTS.get(index) {
+                Some(register) => Location::Register(*register),
+                None => Location::Stack(8 * (index as i64 - ARGUMENTS.len() as i64)),
+            };
+            Argument { name: (*name).to_owned(), object: Object { kind: self.argument_type(name), location } }
+        };
+        let returned = Object { kind: Type::INT, location: Location::Register(Register::Rax) };
+        Signature { arguments: Some(names.iter().enumerate().map(argument).collect()), returned: Some(returned) }
+    }
+
+    fn local(&self, _site: SiteId, _name: &str) -> Option<Object> {
+        None
+    }
+
+    fn local_names(&self, _site: SiteId) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn global(&self, name: &Name, _from: Option<FunctionId>) -> Result<Object, NoObject> {
+        let plain = match name {
+            Name::Global(plain) => plain,
+            Name::Static { .. } => {
+                let reason = "which file a variable belongs to is not known without debug information";
+                return Err(NoObject::Unusable(reason.into()));
+            }
+            Name::Plain(plain) => plain,
+        };
+        let found = self.modules.modules.iter().find_map(|module| {
+            let (address, size) = module.loaded.image.object_named(plain)?;
+            Some((module.bias.to_proc(address), size))
+        });
+        let (address, size) = found.ok_or(NoObject::Unknown)?;
+        Ok(Object { kind: plain_type(size), location: Location::Address(address.0) })
+    }
+
+    fn global_names(&self, like: &str) -> Vec<String> {
+        let start: String = like.chars().take(1).collect();
+        let objects = self.modules.modules.iter().flat_map(|module| &module.loaded.image.objects);
+        let names = objects.flat_map(|object| &object.names).filter(|name| name.starts_with(&start));
+        names.take(SUGGESTIONS_MAX).cloned().collect()
+    }
+
+    fn structure(&self, _id: StructId) -> Option<Struct> {
+        None
+    }
+
+    fn type_named(&self, name: &str) -> Option<Type> {
+        match name {
+            "MPI_Datatype" => Some(Type::Datatype(self.handle_width())),
+            "MPI_Comm" | "MPI_Op" | "MPI_Win" | "MPI_Request" => {
+                Some(Type::Int { width: self.handle_width(), signed: false })
+            }
+            _ => None,
+        }
+    }
+
+    fn enumerator(&self, _name: &str) -> Option<i64> {
+        None
+    }
+
+    fn call_address(&self, name: &str) -> Option<u64> {
+        self.modules.modules.iter().find_map(|module| module.function(name).map(|(_, address)| address.0))
+    }
+
+    fn datatype_size(&self) -> Option<DatatypeSize> {
+        match self.datatype_sizes?.0 {
+            // The two high bits and the kind of a predefined datatype, then its size in the second byte.
+            DatatypeSizes::MpichBits => {
+                Some(DatatypeSize::Bits { mask: 0xff00_0000, kind: 0x4c00_0000, shift: 8, size_mask: 0xff })
+            }
+            DatatypeSizes::AtOffset(offset) => Some(DatatypeSize::WordAt(i64::from(offset))),
+            DatatypeSizes::AbiBits => None,
+        }
+    }
+}

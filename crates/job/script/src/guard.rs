@@ -1,0 +1,129 @@
+//! Memory that goes away: bodies may read what is mapped, and the table of that must not outlive the mapping.
+//!
+//! The process's own calls that unmap or protect memory are probed too. Their bodies empty the table of readable ranges
+//! before the memory goes, so that every checked load yields 0 from then on, until trimtab has looked at the mappings
+//! again. A script that loads from no address of the program gets no such bodies. Where such a call can't be probed, only
+//! memory is readable that a program hardly ever gives back: files it has mapped, and the main thread's stack.
+//!
+//! UCX, which MPICH uses, replaces the first bytes of these functions with jumps to its own; then those are probed.
+//!
+//! Next: `trimtab-session`'s `ScriptView::set_ranges`, which fills the table.
+
+use crate::walk;
+use trimtab_session::{FunctionBodies, Modules, ScriptRequest};
+use trimtab_snippet::ir::{
+    Area, Binary, Body, Expression, Kind, Register, Sent, Statement, Unit, Variable, When, process_word,
+};
+
+/// Calls that take memory away, and when they do.
+const CALLS: [(&str, Takes); 5] = [
+    ("munmap", Takes::Always),
+    ("mremap", Takes::Always),
+    ("shmdt", Takes::Always),
+    ("mprotect", Takes::IfUnreadable),
+    ("sbrk", Takes::IfNegative),
+];
+/// What UCX's replacement of a call is called.
+const REPLACED: &str = "ucm_override_";
+/// The bit of a protection that allows reading.
+const PROTECTION_READ: i64 = 1;
+
+/// When a call takes memory away.
+#[derive(Clone, Copy)]
+enum Takes {
+    Always,
+    /// Argument 2 lacks the right to read or to write.
+    IfUnreadable,
+    /// Argument 0 is negative.
+    IfNegative,
+}
+
+/// The bodies that keep the tables true, and where they go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guard {
+    pub requests: Vec<ScriptRequest>,
+}
+
+impl Guard {
+    /// Whether a function is probed for the tables' sake.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.requests.iter().any(|request| request.name == name)
+    }
+
+    /// Whether every call that takes memory away is seen, itself or what it is replaced with.
+    pub(crate) fn holds(&self, is_probed: impl Fn(&str) -> bool) -> bool {
+        let seen = |name: &str| self.has(name) && is_probed(name);
+        let exists = |name: &str| self.has(name);
+        let calls = CALLS.iter().filter(|(name, _)| exists(name));
+        self.requests.is_empty() || calls.into_iter().all(|(name, _)| seen(name) || seen(&format!("{REPLACED}{name}")))
+    }
+}
+
+/// Adds bodies to `unit` that empty the tables, and says where they go. Nothing for a script that loads nothing.
+pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
+    if !unit.bodies.iter().any(looks_at_memory) {
+        return Guard::default();
+    }
+    let tables = [process_word::RANGE_COUNT, process_word::WRITABLE_COUNT].map(|offset| {
+        let name = format!("(table {offset})");
+        unit.variables.push(Variable { name, area: Area::Process, offset, kind: Kind::Last });
+        unit.variables.len() - 1
+    });
+    let mut requests = Vec::new();
+    for (name, takes) in CALLS {
+        let empty = tables.map(|variable| Statement::Set { variable, value: Expression::Int(0) }).to_vec();
+        let statements = match takes.condition() {
+            Some(condition) => vec![Statement::If { condition, then: empty, otherwise: Vec::new() }],
+            None => empty,
+        };
+        unit.bodies.push(Body { probe: usize::MAX, when: When::Entry, statements, cost_max: 8 });
+        let bodies = FunctionBodies { entry: vec![unit.bodies.len() - 1], exit: Vec::new() };
+        for name in [name.to_owned(), format!("{REPLACED}{name}")] {
+            let found = modules.modules.iter().filter_map(|module| module.function(&name));
+            requests.extend(found.map(|(_, address)| ScriptRequest {
+                name: name.clone(),
+                address,
+                bodies: bodies.clone(),
+            }));
+        }
+    }
+    Guard { requests }
+}
+
+impl Takes {
+    fn condition(self) -> Option<Expression> {
+        let binary = |operator, a, b| Expression::Binary(operator, Box::new(a), Box::new(b));
+        let register = Expression::Register;
+        match self {
+            Takes::Always => None,
+            Takes::IfUnreadable => {
+                let both = 2 | PROTECTION_READ;
+                let kept = binary(Binary::And, register(Register::Rdx), Expression::Int(both));
+                Some(binary(Binary::NotEqual, kept, Expression::Int(both)))
+            }
+            Takes::IfNegative => Some(binary(Binary::Less, register(Register::Rdi), Expression::Int(0))),
+        }
+    }
+}
+
+/// Whether a body reads or writes memory of the program through the tables.
+fn looks_at_memory(body: &Body) -> bool {
+    let mut found = uses_tables(&body.statements);
+    walk::expressions(&body.statements, &mut |expression| {
+        found |= matches!(
+            expression,
+            Expression::Load { .. } | Expression::LoadFloat { .. } | Expression::TextEquals { .. }
+        );
+    });
+    found
+}
+
+fn uses_tables(statements: &[Statement]) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::Store { .. } | Statement::StoreFloat { .. } | Statement::CountStack { .. } => true,
+        Statement::Send { values, .. } => values.iter().any(|value| matches!(value, Sent::Text { .. })),
+        Statement::If { then, otherwise, .. } => uses_tables(then) || uses_tables(otherwise),
+        Statement::While { body, .. } => uses_tables(body),
+        _ => false,
+    })
+}

@@ -1,0 +1,23 @@
+//! How does one probe script go? Compile it for every process, put the bodies in, read what they leave, take them out.
+//!
+//! The language is `trimtab-snippet`'s, the patching `trimtab-session`'s. This crate answers the language's questions
+//! about a process, keeps the script's picture of readable memory true, and carries the script through for all processes
+//! at once. Whatever happens on the way, every process is left as it was.
+//!
+//! Next: [`Running`] in `run`; `facts` for what a script can know, `guard` for memory that goes away.
+#![forbid(unsafe_code)]
+
+mod error;
+mod facts;
+mod guard;
+mod message;
+mod run;
+mod source;
+mod walk;
+
+pub use error::Error;
+pub use message::{Message, MessageValue};
+pub use run::{Loss, Poll, Refusal, Running, Summary, Target};
+pub use source::{Explained, Options, explain};
+pub use trimtab_snippet::Permissions;
+pub use trimtab_snippet::values::{Named, Value};

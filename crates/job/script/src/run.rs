@@ -1,0 +1,384 @@
+//! A script that runs: in all its processes at once, read from outside, taken out when it is over.
+//!
+//! Reading stops nobody: variables and messages lie in memory that both sides map. Bodies that the clock calls run here,
+//! on what the process's threads have counted so far.
+//!
+//! Next: `source` for how a process is made ready; `message` for the ring.
+
+use crate::error::Error;
+use crate::message::{Message, MessageValue, Reader};
+use crate::source::{Options, SETUP, Source};
+use std::time::Duration;
+use trimtab_os::{MappingTable, Memory, monotonic_ns, ticks};
+use trimtab_session::{ImageCache, Inserted, ScriptStart, ScriptView};
+use trimtab_snippet::ir::{Area, Body, Expression, Kind, Unit, When, process_word, thread_word};
+use trimtab_snippet::reference::{self, Machine, SentValue};
+use trimtab_snippet::values::{Named, RankAreas, collect};
+use trimtab_stub::view::View;
+use trimtab_types::Pid;
+
+/// Shortest stretch over which the tick rate is worth something.
+const RATE_NS_MIN: u64 = 20_000_000;
+
+/// A process to run the script in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The process.
+    pub pid: Pid,
+    /// Its MPI rank, if it has one.
+    pub rank: Option<u32>,
+}
+
+/// A function that can't be probed.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Refusal {
+    /// Its name.
+    pub function: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What was seen in one look.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Poll {
+    /// Messages that arrived, process by process.
+    pub messages: Vec<Message>,
+    /// Whether the script said `stop()` somewhere.
+    pub stopped: bool,
+    /// Processes that still run the program.
+    pub alive: usize,
+}
+
+/// What was not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Loss {
+    /// Loads from addresses that can't be read; they yielded 0.
+    pub unreadable_loads: u64,
+    /// Messages that found no room, or were begun and never finished.
+    pub messages: u64,
+    /// Elapsed times that were not known.
+    pub elapsed_unknown: u64,
+    /// Bodies not run because a signal handler came in the middle of another one.
+    pub skipped: u64,
+    /// Hits on threads for which there was no area.
+    pub threads: u64,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Summary {
+    /// Places that were patched, over all processes.
+    pub points: usize,
+    /// Longest time a process was held to put probes in, microseconds.
+    pub pause_insert_us_max: f64,
+    /// Longest time a process was held to take them out, microseconds.
+    pub pause_remove_us_max: f64,
+    /// What was not counted.
+    pub loss: Loss,
+    /// Anything that was not as it should be.
+    pub warnings: Vec<String>,
+}
+
+struct Member {
+    target: Target,
+    source: Source,
+    inserted: Inserted,
+    reader: Reader,
+    /// The clock's own thread area, as if a thread ran its bodies.
+    clock_area: Vec<u64>,
+    pause_remove_ns: u64,
+    alive: bool,
+}
+
+/// A script in its processes. Dropping it takes the probes out.
+pub struct Running {
+    members: Vec<Member>,
+    started_ns: u64,
+    /// When each clock body is due, by number of the body.
+    due_ns: Vec<(usize, u64)>,
+    warnings: Vec<String>,
+}
+
+impl Running {
+    /// Compiles for every process first, then inserts into all. If one can't be done, those done before are restored.
+    ///
+    /// # Errors
+    /// [`Error::Script`] if the text is wrong, else what stood in the way in the first process where something did.
+    pub fn start(targets: &[Target], options: &Options, cache: &ImageCache) -> Result<Self, Error> {
+        let (first_ticks, first_ns) = (ticks(), monotonic_ns());
+        let sources = targets.iter().map(|target| Source::new(target.pid, options, cache));
+        let sources = sources.collect::<Result<Vec<Source>, Error>>()?;
+        let ticks_per_second = tick_rate(first_ticks, first_ns);
+        let mut members = Vec::new();
+        for (target, source) in targets.iter().zip(sources) {
+            members.push(Member::insert(*target, source, targets.len(), ticks_per_second)?);
+        }
+        let started_ns = monotonic_ns();
+        let due_ns = clock_bodies(&members).map(|(number, period_ns)| (number, started_ns + period_ns)).collect();
+        Ok(Running { members, started_ns, due_ns, warnings: Vec::new() })
+    }
+
+    /// How long the script wants to record; `None`: until told otherwise.
+    pub fn wanted(&self) -> Option<Duration> {
+        self.members.first()?.source.compiled.duration_us.map(Duration::from_micros)
+    }
+
+    /// Time since the probes are in.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns() - self.started_ns)
+    }
+
+    /// Time until a body of the clock is due.
+    pub fn next_due(&self) -> Option<Duration> {
+        let now = monotonic_ns();
+        self.due_ns.iter().map(|(_, due)| Duration::from_nanos(due.saturating_sub(now))).min()
+    }
+
+    /// Functions of the script in the first process, and those that can't be probed.
+    pub fn refusals(&self) -> (usize, Vec<Refusal>) {
+        let Some(first) = self.members.first() else { return (0, Vec::new()) };
+        let refused = first.source.refused.iter();
+        let refused = refused.map(|one| Refusal { function: one.name.clone(), reason: one.reason.clone() });
+        (first.source.functions, refused.collect())
+    }
+
+    /// Reads what has come, refreshes tables, runs what the clock calls.
+    pub fn poll(&mut self) -> Poll {
+        let due = self.take_due();
+        let mut poll = Poll::default();
+        for member in self.members.iter_mut().filter(|member| member.alive) {
+            member.alive = member.inserted.is_alive();
+            member.refresh();
+            poll.messages.extend(member.messages());
+            for number in &due {
+                let (messages, problem) = member.run_clock(*number);
+                poll.messages.extend(messages);
+                self.warnings.extend(problem.filter(|problem| !self.warnings.contains(problem)));
+            }
+            poll.stopped |= member.inserted.script().is_some_and(|script| script.is_stopped());
+            poll.alive += usize::from(member.alive);
+        }
+        poll
+    }
+
+    fn take_due(&mut self) -> Vec<usize> {
+        let now = monotonic_ns();
+        let periods: Vec<(usize, u64)> = clock_bodies(&self.members).collect();
+        let mut due = Vec::new();
+        for (number, at) in self.due_ns.iter_mut().filter(|(_, at)| *at <= now) {
+            let period = periods.iter().find(|(known, _)| known == number).map_or(u64::MAX, |(_, period)| *period);
+            *at = (*at + period).max(now);
+            due.push(*number);
+        }
+        due
+    }
+
+    /// The variables as they stand, over all processes.
+    pub fn values(&self) -> Vec<Named> {
+        let Some(first) = self.members.first() else { return Vec::new() };
+        let areas: Vec<(Vec<u64>, Vec<Vec<u64>>)> = self.members.iter().map(Member::areas).collect();
+        let threads: Vec<Vec<&[u64]>> =
+            areas.iter().map(|(_, threads)| threads.iter().map(Vec::as_slice).collect()).collect();
+        let ranks = self.members.iter().zip(&areas).zip(&threads);
+        let ranks: Vec<RankAreas<'_>> = ranks
+            .map(|((member, (process, _)), threads)| RankAreas { rank: member.rank(), process, threads })
+            .collect();
+        collect(&first.source.compiled.unit, &ranks)
+    }
+
+    /// Takes the probes out everywhere, reads the last messages, and says what it cost.
+    pub fn finish(mut self) -> (Vec<Message>, Vec<Named>, Summary) {
+        for member in &mut self.members {
+            if let Some(script) = member.inserted.script() {
+                script.set_recording(false);
+            }
+            match member.inserted.remove() {
+                Ok(removal) => {
+                    member.pause_remove_ns = removal.pause_ns_max;
+                    if removal.left_mapped_bytes > 0 {
+                        self.warnings.push(format!(
+                            "process {}: every byte of code is restored, but {} bytes stay mapped because a thread did \
+                             not leave them; `trimtab undo {}` unmaps them later",
+                            member.target.pid, removal.left_mapped_bytes, member.target.pid
+                        ));
+                    }
+                }
+                Err(error) => self.warnings.push(format!("process {}: {error}", member.target.pid)),
+            }
+        }
+        let messages = self.members.iter_mut().flat_map(Member::messages).collect();
+        (messages, self.values(), self.summary())
+    }
+
+    fn summary(&self) -> Summary {
+        let mut loss = Loss::default();
+        for member in &self.members {
+            member.add_loss(&mut loss);
+        }
+        let longest = |pause: fn(&Member) -> u64| self.members.iter().map(pause).max().unwrap_or(0) as f64 / 1e3;
+        Summary {
+            points: self.members.iter().map(|member| member.inserted.point_count).sum(),
+            pause_insert_us_max: longest(|member| member.inserted.pause_ns),
+            pause_remove_us_max: longest(|member| member.pause_remove_ns),
+            loss,
+            warnings: self.warnings.clone(),
+        }
+    }
+}
+
+/// Bodies that the clock calls, with their periods in nanoseconds.
+fn clock_bodies(members: &[Member]) -> impl Iterator<Item = (usize, u64)> {
+    let bodies = members.first().map_or(&[][..], |member| member.source.compiled.unit.bodies.as_slice());
+    bodies.iter().enumerate().filter_map(|(number, body)| match body.when {
+        When::Every { period_us } => Some((number, period_us.max(1) * 1000)),
+        _ => None,
+    })
+}
+
+fn tick_rate(first_ticks: u64, first_ns: u64) -> f64 {
+    let passed = monotonic_ns() - first_ns;
+    if passed < RATE_NS_MIN {
+        std::thread::sleep(Duration::from_nanos(RATE_NS_MIN - passed));
+    }
+    (ticks() - first_ticks) as f64 / (monotonic_ns() - first_ns) as f64 * 1e9
+}
+
+impl Member {
+    fn insert(target: Target, source: Source, ranks: usize, ticks_per_second: f64) -> Result<Self, Error> {
+        let pid = target.pid;
+        let unit = &source.compiled.unit;
+        let maps = MappingTable::of(pid).map_err(|error| Error::of(pid)(error.into()))?;
+        let initialise = |view: View<'_>| {
+            let Some(script) = ScriptView::of(view) else { return };
+            let rank = target.rank.map_or((-1, -1), |rank| (i64::from(rank), ranks as i64));
+            script.start(unit, ScriptStart { rank, ticks_per_second, recording: true });
+            script.set_ranges(&maps, source.guarded);
+        };
+        let inserted = source.prepared.insert(pid, SETUP, &initialise).map_err(Error::of(pid))?;
+        let (reader, clock_area) = (Reader::new(unit), vec![0; unit.thread_bytes as usize / 8]);
+        Ok(Member { target, source, inserted, reader, clock_area, pause_remove_ns: 0, alive: true })
+    }
+
+    fn rank(&self) -> i64 {
+        self.target.rank.map_or(-1, i64::from)
+    }
+
+    fn unit(&self) -> &Unit {
+        &self.source.compiled.unit
+    }
+
+    /// Fills the tables of readable memory anew; a call that took memory away has emptied them.
+    fn refresh(&self) {
+        if let (Some(script), Ok(maps)) = (self.inserted.script(), MappingTable::of(self.target.pid)) {
+            script.set_ranges(&maps, self.source.guarded);
+        }
+    }
+
+    fn messages(&mut self) -> Vec<Message> {
+        let rank = self.rank();
+        let Some(script) = self.inserted.script() else { return Vec::new() };
+        let (ring, head) = script.messages();
+        let messages = self.reader.read(&ring, head, rank, self.target.pid.0);
+        script.messages_read(self.reader.position());
+        messages
+    }
+
+    /// The process area, and those of all threads with the clock's last.
+    fn areas(&self) -> (Vec<u64>, Vec<Vec<u64>>) {
+        let Some(script) = self.inserted.script() else { return (Vec::new(), Vec::new()) };
+        let mut threads = script.thread_areas(self.unit());
+        if self.unit().bodies.iter().any(|body| matches!(body.when, When::Every { .. })) {
+            threads.push(self.clock_area.clone());
+        }
+        (script.process_area(self.unit()), threads)
+    }
+
+    fn add_loss(&self, loss: &mut Loss) {
+        let (process, threads) = self.areas();
+        let sum = |word: u32| threads.iter().filter_map(|area| area.get(word as usize / 8)).sum::<u64>();
+        loss.unreadable_loads += sum(thread_word::UNREADABLE);
+        loss.messages += sum(thread_word::MESSAGES_DROPPED) + self.reader.unfinished;
+        loss.elapsed_unknown += sum(thread_word::ELAPSED_UNKNOWN);
+        loss.skipped += sum(thread_word::SKIPPED);
+        loss.threads += process.get(process_word::THREADS_DROPPED as usize / 8).copied().unwrap_or(0);
+    }
+
+    /// Runs a body of the clock here. It sees sums over all threads, other variables as its own thread left them, and
+    /// globals of the program as they are now.
+    fn run_clock(&mut self, number: usize) -> (Vec<Message>, Option<String>) {
+        let Some(script) = self.inserted.script() else { return (Vec::new(), None) };
+        let unit = self.source.compiled.unit.clone();
+        let Some(body) = unit.bodies.get(number) else { return (Vec::new(), None) };
+        let counted = sums(&unit, &script.thread_areas(&unit));
+        let mut machine = Machine::new(&unit);
+        machine.process = script.process_area(&unit);
+        machine.thread.clone_from(&self.clock_area);
+        machine.now_ticks = ticks();
+        add_sums(&unit, &mut machine.thread, &counted, u64::wrapping_add);
+        self.provide_globals(body, &mut machine);
+        let problem = reference::run(&unit, body, &mut machine).err();
+        add_sums(&unit, &mut machine.thread, &counted, u64::wrapping_sub);
+        self.clock_area = machine.thread;
+        let sent = machine.messages.into_iter().map(|message| Message {
+            rank: self.rank(),
+            pid: self.target.pid.0,
+            tag: unit.texts.get(message.text).cloned().unwrap_or_default(),
+            ticks: machine.now_ticks,
+            values: message.values.into_iter().map(sent_value).collect(),
+        });
+        (sent.collect(), problem.map(|problem| format!("a body of the clock could not be run: {problem:?}")))
+    }
+
+    /// Copies the program's words that the body loads from constant addresses.
+    fn provide_globals(&self, body: &Body, machine: &mut Machine) {
+        let Ok(memory) = Memory::open(self.target.pid) else { return };
+        for address in constant_addresses(body) {
+            if let Ok(bytes) = memory.read_vec(address, 8) {
+                machine.memory.insert(address, bytes);
+            }
+        }
+    }
+}
+
+fn sent_value(value: SentValue) -> MessageValue {
+    match value {
+        SentValue::Int(value) => MessageValue::Int(value),
+        SentValue::Address(value) => MessageValue::Text(format!("{value:#x}")),
+        SentValue::Float(value) => MessageValue::Float(value),
+        SentValue::Text(bytes) => MessageValue::Text(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
+/// Integer sums over all threads, by variable.
+fn sums(unit: &Unit, threads: &[Vec<u64>]) -> Vec<u64> {
+    let word = |offset: u32| threads.iter().map(move |area| area[offset as usize / 8]);
+    unit.variables
+        .iter()
+        .map(|variable| match (variable.kind, variable.area) {
+            (Kind::Sum, Area::Thread) => word(variable.offset).fold(0, u64::wrapping_add),
+            _ => 0,
+        })
+        .collect()
+}
+
+fn add_sums(unit: &Unit, area: &mut [u64], sums: &[u64], operation: fn(u64, u64) -> u64) {
+    for (variable, sum) in unit.variables.iter().zip(sums).filter(|(variable, _)| variable.area == Area::Thread) {
+        let word = &mut area[variable.offset as usize / 8];
+        *word = operation(*word, *sum);
+    }
+}
+
+/// Addresses that a body's loads name outright.
+fn constant_addresses(body: &Body) -> Vec<u64> {
+    let mut found = Vec::new();
+    crate::walk::expressions(&body.statements, &mut |expression| {
+        if let Expression::Load { address, .. } | Expression::LoadFloat { address, .. } = expression
+            && let Expression::Int(address) = **address
+        {
+            found.push(address as u64);
+        }
+    });
+    found.sort_unstable();
+    found.dedup();
+    found
+}

@@ -1,0 +1,117 @@
+//! One process made ready for a script: compiled against its facts, every place decided, nothing touched yet.
+//!
+//! Next: `run`, which puts it in.
+
+use crate::error::Error;
+use crate::facts::ProcessFacts;
+use crate::guard;
+use std::collections::BTreeMap;
+use trimtab_session::{FunctionBodies, ImageCache, Modules, Prepared, Refused, ScriptRequest, Setup};
+use trimtab_snippet::ir::When;
+use trimtab_snippet::{Compiled, Permissions, Place, compile};
+use trimtab_types::Pid;
+
+/// What the user allows and wants.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The script.
+    pub text: String,
+    /// What it may do to the program.
+    pub permissions: Permissions,
+}
+
+/// A process ready for the script.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub compiled: Compiled,
+    pub prepared: Prepared,
+    /// Functions of the user's points, without those that guard memory.
+    pub functions: usize,
+    /// Functions of the user's points that can't be probed.
+    pub refused: Vec<Refused>,
+    /// Whether everything that takes memory away is seen.
+    pub guarded: bool,
+}
+
+pub(crate) const SETUP: Setup = Setup { functions: 1, ranks: 1, details: 0 };
+/// Refusals named in an error.
+const REASONS_MAX: usize = 3;
+
+impl Source {
+    /// Compiles the script for one process and decides about its places.
+    pub(crate) fn new(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Self, Error> {
+        let modules = Modules::read(pid, cache, &|_| true).map_err(Error::of(pid))?;
+        let facts = ProcessFacts::new(&modules);
+        let mut compiled = compile(&options.text, &facts, options.permissions).map_err(Error::Script)?;
+        let requests = requests(&compiled, &facts)?;
+        let functions = requests.len();
+        let guard = guard::add(&mut compiled.unit, &modules);
+        let all: Vec<ScriptRequest> = requests.iter().chain(&guard.requests).cloned().collect();
+        let prepared = Prepared::for_script(&modules, &all, &compiled.unit, &[]).map_err(Error::of(pid))?;
+        let is_users = |name: &str| requests.iter().any(|request| request.name == name);
+        let refused: Vec<Refused> = prepared.refused.iter().filter(|one| is_users(&one.name)).cloned().collect();
+        let guarded = guard.holds(|name| !prepared.refused.iter().any(|refused| refused.name == name));
+        let has_clock = compiled.places.iter().flatten().any(|place| *place == Place::Clock);
+        if refused.len() == functions && !has_clock {
+            let reasons = refused.iter().take(REASONS_MAX).map(|one| format!("{}: {}", one.name, one.reason));
+            return Err(Error::NoPlace { pid, reasons: reasons.collect::<Vec<_>>().join("; ") });
+        }
+        Ok(Source { compiled, prepared, functions, refused, guarded })
+    }
+}
+
+/// The functions of all places with their bodies, in the order of the script.
+fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Vec<ScriptRequest>, Error> {
+    let mut of_function: BTreeMap<u64, ScriptRequest> = BTreeMap::new();
+    for (number, places) in compiled.places.iter().enumerate() {
+        for place in places {
+            let (function, at_exit) = match *place {
+                Place::Entry(function) => (function, false),
+                Place::Exit(function) => (function, true),
+                Place::Clock => continue,
+                Place::Site(_) => return Err(Error::Point { point: "inner" }),
+                Place::Once => return Err(Error::Point { point: "once" }),
+            };
+            let found = facts.function(function);
+            let request = of_function.entry(found.address.0).or_insert_with(|| ScriptRequest {
+                name: found.name.clone(),
+                address: found.address,
+                bodies: FunctionBodies::default(),
+            });
+            if at_exit { &mut request.bodies.exit } else { &mut request.bodies.entry }.push(number);
+        }
+    }
+    Ok(of_function.into_values().collect())
+}
+
+/// What would be done to a process, in words.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// Writes with bytes before and after.
+    pub writes: String,
+    /// Functions that can't be probed, with the reason.
+    pub refused: Vec<Refused>,
+    /// Each body: when it runs, operations at most.
+    pub bodies: Vec<String>,
+}
+
+/// The plan of a script for a process; changes nothing.
+///
+/// # Errors
+/// As for running it.
+pub fn explain(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Explained, Error> {
+    let source = Source::new(pid, options, cache)?;
+    let plan = source.prepared.dry_run(pid, SETUP).map_err(Error::of(pid))?;
+    let body = |(number, body): (usize, &trimtab_snippet::ir::Body)| {
+        let when = match body.when {
+            When::Entry => "at entries".to_owned(),
+            When::Exit => "at exits".to_owned(),
+            When::At => "at instructions".to_owned(),
+            When::Every { period_us } => format!("every {period_us} us"),
+            When::Once => "once".to_owned(),
+        };
+        format!("body {number}: runs {when}, {} operations at most", body.cost_max)
+    };
+    let bodies = source.compiled.unit.bodies.iter().enumerate().map(body).collect();
+    Ok(Explained { writes: plan.to_string(), refused: source.refused, bodies })
+}

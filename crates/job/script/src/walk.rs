@@ -1,0 +1,62 @@
+//! Every expression of a body, however deep.
+//!
+//! Next: `guard` and `run`, which look for loads.
+
+use trimtab_snippet::ir::{Expression, Sent, Statement};
+
+/// Calls `visit` for each expression of `statements`, operands after what they are operands of.
+pub(crate) fn expressions(statements: &[Statement], visit: &mut dyn FnMut(&Expression)) {
+    for statement in statements {
+        match statement {
+            Statement::Set { value, .. }
+            | Statement::Add { value, .. }
+            | Statement::Fold { value, .. }
+            | Statement::Let { value, .. }
+            | Statement::SetRegister { value, .. } => expression(value, visit),
+            Statement::If { condition, then, otherwise } => {
+                expression(condition, visit);
+                expressions(then, visit);
+                expressions(otherwise, visit);
+            }
+            Statement::While { condition, body, .. } => {
+                expression(condition, visit);
+                expressions(body, visit);
+            }
+            Statement::Send { values, .. } => values.iter().for_each(|value| expression(sent(value), visit)),
+            Statement::Call { arguments, .. } => arguments.iter().for_each(|value| expression(value, visit)),
+            Statement::Store { address, value, .. } | Statement::StoreFloat { address, value, .. } => {
+                expression(address, visit);
+                expression(value, visit);
+            }
+            Statement::CountStack { .. }
+            | Statement::OpenCall { .. }
+            | Statement::CloseCall { .. }
+            | Statement::Return
+            | Statement::Break
+            | Statement::Stop => {}
+        }
+    }
+}
+
+/// The expression behind a value of a message.
+pub(crate) fn sent(value: &Sent) -> &Expression {
+    match value {
+        Sent::Int(value) | Sent::Address(value) | Sent::Float(value) | Sent::Text { address: value, .. } => value,
+    }
+}
+
+fn expression(one: &Expression, visit: &mut dyn FnMut(&Expression)) {
+    visit(one);
+    match one {
+        Expression::Load { address, .. }
+        | Expression::LoadFloat { address, .. }
+        | Expression::TextEquals { address, .. } => expression(address, visit),
+        Expression::Unary(_, value) => expression(value, visit),
+        Expression::Binary(_, a, b) | Expression::And(a, b) | Expression::Or(a, b) => {
+            expression(a, visit);
+            expression(b, visit);
+        }
+        Expression::Select(a, b, c) => [a, b, c].into_iter().for_each(|part| expression(part, visit)),
+        _ => {}
+    }
+}

@@ -1,0 +1,151 @@
+//! How the results of a script look: a line per variable, histograms as bars, and JSON.
+//!
+//! Next: `trimtab-snippet`'s `values`, which says what they mean.
+
+use serde_json::json;
+use std::fmt::Write;
+use trimtab_script::{Message, MessageValue, Named, Refusal, Summary, Value};
+
+/// Columns of a histogram's longest bar.
+const BAR_COLUMNS: u64 = 40;
+/// Stacks shown at most.
+const STACKS_MAX: usize = 10;
+
+/// All there is to say about a script that ran.
+pub struct Outcome<'a> {
+    /// What ended it.
+    pub ended_by: &'static str,
+    /// How long the probes were in.
+    pub seconds: f64,
+    /// Functions of the script.
+    pub functions: usize,
+    /// Those that could not be probed.
+    pub refused: &'a [Refusal],
+    /// What it sent.
+    pub messages: Vec<Message>,
+    /// Its variables.
+    pub values: Vec<Named>,
+    /// What it cost and lost.
+    pub summary: Summary,
+}
+
+/// A message on one line.
+pub fn line(message: &Message) -> String {
+    let text = |value: &MessageValue| match value {
+        MessageValue::Int(value) => value.to_string(),
+        MessageValue::Float(value) => format!("{value}"),
+        MessageValue::Text(text) => text.clone(),
+    };
+    let values: Vec<String> = message.values.iter().map(text).collect();
+    let from = if message.rank >= 0 { format!("rank {}", message.rank) } else { format!("pid {}", message.pid) };
+    format!("[{from}] {}: {}", message.tag, values.join(" "))
+}
+
+impl Outcome<'_> {
+    /// Whether every function was probed and nothing went wrong on the way.
+    pub fn is_complete(&self) -> bool {
+        self.refused.is_empty() && self.summary.warnings.is_empty()
+    }
+
+    /// For programs.
+    pub fn as_json(&self) -> serde_json::Value {
+        json!({
+            "schema": "trimtab.probe/1",
+            "ended_by": self.ended_by,
+            "seconds": self.seconds,
+            "functions": self.functions,
+            "refused": self.refused,
+            "variables": self.values,
+            "messages": self.messages,
+            "cost": self.summary,
+        })
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let width = self.values.iter().map(|named| named.name.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for named in &self.values {
+            let _ = writeln!(text, "{:width$}  {}", named.name, value(&named.value));
+            text += &details(&named.value);
+        }
+        let summary = &self.summary;
+        let _ = writeln!(
+            text,
+            "{:.2} s, ended by: {}; {} places in {} functions; paused {:.0} us to insert, {:.0} us to remove",
+            self.seconds,
+            self.ended_by,
+            summary.points,
+            self.functions - self.refused.len(),
+            summary.pause_insert_us_max,
+            summary.pause_remove_us_max
+        );
+        for (count, what) in [
+            (summary.loss.unreadable_loads, "loads from addresses that can't be read yielded 0"),
+            (summary.loss.messages, "messages found no room"),
+            (summary.loss.elapsed_unknown, "elapsed times were not known"),
+            (summary.loss.skipped, "runs were skipped inside signal handlers"),
+            (summary.loss.threads, "hits were on threads beyond those there was room for"),
+        ] {
+            if count > 0 {
+                let _ = writeln!(text, "warning: {count} {what}");
+            }
+        }
+        for warning in &summary.warnings {
+            let _ = writeln!(text, "warning: {warning}");
+        }
+        text
+    }
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Sum { value } => number(value.as_float()),
+        Value::Each { values } if values.len() == 1 => number(values[0].value.as_float()),
+        Value::Each { values } => {
+            let each = values.iter().map(|own| format!("rank {}: {}", own.rank, number(own.value.as_float())));
+            each.collect::<Vec<_>>().join(", ")
+        }
+        Value::Min { value, count } | Value::Max { value, count } => match value {
+            Some(value) => format!("{} (of {count})", number(value.as_float())),
+            None => "no value".to_owned(),
+        },
+        Value::Mean { count, .. } => match value.mean() {
+            Some(mean) => format!("{} (of {count})", number(mean)),
+            None => "no value".to_owned(),
+        },
+        Value::Histogram(histogram) => {
+            let part = |share| histogram.percentile(share).map_or_else(|| "-".to_owned(), number);
+            let mean = histogram.mean().map_or_else(|| "-".to_owned(), number);
+            format!("{} values, mean {mean}, median {}, p90 {}, p99 {}", histogram.count, part(0.5), part(0.9), part(0.99))
+        }
+        Value::Stacks(stacks) => format!("{} different stacks", stacks.counts.len()),
+    }
+}
+
+/// Integers without a fraction, others with four digits of it.
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 9e15 { format!("{value:.0}") } else { format!("{value:.4}") }
+}
+
+fn details(value: &Value) -> String {
+    let mut text = String::new();
+    match value {
+        Value::Histogram(histogram) => {
+            let most = histogram.buckets.iter().copied().max().unwrap_or(0).max(1);
+            let first = histogram.buckets.iter().position(|count| *count > 0).unwrap_or(0);
+            for (bucket, count) in histogram.buckets.iter().enumerate().skip(first) {
+                let from = if bucket == 0 { "<1".to_owned() } else { format!("{}", 1u128 << (bucket - 1)) };
+                let bar = "#".repeat((count * BAR_COLUMNS).div_ceil(most) as usize);
+                let _ = writeln!(text, "  {from:>20} {count:>12} {bar}");
+            }
+        }
+        Value::Stacks(stacks) => {
+            for (hash, count) in stacks.top(STACKS_MAX) {
+                let _ = writeln!(text, "  {hash:#018x} {count:>12}");
+            }
+        }
+        _ => {}
+    }
+    text
+}
