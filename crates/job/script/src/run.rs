@@ -27,6 +27,8 @@ pub struct Target {
     pub pid: Pid,
     /// Its MPI rank, if it has one.
     pub rank: Option<u32>,
+    /// Ranks of its job, if that is known.
+    pub ranks: Option<u32>,
 }
 
 /// A function that can't be probed.
@@ -111,7 +113,7 @@ impl Running {
         let ticks_per_second = tick_rate(first_ticks, first_ns);
         let mut members = Vec::new();
         for (target, source) in targets.iter().zip(sources) {
-            members.push(Member::insert(*target, source, targets.len(), ticks_per_second)?);
+            members.push(Member::insert(*target, source, ticks_per_second)?);
         }
         let started_ns = monotonic_ns();
         let due_ns = clock_bodies(&members).map(|(number, period_ns)| (number, started_ns + period_ns)).collect();
@@ -244,13 +246,14 @@ fn tick_rate(first_ticks: u64, first_ns: u64) -> f64 {
 }
 
 impl Member {
-    fn insert(target: Target, source: Source, ranks: usize, ticks_per_second: f64) -> Result<Self, Error> {
+    fn insert(target: Target, source: Source, ticks_per_second: f64) -> Result<Self, Error> {
         let pid = target.pid;
         let unit = &source.compiled.unit;
         let maps = MappingTable::of(pid).map_err(|error| Error::of(pid)(error.into()))?;
         let initialise = |view: View<'_>| {
             let Some(script) = ScriptView::of(view) else { return };
-            let rank = target.rank.map_or((-1, -1), |rank| (i64::from(rank), ranks as i64));
+            let known = |number: Option<u32>| number.map_or(-1, i64::from);
+            let rank = (known(target.rank), known(target.ranks));
             script.start(unit, ScriptStart { rank, ticks_per_second, recording: true });
             script.set_ranges(&maps, source.guarded);
         };

@@ -108,13 +108,18 @@ fn process_of(text: &str, store: &Option<PathBuf>) -> anyhow::Result<Pid> {
 fn targets_of(pid: Pid, ranks: &Context) -> anyhow::Result<Vec<Target>> {
     let job = match find_job_in(&ProcFs::new(), pid, &has_static_mpi) {
         Ok(job) => job,
-        Err(trimtab_track::Error::NotMpi { .. }) => return Ok(vec![Target { pid, rank: None }]),
+        Err(trimtab_track::Error::NotMpi { .. }) => return Ok(vec![Target { pid, rank: None, ranks: None }]),
         Err(error) => return Err(error.into()),
     };
     let host = trimtab_measure::host_name();
     let chosen = job.ranks.iter().filter(|process| ranks.contains(process.rank.0, &host));
-    let targets: Vec<Target> =
-        chosen.map(|process| Target { pid: process.pid, rank: Some(process.rank.0) }).collect();
+    let all = job.size.unwrap_or(job.ranks.len() as u32);
+    let target = |process: &trimtab_track::RankProcess| Target {
+        pid: process.pid,
+        rank: Some(process.rank.0),
+        ranks: Some(all),
+    };
+    let targets: Vec<Target> = chosen.map(target).collect();
     if targets.is_empty() {
         bail!("no rank of the job is in `{ranks}`; it has ranks 0 to {} here", job.ranks.len().saturating_sub(1));
     }

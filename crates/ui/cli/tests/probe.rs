@@ -1,0 +1,122 @@
+//! `trimtab probe`: scripts run in a real job, what they count is true, and the job is as before.
+//!
+//! Next: `docs/probe-language.md` for the language; `trace.rs` for what "as before" means.
+
+mod common_trace;
+
+use common_trace::{Home, alone, probes_mapped, steady, until};
+use rustix::process::Signal;
+use serde_json::Value;
+use trimtab_specimens::Mpi;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// What a script left in a variable.
+#[track_caller]
+fn variable<'a>(result: &'a Value, name: &str) -> &'a Value {
+    let variables = result["variables"].as_array().expect("variables");
+    let found = variables.iter().find(|one| one["name"] == name);
+    &found.unwrap_or_else(|| panic!("no variable {name} in {result}"))["value"]
+}
+
+#[track_caller]
+fn sum(result: &Value, name: &str) -> i64 {
+    let value = &variable(result, name)["value"];
+    value.as_i64().or_else(|| value["int"].as_i64()).unwrap_or_else(|| panic!("{name}: no integer in {value}"))
+}
+
+/// Each iteration calls MPI_Sendrecv of one long and MPI_Allreduce of two.
+#[test]
+fn arguments_are_summed_over_ranks() {
+    let _alone = alone();
+    for mpi in Mpi::ALL {
+        let name = mpi.name();
+        let (home, job) = (Home::new(), steady(mpi, ""));
+        let script = "entry MPI_Allreduce { n++; bytes += $count * sizeof($datatype) } \
+                      entry MPI_Sendrecv { entered++; ints = max($sendcount) } \
+                      exit MPI_Sendrecv { left++; failed += $ret != 0; time = hist(elapsed) } \
+                      stop after 400 hits of MPI_Allreduce;";
+        let outcome = home.run(&["probe", script, &job.launcher(), "--json", "-"]);
+        assert_eq!(outcome.code(), 0, "{name}: {outcome:?}");
+        let result = json(&outcome.stdout);
+        let n = sum(&result, "n");
+        assert!(n >= 400, "{name}: {n} calls");
+        assert_eq!(sum(&result, "bytes"), 16 * n, "{name}: two longs each");
+        // A rank may be between the two when the probes come or go.
+        let (entered, left) = (sum(&result, "entered"), sum(&result, "left"));
+        assert!((entered - n).abs() <= 4 && (entered - left).abs() <= 4, "{name}: {entered} in, {left} out, {n}");
+        assert_eq!(sum(&result, "failed"), 0, "{name}");
+        assert_eq!(result["ended_by"], "stop", "{name}");
+        let times = variable(&result, "time")["count"].as_i64().expect("a count");
+        assert!((times - left).abs() <= 4, "{name}: {times} times of {left} calls");
+        job.goes_on(name);
+        job.ends_well(name);
+    }
+}
+
+/// Messages by probes and by the clock, a choice of ranks, and a condition.
+#[test]
+fn messages_come_from_the_chosen_rank() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::OpenMpi, ""));
+    let script = "entry MPI_Allreduce when (rank == 1) { n++; if (n == 5) { send(\"five\", rank, ranks, $count) } } \
+                  every 20ms { send(\"clock\", n) } for 1 s;";
+    let outcome = home.run(&["probe", script, &job.rank(1), "--ranks", "all except 0", "--json", "-"]);
+    assert_eq!(outcome.code(), 0, "{outcome:?}");
+    let result = json(&outcome.stdout);
+    let messages = result["messages"].as_array().expect("messages");
+    assert!(messages.iter().all(|message| message["rank"] == 1), "{messages:?}");
+    let of = |tag: &str| messages.iter().filter(|message| message["tag"] == tag).collect::<Vec<_>>();
+    assert_eq!(of("five").len(), 1, "{messages:?}");
+    assert_eq!(of("five")[0]["values"], serde_json::json!([1, 2, 2]), "{messages:?}");
+    let seen: Vec<i64> = of("clock").iter().map(|message| message["values"][0].as_i64().expect("an integer")).collect();
+    assert!(seen.len() > 3 && seen.is_sorted(), "the clock sees sums grow: {seen:?}");
+    assert_eq!(result["ended_by"], "time");
+    job.ends_well("messages");
+}
+
+/// Killed while probes are in: the job runs on, and `undo` makes it as before.
+#[test]
+fn a_killed_script_is_undone() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    let script = "entry MPI_* { n++ } exit MPI_* { time = hist(elapsed) }";
+    let probe = home.start(&["probe", script, &job.launcher()]);
+    let ranks = [job.rank(0), job.rank(1)];
+    until("both ranks hold probes", || ranks.iter().all(|pid| probes_mapped(pid.parse().expect("a pid")) > 0));
+    probe.signal(Signal::KILL);
+    probe.wait();
+    for pid in &ranks {
+        let outcome = home.run(&["undo", pid]);
+        assert!(outcome.code() <= 1, "{outcome:?}");
+    }
+    job.goes_on("killed");
+    job.ends_well("killed");
+}
+
+/// What is wrong with a script is said with its place, and nothing is touched.
+#[test]
+fn wrong_scripts_are_refused() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    for (name, script, expected) in [
+        ("a name that is near", "entry MPI_Alreduce { n++ }", &["MPI_Allreduce", "^^^^^^"][..]),
+        ("syntax", "entry MPI_Send { n++ ", &["1:", "expected"]),
+        ("no bound", "entry MPI_Send { while (1) { n++ } }", &["limit"]),
+        ("not allowed", "entry MPI_Send { $count = 0 }", &["--allow-write"]),
+        ("inner points", "at MPI_Send+0x4 { n++ }", &["entry or exit"]),
+    ] {
+        let outcome = home.run(&["probe", script, &job.launcher(), "--for", "1"]);
+        assert_eq!(outcome.code(), 2, "{name}: {outcome:?}");
+        for fragment in expected {
+            assert!(outcome.stderr.contains(fragment), "{name}: no {fragment:?} in {}", outcome.stderr);
+        }
+    }
+    let outcome = home.run(&["explain", "entry MPI_Allreduce { n++ }", &job.rank(0)]);
+    assert_eq!(outcome.code(), 0, "{outcome:?}");
+    assert!(outcome.stdout.contains("entry of MPI_Allreduce") && outcome.stdout.contains(" -> e9 "), "{outcome:?}");
+    job.goes_on("refused");
+    job.ends_well("refused");
+}
