@@ -2,7 +2,7 @@
 
 use crate::error::{Denial, Error};
 use crate::procfs::{ElfKind, Processes};
-use crate::stat::{Stat, State};
+use trimtab_types::procfs::{Stat, State};
 use crate::status::Status;
 use trimtab_types::Pid;
 

@@ -12,7 +12,7 @@ use crate::attach::{check_alive, check_attachable};
 use crate::error::Error;
 use crate::launcher;
 use crate::procfs::{ProcFs, Processes};
-use crate::stat::State;
+use trimtab_types::procfs::State;
 use crate::status::Seccomp;
 use member::Member;
 use std::collections::{BTreeMap, BTreeSet};

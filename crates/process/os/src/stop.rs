@@ -1,17 +1,19 @@
 //! Holding all threads of a process still, and letting them go.
 //!
-//! Threads are seized (which stops nothing), then interrupted, and the list is read again until no new thread shows up.
-//! Dropping a [`Stopped`] lets
-//! every thread go, whatever happened.
+//! All threads are seized first, which stops nothing; then they are interrupted, those that sleep before those that
+//! compute, and new ones are looked for until there are none. Dropping a [`Stopped`] lets every thread go, whatever
+//! happened.
 //!
-//! Next: `inject` borrows a stopped thread to make system calls.
+//! Next: `place` for where the monitor runs meanwhile; `inject` borrows a stopped thread to make system calls.
 
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::proc::{permission_hint, thread_ids, tracer_of};
+use crate::place::Place;
+use crate::proc::{permission_hint, stat_of, thread_count, thread_ids, tracer_of};
 use crate::sys::{self, Registers};
 use std::time::Duration;
 use trimtab_types::Pid;
+use trimtab_types::procfs::State;
 
 /// How long one thread may take to stop before everything is let go again.
 const STOP_LIMIT_MS: u64 = 2000;
@@ -19,6 +21,8 @@ const STOP_LIMIT_MS: u64 = 2000;
 const LOOK_US: u64 = 100;
 /// Rounds of looking for new threads; each round only finds threads that a running one has just created.
 const ROUNDS_MAX: usize = 100;
+/// The kernel's code for "to be restarted with the time that remains", which it keeps to itself.
+const RESTART_WITH_REMAINING_TIME: i64 = 516;
 /// Signals one thread may receive between our request to stop and its stop.
 const SIGNALS_MAX: usize = 1000;
 
@@ -41,9 +45,14 @@ impl Thread {
     pub fn is_in_system_call(&self) -> bool {
         (self.registers.orig_rax as i64) >= 0
     }
+
+    /// Whether it was interrupted in a system call that only the kernel itself can resume with its remaining time.
+    pub(crate) fn is_in_timed_call(&self) -> bool {
+        self.is_in_system_call() && -(self.registers.rax as i64) == RESTART_WITH_REMAINING_TIME
+    }
 }
 
-/// A process whose threads are all held.
+/// A process of which threads are held.
 #[derive(Debug)]
 pub struct Stopped {
     pid: Pid,
@@ -51,24 +60,43 @@ pub struct Stopped {
     memory: Memory,
     _place: Place,
     since_ns: u64,
-    /// Nanoseconds it took until every thread stood still.
-    pub stopping_ns: u64,
 }
 
 impl Stopped {
     /// Stops every thread of `pid`. On any error all threads are let go again.
     pub fn stop(pid: Pid) -> Result<Self, Error> {
-        let memory = Memory::open(pid)?;
-        let place = Place::beside(pid);
-        let since_ns = sys::monotonic_ns();
-        let mut stopped = Stopped { pid, threads: Vec::new(), memory, _place: place, since_ns, stopping_ns: 0 };
+        let mut tids = thread_ids(pid)?;
+        // Those that compute go last: they lose the least time.
+        tids.sort_by_key(|tid| stat_of(pid, *tid).is_some_and(|stat| stat.state == State::Running));
+        let mut stopped = Stopped::prepare(pid)?;
         for _ in 0..ROUNDS_MAX {
-            if !stopped.stop_new_threads()? {
-                stopped.stopping_ns = sys::monotonic_ns() - stopped.since_ns;
+            stopped.stop_threads(&tids)?;
+            if thread_count(pid)? == stopped.threads.len() {
                 return if stopped.threads.is_empty() { Err(Error::Gone { pid }) } else { stopped.checked() };
             }
+            let known: Vec<i32> = stopped.threads.iter().map(|thread| thread.tid).collect();
+            tids = thread_ids(pid)?.into_iter().filter(|tid| !known.contains(tid)).collect();
         }
         Err(Error::WillNotStop { pid, tid: pid.0, limit_ms: STOP_LIMIT_MS, state: 'R' })
+    }
+
+    /// Stops one thread of `pid`, one that computes if there is one, and lets the others run.
+    pub fn stop_one(pid: Pid) -> Result<Self, Error> {
+        let mut tids = thread_ids(pid)?;
+        tids.sort_by_key(|tid| stat_of(pid, *tid).is_none_or(|stat| stat.state != State::Running));
+        let mut stopped = Stopped::prepare(pid)?;
+        for tid in tids {
+            stopped.stop_threads(&[tid])?;
+            if !stopped.threads.is_empty() {
+                return stopped.checked();
+            }
+        }
+        Err(Error::Gone { pid })
+    }
+
+    fn prepare(pid: Pid) -> Result<Self, Error> {
+        let memory = Memory::open(pid)?;
+        Ok(Stopped { pid, threads: Vec::new(), memory, _place: Place::beside(pid), since_ns: 0 })
     }
 
     /// The process.
@@ -76,7 +104,7 @@ impl Stopped {
         self.pid
     }
 
-    /// Its threads.
+    /// Its threads that are held.
     pub fn threads(&self) -> &[Thread] {
         &self.threads
     }
@@ -104,8 +132,7 @@ impl Stopped {
 
     /// Lets all threads go; the time they were held, nanoseconds.
     pub fn resume(mut self) -> u64 {
-        self.let_go();
-        sys::monotonic_ns() - self.since_ns
+        self.let_go()
     }
 
     fn checked(self) -> Result<Self, Error> {
@@ -118,37 +145,44 @@ impl Stopped {
         Ok(self)
     }
 
-    /// Seizes and stops threads not held yet; whether there were any.
-    fn stop_new_threads(&mut self) -> Result<bool, Error> {
-        let known: Vec<i32> = self.threads.iter().map(|thread| thread.tid).collect();
-        let new: Vec<i32> = thread_ids(self.pid)?.into_iter().filter(|tid| !known.contains(tid)).collect();
-        let mut seized = Vec::new();
-        for tid in &new {
+    /// Seizes and stops `tids`; those that have ended are passed over.
+    fn stop_threads(&mut self, tids: &[i32]) -> Result<(), Error> {
+        let mut seized = Vec::with_capacity(tids.len());
+        let mut refused = None;
+        for tid in tids {
             match self.seize(*tid) {
                 Ok(true) => seized.push(*tid),
                 Ok(false) => {}
-                Err(error) => {
-                    self.release_unstopped(&seized);
-                    return Err(error);
-                }
+                Err(error) => refused = refused.or(Some(error)),
             }
+        }
+        self.threads.reserve(seized.len());
+        if self.since_ns == 0 {
+            self.since_ns = sys::monotonic_ns();
+        }
+        for tid in &seized {
+            // It fails only for a thread that has ended, which the wait tells.
+            let _ = sys::interrupt(*tid);
+        }
+        if let Some(error) = refused {
+            self.release_unstopped(&seized);
+            return Err(error);
         }
         for (index, tid) in seized.iter().enumerate() {
             match self.wait_for_stop(*tid) {
-                Ok(Some(thread)) => self.threads.push(thread),
-                Ok(None) => {}
+                Ok(thread) => self.threads.extend(thread),
                 Err(error) => {
-                    self.release_unstopped(&seized[index..]);
+                    self.release_unstopped(&seized[index + 1..]);
                     return Err(error);
                 }
             }
         }
-        Ok(!seized.is_empty())
+        Ok(())
     }
 
-    /// Seizes and interrupts one thread; false if it has ended.
+    /// Seizes one thread, which does not stop it; false if it has ended.
     fn seize(&self, tid: i32) -> Result<bool, Error> {
-        match sys::seize(tid).and_then(|()| sys::interrupt(tid)) {
+        match sys::seize(tid) {
             Ok(()) => Ok(true),
             Err(source) if source.raw_os_error() == Some(libc::ESRCH) => Ok(false),
             Err(source) if source.raw_os_error() == Some(libc::EPERM) => Err(self.refusal(tid)),
@@ -191,26 +225,32 @@ impl Stopped {
     ///
     /// Blocks, because then the kernel hands this processor to the thread at once. A thread in uninterruptible sleep may
     /// take for ever, so that one is looked at now and then until the time limit.
-    pub(crate) fn wait(&self, tid: i32) -> Result<Option<i32>, Error> {
-        let started = sys::monotonic_ns();
+    fn wait(&self, tid: i32) -> Result<Option<i32>, Error> {
+        let started_ns = sys::monotonic_ns();
         // Of many threads most have stopped while we waited for the first.
-        let mut may_block = false;
+        let mut answer = sys::poll_wait(tid);
         loop {
-            match if may_block { sys::block_wait(tid) } else { sys::poll_wait(tid) } {
+            match answer {
                 Ok(Some(status)) => return Ok(Some(status)),
                 Ok(None) => {}
                 Err(source) if source.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
                 Err(source) => return Err(Error::Call { call: "waitpid", pid: self.pid, source }),
             }
-            if sys::monotonic_ns() - started > STOP_LIMIT_MS * 1_000_000 {
-                let state = thread_state(self.pid, tid);
+            if sys::monotonic_ns() - started_ns > STOP_LIMIT_MS * 1_000_000 {
+                let state = if self.is_uninterruptible(tid) { 'D' } else { 'R' };
                 return Err(Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state });
             }
-            if may_block || thread_state(self.pid, tid) == 'D' {
+            answer = if self.is_uninterruptible(tid) {
                 std::thread::sleep(Duration::from_micros(LOOK_US));
-            }
-            may_block = thread_state(self.pid, tid) != 'D';
+                sys::poll_wait(tid)
+            } else {
+                sys::block_wait(tid)
+            };
         }
+    }
+
+    fn is_uninterruptible(&self, tid: i32) -> bool {
+        stat_of(self.pid, tid).is_some_and(|stat| stat.state == State::DiskSleep)
     }
 
     /// Waits for the report of a thread that has just been let run: it cannot be in uninterruptible sleep.
@@ -237,11 +277,20 @@ impl Stopped {
         self.threads[index].registers = registers;
     }
 
-    fn let_go(&mut self) {
-        for thread in self.threads.drain(..) {
+    /// Lets all threads go, those that compute last: they run at once, and perhaps on this processor.
+    pub(crate) fn let_go(&mut self) -> u64 {
+        self.threads.sort_by_key(|thread| !thread.is_in_system_call());
+        let mut until_ns = sys::monotonic_ns();
+        for (index, thread) in self.threads.iter().enumerate() {
+            if index + 1 == self.threads.len() {
+                // Read before the last one: it may run in our place from then on.
+                until_ns = sys::monotonic_ns();
+            }
             // A thread that has ended meanwhile needs no letting go.
             let _ = sys::detach(thread.tid, 0);
         }
+        self.threads.clear();
+        until_ns.saturating_sub(self.since_ns)
     }
 }
 
@@ -249,39 +298,4 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         self.let_go();
     }
-}
-
-/// This thread runs on the processor of the target's main thread: target and monitor then take turns there, and the
-/// target never queues behind another busy rank. Dropping it lifts the restriction.
-#[derive(Debug)]
-struct Place {
-    before: Option<libc::cpu_set_t>,
-}
-
-impl Place {
-    fn beside(pid: Pid) -> Self {
-        let before = sys::affinity();
-        let processor = last_processor(pid).and_then(sys::one_processor);
-        let moved = before.is_some() && processor.is_some_and(|set| sys::set_affinity(&set));
-        Place { before: before.filter(|_| moved) }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            sys::set_affinity(before);
-        }
-    }
-}
-
-/// The processor the main thread ran on last: field 39 of its stat line.
-fn last_processor(pid: Pid) -> Option<usize> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit(')').next()?.split_whitespace().nth(36)?.parse().ok()
-}
-
-fn thread_state(pid: Pid, tid: i32) -> char {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).unwrap_or('?')
 }

@@ -7,8 +7,8 @@
 //! Next: `remove::restore` does the work.
 
 use crate::error::Error;
-use crate::remove::{self, PatchBytes, Removal, Target, is_ours, open_descriptors, start_time};
-use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
+use crate::remove::{self, PatchBytes, Removal, Target, is_ours, open_descriptors};
+use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets, start_time_ticks};
 use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
 use trimtab_types::Pid;
 
@@ -58,7 +58,7 @@ pub fn find(pid: Pid) -> Result<Leftover, Error> {
     let monitor = Pid(raw.monitor_pid as i32);
     Ok(Leftover::Complete {
         monitor,
-        monitor_runs: start_time(monitor).is_some_and(|start| start == raw.monitor_start),
+        monitor_runs: start_time_ticks(monitor).is_some_and(|start| start == raw.monitor_start),
         patches: target.patches.len(),
         target: Box::new(UndoTarget(target)),
     })
@@ -233,9 +233,9 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
-    use trimtab_os::parse_maps;
     use trimtab_stub::layout::Needs;
     use trimtab_stub::view::View;
+    use trimtab_types::procfs::parse_maps;
 
     const BASE: u64 = 0x7f00_0000_0000;
     const CODE: u64 = 0x5500_0000_0000;
@@ -243,7 +243,7 @@ mod tests {
 
     fn maps(data_length: u64) -> MappingTable {
         let (gate, arena) = (CODE - 0x3000, CODE - 0x2000);
-        MappingTable(parse_maps(&format!(
+        let text = format!(
             "{gate:x}-{arena:x} rw-p 00000000 00:00 0 \n\
              {arena:x}-{:x} r-xs 00001000 00:01 9 /memfd:trimtab (deleted)\n\
              {CODE:x}-{:x} r-xp 00001000 fe:00 77 /bin/app\n\
@@ -251,7 +251,8 @@ mod tests {
             arena + 0x1000,
             CODE + 0x1000,
             BASE + data_length
-        )))
+        );
+        MappingTable(parse_maps(text.as_bytes()).expect("a map"))
     }
 
     /// A descriptor as an insertion writes it, and the mappings of its process.

@@ -28,32 +28,53 @@ impl Stand {
     }
 }
 
-/// Every place where execution of the stopped process will go on.
-pub(crate) fn stands(stopped: &Stopped, maps: &MappingTable, signal_return: u64) -> Vec<Stand> {
-    let mut found = Vec::new();
-    for (index, thread) in stopped.threads().iter().enumerate() {
-        found.push(Stand::Thread { index, address: thread.instruction_pointer() });
-        found.extend(signal_frames(stopped, maps, thread.registers.rsp, signal_return));
-    }
-    found
+/// The upper end of every held thread's stack, read once per stop.
+pub(crate) struct Stacks(Vec<Stack>);
+
+struct Stack {
+    first: u64,
+    bytes: Vec<u8>,
 }
 
-/// Interrupted places kept in signal frames above `stack`, found by the return address the kernel put there.
-fn signal_frames(stopped: &Stopped, maps: &MappingTable, stack: u64, signal_return: u64) -> Vec<Stand> {
-    let first = stack & !7;
-    let end = maps.at(stack).map_or(first, |mapping| mapping.end.min(first + SEARCH_BYTES));
-    let Ok(bytes) = stopped.memory().read_vec(first, end.saturating_sub(first) as usize) else { return Vec::new() };
-    let word = |offset: usize| {
-        let raw: Option<[u8; 8]> = bytes.get(offset..offset + 8)?.try_into().ok();
-        raw.map(u64::from_le_bytes)
-    };
-    let frames = (0..bytes.len() / 8).map(|index| index * 8).filter(|offset| word(*offset) == Some(signal_return));
-    frames
-        .filter_map(|offset| {
-            let saved = offset + SAVED_POINTER_OFFSET as usize;
-            word(saved).map(|address| Stand::SignalFrame { saved_at: first + saved as u64, address })
+impl Stacks {
+    pub(crate) fn read(stopped: &Stopped, maps: &MappingTable) -> Self {
+        let range = |stack: u64| {
+            let first = stack & !7;
+            let end = maps.at(stack).map_or(first, |mapping| mapping.end.min(first + SEARCH_BYTES));
+            (first, end.saturating_sub(first) as usize)
+        };
+        let ranges: Vec<_> = stopped.threads().iter().map(|thread| range(thread.registers.rsp)).collect();
+        let bytes = stopped.memory().read_many(&ranges);
+        Stacks(ranges.iter().zip(bytes).map(|((first, _), bytes)| Stack { first: *first, bytes }).collect())
+    }
+}
+
+impl Stack {
+    /// Address and value of every word.
+    fn words(&self) -> impl Iterator<Item = (u64, u64)> {
+        let values = self.bytes.chunks_exact(8).map(|raw| u64::from_le_bytes(raw.try_into().unwrap_or_default()));
+        (self.first..).step_by(8).zip(values)
+    }
+
+    /// Interrupted places kept in signal frames, found by the return address the kernel put there.
+    fn signal_frames(&self, signal_return: u64) -> impl Iterator<Item = Stand> {
+        self.words().filter(move |(_, word)| *word == signal_return).filter_map(|(at, _)| {
+            let saved_at = at + SAVED_POINTER_OFFSET;
+            let offset = (saved_at - self.first) as usize;
+            let raw: [u8; 8] = self.bytes.get(offset..offset + 8)?.try_into().ok()?;
+            Some(Stand::SignalFrame { saved_at, address: u64::from_le_bytes(raw) })
         })
-        .collect()
+    }
+}
+
+/// Every place where execution of the stopped process will go on.
+pub(crate) fn stands(stopped: &Stopped, stacks: &Stacks, signal_return: u64) -> Vec<Stand> {
+    let mut found = Vec::new();
+    for (index, (thread, stack)) in stopped.threads().iter().zip(&stacks.0).enumerate() {
+        found.push(Stand::Thread { index, address: thread.instruction_pointer() });
+        found.extend(stack.signal_frames(signal_return));
+    }
+    found
 }
 
 /// Whether anybody stands in one of `ranges`.
@@ -69,15 +90,16 @@ pub(crate) type FunctionRange = (Range<u64>, u32);
 /// computes, whatever old words its stack holds.
 pub(crate) fn inside(
     stopped: &Stopped,
-    maps: &MappingTable,
+    stacks: &Stacks,
     functions: &[FunctionRange],
     ignored: &Range<u64>,
 ) -> Vec<(u64, u32)> {
+    let span = functions.iter().fold(u64::MAX..0, |all, (range, _)| all.start.min(range.start)..all.end.max(range.end));
     let mut found = Vec::new();
-    for thread in stopped.threads() {
+    for (thread, stack) in stopped.threads().iter().zip(&stacks.0) {
         let at = thread.instruction_pointer();
         let standing = function_at(functions, at);
-        let calling = || innermost_call(stopped, maps, functions, thread.registers.rsp);
+        let calling = || innermost_call(stopped, stack, functions, &span);
         let probe = standing.or_else(|| if ignored.contains(&at) { None } else { calling() });
         found.extend(probe.map(|probe| (thread.registers.fs_base, probe)));
     }
@@ -89,13 +111,11 @@ fn function_at(functions: &[FunctionRange], address: u64) -> Option<u32> {
     functions.iter().find(|(range, _)| range.contains(&address) && address != range.start).map(|(_, probe)| *probe)
 }
 
-fn innermost_call(stopped: &Stopped, maps: &MappingTable, functions: &[FunctionRange], stack: u64) -> Option<u32> {
-    let first = stack & !7;
-    let end = maps.at(stack).map_or(first, |mapping| mapping.end.min(first + SEARCH_BYTES));
-    let bytes = stopped.memory().read_vec(first, end.saturating_sub(first) as usize).ok()?;
-    let words = bytes.chunks_exact(8).filter_map(|raw| Some(u64::from_le_bytes(raw.try_into().ok()?)));
-    let mut calls = words.filter(|word| function_at(functions, *word).is_some() && follows_call(stopped, *word));
-    calls.next().and_then(|address| function_at(functions, address))
+/// `span` holds all `functions`: most words on a stack lie outside it.
+fn innermost_call(stopped: &Stopped, stack: &Stack, functions: &[FunctionRange], span: &Range<u64>) -> Option<u32> {
+    let near = stack.words().map(|(_, word)| word).filter(|word| span.contains(word));
+    let mut calls = near.filter_map(|word| function_at(functions, word).map(|probe| (word, probe)));
+    calls.find(|(word, _)| follows_call(stopped, *word)).map(|(_, probe)| probe)
 }
 
 /// Whether the bytes before `address` can be a call: `e8 rel32`, or `ff` with a register or memory operand.

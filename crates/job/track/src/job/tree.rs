@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::launcher::{Role, role};
 use crate::procfs::Processes;
-use crate::stat::State;
+use trimtab_types::procfs::State;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::Pid;
 
