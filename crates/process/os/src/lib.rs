@@ -26,5 +26,5 @@ pub use memory::Memory;
 pub use proc::{MappingTable, open_file_of, start_time_ticks, stat_of, thread_ids, tracer_of};
 pub use shared::SharedMapping;
 pub use stop::{Stopped, Thread};
-pub use trimtab_types::procfs::Mapping;
 pub use sys::{Registers, monotonic_ns, ticks, unix_s};
+pub use trimtab_types::procfs::Mapping;

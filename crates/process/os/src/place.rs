@@ -1,8 +1,8 @@
 //! Where and how urgently this thread runs while it holds a process.
 //!
-//! It moves to the processor of the target's main thread: target and monitor then take turns there, and nobody is lured
-//! to a processor that idles for a moment. Where it is allowed to, it also takes precedence over ordinary threads: a busy
-//! rank on the same processor would otherwise keep a stopped target waiting for a whole time slice.
+//! It leaves the processor of the target's main thread: that thread can then be stopped and let go without taking turns
+//! with anybody. Where it is allowed to, it also takes precedence over ordinary threads: another busy rank, on whose
+//! processor it must run, would otherwise keep a stopped target waiting for a whole time slice.
 //!
 //! Next: `stop`, which holds one of these.
 
@@ -20,8 +20,9 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn beside(pid: Pid) -> Self {
         let before = sys::affinity();
-        let processor = stat_of(pid, pid.0).and_then(|stat| sys::one_processor(stat.last_cpu as usize));
-        let moved = before.is_some() && processor.is_some_and(|set| sys::set_affinity(&set));
+        let processor = stat_of(pid, pid.0).map(|stat| stat.last_cpu as usize);
+        let others = before.and_then(|before| sys::without_processor(&before, processor?));
+        let moved = others.is_some_and(|others| sys::set_affinity(&others));
         // Refused to ordinary users: then it goes without.
         let urgent = sys::is_ordinary() && sys::set_urgent(true);
         Place { processors_before: before.filter(|_| moved), urgent }

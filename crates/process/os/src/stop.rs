@@ -21,10 +21,12 @@ const STOP_LIMIT_MS: u64 = 2000;
 const LOOK_US: u64 = 100;
 /// Rounds of looking for new threads; each round only finds threads that a running one has just created.
 const ROUNDS_MAX: usize = 100;
+/// Time a thread that computes is watched without a rest: it stops within microseconds unless it waits for a processor.
+const SPIN_NS: u64 = 50_000;
+/// Rest between two looks after that, microseconds.
+const NAP_US: u64 = 20;
 /// The kernel's code for "to be restarted with the time that remains", which it keeps to itself.
 const RESTART_WITH_REMAINING_TIME: i64 = 516;
-/// Signals one thread may receive between our request to stop and its stop.
-const SIGNALS_MAX: usize = 1000;
 
 /// One held thread.
 #[derive(Clone, Debug)]
@@ -52,6 +54,17 @@ impl Thread {
     }
 }
 
+/// What became of a thread that was asked to stop.
+enum Answer {
+    Held(Box<Thread>),
+    Ended,
+    GoesOn,
+}
+
+fn computes(pid: Pid, tid: i32) -> bool {
+    stat_of(pid, tid).is_some_and(|stat| stat.state == State::Running)
+}
+
 /// A process of which threads are held.
 #[derive(Debug)]
 pub struct Stopped {
@@ -59,15 +72,16 @@ pub struct Stopped {
     threads: Vec<Thread>,
     memory: Memory,
     _place: Place,
-    since_ns: u64,
+    /// A moment at which no thread that computes was held yet, as late as known.
+    since_ns: Option<u64>,
+    /// When the first thread was asked to stop.
+    interrupted_ns: Option<u64>,
 }
 
 impl Stopped {
     /// Stops every thread of `pid`. On any error all threads are let go again.
     pub fn stop(pid: Pid) -> Result<Self, Error> {
         let mut tids = thread_ids(pid)?;
-        // Those that compute go last: they lose the least time.
-        tids.sort_by_key(|tid| stat_of(pid, *tid).is_some_and(|stat| stat.state == State::Running));
         let mut stopped = Stopped::prepare(pid)?;
         for _ in 0..ROUNDS_MAX {
             stopped.stop_threads(&tids)?;
@@ -83,7 +97,7 @@ impl Stopped {
     /// Stops one thread of `pid`, one that computes if there is one, and lets the others run.
     pub fn stop_one(pid: Pid) -> Result<Self, Error> {
         let mut tids = thread_ids(pid)?;
-        tids.sort_by_key(|tid| stat_of(pid, *tid).is_none_or(|stat| stat.state != State::Running));
+        tids.sort_by_key(|tid| !computes(pid, *tid));
         let mut stopped = Stopped::prepare(pid)?;
         for tid in tids {
             stopped.stop_threads(&[tid])?;
@@ -96,7 +110,14 @@ impl Stopped {
 
     fn prepare(pid: Pid) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
-        Ok(Stopped { pid, threads: Vec::new(), memory, _place: Place::beside(pid), since_ns: 0 })
+        Ok(Stopped {
+            pid,
+            threads: Vec::new(),
+            memory,
+            _place: Place::beside(pid),
+            since_ns: None,
+            interrupted_ns: None,
+        })
     }
 
     /// The process.
@@ -131,6 +152,9 @@ impl Stopped {
     }
 
     /// Lets all threads go; the time they were held, nanoseconds.
+    ///
+    /// It counts from when the first thread that computed was held: threads that sleep in the kernel are stopped before,
+    /// and lose nothing by sleeping on. If none computed it counts from when the first was asked to stop.
     pub fn resume(mut self) -> u64 {
         self.let_go()
     }
@@ -147,37 +171,129 @@ impl Stopped {
 
     /// Seizes and stops `tids`; those that have ended are passed over.
     fn stop_threads(&mut self, tids: &[i32]) -> Result<(), Error> {
+        let (computing, sleeping): (Vec<i32>, Vec<i32>) = tids.iter().partition(|tid| computes(self.pid, **tid));
+        let sleeping = self.seize_all(&sleeping)?;
+        let computing = self.seize_all(&computing).inspect_err(|_| self.release(&sleeping))?;
+        self.threads.reserve(sleeping.len() + computing.len());
+        let held = self.hold_sleeping(&sleeping).and_then(|()| self.hold_computing(&computing));
+        held.inspect_err(|_| {
+            // Those held are let go as `self` is dropped.
+            let held: Vec<i32> = self.threads.iter().map(|thread| thread.tid).collect();
+            let others: Vec<i32> =
+                [sleeping, computing].concat().into_iter().filter(|tid| !held.contains(tid)).collect();
+            self.release(&others);
+        })
+    }
+
+    fn seize_all(&self, tids: &[i32]) -> Result<Vec<i32>, Error> {
         let mut seized = Vec::with_capacity(tids.len());
-        let mut refused = None;
         for tid in tids {
             match self.seize(*tid) {
                 Ok(true) => seized.push(*tid),
                 Ok(false) => {}
-                Err(error) => refused = refused.or(Some(error)),
-            }
-        }
-        self.threads.reserve(seized.len());
-        if self.since_ns == 0 {
-            self.since_ns = sys::monotonic_ns();
-        }
-        for tid in &seized {
-            // It fails only for a thread that has ended, which the wait tells.
-            let _ = sys::interrupt(*tid);
-        }
-        if let Some(error) = refused {
-            self.release_unstopped(&seized);
-            return Err(error);
-        }
-        for (index, tid) in seized.iter().enumerate() {
-            match self.wait_for_stop(*tid) {
-                Ok(thread) => self.threads.extend(thread),
                 Err(error) => {
-                    self.release_unstopped(&seized[index + 1..]);
+                    self.release(&seized);
                     return Err(error);
                 }
             }
         }
+        Ok(seized)
+    }
+
+    /// Stops threads that sleep in the kernel: each is woken only to stop.
+    fn hold_sleeping(&mut self, tids: &[i32]) -> Result<(), Error> {
+        let asked_ns = self.interrupt(tids);
+        for tid in tids {
+            while let Some(status) = self.wait(*tid)? {
+                match self.judge(*tid, status)? {
+                    Answer::GoesOn => continue,
+                    Answer::Ended => {}
+                    Answer::Held(thread) => {
+                        if !thread.is_in_system_call() {
+                            self.since_ns.get_or_insert(asked_ns);
+                        }
+                        self.threads.push(*thread);
+                    }
+                }
+                break;
+            }
+        }
         Ok(())
+    }
+
+    /// Stops threads that compute. One that waits for a processor is not held yet, so they are looked at all the time,
+    /// to know from when on they were.
+    fn hold_computing(&mut self, tids: &[i32]) -> Result<(), Error> {
+        let asked_ns = self.interrupt(tids);
+        let (mut pending, mut looked_ns) = (tids.to_vec(), asked_ns);
+        while !pending.is_empty() {
+            let look_ns = sys::monotonic_ns();
+            let mut waiting = Vec::with_capacity(pending.len());
+            for tid in pending {
+                match self.look(tid)? {
+                    Answer::Held(thread) => {
+                        self.since_ns.get_or_insert(looked_ns);
+                        self.threads.push(*thread);
+                    }
+                    Answer::Ended => {}
+                    Answer::GoesOn => waiting.push(tid),
+                }
+            }
+            (pending, looked_ns) = (waiting, look_ns);
+            let waited_ns = look_ns - asked_ns;
+            if let Some(tid) = pending.first().filter(|_| waited_ns > STOP_LIMIT_MS * 1_000_000) {
+                return Err(self.will_not_stop(*tid));
+            }
+            if !pending.is_empty() && waited_ns > SPIN_NS {
+                std::thread::sleep(Duration::from_micros(NAP_US));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks threads to stop; when.
+    fn interrupt(&mut self, tids: &[i32]) -> u64 {
+        let now_ns = sys::monotonic_ns();
+        if !tids.is_empty() {
+            self.interrupted_ns.get_or_insert(now_ns);
+        }
+        for tid in tids {
+            // It fails only for a thread that has ended, which the wait tells.
+            let _ = sys::interrupt(*tid);
+        }
+        now_ns
+    }
+
+    fn look(&self, tid: i32) -> Result<Answer, Error> {
+        match sys::poll_wait(tid) {
+            Ok(Some(status)) => self.judge(tid, status),
+            Ok(None) => Ok(Answer::GoesOn),
+            Err(source) if source.raw_os_error() == Some(libc::ECHILD) => Ok(Answer::Ended),
+            Err(source) => Err(Error::Call { call: "waitpid", pid: self.pid, source }),
+        }
+    }
+
+    /// What a report of `tid` means. A signal that arrived first is delivered at once: the thread then stops at the first
+    /// instruction of its handler.
+    fn judge(&self, tid: i32, status: i32) -> Result<Answer, Error> {
+        if !libc::WIFSTOPPED(status) {
+            return Ok(Answer::Ended);
+        }
+        let (event, signal) = (status >> 16, libc::WSTOPSIG(status));
+        if event == libc::PTRACE_EVENT_STOP && signal != libc::SIGTRAP {
+            let _ = sys::detach(tid, 0);
+            return Err(Error::JobControlStopped { pid: self.pid });
+        }
+        if event == libc::PTRACE_EVENT_STOP {
+            let held = |registers| Answer::Held(Box::new(Thread { tid, registers }));
+            return Ok(sys::registers(tid).map_or(Answer::Ended, held));
+        }
+        Ok(if sys::resume(tid, signal).is_ok() { Answer::GoesOn } else { Answer::Ended })
+    }
+
+    fn will_not_stop(&self, tid: i32) -> Error {
+        let state = if self.is_uninterruptible(tid) { 'D' } else { 'R' };
+        Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state }
     }
 
     /// Seizes one thread, which does not stop it; false if it has ended.
@@ -197,30 +313,6 @@ impl Stopped {
         }
     }
 
-    /// Waits until `tid` stands still; `None` if it ended instead. Signals that arrive first are delivered at once: the
-    /// thread then stops at the first instruction of its handler.
-    fn wait_for_stop(&self, tid: i32) -> Result<Option<Thread>, Error> {
-        for _ in 0..SIGNALS_MAX {
-            let Some(status) = self.wait(tid)? else { return Ok(None) };
-            if !libc::WIFSTOPPED(status) {
-                return Ok(None);
-            }
-            let event = status >> 16;
-            let signal = libc::WSTOPSIG(status);
-            if event == libc::PTRACE_EVENT_STOP && signal != libc::SIGTRAP {
-                let _ = sys::detach(tid, 0);
-                return Err(Error::JobControlStopped { pid: self.pid });
-            }
-            if event == libc::PTRACE_EVENT_STOP {
-                return Ok(sys::registers(tid).ok().map(|registers| Thread { tid, registers }));
-            }
-            if sys::resume(tid, signal).is_err() {
-                return Ok(None);
-            }
-        }
-        Err(Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state: 'R' })
-    }
-
     /// Waits for the next report of `tid`; `None` if it has ended.
     ///
     /// Blocks, because then the kernel hands this processor to the thread at once. A thread in uninterruptible sleep may
@@ -237,8 +329,7 @@ impl Stopped {
                 Err(source) => return Err(Error::Call { call: "waitpid", pid: self.pid, source }),
             }
             if sys::monotonic_ns() - started_ns > STOP_LIMIT_MS * 1_000_000 {
-                let state = if self.is_uninterruptible(tid) { 'D' } else { 'R' };
-                return Err(Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state });
+                return Err(self.will_not_stop(tid));
             }
             answer = if self.is_uninterruptible(tid) {
                 std::thread::sleep(Duration::from_micros(LOOK_US));
@@ -265,8 +356,11 @@ impl Stopped {
         }
     }
 
-    /// Detaches from threads that were seized but have not reported a stop: they must stop before the kernel lets go.
-    fn release_unstopped(&self, tids: &[i32]) {
+    /// Lets go of threads that were seized but are not held: the kernel lets go only of one that has stopped.
+    fn release(&self, tids: &[i32]) {
+        for tid in tids {
+            let _ = sys::interrupt(*tid);
+        }
         for tid in tids {
             let _ = self.wait(*tid);
             let _ = sys::detach(*tid, 0);
@@ -290,7 +384,8 @@ impl Stopped {
             let _ = sys::detach(thread.tid, 0);
         }
         self.threads.clear();
-        until_ns.saturating_sub(self.since_ns)
+        let since_ns = self.since_ns.or(self.interrupted_ns).unwrap_or(until_ns);
+        until_ns.saturating_sub(since_ns)
     }
 }
 

@@ -134,16 +134,16 @@ pub(crate) fn set_affinity(set: &libc::cpu_set_t) -> bool {
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) == 0 }
 }
 
-/// The set of one processor; `None` if its number is too high.
-pub(crate) fn one_processor(number: usize) -> Option<libc::cpu_set_t> {
+/// `set` without one processor; `None` if none would be left.
+pub(crate) fn without_processor(set: &libc::cpu_set_t, number: usize) -> Option<libc::cpu_set_t> {
     if number >= libc::CPU_SETSIZE as usize {
         return None;
     }
-    // SAFETY: all-zero bytes are the empty set.
-    let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
+    let mut others = *set;
     // SAFETY: the number is below the set's size.
-    unsafe { libc::CPU_SET(number, &mut set) };
-    Some(set)
+    unsafe { libc::CPU_CLR(number, &mut others) };
+    // SAFETY: reads the set.
+    (unsafe { libc::CPU_COUNT(&others) } > 0).then_some(others)
 }
 
 /// Whether this thread is scheduled as ordinary threads are.

@@ -30,11 +30,12 @@ const REACH: u64 = (1 << 31) - (256 << 20);
 /// Free space kept around what we map, so that heaps can grow.
 const MARGIN: u64 = 1 << 20;
 /// Stops tried while a thread stands where it can't be moved from.
-const STOPS_MAX: usize = 20;
+const STOPS_MAX: u64 = 20;
 /// Times other places are looked for when another thread has just mapped something there.
 const PLACES_MAX: usize = 5;
-/// Sleep between two stops, microseconds.
-const BETWEEN_STOPS_US: u64 = 300;
+/// Time for that thread to go on before the second stop; it grows with each, because on a busy machine the thread first
+/// has to get a processor.
+const REST_US: u64 = 300;
 
 /// What the caller must say about a window's shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -170,14 +171,14 @@ impl Prepared {
 
     /// Writes the patches, in a stop in which every thread can be moved off the displaced instructions.
     fn patch(&self, layout: &Layout, inserted: &mut Inserted) -> Result<(), Error> {
-        for attempt in 1.. {
+        for attempt in 1u64.. {
             let maps = MappingTable::of(inserted.pid)?;
             let mut stopped = Stopped::stop(inserted.pid)?;
             let patched = self.patch_stopped(&mut stopped, &maps, layout);
             inserted.pause_ns += stopped.resume();
             match patched {
                 Err(Error::ThreadInTheWay { .. }) if attempt < STOPS_MAX => {
-                    std::thread::sleep(std::time::Duration::from_micros(BETWEEN_STOPS_US));
+                    std::thread::sleep(std::time::Duration::from_micros(REST_US * attempt));
                 }
                 Err(error) => return Err(error),
                 Ok(inside) => {

@@ -95,7 +95,8 @@ impl Mapper<'_> {
         let map = |address: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64| {
             Call::new("mmap", MMAP, [address, length, protection, flags | FIXED_NOREPLACE, file, offset])
         };
-        let mut calls = vec![map(self.layout.header, self.layout.geometry.data_length, READ_WRITE, SHARED, descriptor, 0)];
+        let mut calls =
+            vec![map(self.layout.header, self.layout.geometry.data_length, READ_WRITE, SHARED, descriptor, 0)];
         let mut offset = self.layout.geometry.data_length;
         for place in &self.layout.places {
             // The gate first: with nothing of ours beside it yet, the kernel has no reason to put another thread's new

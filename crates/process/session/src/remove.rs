@@ -17,8 +17,10 @@ use trimtab_types::Pid;
 
 /// Further stops tried until nobody is inside an island.
 const TRIES_MAX: usize = 50;
-/// Pause between them.
-const BETWEEN_TRIES_US: u64 = 500;
+/// Time for a thread inside to come out before the second try; it doubles up to the maximum, because on a busy machine
+/// that thread first has to get a processor.
+const FIRST_REST_US: u64 = 500;
+const REST_US_MAX: u64 = 20_000;
 /// Place of `Slot::busy` within a slot.
 const BUSY_OFFSET: u64 = std::mem::offset_of!(trimtab_stub::layout::Slot, busy) as u64;
 
@@ -117,12 +119,19 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         removal.pause_ns_total += pause_ns;
         if !leave {
             let is_open = || target.abandoned && !open_descriptors(pid).is_empty();
-            return ended_is_gone(wait_until(pid, "unmap our memory", || !target.is_mapped(pid) && !is_open()), removal);
+            return ended_is_gone(
+                wait_until(pid, "unmap our memory", || !target.is_mapped(pid) && !is_open()),
+                removal,
+            );
         }
-        std::thread::sleep(std::time::Duration::from_micros(BETWEEN_TRIES_US));
+        std::thread::sleep(std::time::Duration::from_micros(rest_us(attempt)));
     }
     removal.left_mapped_bytes = target.mappings.iter().map(|(_, length)| length).sum();
     Ok(removal)
+}
+
+fn rest_us(attempt: usize) -> u64 {
+    (FIRST_REST_US << attempt.min(16)).min(REST_US_MAX)
 }
 
 /// A process that ended while it was about to unmap our memory took it along.

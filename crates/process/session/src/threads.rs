@@ -94,7 +94,9 @@ pub(crate) fn inside(
     functions: &[FunctionRange],
     ignored: &Range<u64>,
 ) -> Vec<(u64, u32)> {
-    let span = functions.iter().fold(u64::MAX..0, |all, (range, _)| all.start.min(range.start)..all.end.max(range.end));
+    let first = functions.iter().map(|(range, _)| range.start).min().unwrap_or_default();
+    let end = functions.iter().map(|(range, _)| range.end).max().unwrap_or_default();
+    let span = first..end;
     let mut found = Vec::new();
     for (thread, stack) in stopped.threads().iter().zip(&stacks.0) {
         let at = thread.instruction_pointer();
