@@ -81,15 +81,20 @@ pub struct Stopped {
 impl Stopped {
     /// Stops every thread of `pid`. On any error all threads are let go again.
     pub fn stop(pid: Pid) -> Result<Self, Error> {
-        let mut tids = thread_ids(pid)?;
+        let mut known = thread_ids(pid)?;
+        let mut tids = known.clone();
         let mut stopped = Stopped::prepare(pid)?;
         for _ in 0..ROUNDS_MAX {
             stopped.stop_threads(&tids)?;
-            if thread_count(pid)? == stopped.threads.len() {
-                return if stopped.threads.is_empty() { Err(Error::Gone { pid }) } else { stopped.checked() };
+            // The number is quickly had; the list is needed only if it is another than expected.
+            if thread_count(pid)? != stopped.threads.len() {
+                tids = thread_ids(pid)?.into_iter().filter(|tid| !known.contains(tid)).collect();
+                if !tids.is_empty() {
+                    known.extend(&tids);
+                    continue;
+                }
             }
-            let known: Vec<i32> = stopped.threads.iter().map(|thread| thread.tid).collect();
-            tids = thread_ids(pid)?.into_iter().filter(|tid| !known.contains(tid)).collect();
+            return if stopped.threads.is_empty() { Err(Error::Gone { pid }) } else { stopped.checked() };
         }
         Err(Error::WillNotStop { pid, tid: pid.0, limit_ms: STOP_LIMIT_MS, state: 'R' })
     }
@@ -301,9 +306,15 @@ impl Stopped {
         match sys::seize(tid) {
             Ok(()) => Ok(true),
             Err(source) if source.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+            // The kernel says so of a thread that is about to vanish, too.
+            Err(source) if source.raw_os_error() == Some(libc::EPERM) && self.has_ended(tid) => Ok(false),
             Err(source) if source.raw_os_error() == Some(libc::EPERM) => Err(self.refusal(tid)),
             Err(source) => Err(Error::Call { call: "PTRACE_SEIZE", pid: self.pid, source }),
         }
+    }
+
+    fn has_ended(&self, tid: i32) -> bool {
+        stat_of(self.pid, tid).is_none_or(|stat| matches!(stat.state, State::Zombie | State::Dead))
     }
 
     fn refusal(&self, tid: i32) -> Error {
