@@ -102,7 +102,8 @@ impl Stopped {
     /// Stops one thread of `pid`, one that computes if there is one, and lets the others run.
     pub fn stop_one(pid: Pid) -> Result<Self, Error> {
         let mut tids = thread_ids(pid)?;
-        tids.sort_by_key(|tid| !computes(pid, *tid));
+        let computing = tids.iter().position(|tid| computes(pid, *tid));
+        tids.rotate_left(computing.unwrap_or(0));
         let mut stopped = Stopped::prepare(pid)?;
         for tid in tids {
             stopped.stop_threads(&[tid])?;
