@@ -117,6 +117,7 @@ impl Mapper<'_> {
         let wanted = self.wanted();
         let made: Vec<(u64, u64)> = wanted
             .iter()
+            .filter(|wanted| self.maps.at(wanted.start).is_none())
             .filter(|wanted| now.at(wanted.start).is_some_and(|found| wanted.is(found, inode)))
             .map(|wanted| (wanted.start, wanted.length))
             .collect();
@@ -186,5 +187,93 @@ fn is_same(pid: Pid, descriptor: u64, file: &File) -> bool {
     match (there, file.metadata()) {
         (Ok(there), Ok(ours)) => identity(there) == identity(ours),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+    use trimtab_os::{Memory, find_gadgets};
+    use trimtab_plan::{ArenaPlace, Plan};
+    use trimtab_stub::layout::Geometry;
+
+    const DATA_BYTES: u64 = 0x10000;
+
+    /// A program that computes, or one that sleeps: a thread of each makes its calls in its own way.
+    fn start(program: &str, argument: &str) -> (Child, Pid) {
+        let child = Command::new(program).arg(argument).stdout(Stdio::null()).spawn().expect("starts");
+        let pid = Pid(child.id() as i32);
+        let own = std::fs::read_link("/proc/self/exe").ok();
+        let runs = || std::fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|exe| Some(exe) != own.as_ref());
+        wait_until(pid, "start", || runs().is_some() && gadgets(pid).is_some()).expect("starts");
+        (child, pid)
+    }
+
+    fn gadgets(pid: Pid) -> Option<Gadgets> {
+        find_gadgets(pid, &Memory::open(pid).ok()?, &MappingTable::of(pid).ok()?).ok()
+    }
+
+    fn layout(header: u64, gate: u64) -> Layout {
+        let place = ArenaPlace { gate, code: gate + PAGE, capacity: PAGE };
+        let geometry = Geometry { data_length: DATA_BYTES, file_length: DATA_BYTES + PAGE, ..Geometry::default() };
+        Layout { header, places: vec![place], geometry, plan: Plan::default() }
+    }
+
+    fn gaps(maps: &MappingTable) -> (u64, u64) {
+        let text = maps.0.iter().find(|mapping| mapping.executable).expect("has code");
+        let near = text.start..text.end;
+        let gate = maps.gap_near(near, 4 * PAGE, 1 << 30, 1 << 20).expect("a gap");
+        (gate + (16 << 20), gate)
+    }
+
+    fn is_untouched(pid: Pid, before: &MappingTable) -> bool {
+        let now = MappingTable::of(pid).expect("maps");
+        now.0.len() == before.0.len() && open_descriptors(pid).is_empty()
+    }
+
+    #[test]
+    fn memory_is_mapped_and_taken_back() {
+        for (program, argument) in [("yes", "a"), ("sleep", "100")] {
+            let (mut child, pid) = start(program, argument);
+            let maps = MappingTable::of(pid).expect("maps");
+            let (header, gate) = gaps(&maps);
+            let layout = layout(header, gate);
+            let mut mapper =
+                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let shared = mapper.map(&|view| view.write_bytes(0, &[7; 8])).expect("maps");
+            assert!(mapper.pause_ns > 0);
+            let memory = Memory::open(pid).expect("memory");
+            assert_eq!(memory.read_vec(header, 8).expect("reads"), [7; 8], "{program} sees what was filled in");
+            assert_eq!(memory.read_vec(gate, 8).expect("reads"), [0; 8], "the gate is closed");
+            assert_eq!(open_descriptors(pid), [0u64; 0], "{program}");
+            drop(shared);
+            mapper.run(&unmap_calls(&[(header, DATA_BYTES), (gate, 2 * PAGE)]), None).expect("unmaps");
+            wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
+            child.kill().expect("kills");
+            child.wait().expect("ends");
+        }
+    }
+
+    #[test]
+    fn a_place_that_was_taken_meanwhile_is_left_alone() {
+        for (program, argument) in [("yes", "a"), ("sleep", "100")] {
+            let (mut child, pid) = start(program, argument);
+            let maps = MappingTable::of(pid).expect("maps");
+            let taken = maps.0.iter().find(|mapping| mapping.executable).expect("has code").start;
+            let text = |memory: &Memory| memory.read_vec(taken, PAGE as usize).expect("reads");
+            let memory = Memory::open(pid).expect("memory");
+            let before = text(&memory);
+            // Its code would lie on the program's own.
+            let layout = layout(gaps(&maps).0, taken - PAGE);
+            let mut mapper =
+                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let error = mapper.map(&|_| {}).expect_err("is taken");
+            assert!(matches!(error, Error::NoRoom { .. }), "{error}");
+            wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
+            assert_eq!(text(&memory), before, "{program}");
+            child.kill().expect("kills");
+            child.wait().expect("ends");
+        }
     }
 }
