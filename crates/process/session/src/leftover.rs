@@ -7,8 +7,9 @@
 //! Next: `remove::restore` does the work.
 
 use crate::error::Error;
-use crate::remove::{self, PatchBytes, Removal, Target, is_ours, open_descriptors};
-use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets, start_time_ticks};
+use crate::remove::{self, PatchBytes, Removal, TRIES_MAX, Target, is_ours, open_descriptors, rest};
+use crate::threads::is_making_calls;
+use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, Stopped, find_gadgets, start_time_ticks};
 use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
 use trimtab_types::Pid;
 
@@ -41,8 +42,33 @@ pub enum Leftover {
 #[derive(Debug)]
 pub struct UndoTarget(Target);
 
-/// Looks for memory of another trimtab.
+/// Looks for memory of another trimtab. Where there is some, calls that it asked for and that are still to be made are
+/// waited for, which stops the process for a moment.
 pub fn find(pid: Pid) -> Result<Leftover, Error> {
+    match look(pid)? {
+        found @ (Leftover::None | Leftover::Complete { monitor_runs: true, .. }) => Ok(found),
+        _ => {
+            wait_for_calls(pid)?;
+            look(pid)
+        }
+    }
+}
+
+fn wait_for_calls(pid: Pid) -> Result<(), Error> {
+    for attempt in 0..TRIES_MAX {
+        let gadgets = find_gadgets(pid, &Memory::open(pid)?, &MappingTable::of(pid)?)?;
+        let stopped = Stopped::stop(pid)?;
+        let wait = is_making_calls(&stopped, &gadgets);
+        stopped.resume();
+        if !wait {
+            break;
+        }
+        std::thread::sleep(rest(attempt));
+    }
+    Ok(())
+}
+
+fn look(pid: Pid) -> Result<Leftover, Error> {
     let maps = MappingTable::of(pid)?;
     let Some(first) = maps.0.iter().find(|mapping| is_ours(mapping) && mapping.offset == 0) else {
         return Ok(match ours(&maps) {

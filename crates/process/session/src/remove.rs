@@ -10,13 +10,14 @@ use crate::error::Error;
 use crate::mapping::{close, unmap_calls, wait_until};
 use crate::threads::{FunctionRange, Stacks, anyone_in, inside, stands};
 use std::ops::Range;
+use std::time::Duration;
 use trimtab_os::{Call, Gadgets, MappingTable, Memory, Stopped};
 use trimtab_plan::{ArenaPlace, Plan};
 use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
 use trimtab_types::Pid;
 
 /// Further stops tried until nobody is inside an island.
-const TRIES_MAX: usize = 50;
+pub(crate) const TRIES_MAX: usize = 50;
 /// Time for a thread inside to come out before the second try; it doubles up to the maximum, because on a busy machine
 /// that thread first has to get a processor.
 const FIRST_REST_US: u64 = 500;
@@ -124,14 +125,15 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
                 removal,
             );
         }
-        std::thread::sleep(std::time::Duration::from_micros(rest_us(attempt)));
+        std::thread::sleep(rest(attempt));
     }
     removal.left_mapped_bytes = target.mappings.iter().map(|(_, length)| length).sum();
     Ok(removal)
 }
 
-fn rest_us(attempt: usize) -> u64 {
-    (FIRST_REST_US << attempt.min(16)).min(REST_US_MAX)
+/// Rest after try number `attempt`.
+pub(crate) fn rest(attempt: usize) -> Duration {
+    Duration::from_micros((FIRST_REST_US << attempt.min(16)).min(REST_US_MAX))
 }
 
 /// A process that ended while it was about to unmap our memory took it along.

@@ -3,13 +3,17 @@
 //! Next: `insert` moves threads out of the way, `remove` waits until nobody is inside.
 
 use std::ops::Range;
-use trimtab_os::{MappingTable, Stopped};
+use trimtab_os::{Gadgets, MappingTable, Stopped};
 
 /// Bytes of each stack that are searched for signal frames.
 const SEARCH_BYTES: u64 = 64 << 10;
 /// From a signal frame's return address to the interrupted instruction pointer: 8 (that word) + 40 (head of the
 /// context) + 16 registers.
 const SAVED_POINTER_OFFSET: u64 = 8 + 40 + 16 * 8;
+
+/// Length of `syscall`, and of the signal return.
+const SYSTEM_CALL_BYTES: u64 = 2;
+const SIGNAL_RETURN_BYTES: u64 = 9;
 
 /// A place where a thread stands or will return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,18 @@ pub(crate) fn stands(stopped: &Stopped, stacks: &Stacks, signal_return: u64) -> 
         found.extend(stack.signal_frames(signal_return));
     }
     found
+}
+
+/// Whether a thread is on its way through a chain of calls that a trimtab, perhaps one that was killed, gave it: on a busy
+/// machine it may take a while until it gets a processor.
+pub(crate) fn is_making_calls(stopped: &Stopped, gadgets: &Gadgets) -> bool {
+    let ranges: Vec<_> = stopped.threads().iter().map(|thread| (thread.registers.rsp, size_of::<u64>())).collect();
+    stopped.threads().iter().zip(stopped.memory().read_many(&ranges)).any(|(thread, returns_to)| {
+        let at = thread.instruction_pointer();
+        let calls = (gadgets.system_call..=gadgets.system_call + SYSTEM_CALL_BYTES).contains(&at);
+        let returns = (gadgets.signal_return..gadgets.signal_return + SIGNAL_RETURN_BYTES).contains(&at);
+        returns || (calls && returns_to == gadgets.signal_return.to_le_bytes())
+    })
 }
 
 /// Whether anybody stands in one of `ranges`.
