@@ -7,6 +7,7 @@
 //! Next: [`report`] for the measured window; `trimtab-symbols` for where [`FileAddr`]s come from.
 #![forbid(unsafe_code)]
 
+pub mod procfs;
 pub mod report;
 
 use serde::{Deserialize, Serialize};
