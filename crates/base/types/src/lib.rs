@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod context;
+pub mod procfs;
 pub mod report;
 
 use serde::{Deserialize, Serialize};

@@ -107,8 +107,7 @@ impl Team {
     }
 }
 
-/// Ranks that are stopped at the same time: a stopped rank and the thread that works on it take turns on one processor,
-/// so two of them on the same processor would only wait for each other.
+/// Ranks that are stopped at the same time: each needs its own processor, and another for the thread that works on it.
 fn at_once() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).max(1)

@@ -2,9 +2,9 @@
 
 use crate::error::{Denial, Error};
 use crate::procfs::{ElfKind, Processes};
-use crate::stat::{Stat, State};
 use crate::status::Status;
 use trimtab_types::Pid;
+use trimtab_types::procfs::{Stat, State};
 
 /// How many parents are followed to learn whether a process is our descendant; guards against a changing tree.
 const ANCESTORS_MAX: usize = 256;

@@ -13,13 +13,12 @@
 //! ```
 
 use crate::error::{Denial, Error};
-use crate::maps::{Mapping, Permissions};
 use crate::procfs::{ElfKind, Processes};
-use crate::stat::{Stat, State};
 use crate::status::{Seccomp, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use trimtab_types::{Pid, ProcAddr};
+use trimtab_types::Pid;
+use trimtab_types::procfs::{Mapping, Stat, State};
 
 /// A machine's processes as they once were.
 #[derive(Clone, Debug, Default)]
@@ -101,7 +100,7 @@ impl RecordedProcess {
                 namespace_pids: vec![pid.0],
             },
             environment: Vec::new(),
-            maps: vec![file_mapping(0x40_0000, executable.clone())],
+            maps: vec![file_mapping(0x40_0000, &executable.to_string_lossy())],
             arguments: vec![command.to_owned()],
             elf_kind: ElfKind::X86_64,
             directory: PathBuf::from("/tmp"),
@@ -113,7 +112,7 @@ impl RecordedProcess {
 
     /// Makes it a program with this library mapped and these variables set.
     pub fn mpi(&mut self, library: &str, environment: &[&str]) -> &mut RecordedProcess {
-        self.maps.push(file_mapping(0x7000_0000_0000, PathBuf::from(library)));
+        self.maps.push(file_mapping(0x7000_0000_0000, library));
         self.variables(environment)
     }
 
@@ -124,16 +123,16 @@ impl RecordedProcess {
     }
 }
 
-fn file_mapping(start: u64, path: PathBuf) -> Mapping {
+fn file_mapping(start: u64, path: &str) -> Mapping {
     Mapping {
-        start: ProcAddr(start),
-        end: ProcAddr(start + 0x1000),
-        permissions: Permissions { read: true, write: false, execute: true, shared: false },
-        offset: 0,
+        start,
+        end: start + 0x1000,
+        readable: true,
+        executable: true,
         device: (8, 1),
         inode: 1,
-        path: Some(path),
-        deleted: false,
+        path: path.to_owned(),
+        ..Mapping::default()
     }
 }
 

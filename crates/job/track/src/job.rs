@@ -12,13 +12,13 @@ use crate::attach::{check_alive, check_attachable};
 use crate::error::Error;
 use crate::launcher;
 use crate::procfs::{ProcFs, Processes};
-use crate::stat::State;
 use crate::status::Seccomp;
 use member::Member;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tree::Tree;
 use trimtab_mpi::Family;
+use trimtab_types::procfs::State;
 use trimtab_types::{Pid, Rank};
 
 /// Tells whether a program file without an MPI library among its mapped files has MPI linked in.

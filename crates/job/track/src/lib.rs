@@ -23,18 +23,15 @@ mod error;
 pub mod fake;
 mod job;
 mod launcher;
-mod maps;
 mod procfs;
-mod stat;
 mod status;
 
 pub use attach::check_attachable;
 pub use error::{Denial, Error};
 pub use job::{Job, RankProcess, StaticMpi, find_job, find_job_in};
-pub use maps::{Mapping, Permissions, parse_maps};
 pub use procfs::{ElfKind, ProcFs, Processes};
-pub use stat::{Stat, State, parse_stat};
 pub use status::{Seccomp, Status, parse_status};
+pub use trimtab_types::procfs::{Mapping, Stat, State, parse_stat};
 
 use trimtab_types::Pid;
 

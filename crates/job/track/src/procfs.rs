@@ -1,13 +1,12 @@
 //! The one place that reads `/proc`: whole small files, turned into facts by pure parsers.
 
 use crate::error::{Denial, Error};
-use crate::maps::{Mapping, parse_maps};
-use crate::stat::{Stat, parse_stat};
 use crate::status::{Status, parse_status};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use trimtab_types::Pid;
+use trimtab_types::procfs::{Mapping, Stat, parse_maps, parse_stat};
 
 /// Where facts about processes come from.
 ///

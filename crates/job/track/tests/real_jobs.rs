@@ -179,7 +179,7 @@ fn check_job(job: &Job, launcher: Pid, mpi: Mpi, program: &Path) {
 
 fn check_maps(pid: Pid, program: &Path) {
     let mappings = maps(pid).expect("the map of a rank");
-    let code = mappings.iter().find(|mapping| mapping.path.as_deref() == Some(program) && mapping.permissions.execute);
+    let code = mappings.iter().find(|mapping| Some(mapping.path.as_str()) == program.to_str() && mapping.executable);
     assert!(code.is_some_and(|mapping| mapping.is_file() && !mapping.deleted));
 }
 

@@ -1,18 +1,21 @@
-//! System calls made by a stopped thread on our behalf, safe against our own death.
+//! System calls made by a thread of the target on our behalf, safe against our own death.
 //!
 //! The thread is sent through two instruction sequences that every C library has: `syscall; ret` and the signal return
-//! (`mov $15,%rax; syscall`). On its stack, below the red zone, lies a complete signal frame of its own present state.
-//! So whatever we ask for, if we are killed the thread makes at most that one call, returns into the signal return and
-//! goes on exactly where it stood, floating-point and vector registers, signal mask and interrupted system call
-//! included. No byte of text is written for this. Normally we put the registers back ourselves, through a stop in which
-//! the kernel restarts an interrupted system call by itself.
+//! (`mov $15,%rax; syscall`). On its stack, below the red zone, lies a chain of complete signal frames: each sets the
+//! registers for one call, whose `ret` leads into the next signal return, and the last frame is the thread's own present
+//! state. So the thread is let go at once and makes all the calls by itself, whether we live or not, and goes on exactly
+//! where it stood, floating-point and vector registers, signal mask and interrupted system call included. No byte of
+//! text is written for this, and nobody waits for it: what came of the calls is seen from outside.
+//!
+//! A signal frame cannot resume a sleep with the time that remains of it. A thread that stands in such a call makes the
+//! calls one by one under our control ([`Injection`]), and the kernel itself resumes the sleep.
 //!
 //! Next: `trimtab-session` maps its memory through this.
 
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::proc::MappingTable;
-use crate::stop::Stopped;
+use crate::stop::{Stopped, Thread};
 use crate::sys::{self, Registers};
 use std::io;
 use trimtab_types::Pid;
@@ -31,6 +34,8 @@ const UCONTEXT_BYTES: usize = 304;
 const SOFTWARE_BYTES: usize = 464;
 const MAGIC_1: u32 = 0x4650_5853;
 const MAGIC_2: u32 = 0x4650_5845;
+/// Bytes from one frame of a chain to the next.
+const FRAME_STRIDE: u64 = 320;
 /// First and last errno-like codes by which the kernel marks a system call to be restarted.
 const RESTART_CODES: std::ops::RangeInclusive<i64> = 512..=516;
 
@@ -64,7 +69,82 @@ pub fn find_gadgets(pid: Pid, memory: &Memory, maps: &MappingTable) -> Result<Ga
     Err(Error::NoGadgets { pid })
 }
 
-/// One stopped thread, lent to make system calls. Finish it with [`Injection::finish`]; dropping it does the same.
+/// One system call for the target to make.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its name, for errors.
+    pub name: &'static str,
+    /// Its number.
+    pub number: i64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+    /// A text (at most 255 bytes) whose address becomes the first argument.
+    pub text: Option<&'static str>,
+}
+
+impl Call {
+    /// A call with plain numbers as arguments; those left out are 0.
+    pub fn new<const N: usize>(name: &'static str, number: i64, arguments: [u64; N]) -> Self {
+        let mut all = [0; 6];
+        all[..N].copy_from_slice(&arguments);
+        Call { name, number, arguments: all, text: None }
+    }
+
+    fn arguments(&self, text_at: u64) -> [u64; 6] {
+        let mut arguments = self.arguments;
+        if self.text.is_some() {
+            arguments[0] = text_at;
+        }
+        arguments
+    }
+}
+
+impl Stopped {
+    /// Lets all threads go, one of them by way of `calls`; the time they were held, nanoseconds.
+    ///
+    /// The calls are under way then, and are made also if we are killed. A call that fails does not keep the others from
+    /// being made: look from outside at what came of them. At most one call may carry a text.
+    ///
+    /// # Errors
+    /// No thread has room on its stack for its state: no call will be made.
+    pub fn resume_through(mut self, calls: &[Call], gadgets: Gadgets, maps: &MappingTable) -> Result<u64, Error> {
+        let index = choose_thread(&self);
+        if self.threads()[index].is_in_timed_call() {
+            return self.call_one_by_one(calls, gadgets, maps);
+        }
+        let thread = self.threads()[index].clone();
+        let pid = self.pid();
+        let failed = |source| Error::Call { call: "ptrace", pid, source };
+        let mask = sys::signal_mask(thread.tid).map_err(failed)?;
+        let state = sys::extended_state(thread.tid).map_err(failed)?;
+        let layout = StackLayout::below(thread.registers.rsp, state.len() as u64, calls.len() as u64);
+        layout.check_room(&thread, maps)?;
+        let bytes = layout.chain(calls, &thread.registers, mask, gadgets, state);
+        self.memory().write(layout.first_frame(), &bytes)?;
+        let mut registers = thread.registers;
+        registers.rip = gadgets.signal_return;
+        registers.rsp = layout.first_frame() + 8;
+        registers.orig_rax = u64::MAX;
+        // From here on the thread makes the calls, whatever becomes of us.
+        sys::set_registers(thread.tid, &registers).map_err(failed)?;
+        Ok(self.let_go())
+    }
+
+    fn call_one_by_one(mut self, calls: &[Call], gadgets: Gadgets, maps: &MappingTable) -> Result<u64, Error> {
+        let mut injection = Injection::begin(&mut self, gadgets, maps)?;
+        for call in calls {
+            let text_at = call.text.map_or(Ok(0), |text| injection.place_text(text))?;
+            match injection.call(call.name, call.number, call.arguments(text_at)) {
+                Ok(_) | Err(Error::RemoteCall { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        injection.finish()?;
+        Ok(self.let_go())
+    }
+}
+
+/// One stopped thread, lent to make system calls one by one. Finish it with [`Injection::finish`]; dropping it does the same.
 #[derive(Debug)]
 pub struct Injection<'a> {
     stopped: &'a mut Stopped,
@@ -91,14 +171,15 @@ impl<'a> Injection<'a> {
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         let mask = sys::signal_mask(tid).map_err(failed)?;
         let state = sys::extended_state(tid).map_err(failed)?;
-        let layout = StackLayout::below(original.rsp, state.len() as u64);
-        let room = maps.at(original.rsp).is_some_and(|stack| stack.writable && layout.frame >= stack.start);
-        if !room {
-            return Err(Error::NoStack { tid, needed: original.rsp.saturating_sub(layout.frame) });
-        }
+        let layout = StackLayout::below(original.rsp, state.len() as u64, 0);
+        layout.check_room(&stopped.threads()[index], maps)?;
         let frame = signal_frame(&original, mask, gadgets.signal_return, layout.state);
         stopped.memory().write(layout.state, &signal_state(state))?;
         stopped.memory().write(layout.frame, &frame)?;
+        // First into the signal return, which also restores the mask: then the mask.
+        let mut returning = original;
+        (returning.rip, returning.rsp, returning.orig_rax) = (gadgets.signal_return, layout.frame + 8, u64::MAX);
+        sys::set_registers(tid, &returning).map_err(failed)?;
         sys::set_signal_mask(tid, u64::MAX).map_err(failed)?;
         let (frame, scratch) = (layout.frame, layout.scratch);
         Ok(Injection { stopped, index, tid, original, mask, frame, scratch, gadgets, finished: false })
@@ -121,12 +202,8 @@ impl<'a> Injection<'a> {
     /// Makes one system call in the target. `name` is for errors.
     pub fn call(&mut self, name: &'static str, number: i64, arguments: [u64; 6]) -> Result<u64, Error> {
         let pid = self.stopped.pid();
-        let mut registers = self.original;
-        registers.rip = self.gadgets.system_call;
-        registers.rsp = self.frame;
-        registers.rax = number as u64;
-        registers.orig_rax = u64::MAX;
-        [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = arguments;
+        let call = Call::new(name, number, arguments);
+        let registers = call_registers(&self.original, self.gadgets, &call, self.frame, self.scratch);
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         sys::set_registers(self.tid, &registers).map_err(failed)?;
         self.run_to_system_call_stop()?;
@@ -134,7 +211,7 @@ impl<'a> Injection<'a> {
         let result = sys::registers(self.tid).map_err(failed)?.rax as i64;
         if (-4095..0).contains(&result) {
             let source = io::Error::from_raw_os_error(-result as i32);
-            return Err(Error::RemoteCall { pid, call: name, source });
+            return Err(Error::RemoteCall { pid, call: call.name, source });
         }
         Ok(result as u64)
     }
@@ -165,8 +242,8 @@ impl<'a> Injection<'a> {
             Some(status) if libc::WIFSTOPPED(status) => {}
             _ => return Err(Error::Gone { pid }),
         }
-        sys::set_registers(self.tid, &self.original).map_err(failed)?;
         sys::set_signal_mask(self.tid, self.mask).map_err(failed)?;
+        sys::set_registers(self.tid, &self.original).map_err(failed)?;
         self.stopped.replace_registers(self.index, self.original);
         Ok(())
     }
@@ -184,26 +261,71 @@ impl Drop for Injection<'_> {
 fn choose_thread(stopped: &Stopped) -> usize {
     let rank = |index: &usize| {
         let thread = &stopped.threads()[*index];
-        let restart = -(thread.registers.rax as i64);
-        (thread.is_in_system_call() && restart == 516, thread.is_in_system_call())
+        (thread.is_in_timed_call(), thread.is_in_system_call())
     };
     (0..stopped.threads().len()).min_by_key(rank).unwrap_or(0)
 }
 
-/// Where things lie below the red zone: vector state, text for calls, then the signal frame.
+/// Where things lie below the red zone, from above: vector state, text for calls, the frame of the thread's own state,
+/// and below that the frames of a chain, so that nothing a signal handler puts on the stack can overwrite what is still
+/// needed.
 struct StackLayout {
     state: u64,
     scratch: u64,
     frame: u64,
+    frames_before: u64,
 }
 
 impl StackLayout {
-    fn below(stack: u64, state_length: u64) -> Self {
-        let state = (stack - RED_ZONE - state_length - 8) & !63;
-        let scratch = state - SCRATCH_BYTES;
-        let frame = (scratch - 8 - UCONTEXT_BYTES as u64 - 128) & !63;
-        StackLayout { state, scratch, frame }
+    fn below(stack: u64, state_length: u64, frames_before: u64) -> Self {
+        let state = (stack.saturating_sub(RED_ZONE + state_length + 8)) & !63;
+        let scratch = state.saturating_sub(SCRATCH_BYTES);
+        let frame = scratch.saturating_sub(8 + UCONTEXT_BYTES as u64 + 128) & !63;
+        StackLayout { state, scratch, frame, frames_before }
     }
+
+    fn first_frame(&self) -> u64 {
+        self.frame.saturating_sub(self.frames_before * FRAME_STRIDE)
+    }
+
+    fn check_room(&self, thread: &Thread, maps: &MappingTable) -> Result<(), Error> {
+        let (stack, lowest) = (thread.registers.rsp, self.first_frame());
+        let fits = maps.at(stack).is_some_and(|mapping| mapping.writable && lowest >= mapping.start);
+        if fits { Ok(()) } else { Err(Error::NoStack { tid: thread.tid, needed: stack.saturating_sub(lowest) }) }
+    }
+
+    /// All bytes from the first frame to the end of the vector state: one frame per call, then the one that restores
+    /// `original`. All signals are blocked until that one sets the thread's own `mask` again.
+    fn chain(&self, calls: &[Call], original: &Registers, mask: u64, gadgets: Gadgets, state: Vec<u8>) -> Vec<u8> {
+        let base = self.first_frame();
+        let mut bytes = vec![0; (self.state - base) as usize];
+        let mut put = |address: u64, part: &[u8]| {
+            let at = (address - base) as usize;
+            bytes[at..at + part.len()].copy_from_slice(part);
+        };
+        for (index, call) in calls.iter().enumerate() {
+            let at = base + index as u64 * FRAME_STRIDE;
+            let registers = call_registers(original, gadgets, call, at + FRAME_STRIDE, self.scratch);
+            put(at, &signal_frame(&registers, u64::MAX, gadgets.signal_return, self.state));
+        }
+        put(self.frame, &signal_frame(original, mask, gadgets.signal_return, self.state));
+        if let Some(text) = calls.iter().find_map(|call| call.text) {
+            put(self.scratch, &text.as_bytes()[..text.len().min(SCRATCH_BYTES as usize - 1)]);
+        }
+        bytes.extend(signal_state(state));
+        bytes
+    }
+}
+
+/// Registers with which a thread makes `call` and returns by way of the stack at `stack`.
+fn call_registers(original: &Registers, gadgets: Gadgets, call: &Call, stack: u64, text_at: u64) -> Registers {
+    let mut registers = *original;
+    registers.rip = gadgets.system_call;
+    registers.rsp = stack;
+    registers.rax = call.number as u64;
+    registers.orig_rax = u64::MAX;
+    [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = call.arguments(text_at);
+    registers
 }
 
 /// The vector state as the kernel expects it in a signal frame: with its software-defined bytes and closing magic.

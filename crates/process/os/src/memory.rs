@@ -12,6 +12,9 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use trimtab_types::Pid;
 
+/// Ranges one system call may read.
+const RANGES_MAX: usize = 1024;
+
 /// The memory of one process.
 #[derive(Debug)]
 pub struct Memory {
@@ -51,6 +54,28 @@ impl Memory {
         let mut buffer = vec![0; length];
         self.read(address, &mut buffer)?;
         Ok(buffer)
+    }
+
+    /// The bytes of every range (address and length), in as few system calls as possible. A range that can't be read
+    /// whole gives nothing.
+    pub fn read_many(&self, ranges: &[(u64, usize)]) -> Vec<Vec<u8>> {
+        let mut all = Vec::with_capacity(ranges.len());
+        for some in ranges.chunks(RANGES_MAX) {
+            let total = some.iter().map(|(_, length)| length).sum();
+            let mut buffer = vec![0; total];
+            if sys::read_remote(self.pid.0, some, &mut buffer).is_ok_and(|got| got == total) {
+                let mut rest = buffer.as_slice();
+                for (_, length) in some {
+                    let (bytes, behind) = rest.split_at(*length);
+                    all.push(bytes.to_vec());
+                    rest = behind;
+                }
+            } else {
+                // One of them can't be read that way.
+                all.extend(some.iter().map(|(address, length)| self.read_vec(*address, *length).unwrap_or_default()));
+            }
+        }
+        all
     }
 
     /// The word at `address`.

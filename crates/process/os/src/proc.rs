@@ -7,29 +7,7 @@ use std::fs;
 use std::fs::File;
 use std::io;
 use trimtab_types::Pid;
-
-/// One line of `/proc/PID/maps`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// First address.
-    pub start: u64,
-    /// First address after it.
-    pub end: u64,
-    /// May be read.
-    pub readable: bool,
-    /// May be written.
-    pub writable: bool,
-    /// May be executed.
-    pub executable: bool,
-    /// Offset in the file.
-    pub offset: u64,
-    /// Inode of the file; 0: anonymous.
-    pub inode: u64,
-    /// Path, `[stack]`, `[vdso]`, ..., or empty. Without the kernel's " (deleted)".
-    pub path: String,
-    /// The file has been deleted or replaced.
-    pub deleted: bool,
-}
+use trimtab_types::procfs::{Mapping, Stat, parse_maps, parse_stat};
 
 /// All mappings of a process, in address order.
 #[derive(Clone, Debug, Default)]
@@ -39,13 +17,14 @@ impl MappingTable {
     /// Reads the table of `pid`.
     pub fn of(pid: Pid) -> Result<Self, Error> {
         let path = format!("/proc/{pid}/maps");
-        let text = fs::read_to_string(&path).map_err(|source| match source.kind() {
+        let text = fs::read(&path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::Gone { pid },
             io::ErrorKind::PermissionDenied => Error::NotAllowed { pid, hint: permission_hint(pid) },
             _ if source.raw_os_error() == Some(libc::ESRCH) => Error::Gone { pid },
-            _ => Error::Proc { path, source },
+            _ => Error::Proc { path: path.clone(), source },
         })?;
-        Ok(MappingTable(parse_maps(&text)))
+        let unreadable = |line| Error::Proc { path, source: io::Error::new(io::ErrorKind::InvalidData, line) };
+        Ok(MappingTable(parse_maps(&text).map_err(unreadable)?))
     }
 
     /// The mapping that holds `address`.
@@ -83,41 +62,28 @@ impl MappingTable {
     }
 }
 
-/// Parses the text of `/proc/PID/maps`; lines that don't fit are passed over.
-pub fn parse_maps(text: &str) -> Vec<Mapping> {
-    text.lines().filter_map(parse_line).collect()
-}
-
-fn parse_line(line: &str) -> Option<Mapping> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let permissions = words.next()?.as_bytes();
-    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-    let _device = words.next()?;
-    let inode = words.next()?.parse().ok()?;
-    let path = words.next().unwrap_or("").trim_start();
-    let (path, deleted) = match path.strip_suffix(" (deleted)") {
-        Some(path) => (path, true),
-        None => (path, false),
-    };
-    Some(Mapping {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        readable: permissions.first() == Some(&b'r'),
-        writable: permissions.get(1) == Some(&b'w'),
-        executable: permissions.get(2) == Some(&b'x'),
-        offset,
-        inode,
-        path: path.to_string(),
-        deleted,
-    })
-}
-
 /// Ids of all threads of `pid`.
 pub fn thread_ids(pid: Pid) -> Result<Vec<i32>, Error> {
     let path = format!("/proc/{pid}/task");
     let entries = fs::read_dir(&path).map_err(|_| Error::Gone { pid })?;
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// How many threads `pid` has.
+pub(crate) fn thread_count(pid: Pid) -> Result<usize, Error> {
+    // The kernel counts a folder's links: itself, its name, and one per thread. No list need be made.
+    let data = fs::metadata(format!("/proc/{pid}/task")).map_err(|_| Error::Gone { pid })?;
+    Ok(std::os::unix::fs::MetadataExt::nlink(&data).saturating_sub(2) as usize)
+}
+
+/// What thread `tid` of `pid` does; `None` if it has ended.
+pub fn stat_of(pid: Pid, tid: i32) -> Option<Stat> {
+    parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+}
+
+/// Start time of a process, clock ticks since boot; `None` if it has ended.
+pub fn start_time_ticks(pid: Pid) -> Option<u64> {
+    stat_of(pid, pid.0).map(|stat| stat.start_time_ticks)
 }
 
 /// The process that traces `pid`, and its name; `None`: nobody.
@@ -167,23 +133,24 @@ mod tests {
 7f0000000000-7f0000100000 rw-p 00000000 00:00 0 
 7f0000200000-7f0000300000 r-xp 00000000 fe:00 78 /lib/libold.so (deleted)
 7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0 [stack]
-nonsense
 ";
 
+    fn table(text: &str) -> MappingTable {
+        MappingTable(parse_maps(text.as_bytes()).expect("a map"))
+    }
+
     #[test]
-    fn lines_are_parsed() {
-        let maps = parse_maps(MAPS);
-        assert_eq!(maps.len(), 5);
-        assert_eq!(maps[1].path, "/opt/my program");
-        assert!(maps[1].executable && !maps[1].writable && !maps[1].deleted);
-        assert_eq!(maps[1].offset, 0x1000);
-        assert_eq!((maps[2].inode, maps[2].path.as_str()), (0, ""));
-        assert!(maps[3].deleted);
+    fn threads_are_counted_as_they_are_listed() {
+        let own = Pid(std::process::id() as i32);
+        // Other tests come and go in this process, so the two are asked until nobody came between.
+        let agree = || thread_count(own).expect("counts") == thread_ids(own).expect("lists").len();
+        assert!((0..1000).any(|_| agree()));
+        assert!(thread_count(Pid(i32::MAX)).is_err());
     }
 
     #[test]
     fn the_mapping_at_an_address() {
-        let table = MappingTable(parse_maps(MAPS));
+        let table = table(MAPS);
         assert_eq!(table.at(0x55d0_0000_1000).map(|mapping| mapping.offset), Some(0x1000));
         assert_eq!(table.at(0x55d0_0000_5000), None);
         assert_eq!(table.at(0), None);
@@ -191,7 +158,7 @@ nonsense
 
     #[test]
     fn a_gap_is_free_near_and_keeps_its_distance() {
-        let table = MappingTable(parse_maps(MAPS));
+        let table = table(MAPS);
         let reach = (1u64 << 31) - (1 << 20);
         let place = table.gap_near(0x7f00_0020_0000..0x7f00_0030_0000, 0x8000, reach, 0x10000).expect("a gap");
         assert!(place.abs_diff(0x7f00_0020_0000) < reach);
@@ -202,7 +169,7 @@ nonsense
 
     #[test]
     fn no_gap_is_invented() {
-        let full = MappingTable(parse_maps("000010000000-7fffffff0000 rw-p 00000000 00:00 0 \n"));
+        let full = table("000010000000-7fffffff0000 rw-p 00000000 00:00 0 \n");
         assert_eq!(full.gap_near(0x7000_0000_0000..0x7000_0000_1000, 0x1000, 1 << 30, 0), None);
     }
 }

@@ -1,17 +1,19 @@
 //! Holding all threads of a process still, and letting them go.
 //!
-//! Threads are seized (which stops nothing), then interrupted, and the list is read again until no new thread shows up.
-//! Dropping a [`Stopped`] lets
-//! every thread go, whatever happened.
+//! All threads are seized first, which stops nothing; then they are interrupted, those that sleep before those that
+//! compute, and new ones are looked for until there are none. Dropping a [`Stopped`] lets every thread go, whatever
+//! happened.
 //!
-//! Next: `inject` borrows a stopped thread to make system calls.
+//! Next: `place` for where the monitor runs meanwhile; `inject` borrows a stopped thread to make system calls.
 
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::proc::{permission_hint, thread_ids, tracer_of};
+use crate::place::Place;
+use crate::proc::{permission_hint, stat_of, thread_count, thread_ids, tracer_of};
 use crate::sys::{self, Registers};
 use std::time::Duration;
 use trimtab_types::Pid;
+use trimtab_types::procfs::State;
 
 /// How long one thread may take to stop before everything is let go again.
 const STOP_LIMIT_MS: u64 = 2000;
@@ -19,8 +21,12 @@ const STOP_LIMIT_MS: u64 = 2000;
 const LOOK_US: u64 = 100;
 /// Rounds of looking for new threads; each round only finds threads that a running one has just created.
 const ROUNDS_MAX: usize = 100;
-/// Signals one thread may receive between our request to stop and its stop.
-const SIGNALS_MAX: usize = 1000;
+/// Time a thread that computes is watched without a rest: it stops within microseconds unless it waits for a processor.
+const SPIN_NS: u64 = 50_000;
+/// Rest between two looks after that, microseconds.
+const NAP_US: u64 = 20;
+/// The kernel's code for "to be restarted with the time that remains", which it keeps to itself.
+const RESTART_WITH_REMAINING_TIME: i64 = 516;
 
 /// One held thread.
 #[derive(Clone, Debug)]
@@ -41,34 +47,83 @@ impl Thread {
     pub fn is_in_system_call(&self) -> bool {
         (self.registers.orig_rax as i64) >= 0
     }
+
+    /// Whether it was interrupted in a system call that only the kernel itself can resume with its remaining time.
+    pub(crate) fn is_in_timed_call(&self) -> bool {
+        self.is_in_system_call() && -(self.registers.rax as i64) == RESTART_WITH_REMAINING_TIME
+    }
 }
 
-/// A process whose threads are all held.
+/// What became of a thread that was asked to stop.
+enum Answer {
+    Held(Box<Thread>),
+    Ended,
+    GoesOn,
+}
+
+fn computes(pid: Pid, tid: i32) -> bool {
+    stat_of(pid, tid).is_some_and(|stat| stat.state == State::Running)
+}
+
+/// A process of which threads are held.
 #[derive(Debug)]
 pub struct Stopped {
     pid: Pid,
     threads: Vec<Thread>,
     memory: Memory,
     _place: Place,
-    since_ns: u64,
-    /// Nanoseconds it took until every thread stood still.
-    pub stopping_ns: u64,
+    /// A moment at which no thread that computes was held yet, as late as known.
+    since_ns: Option<u64>,
+    /// When the first thread was asked to stop.
+    interrupted_ns: Option<u64>,
 }
 
 impl Stopped {
     /// Stops every thread of `pid`. On any error all threads are let go again.
     pub fn stop(pid: Pid) -> Result<Self, Error> {
-        let memory = Memory::open(pid)?;
-        let place = Place::beside(pid);
-        let since_ns = sys::monotonic_ns();
-        let mut stopped = Stopped { pid, threads: Vec::new(), memory, _place: place, since_ns, stopping_ns: 0 };
+        let mut known = thread_ids(pid)?;
+        let mut tids = known.clone();
+        let mut stopped = Stopped::prepare(pid)?;
         for _ in 0..ROUNDS_MAX {
-            if !stopped.stop_new_threads()? {
-                stopped.stopping_ns = sys::monotonic_ns() - stopped.since_ns;
-                return if stopped.threads.is_empty() { Err(Error::Gone { pid }) } else { stopped.checked() };
+            stopped.stop_threads(&tids)?;
+            // The number is quickly had; the list is needed only if it is another than expected.
+            if thread_count(pid)? != stopped.threads.len() {
+                tids = thread_ids(pid)?.into_iter().filter(|tid| !known.contains(tid)).collect();
+                if !tids.is_empty() {
+                    known.extend(&tids);
+                    continue;
+                }
             }
+            return if stopped.threads.is_empty() { Err(Error::Gone { pid }) } else { stopped.checked() };
         }
         Err(Error::WillNotStop { pid, tid: pid.0, limit_ms: STOP_LIMIT_MS, state: 'R' })
+    }
+
+    /// Stops one thread of `pid`, one that computes if there is one, and lets the others run.
+    pub fn stop_one(pid: Pid) -> Result<Self, Error> {
+        let mut tids = thread_ids(pid)?;
+        let computing = tids.iter().position(|tid| computes(pid, *tid));
+        tids.rotate_left(computing.unwrap_or(0));
+        let mut stopped = Stopped::prepare(pid)?;
+        for tid in tids {
+            stopped.stop_threads(&[tid])?;
+            if !stopped.threads.is_empty() {
+                return stopped.checked();
+            }
+        }
+        Err(Error::Gone { pid })
+    }
+
+    fn prepare(pid: Pid) -> Result<Self, Error> {
+        let memory = Memory::open(pid)?;
+        Ok(Stopped {
+            pid,
+            threads: Vec::new(),
+            memory,
+            _place: Place::beside(pid),
+            since_ns: None,
+            interrupted_ns: None,
+        })
     }
 
     /// The process.
@@ -76,7 +131,7 @@ impl Stopped {
         self.pid
     }
 
-    /// Its threads.
+    /// Its threads that are held.
     pub fn threads(&self) -> &[Thread] {
         &self.threads
     }
@@ -103,9 +158,11 @@ impl Stopped {
     }
 
     /// Lets all threads go; the time they were held, nanoseconds.
+    ///
+    /// It counts from when the first thread that computed was held: threads that sleep in the kernel are stopped before,
+    /// and lose nothing by sleeping on. If none computed it counts from when the first was asked to stop.
     pub fn resume(mut self) -> u64 {
-        self.let_go();
-        sys::monotonic_ns() - self.since_ns
+        self.let_go()
     }
 
     fn checked(self) -> Result<Self, Error> {
@@ -118,42 +175,147 @@ impl Stopped {
         Ok(self)
     }
 
-    /// Seizes and stops threads not held yet; whether there were any.
-    fn stop_new_threads(&mut self) -> Result<bool, Error> {
-        let known: Vec<i32> = self.threads.iter().map(|thread| thread.tid).collect();
-        let new: Vec<i32> = thread_ids(self.pid)?.into_iter().filter(|tid| !known.contains(tid)).collect();
-        let mut seized = Vec::new();
-        for tid in &new {
+    /// Seizes and stops `tids`; those that have ended are passed over.
+    fn stop_threads(&mut self, tids: &[i32]) -> Result<(), Error> {
+        let (computing, sleeping): (Vec<i32>, Vec<i32>) = tids.iter().partition(|tid| computes(self.pid, **tid));
+        let sleeping = self.seize_all(&sleeping)?;
+        let computing = self.seize_all(&computing).inspect_err(|_| self.release(&sleeping))?;
+        self.threads.reserve(sleeping.len() + computing.len());
+        let held = self.hold_sleeping(&sleeping).and_then(|()| self.hold_computing(&computing));
+        held.inspect_err(|_| {
+            // Those held are let go as `self` is dropped.
+            let held: Vec<i32> = self.threads.iter().map(|thread| thread.tid).collect();
+            let others: Vec<i32> =
+                [sleeping, computing].concat().into_iter().filter(|tid| !held.contains(tid)).collect();
+            self.release(&others);
+        })
+    }
+
+    fn seize_all(&self, tids: &[i32]) -> Result<Vec<i32>, Error> {
+        let mut seized = Vec::with_capacity(tids.len());
+        for tid in tids {
             match self.seize(*tid) {
                 Ok(true) => seized.push(*tid),
                 Ok(false) => {}
                 Err(error) => {
-                    self.release_unstopped(&seized);
+                    self.release(&seized);
                     return Err(error);
                 }
             }
         }
-        for (index, tid) in seized.iter().enumerate() {
-            match self.wait_for_stop(*tid) {
-                Ok(Some(thread)) => self.threads.push(thread),
-                Ok(None) => {}
-                Err(error) => {
-                    self.release_unstopped(&seized[index..]);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(!seized.is_empty())
+        Ok(seized)
     }
 
-    /// Seizes and interrupts one thread; false if it has ended.
+    /// Stops threads that sleep in the kernel: each is woken only to stop.
+    fn hold_sleeping(&mut self, tids: &[i32]) -> Result<(), Error> {
+        let asked_ns = self.interrupt(tids);
+        for tid in tids {
+            while let Some(status) = self.wait(*tid)? {
+                match self.judge(*tid, status)? {
+                    Answer::GoesOn => continue,
+                    Answer::Ended => {}
+                    Answer::Held(thread) => {
+                        if !thread.is_in_system_call() {
+                            self.since_ns.get_or_insert(asked_ns);
+                        }
+                        self.threads.push(*thread);
+                    }
+                }
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops threads that compute. One that waits for a processor is not held yet, so they are looked at all the time,
+    /// to know from when on they were.
+    fn hold_computing(&mut self, tids: &[i32]) -> Result<(), Error> {
+        let asked_ns = self.interrupt(tids);
+        let (mut pending, mut looked_ns) = (tids.to_vec(), asked_ns);
+        while !pending.is_empty() {
+            let look_ns = sys::monotonic_ns();
+            let mut waiting = Vec::with_capacity(pending.len());
+            for tid in pending {
+                match self.look(tid)? {
+                    Answer::Held(thread) => {
+                        self.since_ns.get_or_insert(looked_ns);
+                        self.threads.push(*thread);
+                    }
+                    Answer::Ended => {}
+                    Answer::GoesOn => waiting.push(tid),
+                }
+            }
+            (pending, looked_ns) = (waiting, look_ns);
+            let waited_ns = look_ns - asked_ns;
+            if let Some(tid) = pending.first().filter(|_| waited_ns > STOP_LIMIT_MS * 1_000_000) {
+                return Err(self.will_not_stop(*tid));
+            }
+            if !pending.is_empty() && waited_ns > SPIN_NS {
+                std::thread::sleep(Duration::from_micros(NAP_US));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks threads to stop; when.
+    fn interrupt(&mut self, tids: &[i32]) -> u64 {
+        let now_ns = sys::monotonic_ns();
+        if !tids.is_empty() {
+            self.interrupted_ns.get_or_insert(now_ns);
+        }
+        for tid in tids {
+            // It fails only for a thread that has ended, which the wait tells.
+            let _ = sys::interrupt(*tid);
+        }
+        now_ns
+    }
+
+    fn look(&self, tid: i32) -> Result<Answer, Error> {
+        match sys::poll_wait(tid) {
+            Ok(Some(status)) => self.judge(tid, status),
+            Ok(None) => Ok(Answer::GoesOn),
+            Err(source) if source.raw_os_error() == Some(libc::ECHILD) => Ok(Answer::Ended),
+            Err(source) => Err(Error::Call { call: "waitpid", pid: self.pid, source }),
+        }
+    }
+
+    /// What a report of `tid` means. A signal that arrived first is delivered at once: the thread then stops at the first
+    /// instruction of its handler.
+    fn judge(&self, tid: i32, status: i32) -> Result<Answer, Error> {
+        if !libc::WIFSTOPPED(status) {
+            return Ok(Answer::Ended);
+        }
+        let (event, signal) = (status >> 16, libc::WSTOPSIG(status));
+        if event == libc::PTRACE_EVENT_STOP && signal != libc::SIGTRAP {
+            let _ = sys::detach(tid, 0);
+            return Err(Error::JobControlStopped { pid: self.pid });
+        }
+        if event == libc::PTRACE_EVENT_STOP {
+            let held = |registers| Answer::Held(Box::new(Thread { tid, registers }));
+            return Ok(sys::registers(tid).map_or(Answer::Ended, held));
+        }
+        Ok(if sys::resume(tid, signal).is_ok() { Answer::GoesOn } else { Answer::Ended })
+    }
+
+    fn will_not_stop(&self, tid: i32) -> Error {
+        let state = if self.is_uninterruptible(tid) { 'D' } else { 'R' };
+        Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state }
+    }
+
+    /// Seizes one thread, which does not stop it; false if it has ended.
     fn seize(&self, tid: i32) -> Result<bool, Error> {
-        match sys::seize(tid).and_then(|()| sys::interrupt(tid)) {
+        match sys::seize(tid) {
             Ok(()) => Ok(true),
             Err(source) if source.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+            // The kernel says so of a thread that is about to vanish, too.
+            Err(source) if source.raw_os_error() == Some(libc::EPERM) && self.has_ended(tid) => Ok(false),
             Err(source) if source.raw_os_error() == Some(libc::EPERM) => Err(self.refusal(tid)),
             Err(source) => Err(Error::Call { call: "PTRACE_SEIZE", pid: self.pid, source }),
         }
+    }
+
+    fn has_ended(&self, tid: i32) -> bool {
+        stat_of(self.pid, tid).is_none_or(|stat| matches!(stat.state, State::Zombie | State::Dead))
     }
 
     fn refusal(&self, tid: i32) -> Error {
@@ -163,54 +325,35 @@ impl Stopped {
         }
     }
 
-    /// Waits until `tid` stands still; `None` if it ended instead. Signals that arrive first are delivered at once: the
-    /// thread then stops at the first instruction of its handler.
-    fn wait_for_stop(&self, tid: i32) -> Result<Option<Thread>, Error> {
-        for _ in 0..SIGNALS_MAX {
-            let Some(status) = self.wait(tid)? else { return Ok(None) };
-            if !libc::WIFSTOPPED(status) {
-                return Ok(None);
-            }
-            let event = status >> 16;
-            let signal = libc::WSTOPSIG(status);
-            if event == libc::PTRACE_EVENT_STOP && signal != libc::SIGTRAP {
-                let _ = sys::detach(tid, 0);
-                return Err(Error::JobControlStopped { pid: self.pid });
-            }
-            if event == libc::PTRACE_EVENT_STOP {
-                return Ok(sys::registers(tid).ok().map(|registers| Thread { tid, registers }));
-            }
-            if sys::resume(tid, signal).is_err() {
-                return Ok(None);
-            }
-        }
-        Err(Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state: 'R' })
-    }
-
     /// Waits for the next report of `tid`; `None` if it has ended.
     ///
     /// Blocks, because then the kernel hands this processor to the thread at once. A thread in uninterruptible sleep may
     /// take for ever, so that one is looked at now and then until the time limit.
-    pub(crate) fn wait(&self, tid: i32) -> Result<Option<i32>, Error> {
-        let started = sys::monotonic_ns();
+    fn wait(&self, tid: i32) -> Result<Option<i32>, Error> {
+        let started_ns = sys::monotonic_ns();
         // Of many threads most have stopped while we waited for the first.
-        let mut may_block = false;
+        let mut answer = sys::poll_wait(tid);
         loop {
-            match if may_block { sys::block_wait(tid) } else { sys::poll_wait(tid) } {
+            match answer {
                 Ok(Some(status)) => return Ok(Some(status)),
                 Ok(None) => {}
                 Err(source) if source.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
                 Err(source) => return Err(Error::Call { call: "waitpid", pid: self.pid, source }),
             }
-            if sys::monotonic_ns() - started > STOP_LIMIT_MS * 1_000_000 {
-                let state = thread_state(self.pid, tid);
-                return Err(Error::WillNotStop { pid: self.pid, tid, limit_ms: STOP_LIMIT_MS, state });
+            if sys::monotonic_ns() - started_ns > STOP_LIMIT_MS * 1_000_000 {
+                return Err(self.will_not_stop(tid));
             }
-            if may_block || thread_state(self.pid, tid) == 'D' {
+            answer = if self.is_uninterruptible(tid) {
                 std::thread::sleep(Duration::from_micros(LOOK_US));
-            }
-            may_block = thread_state(self.pid, tid) != 'D';
+                sys::poll_wait(tid)
+            } else {
+                sys::block_wait(tid)
+            };
         }
+    }
+
+    fn is_uninterruptible(&self, tid: i32) -> bool {
+        stat_of(self.pid, tid).is_some_and(|stat| stat.state == State::DiskSleep)
     }
 
     /// Waits for the report of a thread that has just been let run: it cannot be in uninterruptible sleep.
@@ -225,8 +368,11 @@ impl Stopped {
         }
     }
 
-    /// Detaches from threads that were seized but have not reported a stop: they must stop before the kernel lets go.
-    fn release_unstopped(&self, tids: &[i32]) {
+    /// Lets go of threads that were seized but are not held: the kernel lets go only of one that has stopped.
+    fn release(&self, tids: &[i32]) {
+        for tid in tids {
+            let _ = sys::interrupt(*tid);
+        }
         for tid in tids {
             let _ = self.wait(*tid);
             let _ = sys::detach(*tid, 0);
@@ -237,11 +383,21 @@ impl Stopped {
         self.threads[index].registers = registers;
     }
 
-    fn let_go(&mut self) {
-        for thread in self.threads.drain(..) {
+    /// Lets all threads go, those that compute last: they run at once, and perhaps on this processor.
+    pub(crate) fn let_go(&mut self) -> u64 {
+        self.threads.sort_by_key(|thread| !thread.is_in_system_call());
+        let mut until_ns = sys::monotonic_ns();
+        for (index, thread) in self.threads.iter().enumerate() {
+            if index + 1 == self.threads.len() {
+                // Read before the last one: it may run in our place from then on.
+                until_ns = sys::monotonic_ns();
+            }
             // A thread that has ended meanwhile needs no letting go.
             let _ = sys::detach(thread.tid, 0);
         }
+        self.threads.clear();
+        let since_ns = self.since_ns.or(self.interrupted_ns).unwrap_or(until_ns);
+        until_ns.saturating_sub(since_ns)
     }
 }
 
@@ -249,39 +405,4 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         self.let_go();
     }
-}
-
-/// This thread runs on the processor of the target's main thread: target and monitor then take turns there, and the
-/// target never queues behind another busy rank. Dropping it lifts the restriction.
-#[derive(Debug)]
-struct Place {
-    before: Option<libc::cpu_set_t>,
-}
-
-impl Place {
-    fn beside(pid: Pid) -> Self {
-        let before = sys::affinity();
-        let processor = last_processor(pid).and_then(sys::one_processor);
-        let moved = before.is_some() && processor.is_some_and(|set| sys::set_affinity(&set));
-        Place { before: before.filter(|_| moved) }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            sys::set_affinity(before);
-        }
-    }
-}
-
-/// The processor the main thread ran on last: field 39 of its stat line.
-fn last_processor(pid: Pid) -> Option<usize> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit(')').next()?.split_whitespace().nth(36)?.parse().ok()
-}
-
-fn thread_state(pid: Pid, tid: i32) -> char {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).unwrap_or('?')
 }

@@ -107,6 +107,18 @@ fn wait_with(tid: i32, options: i32) -> io::Result<Option<i32>> {
     }
 }
 
+/// Reads `ranges` (address and length) of `pid`'s memory one behind the other into `buffer`; how many bytes it got.
+pub(crate) fn read_remote(pid: i32, ranges: &[(u64, usize)], buffer: &mut [u8]) -> io::Result<usize> {
+    let remote: Vec<libc::iovec> = ranges
+        .iter()
+        .map(|(address, length)| libc::iovec { iov_base: *address as *mut libc::c_void, iov_len: *length })
+        .collect();
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: the kernel writes only into `buffer`; remote addresses are checked by it.
+    let got = unsafe { libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), remote.len() as u64, 0) };
+    check(got as libc::c_long).map(|got| got as usize)
+}
+
 /// The processors this thread may run on.
 pub(crate) fn affinity() -> Option<libc::cpu_set_t> {
     let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
@@ -122,16 +134,30 @@ pub(crate) fn set_affinity(set: &libc::cpu_set_t) -> bool {
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) == 0 }
 }
 
-/// The set of one processor; `None` if its number is too high.
-pub(crate) fn one_processor(number: usize) -> Option<libc::cpu_set_t> {
+/// `set` without one processor; `None` if none would be left.
+pub(crate) fn without_processor(set: &libc::cpu_set_t, number: usize) -> Option<libc::cpu_set_t> {
     if number >= libc::CPU_SETSIZE as usize {
         return None;
     }
-    // SAFETY: all-zero bytes are the empty set.
-    let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
+    let mut others = *set;
     // SAFETY: the number is below the set's size.
-    unsafe { libc::CPU_SET(number, &mut set) };
-    Some(set)
+    unsafe { libc::CPU_CLR(number, &mut others) };
+    // SAFETY: reads the set.
+    (unsafe { libc::CPU_COUNT(&others) } > 0).then_some(others)
+}
+
+/// Whether this thread is scheduled as ordinary threads are.
+pub(crate) fn is_ordinary() -> bool {
+    // SAFETY: 0 means the calling thread.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
+}
+
+/// Gives this thread precedence over all ordinary ones, or makes it an ordinary one again; false if the kernel refuses.
+pub(crate) fn set_urgent(urgent: bool) -> bool {
+    let (policy, priority) = if urgent { (libc::SCHED_FIFO, 1) } else { (libc::SCHED_OTHER, 0) };
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: `parameters` outlives the call; 0 means the calling thread.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
 /// Nanoseconds of the monotonic clock.

@@ -5,8 +5,9 @@
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_os::{Gadgets, Injection, MappingTable, Memory, Stopped, find_gadgets};
+use trimtab_os::{Call, Gadgets, Injection, MappingTable, Memory, Stopped, find_gadgets};
 use trimtab_types::Pid;
+use trimtab_types::procfs::{Stat, State};
 
 const ROLE: &str = "TRIMTAB_TEST_ROLE";
 const TARGET: &str = "TRIMTAB_TEST_TARGET";
@@ -87,7 +88,19 @@ fn inject_once(pid: Pid) -> Result<(), trimtab_os::Error> {
     }
     injection.finish()?;
     stopped.resume();
+    // And on its own, while we may be killed.
+    let place = free_place(&maps);
+    Stopped::stop_one(pid)?.resume_through(&map_and_unmap(place), gadgets, &maps)?;
     Ok(())
+}
+
+/// Maps a page where it is free, asks for something impossible, and unmaps the page.
+fn map_and_unmap(place: u64) -> Vec<Call> {
+    vec![
+        Call::new("mmap", 9, [place, 0x1000, 3, 0x10_0022, u64::MAX, 0]),
+        Call::new("munmap", 11, [1, 1]),
+        Call::new("munmap", 11, [place, 0x1000]),
+    ]
 }
 
 fn outcome(mut child: Child) -> String {
@@ -128,6 +141,82 @@ fn system_calls_leave_no_trace() {
         stopped.resume();
     }
     assert_eq!(outcome(target), GOOD);
+}
+
+#[test]
+fn a_thread_makes_a_chain_of_calls_by_itself() {
+    let target = start("target", None);
+    let pid = Pid(target.id() as i32);
+    std::thread::sleep(Duration::from_millis(150));
+    let (gadgets, maps) = gadgets(pid);
+    // The target ends by itself, half a second later.
+    let until = Instant::now() + Duration::from_millis(900);
+    let mut round = 0;
+    while Instant::now() < until {
+        let place = free_place(&maps);
+        let mut calls = map_and_unmap(place);
+        // Not unmapped yet, so that it is seen; the name is of a file that is seen too.
+        calls.truncate(2);
+        calls.push(Call { text: Some("chained"), ..Call::new("memfd_create", 319, [0, 0]) });
+        // All threads are held in one half of the rounds, one in the other.
+        let stopped = if round % 2 == 0 { Stopped::stop(pid) } else { Stopped::stop_one(pid) }.expect("stops");
+        stopped.resume_through(&calls, gadgets, &maps).expect("begins");
+        let descriptor = eventually(|| descriptor_of(pid, "/memfd:chained"));
+        assert!(MappingTable::of(pid).expect("maps").at(place).is_some_and(|page| page.writable), "round {round}");
+        let undo = [Call::new("close", 3, [descriptor]), Call::new("munmap", 11, [place, 0x1000])];
+        Stopped::stop_one(pid).expect("stops").resume_through(&undo, gadgets, &maps).expect("begins");
+        eventually(|| MappingTable::of(pid).expect("maps").at(place).is_none().then_some(()));
+        assert_eq!(descriptor_of(pid, "/memfd:chained"), None, "round {round}");
+        round += 1;
+    }
+    assert!(round > 0, "{round} rounds");
+    assert_eq!(outcome(target), GOOD);
+}
+
+fn eventually<T>(look: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match look() {
+            Some(found) => return found,
+            None => assert!(Instant::now() < deadline, "in time"),
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+fn descriptor_of(pid: Pid, name: &str) -> Option<u64> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let mut named = entries
+        .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|path| path.to_string_lossy().starts_with(name)));
+    named.next()?.file_name().to_str()?.parse().ok()
+}
+
+/// A process of one thread that sleeps: only the kernel can resume a sleep with the time that remains of it, and does so
+/// by a system call of its own.
+#[test]
+fn a_sleep_is_resumed_with_its_remaining_time() {
+    const RESTART_SYSCALL: &str = "219";
+    let mut child = Command::new("sleep").arg("100").spawn().expect("starts");
+    let pid = Pid(child.id() as i32);
+    let number = || {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).expect("is there");
+        text.split(' ').next().map(str::to_owned).filter(|word| word.parse::<i32>().is_ok_and(|number| number > 0))
+    };
+    let sleeps = |stat: &Stat| stat.command == "sleep" && stat.state == State::Sleeping;
+    eventually(|| trimtab_os::stat_of(pid, pid.0).filter(sleeps).and_then(|_| number()).filter(|call| call == "230"));
+    let (gadgets, maps) = gadgets(pid);
+    let place = free_place(&maps);
+    let stopped = Stopped::stop_one(pid).expect("stops");
+    stopped.resume_through(&map_and_unmap(place)[..1], gadgets, &maps).expect("makes them");
+    assert!(MappingTable::of(pid).expect("maps").at(place).is_some(), "made before it was let go");
+    let call = eventually(|| trimtab_os::stat_of(pid, pid.0).filter(sleeps).and_then(|_| number()));
+    child.kill().expect("kills");
+    child.wait().expect("ends");
+    assert_eq!(call, RESTART_SYSCALL);
+}
+
+fn free_place(maps: &MappingTable) -> u64 {
+    maps.gap_near(0x10_0000_0000..0x10_0000_1000, 0x2000, 1 << 40, 1 << 20).expect("a gap")
 }
 
 #[test]

@@ -80,6 +80,16 @@ pub enum Error {
         /// The function.
         function: String,
     },
+    /// A thread was asked for system calls and did not run.
+    #[error("no thread of process {pid} ran within {limit_s} s to {what}; is it stopped? Continue it and try again")]
+    Idle {
+        /// The process.
+        pid: Pid,
+        /// What it was to do.
+        what: &'static str,
+        /// How long we waited, seconds.
+        limit_s: u64,
+    },
     /// Left-over patches of another trimtab that can't be understood.
     #[error("process {pid} holds memory of another trimtab that can't be undone: {reason}")]
     Descriptor {

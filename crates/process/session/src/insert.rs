@@ -1,24 +1,25 @@
-//! Putting probes into a process: one stop, in which memory is mapped, threads are moved off displaced instructions and
-//! the patches are written.
+//! Putting probes into a process: its memory is mapped while it runs, then one stop of all threads, in which those that
+//! stand on displaced instructions are moved off and the patches are written.
 //!
 //! The descriptor (patches with their original bytes, mappings) is complete before the first patch is written, and each
 //! patch is valid by itself, so a kill at any instant leaves a program that runs on and can be restored by the next
 //! trimtab.
 //!
-//! Next: `remove` undoes it.
+//! Next: `mapping` for the memory, `remove` undoes it all.
 
 use crate::error::Error;
+use crate::mapping::Mapper;
 use crate::prepare::Prepared;
 use crate::remove::{self, Removal, Target};
 use crate::script::ScriptSource;
-use crate::threads::{Stand, inside, stands};
+use crate::threads::{Stacks, Stand, inside, stands};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use trimtab_os::{Gadgets, Injection, MappingTable, SharedMapping, Stopped, open_file_of};
+use trimtab_os::{MappingTable, SharedMapping, Stopped};
 use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, Routines, build, build_script, code_needed};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
-    ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MEMFD_NAME, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX,
+    ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX,
     PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, round_up, state,
 };
 use trimtab_stub::view::View;
@@ -30,15 +31,12 @@ const REACH: u64 = (1 << 31) - (256 << 20);
 /// Free space kept around what we map, so that heaps can grow.
 const MARGIN: u64 = 1 << 20;
 /// Stops tried while a thread stands where it can't be moved from.
-const STOPS_MAX: usize = 20;
-/// `MAP_SHARED`, `MAP_PRIVATE | MAP_ANONYMOUS`, `MAP_FIXED_NOREPLACE`.
-const SHARED: u64 = 0x01;
-const PRIVATE_ANONYMOUS: u64 = 0x22;
-const FIXED_NOREPLACE: u64 = 0x10_0000;
-const READ_WRITE: u64 = 3;
-const READ_EXECUTE: u64 = 5;
-/// `MADV_WIPEONFORK`: a forked child finds the gate closed.
-const WIPE_ON_FORK: u64 = 18;
+const STOPS_MAX: u64 = 20;
+/// Times other places are looked for when another thread has just mapped something there.
+const PLACES_MAX: usize = 5;
+/// Time for that thread to go on before the second stop; it grows with each, because on a busy machine the thread first
+/// has to get a processor.
+const REST_US: u64 = 300;
 
 /// What the caller must say about a window's shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -59,18 +57,19 @@ pub struct Inserted {
     target: Target,
     /// Places patched.
     pub point_count: usize,
-    /// How long the process was held, nanoseconds.
+    /// How long the process was held, all stops together, nanoseconds.
     pub pause_ns: u64,
     /// Threads that were inside a measured function already, as (thread pointer, probe): they passed no entry probe.
     pub inside: Vec<(u64, u32)>,
     removed: bool,
 }
 
-struct Layout {
-    header: u64,
-    places: Vec<ArenaPlace>,
-    geometry: Geometry,
-    plan: Plan,
+/// Where everything will lie, and what will be written.
+pub(crate) struct Layout {
+    pub header: u64,
+    pub places: Vec<ArenaPlace>,
+    pub geometry: Geometry,
+    pub plan: Plan,
 }
 
 impl Prepared {
@@ -86,18 +85,16 @@ impl Prepared {
             let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
             return Err(Error::NothingToDo { pid, reason });
         }
-        for attempt in 0..STOPS_MAX {
+        for attempt in 1.. {
             let maps = MappingTable::of(pid)?;
             let threads = trimtab_os::thread_ids(pid)?.len() as u64;
             let layout = self.layout(pid, setup, &maps, threads)?;
-            match self.insert_once(pid, setup, &maps, &layout, initialise) {
-                Err(Error::ThreadInTheWay { .. }) if attempt + 1 < STOPS_MAX => {
-                    std::thread::sleep(std::time::Duration::from_micros(300));
-                }
+            match self.insert_at(pid, setup, &maps, &layout, initialise) {
+                Err(Error::NoRoom { .. }) if attempt < PLACES_MAX => {}
                 other => return other,
             }
         }
-        Err(Error::NothingToDo { pid, reason: "it could not be stopped at a safe place".into() })
+        Err(Error::NothingToDo { pid, reason: "no place for our memory stayed free".into() })
     }
 
     fn layout(&self, pid: Pid, setup: Setup, maps: &MappingTable, threads: u64) -> Result<Layout, Error> {
@@ -152,7 +149,7 @@ impl Prepared {
         functions
     }
 
-    fn insert_once(
+    fn insert_at(
         &self,
         pid: Pid,
         setup: Setup,
@@ -160,34 +157,70 @@ impl Prepared {
         layout: &Layout,
         initialise: &dyn Fn(View<'_>),
     ) -> Result<Inserted, Error> {
-        let mut stopped = Stopped::stop(pid)?;
-        check_thread_pointers(&stopped)?;
-        let moves = self.moves(&stopped, maps, layout)?;
-        check_text(&stopped, &layout.plan)?;
         let probes: Vec<Probe> = self.probes.iter().map(|probe| settled(probe, setup)).collect();
         let fill = |view: View<'_>| {
             describe(view, layout, &probes);
             initialise(view);
             view.header().magic.store(MAGIC, Release);
         };
-        let shared = map_all(&mut stopped, self.gadgets, maps, layout, &fill)?;
+        let mut mapper = Mapper { pid, gadgets: self.gadgets, maps, layout, pause_ns: 0 };
+        let shared = mapper.map(&fill)?;
         let mut target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
         target.functions = (self.ranges.clone(), self.program.clone());
-        let inside = inside(&stopped, maps, &target.functions.0, &target.functions.1);
-        let written = apply(&mut stopped, layout, &moves);
-        if let Err(error) = written {
-            stopped.resume();
-            remove::restore(pid, &target)?;
-            return Err(error);
+        let mut inserted = Inserted {
+            pid,
+            shared,
+            target,
+            point_count: layout.plan.patches.len(),
+            pause_ns: mapper.pause_ns,
+            inside: Vec::new(),
+            removed: false,
+        };
+        // On an error the memory is unmapped as it is dropped.
+        self.patch(layout, &mut inserted)?;
+        Ok(inserted)
+    }
+
+    /// Writes the patches, in a stop in which every thread can be moved off the displaced instructions.
+    fn patch(&self, layout: &Layout, inserted: &mut Inserted) -> Result<(), Error> {
+        for attempt in 1u64.. {
+            let maps = MappingTable::of(inserted.pid)?;
+            let mut stopped = Stopped::stop(inserted.pid)?;
+            let patched = self.patch_stopped(&mut stopped, &maps, layout);
+            inserted.pause_ns += stopped.resume();
+            match patched {
+                Err(Error::ThreadInTheWay { .. }) if attempt < STOPS_MAX => {
+                    std::thread::sleep(std::time::Duration::from_micros(REST_US * attempt));
+                }
+                Err(error) => return Err(error),
+                Ok(inside) => {
+                    inserted.inside = inside;
+                    break;
+                }
+            }
         }
-        let pause_ns = stopped.resume();
-        Ok(Inserted { pid, shared, target, point_count: layout.plan.patches.len(), pause_ns, inside, removed: false })
+        Ok(())
+    }
+
+    fn patch_stopped(
+        &self,
+        stopped: &mut Stopped,
+        maps: &MappingTable,
+        layout: &Layout,
+    ) -> Result<Vec<(u64, u32)>, Error> {
+        check_thread_pointers(stopped)?;
+        check_text(stopped, &layout.plan)?;
+        let stacks = Stacks::read(stopped, maps);
+        let moves = self.moves(stopped, &stacks, layout)?;
+        let inside = inside(stopped, &stacks, &self.ranges, &self.program);
+        apply(stopped, layout, &moves)?;
+        Ok(inside)
     }
 
     /// Threads and signal frames that stand on displaced instructions, with where they go on.
-    fn moves(&self, stopped: &Stopped, maps: &MappingTable, layout: &Layout) -> Result<Vec<(Stand, u64)>, Error> {
+    fn moves(&self, stopped: &Stopped, stacks: &Stacks, layout: &Layout) -> Result<Vec<(Stand, u64)>, Error> {
         let mut moves = Vec::new();
-        for stand in stands(stopped, maps, self.gadgets.signal_return) {
+        for stand in stands(stopped, stacks, self.gadgets.signal_return) {
             let address = stand.address();
             let site =
                 self.functions.iter().flat_map(|f| f.sites.iter().map(move |site| (f, site))).find(|(_, site)| {
@@ -243,24 +276,15 @@ fn settled(probe: &Probe, setup: Setup) -> Probe {
 /// Marks a range as taken, for further searches.
 fn reserve(maps: &mut MappingTable, start: u64, length: u64) {
     let index = maps.0.partition_point(|mapping| mapping.end <= start);
-    let taken = trimtab_os::Mapping {
-        start,
-        end: start + length,
-        readable: true,
-        writable: false,
-        executable: false,
-        offset: 0,
-        inode: 0,
-        path: String::new(),
-        deleted: false,
-    };
+    let taken = trimtab_os::Mapping { start, end: start + length, readable: true, ..Default::default() };
     maps.0.insert(index, taken);
 }
 
 fn check_thread_pointers(stopped: &Stopped) -> Result<(), Error> {
-    for thread in stopped.threads() {
+    let ranges: Vec<_> = stopped.threads().iter().map(|thread| (thread.registers.fs_base, 8)).collect();
+    for (thread, word) in stopped.threads().iter().zip(stopped.memory().read_many(&ranges)) {
         let base = thread.registers.fs_base;
-        if base == 0 || stopped.memory().read_word(base).ok() != Some(base) {
+        if base == 0 || word != base.to_le_bytes() {
             return Err(trimtab_os::Error::NoThreadPointer { tid: thread.tid }.into());
         }
     }
@@ -269,71 +293,11 @@ fn check_thread_pointers(stopped: &Stopped) -> Result<(), Error> {
 
 /// The text must still be what the plan was made from.
 fn check_text(stopped: &Stopped, plan: &Plan) -> Result<(), Error> {
-    for patch in &plan.patches {
-        if stopped.memory().read_vec(patch.address, patch.original.len())? != patch.original {
+    let ranges: Vec<_> = plan.patches.iter().map(|patch| (patch.address, patch.original.len())).collect();
+    for (patch, now) in plan.patches.iter().zip(stopped.memory().read_many(&ranges)) {
+        if now != patch.original {
             return Err(Error::ForeignPatch { function: patch.function.clone() });
         }
-    }
-    Ok(())
-}
-
-/// Makes the shared memory and the arenas in the target. The descriptor is complete before anything is mapped, so that
-/// whatever a killed trimtab has mapped is listed.
-fn map_all(
-    stopped: &mut Stopped,
-    gadgets: Gadgets,
-    maps: &MappingTable,
-    layout: &Layout,
-    fill: &dyn Fn(View<'_>),
-) -> Result<SharedMapping, Error> {
-    let pid = stopped.pid();
-    let mut injection = Injection::begin(stopped, gadgets, maps)?;
-    let name = injection.place_text(MEMFD_NAME)?;
-    // MFD_CLOEXEC: a program the target executes must not inherit it.
-    let descriptor = injection.call("memfd_create", 319, [name, 1, 0, 0, 0, 0])?;
-    let shared = open_file_of(pid, descriptor)
-        .and_then(|file| SharedMapping::create(&file, layout.geometry.file_length, pid))
-        .inspect(|shared| fill(View::new(shared.words())));
-    let mut made = Vec::new();
-    let mapped = if shared.is_ok() { map_into(&mut injection, descriptor, layout, &mut made) } else { Ok(()) };
-    let closed = injection.call("close", 3, [descriptor, 0, 0, 0, 0, 0]);
-    if mapped.is_err() {
-        for (address, length) in made {
-            injection.call("munmap", 11, [address, length, 0, 0, 0, 0])?;
-        }
-    }
-    injection.finish()?;
-    mapped?;
-    closed?;
-    Ok(shared?)
-}
-
-fn map_into(
-    injection: &mut Injection<'_>,
-    descriptor: u64,
-    layout: &Layout,
-    made: &mut Vec<(u64, u64)>,
-) -> Result<(), Error> {
-    let mut map = |address: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64| {
-        let arguments = [address, length, protection, flags | FIXED_NOREPLACE, file, offset];
-        let got = injection.call("mmap", 9, arguments)?;
-        made.push((got, length));
-        if got == address {
-            Ok(())
-        } else {
-            Err(Error::NoRoom { pid: injection.stopped().pid(), module: "memory".into() })
-        }
-    };
-    map(layout.header, layout.geometry.data_length, READ_WRITE, SHARED, descriptor, 0)?;
-    let mut offset = layout.geometry.data_length;
-    for place in &layout.places {
-        // Code first, and both unmapped by one call: a gate is ours only if the code behind it is.
-        map(place.code, place.capacity, READ_EXECUTE, SHARED, descriptor, offset)?;
-        map(place.gate, PAGE, READ_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0)?;
-        offset += place.capacity;
-    }
-    for place in &layout.places {
-        injection.call("madvise", 28, [place.gate, PAGE, WIPE_ON_FORK, 0, 0, 0])?;
     }
     Ok(())
 }
@@ -344,7 +308,7 @@ fn describe(view: View<'_>, layout: &Layout, probes: &[Probe]) {
     let header = view.header();
     header.base.store(layout.header, Relaxed);
     header.monitor_pid.store(u64::from(std::process::id()), Relaxed);
-    header.monitor_start.store(remove::start_time(Pid(std::process::id() as i32)).unwrap_or(0), Relaxed);
+    header.monitor_start.store(trimtab_os::start_time_ticks(Pid(std::process::id() as i32)).unwrap_or(0), Relaxed);
     view.set_mappings(&mapping_records(layout));
     for (index, patch) in layout.plan.patches.iter().enumerate() {
         view.set_patch(index as u64, &patch_record(patch));

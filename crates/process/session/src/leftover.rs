@@ -7,8 +7,9 @@
 //! Next: `remove::restore` does the work.
 
 use crate::error::Error;
-use crate::remove::{self, PatchBytes, Removal, Target, is_ours, open_descriptors, start_time};
-use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
+use crate::remove::{self, PatchBytes, Removal, TRIES_MAX, Target, is_ours, open_descriptors, rest};
+use crate::threads::is_making_calls;
+use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, Stopped, find_gadgets, start_time_ticks};
 use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
 use trimtab_types::Pid;
 
@@ -41,8 +42,33 @@ pub enum Leftover {
 #[derive(Debug)]
 pub struct UndoTarget(Target);
 
-/// Looks for memory of another trimtab.
+/// Looks for memory of another trimtab. Where there is some, calls that it asked for and that are still to be made are
+/// waited for, which stops the process for a moment.
 pub fn find(pid: Pid) -> Result<Leftover, Error> {
+    match look(pid)? {
+        found @ (Leftover::None | Leftover::Complete { monitor_runs: true, .. }) => Ok(found),
+        _ => {
+            wait_for_calls(pid)?;
+            look(pid)
+        }
+    }
+}
+
+fn wait_for_calls(pid: Pid) -> Result<(), Error> {
+    for attempt in 0..TRIES_MAX {
+        let gadgets = find_gadgets(pid, &Memory::open(pid)?, &MappingTable::of(pid)?)?;
+        let stopped = Stopped::stop(pid)?;
+        let wait = is_making_calls(&stopped, &gadgets);
+        stopped.resume();
+        if !wait {
+            break;
+        }
+        std::thread::sleep(rest(attempt));
+    }
+    Ok(())
+}
+
+fn look(pid: Pid) -> Result<Leftover, Error> {
     let maps = MappingTable::of(pid)?;
     let Some(first) = maps.0.iter().find(|mapping| is_ours(mapping) && mapping.offset == 0) else {
         return Ok(match ours(&maps) {
@@ -58,7 +84,7 @@ pub fn find(pid: Pid) -> Result<Leftover, Error> {
     let monitor = Pid(raw.monitor_pid as i32);
     Ok(Leftover::Complete {
         monitor,
-        monitor_runs: start_time(monitor).is_some_and(|start| start == raw.monitor_start),
+        monitor_runs: start_time_ticks(monitor).is_some_and(|start| start == raw.monitor_start),
         patches: target.patches.len(),
         target: Box::new(UndoTarget(target)),
     })
@@ -233,9 +259,9 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
-    use trimtab_os::parse_maps;
     use trimtab_stub::layout::Needs;
     use trimtab_stub::view::View;
+    use trimtab_types::procfs::parse_maps;
 
     const BASE: u64 = 0x7f00_0000_0000;
     const CODE: u64 = 0x5500_0000_0000;
@@ -243,7 +269,7 @@ mod tests {
 
     fn maps(data_length: u64) -> MappingTable {
         let (gate, arena) = (CODE - 0x3000, CODE - 0x2000);
-        MappingTable(parse_maps(&format!(
+        let text = format!(
             "{gate:x}-{arena:x} rw-p 00000000 00:00 0 \n\
              {arena:x}-{:x} r-xs 00001000 00:01 9 /memfd:trimtab (deleted)\n\
              {CODE:x}-{:x} r-xp 00001000 fe:00 77 /bin/app\n\
@@ -251,7 +277,8 @@ mod tests {
             arena + 0x1000,
             CODE + 0x1000,
             BASE + data_length
-        )))
+        );
+        MappingTable(parse_maps(text.as_bytes()).expect("a map"))
     }
 
     /// A descriptor as an insertion writes it, and the mappings of its process.

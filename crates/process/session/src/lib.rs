@@ -11,6 +11,7 @@ mod error;
 mod image_cache;
 mod insert;
 pub mod leftover;
+mod mapping;
 mod modules;
 mod prepare;
 mod remove;

@@ -7,19 +7,23 @@
 //! Next: `leftover` calls this for what a killed trimtab left.
 
 use crate::error::Error;
-use crate::threads::{FunctionRange, Stand, anyone_in, inside, stands};
+use crate::mapping::{close, unmap_calls, wait_until};
+use crate::threads::{FunctionRange, Stacks, Stand, anyone_in, inside, stands};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use trimtab_os::{Gadgets, Injection, MappingTable, Memory, Stopped};
+use std::time::Duration;
+use trimtab_os::{Call, Gadgets, MappingTable, Memory, Stopped};
 use trimtab_plan::{ArenaPlace, Plan};
 use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
 use trimtab_types::Pid;
 use trimtab_x86::SHORT_JUMP_LEN;
 
 /// Further stops tried until nobody is inside an island.
-const TRIES_MAX: usize = 50;
-/// Pause between them.
-const BETWEEN_TRIES_US: u64 = 500;
+pub(crate) const TRIES_MAX: usize = 50;
+/// Time for a thread inside to come out before the second try; it doubles up to the maximum, because on a busy machine
+/// that thread first has to get a processor.
+const FIRST_REST_US: u64 = 500;
+const REST_US_MAX: u64 = 20_000;
 /// First byte of `jmp rel8`.
 const SHORT_JUMP: u8 = 0xeb;
 /// Place of `Slot::busy` within a slot.
@@ -99,31 +103,51 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         return Ok(removal);
     }
     close_gates(pid, target)?;
+    // Whoever reads a page of the slots first waits for the kernel to make it: not while the process is held.
+    let _ = is_any_slot_busy(&Memory::open(pid)?, target);
     for attempt in 0..TRIES_MAX {
         let maps = MappingTable::of(pid)?;
         let mut stopped = Stopped::stop(pid)?;
+        let stacks = Stacks::read(&stopped, &maps);
         if attempt == 0 {
-            let stacks = stopped.threads().iter().map(|thread| (thread.registers.fs_base, thread.registers.rsp));
-            removal.stacks = stacks.collect();
-            leave_springboards(&mut stopped, &maps, target)?;
+            let pointers = stopped.threads().iter().map(|thread| (thread.registers.fs_base, thread.registers.rsp));
+            removal.stacks = pointers.collect();
+            leave_springboards(&mut stopped, &stacks, target)?;
             removal.foreign = restore_text(&stopped, target)?;
             // Calls are recognised by their bytes, some of which were displaced.
-            removal.inside = inside(&stopped, &maps, &target.functions.0, &target.functions.1);
+            removal.inside = inside(&stopped, &stacks, &target.functions.0, &target.functions.1);
         }
-        let inside = is_anyone_inside(&stopped, &maps, target) || !removal.foreign.is_empty();
-        if !inside {
-            unmap(&mut stopped, &maps, target)?;
-        }
-        let pause_ns = stopped.resume();
+        let leave = is_anyone_inside(&stopped, &stacks, target) || !removal.foreign.is_empty();
+        let pause_ns = match leave {
+            true => stopped.resume(),
+            false => stopped.resume_through(&calls_to_unmap(pid, target), target.gadgets, &maps)?,
+        };
         removal.pause_ns_max = removal.pause_ns_max.max(pause_ns);
         removal.pause_ns_total += pause_ns;
-        if !inside {
-            return Ok(removal);
+        if !leave {
+            let is_open = || target.abandoned && !open_descriptors(pid).is_empty();
+            return ended_is_gone(
+                wait_until(pid, "unmap our memory", || !target.is_mapped(pid) && !is_open()),
+                removal,
+            );
         }
-        std::thread::sleep(std::time::Duration::from_micros(BETWEEN_TRIES_US));
+        std::thread::sleep(rest(attempt));
     }
     removal.left_mapped_bytes = target.mappings.iter().map(|(_, length)| length).sum();
     Ok(removal)
+}
+
+/// Rest after try number `attempt`.
+pub(crate) fn rest(attempt: usize) -> Duration {
+    Duration::from_micros((FIRST_REST_US << attempt.min(16)).min(REST_US_MAX))
+}
+
+/// A process that ended while it was about to unmap our memory took it along.
+fn ended_is_gone(waited: Result<(), Error>, removal: Removal) -> Result<Removal, Error> {
+    match waited {
+        Ok(()) | Err(Error::Os(trimtab_os::Error::Gone { .. })) => Ok(removal),
+        Err(error) => Err(error),
+    }
 }
 
 fn close_gates(pid: Pid, target: &Target) -> Result<(), Error> {
@@ -136,12 +160,12 @@ fn close_gates(pid: Pid, target: &Target) -> Result<(), Error> {
 
 /// Who stands at a springboard has taken a short jump and done nothing since: it goes back to where that jump stands, so
 /// that the springboard's bytes may become what they were.
-fn leave_springboards(stopped: &mut Stopped, maps: &MappingTable, target: &Target) -> Result<(), Error> {
+fn leave_springboards(stopped: &mut Stopped, stacks: &Stacks, target: &Target) -> Result<(), Error> {
     let springboards: BTreeMap<u64, u64> = target.patches.iter().filter_map(springboard_of).collect();
     if springboards.is_empty() {
         return Ok(());
     }
-    for stand in stands(stopped, maps, target.gadgets.signal_return) {
+    for stand in stands(stopped, stacks, target.gadgets.signal_return) {
         let Some(&back) = springboards.get(&stand.address()) else { continue };
         match stand {
             Stand::Thread { index, .. } => stopped.move_thread(index, back)?,
@@ -161,8 +185,9 @@ fn springboard_of((address, _, patched): &PatchBytes) -> Option<(u64, u64)> {
 /// Puts the original bytes back, last patch first; places that hold neither version.
 fn restore_text(stopped: &Stopped, target: &Target) -> Result<Vec<u64>, Error> {
     let mut foreign = Vec::new();
-    for (address, original, patched) in target.patches.iter().rev() {
-        let now = stopped.memory().read_vec(*address, patched.len())?;
+    let ranges: Vec<_> = target.patches.iter().map(|(address, _, patched)| (*address, patched.len())).collect();
+    let found = stopped.memory().read_many(&ranges);
+    for ((address, original, patched), now) in target.patches.iter().zip(found).rev() {
         if now == *patched {
             stopped.write_text(*address, original)?;
         } else if now != *original {
@@ -172,33 +197,30 @@ fn restore_text(stopped: &Stopped, target: &Target) -> Result<Vec<u64>, Error> {
     Ok(foreign)
 }
 
-fn is_anyone_inside(stopped: &Stopped, maps: &MappingTable, target: &Target) -> bool {
-    let stands = stands(stopped, maps, target.gadgets.signal_return);
-    anyone_in(&stands, &target.arenas) || is_any_slot_busy(stopped, target)
+fn is_anyone_inside(stopped: &Stopped, stacks: &Stacks, target: &Target) -> bool {
+    let stands = stands(stopped, stacks, target.gadgets.signal_return);
+    anyone_in(&stands, &target.arenas) || is_any_slot_busy(stopped.memory(), target)
 }
 
 /// A thread that called the MPI library from inside our routine has our return address on its stack and its slot says so.
-fn is_any_slot_busy(stopped: &Stopped, target: &Target) -> bool {
+fn is_any_slot_busy(memory: &Memory, target: &Target) -> bool {
     let geometry = &target.geometry;
-    (0..geometry.slot_count).any(|index| {
-        let slot = target.header + geometry.slots_offset + index * geometry.slot_stride;
-        let claimed = stopped.memory().read_word(slot).unwrap_or(0) != 0;
-        claimed && stopped.memory().read_word(slot + BUSY_OFFSET).unwrap_or(0) != 0
-    })
+    let slot = |index: u64| target.header + geometry.slots_offset + index * geometry.slot_stride;
+    let words = |offset: u64| -> Vec<(u64, usize)> {
+        (0..geometry.slot_count).map(|index| (slot(index) + offset, size_of::<u64>())).collect()
+    };
+    let is_set = |word: &Vec<u8>| word.iter().any(|byte| *byte != 0);
+    let (keys, busy) = (memory.read_many(&words(0)), memory.read_many(&words(BUSY_OFFSET)));
+    keys.iter().zip(&busy).any(|(key, busy)| is_set(key) && is_set(busy))
 }
 
-fn unmap(stopped: &mut Stopped, maps: &MappingTable, target: &Target) -> Result<(), Error> {
-    let pid = stopped.pid();
-    let mut injection = Injection::begin(stopped, target.gadgets, maps)?;
+/// Shared memory last: as long as it is there, a later trimtab can finish this.
+fn calls_to_unmap(pid: Pid, target: &Target) -> Vec<Call> {
     // Looked at now that the process is stopped: a number found earlier could be another file by now.
-    for descriptor in if target.abandoned { open_descriptors(pid) } else { Vec::new() } {
-        injection.call("close", 3, [descriptor, 0, 0, 0, 0, 0])?;
-    }
-    // Shared memory last: as long as it is there, a later trimtab can finish this.
-    for (address, length) in joined(&target.mappings).iter().rev() {
-        injection.call("munmap", 11, [*address, *length, 0, 0, 0, 0])?;
-    }
-    Ok(injection.finish()?)
+    let descriptors = if target.abandoned { open_descriptors(pid) } else { Vec::new() };
+    let mut calls: Vec<Call> = descriptors.into_iter().map(close).collect();
+    calls.extend(unmap_calls(&joined(&target.mappings)));
+    calls
 }
 
 /// Neighbours in the list that touch in memory become one, so that a gate goes with its code.
@@ -225,13 +247,6 @@ pub(crate) fn open_descriptors(pid: Pid) -> Vec<u64> {
         .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(is_ours))
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
-}
-
-/// Start time of a process, clock ticks since boot; `None` if it has ended.
-pub(crate) fn start_time(pid: Pid) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Fields after the command name in parentheses begin with number 3; the start time is number 22.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -3,13 +3,17 @@
 //! Next: `insert` moves threads out of the way, `remove` waits until nobody is inside.
 
 use std::ops::Range;
-use trimtab_os::{MappingTable, Stopped};
+use trimtab_os::{Gadgets, MappingTable, Stopped};
 
 /// Bytes of each stack that are searched for signal frames.
 const SEARCH_BYTES: u64 = 64 << 10;
 /// From a signal frame's return address to the interrupted instruction pointer: 8 (that word) + 40 (head of the
 /// context) + 16 registers.
 const SAVED_POINTER_OFFSET: u64 = 8 + 40 + 16 * 8;
+
+/// Length of `syscall`, and of the signal return.
+const SYSTEM_CALL_BYTES: u64 = 2;
+const SIGNAL_RETURN_BYTES: u64 = 9;
 
 /// A place where a thread stands or will return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,32 +32,65 @@ impl Stand {
     }
 }
 
+/// The upper end of every held thread's stack, read once per stop.
+pub(crate) struct Stacks(Vec<Stack>);
+
+struct Stack {
+    first: u64,
+    bytes: Vec<u8>,
+}
+
+impl Stacks {
+    pub(crate) fn read(stopped: &Stopped, maps: &MappingTable) -> Self {
+        let range = |stack: u64| {
+            let first = stack & !7;
+            let end = maps.at(stack).map_or(first, |mapping| mapping.end.min(first + SEARCH_BYTES));
+            (first, end.saturating_sub(first) as usize)
+        };
+        let ranges: Vec<_> = stopped.threads().iter().map(|thread| range(thread.registers.rsp)).collect();
+        let bytes = stopped.memory().read_many(&ranges);
+        Stacks(ranges.iter().zip(bytes).map(|((first, _), bytes)| Stack { first: *first, bytes }).collect())
+    }
+}
+
+impl Stack {
+    /// Address and value of every word.
+    fn words(&self) -> impl Iterator<Item = (u64, u64)> {
+        let values = self.bytes.chunks_exact(8).map(|raw| u64::from_le_bytes(raw.try_into().unwrap_or_default()));
+        (self.first..).step_by(8).zip(values)
+    }
+
+    /// Interrupted places kept in signal frames, found by the return address the kernel put there.
+    fn signal_frames(&self, signal_return: u64) -> impl Iterator<Item = Stand> {
+        self.words().filter(move |(_, word)| *word == signal_return).filter_map(|(at, _)| {
+            let saved_at = at + SAVED_POINTER_OFFSET;
+            let offset = (saved_at - self.first) as usize;
+            let raw: [u8; 8] = self.bytes.get(offset..offset + 8)?.try_into().ok()?;
+            Some(Stand::SignalFrame { saved_at, address: u64::from_le_bytes(raw) })
+        })
+    }
+}
+
 /// Every place where execution of the stopped process will go on.
-pub(crate) fn stands(stopped: &Stopped, maps: &MappingTable, signal_return: u64) -> Vec<Stand> {
+pub(crate) fn stands(stopped: &Stopped, stacks: &Stacks, signal_return: u64) -> Vec<Stand> {
     let mut found = Vec::new();
-    for (index, thread) in stopped.threads().iter().enumerate() {
+    for (index, (thread, stack)) in stopped.threads().iter().zip(&stacks.0).enumerate() {
         found.push(Stand::Thread { index, address: thread.instruction_pointer() });
-        found.extend(signal_frames(stopped, maps, thread.registers.rsp, signal_return));
+        found.extend(stack.signal_frames(signal_return));
     }
     found
 }
 
-/// Interrupted places kept in signal frames above `stack`, found by the return address the kernel put there.
-fn signal_frames(stopped: &Stopped, maps: &MappingTable, stack: u64, signal_return: u64) -> Vec<Stand> {
-    let first = stack & !7;
-    let end = maps.at(stack).map_or(first, |mapping| mapping.end.min(first + SEARCH_BYTES));
-    let Ok(bytes) = stopped.memory().read_vec(first, end.saturating_sub(first) as usize) else { return Vec::new() };
-    let word = |offset: usize| {
-        let raw: Option<[u8; 8]> = bytes.get(offset..offset + 8)?.try_into().ok();
-        raw.map(u64::from_le_bytes)
-    };
-    let frames = (0..bytes.len() / 8).map(|index| index * 8).filter(|offset| word(*offset) == Some(signal_return));
-    frames
-        .filter_map(|offset| {
-            let saved = offset + SAVED_POINTER_OFFSET as usize;
-            word(saved).map(|address| Stand::SignalFrame { saved_at: first + saved as u64, address })
-        })
-        .collect()
+/// Whether a thread is on its way through a chain of calls that a trimtab, perhaps one that was killed, gave it: on a busy
+/// machine it may take a while until it gets a processor.
+pub(crate) fn is_making_calls(stopped: &Stopped, gadgets: &Gadgets) -> bool {
+    let ranges: Vec<_> = stopped.threads().iter().map(|thread| (thread.registers.rsp, size_of::<u64>())).collect();
+    stopped.threads().iter().zip(stopped.memory().read_many(&ranges)).any(|(thread, returns_to)| {
+        let at = thread.instruction_pointer();
+        let calls = (gadgets.system_call..=gadgets.system_call + SYSTEM_CALL_BYTES).contains(&at);
+        let returns = (gadgets.signal_return..gadgets.signal_return + SIGNAL_RETURN_BYTES).contains(&at);
+        returns || (calls && returns_to == gadgets.signal_return.to_le_bytes())
+    })
 }
 
 /// Whether anybody stands in one of `ranges`.
@@ -69,15 +106,18 @@ pub(crate) type FunctionRange = (Range<u64>, u32);
 /// computes, whatever old words its stack holds.
 pub(crate) fn inside(
     stopped: &Stopped,
-    maps: &MappingTable,
+    stacks: &Stacks,
     functions: &[FunctionRange],
     ignored: &Range<u64>,
 ) -> Vec<(u64, u32)> {
+    let first = functions.iter().map(|(range, _)| range.start).min().unwrap_or_default();
+    let end = functions.iter().map(|(range, _)| range.end).max().unwrap_or_default();
+    let span = first..end;
     let mut found = Vec::new();
-    for thread in stopped.threads() {
+    for (thread, stack) in stopped.threads().iter().zip(&stacks.0) {
         let at = thread.instruction_pointer();
         let standing = function_at(functions, at);
-        let calling = || innermost_call(stopped, maps, functions, thread.registers.rsp);
+        let calling = || innermost_call(stopped, stack, functions, &span);
         let probe = standing.or_else(|| if ignored.contains(&at) { None } else { calling() });
         found.extend(probe.map(|probe| (thread.registers.fs_base, probe)));
     }
@@ -89,13 +129,11 @@ fn function_at(functions: &[FunctionRange], address: u64) -> Option<u32> {
     functions.iter().find(|(range, _)| range.contains(&address) && address != range.start).map(|(_, probe)| *probe)
 }
 
-fn innermost_call(stopped: &Stopped, maps: &MappingTable, functions: &[FunctionRange], stack: u64) -> Option<u32> {
-    let first = stack & !7;
-    let end = maps.at(stack).map_or(first, |mapping| mapping.end.min(first + SEARCH_BYTES));
-    let bytes = stopped.memory().read_vec(first, end.saturating_sub(first) as usize).ok()?;
-    let words = bytes.chunks_exact(8).filter_map(|raw| Some(u64::from_le_bytes(raw.try_into().ok()?)));
-    let mut calls = words.filter(|word| function_at(functions, *word).is_some() && follows_call(stopped, *word));
-    calls.next().and_then(|address| function_at(functions, address))
+/// `span` holds all `functions`: most words on a stack lie outside it.
+fn innermost_call(stopped: &Stopped, stack: &Stack, functions: &[FunctionRange], span: &Range<u64>) -> Option<u32> {
+    let near = stack.words().map(|(_, word)| word).filter(|word| span.contains(word));
+    let mut calls = near.filter_map(|word| function_at(functions, word).map(|probe| (word, probe)));
+    calls.find(|(word, _)| follows_call(stopped, *word)).map(|(_, probe)| probe)
 }
 
 /// Whether the bytes before `address` can be a call: `e8 rel32`, or `ff` with a register or memory operand.

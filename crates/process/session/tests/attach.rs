@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_os::{MappingTable, Memory, ticks};
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_session::{FunctionRequest, ImageCache, Inserted, Modules, Prepared, Setup};
@@ -78,8 +78,12 @@ impl Target {
         let mut line = String::new();
         output.read_line(&mut line).expect("reads");
         assert_eq!(line, "ready\n");
+        let target = Target { child, output };
+        // Threads map their stacks as they come up.
+        let threads = || trimtab_os::thread_ids(target.pid()).map(|tids| tids.len());
+        wait_for("four threads", || threads().is_ok_and(|count| count == 4));
         std::thread::sleep(Duration::from_millis(20));
-        Target { child, output }
+        target
     }
 
     fn pid(&self) -> Pid {
@@ -148,6 +152,15 @@ fn calls(inserted: &Inserted, function: u64) -> (u64, u64, u64) {
     })
 }
 
+/// Waits until `is_so`: how soon threads get a processor is the machine's business.
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
 fn cycles(flags: &[&str], name: &str, count: usize) {
     let program = build(name, flags);
     let target = Target::start(&program, "8");
@@ -159,6 +172,7 @@ fn cycles(flags: &[&str], name: &str, count: usize) {
     for cycle in 0..count {
         let mut inserted = insert(pid, &prepared);
         assert_ne!(text_of(pid), before, "patched");
+        wait_for("calls of every function", || (0..3).all(|function| calls(&inserted, function).2 > 0));
         std::thread::sleep(Duration::from_millis(5));
         let removal = inserted.remove().expect("removes");
         assert_eq!(removal.left_mapped_bytes, 0, "cycle {cycle}");
@@ -175,6 +189,8 @@ fn cycles(flags: &[&str], name: &str, count: usize) {
     assert!((nested / tiny / (15.0 / 200.0) - 1.0).abs() < 0.1, "{nested} nested, {tiny} tiny");
     assert!((many / tiny / (3.0 / 200.0) - 1.0).abs() < 0.1, "{many} many, {tiny} tiny");
     assert_eq!(text_of(pid), before, "every byte is as before");
+    let ours = |mapping: &&trimtab_os::Mapping| mapping.path.contains("trimtab");
+    assert_eq!(MappingTable::of(pid).expect("maps").0.iter().find(ours), None, "no mapping is left");
     assert_eq!(MappingTable::of(pid).expect("maps").0.len(), maps_before, "no mapping is left");
     target.finish();
 }

@@ -6,6 +6,7 @@ use crate::procfs::Processes;
 use std::path::PathBuf;
 use trimtab_mpi::{Family, Identity, identify, identify_for, is_mpi_module};
 use trimtab_types::Pid;
+use trimtab_types::procfs::Mapping;
 
 /// A process that uses MPI.
 #[derive(Clone, Debug)]
@@ -65,8 +66,8 @@ pub(super) fn slurm_job(processes: &dyn Processes, pid: Pid) -> Option<String> {
 /// Paths of mapped files, each once.
 fn mapped_files(processes: &dyn Processes, pid: Pid) -> Result<Vec<String>, Error> {
     let mappings = processes.maps(pid)?;
-    let files = mappings.iter().filter(|mapping| mapping.is_file()).filter_map(|mapping| mapping.path.as_ref());
-    let mut paths: Vec<String> = files.map(|path| path.to_string_lossy().into_owned()).collect();
+    let files = mappings.into_iter().filter(Mapping::is_file);
+    let mut paths: Vec<String> = files.map(|mapping| mapping.path).collect();
     paths.dedup();
     Ok(paths)
 }

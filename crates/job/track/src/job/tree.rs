@@ -3,9 +3,9 @@
 use crate::error::Error;
 use crate::launcher::{Role, role};
 use crate::procfs::Processes;
-use crate::stat::State;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::Pid;
+use trimtab_types::procfs::State;
 
 /// The processes of a machine, read once.
 pub(super) struct Tree {

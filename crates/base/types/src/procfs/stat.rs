@@ -1,6 +1,6 @@
 //! `/proc/PID/stat`: who is the parent, does it run, since when, and on which processor?
 
-use trimtab_types::Pid;
+use crate::Pid;
 
 /// Facts of one line of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]

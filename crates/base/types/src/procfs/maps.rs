@@ -1,54 +1,41 @@
 //! `/proc/PID/maps`: what is mapped where?
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
-use trimtab_types::ProcAddr;
-
-/// One mapped range.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One line of `/proc/PID/maps`: a mapped range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// First byte.
-    pub start: ProcAddr,
-    /// First byte behind it.
-    pub end: ProcAddr,
-    /// What may be done with it.
-    pub permissions: Permissions,
+    /// First address.
+    pub start: u64,
+    /// First address after it.
+    pub end: u64,
+    /// May be read.
+    pub readable: bool,
+    /// May be written.
+    pub writable: bool,
+    /// May be executed.
+    pub executable: bool,
+    /// Changes reach the file and other processes.
+    pub shared: bool,
     /// Offset of the first byte in the file.
     pub offset: u64,
     /// Device of the file: major and minor number.
     pub device: (u32, u32),
-    /// Number of the file on its device; 0 for none.
+    /// Number of the file on its device; 0: anonymous.
     pub inode: u64,
-    /// The file, or a name such as `[heap]`; `None` for anonymous memory.
-    pub path: Option<PathBuf>,
-    /// Whether the file's name has been removed or replaced since it was mapped, so that the file under `path`,
-    /// if there is one, is another.
+    /// Path, `[stack]`, `[vdso]`, ..., or empty. Without the kernel's " (deleted)".
+    pub path: String,
+    /// The file's name has been removed or replaced since it was mapped: the file under `path`, if any, is another.
     pub deleted: bool,
-}
-
-/// What may be done with a mapped range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Permissions {
-    /// r
-    pub read: bool,
-    /// w
-    pub write: bool,
-    /// x
-    pub execute: bool,
-    /// s: changes reach the file and other processes.
-    pub shared: bool,
 }
 
 impl Mapping {
     /// Length in bytes.
     pub fn length(&self) -> u64 {
-        self.end.0.saturating_sub(self.start.0)
+        self.end.saturating_sub(self.start)
     }
 
     /// Whether it is backed by a file (and is not a name in brackets).
     pub fn is_file(&self) -> bool {
-        self.inode != 0 && self.path.is_some()
+        self.inode != 0 && !self.path.is_empty()
     }
 }
 
@@ -73,26 +60,25 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
         std::str::from_utf8(word).ok()
     };
     let (range, permissions, offset, device, inode) = (word()?, word()?, word()?, word()?, word()?);
+    let [readable, writable, executable, shared] = permissions.as_bytes() else { return None };
     let (start, end) = range.split_once('-')?;
     let (major, minor) = device.split_once(':')?;
     let name = rest.trim_ascii_start();
     let deleted = name.ends_with(DELETED);
     let name = name.strip_suffix(DELETED).unwrap_or(name);
     Some(Mapping {
-        start: ProcAddr(hex(start)?),
-        end: ProcAddr(hex(end)?),
-        permissions: parse_permissions(permissions)?,
+        start: hex(start)?,
+        end: hex(end)?,
+        readable: *readable == b'r',
+        writable: *writable == b'w',
+        executable: *executable == b'x',
+        shared: *shared == b's',
         offset: hex(offset)?,
         device: (hex(major)?.try_into().ok()?, hex(minor)?.try_into().ok()?),
         inode: inode.parse().ok()?,
-        path: (!name.is_empty()).then(|| PathBuf::from(OsString::from_vec(unescape(name)))),
+        path: String::from_utf8_lossy(&unescape(name)).into_owned(),
         deleted,
     })
-}
-
-fn parse_permissions(text: &str) -> Option<Permissions> {
-    let &[read, write, execute, shared] = text.as_bytes() else { return None };
-    Some(Permissions { read: read == b'r', write: write == b'w', execute: execute == b'x', shared: shared == b's' })
 }
 
 fn hex(text: &str) -> Option<u64> {
@@ -133,18 +119,18 @@ mod tests {
         let head = "7f00-8f00 r-xp 00001000 fe:0a 77 ";
         #[rustfmt::skip]
         let cases = [
-            ("library", "                  /usr/lib/libmpi.so.40", Some("/usr/lib/libmpi.so.40"), false),
-            ("space", " /a b/c d", Some("/a b/c d"), false),
-            ("deleted", " /a/b (deleted)", Some("/a/b"), true),
-            ("deleted_in_the_middle", " /a (deleted)/b", Some("/a (deleted)/b"), false),
-            ("heap", " [heap]", Some("[heap]"), false),
-            ("anonymous", "", None, false),
-            ("newline", " /a\\012b", Some("/a\nb"), false),
-            ("memfd", " /memfd:trimtab (deleted)", Some("/memfd:trimtab"), true),
+            ("library", "                  /usr/lib/libmpi.so.40", "/usr/lib/libmpi.so.40", false),
+            ("space", " /a b/c d", "/a b/c d", false),
+            ("deleted", " /a/b (deleted)", "/a/b", true),
+            ("deleted_in_the_middle", " /a (deleted)/b", "/a (deleted)/b", false),
+            ("heap", " [heap]", "[heap]", false),
+            ("anonymous", "", "", false),
+            ("newline", " /a\\012b", "/a\nb", false),
+            ("memfd", " /memfd:trimtab (deleted)", "/memfd:trimtab", true),
         ];
         for (case, name, path, deleted) in cases {
             let mapping = one(&format!("{head}{name}")).unwrap_or_else(|| panic!("{case}"));
-            assert_eq!(mapping.path, path.map(PathBuf::from), "{case}");
+            assert_eq!(mapping.path, path, "{case}");
             assert_eq!(mapping.deleted, deleted, "{case}");
         }
     }
@@ -152,13 +138,13 @@ mod tests {
     #[test]
     fn numbers_are_read() {
         let mapping = one("7f1e04000000-7f1e04021000 rw-s 0000a000 fe:1f 10010746 /x").expect("a mapping");
-        assert_eq!((mapping.start, mapping.end), (ProcAddr(0x7f1e_0400_0000), ProcAddr(0x7f1e_0402_1000)));
+        assert_eq!((mapping.start, mapping.end), (0x7f1e_0400_0000, 0x7f1e_0402_1000));
         assert_eq!(
             (mapping.length(), mapping.offset, mapping.device, mapping.inode),
             (0x21000, 0xa000, (0xfe, 0x1f), 10_010_746)
         );
-        let Permissions { read, write, execute, shared } = mapping.permissions;
-        assert_eq!((read, write, execute, shared), (true, true, false, true));
+        let Mapping { readable, writable, executable, shared, .. } = mapping;
+        assert_eq!((readable, writable, executable, shared), (true, true, false, true));
         assert!(mapping.is_file());
     }
 
@@ -178,9 +164,9 @@ mod tests {
         let text = std::fs::read("/proc/self/maps").expect("own map");
         let mappings = parse_maps(&text).expect("a map");
         let here = our_own_map_is_read as fn() as usize as u64;
-        let own = mappings.iter().find(|mapping| mapping.start.0 <= here && here < mapping.end.0).expect("own code");
-        assert!(own.permissions.execute && own.is_file());
-        assert_eq!(own.path, std::env::current_exe().ok());
+        let own = mappings.iter().find(|mapping| mapping.start <= here && here < mapping.end).expect("own code");
+        assert!(own.executable && own.is_file());
+        assert_eq!(Some(own.path.as_str()), std::env::current_exe().expect("own path").to_str());
     }
 
     proptest! {
@@ -202,7 +188,7 @@ mod tests {
         fn what_is_written_is_read(start in 0u64..1 << 47, length in 1u64..1 << 30, inode in any::<u64>()) {
             let line = format!("{start:x}-{:x} r-xp 00000000 08:01 {inode} /lib/x.so", start + length);
             let mapping = one(&line).expect("a mapping");
-            prop_assert_eq!((mapping.start.0, mapping.length(), mapping.inode), (start, length, inode));
+            prop_assert_eq!((mapping.start, mapping.length(), mapping.inode), (start, length, inode));
         }
     }
 }

@@ -1,0 +1,41 @@
+//! Where and how urgently this thread runs while it holds a process.
+//!
+//! It leaves the processor of the target's main thread: that thread can then be stopped and let go without taking turns
+//! with anybody. Where it is allowed to, it also takes precedence over ordinary threads: another busy rank, on whose
+//! processor it must run, would otherwise keep a stopped target waiting for a whole time slice.
+//!
+//! Next: `stop`, which holds one of these.
+
+use crate::proc::stat_of;
+use crate::sys;
+use trimtab_types::Pid;
+
+/// Place and precedence; dropping it gives both back.
+#[derive(Debug)]
+pub(crate) struct Place {
+    processors_before: Option<libc::cpu_set_t>,
+    urgent: bool,
+}
+
+impl Place {
+    pub(crate) fn beside(pid: Pid) -> Self {
+        let before = sys::affinity();
+        let processor = stat_of(pid, pid.0).map(|stat| stat.last_cpu as usize);
+        let others = before.and_then(|before| sys::without_processor(&before, processor?));
+        let moved = others.is_some_and(|others| sys::set_affinity(&others));
+        // Refused to ordinary users: then it goes without.
+        let urgent = sys::is_ordinary() && sys::set_urgent(true);
+        Place { processors_before: before.filter(|_| moved), urgent }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(before) = &self.processors_before {
+            sys::set_affinity(before);
+        }
+        if self.urgent {
+            sys::set_urgent(false);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Making our memory in a process, without holding it while anything is prepared.
+//!
+//! Twice one thread is stopped for some microseconds and sent through a chain of system calls; the other threads run on.
+//! The first chain makes the shared memory's file. It is filled from outside, descriptor included, and only then does
+//! the second chain map it everywhere and close it. A chain runs to its end whether we live or not, so a killed trimtab
+//! leaves either a descriptor to be closed or all mappings together with the list of them.
+//!
+//! Next: `insert` writes the patches; `leftover` reads what a killed trimtab left here.
+
+use crate::error::Error;
+use crate::insert::Layout;
+use crate::remove::open_descriptors;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+use trimtab_os::{Call, Gadgets, Mapping, MappingTable, SharedMapping, Stopped, open_file_of};
+use trimtab_stub::layout::{MEMFD_NAME, PAGE};
+use trimtab_stub::view::View;
+use trimtab_types::Pid;
+
+/// A thread makes its calls within microseconds once the kernel lets it run; the bound is for a machine that hangs.
+const DONE_LIMIT: Duration = Duration::from_secs(5);
+/// Sleep between two looks at whether it has.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+/// Numbers of the system calls, and their flags.
+const MEMFD_CREATE: i64 = 319;
+const MMAP: i64 = 9;
+const MUNMAP: i64 = 11;
+const MADVISE: i64 = 28;
+const CLOSE: i64 = 3;
+/// `MFD_CLOEXEC`: a program the target executes must not inherit it.
+const CLOSE_ON_EXEC: u64 = 1;
+const SHARED: u64 = 0x01;
+const PRIVATE_ANONYMOUS: u64 = 0x22;
+const FIXED_NOREPLACE: u64 = 0x10_0000;
+const READ_WRITE: u64 = 3;
+const READ_EXECUTE: u64 = 5;
+/// `MADV_WIPEONFORK`: a forked child finds the gate closed.
+const WIPE_ON_FORK: u64 = 18;
+
+/// One process to map memory into.
+pub(crate) struct Mapper<'a> {
+    pub pid: Pid,
+    pub gadgets: Gadgets,
+    pub maps: &'a MappingTable,
+    pub layout: &'a Layout,
+    /// How long threads were held so far, nanoseconds.
+    pub pause_ns: u64,
+}
+
+impl Mapper<'_> {
+    /// Makes the shared memory, has it filled by `fill`, and maps it and the arenas at their places.
+    pub(crate) fn map(&mut self, fill: &dyn Fn(View<'_>)) -> Result<SharedMapping, Error> {
+        let known = open_descriptors(self.pid);
+        let name = Call { text: Some(MEMFD_NAME), ..Call::new("memfd_create", MEMFD_CREATE, [0, CLOSE_ON_EXEC]) };
+        self.run(&[name], None)?;
+        let made = || open_descriptors(self.pid).into_iter().find(|descriptor| !known.contains(descriptor));
+        wait_until(self.pid, "make shared memory", || made().is_some())?;
+        let Some(descriptor) = made() else { return Err(self.lost()) };
+        let filled = open_file_of(self.pid, descriptor).map_err(Error::from).and_then(|file| {
+            let shared = SharedMapping::create(&file, self.layout.geometry.file_length, self.pid)?;
+            fill(View::new(shared.words()));
+            Ok((file, shared))
+        });
+        let (file, shared) = match filled {
+            Ok(filled) => filled,
+            Err(error) => {
+                self.run(&[close(descriptor)], None)?;
+                return Err(error);
+            }
+        };
+        self.run(&self.calls(descriptor), Some((descriptor, &file)))?;
+        wait_until(self.pid, "map shared memory", || !is_same(self.pid, descriptor, &file))?;
+        self.check(&file)?;
+        Ok(shared)
+    }
+
+    /// Sends one thread through `calls`. If it is known by then, `descriptor` must still be our file.
+    fn run(&mut self, calls: &[Call], descriptor: Option<(u64, &File)>) -> Result<(), Error> {
+        let stopped = Stopped::stop_one(self.pid)?;
+        if descriptor.is_some_and(|(number, file)| !is_same(self.pid, number, file)) {
+            return Err(self.lost());
+        }
+        self.pause_ns += stopped.resume_through(calls, self.gadgets, self.maps)?;
+        Ok(())
+    }
+
+    fn lost(&self) -> Error {
+        let reason = "it closed the descriptor of our shared memory; try again".into();
+        Error::NothingToDo { pid: self.pid, reason }
+    }
+
+    /// All mappings, then the end of the descriptor, by which it is seen that the others are done.
+    fn calls(&self, descriptor: u64) -> Vec<Call> {
+        let map = |address: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64| {
+            Call::new("mmap", MMAP, [address, length, protection, flags | FIXED_NOREPLACE, file, offset])
+        };
+        let mut calls =
+            vec![map(self.layout.header, self.layout.geometry.data_length, READ_WRITE, SHARED, descriptor, 0)];
+        let mut offset = self.layout.geometry.data_length;
+        for place in &self.layout.places {
+            // The gate first: with nothing of ours beside it yet, the kernel has no reason to put another thread's new
+            // memory exactly there.
+            calls.push(map(place.gate, PAGE, READ_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0));
+            calls.push(map(place.code, place.capacity, READ_EXECUTE, SHARED, descriptor, offset));
+            calls.push(Call::new("madvise", MADVISE, [place.gate, PAGE, WIPE_ON_FORK]));
+            offset += place.capacity;
+        }
+        calls.push(close(descriptor));
+        calls
+    }
+
+    /// Nothing is written before every mapping is seen to be where it should be; otherwise those made are taken back.
+    fn check(&mut self, file: &File) -> Result<(), Error> {
+        let now = MappingTable::of(self.pid)?;
+        let inode = file.metadata().map(|data| data.ino()).unwrap_or_default();
+        let wanted = self.wanted();
+        let made: Vec<(u64, u64)> = wanted
+            .iter()
+            .filter(|wanted| self.maps.at(wanted.start).is_none())
+            .filter(|wanted| now.at(wanted.start).is_some_and(|found| wanted.is(found, inode)))
+            .map(|wanted| (wanted.start, wanted.length))
+            .collect();
+        if made.len() == wanted.len() {
+            return Ok(());
+        }
+        if !made.is_empty() {
+            self.run(&unmap_calls(&made), None)?;
+        }
+        Err(Error::NoRoom { pid: self.pid, module: "memory".into() })
+    }
+
+    fn wanted(&self) -> Vec<Wanted> {
+        let wanted = |start: u64, length: u64, is_ours: bool| Wanted { start, length, is_ours };
+        let mut all = vec![wanted(self.layout.header, self.layout.geometry.data_length, true)];
+        for place in &self.layout.places {
+            all.push(wanted(place.gate, PAGE, false));
+            all.push(wanted(place.code, place.capacity, true));
+        }
+        all
+    }
+}
+
+/// A mapping as it should be: of our shared memory, or a gate.
+struct Wanted {
+    start: u64,
+    length: u64,
+    is_ours: bool,
+}
+
+impl Wanted {
+    fn is(&self, found: &Mapping, inode: u64) -> bool {
+        let expected_inode = if self.is_ours { inode } else { 0 };
+        found.start == self.start && found.length() == self.length && found.inode == expected_inode
+    }
+}
+
+/// Takes `mappings` back, the last one first.
+pub(crate) fn unmap_calls(mappings: &[(u64, u64)]) -> Vec<Call> {
+    mappings.iter().rev().map(|(address, length)| Call::new("munmap", MUNMAP, [*address, *length])).collect()
+}
+
+/// Closes a descriptor.
+pub(crate) fn close(descriptor: u64) -> Call {
+    Call::new("close", CLOSE, [descriptor])
+}
+
+/// Looks until `is_done`: a thread of the target does it as soon as the kernel lets it run.
+pub(crate) fn wait_until(pid: Pid, what: &'static str, is_done: impl Fn() -> bool) -> Result<(), Error> {
+    let deadline = Instant::now() + DONE_LIMIT;
+    while !is_done() {
+        if trimtab_os::start_time_ticks(pid).is_none() {
+            return Err(trimtab_os::Error::Gone { pid }.into());
+        }
+        if Instant::now() > deadline {
+            return Err(Error::Idle { pid, what, limit_s: DONE_LIMIT.as_secs() });
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+/// Whether `descriptor` of `pid` is open on `file`.
+fn is_same(pid: Pid, descriptor: u64, file: &File) -> bool {
+    let there = std::fs::metadata(format!("/proc/{pid}/fd/{descriptor}"));
+    let identity = |data: std::fs::Metadata| (data.dev(), data.ino());
+    match (there, file.metadata()) {
+        (Ok(there), Ok(ours)) => identity(there) == identity(ours),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+    use trimtab_os::{Memory, find_gadgets};
+    use trimtab_plan::{ArenaPlace, Plan};
+    use trimtab_stub::layout::Geometry;
+
+    const DATA_BYTES: u64 = 0x10000;
+
+    /// A program that computes, or one that sleeps: a thread of each makes its calls in its own way.
+    fn start(program: &str, argument: &str) -> (Child, Pid) {
+        let child = Command::new(program).arg(argument).stdout(Stdio::null()).spawn().expect("starts");
+        let pid = Pid(child.id() as i32);
+        let own = std::fs::read_link("/proc/self/exe").ok();
+        let runs = || std::fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|exe| Some(exe) != own.as_ref());
+        wait_until(pid, "start", || runs().is_some() && gadgets(pid).is_some()).expect("starts");
+        (child, pid)
+    }
+
+    fn gadgets(pid: Pid) -> Option<Gadgets> {
+        find_gadgets(pid, &Memory::open(pid).ok()?, &MappingTable::of(pid).ok()?).ok()
+    }
+
+    fn layout(header: u64, gate: u64) -> Layout {
+        let place = ArenaPlace { gate, code: gate + PAGE, capacity: PAGE };
+        let geometry = Geometry { data_length: DATA_BYTES, file_length: DATA_BYTES + PAGE, ..Geometry::default() };
+        Layout { header, places: vec![place], geometry, plan: Plan::default() }
+    }
+
+    fn gaps(maps: &MappingTable) -> (u64, u64) {
+        let text = maps.0.iter().find(|mapping| mapping.executable).expect("has code");
+        let near = text.start..text.end;
+        let gate = maps.gap_near(near, 4 * PAGE, 1 << 30, 1 << 20).expect("a gap");
+        (gate + (16 << 20), gate)
+    }
+
+    fn is_untouched(pid: Pid, before: &MappingTable) -> bool {
+        let now = MappingTable::of(pid).expect("maps");
+        now.0.len() == before.0.len() && open_descriptors(pid).is_empty()
+    }
+
+    #[test]
+    fn memory_is_mapped_and_taken_back() {
+        for (program, argument) in [("yes", "a"), ("sleep", "100")] {
+            let (mut child, pid) = start(program, argument);
+            let maps = MappingTable::of(pid).expect("maps");
+            let (header, gate) = gaps(&maps);
+            let layout = layout(header, gate);
+            let mut mapper =
+                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let shared = mapper.map(&|view| view.write_bytes(0, &[7; 8])).expect("maps");
+            assert!(mapper.pause_ns > 0);
+            let memory = Memory::open(pid).expect("memory");
+            assert_eq!(memory.read_vec(header, 8).expect("reads"), [7; 8], "{program} sees what was filled in");
+            assert_eq!(memory.read_vec(gate, 8).expect("reads"), [0; 8], "the gate is closed");
+            assert_eq!(open_descriptors(pid), [0u64; 0], "{program}");
+            drop(shared);
+            mapper.run(&unmap_calls(&[(header, DATA_BYTES), (gate, 2 * PAGE)]), None).expect("unmaps");
+            wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
+            child.kill().expect("kills");
+            child.wait().expect("ends");
+        }
+    }
+
+    #[test]
+    fn a_place_that_was_taken_meanwhile_is_left_alone() {
+        for (program, argument) in [("yes", "a"), ("sleep", "100")] {
+            let (mut child, pid) = start(program, argument);
+            let maps = MappingTable::of(pid).expect("maps");
+            let taken = maps.0.iter().find(|mapping| mapping.executable).expect("has code").start;
+            let text = |memory: &Memory| memory.read_vec(taken, PAGE as usize).expect("reads");
+            let memory = Memory::open(pid).expect("memory");
+            let before = text(&memory);
+            // Its code would lie on the program's own.
+            let layout = layout(gaps(&maps).0, taken - PAGE);
+            let mut mapper =
+                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let error = mapper.map(&|_| {}).expect_err("is taken");
+            assert!(matches!(error, Error::NoRoom { .. }), "{error}");
+            wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
+            assert_eq!(text(&memory), before, "{program}");
+            child.kill().expect("kills");
+            child.wait().expect("ends");
+        }
+    }
+}
