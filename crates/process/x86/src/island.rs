@@ -121,6 +121,7 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, code: &ProbeCode) -> 
             island.enter()?;
             island.leaving(site, original, exit.at, exit.kind)?;
         }
+        SiteKind::At(address) => island.at_point(site, original, address)?,
     }
     if let Some(resume) = site.resume {
         island.jump_to(resume)?;
@@ -143,12 +144,12 @@ pub fn build_calibration(at: u64, code: &ProbeCode) -> Result<Vec<u8>, Refusal> 
 pub(crate) struct Writer<'a> {
     at: u64,
     pub(crate) bytes: Vec<u8>,
-    moves: Vec<(u64, u64)>,
+    pub(crate) moves: Vec<(u64, u64)>,
     pub(crate) code: &'a ProbeCode,
 }
 
 impl Writer<'_> {
-    fn here(&self) -> u64 {
+    pub(crate) fn here(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
 
@@ -171,7 +172,7 @@ impl Writer<'_> {
     }
 
     /// Runs the routine unless the gate is closed.
-    fn probe(&mut self, routine: u64) -> Result<(), Refusal> {
+    pub(crate) fn probe(&mut self, routine: u64) -> Result<(), Refusal> {
         self.put(&[0x83, 0x3d]);
         let gate = self.displacement(self.code.gate, 1)?;
         self.put(&gate);

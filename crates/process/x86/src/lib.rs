@@ -20,7 +20,9 @@
 #![forbid(unsafe_code)]
 
 mod analyse;
+mod at;
 mod between;
+mod blocks;
 mod call;
 mod carrier;
 mod code;
@@ -31,7 +33,9 @@ mod instruction;
 mod island;
 mod jump;
 mod jump_table;
+mod loops;
 mod padding;
+mod point;
 mod refusal;
 mod relocate;
 mod site;
@@ -40,6 +44,7 @@ mod value;
 
 pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
 pub use between::branches_between;
+pub use blocks::{Block, CallSite, ControlFlow, Edge};
 pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use instruction::direct_branches;
@@ -47,6 +52,8 @@ pub use island::{
     ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, ProbeCode, build_calibration, build_island,
 };
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
+pub use loops::Loop;
+pub use point::{LoopPlace, loop_site, point_site};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
 pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites, own_sites};
