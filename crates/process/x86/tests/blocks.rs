@@ -138,11 +138,12 @@ fn dominators_and_calls() {
 
 #[test]
 fn where_a_loop_is_seen() {
-    let rows: &[(&str, &str, Result<(&str, LoopPlace), &str>)] = &[
+    type Want = Result<(&'static str, LoopPlace), &'static str>;
+    let rows: &[(&str, &str, Want)] = &[
         ("room_at_the_header", ". A . small small je:A ret", Ok(("A", LoopPlace::Header))),
         ("call_at_the_header", ". A call small je:A ret", Ok(("A", LoopPlace::Header))),
         // The header is one byte before a place that is jumped to.
-        ("room_at_the_latch", ". A tiny B . je:B small L . . jmp:A", Ok(("L", LoopPlace::Latch))),
+        ("room_at_the_latch", ". A tiny B . je:B L small . . jmp:A", Ok(("L", LoopPlace::Latch))),
         ("jumped_into", ". je:B A . B . je:A ret", Err("irreducible loop")),
     ];
     for (name, text, want) in rows {
