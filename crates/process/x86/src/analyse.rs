@@ -2,12 +2,13 @@
 //!
 //! Wherever knowledge ends the answer is the careful one: a jump that can't be followed makes every instruction a
 //! possible target, and so is every instruction that nothing was seen to lead to.
-//! Next: `site`, which chooses patches from this; `flow`, `value` and `jump_table` for how it is found.
+//! Next: `site`, which chooses patches from this; `flow`, `value`, `states` and `jump_table` for how it is found.
 
 use crate::flow::Graph;
 use crate::instruction::{Next, Step, decode};
 use crate::jump_table::TableTargets;
-use crate::value::{State, States, Value};
+use crate::states::States;
+use crate::value::{State, Value};
 use crate::{ClassifyJump, FunctionCode, JumpTarget, ReadMemory, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -282,10 +283,10 @@ impl<'a> Work<'a> {
         self.graph.decode_fully(self.code);
         match self.states.take() {
             Some(mut states) => {
-                states.extend(&self.graph, std::mem::take(&mut self.grown));
+                states.extend(&self.graph, self.code, std::mem::take(&mut self.grown));
                 states
             }
-            None => States::solve(&self.graph, self.code.entry, self.roots.iter().copied()),
+            None => States::solve(&self.graph, self.code, &self.roots),
         }
     }
 
@@ -294,8 +295,9 @@ impl<'a> Work<'a> {
         let Some(state) = states.before(&self.graph, index) else { return Indirect::Unresolved };
         // With labels about, an address from outside may be one of them.
         let may_leave = state.depth() == Some(0) && !self.has_labels;
-        match state.jump_value(&self.graph.decoded[index]) {
-            Value::Target(table) => match table.targets(self.code, &self.graph, self.memory, self.classify) {
+        let value = state.jump_value(&self.graph.decoded[index]);
+        match value.table() {
+            Some(table) => match table.targets(self.code, &self.graph, self.memory, self.classify) {
                 TableTargets::Inside { targets, outside } => {
                     for target in outside {
                         self.note_fragment(target);
@@ -305,7 +307,7 @@ impl<'a> Work<'a> {
                 TableTargets::Outside if may_leave => Indirect::TailJump,
                 _ => Indirect::Unresolved,
             },
-            Value::Foreign if may_leave => Indirect::TailJump,
+            None if value == Value::Foreign && may_leave => Indirect::TailJump,
             _ => Indirect::Unresolved,
         }
     }

@@ -40,6 +40,7 @@ mod refusal;
 mod relocate;
 mod site;
 mod springboard;
+mod states;
 mod value;
 
 pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
