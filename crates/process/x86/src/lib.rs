@@ -33,6 +33,7 @@ mod instruction;
 mod island;
 mod jump;
 mod jump_table;
+mod liveness;
 mod loops;
 mod padding;
 mod point;
@@ -53,6 +54,7 @@ pub use island::{
     ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, ProbeCode, build_calibration, build_island,
 };
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
+pub use liveness::{Liveness, RegisterSet};
 pub use loops::Loop;
 pub use point::{LoopPlace, loop_site, point_site};
 pub use refusal::Refusal;

@@ -1,9 +1,10 @@
 //! Random functions: blocks of integer instructions, forward branches, loops that end, calls, and several returns.
 
-use crate::arena::{self, Arena};
+use crate::arena::{self, Arena, Outcome};
 use crate::random::Random;
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
+use trimtab_x86::RegisterSet;
 
 /// A function's bytes and where they lie.
 pub struct Function {
@@ -123,4 +124,25 @@ fn call(a: &mut CodeAssembler, random: &mut Random, arena: &Arena) -> Result<(),
             a.pop(r10)
         }
     }
+}
+
+/// Code that overwrites these registers, and the flags unless they are live.
+pub fn spoil(registers: RegisterSet, flags_live: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in registers.numbers() {
+        // mov r64, imm64
+        bytes.extend([0x48 | number >> 3, 0xb8 | number & 7]);
+        bytes.extend(0x3c3c_0000_0000_3c3cu64.wrapping_mul(u64::from(number) + 1).to_le_bytes());
+    }
+    if !flags_live {
+        // cmp rsp, 0x7f: neither zero nor carry, as after few other instructions.
+        bytes.extend([0x48, 0x83, 0xfc, 0x7f]);
+    }
+    bytes
+}
+
+/// What a caller may look at after a return: memory and stack, rax, rdx, and the registers a callee keeps.
+pub fn kept(outcome: &Outcome) -> (Vec<u64>, &[u8], &[u8]) {
+    const REPORTED: [usize; 9] = [0, 1, 3, 6, 11, 12, 13, 14, 16];
+    (REPORTED.map(|index| outcome.registers[index]).to_vec(), &outcome.data, &outcome.stack)
 }
