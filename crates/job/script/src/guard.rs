@@ -77,7 +77,7 @@ pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
             None => empty,
         };
         unit.bodies.push(Body { probe: usize::MAX, when: When::Entry, statements, cost_max: 8 });
-        let bodies = FunctionBodies { entry: vec![unit.bodies.len() - 1], exit: Vec::new() };
+        let bodies = FunctionBodies { entry: vec![unit.bodies.len() - 1], ..FunctionBodies::default() };
         for name in [name.to_owned(), format!("{REPLACED}{name}")] {
             let found = modules.modules.iter().filter_map(|module| module.function(&name));
             requests.extend(found.map(|(_, address)| ScriptRequest {

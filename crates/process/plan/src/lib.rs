@@ -15,7 +15,7 @@ use script::{ArenaScript, FunctionCode};
 use std::collections::BTreeMap;
 use std::fmt;
 use trimtab_x86::{Carrier, build_carrier, encode_near_jump, encode_short_jump};
-use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, IslandCode, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
+use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, IslandCode, JumpForm, ProbeCode, Refusal, Site, SiteKind, build_calibration, build_island};
 
 /// A function with the places where it is to be patched.
 #[derive(Clone, Debug)]
@@ -203,7 +203,11 @@ pub fn build_script(functions: &[PlannedFunction], places: &[ArenaPlace], script
         let Some(bodies) = &function.bodies else { continue };
         let arena = ArenaScript { script, routines: &shared[function.arena].addresses, gate: place.gate };
         for site in &function.sites {
-            let code = FunctionCode { arena: &arena, bodies, point: site.site.at };
+            let point = match site.site.kind {
+                SiteKind::At(address) => address,
+                _ => site.site.at,
+            };
+            let code = FunctionCode { arena: &arena, bodies, point };
             plan.add_site(function, site, place, IslandCode::Bodies(&code))?;
         }
     }

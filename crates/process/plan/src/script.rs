@@ -31,6 +31,8 @@ pub struct FunctionBodies {
     pub entry: Vec<usize>,
     /// Run at each exit, in this order.
     pub exit: Vec<usize>,
+    /// Run at an instruction inside it, in this order.
+    pub point: Vec<usize>,
 }
 
 impl Script {
@@ -51,8 +53,8 @@ impl Script {
             let Some(bodies) = &function.bodies else { continue };
             let arena = ArenaScript { script: self, routines: &shared.addresses, gate: place.gate };
             let at = |passing| FunctionCode { arena: &arena, bodies, point: near }.length(passing, place.code);
-            let (entry, exit) = (at(Passing::Entry), at(Passing::Exit));
-            let code = entry.and_then(|entry| Ok(entry + exit?)).map_err(|error| body_error(&function.name, &error))?;
+            let lengths = [Passing::Entry, Passing::Exit, Passing::Point].into_iter().map(at);
+            let code = lengths.sum::<Result<usize, Refusal>>().map_err(|error| body_error(&function.name, &error))?;
             let moved = |site: &crate::PlannedSite| (site.displaced.len() + site.carrier.len()) * 8;
             let islands = function.sites.iter().map(|site| moved(site) + code + ISLAND_OVERHEAD_MAX);
             bytes += islands.sum::<usize>() + function.sites.len() * 2 * ISLAND_ALIGNMENT;
@@ -85,6 +87,7 @@ impl FunctionCode<'_> {
         match passing {
             Passing::Entry => &self.bodies.entry,
             Passing::Exit => &self.bodies.exit,
+            Passing::Point => &self.bodies.point,
         }
     }
 

@@ -19,8 +19,8 @@ use trimtab_os::{MappingTable, SharedMapping, Stopped};
 use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, Routines, build, build_script, code_needed};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
-    ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MappingRecord, Needs, PAGE, PATCH_BYTES_MAX,
-    PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, round_up, state,
+    ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, Needs, PAGE,
+    PATCH_BYTES_MAX, PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, round_up, state,
 };
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
@@ -113,6 +113,10 @@ impl Prepared {
             let start = gap.ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
             reserve(&mut maps, start, length);
             places.push(ArenaPlace { gate: start, code: start + PAGE, capacity });
+        }
+        if 1 + 2 * places.len() > MAPPINGS_MAX {
+            let reason = format!("its code lies in {} far apart places; choose fewer modules", places.len());
+            return Err(Error::NothingToDo { pid, reason });
         }
         let needs = Needs {
             // A jump, a springboard and a carrier at most.

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::modules::{Module, Modules};
 use crate::script::ScriptSource;
 use crate::threads::FunctionRange;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::panic::resume_unwind;
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
@@ -19,8 +19,8 @@ use trimtab_stub::layout::{Probe, flag};
 use trimtab_symbols::{fde_at, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
-    Analysis, ClassifyJump, CodeRange, ExitKind, FunctionCode, JumpForm, JumpTarget, ReadMemory, Site, analyse,
-    own_sites,
+    Analysis, ClassifyJump, CodeRange, ExitKind, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site,
+    analyse, own_sites,
 };
 
 /// A function that is to be measured.
@@ -56,12 +56,17 @@ pub struct Prepared {
     pub(crate) arena_modules: Vec<(String, Range<u64>)>,
     pub(crate) gadgets: Gadgets,
     pub(crate) ranges: Vec<FunctionRange>,
+    /// Bytes that patches need, by their first, with their end.
+    taken: BTreeMap<u64, u64>,
     /// Text of the program itself.
     pub(crate) program: Range<u64>,
     /// What runs instead of the in-target routine.
     pub(crate) script: Option<ScriptSource>,
 }
 
+/// Farthest apart that code sharing one arena may lie: little beside how far a jump reaches, yet most libraries are
+/// mapped side by side.
+const ARENA_SPAN_MAX: u64 = 128 << 20;
 /// Fragments one function may be split into.
 const FRAGMENTS_MAX: usize = 16;
 /// Bytes behind a function that are looked at for padding.
@@ -80,6 +85,7 @@ impl Prepared {
             arena_modules: Vec::new(),
             gadgets,
             ranges: Vec::new(),
+            taken: BTreeMap::new(),
             program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
             script: None,
         };
@@ -87,6 +93,10 @@ impl Prepared {
         let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
         for (request, sites) in requests.iter().zip(all_sites(modules, &memory, &requests)) {
             match sites {
+                Ok((_, sites)) if prepared.is_taken(&sites) => {
+                    let reason = "it shares code with another function that is probed".into();
+                    prepared.refused.push(Refused { name: request.name.clone(), reason });
+                }
                 Ok((module, sites)) => prepared.accept(module, request, sites),
                 Err(reason) => prepared.refused.push(Refused { name: request.name.clone(), reason }),
             }
@@ -104,10 +114,19 @@ impl Prepared {
         self.addresses.iter().position(|known| *known == address).map(|index| index as u32)
     }
 
+    /// Whether another function's patches need bytes that these do.
+    fn is_taken(&self, sites: &[PlannedSite]) -> bool {
+        let is_taken = |range: Range<u64>| {
+            self.taken.range(..range.end).next_back().is_some_and(|(_, &taken_end)| taken_end > range.start)
+        };
+        sites.iter().flat_map(bytes_used).any(is_taken)
+    }
+
     fn accept(&mut self, module: &Module, request: &FunctionRequest, sites: Vec<PlannedSite>) {
         let arena = self.arena_of(module);
         let probe = self.probes.len() as u32;
         let name = request.name.clone();
+        self.taken.extend(sites.iter().flat_map(bytes_used).map(|range| (range.start, range.end)));
         self.functions.push(PlannedFunction { name, probe, arena, sites, inline: None, bodies: None });
         let file_address = module.bias.to_file(request.address);
         let size = module.loaded.image.function_at(file_address).map_or(0, |function| function.size);
@@ -116,13 +135,36 @@ impl Prepared {
         self.addresses.push(request.address);
     }
 
+    /// The arena for a module's islands, which it may share with modules near it.
     fn arena_of(&mut self, module: &Module) -> usize {
-        let known = self.arena_modules.iter().position(|(path, _)| *path == module.path);
-        known.unwrap_or_else(|| {
-            self.arena_modules.push((module.path.clone(), module.text.clone()));
-            self.arena_modules.len() - 1
-        })
+        let text = &module.text;
+        let joined = |range: &Range<u64>| range.start.min(text.start)..range.end.max(text.end);
+        let is_near = |range: &Range<u64>| {
+            let joined = joined(range);
+            joined == *range || joined.end - joined.start <= ARENA_SPAN_MAX
+        };
+        match self.arena_modules.iter().position(|(_, range)| is_near(range)) {
+            Some(arena) => {
+                self.arena_modules[arena].1 = joined(&self.arena_modules[arena].1);
+                arena
+            }
+            None => {
+                self.arena_modules.push((module.path.clone(), text.clone()));
+                self.arena_modules.len() - 1
+            }
+        }
     }
+}
+
+/// Every byte that a patch overwrites or takes out of use.
+fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<u64>> {
+    let site = &planned.site;
+    let apart = match (&site.carrier, site.jump) {
+        (Some(carrier), _) => Some(carrier.covered()),
+        (None, JumpForm::Short2 { via }) => Some(via..via + NEAR_JUMP_LEN),
+        (None, JumpForm::Near5) => None,
+    };
+    [Some(site.covered()), apart].into_iter().flatten()
 }
 
 /// What was decided about one function: its module and places, or why not.
@@ -237,7 +279,7 @@ impl Subject<'_> {
         };
         let springboard = match site.jump {
             JumpForm::Near5 => Vec::new(),
-            JumpForm::Short2 { via } => read(&(via..via + 5))?,
+            JumpForm::Short2 { via } => read(&(via..via + NEAR_JUMP_LEN))?,
         };
         let carrier = site.carrier.as_ref().map_or(Ok(Vec::new()), |carrier| read(&carrier.displaced))?;
         let (displaced, overwritten) = (read(&site.displaced)?, read(&site.overwritten)?);

@@ -2,15 +2,17 @@
 //!
 //! Wherever knowledge ends the answer is the careful one: a jump that can't be followed makes every instruction a
 //! possible target, and so is every instruction that nothing was seen to lead to.
-//! Next: `site`, which chooses patches from this; `flow`, `value` and `jump_table` for how it is found.
+//! Next: `site`, which chooses patches from this; `flow`, `value`, `states` and `jump_table` for how it is found.
 
 use crate::flow::Graph;
 use crate::instruction::{Next, Step, decode};
-use crate::jump_table::TableTargets;
-use crate::value::{State, States, Value};
+use crate::jump_table::{Table, TableTargets};
+use crate::states::States;
+use crate::value::{State, Value};
 use crate::{ClassifyJump, FunctionCode, JumpTarget, ReadMemory, Refusal};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// What is known of a function's control flow.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +44,7 @@ pub struct Analysis {
     /// Targets that are entered by more than direct branches of this function, in order.
     pub(crate) open_targets: Vec<u64>,
     /// Targets of each followed indirect jump, by its place among `steps`.
-    pub(crate) tables: BTreeMap<usize, BTreeSet<u64>>,
+    pub(crate) tables: BTreeMap<usize, Vec<u64>>,
     /// Entered in ways that are not seen in the code, in order.
     pub(crate) roots: Vec<u64>,
     /// The function's first instruction.
@@ -163,7 +165,7 @@ fn contains(sorted: &[u64], addr: u64) -> bool {
     sorted.binary_search(&addr).is_ok()
 }
 
-fn in_order(mut addresses: Vec<u64>) -> Vec<u64> {
+pub(crate) fn in_order(mut addresses: Vec<u64>) -> Vec<u64> {
     addresses.sort_unstable();
     addresses.dedup();
     addresses
@@ -202,11 +204,15 @@ struct Work<'a> {
     states: Option<States>,
     /// Indirect jumps with targets that `states` does not know yet.
     grown: Vec<usize>,
+    /// The table each indirect jump was last found to use.
+    followed: BTreeMap<usize, Table>,
+    tables: BTreeMap<Table, Rc<TableTargets>>,
 }
 
 /// What an indirect jump turned out to be.
 enum Indirect {
-    Inside(BTreeSet<u64>),
+    /// It takes its target from this table.
+    Inside(Table),
     TailJump,
     Unresolved,
 }
@@ -234,6 +240,8 @@ impl<'a> Work<'a> {
             fragments: Vec::new(),
             states: None,
             grown: Vec::new(),
+            followed: BTreeMap::new(),
+            tables: BTreeMap::new(),
         }
     }
 
@@ -248,17 +256,15 @@ impl<'a> Work<'a> {
                 break;
             }
             let states = self.solve();
-            let mut found = BTreeSet::new();
+            let mut found = Vec::new();
             let mut grown = Vec::new();
             for index in jumps {
-                if let Indirect::Inside(targets) = self.follow(&states, index) {
-                    let known = self.graph.table_targets.entry(index).or_default();
-                    let known_before = known.len();
-                    found.extend(targets.difference(known).copied());
-                    known.extend(targets);
-                    if known.len() > known_before {
-                        grown.push(index);
-                    }
+                if let Indirect::Inside(table) = self.follow(&states, index)
+                    && self.followed.insert(index, table) != Some(table)
+                {
+                    let new = self.new_targets(index, table);
+                    grown.extend((!new.is_empty()).then_some(index));
+                    found.extend(new);
                 }
             }
             self.states = Some(states);
@@ -282,10 +288,10 @@ impl<'a> Work<'a> {
         self.graph.decode_fully(self.code);
         match self.states.take() {
             Some(mut states) => {
-                states.extend(&self.graph, std::mem::take(&mut self.grown));
+                states.extend(&self.graph, self.code, std::mem::take(&mut self.grown));
                 states
             }
-            None => States::solve(&self.graph, self.code.entry, self.roots.iter().copied()),
+            None => States::solve(&self.graph, self.code, &self.roots),
         }
     }
 
@@ -294,20 +300,40 @@ impl<'a> Work<'a> {
         let Some(state) = states.before(&self.graph, index) else { return Indirect::Unresolved };
         // With labels about, an address from outside may be one of them.
         let may_leave = state.depth() == Some(0) && !self.has_labels;
-        match state.jump_value(&self.graph.decoded[index]) {
-            Value::Target(table) => match table.targets(self.code, &self.graph, self.memory, self.classify) {
-                TableTargets::Inside { targets, outside } => {
-                    for target in outside {
-                        self.note_fragment(target);
-                    }
-                    Indirect::Inside(targets)
-                }
+        let value = state.jump_value(&self.graph.decoded[index]);
+        match value.table() {
+            Some(table) => match *self.targets_of(table) {
+                TableTargets::Inside { .. } => Indirect::Inside(table),
                 TableTargets::Outside if may_leave => Indirect::TailJump,
                 _ => Indirect::Unresolved,
             },
-            Value::Foreign if may_leave => Indirect::TailJump,
+            None if value == Value::Foreign && may_leave => Indirect::TailJump,
             _ => Indirect::Unresolved,
         }
+    }
+
+    /// Adds the targets of `table` to those of the jump at `index`, and tells which of them are new.
+    fn new_targets(&mut self, index: usize, table: Table) -> Vec<u64> {
+        let targets = self.targets_of(table);
+        let TableTargets::Inside { targets, .. } = &*targets else { return Vec::new() };
+        let known = self.graph.table_targets.entry(index).or_default();
+        let new: Vec<u64> = targets.iter().copied().filter(|&target| !contains(known, target)).collect();
+        known.extend(&new);
+        known.sort_unstable();
+        new
+    }
+
+    /// Where a table leads; each is read once.
+    fn targets_of(&mut self, table: Table) -> Rc<TableTargets> {
+        if let Some(known) = self.tables.get(&table) {
+            return known.clone();
+        }
+        let targets = Rc::new(table.targets(self.code, &self.graph, self.memory, self.classify));
+        if let TableTargets::Inside { outside, .. } = &*targets {
+            outside.iter().for_each(|&target| self.note_fragment(target));
+        }
+        self.tables.insert(table, targets.clone());
+        targets
     }
 
     fn note_fragment(&mut self, target: u64) {
@@ -397,7 +423,7 @@ impl<'a> Work<'a> {
         self.states = Some(states);
         match followed {
             // Targets that came up only now were never explored.
-            Indirect::Inside(targets) if self.graph.table_targets.get(&index) != Some(&targets) => Indirect::Unresolved,
+            Indirect::Inside(table) if self.followed.get(&index) != Some(&table) => Indirect::Unresolved,
             followed => followed,
         }
     }

@@ -6,7 +6,7 @@
 use crate::instruction::{Next, Step, for_each_instruction};
 use crate::{FunctionCode, Refusal};
 use iced_x86::Instruction;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Instructions of a function and the edges known so far.
 pub(crate) struct Graph {
@@ -14,8 +14,8 @@ pub(crate) struct Graph {
     /// The same instructions in full; empty until [`Graph::decode_fully`].
     pub(crate) decoded: Vec<Instruction>,
     pub(crate) reached: Vec<bool>,
-    /// Where each followed indirect jump (by index) leads inside the function.
-    pub(crate) table_targets: BTreeMap<usize, BTreeSet<u64>>,
+    /// Where each followed indirect jump (by index) leads inside the function, in order.
+    pub(crate) table_targets: BTreeMap<usize, Vec<u64>>,
 }
 
 impl Graph {

@@ -90,6 +90,8 @@ pub enum Passing {
     Entry,
     /// At one of its exits.
     Exit,
+    /// At an instruction.
+    Point,
 }
 
 /// Code for one address: entered at `entry`, it goes on behind its last byte with everything as it was.
@@ -171,6 +173,7 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, code: IslandCode<'_>)
             island.enter()?;
             island.leaving(site, original, exit.at, exit.kind)?;
         }
+        SiteKind::At(address) => island.at_point(site, original, address)?,
     }
     if let Some(resume) = site.resume {
         island.jump_to(resume)?;
@@ -194,8 +197,8 @@ pub(crate) struct Writer<'a> {
     at: u64,
     pub(crate) bytes: Vec<u8>,
     entry: usize,
-    moves: Vec<(u64, u64)>,
-    code: IslandCode<'a>,
+    pub(crate) moves: Vec<(u64, u64)>,
+    pub(crate) code: IslandCode<'a>,
 }
 
 impl<'a> Writer<'a> {
@@ -203,7 +206,7 @@ impl<'a> Writer<'a> {
         Writer { at, bytes: Vec::with_capacity(ISLAND_OVERHEAD_MAX), entry: 0, moves: Vec::new(), code }
     }
 
-    fn here(&self) -> u64 {
+    pub(crate) fn here(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
 
@@ -226,7 +229,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Runs the routine unless the gate is closed.
-    fn probe(&mut self, code: &ProbeCode, routine: u64) -> Result<(), Refusal> {
+    pub(crate) fn probe(&mut self, code: &ProbeCode, routine: u64) -> Result<(), Refusal> {
         self.put(&[0x83, 0x3d]);
         let gate = self.displacement(code.gate, 1)?;
         self.put(&gate);
@@ -253,7 +256,7 @@ impl<'a> Writer<'a> {
 
     fn enter(&mut self) -> Result<(), Refusal> {
         match self.code {
-            IslandCode::Bodies(bodies) => self.body(bodies, Passing::Entry),
+            IslandCode::Bodies(bodies) => self.body(bodies, Passing::Entry).map(drop),
             IslandCode::Routine(code) => match code.inline {
                 Some(inline) => self.inline_enter(code, &inline),
                 None => self.probe(code, code.enter),
@@ -263,7 +266,7 @@ impl<'a> Writer<'a> {
 
     fn leave(&mut self) -> Result<(), Refusal> {
         match self.code {
-            IslandCode::Bodies(bodies) => self.body(bodies, Passing::Exit),
+            IslandCode::Bodies(bodies) => self.body(bodies, Passing::Exit).map(drop),
             IslandCode::Routine(code) => match code.inline {
                 Some(inline) => self.inline_leave(code, &inline),
                 None => self.probe(code, code.leave),
@@ -271,8 +274,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Compiled bodies. What lies before their entry is jumped over, unless the island begins with it.
-    fn body(&mut self, bodies: &dyn Bodies, passing: Passing) -> Result<(), Refusal> {
+    /// Compiled bodies. What lies before their entry is jumped over, unless the island begins with it. Returns where the
+    /// program enters.
+    pub(crate) fn body(&mut self, bodies: &dyn Bodies, passing: Passing) -> Result<u64, Refusal> {
+        let begins = (!self.bytes.is_empty()).then(|| self.here());
         for number in 0..bodies.count(passing) {
             let first = self.bytes.is_empty();
             let from = self.here() + if first { 0 } else { NEAR_JUMP_LEN };
@@ -284,7 +289,7 @@ impl<'a> Writer<'a> {
             }
             self.put(&placed.bytes);
         }
-        Ok(())
+        Ok(begins.unwrap_or(self.at + self.entry as u64))
     }
 
     fn moved(&mut self, original: &[u8], from: u64) -> Result<(), Refusal> {

@@ -20,7 +20,9 @@
 #![forbid(unsafe_code)]
 
 mod analyse;
+mod at;
 mod between;
+mod blocks;
 mod call;
 mod carrier;
 mod code;
@@ -31,15 +33,20 @@ mod instruction;
 mod island;
 mod jump;
 mod jump_table;
+mod liveness;
+mod loops;
 mod padding;
+mod point;
 mod refusal;
 mod relocate;
 mod site;
 mod springboard;
+mod states;
 mod value;
 
 pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
 pub use between::branches_between;
+pub use blocks::{Block, CallSite, ControlFlow, Edge};
 pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use instruction::direct_branches;
@@ -48,6 +55,9 @@ pub use island::{
     build_calibration, build_island,
 };
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
+pub use liveness::{Liveness, RegisterSet};
+pub use loops::Loop;
+pub use point::{LoopPlace, loop_site, point_site};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
 pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites, own_sites};

@@ -109,6 +109,18 @@ pub enum Refusal {
         /// The address.
         at: u64,
     },
+    /// An address where no instruction of the function begins.
+    #[error("no instruction that the function can reach begins at {at:#x}; list its blocks for places to probe")]
+    NoInstruction {
+        /// The address asked for.
+        at: u64,
+    },
+    /// A loop with several entries has no place that every iteration passes once.
+    #[error("the loop at {header:#x} is entered at several places; probe an address or a call inside it")]
+    Irreducible {
+        /// Its first entry.
+        header: u64,
+    },
     /// A target too far for a 32-bit displacement.
     #[error("{target:#x} is out of reach from {from:#x}; place the island nearer")]
     OutOfReach {
@@ -138,6 +150,8 @@ impl Refusal {
             Refusal::FallsThrough { .. } => "falls through",
             Refusal::ExitInsideEntry { .. } => "exit inside entry",
             Refusal::MaybeData { .. } => "maybe data",
+            Refusal::NoInstruction { .. } => "no instruction",
+            Refusal::Irreducible { .. } => "irreducible loop",
             Refusal::OutOfReach { .. } => "out of reach",
         }
     }

@@ -67,6 +67,9 @@ pub enum SiteKind {
     /// Both: the entry probe belongs before the displaced instructions, the exit probe before the last of them. The
     /// last may be a conditional tail jump; then there is an address to resume at.
     Whole(Exit),
+    /// Every pass of the displaced instruction at this address, before it. Flags and all registers may be in use, and so
+    /// may the red zone below the stack pointer.
+    At(u64),
 }
 
 /// All sites of one function; no two overlap, save that a `Whole` site stands for the entry and one exit.
@@ -186,10 +189,10 @@ impl Room<'_> {
 /// A site before its springboard is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    jump_len: u64,
+    pub(crate) jump_len: u64,
     pub(crate) displaced: Range<u64>,
-    resume: Option<u64>,
-    kind: SiteKind,
+    pub(crate) resume: Option<u64>,
+    pub(crate) kind: SiteKind,
 }
 
 impl Shape {
@@ -298,7 +301,7 @@ impl Draft {
 
 /// What a patch may do with calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Calls {
+pub(crate) enum Calls {
     /// Leave them where they are.
     Stay,
     /// Displace one, as the last instruction.
@@ -378,7 +381,7 @@ impl Planner<'_> {
     }
 
     /// The instruction at `at`, if it may be displaced by a patch that begins at `start`.
-    fn step_inside(&self, start: u64, at: u64) -> Result<Step, Refusal> {
+    pub(crate) fn step_inside(&self, start: u64, at: u64) -> Result<Step, Refusal> {
         let index = self.analysis.index_of(at).ok_or(Refusal::FallsThrough { at })?;
         let step = self.analysis.steps[index];
         if at != start && self.analysis.may_be_entered(at) {
@@ -398,7 +401,7 @@ impl Planner<'_> {
         }
     }
 
-    fn target_refusal(&self, at: u64, target: u64) -> Refusal {
+    pub(crate) fn target_refusal(&self, at: u64, target: u64) -> Refusal {
         match self.analysis.unresolved_indirect.first() {
             Some(&jump) if self.analysis.first_target(target..target + 1).is_none() => {
                 Refusal::UnresolvedJump { at, jump }

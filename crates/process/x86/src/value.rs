@@ -3,13 +3,10 @@
 //!
 //! A small abstract interpretation: each register is a known address, a place in the frame, an entry of a table,
 //! something that came from outside, or unknown; where paths meet, what differs becomes unknown. It only ever errs
-//! towards unknown. Next: `jump_table` reads the tables found; `analyse` asks for the results.
+//! towards unknown. Next: `states` follows the paths; `jump_table` reads the tables found.
 
-use crate::flow::Graph;
-use crate::instruction::Next;
 use crate::jump_table::{Table, TableForm};
-use iced_x86::{Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpAccess, OpKind, Register};
-use std::collections::{BTreeMap, BTreeSet};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpAccess, OpKind, Register};
 
 /// What a register or a slot of the frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +25,24 @@ pub(crate) enum Value {
     RawOffset { base: u64 },
     /// A 32-bit entry of the table that begins here, sign-extended.
     Offset { base: u64 },
-    /// A jump target taken from a table.
-    Target(Table),
+    /// A jump target taken from the table that begins here: a distance added to an address this far from the table.
+    RelativeTarget { base: u64, anchor: i32 },
+    /// A jump target taken from the table of addresses that begins here.
+    AbsoluteTarget { base: u64 },
+}
+
+impl Value {
+    /// The table that a jump to this value goes through.
+    pub(crate) fn table(self) -> Option<Table> {
+        let (base, form) = match self {
+            Value::RelativeTarget { base, anchor } => {
+                (base, TableForm::Relative32 { anchor: base.wrapping_add_signed(anchor.into()) })
+            }
+            Value::AbsoluteTarget { base } => (base, TableForm::Absolute64),
+            _ => return None,
+        };
+        Some(Table { base, form })
+    }
 }
 
 /// Registers and frame slots at one point.
@@ -38,17 +51,6 @@ pub(crate) struct State {
     registers: [Value; 16],
     /// Values stored in the frame, by distance from the stack pointer at entry.
     slots: Vec<(i64, Value)>,
-}
-
-/// The states before the instructions where paths meet or begin.
-pub(crate) struct States {
-    /// By the instruction's place among the steps.
-    before: BTreeMap<usize, Box<State>>,
-    /// Which instructions begin a block.
-    starts: Vec<bool>,
-    /// Blocks to walk, in address order: paths mostly lead onwards, so few are walked twice.
-    work: BTreeSet<usize>,
-    info: InstructionInfoFactory,
 }
 
 /// Indices of the registers that a call may change.
@@ -61,14 +63,14 @@ const SLOTS_MAX: usize = 64;
 
 impl State {
     /// At the entry: arguments everywhere, and the stack pointer where it is.
-    fn at_entry() -> State {
+    pub(crate) fn at_entry() -> State {
         let mut registers = [Value::Foreign; 16];
         registers[RSP] = Value::Stack(0);
         State { registers, slots: Vec::new() }
     }
 
     /// At a place that control may reach in ways not followed.
-    fn unknown() -> State {
+    pub(crate) fn unknown() -> State {
         State { registers: [Value::Unknown; 16], slots: Vec::new() }
     }
 
@@ -90,7 +92,7 @@ impl State {
     }
 
     /// Keeps what both states agree on; true if anything changed.
-    fn meet(&mut self, other: &State) -> bool {
+    pub(crate) fn meet(&mut self, other: &State) -> bool {
         let mut changed = false;
         for (mine, theirs) in self.registers.iter_mut().zip(other.registers) {
             if *mine != theirs && *mine != Value::Unknown {
@@ -98,22 +100,25 @@ impl State {
                 changed = true;
             }
         }
+        if self.slots == other.slots {
+            return changed;
+        }
         let slots_before = self.slots.len();
-        self.slots.retain(|(offset, value)| other.slot(*offset) == *value);
+        let mut rest = other.slots.as_slice();
+        self.slots.retain(|slot| {
+            let ahead = rest.iter().take_while(|theirs| theirs.0 < slot.0).count();
+            rest = &rest[ahead..];
+            rest.first() == Some(slot)
+        });
         changed || self.slots.len() != slots_before
     }
 
     /// The effect of one instruction.
-    fn apply(&mut self, instruction: &Instruction, info: &mut InstructionInfoFactory) {
+    pub(crate) fn apply(&mut self, instruction: &Instruction, info: &mut InstructionInfoFactory) {
         let result = self.result(instruction);
         let stack_pointer = self.stack_pointer_after(instruction);
         self.store(instruction);
-        for used in info.info(instruction).used_registers() {
-            let writes = !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
-            if let Some(at) = register_index(used.register().full_register()).filter(|_| writes) {
-                self.registers[at] = Value::Unknown;
-            }
-        }
+        for_each_written(instruction, info, |at| self.registers[at] = Value::Unknown);
         if let Some((at, value)) = result {
             self.registers[at] = value;
         }
@@ -190,7 +195,7 @@ impl State {
         let (base, index) = (instruction.memory_base(), instruction.memory_index());
         if base != Register::None && index != Register::None && instruction.memory_index_scale() == 1 {
             let sum = added(self.register(base), self.register(index));
-            if matches!(sum, Value::Target(_)) && instruction.memory_displacement64() == 0 {
+            if matches!(sum, Value::RelativeTarget { .. }) && instruction.memory_displacement64() == 0 {
                 return sum;
             }
         }
@@ -208,7 +213,7 @@ impl State {
         let is_wide = matches!(size, MemorySize::UInt64 | MemorySize::Int64 | MemorySize::QwordOffset);
         match self.place(instruction) {
             Place::Fixed(_) | Place::Foreign if is_wide => Value::Foreign,
-            Place::Indexed { base } if is_wide => Value::Target(Table { base, form: TableForm::Absolute64 }),
+            Place::Indexed { base } if is_wide => Value::AbsoluteTarget { base },
             Place::Indexed { base } if matches!(size, MemorySize::UInt32 | MemorySize::Int32) => {
                 Value::RawOffset { base }
             }
@@ -372,111 +377,40 @@ enum Place {
     Unknown,
 }
 
-impl States {
-    /// Follows all paths from `entry` and from `others` until nothing changes.
-    pub(crate) fn solve(graph: &Graph, entry: u64, others: impl IntoIterator<Item = u64>) -> States {
-        let (before, work, starts) = (BTreeMap::new(), BTreeSet::new(), block_starts(graph));
-        let mut states = States { before, starts, work, info: InstructionInfoFactory::new() };
-        for addr in others.into_iter().filter(|&addr| addr != entry) {
-            states.flow_into_place(graph, addr, &State::unknown());
+/// Calls `run` with each general register the instruction may write. What is usual is known without asking.
+fn for_each_written(instruction: &Instruction, info: &mut InstructionInfoFactory, mut run: impl FnMut(usize)) {
+    let reads_only = matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Nop)
+        || matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch);
+    let writes_first = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Mov
+            | Mnemonic::Lea
+            | Mnemonic::Add
+            | Mnemonic::Sub
+            | Mnemonic::Xor
+            | Mnemonic::And
+            | Mnemonic::Or
+            | Mnemonic::Movzx
+            | Mnemonic::Movsx
+            | Mnemonic::Movsxd
+    );
+    if writes_first {
+        if instruction.op0_kind() == OpKind::Register {
+            register_index(instruction.op0_register()).into_iter().for_each(run);
         }
-        states.flow_into_place(graph, entry, &State::at_entry());
-        states.run(graph);
-        states
-    }
-
-    /// Follows the new ways out of the indirect jumps at the indices `grown`.
-    pub(crate) fn extend(&mut self, graph: &Graph, grown: Vec<usize>) {
-        let starts = block_starts(graph);
-        let is_new = |index: &usize| starts[*index] && !self.starts[*index];
-        let split: Vec<usize> = (0..starts.len()).filter(is_new).collect();
-        self.starts = starts;
-        // A new start inside a block gets its state from the block around it.
-        for index in grown.into_iter().chain(split) {
-            if let Some((&around, _)) = self.before.range(..=index).next_back() {
-                self.work.insert(around);
-            }
-        }
-        self.run(graph);
-    }
-
-    /// The state right before the instruction at `index`, if any path leads there.
-    pub(crate) fn before(&self, graph: &Graph, index: usize) -> Option<State> {
-        let (&start, state) = self.before.range(..=index).next_back()?;
-        let mut state = State::clone(state);
-        let mut info = InstructionInfoFactory::new();
-        for at in start..index {
-            if !graph.steps[at].continues() || graph.following(at).is_none() {
-                return None;
-            }
-            state.apply(&graph.decoded[at], &mut info);
-        }
-        Some(state)
-    }
-
-    fn run(&mut self, graph: &Graph) {
-        while let Some(index) = self.work.pop_first() {
-            let Some(state) = self.before.get(&index) else { continue };
-            self.walk(graph, index, State::clone(state));
+    } else if !reads_only || matches!(instruction.mnemonic(), Mnemonic::Loop | Mnemonic::Loope | Mnemonic::Loopne) {
+        for used in info.info(instruction).used_registers() {
+            let writes = !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
+            register_index(used.register()).filter(|_| writes).into_iter().for_each(&mut run);
         }
     }
-
-    fn walk(&mut self, graph: &Graph, start: usize, mut state: State) {
-        let mut index = start;
-        loop {
-            state.apply(&graph.decoded[index], &mut self.info);
-            graph.for_each_target(index, |target| self.flow_into_place(graph, target, &state));
-            let next = if graph.steps[index].continues() { graph.following(index) } else { None };
-            let Some(next) = next else { return };
-            if self.starts[next] {
-                self.flow_into(next, &state);
-                return;
-            }
-            index = next;
-        }
-    }
-
-    fn flow_into_place(&mut self, graph: &Graph, addr: u64, state: &State) {
-        if let Some(index) = graph.enter(addr) {
-            self.flow_into(index, state);
-        }
-    }
-
-    fn flow_into(&mut self, index: usize, state: &State) {
-        match self.before.get_mut(&index) {
-            Some(known) => {
-                if known.meet(state) {
-                    self.work.insert(index);
-                }
-            }
-            None => {
-                self.before.insert(index, Box::new(state.clone()));
-                self.work.insert(index);
-            }
-        }
-    }
-}
-
-/// Which instructions begin a block: branch targets and what follows a conditional branch.
-fn block_starts(graph: &Graph) -> Vec<bool> {
-    let mut starts = vec![false; graph.steps.len()];
-    for index in 0..graph.steps.len() {
-        graph.for_each_target(index, |target| {
-            if let Some(target) = graph.enter(target) {
-                starts[target] = true;
-            }
-        });
-        if matches!(graph.steps[index].next(), Next::Branch(_)) && index + 1 < starts.len() {
-            starts[index + 1] = true;
-        }
-    }
-    starts
 }
 
 fn added(left: Value, right: Value) -> Value {
     match (left, right) {
         (Value::Offset { base }, Value::Constant(anchor)) | (Value::Constant(anchor), Value::Offset { base }) => {
-            Value::Target(Table { base, form: TableForm::Relative32 { anchor } })
+            let anchor = i32::try_from(anchor.wrapping_sub(base) as i64);
+            anchor.map_or(Value::Unknown, |anchor| Value::RelativeTarget { base, anchor })
         }
         (Value::Constant(a), Value::Constant(b)) => Value::Constant(a.wrapping_add(b)),
         (Value::Stack(offset), Value::Constant(by)) => Value::Stack(offset.wrapping_add_unsigned(by)),

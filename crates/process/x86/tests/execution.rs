@@ -3,36 +3,38 @@
 //!
 //! Random sequences of integer instructions with rip-relative operands, pushes, pops and every kind of branch, in
 //! and out of the sequence, are assembled at one place, relocated to another, and each run from the same registers
-//! and memory. Next: `src/relocate.rs`.
+//! and memory. `TRIMTAB_CASES` and `TRIMTAB_SEED` set how many and which. Next: `src/relocate.rs`.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+#[expect(dead_code, reason = "probes and calls are for the other test that uses it")]
 #[path = "execution/arena.rs"]
 mod arena;
+#[path = "execution/random.rs"]
+mod random;
 
 use arena::{Arena, EXITS, Outcome};
 use iced_x86::code_asm::*;
+use random::{Random, cases, seed};
 use trimtab_x86::{encode_near_jump, relocate};
 
-/// Fixed, so that a failure is repeated by running the test again.
-const SEED: u64 = 0x5851_f42d_4c95_7f2d;
-const SEQUENCES: usize = 20_000;
+const SEQUENCES: u64 = 20_000;
 const INSTRUCTIONS_MAX: u64 = 12;
 
 #[test]
 fn relocated_code_behaves_as_the_original() {
     let mut arena = Arena::new();
-    let mut random = Random(SEED);
+    let mut random = Random::new(seed());
     let mut ways_out = [0; EXITS];
-    for case in 0..SEQUENCES {
-        let sequence = random.sequence(&arena);
+    for case in 0..cases(SEQUENCES) {
+        let sequence = sequence(&mut random, &arena);
         let inputs: Vec<u64> = (0..arena::INPUTS).map(|_| random.interesting()).collect();
         arena.write_original(&sequence);
         let expected = arena.run(arena.original(), &inputs);
         let got = run_moved(&mut arena, &sequence, &inputs);
-        assert_eq!(got, expected, "case {case} of seed {SEED:#x}: {sequence:02x?} with {inputs:x?}");
+        assert_eq!(got, expected, "case {case} of seed {:#x}: {sequence:02x?} with {inputs:x?}", seed());
         ways_out[expected.exit] += 1;
     }
-    assert!(ways_out.iter().all(|&count| count > SEQUENCES / 100), "every way out is taken: {ways_out:?}");
+    assert!(ways_out.iter().all(|&count| count > cases(SEQUENCES) / 100), "every way out is taken: {ways_out:?}");
 }
 
 fn run_moved(arena: &mut Arena, sequence: &[u8], inputs: &[u64]) -> Outcome {
@@ -46,57 +48,25 @@ fn run_moved(arena: &mut Arena, sequence: &[u8], inputs: &[u64]) -> Outcome {
     arena.run(to, inputs)
 }
 
-/// xorshift64*: enough to mix cases, the same on every machine.
-struct Random(u64);
-
 const WIDE: [AsmRegister64; 9] = [rax, rbx, rcx, rdx, rsi, rdi, r8, r13, r15];
 const NARROW: [AsmRegister32; 6] = [eax, ecx, edx, r9d, r12d, r14d];
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        (self.next() >> 32) % limit
-    }
-
-    fn interesting(&mut self) -> u64 {
-        match self.below(4) {
-            0 => self.below(3),
-            1 => u64::MAX - self.below(3),
-            _ => self.next(),
+/// Some instructions, assembled for the arena's original place. The assembler lengthens branches that do not
+/// reach, so exits near and far occur in both forms.
+fn sequence(random: &mut Random, arena: &Arena) -> Vec<u8> {
+    let count = 1 + random.below(INSTRUCTIONS_MAX);
+    // Exits lie right behind the sequence, so its length must be known before its branches: assemble until equal.
+    let picks: Vec<u64> = (0..count).map(|_| random.next()).collect();
+    let mut len = 0;
+    loop {
+        let bytes = assemble(&picks, arena, arena.original() + len);
+        if bytes.len() as u64 == len {
+            return bytes;
         }
-    }
-
-    fn wide(&mut self) -> AsmRegister64 {
-        WIDE[self.below(WIDE.len() as u64) as usize]
-    }
-
-    fn narrow(&mut self) -> AsmRegister32 {
-        NARROW[self.below(NARROW.len() as u64) as usize]
-    }
-
-    /// Some instructions, assembled for the arena's original place. The assembler lengthens branches that do not
-    /// reach, so exits near and far occur in both forms.
-    fn sequence(&mut self, arena: &Arena) -> Vec<u8> {
-        let count = 1 + self.below(INSTRUCTIONS_MAX);
-        // Exits lie right behind the sequence, so its length must be known before its branches: assemble until equal.
-        let picks: Vec<u64> = (0..count).map(|_| self.next()).collect();
-        let mut len = 0;
-        loop {
-            let bytes = assemble(&picks, arena, arena.original() + len);
-            if bytes.len() as u64 == len {
-                return bytes;
-            }
-            len = len.max(bytes.len() as u64);
-            if (bytes.len() as u64) < len {
-                // Shrank for lack of fixed point; pad with a no-op tail.
-                return [bytes.clone(), vec![0x90; len as usize - bytes.len()]].concat();
-            }
+        len = len.max(bytes.len() as u64);
+        if (bytes.len() as u64) < len {
+            // Shrank for lack of fixed point; pad with a no-op tail.
+            return [bytes.clone(), vec![0x90; len as usize - bytes.len()]].concat();
         }
     }
 }
@@ -105,7 +75,7 @@ fn assemble(picks: &[u64], arena: &Arena, exits: u64) -> Vec<u8> {
     let mut assembler = CodeAssembler::new(64).expect("64 bits are supported");
     let mut end = assembler.create_label();
     for &pick in picks {
-        let mut random = Random(pick | 1);
+        let mut random = Random::new(pick);
         match random.below(3) {
             0 => branch(&mut assembler, &mut random, exits, end),
             1 => memory(&mut assembler, &mut random, arena),
@@ -138,7 +108,7 @@ fn branch(a: &mut CodeAssembler, random: &mut Random, exits: u64, end: CodeLabel
 
 fn memory(a: &mut CodeAssembler, random: &mut Random, arena: &Arena) -> Result<(), iced_x86::IcedError> {
     let place = arena.data() + random.below(arena::DATA_LEN / 8 - 1) * 8;
-    let (wide, narrow) = (random.wide(), random.narrow());
+    let (wide, narrow) = (random.choose(&WIDE), random.choose(&NARROW));
     match random.below(12) {
         0 => a.mov(wide, qword_ptr(rbp + place)),
         1 => a.mov(qword_ptr(rbp + place), wide),
@@ -156,7 +126,7 @@ fn memory(a: &mut CodeAssembler, random: &mut Random, arena: &Arena) -> Result<(
 }
 
 fn compute(a: &mut CodeAssembler, random: &mut Random) -> Result<(), iced_x86::IcedError> {
-    let (left, right, narrow) = (random.wide(), random.wide(), random.narrow());
+    let (left, right, narrow) = (random.choose(&WIDE), random.choose(&WIDE), random.choose(&NARROW));
     match random.below(12) {
         0 => a.add(left, right),
         1 => a.sub(left, right),

@@ -242,12 +242,6 @@ fn call_site_pads(mut reader: Slice<'_>) -> gimli::Result<Vec<u64>> {
 
 impl ReadMemory for Image<'_> {
     fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
-        if buf.len() == 8
-            && let Some(value) = self.relocated.get(&addr)
-        {
-            buf.copy_from_slice(&value.to_le_bytes());
-            return true;
-        }
         let len = buf.len() as u64;
         let Some((range, data, _)) = self.sections.iter().find(|(range, _, is_constant)| {
             *is_constant && range.start <= addr && addr.checked_add(len).is_some_and(|end| end <= range.end)
@@ -255,9 +249,13 @@ impl ReadMemory for Image<'_> {
             return false;
         };
         let start = (addr - range.start) as usize;
-        data.get(start..start + buf.len()).is_some_and(|bytes| {
-            buf.copy_from_slice(bytes);
-            true
-        })
+        let Some(bytes) = data.get(start..start + buf.len()) else { return false };
+        buf.copy_from_slice(bytes);
+        for (place, value) in self.relocated.range(addr..addr + len) {
+            let offset = (place - addr) as usize;
+            let end = (offset + 8).min(buf.len());
+            buf[offset..end].copy_from_slice(&value.to_le_bytes()[..end - offset]);
+        }
+        true
     }
 }

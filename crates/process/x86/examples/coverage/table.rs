@@ -105,6 +105,7 @@ fn form(site: &Site) -> &'static str {
         (SiteKind::Exit(_), JumpForm::Near5, _) => "exit near",
         (SiteKind::Exit(_), JumpForm::Short2 { .. }, None) => "exit short",
         (SiteKind::Exit(_), JumpForm::Short2 { .. }, Some(_)) => "exit carried",
+        (SiteKind::At(_), ..) => "point",
         (SiteKind::Whole(_), JumpForm::Near5, _) => "whole near",
         (SiteKind::Whole(_), JumpForm::Short2 { .. }, None) => "whole short",
         (SiteKind::Whole(_), JumpForm::Short2 { .. }, Some(_)) => "whole carried",

@@ -12,16 +12,26 @@ const ISLAND: u64 = 0x20_0000;
 const DATA: u64 = 0x30_0000;
 const STACK: u64 = 0x38_0000;
 const SLOTS: u64 = 0x3f_0000;
+const PROBE: u64 = 0x8000;
+const CALLEE: u64 = 0xa000;
 
 /// Bytes of data that code may read and write.
 pub const DATA_LEN: u64 = 256;
-const STACK_LEN: u64 = 256;
+const STACK_LEN: u64 = 1024;
 /// Ways out of a sequence; the first is its end.
 pub const EXITS: usize = 4;
 /// Bytes of one exit: a store of its number and a jump.
 pub const EXIT_LEN: u64 = 15;
 /// General registers except the stack pointer, then the flags.
 pub const INPUTS: usize = 16;
+
+/// A gate and two routines that count how often they are called, and spoil whatever a routine may.
+#[derive(Clone, Copy)]
+pub struct ProbePlaces {
+    pub gate: u64,
+    pub enter: u64,
+    pub leave: u64,
+}
 
 /// Everything a run leaves behind.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,15 +45,25 @@ pub struct Outcome {
 pub struct Arena {
     base: u64,
     leave: u64,
+    probe: ProbePlaces,
+    /// What the code that is run finds as its return address.
+    return_to: Option<u64>,
 }
 
 const REGISTERS: [AsmRegister64; 15] = [rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15];
 /// Slots: registers in and out, then these.
 const FLAGS: u64 = SLOTS + 15 * 8;
 const STACK_POINTER: u64 = SLOTS + 16 * 8;
+/// Places among the registers reported.
+pub const FLAGS_INDEX: usize = 15;
+const STACK_POINTER_INDEX: usize = 16;
 const EXIT: u64 = SLOTS + 17 * 8;
 const TARGET: u64 = SLOTS + 18 * 8;
 const OWN_STACK: u64 = SLOTS + 19 * 8;
+const ENTERED: u64 = SLOTS + 20 * 8;
+const LEFT: u64 = SLOTS + 21 * 8;
+const GATE: u64 = SLOTS + 22 * 8;
+const CALLEE_POINTER: u64 = SLOTS + 23 * 8;
 /// Arithmetic flags that programs may set: carry, parity, adjust, zero, sign, overflow; and the fixed bit 1.
 const FLAGS_IN: u64 = 0x8d5;
 const FLAG_FIXED: u64 = 2;
@@ -55,8 +75,11 @@ impl Arena {
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), ARENA_LEN, protection, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED, "executable memory is allowed");
-        let mut arena = Arena { base: base as u64, leave: 0 };
+        let probe = ProbePlaces { gate: base as u64 + GATE, enter: 0, leave: 0 };
+        let mut arena = Arena { base: base as u64, leave: 0, probe, return_to: None };
         arena.write_trampoline();
+        arena.write_probe();
+        arena.write_callee();
         arena
     }
 
@@ -94,7 +117,11 @@ impl Arena {
     pub fn run(&mut self, start: u64, inputs: &[u64]) -> Outcome {
         let fresh: Vec<u8> = (0..DATA_LEN).map(|at| at as u8 ^ 0x5a).collect();
         self.write(DATA, &fresh);
+        let fresh: Vec<u8> = (0..STACK_LEN).map(|at| at as u8 ^ 0xa5).collect();
         self.write(STACK, &fresh);
+        if let Some(address) = self.return_to {
+            self.write(STACK + STACK_LEN / 2, &address.to_le_bytes());
+        }
         for (at, value) in (SLOTS..).step_by(8).zip(&inputs[..INPUTS - 1]) {
             self.write(at, &value.to_le_bytes());
         }
@@ -116,6 +143,78 @@ impl Arena {
             data: self.read(DATA..DATA + DATA_LEN),
             stack: self.read(STACK..STACK + STACK_LEN),
         }
+    }
+
+    /// Calls the function at `start` from these registers and fresh memory. What it leaves below the stack pointer is
+    /// nobody's.
+    pub fn call(&mut self, start: u64, inputs: &[u64]) -> Outcome {
+        self.return_to = Some(self.leave);
+        self.write(ENTERED, &[0; 16]);
+        let mut outcome = self.run(start, inputs);
+        self.return_to = None;
+        let depth = outcome.registers[STACK_POINTER_INDEX] - (self.base + STACK);
+        outcome.stack.drain(..depth as usize);
+        outcome
+    }
+
+    /// How often the entry routine and the exit routine were called in the last call.
+    pub fn probes_seen(&self) -> (u64, u64) {
+        let number = |at: u64| self.read(at..at + 8).try_into().map(u64::from_le_bytes).unwrap_or_default();
+        (number(ENTERED), number(LEFT))
+    }
+
+    pub fn probe_code(&self) -> ProbePlaces {
+        self.probe
+    }
+
+    /// A function that tests may call.
+    pub fn callee(&self) -> u64 {
+        self.base + CALLEE
+    }
+
+    /// Where its address is stored.
+    pub fn callee_pointer(&self) -> u64 {
+        self.base + CALLEE_POINTER
+    }
+
+    pub fn write_at(&mut self, addr: u64, bytes: &[u8]) {
+        self.write(addr - self.base, bytes);
+    }
+
+    fn write_probe(&mut self) {
+        let mut assembler = CodeAssembler::new(64).expect("64 bits are supported");
+        let starts = [ENTERED, LEFT].map(|counter| {
+            let start = assembler.instructions().len();
+            self.assemble_probe(&mut assembler, counter).expect("the routine is fixed");
+            start
+        });
+        let (bytes, offsets) = encode(&assembler, self.base + PROBE);
+        let [enter, leave] = starts.map(|start| self.base + PROBE + u64::from(offsets[start]));
+        (self.probe.enter, self.probe.leave) = (enter, leave);
+        self.write(PROBE, &bytes);
+        self.write(GATE, &1u32.to_le_bytes());
+    }
+
+    fn assemble_probe(&self, a: &mut CodeAssembler, counter: u64) -> Result<(), iced_x86::IcedError> {
+        a.inc(qword_ptr(rbp + (self.base + counter)))?;
+        for register in [rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11] {
+            a.mov(register, 0x5a5a_0000_0000_5a5au64)?;
+        }
+        a.cmp(eax, 0x7fff_0000)?;
+        // Below the stack pointer everything is the routine's.
+        for word in 1..20 {
+            a.mov(qword_ptr(rsp - 8 * word), rax)?;
+        }
+        a.ret()
+    }
+
+    fn write_callee(&mut self) {
+        let mut a = CodeAssembler::new(64).expect("64 bits are supported");
+        let body = [a.add(rax, 7), a.xor(rcx, rdx), a.ret()];
+        assert!(body.iter().all(Result::is_ok), "the callee is fixed");
+        let (bytes, _) = encode(&a, self.callee());
+        self.write(CALLEE, &bytes);
+        self.write(CALLEE_POINTER, &self.callee().to_le_bytes());
     }
 
     fn write_trampoline(&mut self) {

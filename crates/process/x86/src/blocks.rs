@@ -1,0 +1,259 @@
+//! Basic blocks, dominators and calls of one function, for those who want to see more than its entry and exits.
+//!
+//! Addresses of blocks depend on nothing but the function's bytes. Where an indirect jump could not be followed the
+//! picture is incomplete and says so. Next: `loops`, which are found on this graph; `point`, which patches at these
+//! places.
+
+use crate::Analysis;
+use crate::flow::{enter, following};
+use crate::instruction::{Next, Step};
+use crate::loops::{Loop, find_loops};
+use std::ops::Range;
+
+/// A function as a graph of blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControlFlow {
+    /// Blocks in address order.
+    pub blocks: Vec<Block>,
+    /// Loops in address order of their headers, an outer one before those inside it.
+    pub loops: Vec<Loop>,
+    /// Calls in address order.
+    pub calls: Vec<CallSite>,
+    /// Whether every jump could be followed. If not, blocks and edges may be missing.
+    pub is_complete: bool,
+    /// Blocks in reverse postorder of a walk from the entry.
+    order: Vec<usize>,
+}
+
+/// Instructions that are passed one after the other; calls in between come back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// Its bytes.
+    pub range: Range<u64>,
+    /// Address of its last instruction.
+    pub last: u64,
+    /// Where control goes from its end, as indices of blocks, each once.
+    pub successors: Vec<usize>,
+    /// Where control comes from.
+    pub predecessors: Vec<usize>,
+    /// The nearest block that every path from the function's entry to this one passes. None for the entry, and for
+    /// blocks that are entered in ways not seen in the code, such as landing pads.
+    pub dominator: Option<usize>,
+    /// The innermost loop around it, as an index of loops.
+    pub innermost_loop: Option<usize>,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSite {
+    /// Address of the call.
+    pub at: u64,
+    /// Where the callee returns to.
+    pub return_address: u64,
+    /// The callee, if it is named in the instruction.
+    pub target: Option<u64>,
+    /// The block it lies in.
+    pub block: usize,
+}
+
+/// A way from one block to another, or out of the function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    /// The last instruction of the block it leaves.
+    pub from: u64,
+    /// Where it leads.
+    pub to: u64,
+    /// Whether that instruction jumps there; if not, control runs on into it.
+    pub is_jump: bool,
+}
+
+impl ControlFlow {
+    /// The blocks, loops and calls of an analysed function.
+    pub fn of(analysis: &Analysis) -> ControlFlow {
+        let mut flow = ControlFlow { is_complete: analysis.unresolved_indirect.is_empty(), ..ControlFlow::default() };
+        flow.find_blocks(analysis);
+        flow.connect(analysis);
+        let roots = flow.roots(analysis);
+        flow.order = flow.reverse_postorder(&roots);
+        flow.find_dominators(&roots);
+        flow.loops = find_loops(&flow, analysis, &roots);
+        for (index, found) in flow.loops.iter().enumerate() {
+            // Inner loops come later, so the innermost wins.
+            found.blocks.iter().for_each(|&block| flow.blocks[block].innermost_loop = Some(index));
+        }
+        flow
+    }
+
+    /// The block that holds the byte at `addr`.
+    pub fn block_at(&self, addr: u64) -> Option<usize> {
+        let index = self.blocks.partition_point(|block| block.range.start <= addr).checked_sub(1)?;
+        self.blocks[index].range.contains(&addr).then_some(index)
+    }
+
+    /// Whether every path to block `below` passes block `above`; every block dominates itself.
+    pub fn dominates(&self, above: usize, below: usize) -> bool {
+        let mut at = Some(below);
+        while let Some(block) = at {
+            if block == above {
+                return true;
+            }
+            at = self.blocks[block].dominator;
+        }
+        false
+    }
+
+    /// The loop with this number: `[1, 2]` is the second loop within the first.
+    pub fn loop_numbered(&self, number: &[u32]) -> Option<&Loop> {
+        self.loops.iter().find(|found| found.number == number)
+    }
+
+    pub(crate) fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    fn find_blocks(&mut self, analysis: &Analysis) {
+        let steps = &analysis.steps;
+        let starts = block_starts(analysis);
+        for index in (0..steps.len()).filter(|&index| analysis.reached[index]) {
+            let step = steps[index];
+            let goes_on = !starts[index] && self.blocks.last().is_some_and(|block| block.range.end == step.at);
+            match self.blocks.last_mut().filter(|_| goes_on) {
+                Some(block) => (block.range.end, block.last) = (step.end(), step.at),
+                None => self.blocks.push(Block { range: step.at..step.end(), last: step.at, ..Block::default() }),
+            }
+            if let Next::Call(target) = step.next() {
+                let block = self.blocks.len() - 1;
+                self.calls.push(CallSite { at: step.at, return_address: step.end(), target, block });
+            }
+        }
+    }
+
+    fn connect(&mut self, analysis: &Analysis) {
+        for from in 0..self.blocks.len() {
+            let mut successors = Vec::new();
+            for_each_edge(analysis, self.blocks[from].last, |edge| {
+                successors.extend(self.entered_at(analysis, edge.to))
+            });
+            successors.sort_unstable();
+            successors.dedup();
+            for &to in &successors {
+                self.blocks[to].predecessors.push(from);
+            }
+            self.blocks[from].successors = successors;
+        }
+    }
+
+    fn entered_at(&self, analysis: &Analysis, addr: u64) -> Option<usize> {
+        self.block_at(analysis.steps[enter(&analysis.steps, addr)?].at)
+    }
+
+    /// The entry, and what is entered in ways not seen in the code.
+    fn roots(&self, analysis: &Analysis) -> Vec<usize> {
+        let entered = [analysis.entry].into_iter().chain(analysis.roots.iter().copied());
+        let mut roots: Vec<usize> = entered.filter_map(|addr| self.entered_at(analysis, addr)).collect();
+        // A part that only a call inside the function leads to.
+        roots.extend((0..self.blocks.len()).filter(|&block| self.blocks[block].predecessors.is_empty()));
+        let mut seen = vec![false; self.blocks.len()];
+        roots.retain(|&block| !std::mem::replace(&mut seen[block], true));
+        roots
+    }
+
+    fn reverse_postorder(&self, roots: &[usize]) -> Vec<usize> {
+        let mut order = Vec::with_capacity(self.blocks.len());
+        let mut seen = vec![false; self.blocks.len()];
+        for &root in roots {
+            let mut path = vec![(root, 0)];
+            if std::mem::replace(&mut seen[root], true) {
+                continue;
+            }
+            while let Some((block, next)) = path.last_mut() {
+                match self.blocks[*block].successors.get(*next) {
+                    Some(&successor) => {
+                        *next += 1;
+                        if !std::mem::replace(&mut seen[successor], true) {
+                            path.push((successor, 0));
+                        }
+                    }
+                    None => {
+                        order.push(*block);
+                        path.pop();
+                    }
+                }
+            }
+        }
+        order.reverse();
+        order
+    }
+
+    /// By Cooper, Harvey and Kennedy: each block's dominator is where the paths of its predecessors meet. All roots hang
+    /// from one that is no block.
+    fn find_dominators(&mut self, roots: &[usize]) {
+        let above_all = self.blocks.len();
+        let mut place = vec![0; self.blocks.len() + 1];
+        self.order.iter().enumerate().for_each(|(at, &block)| place[block] = at + 1);
+        let mut dominator: Vec<Option<usize>> = vec![None; self.blocks.len() + 1];
+        dominator[above_all] = Some(above_all);
+        roots.iter().for_each(|&root| dominator[root] = Some(above_all));
+        let is_root: Vec<bool> = (0..self.blocks.len()).map(|block| dominator[block].is_some()).collect();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &block in self.order.iter().filter(|&&block| !is_root[block]) {
+                let known = self.blocks[block].predecessors.iter().filter(|&&from| dominator[from].is_some());
+                let met = known.copied().reduce(|one, other| meet(&dominator, &place, one, other));
+                if met.is_some() && dominator[block] != met {
+                    dominator[block] = met;
+                    changed = true;
+                }
+            }
+        }
+        for (block, dominator) in self.blocks.iter_mut().zip(dominator) {
+            block.dominator = dominator.filter(|&above| above != above_all);
+        }
+    }
+}
+
+/// The nearest block above both.
+fn meet(dominator: &[Option<usize>], place: &[usize], mut one: usize, mut other: usize) -> usize {
+    while one != other {
+        let farther = if place[one] > place[other] { &mut one } else { &mut other };
+        *farther = dominator[*farther].unwrap_or(dominator.len() - 1);
+    }
+    one
+}
+
+/// Which instructions begin a block.
+fn block_starts(analysis: &Analysis) -> Vec<bool> {
+    let steps = &analysis.steps;
+    let mut starts = vec![false; steps.len()];
+    let targets = analysis.tables.values().flatten().chain(&analysis.roots).copied().chain([analysis.entry]);
+    for index in targets.filter_map(|addr| enter(steps, addr)) {
+        starts[index] = true;
+    }
+    for index in (0..steps.len()).filter(|&index| analysis.reached[index]) {
+        if let Next::Branch(target) | Next::Jump(target) = steps[index].next() {
+            enter(steps, target).into_iter().for_each(|target| starts[target] = true);
+        }
+        if !matches!(steps[index].next(), Next::Sequential | Next::Call(_)) && index + 1 < steps.len() {
+            starts[index + 1] = true;
+        }
+    }
+    starts
+}
+
+/// Calls `run` with each way on from the instruction at `last`, those out of the function included.
+pub(crate) fn for_each_edge(analysis: &Analysis, last: u64, mut run: impl FnMut(Edge)) {
+    let Some(index) = analysis.index_of(last) else { return };
+    let step: &Step = &analysis.steps[index];
+    match step.next() {
+        Next::Branch(to) | Next::Jump(to) => run(Edge { from: last, to, is_jump: true }),
+        Next::IndirectJump => {
+            let targets = analysis.tables.get(&index).into_iter().flatten();
+            targets.for_each(|&to| run(Edge { from: last, to, is_jump: true }));
+        }
+        _ => {}
+    }
+    if step.continues() && following(&analysis.steps, index).is_some() {
+        run(Edge { from: last, to: step.end(), is_jump: false });
+    }
+}

@@ -1,0 +1,165 @@
+//! Blocks, dominators and loops of small functions, each row a shape of control flow by name.
+//!
+//! The code is assembled here, labels by letter; `want` lists each loop with the label of its header, how often it goes
+//! back, how often it leaves, and whether it is irreducible. Next: `src/blocks.rs`, `src/loops.rs`.
+
+use iced_x86::IcedError;
+use iced_x86::code_asm::*;
+use std::collections::BTreeMap;
+use trimtab_x86::{
+    Analysis, CodeRange, ControlFlow, FunctionCode, LoopPlace, Refusal, Springboards, analyse, loop_site,
+};
+
+const ADDR: u64 = 0x1000;
+
+/// Jumps by condition and label, `.` for something else to do, `call`, `ret`; a capital letter sets a label.
+fn assemble(text: &str) -> (Vec<u8>, BTreeMap<String, u64>) {
+    let mut a = CodeAssembler::new(64).expect("64 bits are supported");
+    let mut labels: BTreeMap<String, CodeLabel> = BTreeMap::new();
+    let mut places = Vec::new();
+    for word in text.split_whitespace() {
+        put(&mut a, word, &mut labels, &mut places).expect("rows hold known words");
+    }
+    let options = iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
+    let result = a.assemble_options(ADDR, options).expect("all labels are set");
+    let offsets = &result.inner.new_instruction_offsets;
+    let places = places.into_iter().map(|(label, index)| (label, ADDR + u64::from(offsets[index])));
+    (result.inner.code_buffer, places.collect())
+}
+
+fn put(
+    a: &mut CodeAssembler,
+    word: &str,
+    labels: &mut BTreeMap<String, CodeLabel>,
+    places: &mut Vec<(String, usize)>,
+) -> Result<(), IcedError> {
+    let (operation, label) = word.split_once(':').unwrap_or((word, ""));
+    let mut to = || *labels.entry(label.to_owned()).or_insert_with(|| a.create_label());
+    match operation {
+        "." => a.mov(rax, rdi),
+        "small" => a.inc(eax),
+        "tiny" => a.cdq(),
+        "call" => a.call(0x5000u64),
+        "ret" => a.ret(),
+        "jmp" => {
+            let to = to();
+            a.jmp(to)
+        }
+        "je" => {
+            let to = to();
+            a.je(to)
+        }
+        _ => {
+            let label = labels.entry(operation.to_owned()).or_insert_with(|| a.create_label());
+            places.push((operation.to_owned(), a.instructions().len()));
+            a.set_label(label)
+        }
+    }
+}
+
+struct Lab {
+    bytes: Vec<u8>,
+    places: BTreeMap<String, u64>,
+}
+
+impl Lab {
+    fn new(text: &str) -> Lab {
+        let (bytes, places) = assemble(text);
+        Lab { bytes, places }
+    }
+
+    fn code(&self) -> FunctionCode<'_> {
+        let range = CodeRange { addr: ADDR, bytes: &self.bytes, after: &[] };
+        FunctionCode { entry: ADDR, ranges: vec![range], ..FunctionCode::default() }
+    }
+
+    fn analysis(&self) -> Analysis {
+        analyse(&self.code(), &(), &()).expect("whole instructions are assembled")
+    }
+
+    fn label_at(&self, addr: u64) -> &str {
+        self.places.iter().find(|(_, place)| **place == addr).map_or("?", |(label, _)| label)
+    }
+
+    fn loops(&self) -> String {
+        let flow = ControlFlow::of(&self.analysis());
+        let described = flow.loops.iter().map(|found| {
+            let kind = if found.is_irreducible() { " irreducible" } else { "" };
+            let (label, back, out) = (self.label_at(found.header_at), found.latches.len(), found.exits.len());
+            format!("{found} {label} {back} back {out} out{kind}")
+        });
+        described.collect::<Vec<_>>().join("; ")
+    }
+}
+
+#[test]
+fn loops_by_shape() {
+    let rows = [
+        ("none", ". je:A . A ret", ""),
+        ("simple", ". A . je:A ret", "1 A 1 back 1 out"),
+        ("tested_first", ". A . je:B . jmp:A B ret", "1 A 1 back 1 out"),
+        ("of_one_block_at_the_entry", "A . je:A ret", "1 A 1 back 1 out"),
+        ("two_in_a_row", ". A . je:A . B . je:B ret", "1 A 1 back 1 out; 2 B 1 back 1 out"),
+        ("nested", ". A . B . je:B . je:A ret", "1 A 1 back 1 out; 1.1 B 1 back 1 out"),
+        (
+            "two_inside_one",
+            ". A . B . je:B . C . je:C . je:A ret",
+            "1 A 1 back 1 out; 1.1 B 1 back 1 out; 1.2 C 1 back 1 out",
+        ),
+        ("two_latches", ". A . je:A . je:A ret", "1 A 2 back 1 out"),
+        ("left_in_the_middle", ". A . je:B . . je:A B ret", "1 A 1 back 2 out"),
+        ("never_left", ". A . jmp:A", "1 A 1 back 0 out"),
+        ("jumped_into", ". je:B A . B . je:A ret", "1 A 1 back 1 out irreducible"),
+        ("header_behind_its_body", ". jmp:B A . B . je:A ret", "1 B 1 back 1 out"),
+        ("left_by_a_tail_call_in_the_middle", ". A . je:OUT . je:A ret OUT ret", "1 A 1 back 2 out"),
+    ];
+    for (name, text, want) in rows {
+        assert_eq!(Lab::new(text).loops(), want, "{name}: {text}");
+    }
+}
+
+#[test]
+fn dominators_and_calls() {
+    let lab = Lab::new(". je:A B call jmp:C A . C . D ret");
+    let analysis = lab.analysis();
+    let flow = ControlFlow::of(&analysis);
+    assert!(flow.is_complete);
+    let block = |label: &str| flow.block_at(lab.places[label]).expect("labels begin blocks");
+    let entry = flow.block_at(ADDR).expect("the entry begins a block");
+    for (above, below, want) in [("A", "C", false), ("B", "C", false), ("C", "C", true), ("C", "B", false)] {
+        assert_eq!(flow.dominates(block(above), block(below)), want, "{above} {below}");
+    }
+    assert!(["A", "B", "C"].iter().all(|label| flow.blocks[block(label)].dominator == Some(entry)));
+    assert_eq!(block("C"), block("D"), "nothing jumps to D, so no block begins there");
+    let [call] = flow.calls[..] else { panic!("one call: {:?}", flow.calls) };
+    assert_eq!((call.at, call.return_address, call.target), (lab.places["B"], lab.places["B"] + 5, Some(0x5000)));
+    assert_eq!(call.block, block("B"));
+}
+
+#[test]
+fn where_a_loop_is_seen() {
+    type Want = Result<(&'static str, LoopPlace), &'static str>;
+    let rows: &[(&str, &str, Want)] = &[
+        ("room_at_the_header", ". A . small small je:A ret", Ok(("A", LoopPlace::Header))),
+        ("call_at_the_header", ". A call small je:A ret", Ok(("A", LoopPlace::Header))),
+        // The header is one byte before a place that is jumped to.
+        ("room_at_the_latch", ". A tiny B . je:B L small . . jmp:A", Ok(("L", LoopPlace::Latch))),
+        ("jumped_into", ". je:B A . B . je:A ret", Err("irreducible loop")),
+    ];
+    for (name, text, want) in rows {
+        let lab = Lab::new(text);
+        let analysis = lab.analysis();
+        let flow = ControlFlow::of(&analysis);
+        let found = flow.loop_numbered(&[1]).expect("there is a loop");
+        let got = loop_site(&lab.code(), &analysis, &flow, found, &mut Springboards::new());
+        let got = got.as_ref().map(|(site, place)| (lab.label_at(point(site.kind)), *place)).map_err(Refusal::label);
+        assert_eq!(got, *want, "{name}");
+    }
+}
+
+fn point(kind: trimtab_x86::SiteKind) -> u64 {
+    match kind {
+        trimtab_x86::SiteKind::At(address) => address,
+        other => panic!("no point: {other:?}"),
+    }
+}

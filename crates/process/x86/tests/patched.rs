@@ -1,0 +1,208 @@
+//! A function with probes in it behaves as without: both are run on this processor and compared, and each call is seen
+//! once at the entry and once at an exit.
+//!
+//! Random functions with branches, bounded loops, calls of every form and several returns without padding are planned
+//! whole, patched as a session would, and run from the same registers and memory. `TRIMTAB_CASES` sets how many, and
+//! `TRIMTAB_SEED` which, so that the same test runs for hours too. Next: `src/site.rs`, `src/point.rs`.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+#[expect(dead_code, reason = "exits of sequences are for the other test that uses it")]
+#[path = "execution/arena.rs"]
+mod arena;
+#[path = "patched/function.rs"]
+mod function;
+#[path = "execution/random.rs"]
+mod random;
+
+use arena::{Arena, Outcome};
+use function::Function;
+use random::{Random, cases, seed};
+use trimtab_x86::{
+    CodeRange, ControlFlow, FunctionCode, JumpForm, Liveness, ProbeCode, Site, SiteKind, Springboards, analyse,
+    build_carrier, build_island, encode_near_jump, encode_short_jump, own_sites, point_site, relocate,
+};
+
+const CASES: u64 = 3_000;
+/// A page ends here, so that some patches would cross it.
+const PLACE: u64 = 0xf80;
+
+#[test]
+fn functions_behave_the_same_with_probes_at_entry_and_exits() {
+    let mut arena = Arena::new();
+    let mut random = Random::new(seed());
+    let (mut whole, mut carried, mut calls) = (0, 0, 0);
+    for case in 0..cases(CASES) {
+        let mut lab = Lab::new(&mut arena, &mut random);
+        let sites = own_sites(&lab.code(), &lab.analysis());
+        let all: Vec<Site> = sites.all().cloned().collect();
+        let is_whole = sites.entry.is_ok() && sites.exits.iter().all(|(_, site)| site.is_ok());
+        let (mut expected, mut got) = lab.compare(&all);
+        // Nobody reads the flags a function leaves behind.
+        for outcome in [&mut expected, &mut got] {
+            outcome.registers[arena::FLAGS_INDEX] = 0;
+        }
+        let seen = format!("case {case} of seed {:#x}: {:02x?} with {all:#x?}", seed(), lab.function.bytes);
+        assert_eq!(got, expected, "{seen}");
+        let (entered, left) = lab.arena.probes_seen();
+        assert_eq!(entered, u64::from(sites.entry.is_ok()), "{seen}");
+        if is_whole {
+            assert_eq!(left, 1, "{seen}");
+            whole += 1;
+        }
+        carried += u64::from(all.iter().any(|site| site.carrier.is_some()));
+        calls += u64::from(all.iter().any(|site| site.resume.is_none() && matches!(site.kind, SiteKind::Entry)));
+    }
+    let percent = cases(CASES) / 100;
+    assert!(whole > 40 * percent, "{whole} with all exits: the comparison sees too little");
+    assert!(carried > 10 * percent && calls > 10 * percent, "{carried} with springboards in code, {calls} with calls");
+}
+
+#[test]
+fn functions_behave_the_same_with_a_probe_at_any_instruction() {
+    let mut arena = Arena::new();
+    let mut random = Random::new(!seed());
+    let (mut points, mut passes) = (0, 0);
+    for case in 0..cases(CASES) {
+        let mut lab = Lab::new(&mut arena, &mut random);
+        let analysis = lab.analysis();
+        let flow = ControlFlow::of(&analysis);
+        let block = &flow.blocks[random.below(flow.blocks.len() as u64) as usize];
+        let place = block.range.start + random.below(block.range.end - block.range.start);
+        let Ok(site) = point_site(&lab.code(), &analysis, place, &mut Springboards::new()) else { continue };
+        let (expected, got) = lab.compare(std::slice::from_ref(&site));
+        let seen = format!("case {case} of seed {:#x}: {:02x?} with {site:#x?}", !seed(), lab.function.bytes);
+        assert_eq!(got, expected, "{seen}");
+        points += 1;
+        let (entered, left) = lab.arena.probes_seen();
+        assert_eq!(left, 0, "{seen}");
+        assert!(place != lab.function.entry || entered > 0, "{seen}");
+        passes += entered;
+    }
+    assert!(points > cases(CASES) / 10 && passes > points / 10, "{points} points, {passes} passes");
+}
+
+/// What is said to be dead is overwritten, and nobody minds.
+#[test]
+fn functions_behave_the_same_when_what_is_dead_is_spoiled() {
+    let mut arena = Arena::new();
+    let mut random = Random::new(seed().rotate_left(7));
+    let (mut registers, mut flags) = (0, 0);
+    for case in 0..cases(CASES) {
+        let mut lab = Lab::new(&mut arena, &mut random);
+        let analysis = lab.analysis();
+        let liveness = Liveness::of(&lab.code(), &analysis);
+        let flow = ControlFlow::of(&analysis);
+        let block = &flow.blocks[random.below(flow.blocks.len() as u64) as usize];
+        let place = block.range.start + random.below(block.range.end - block.range.start);
+        let Ok(site) = point_site(&lab.code(), &analysis, place, &mut Springboards::new()) else { continue };
+        if site.at != place || site.jump != JumpForm::Near5 {
+            continue;
+        }
+        let (dead, flags_live) = (liveness.dead_registers(place), liveness.flags_live(place));
+        let spoiled = function::spoil(dead, flags_live);
+        let expected = lab.arena.call(lab.function.entry, &lab.inputs);
+        lab.patch_with(&site, &spoiled);
+        let got = lab.arena.call(lab.function.entry, &lab.inputs);
+        lab.arena.write_at(lab.function.entry, &lab.function.bytes);
+        let seen = format!("case {case}: {:02x?} with {site:#x?}, dead {dead:x?}", lab.function.bytes);
+        assert_eq!(function::kept(&got), function::kept(&expected), "{seen}");
+        registers += dead.numbers().count() as u64;
+        flags += u64::from(!flags_live);
+    }
+    assert!(registers > cases(CASES) / 20 && flags > cases(CASES) / 20, "{registers} registers, {flags} times flags");
+}
+
+/// A loop of four bytes: the branch back is displaced along with its target, and still passes the probe.
+#[test]
+fn every_pass_of_a_tiny_loop_is_seen() {
+    let mut arena = Arena::new();
+    // mov ecx, 9; 1: dec ecx; jne 1b; mov rax, rcx; ret
+    let bytes = vec![0xb9, 9, 0, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0x48, 0x89, 0xc8, 0xc3];
+    let entry = arena.original();
+    arena.write_at(entry, &bytes);
+    let mut lab = Lab { arena: &mut arena, function: Function { entry, bytes }, inputs: vec![0; arena::INPUTS] };
+    let analysis = lab.analysis();
+    let flow = ControlFlow::of(&analysis);
+    let header = flow.loop_numbered(&[1]).expect("there is a loop").header_at;
+    let site = point_site(&lab.code(), &analysis, header, &mut Springboards::new()).expect("there is room");
+    let (expected, got) = lab.compare(&[site]);
+    assert_eq!(got, expected);
+    assert_eq!(lab.arena.probes_seen(), (9, 0));
+}
+
+/// One function in its arena, and what it is run with.
+struct Lab<'a> {
+    arena: &'a mut Arena,
+    function: Function,
+    inputs: Vec<u64>,
+}
+
+impl<'a> Lab<'a> {
+    fn new(arena: &'a mut Arena, random: &mut Random) -> Lab<'a> {
+        let entry = arena.original() + PLACE + random.below(0x100);
+        let function = function::random(random, arena, entry);
+        let inputs = (0..arena::INPUTS).map(|_| random.interesting()).collect();
+        arena.write_at(function.entry, &function.bytes);
+        Lab { arena, function, inputs }
+    }
+
+    fn code(&self) -> FunctionCode<'_> {
+        let range = CodeRange { addr: self.function.entry, bytes: &self.function.bytes, after: &[] };
+        FunctionCode { entry: self.function.entry, ranges: vec![range], ..FunctionCode::default() }
+    }
+
+    fn analysis(&self) -> trimtab_x86::Analysis {
+        analyse(&self.code(), &(), &()).expect("whole instructions are generated")
+    }
+
+    /// Runs without and with probes at `sites`; the original is put back afterwards.
+    fn compare(&mut self, sites: &[Site]) -> (Outcome, Outcome) {
+        let expected = self.arena.call(self.function.entry, &self.inputs);
+        self.patch(sites);
+        let got = self.arena.call(self.function.entry, &self.inputs);
+        self.arena.write_at(self.function.entry, &self.function.bytes);
+        (expected, got)
+    }
+
+    fn patch(&mut self, sites: &[Site]) {
+        let probe = self.arena.probe_code();
+        let code =
+            ProbeCode { gate: probe.gate, header: 0, probe: 0, enter: probe.enter, leave: probe.leave, inline: None };
+        let mut at = self.arena.island();
+        for site in sites {
+            if let Some(carrier) = &site.carrier {
+                let island = build_carrier(carrier, self.original(&carrier.displaced), at).expect("in reach");
+                self.put(carrier.displaced.start, &mut at, &island.bytes);
+            }
+            let island = build_island(site, self.original(&site.displaced), at, &code).expect("in reach");
+            let place = if let JumpForm::Short2 { via } = site.jump { via } else { site.at };
+            self.put(place, &mut at, &island.bytes);
+            if place != site.at {
+                self.arena.write_at(site.at, &encode_short_jump(site.at, place).expect("in reach"));
+            }
+        }
+    }
+
+    /// Runs `first` at a site, then what was there.
+    fn patch_with(&mut self, site: &Site, first: &[u8]) {
+        let at = self.arena.island();
+        let moved = relocate(self.original(&site.displaced), site.at, at + first.len() as u64).expect("in reach");
+        let mut island = [first, &moved.bytes].concat();
+        if let Some(resume) = site.resume {
+            island.extend(encode_near_jump(at + island.len() as u64, resume).expect("in reach"));
+        }
+        self.put(site.at, &mut { at }, &island);
+    }
+
+    /// The generated bytes, whatever has been patched since.
+    fn original(&self, range: &std::ops::Range<u64>) -> &[u8] {
+        &self.function.bytes[(range.start - self.function.entry) as usize..(range.end - self.function.entry) as usize]
+    }
+
+    /// Puts an island at `at` and a jump to it at `place`.
+    fn put(&mut self, place: u64, at: &mut u64, island: &[u8]) {
+        self.arena.write_at(*at, island);
+        self.arena.write_at(place, &encode_near_jump(place, *at).expect("in reach"));
+        *at += island.len() as u64;
+    }
+}
