@@ -174,22 +174,25 @@ impl<'a> Lexer<'a> {
         }
         let exponent = self.exponent();
         if fraction || exponent {
-            self.suffix(start, &["f", "F"])?;
+            if !self.unit_follows() {
+                self.suffix(start, &["f", "F"])?;
+            }
             let text = &self.text[start..self.position];
             let value = text.trim_end_matches(['f', 'F']).parse().ok().filter(|value: &f64| value.is_finite());
             return value.map(Token::Float).ok_or_else(|| self.bad(start, "the number is too large"));
         }
         let base = if whole.len() > 1 && whole.starts_with('0') { 8 } else { 10 };
         let value = self.integer(start, whole, base)?;
-        if !TIME_UNITS.iter().any(|(unit, _)| self.unit_is(unit)) {
+        if !self.unit_follows() {
             self.suffix(start, &["u", "U", "l", "L", "ul", "UL", "ll", "LL", "ull", "ULL"])?;
         }
         Ok(value)
     }
 
-    /// Whether exactly this unit stands here.
-    fn unit_is(&self, unit: &str) -> bool {
-        self.rest().strip_prefix(unit).is_some_and(|after| !after.starts_with(is_name))
+    /// Whether a unit of time stands here.
+    fn unit_follows(&self) -> bool {
+        let is = |unit: &str| self.rest().strip_prefix(unit).is_some_and(|after| !after.starts_with(is_name));
+        TIME_UNITS.iter().any(|(unit, _)| is(unit))
     }
 
     fn exponent(&mut self) -> bool {
