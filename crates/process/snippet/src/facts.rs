@@ -132,6 +132,8 @@ pub trait Facts {
     fn structure(&self, id: StructId) -> Option<Struct>;
     /// A type by its name, as `particle_t`, `struct particle` or `MPI_Datatype`.
     fn type_named(&self, name: &str) -> Option<Type>;
+    /// Names of types to suggest for one that is not there.
+    fn type_names(&self, like: &str) -> Vec<String>;
     /// The value of an enumerator.
     fn enumerator(&self, name: &str) -> Option<i64>;
     /// The address of a function that a probe may call.

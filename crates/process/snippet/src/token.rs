@@ -4,6 +4,7 @@
 //! Next: `parse`, its only user.
 
 use crate::error::{Code, Problem, Span};
+use crate::parse::NAME_BYTES_MAX;
 
 /// One token.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +87,10 @@ impl<'a> Lexer<'a> {
             '\'' => self.character(start)?,
             _ => self.mark(start, first)?,
         };
+        let length = self.position - start;
+        if matches!(token, Token::Name(_) | Token::Dollar(_)) && length > NAME_BYTES_MAX {
+            return Err(self.bad(start, format!("a name has at most {NAME_BYTES_MAX} bytes")));
+        }
         Ok((token, Span::new(start, self.position)))
     }
 
@@ -104,6 +109,9 @@ impl<'a> Lexer<'a> {
             }
             let quoted_start = self.position;
             word.push_str(&self.text_literal(quoted_start)?);
+        }
+        if word.len() > NAME_BYTES_MAX {
+            return Err(self.bad(start, format!("a name has at most {NAME_BYTES_MAX} bytes")));
         }
         Ok((word, Span::new(start, self.position)))
     }

@@ -163,7 +163,7 @@ fn memory_is_read_by_type() {
     run.poke(p + 8, &0.5_f32.to_le_bytes());
     run.poke(p + 12, &(-3_i32).to_le_bytes());
     run.poke(p + 16, &(p + 48).to_le_bytes());
-    run.poke(p + 24, &(0b1_0110_101_u32).to_le_bytes());
+    run.poke(p + 24, &(0b1011_0101_u32).to_le_bytes());
     run.poke(p + 28, b"abc");
     run.poke(p + 40, &u64::MAX.to_le_bytes());
     run.poke(p + 60, &42_i32.to_le_bytes());

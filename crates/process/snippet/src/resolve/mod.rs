@@ -89,7 +89,7 @@ pub fn compile(text: &str, facts: &dyn Facts, permissions: Permissions) -> Resul
 pub fn resolve(script: &Script, facts: &dyn Facts, permissions: Permissions) -> Result<Compiled, Vec<Problem>> {
     let mut resolver = Resolver::new(script, facts, permissions);
     let spots = resolver.spots();
-    let lasting = std::mem::take(&mut resolver.problems);
+    let mut problems = std::mem::take(&mut resolver.problems);
     let bodies = loop {
         resolver.begin_round();
         let bodies = resolver.round(&spots);
@@ -97,7 +97,8 @@ pub fn resolve(script: &Script, facts: &dyn Facts, permissions: Permissions) -> 
             break bodies;
         }
     };
-    resolver.problems.extend(lasting);
+    problems.append(&mut resolver.problems);
+    resolver.problems = problems;
     resolver.finish(bodies)
 }
 
