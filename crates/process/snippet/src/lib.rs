@@ -27,4 +27,4 @@ pub mod values;
 pub use error::{Problem, Refused};
 pub use facts::Facts;
 pub use parse::parse;
-pub use resolve::{Compiled, Permissions, Place, compile};
+pub use resolve::{Compiled, Origin, Permissions, Place, compile};

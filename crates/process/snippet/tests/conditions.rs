@@ -5,6 +5,7 @@
 mod common;
 
 use common::{GLOBALS, Run};
+use trimtab_snippet::Origin;
 use trimtab_snippet::ir::{Area, process_word};
 
 fn stopped(run: &Run) -> bool {
@@ -26,6 +27,7 @@ fn a_probe_runs_when_its_condition_holds() {
 fn recording_starts_after_so_many_hits() {
     let mut run = Run::new("start after 3 hits of solve; entry solve { n++ } exit solve { m++ }");
     assert!(run.compiled.recording.is_some());
+    assert_eq!(run.compiled.origins, [Origin::Start, Origin::Probe, Origin::Probe]);
     for _ in 0..5 {
         run.entry("solve", &[]);
         run.exit("solve", 0);

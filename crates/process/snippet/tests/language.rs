@@ -5,13 +5,13 @@
 mod common;
 
 use common::{GLOBALS, Run, STACK};
-use trimtab_snippet::Permissions;
 use trimtab_snippet::arithmetic::Number;
 use trimtab_snippet::facts::SiteId;
 use trimtab_snippet::ir::{Area, Kind, Register, When, process_word, thread_word};
 use trimtab_snippet::reference::{Call, SentValue};
 use trimtab_snippet::resolve::Place;
 use trimtab_snippet::values::Value;
+use trimtab_snippet::{Origin, Permissions};
 
 const WRITE: Permissions = Permissions { write: true, call: false };
 
@@ -351,6 +351,7 @@ fn open_calls_are_kept_once_per_function() {
     let run = Run::new("exit solve { a = hist(elapsed) } exit solve { b = max(elapsed) } exit norm { c = elapsed }");
     let unit = &run.compiled.unit;
     assert_eq!(unit.variables.iter().filter(|variable| variable.kind == Kind::OpenCalls).count(), 2);
+    assert_eq!(run.compiled.origins[2..4], [Origin::Probe, Origin::OpenCalls]);
     let order: Vec<(When, usize)> = unit.bodies.iter().map(|body| (body.when, body.probe)).collect();
     let user = [(When::Exit, 0), (When::Exit, 1), (When::Exit, 2)];
     assert_eq!(order[..3], user);

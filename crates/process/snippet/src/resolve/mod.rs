@@ -52,6 +52,8 @@ pub struct Compiled {
     pub unit: Unit,
     /// Where each body of the unit goes. At one place, bodies run in the order of the unit.
     pub places: Vec<Vec<Place>>,
+    /// Why each body of the unit is there.
+    pub origins: Vec<Origin>,
     /// How long to record, from the start of recording; `None` means until told otherwise.
     pub duration_us: Option<u64>,
     /// The variable that is nonzero once a `start` condition held; `None` if recording starts at once.
@@ -71,6 +73,19 @@ pub enum Place {
     Clock,
     /// Nowhere: it runs once.
     Once,
+}
+
+/// Why a body is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Somebody wrote it: the probe that `ir::Body::probe` says.
+    Probe,
+    /// A `start` condition, looked at before other bodies; belongs to no probe.
+    Start,
+    /// A `stop` condition, looked at after other bodies; belongs to no probe.
+    Stop,
+    /// Remembers or forgets calls for the `elapsed` of the probe that `ir::Body::probe` says.
+    OpenCalls,
 }
 
 /// From text to bodies.
@@ -106,6 +121,7 @@ type Lowered<T> = Result<T, Problem>;
 
 /// A body with where it goes.
 struct Made {
+    origin: Origin,
     probe: usize,
     when: ir::When,
     statements: Vec<ir::Statement>,
@@ -181,12 +197,17 @@ impl<'a> Resolver<'a> {
         bodies
     }
 
-    /// One body per kind of spot: those for which the facts said the same share one.
+    /// One body per kind of spot: those for which the facts said the same share one. After a problem the other spots
+    /// are left alone: it would mostly be the same one, ten thousand times.
     fn probe_bodies(&mut self, index: usize, spots: &[Spot], bodies: &mut Vec<Made>) {
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         let mut shared: BTreeMap<String, usize> = BTreeMap::new();
         let table_of_its_own = spots.len() <= OWN_TABLES_MAX;
+        let problem_count = self.problems.len();
         for spot in spots {
+            if self.problems.len() > problem_count {
+                break;
+            }
             let moment = format!("{:?} {:?}", spot.here.moment, spot.when);
             if let Some(&body) = shared.get(&moment) {
                 bodies[body].places.push(spot.place);
@@ -196,7 +217,8 @@ impl<'a> Resolver<'a> {
             let text = if asked { format!("{moment} {statements:?}") } else { moment.clone() };
             let body = *known.entry(text).or_insert_with(|| {
                 let span = self.script.probes[index].span;
-                bodies.push(Made { probe: index, when: spot.when, statements, places: Vec::new(), span });
+                let origin = Origin::Probe;
+                bodies.push(Made { origin, probe: index, when: spot.when, statements, places: Vec::new(), span });
                 bodies.len() - 1
             });
             bodies[body].places.push(spot.place);
@@ -228,7 +250,7 @@ impl<'a> Resolver<'a> {
     fn finish(mut self, bodies: Vec<Made>) -> Result<Compiled, Vec<Problem>> {
         let mut unit =
             Unit { bodies: Vec::new(), variables: Vec::new(), texts: self.texts, thread_bytes: 0, process_bytes: 0 };
-        let mut places = Vec::new();
+        let (mut places, mut origins) = (Vec::new(), Vec::new());
         for made in bodies {
             let cost_max = cost::of(&made.statements);
             if cost_max > COST_MAX {
@@ -236,6 +258,7 @@ impl<'a> Resolver<'a> {
             }
             unit.bodies.push(ir::Body { probe: made.probe, when: made.when, statements: made.statements, cost_max });
             places.push(made.places);
+            origins.push(made.origin);
         }
         match self.variables.lay_out() {
             Ok(laid_out) => (unit.variables, unit.thread_bytes, unit.process_bytes) = laid_out,
@@ -249,7 +272,7 @@ impl<'a> Resolver<'a> {
             _ => None,
         });
         let recording = self.variables.implied("(recording)");
-        Ok(Compiled { unit, places, duration_us: durations.min(), recording })
+        Ok(Compiled { unit, places, origins, duration_us: durations.min(), recording })
     }
 
     fn text(&mut self, text: &str) -> usize {

@@ -3,6 +3,8 @@
 //! Next: the tests beside this folder.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub mod survive;
+
 use std::collections::BTreeMap;
 use trimtab_snippet::facts::{DatatypeSize, FunctionId, Location, Object, SiteId};
 use trimtab_snippet::ir::{Area, Kind, Register, Variable};
