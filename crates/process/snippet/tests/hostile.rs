@@ -182,7 +182,8 @@ fn expressions_do_not_grow_by_doubling() {
 fn too_many_variables_and_bytes_are_refused() {
     let variables: String = (0..300).map(|index| format!("v{index}++; ")).collect();
     let histograms: String = (0..256).map(|index| format!("v{index} = stack(1); ")).collect();
-    for body in [variables, histograms] {
+    let temporaries: String = (0..65).map(|index| format!("let t{index} = now; ")).collect();
+    for body in [variables, histograms, temporaries] {
         let script = format!("entry solve {{ {body} }}");
         let refused = compile(&script, facts(), ALL).expect_err("too much");
         assert!(refused.problems.iter().any(|problem| problem.code == Code::TooLarge), "{refused}");

@@ -475,3 +475,17 @@ fn stacks_are_counted_by_hash() {
     let Value::Stacks(one) = &results["one"] else { panic!("{results:?}") };
     assert_eq!(one.counts.len(), 2, "the return address on the stack is zero here, so the first frame counts");
 }
+
+#[test]
+fn types_are_found_out_at_every_place() {
+    let mut table = common::facts();
+    for index in 0..100 {
+        let kind = if index == 77 { trimtab_snippet::types::Type::DOUBLE } else { trimtab_snippet::types::Type::INT };
+        table.add_function(&format!("kernel_{index}"), Some(&[("v", kind)]), None);
+    }
+    let compiled = trimtab_snippet::compile("entry kernel_* { x = $v; y += x }", &table, Permissions::default());
+    let compiled = compiled.expect("compiles");
+    let kinds: Vec<Kind> = compiled.unit.variables.iter().map(|variable| variable.kind).collect();
+    assert_eq!(kinds, [Kind::LastFloat, Kind::SumFloat]);
+    assert_eq!(compiled.places.iter().map(Vec::len).collect::<Vec<_>>(), [99, 1]);
+}

@@ -24,6 +24,7 @@ use crate::ir::{self, Unit};
 use crate::syntax::{Condition, Expr, Script};
 use crate::{cost, parse};
 use body::Lowering;
+pub use body::{TEMPORARIES_MAX, TEXT_BYTES_MAX};
 use places::{Here, Spot};
 use std::collections::BTreeMap;
 use variables::Variables;
@@ -33,6 +34,9 @@ pub use variables::{VARIABLES_MAX, words};
 pub const COST_MAX: u64 = 10_000;
 /// Bytes of one thread's area at most, and of the process area.
 pub const AREA_BYTES_MAX: u32 = 256 * 1024;
+/// Spots of a probe at which types are found out first: mostly they are the same at the others, of which there may be
+/// ten thousand.
+const FIRST_SPOTS_MAX: usize = 16;
 /// A pattern that means more functions than this shares one table of open calls among them.
 const OWN_TABLES_MAX: usize = 16;
 
@@ -105,13 +109,8 @@ pub fn resolve(script: &Script, facts: &dyn Facts, permissions: Permissions) -> 
     let mut resolver = Resolver::new(script, facts, permissions);
     let spots = resolver.spots();
     let mut problems = std::mem::take(&mut resolver.problems);
-    let bodies = loop {
-        resolver.begin_round();
-        let bodies = resolver.round(&spots);
-        if !resolver.variables.grew {
-            break bodies;
-        }
-    };
+    resolver.settled_round(&spots, FIRST_SPOTS_MAX);
+    let bodies = resolver.settled_round(&spots, usize::MAX);
     problems.append(&mut resolver.problems);
     resolver.problems = problems;
     resolver.finish(bodies)
@@ -184,10 +183,21 @@ impl<'a> Resolver<'a> {
         self.problems.clear();
     }
 
-    fn round(&mut self, spots: &[Vec<Spot>]) -> Vec<Made> {
+    /// All bodies at no more than so many spots of each probe, once no round finds another float.
+    fn settled_round(&mut self, spots: &[Vec<Spot>], spots_max: usize) -> Vec<Made> {
+        loop {
+            self.begin_round();
+            let bodies = self.round(spots, spots_max);
+            if !self.variables.grew {
+                return bodies;
+            }
+        }
+    }
+
+    fn round(&mut self, spots: &[Vec<Spot>], spots_max: usize) -> Vec<Made> {
         let mut users = Vec::new();
         for (index, spots) in spots.iter().enumerate() {
-            self.probe_bodies(index, spots, &mut users);
+            self.probe_bodies(index, spots, spots_max, &mut users);
         }
         let mut bodies = self.start_bodies(&users);
         let stops = self.stop_bodies(&users);
@@ -199,12 +209,12 @@ impl<'a> Resolver<'a> {
 
     /// One body per kind of spot: those for which the facts said the same share one. After a problem the other spots
     /// are left alone: it would mostly be the same one, ten thousand times.
-    fn probe_bodies(&mut self, index: usize, spots: &[Spot], bodies: &mut Vec<Made>) {
+    fn probe_bodies(&mut self, index: usize, spots: &[Spot], spots_max: usize, bodies: &mut Vec<Made>) {
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         let mut shared: BTreeMap<String, usize> = BTreeMap::new();
         let table_of_its_own = spots.len() <= OWN_TABLES_MAX;
         let problem_count = self.problems.len();
-        for spot in spots {
+        for spot in spots.iter().take(spots_max) {
             if self.problems.len() > problem_count {
                 break;
             }

@@ -173,7 +173,9 @@ pub fn survive(script: &str) -> bool {
             machine.registers = [STACK; 17];
             for body in &compiled.unit.bodies {
                 assert!(body.cost_max <= COST_MAX);
+                let before = machine.operations;
                 run(&compiled.unit, body, &mut machine).expect("the front end makes well-formed trees");
+                assert!(machine.operations - before <= body.cost_max, "more than was promised");
             }
             true
         }
