@@ -102,7 +102,8 @@ pub enum DatatypeSize {
     WordAt(i64),
 }
 
-/// Facts about one program at one moment.
+/// Facts about one program at one moment. Types nest a few levels only (pointers of pointers, arrays of arrays): whoever
+/// makes them from debug information bounds that; structs are named by number, so they may refer to themselves.
 pub trait Facts {
     /// The functions that match, each once; empty if none does.
     fn functions(&self, pattern: &FunctionPattern) -> Vec<FunctionId>;

@@ -78,6 +78,8 @@ fn words_that_cannot_stand_there() {
             "at nowhere { n++ }",
             "entry solve { break; }",
             "/* never",
+            "",
+            "thread int x; // nothing else",
         ]),
     );
 }

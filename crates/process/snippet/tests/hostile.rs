@@ -12,7 +12,7 @@ use trimtab_snippet::parse::{HEIGHT_MAX, NESTING_MAX, SCRIPT_BYTES_MAX};
 use trimtab_snippet::{compile, parse};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_text_is_survived(script in ".{0,200}") {

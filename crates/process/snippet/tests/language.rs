@@ -489,3 +489,40 @@ fn types_are_found_out_at_every_place() {
     assert_eq!(kinds, [Kind::LastFloat, Kind::SumFloat]);
     assert_eq!(compiled.places.iter().map(Vec::len).collect::<Vec<_>>(), [99, 1]);
 }
+
+#[test]
+fn summed_variables_are_the_threads_own_in_bodies() {
+    let mut run = Run::new("entry solve { n++; twice = n * 2 }");
+    (0..3).for_each(|_| run.entry("solve", &[]));
+    assert_eq!(run.int("twice"), 6);
+}
+
+#[test]
+fn sizes_of_mpi_datatypes_come_from_memory_where_handles_are_addresses() {
+    let mut table = common::facts();
+    table.datatype_size = Some(trimtab_snippet::facts::DatatypeSize::WordAt(24));
+    let script = "entry MPI_Send { bytes += $count * sizeof($datatype) }";
+    let compiled = trimtab_snippet::compile(script, &table, Permissions::default()).expect("compiles");
+    let mut machine = trimtab_snippet::reference::Machine::new(&compiled.unit);
+    machine.memory.insert(0x1000, [[0; 24].as_slice(), &16_u64.to_le_bytes()].concat());
+    machine.set_register(Register::Rsi, 3);
+    machine.set_register(Register::Rdx, 0x1000);
+    trimtab_snippet::reference::run(&compiled.unit, &compiled.unit.bodies[0], &mut machine).expect("well formed");
+    let bytes = &compiled.unit.variables[0];
+    assert_eq!(machine.word(bytes.area, bytes.offset), 48);
+}
+
+#[test]
+fn the_plainest_script_of_each_kind_reads() {
+    let script = r#"
+entry MPI_Send            { n++; bytes += $count * sizeof($datatype); big = hist(bytes) }
+exit  solve               { if ($ret != 0) { failures++; stop() } time = hist(elapsed) }
+call  compute:"dgemm"     { calls++ }
+loop  main:1              { iterations++ }
+at    file.c:214          { x = residual }
+every 100ms               { send("progress", iterations) }
+once                      { call fflush(0) }
+"#;
+    let script = trimtab_snippet::parse(script).expect("reads");
+    assert_eq!((script.probes.len(), script.declarations.len(), script.conditions.len()), (7, 0, 0));
+}

@@ -46,6 +46,9 @@ const ITEMS: &[&str] = &[
     "`for`",
 ];
 
+/// How many of the items are kinds of points.
+const POINT_KINDS: usize = 8;
+
 /// Reads a script.
 ///
 /// # Errors
@@ -206,6 +209,10 @@ impl<'a> Parser<'a> {
                 self.note_cause(problem, noted);
                 self.skip_item(start);
             }
+        }
+        if script.probes.is_empty() && self.problems.is_empty() {
+            let problem = Problem::new(Code::UnexpectedToken, self.span, "the script has no probe");
+            self.note(problem.expected(ITEMS[..POINT_KINDS].iter().copied()).help("for example: entry solve { n++ }"));
         }
         script
     }
