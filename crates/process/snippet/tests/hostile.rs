@@ -116,7 +116,7 @@ fn with_little_stack(check: fn()) {
     }
 }
 
-const STACK_BYTES: usize = 1536 * 1024;
+const STACK_BYTES: usize = 1280 * 1024;
 
 #[test]
 fn deep_nests_are_refused() {
@@ -163,7 +163,7 @@ fn run_what_is_nested_almost_too_deeply() {
     for script in [
         format!("once {{ x = {}1{} }}", "(1+".repeat(depth), ")".repeat(depth)),
         format!("once {{ {}n++{} }}", "if (1) { ".repeat(depth), "}".repeat(depth)),
-        format!("once {{ x = {}1 }}", "- ".repeat(3 * NESTING_MAX)),
+        format!("once {{ x = {}1 }}", "- ".repeat(HEIGHT_MAX - 2)),
         format!("once {{ x = 1{} }}", " + now".repeat(HEIGHT_MAX - 2)),
     ] {
         assert!(survive(&script), "{}", compile(&script, facts(), ALL).expect_err("refused").render(&script));

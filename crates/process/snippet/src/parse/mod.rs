@@ -16,7 +16,7 @@ pub const SCRIPT_BYTES_MAX: usize = 64 * 1024;
 /// Levels of brackets and braces at most; keeps the parser's recursion far from the stack's end.
 pub const NESTING_MAX: usize = 32;
 /// Height of an expression's tree at most, so operators in a row; keeps recursion over trees far from the stack's end.
-pub const HEIGHT_MAX: usize = 128;
+pub const HEIGHT_MAX: usize = 64;
 /// Bytes of a name at most; C++ makes long ones.
 pub const NAME_BYTES_MAX: usize = 4096;
 /// Calls of the parser's functions per level of nesting.
