@@ -75,6 +75,7 @@ fn integers_follow_c() {
         ("1.5 < 2", 1),
         ("!0.5 + !0.0", 1),
         ("0.5 && 0.25", 1),
+        ("(bool)256 + (_Bool)0.5 + (bool)0", 2),
     ] {
         assert_eq!(int(expression), expected, "{expression}");
     }
