@@ -12,6 +12,10 @@ use std::fmt::Write;
 pub const PROBLEMS_MAX: usize = 20;
 /// Names suggested for a mistyped one at most.
 const NEAR_MAX: usize = 3;
+/// Longer names are not compared with others.
+const NAME_LENGTH_MAX: usize = 128;
+/// Characters of a message at most; it may quote a name of any length.
+const MESSAGE_LENGTH_MAX: usize = 240;
 /// Characters of a source line that are shown at most.
 const SHOWN_MAX: usize = 110;
 
@@ -102,7 +106,10 @@ impl Span {
 impl Problem {
     /// A problem with nothing expected, near or advised yet.
     pub fn new(code: Code, span: Span, message: impl Into<String>) -> Self {
-        let message = message.into();
+        let mut message: String = message.into();
+        if let Some((end, _)) = message.char_indices().nth(MESSAGE_LENGTH_MAX) {
+            message.replace_range(end.., "...");
+        }
         Problem { code, span, line: 0, column: 0, message, expected: Vec::new(), near: Vec::new(), help: None }
     }
 
@@ -129,12 +136,12 @@ impl Problem {
 }
 
 impl Refused {
-    /// The problems in the order of the text, without repetitions, with lines and columns.
+    /// The problems in the order of the text, the first one at each place, with lines and columns.
     pub fn new(source: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.span.start);
         let mut kept: Vec<Problem> = Vec::new();
         for mut problem in problems {
-            let known = kept.iter().any(|other| (other.span, other.code) == (problem.span, problem.code));
+            let known = kept.iter().any(|other| other.span == problem.span);
             if !known && kept.len() < PROBLEMS_MAX {
                 (problem.line, problem.column) = place(source, problem.span.start);
                 kept.push(problem);
@@ -156,17 +163,18 @@ impl Refused {
     }
 }
 
-/// The names of `known` that are spelt most like `name`, nearest first.
+/// The names of `known` that are spelt most like `name`, nearest first; what stands before `::` does not count.
 pub fn near<T: AsRef<str>>(name: &str, known: impl IntoIterator<Item = T>) -> Vec<String> {
     let length = name.chars().count();
-    let distance_max = (length / 3).clamp(1, 4);
+    let distance_max = (length.div_ceil(3)).clamp(1, 4).min(length.saturating_sub(1));
     let wanted = name.to_lowercase();
     let mut found: Vec<(usize, String)> = Vec::new();
     for candidate in known {
         let candidate = candidate.as_ref();
-        let differs = candidate.chars().count().abs_diff(length);
-        if differs <= distance_max && length <= 128 {
-            let distance = strsim::osa_distance(&wanted, &candidate.to_lowercase());
+        let last_part = candidate.rsplit("::").next().unwrap_or(candidate);
+        let differs = last_part.chars().count().abs_diff(length);
+        if differs <= distance_max && length <= NAME_LENGTH_MAX {
+            let distance = strsim::osa_distance(&wanted, &last_part.to_lowercase());
             if distance <= distance_max && candidate != name {
                 found.push((distance, candidate.to_string()));
             }

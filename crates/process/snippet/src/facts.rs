@@ -102,7 +102,8 @@ pub enum DatatypeSize {
     WordAt(i64),
 }
 
-/// Facts about one program at one moment.
+/// Facts about one program at one moment. Types nest a few levels only (pointers of pointers, arrays of arrays): whoever
+/// makes them from debug information bounds that; structs are named by number, so they may refer to themselves.
 pub trait Facts {
     /// The functions that match, each once; empty if none does.
     fn functions(&self, pattern: &FunctionPattern) -> Vec<FunctionId>;
@@ -132,6 +133,8 @@ pub trait Facts {
     fn structure(&self, id: StructId) -> Option<Struct>;
     /// A type by its name, as `particle_t`, `struct particle` or `MPI_Datatype`.
     fn type_named(&self, name: &str) -> Option<Type>;
+    /// Names of types to suggest for one that is not there.
+    fn type_names(&self, like: &str) -> Vec<String>;
     /// The value of an enumerator.
     fn enumerator(&self, name: &str) -> Option<i64>;
     /// The address of a function that a probe may call.

@@ -107,6 +107,7 @@ pub enum Kind {
 }
 
 /// Buckets of a log2 histogram: 0 for values below 1, then one per power of two up to 2^63; count, sum, min, max follow.
+/// Its values are integers; the front end cuts floats.
 pub const HISTOGRAM_BUCKETS: u32 = 65;
 /// Words of a histogram.
 pub const HISTOGRAM_WORDS: u32 = HISTOGRAM_BUCKETS + 4;

@@ -2,7 +2,7 @@
 //! file, no process, no clock.
 //!
 //! `docs/probe-language.md` describes the language. [`compile`] goes from text to the typed tree: `parse` makes a syntax
-//! tree, `resolve` asks the caller's [`facts`] about the program and writes every conversion out. [`reference`] runs a
+//! tree, `resolve` asks the caller's [`facts`] about the program and writes every conversion out. [`mod@reference`] runs a
 //! typed tree step by step, which is what the language means; [`emit`] makes machine code of it. [`values`] turns the
 //! words that probes left behind into results, over all threads and ranks.
 //!
@@ -28,4 +28,4 @@ pub mod values;
 pub use error::{Problem, Refused};
 pub use facts::Facts;
 pub use parse::parse;
-pub use resolve::{Compiled, Permissions, Place, compile};
+pub use resolve::{Compiled, Origin, Permissions, Place, compile};

@@ -158,6 +158,10 @@ impl Facts for Table {
         self.types.get(name).cloned()
     }
 
+    fn type_names(&self, _like: &str) -> Vec<String> {
+        self.types.keys().cloned().collect()
+    }
+
     fn enumerator(&self, name: &str) -> Option<i64> {
         self.enumerators.get(name).copied()
     }

@@ -4,6 +4,7 @@
 //! Next: `parse`, its only user.
 
 use crate::error::{Code, Problem, Span};
+use crate::parse::NAME_BYTES_MAX;
 
 /// One token.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +87,10 @@ impl<'a> Lexer<'a> {
             '\'' => self.character(start)?,
             _ => self.mark(start, first)?,
         };
+        let length = self.position - start;
+        if matches!(token, Token::Name(_) | Token::Dollar(_)) && length > NAME_BYTES_MAX {
+            return Err(self.bad(start, format!("a name has at most {NAME_BYTES_MAX} bytes")));
+        }
         Ok((token, Span::new(start, self.position)))
     }
 
@@ -104,6 +109,9 @@ impl<'a> Lexer<'a> {
             }
             let quoted_start = self.position;
             word.push_str(&self.text_literal(quoted_start)?);
+        }
+        if word.len() > NAME_BYTES_MAX {
+            return Err(self.bad(start, format!("a name has at most {NAME_BYTES_MAX} bytes")));
         }
         Ok((word, Span::new(start, self.position)))
     }
@@ -174,22 +182,25 @@ impl<'a> Lexer<'a> {
         }
         let exponent = self.exponent();
         if fraction || exponent {
-            self.suffix(start, &["f", "F"])?;
+            if !self.unit_follows() {
+                self.suffix(start, &["f", "F"])?;
+            }
             let text = &self.text[start..self.position];
             let value = text.trim_end_matches(['f', 'F']).parse().ok().filter(|value: &f64| value.is_finite());
             return value.map(Token::Float).ok_or_else(|| self.bad(start, "the number is too large"));
         }
         let base = if whole.len() > 1 && whole.starts_with('0') { 8 } else { 10 };
         let value = self.integer(start, whole, base)?;
-        if !TIME_UNITS.iter().any(|(unit, _)| self.unit_is(unit)) {
+        if !self.unit_follows() {
             self.suffix(start, &["u", "U", "l", "L", "ul", "UL", "ll", "LL", "ull", "ULL"])?;
         }
         Ok(value)
     }
 
-    /// Whether exactly this unit stands here.
-    fn unit_is(&self, unit: &str) -> bool {
-        self.rest().strip_prefix(unit).is_some_and(|after| !after.starts_with(is_name))
+    /// Whether a unit of time stands here.
+    fn unit_follows(&self) -> bool {
+        let is = |unit: &str| self.rest().strip_prefix(unit).is_some_and(|after| !after.starts_with(is_name));
+        TIME_UNITS.iter().any(|(unit, _)| is(unit))
     }
 
     fn exponent(&mut self) -> bool {

@@ -60,14 +60,17 @@ const ALL: Permissions = Permissions { write: true, call: true };
 
 #[test]
 fn the_limits_are_those_of_the_page() {
-    use trimtab_snippet::parse::{DEPTH_MAX, PROBES_MAX, SCRIPT_BYTES_MAX};
-    use trimtab_snippet::resolve::{AREA_BYTES_MAX, COST_MAX, VARIABLES_MAX};
+    use trimtab_snippet::parse::{HEIGHT_MAX, NAME_BYTES_MAX, NESTING_MAX, PROBES_MAX, SCRIPT_BYTES_MAX};
+    use trimtab_snippet::resolve::{AREA_BYTES_MAX, COST_MAX, TEMPORARIES_MAX, TEXT_BYTES_MAX, VARIABLES_MAX};
     let page: String = PAGE.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
         format!("{} KiB of text", SCRIPT_BYTES_MAX / 1024),
         format!("{PROBES_MAX} probes"),
-        format!("{VARIABLES_MAX} variables"),
-        format!("{DEPTH_MAX} levels of nesting"),
+        format!("{VARIABLES_MAX} variables, {TEMPORARIES_MAX} `let` per body"),
+        format!("(up to {TEXT_BYTES_MAX} bytes)"),
+        format!("{NESTING_MAX} levels of brackets and braces"),
+        format!("{HEIGHT_MAX} operators in a row"),
+        format!("{NAME_BYTES_MAX} bytes of a name"),
         format!("{} KiB of variables per thread", AREA_BYTES_MAX / 1024),
         format!("at most {},{:03} operations", COST_MAX / 1000, COST_MAX % 1000),
     ] {

@@ -2,7 +2,7 @@
 //!
 //! Next: `crate::resolve::expressions`, which types them.
 
-use super::{DEPTH_MAX, Parsed, Parser};
+use super::{HEIGHT_MAX, NAME_BYTES_MAX, Parsed, Parser, too_deep};
 use crate::error::{Code, Problem, Span};
 use crate::syntax::{BINARY_OPERATORS, BinaryOp, Expr, ExprKind, Name, TypeName, UNARY_OPERATORS};
 use crate::token::Token;
@@ -96,7 +96,11 @@ impl Parser<'_> {
     fn qualified(&mut self, value: Expr) -> Parsed<ExprKind> {
         let problem = self.unexpected(["an operator"]).help("before `::` stands a file, as in solver.c::residual");
         self.advance();
-        let (name, _) = self.name("a variable's name")?;
+        let (name, name_span) = self.name("a variable's name")?;
+        if name_span.end - value.span.start > NAME_BYTES_MAX {
+            let message = format!("a name has at most {NAME_BYTES_MAX} bytes");
+            return Err(Problem::new(Code::TooLarge, value.span, message));
+        }
         match &value.kind {
             ExprKind::Text(file) => Ok(ExprKind::Name(Name::Static { file: file.clone(), name })),
             ExprKind::Name(Name::Plain(space)) => Ok(ExprKind::Name(Name::Global(format!("{space}::{name}")))),
@@ -237,7 +241,7 @@ impl Parser<'_> {
 
     fn node(&self, kind: ExprKind, span: Span) -> Parsed<Expr> {
         let height = 1 + height_below(&kind);
-        if height > DEPTH_MAX { Err(self.too_deep(span)) } else { Ok(Expr { kind, span, height }) }
+        if height > HEIGHT_MAX { Err(too_deep(span, HEIGHT_MAX)) } else { Ok(Expr { kind, span, height }) }
     }
 }
 

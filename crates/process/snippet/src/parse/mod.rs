@@ -13,8 +13,14 @@ use crate::token::{Lexer, TIME_UNITS, Token};
 
 /// Bytes of a script at most.
 pub const SCRIPT_BYTES_MAX: usize = 64 * 1024;
-/// Levels of nesting of expressions and statements at most; keeps recursion over a tree far from the stack's end.
-pub const DEPTH_MAX: usize = 128;
+/// Levels of brackets and braces at most; keeps the parser's recursion far from the stack's end.
+pub const NESTING_MAX: usize = 32;
+/// Height of an expression's tree at most, so operators in a row; keeps recursion over trees far from the stack's end.
+pub const HEIGHT_MAX: usize = 64;
+/// Bytes of a name at most; C++ makes long ones.
+pub const NAME_BYTES_MAX: usize = 4096;
+/// Calls of the parser's functions per level of nesting.
+const CALLS_PER_LEVEL: usize = 4;
 /// Probes of a script at most.
 pub const PROBES_MAX: usize = 256;
 /// Longest period and duration: a year.
@@ -39,6 +45,9 @@ const ITEMS: &[&str] = &[
     "`record`",
     "`for`",
 ];
+
+/// How many of the items are kinds of points.
+const POINT_KINDS: usize = 8;
 
 /// Reads a script.
 ///
@@ -114,6 +123,17 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Notes a problem unless a malformed token among those noted since then explains it.
+    fn note_cause(&mut self, problem: Problem, since: usize) {
+        if !self.noted_bad_token(since) {
+            self.note(problem);
+        }
+    }
+
+    fn noted_bad_token(&self, since: usize) -> bool {
+        self.problems.iter().skip(since).any(|problem| problem.code == Code::BadToken)
+    }
+
     fn is(&self, mark: &str) -> bool {
         matches!(&self.token, Token::Mark(found) if *found == mark)
     }
@@ -158,7 +178,10 @@ impl<'a> Parser<'a> {
         let known: Vec<String> = expected.into_iter().map(Into::into).collect();
         let problem = Problem::new(Code::UnexpectedToken, self.span, message);
         let problem = match &self.token {
-            Token::Name(name) => problem.near(name, known.iter().map(|name| name.trim_matches('`'))),
+            Token::Name(name) => {
+                let words = known.iter().map(|known| known.trim_matches('`'));
+                problem.near(name, words.filter(|word| word.chars().all(crate::token::is_name)))
+            }
             _ => problem,
         };
         problem.expected(known)
@@ -166,18 +189,13 @@ impl<'a> Parser<'a> {
 
     /// Runs `parse` one level deeper.
     fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        if self.depth >= DEPTH_MAX {
-            return Err(self.too_deep(self.span));
+        if self.depth >= CALLS_PER_LEVEL * NESTING_MAX {
+            return Err(too_deep(self.span, NESTING_MAX));
         }
         self.depth += 1;
         let parsed = parse(self);
         self.depth -= 1;
         parsed
-    }
-
-    fn too_deep(&self, span: Span) -> Problem {
-        let message = format!("this is nested more than {DEPTH_MAX} levels deep");
-        Problem::new(Code::TooLarge, span, message).help("give parts of it names with `let`")
     }
 
     fn script(&mut self) -> Script {
@@ -186,11 +204,15 @@ impl<'a> Parser<'a> {
             if self.accept(";") {
                 continue;
             }
-            let start = self.span.start;
+            let (start, noted) = (self.span.start, self.problems.len());
             if let Err(problem) = self.item(&mut script) {
-                self.note(problem);
+                self.note_cause(problem, noted);
                 self.skip_item(start);
             }
+        }
+        if script.probes.is_empty() && self.problems.is_empty() {
+            let problem = Problem::new(Code::UnexpectedToken, self.span, "the script has no probe");
+            self.note(problem.expected(ITEMS[..POINT_KINDS].iter().copied()).help("for example: entry solve { n++ }"));
         }
         script
     }
@@ -330,4 +352,9 @@ impl<'a> Parser<'a> {
         let body = self.block()?;
         Ok(Probe { points, when, body, span: start.to(Span::new(0, self.previous_end)) })
     }
+}
+
+fn too_deep(span: Span, levels: usize) -> Problem {
+    let message = format!("this is nested more than {levels} levels deep");
+    Problem::new(Code::TooLarge, span, message).help("give parts of it names with `let`")
 }

@@ -25,10 +25,13 @@ const INCREMENTS: &[(&str, BinaryOp)] = &[("++", BinaryOp::Add), ("--", BinaryOp
 impl Parser<'_> {
     /// `{ statements }`; goes on after a statement that is wrong.
     pub(super) fn block(&mut self) -> Parsed<Vec<Stmt>> {
-        let open = self.span;
+        let (open, noted_before) = (self.span, self.problems.len());
         self.expect("{")?;
         let mut statements = Vec::new();
         while !self.is("}") {
+            if self.token == Token::End && self.noted_bad_token(noted_before) {
+                return Ok(statements);
+            }
             if self.token == Token::End {
                 let message = "this brace is never closed";
                 return Err(Problem::new(Code::UnexpectedToken, open, message).expected(["`}`"]));
@@ -36,11 +39,13 @@ impl Parser<'_> {
             if self.accept(";") {
                 continue;
             }
+            let noted = self.problems.len();
             match self.terminated_statement() {
                 Ok(statement) => statements.push(statement),
                 Err(problem) if problem.code == Code::TooLarge => return Err(problem),
+                Err(_) if self.token == Token::End => {}
                 Err(problem) => {
-                    self.note(problem);
+                    self.note_cause(problem, noted);
                     self.skip_statement();
                 }
             }

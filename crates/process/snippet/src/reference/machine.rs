@@ -30,6 +30,8 @@ pub struct Machine {
     pub messages: Vec<Message>,
     /// Functions called, oldest first.
     pub calls: Vec<Call>,
+    /// Statements and expressions carried out so far; for a run of a body at most its `cost_max`.
+    pub operations: u64,
 }
 
 /// A message.
@@ -74,6 +76,7 @@ impl Machine {
             processor: 0,
             messages: Vec::new(),
             calls: Vec::new(),
+            operations: 0,
         };
         machine.set_word(Area::Process, process_word::NS_PER_TICK_SHIFTED, 1 << 32);
         machine.set_word(Area::Process, process_word::TICKS_PER_SECOND, 1_000_000_000);

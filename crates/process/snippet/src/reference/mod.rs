@@ -63,6 +63,7 @@ impl Run<'_> {
     }
 
     fn statement(&mut self, statement: &Statement) -> Result<Flow, Malformed> {
+        self.machine.operations += 1;
         match statement {
             Statement::If { condition, then, otherwise } => {
                 let holds = self.int(condition)? != 0;
@@ -192,6 +193,7 @@ impl Run<'_> {
     }
 
     fn value(&mut self, expression: &Expression) -> Result<Number, Malformed> {
+        self.machine.operations += 1;
         let value = match expression {
             Expression::Int(value) => *value,
             Expression::Float(value) => return Ok(Number::Float(*value)),

@@ -14,6 +14,8 @@ use crate::types::Type;
 pub const TEXT_BYTES_MAX: u16 = 256;
 /// Arguments of a called function at most: those that go in registers.
 const CALL_ARGUMENTS_MAX: usize = 6;
+/// Variables of one body at most: they lie on the stack of the program's thread.
+pub const TEMPORARIES_MAX: usize = 64;
 /// Values of a message at most.
 const SENT_MAX: usize = 16;
 
@@ -128,7 +130,12 @@ impl<'r, 'a> Lowering<'r, 'a> {
 
     /// `let name = value`.
     pub fn introduce(&mut self, name: &str, value: &Expr) -> Lowered<Vec<Statement>> {
+        let span = value.span;
         let (kind, value) = self.value(value)?;
+        if self.temporary_count >= TEMPORARIES_MAX {
+            let message = format!("a body has at most {TEMPORARIES_MAX} variables of its own");
+            return Err(Problem::new(Code::TooLarge, span, message));
+        }
         let temporary = self.temporary();
         if let Some(block) = self.locals.last_mut() {
             block.push((name.to_string(), temporary, kind));

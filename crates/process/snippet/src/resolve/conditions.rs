@@ -9,7 +9,7 @@ use super::body::Lowering;
 use super::operand::{binary, unary};
 use super::places::{self, Here};
 use super::variables::Role;
-use super::{Made, OpenKey, Place, Resolver};
+use super::{Made, OpenKey, Origin, Place, Resolver};
 use crate::error::Span;
 use crate::facts::FunctionId;
 use crate::ir::{Area, Binary, Expression, Statement, Unary, When};
@@ -77,7 +77,10 @@ impl Resolver<'_> {
             }
         }
         let span = conditions[0].span;
-        gather_places(users).into_iter().map(|(when, places)| made((when, places), statements.clone(), span)).collect()
+        gather_places(users)
+            .into_iter()
+            .map(|(when, places)| made(start, (when, places), statements.clone(), span))
+            .collect()
     }
 
     /// `start after N hits` and `stop after N hits`.
@@ -98,7 +101,7 @@ impl Resolver<'_> {
                 Statement::If { condition: reached, then: vec![action.clone()], otherwise: Vec::new() },
             ];
             for (when, places) in self.condition_places(points) {
-                bodies.push(made((when, places), statements.clone(), *span));
+                bodies.push(made(start, (when, places), statements.clone(), *span));
             }
         }
         bodies
@@ -138,15 +141,17 @@ impl Resolver<'_> {
             ];
             for (when, statement, places) in sides {
                 let span = self.script.probes[table.probe].span;
-                bodies.push(Made { probe: table.probe, when, statements: vec![statement], places, span });
+                let origin = Origin::OpenCalls;
+                bodies.push(Made { origin, probe: table.probe, when, statements: vec![statement], places, span });
             }
         }
         bodies
     }
 }
 
-fn made((when, places): (When, Vec<Place>), statements: Vec<Statement>, span: Span) -> Made {
-    Made { probe: 0, when, statements, places, span }
+fn made(start: bool, (when, places): (When, Vec<Place>), statements: Vec<Statement>, span: Span) -> Made {
+    let origin = if start { Origin::Start } else { Origin::Stop };
+    Made { origin, probe: 0, when, statements, places, span }
 }
 
 /// Every place of every body, each once, by what calls it.

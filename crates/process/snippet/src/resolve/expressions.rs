@@ -7,7 +7,7 @@ use super::body::{Lowering, is_character};
 use super::operand::{At, Misfit, Operand, binary, convert, unary};
 use crate::error::{Code, Problem, Span};
 use crate::ir::{Binary, Expression, Unary};
-use crate::syntax::{BinaryOp, Expr, ExprKind, UnaryOp};
+use crate::syntax::{BinaryOp, Expr, ExprKind, TypeName, UnaryOp};
 use crate::types::Type;
 
 /// Functions that may stand in expressions, with their number of arguments.
@@ -42,12 +42,7 @@ impl Lowering<'_, '_> {
             ExprKind::Unary(operator, value) => self.unary(*operator, value).map(of),
             ExprKind::Binary(operator, left, right) => self.binary_expression(*operator, left, right).map(of),
             ExprKind::Conditional(a, b, c) => self.conditional(a, b, c, span).map(of),
-            ExprKind::Cast(name, value) => {
-                let to = self.type_named(name, span)?;
-                let from = self.value(value)?;
-                let value = convert(from, &to).map_err(|misfit| misfit.at(span))?;
-                Ok(of((if let Type::Float(_) = to { Type::DOUBLE } else { to }, value)))
-            }
+            ExprKind::Cast(name, value) => self.cast(name, value, span).map(of),
             ExprKind::SizeofType(name) => Ok(of((Type::LONG, self.size_of_type(name, span)?))),
             ExprKind::SizeofValue(value) => Ok(of((Type::LONG, self.size_of_value(value)?))),
             ExprKind::Member { value, member, .. } => self.member(value, member, span),
@@ -59,6 +54,17 @@ impl Lowering<'_, '_> {
             }
             ExprKind::Function(name, arguments) => self.function(name, arguments, expression).map(of),
         }
+    }
+
+    fn cast(&mut self, name: &TypeName, value: &Expr, span: Span) -> Lowered<Typed> {
+        let to = self.type_named(name, span)?;
+        let from = self.value(value)?;
+        if let ("bool" | "_Bool", 0) = (name.name.as_str(), name.pointers) {
+            let zero = if let Type::Float(_) = from.0 { Expression::Float(0.0) } else { Expression::Int(0) };
+            return Ok((to, binary(Binary::NotEqual, from.1, zero)));
+        }
+        let value = convert(from, &to).map_err(|misfit| misfit.at(span))?;
+        Ok((if let Type::Float(_) = to { Type::DOUBLE } else { to }, value))
     }
 
     fn load(&mut self, value: &Expr, span: Span) -> Lowered<Operand> {

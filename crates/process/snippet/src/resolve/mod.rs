@@ -24,6 +24,7 @@ use crate::ir::{self, Unit};
 use crate::syntax::{Condition, Expr, Script};
 use crate::{cost, parse};
 use body::Lowering;
+pub use body::{TEMPORARIES_MAX, TEXT_BYTES_MAX};
 use places::{Here, Spot};
 use std::collections::BTreeMap;
 use variables::Variables;
@@ -33,6 +34,9 @@ pub use variables::{VARIABLES_MAX, words};
 pub const COST_MAX: u64 = 10_000;
 /// Bytes of one thread's area at most, and of the process area.
 pub const AREA_BYTES_MAX: u32 = 256 * 1024;
+/// Spots of a probe at which types are found out first: mostly they are the same at the others, of which there may be
+/// ten thousand.
+const FIRST_SPOTS_MAX: usize = 16;
 /// A pattern that means more functions than this shares one table of open calls among them.
 const OWN_TABLES_MAX: usize = 16;
 
@@ -52,6 +56,8 @@ pub struct Compiled {
     pub unit: Unit,
     /// Where each body of the unit goes. At one place, bodies run in the order of the unit.
     pub places: Vec<Vec<Place>>,
+    /// Why each body of the unit is there.
+    pub origins: Vec<Origin>,
     /// How long to record, from the start of recording; `None` means until told otherwise.
     pub duration_us: Option<u64>,
     /// The variable that is nonzero once a `start` condition held; `None` if recording starts at once.
@@ -73,6 +79,19 @@ pub enum Place {
     Once,
 }
 
+/// Why a body is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Somebody wrote it: the probe that `ir::Body::probe` says.
+    Probe,
+    /// A `start` condition, looked at before other bodies; belongs to no probe.
+    Start,
+    /// A `stop` condition, looked at after other bodies; belongs to no probe.
+    Stop,
+    /// Remembers or forgets calls for the `elapsed` of the probe that `ir::Body::probe` says.
+    OpenCalls,
+}
+
 /// From text to bodies.
 ///
 /// # Errors
@@ -89,15 +108,11 @@ pub fn compile(text: &str, facts: &dyn Facts, permissions: Permissions) -> Resul
 pub fn resolve(script: &Script, facts: &dyn Facts, permissions: Permissions) -> Result<Compiled, Vec<Problem>> {
     let mut resolver = Resolver::new(script, facts, permissions);
     let spots = resolver.spots();
-    let lasting = std::mem::take(&mut resolver.problems);
-    let bodies = loop {
-        resolver.begin_round();
-        let bodies = resolver.round(&spots);
-        if !resolver.variables.grew {
-            break bodies;
-        }
-    };
-    resolver.problems.extend(lasting);
+    let mut problems = std::mem::take(&mut resolver.problems);
+    resolver.settled_round(&spots, FIRST_SPOTS_MAX);
+    let bodies = resolver.settled_round(&spots, usize::MAX);
+    problems.append(&mut resolver.problems);
+    resolver.problems = problems;
     resolver.finish(bodies)
 }
 
@@ -105,6 +120,7 @@ type Lowered<T> = Result<T, Problem>;
 
 /// A body with where it goes.
 struct Made {
+    origin: Origin,
     probe: usize,
     when: ir::When,
     statements: Vec<ir::Statement>,
@@ -167,10 +183,21 @@ impl<'a> Resolver<'a> {
         self.problems.clear();
     }
 
-    fn round(&mut self, spots: &[Vec<Spot>]) -> Vec<Made> {
+    /// All bodies at no more than so many spots of each probe, once no round finds another float.
+    fn settled_round(&mut self, spots: &[Vec<Spot>], spots_max: usize) -> Vec<Made> {
+        loop {
+            self.begin_round();
+            let bodies = self.round(spots, spots_max);
+            if !self.variables.grew {
+                return bodies;
+            }
+        }
+    }
+
+    fn round(&mut self, spots: &[Vec<Spot>], spots_max: usize) -> Vec<Made> {
         let mut users = Vec::new();
         for (index, spots) in spots.iter().enumerate() {
-            self.probe_bodies(index, spots, &mut users);
+            self.probe_bodies(index, spots, spots_max, &mut users);
         }
         let mut bodies = self.start_bodies(&users);
         let stops = self.stop_bodies(&users);
@@ -180,12 +207,17 @@ impl<'a> Resolver<'a> {
         bodies
     }
 
-    /// One body per kind of spot: those for which the facts said the same share one.
-    fn probe_bodies(&mut self, index: usize, spots: &[Spot], bodies: &mut Vec<Made>) {
+    /// One body per kind of spot: those for which the facts said the same share one. After a problem the other spots
+    /// are left alone: it would mostly be the same one, ten thousand times.
+    fn probe_bodies(&mut self, index: usize, spots: &[Spot], spots_max: usize, bodies: &mut Vec<Made>) {
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         let mut shared: BTreeMap<String, usize> = BTreeMap::new();
         let table_of_its_own = spots.len() <= OWN_TABLES_MAX;
-        for spot in spots {
+        let problem_count = self.problems.len();
+        for spot in spots.iter().take(spots_max) {
+            if self.problems.len() > problem_count {
+                break;
+            }
             let moment = format!("{:?} {:?}", spot.here.moment, spot.when);
             if let Some(&body) = shared.get(&moment) {
                 bodies[body].places.push(spot.place);
@@ -195,7 +227,8 @@ impl<'a> Resolver<'a> {
             let text = if asked { format!("{moment} {statements:?}") } else { moment.clone() };
             let body = *known.entry(text).or_insert_with(|| {
                 let span = self.script.probes[index].span;
-                bodies.push(Made { probe: index, when: spot.when, statements, places: Vec::new(), span });
+                let origin = Origin::Probe;
+                bodies.push(Made { origin, probe: index, when: spot.when, statements, places: Vec::new(), span });
                 bodies.len() - 1
             });
             bodies[body].places.push(spot.place);
@@ -227,7 +260,7 @@ impl<'a> Resolver<'a> {
     fn finish(mut self, bodies: Vec<Made>) -> Result<Compiled, Vec<Problem>> {
         let mut unit =
             Unit { bodies: Vec::new(), variables: Vec::new(), texts: self.texts, thread_bytes: 0, process_bytes: 0 };
-        let mut places = Vec::new();
+        let (mut places, mut origins) = (Vec::new(), Vec::new());
         for made in bodies {
             let cost_max = cost::of(&made.statements);
             if cost_max > COST_MAX {
@@ -235,6 +268,7 @@ impl<'a> Resolver<'a> {
             }
             unit.bodies.push(ir::Body { probe: made.probe, when: made.when, statements: made.statements, cost_max });
             places.push(made.places);
+            origins.push(made.origin);
         }
         match self.variables.lay_out() {
             Ok(laid_out) => (unit.variables, unit.thread_bytes, unit.process_bytes) = laid_out,
@@ -248,7 +282,7 @@ impl<'a> Resolver<'a> {
             _ => None,
         });
         let recording = self.variables.implied("(recording)");
-        Ok(Compiled { unit, places, duration_us: durations.min(), recording })
+        Ok(Compiled { unit, places, origins, duration_us: durations.min(), recording })
     }
 
     fn text(&mut self, text: &str) -> usize {

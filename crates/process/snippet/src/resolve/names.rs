@@ -115,7 +115,8 @@ impl Lowering<'_, '_> {
     /// The meaning of `$name`, `$0`, `$ret`, `$rax`.
     pub fn dollar(&mut self, name: &str, span: Span) -> Lowered<Operand> {
         if self.here.moment == Moment::Nowhere {
-            let message = format!("`${name}` means nothing where no place of the program is meant");
+            let message =
+                format!("there is no `${name}` here: clocks and conditions belong to no place of the program");
             return Err(Problem::new(Code::NotHere, span, message));
         }
         if let Ok(index) = name.parse::<usize>() {
@@ -170,13 +171,18 @@ impl Lowering<'_, '_> {
     }
 
     fn arguments_are_here(&self, span: Span) -> Lowered<()> {
-        let message = match self.here.moment {
+        let (message, help) = match self.here.moment {
             Moment::Entry | Moment::Before => return Ok(()),
-            Moment::Exit | Moment::After => "arguments are gone by the time the function returns",
-            _ => "arguments are known by number at entries of functions and before calls only",
+            Moment::Exit | Moment::After => (
+                "arguments are gone by the time the function returns",
+                "keep it at the entry: `thread int kept; entry f { kept = $0 } exit f { ... kept ... }`",
+            ),
+            _ => (
+                "arguments are known by number at entries of functions and before calls only",
+                "write the name of a variable of the function, or a register such as `$rdi`",
+            ),
         };
-        let problem = Problem::new(Code::NotHere, span, message);
-        Err(problem.help("keep it at the entry: `thread int kept; entry f { kept = $0 } exit f { ... kept ... }`"))
+        Err(Problem::new(Code::NotHere, span, message).help(help))
     }
 
     fn argument(&mut self, index: usize, span: Span) -> Lowered<Operand> {
@@ -248,8 +254,9 @@ impl Lowering<'_, '_> {
             _ => arguments,
         };
         known.extend(self.here.site.map(|site| self.resolver.facts.local_names(site)).unwrap_or_default());
-        let expected = known.iter().take(12).map(|known| format!("`${known}`"));
-        problem.near(name, &known).expected(expected.chain(["`$0`".to_string()]))
+        let known: Vec<String> = known.iter().map(|known| format!("${known}")).collect();
+        let expected = known.iter().take(12).map(|known| format!("`{known}`"));
+        problem.near(&format!("${name}"), &known).expected(expected)
     }
 
     fn object(&mut self, object: Object, span: Span) -> Lowered<Operand> {

@@ -42,7 +42,8 @@ impl Lowering<'_, '_> {
         let found = Type::named(&name.name).or_else(|| self.resolver.facts.type_named(&name.name));
         let Some(mut kind) = found else {
             let problem = Problem::new(Code::UnknownType, span, format!("the type `{}` is not known", name.name));
-            return Err(problem.near(&name.name, TYPE_NAMES));
+            let known = self.resolver.facts.type_names(&name.name);
+            return Err(problem.near(&name.name, TYPE_NAMES.iter().map(ToString::to_string).chain(known)));
         };
         for _ in 0..name.pointers {
             kind = kind.pointer();

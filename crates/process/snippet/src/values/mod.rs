@@ -28,7 +28,7 @@ pub struct RankAreas<'a> {
 
 /// A variable's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
+#[serde(rename_all = "snake_case")]
 pub enum Value {
     /// Added up.
     Sum {

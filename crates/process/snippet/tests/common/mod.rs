@@ -3,8 +3,9 @@
 //! Next: the tests beside this folder.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub mod survive;
+
 use std::collections::BTreeMap;
-use trimtab_snippet::arithmetic::Number;
 use trimtab_snippet::facts::{DatatypeSize, FunctionId, Location, Object, SiteId};
 use trimtab_snippet::ir::{Area, Kind, Register, Variable};
 use trimtab_snippet::reference::{Machine, run};
@@ -183,13 +184,5 @@ impl Run {
 
     pub fn word(&self, area: Area, offset: u32) -> u64 {
         self.machine.word(area, offset)
-    }
-}
-
-/// The sum a result holds.
-pub fn sum(value: &Value) -> Number {
-    match value {
-        Value::Sum { value } => *value,
-        other => panic!("no sum: {other:?}"),
     }
 }
