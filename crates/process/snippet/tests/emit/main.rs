@@ -4,8 +4,10 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod evaluator;
+mod interrupted;
 mod script;
 mod special;
 mod statements;
+mod threads;
 mod values;
 mod world;

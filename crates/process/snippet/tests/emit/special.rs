@@ -49,10 +49,7 @@ fn timing(world: &World) -> (Unit, Code, Code) {
     let elapsed = || Expression::Elapsed { variable: OPEN };
     let bodies = vec![
         (When::Entry, vec![Statement::OpenCall { variable: OPEN }]),
-        (
-            When::Exit,
-            vec![set(TIME, elapsed()), set(TIME + 1, elapsed()), Statement::CloseCall { variable: OPEN }],
-        ),
+        (When::Exit, vec![set(TIME, elapsed()), set(TIME + 1, elapsed()), Statement::CloseCall { variable: OPEN }]),
     ];
     let (unit, mut codes) = codes(world, &CALLS, bodies);
     let exit = codes.remove(1);
@@ -183,9 +180,7 @@ fn stacks_are_counted_by_frame_pointers() {
         world.reset();
         let bodies = vec![(when, vec![Statement::CountStack { variable: 0, depth }])];
         let (unit, codes) = codes(&world, &[(THREAD, Kind::Stacks)], bodies);
-        for (place, value) in
-            [(0, data + 32), (8, 0x1111), (32, data + 64), (40, 0x2222), (64, 0), (72, 0x3333)]
-        {
+        for (place, value) in [(0, data + 32), (8, 0x1111), (32, data + 64), (40, 0x2222), (64, 0), (72, 0x3333)] {
             world.write_word(data + place, value);
         }
         let mut state = busy_state();

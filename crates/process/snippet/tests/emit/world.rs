@@ -21,7 +21,7 @@ const RING: u64 = 0x8000;
 pub const RING_BYTES: u64 = 0x1000;
 const THREADS: u64 = 0x20_0000;
 pub const THREAD_COUNT: u32 = 8;
-const THREAD_STRIDE: u32 = 0x4000;
+const THREAD_STRIDE: u32 = 0x1000;
 pub const DATA: u64 = 0x40_0000;
 pub const DATA_LEN: u64 = 0x400;
 const STACK: u64 = 0x50_0000;
@@ -194,12 +194,20 @@ impl World {
         self.read(self.stack_pointer() - WATCHED, 2 * WATCHED)
     }
 
-    /// Puts code in place as a function: it returns to its caller at its end.
-    pub fn function(&mut self, code: &Code) -> u64 {
+    /// Puts code in place as a function: it returns to its caller at its end. It keeps all registers.
+    pub fn function(&mut self, code: &Code) -> extern "C" fn() {
         let mut bytes = code.bytes.clone();
         bytes.push(0xc3);
         self.write(code.at, &bytes);
-        code.entry_address()
+        // SAFETY: the code was just written there; it changes no register but the flags and returns.
+        unsafe { std::mem::transmute::<*const (), extern "C" fn()>(code.entry_address() as *const ()) }
+    }
+
+    /// As [`World::compile`], for the `number`th place for code.
+    pub fn compile_at(&self, unit: &Unit, body: &Body, number: u64) -> Code {
+        let mut environment = self.environment(body.when);
+        environment.at += number * 0x2000;
+        compile(unit, body, &environment).expect("the body compiles")
     }
 
     fn put_state(&mut self, state: &State, target: u64) {
@@ -263,6 +271,9 @@ impl World {
         a.mov(rsp, slot(OWN_STACK))?;
         a.pushfq()?;
         a.pop(slot(FLAGS_AT))?;
+        // Single steps end here.
+        a.push(2)?;
+        a.popfq()?;
         a.stmxcsr(half(MXCSR_AT))?;
         a.ldmxcsr(half(OWN_MXCSR))?;
         for (number, register) in WIDE.into_iter().enumerate() {
