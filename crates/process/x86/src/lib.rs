@@ -29,6 +29,7 @@ mod island;
 mod jump;
 mod jump_table;
 mod padding;
+mod probe_island;
 mod refusal;
 mod relocate;
 mod site;
@@ -42,6 +43,7 @@ pub use island::{
     ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, ProbeCode, build_calibration, build_island,
 };
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
+pub use probe_island::{ProbeBytes, ProbeIsland, ProbePlace, WriteProbe, build_probe_island};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
 pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites};

@@ -102,6 +102,8 @@ pub struct VectorSave {
 pub struct Environment<'a> {
     /// Address at which `Code::bytes` will lie.
     pub at: u64,
+    /// Bytes to leave free at the entry: the caller puts instructions there that run before the body.
+    pub room_before: usize,
     /// Address of the probed instruction (the value of `Rip`).
     pub point: u64,
     /// Address of the gate word (32 bits, 0: closed), within 2 GiB of `at`.
@@ -143,6 +145,7 @@ impl<'a> Environment<'a> {
         let inside = when == ir::When::At;
         Environment {
             at,
+            room_before: 0,
             point,
             gate,
             areas,

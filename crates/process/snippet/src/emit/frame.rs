@@ -23,6 +23,7 @@ impl Generator<'_> {
         let (bare, statements) = self.bare_condition(&self.body.statements);
         let needs = Needs::of(self.unit, statements);
         self.take(needs.temporaries);
+        self.w.room(self.environment.room_before)?;
         self.save_flags()?;
         self.w.reach(self.environment.gate)?;
         let gate = self.w.near(self.environment.gate);

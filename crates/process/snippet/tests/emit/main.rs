@@ -5,6 +5,7 @@
 
 mod evaluator;
 mod interrupted;
+mod islands;
 mod script;
 mod special;
 mod statements;

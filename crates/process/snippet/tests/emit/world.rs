@@ -166,15 +166,20 @@ impl World {
 
     /// Runs code from a state, with the stack filled with a pattern; returns the state afterwards.
     pub fn run(&mut self, code: &Code, before: &State) -> State {
-        let mut bytes = code.bytes.clone();
-        let from = code.at + bytes.len() as u64 + 5;
+        self.run_bytes(code.at, &code.bytes, code.entry_address(), before)
+    }
+
+    /// As [`World::run`], for any bytes that fall through at their end.
+    pub fn run_bytes(&mut self, at: u64, code: &[u8], entry: u64, before: &State) -> State {
+        let mut bytes = code.to_vec();
+        let from = at + bytes.len() as u64 + 5;
         bytes.push(0xe9);
         bytes.extend((self.leave.wrapping_sub(from) as i32).to_le_bytes());
-        self.write(code.at, &bytes);
+        self.write(at, &bytes);
         self.write(self.stack_pointer() - WATCHED, &self.stack_pattern());
         let mut state = before.clone();
         state.general[4] = self.stack_pointer();
-        self.put_state(&state, code.entry_address());
+        self.put_state(&state, entry);
         let enter = self.base + TRAMPOLINE;
         // SAFETY: the trampoline keeps to the C calling convention and runs the code, which falls into the jump back.
         let enter: extern "C" fn() = unsafe { std::mem::transmute::<*const (), extern "C" fn()>(enter as *const ()) };
