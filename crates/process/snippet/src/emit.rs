@@ -76,8 +76,14 @@ pub fn compile(unit: &Unit, body: &Body, environment: &Environment<'_>) -> Resul
 
 /// Bytes of stack that shared routines use at most, return addresses included.
 const ROUTINE_STACK_BYTES: u32 = 96;
+/// Stack of a body at most: far below a page, so that a frame never reaches over a stack's guard page.
+const STACK_BYTES_MAX: u32 = 2048;
 
 fn finish(generator: &Generator<'_>) -> Result<Code, EmitError> {
+    let stack_bytes = generator.depth() + ROUTINE_STACK_BYTES;
+    if stack_bytes > STACK_BYTES_MAX {
+        return Err(EmitError::FrameTooLarge { bytes: stack_bytes, max: STACK_BYTES_MAX });
+    }
     let encoded = generator.w.encode()?;
     let written = generator.w.instructions().len() as u64;
     Ok(Code {
@@ -85,7 +91,7 @@ fn finish(generator: &Generator<'_>) -> Result<Code, EmitError> {
         entry: encoded.entry,
         at: generator.environment.at,
         instructions_max: written.saturating_add(generator.repeated),
-        stack_bytes: generator.depth() + ROUTINE_STACK_BYTES,
+        stack_bytes,
         constant_bytes: encoded.constant_bytes,
     })
 }

@@ -73,7 +73,6 @@ impl Generator<'_> {
     fn stack_room(&mut self, bytes: u32, refused: CodeLabel) -> Emitted {
         let room = bytes + CALL_STACK_BYTES;
         self.w.lea(rax, qword_ptr(rsp - room as i32))?;
-        self.w.mov(edx, crate::ir::process_word::RANGE_COUNT)?;
         let range = self.environment.routines.range;
         self.routine(range, RCX | RDX | R10, routines::RANGE_INSTRUCTIONS_MAX)?;
         self.w.cmp(rdx, room as i32)?;

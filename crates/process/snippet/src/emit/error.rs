@@ -103,6 +103,14 @@ pub enum EmitError {
         /// The largest possible.
         max: u64,
     },
+    /// More temporaries and values than the program's stack should have to hold.
+    #[error("the body needs {bytes} bytes of the program's stack: at most {max}; send fewer values at once")]
+    FrameTooLarge {
+        /// Its bytes.
+        bytes: u32,
+        /// The largest possible.
+        max: u32,
+    },
     /// Saved registers kept changing; a bug of the back end.
     #[error("the choice of saved registers did not settle; please report the script")]
     Unsettled,

@@ -76,12 +76,12 @@ impl Generator<'_> {
             self.math = true;
             self.w.xorps(xmm14, xmm14)?;
             return Ok(if on_stack {
-                self.w.cvtss2sd(xmm14, dword_ptr(place))?
+                self.w.cvtss2sd(xmm14, dword_ptr(place))
             } else {
-                self.w.cvtss2sd(xmm14, register)?
-            });
+                self.w.cvtss2sd(xmm14, register)
+            }?);
         }
-        Ok(if on_stack { self.w.movsd_2(xmm14, qword_ptr(place))? } else { self.w.movq(xmm14, register)? })
+        Ok(if on_stack { self.w.movsd_2(xmm14, qword_ptr(place)) } else { self.w.movq(xmm14, register) }?)
     }
 
     fn float_unary(&mut self, operator: Unary, operand: &Expression) -> Emitted {
@@ -211,11 +211,11 @@ impl Generator<'_> {
                 // Exchanged, so that "no number" looks like "not above".
                 self.w.ucomisd(xmm15, xmm14)?;
                 Ok(match (operator == Binary::Less, wanted) {
-                    (true, true) => self.w.ja(to)?,
-                    (true, false) => self.w.jbe(to)?,
-                    (false, true) => self.w.jae(to)?,
-                    (false, false) => self.w.jb(to)?,
-                })
+                    (true, true) => self.w.ja(to),
+                    (true, false) => self.w.jbe(to),
+                    (false, true) => self.w.jae(to),
+                    (false, false) => self.w.jb(to),
+                }?)
             }
             _ => Err(EmitError::FloatOperator { operator }),
         }

@@ -125,7 +125,7 @@ impl Generator<'_> {
         };
         let place = self.w.process(word)?;
         self.w.cmp(place, 0)?;
-        Ok(if runs_if_zero { self.w.jne(closed)? } else { self.w.je(closed)? })
+        Ok(if runs_if_zero { self.w.jne(closed) } else { self.w.je(closed) }?)
     }
 
     /// General registers in the order of their numbers, without `rax` if it was pushed with the flags.

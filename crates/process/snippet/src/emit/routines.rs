@@ -13,7 +13,7 @@ use crate::ir::{HISTOGRAM_BUCKETS, STACKS_WORDS, process_word, thread_word};
 use iced_x86::code_asm::*;
 
 /// Instructions of one address check: 64 halvings.
-pub(crate) const RANGE_INSTRUCTIONS_MAX: u64 = 64 * 9 + 24;
+pub(crate) const RANGE_INSTRUCTIONS_MAX: u64 = 64 * 9 + 48;
 pub(crate) const HISTOGRAM_INSTRUCTIONS_MAX: u64 = 17;
 pub(crate) const STACK_INSTRUCTIONS_MAX: u64 = 255 * (RANGE_INSTRUCTIONS_MAX + 22);
 pub(crate) const STACK_COUNT_INSTRUCTIONS_MAX: u64 = 64 * 10 + 8;
@@ -58,9 +58,11 @@ pub fn shared_routines(at: u64, areas: &Areas) -> Result<SharedRoutines, EmitErr
     shared.w.dq(&[areas.threads])?;
     let claim = shared.claim()?;
     let range_label = shared.w.create_label();
-    let range = shared.range(range_label)?;
+    let any_range = shared.w.create_label();
+    shared.range(any_range)?;
+    let range = shared.readable_range(range_label, any_range)?;
     let readable = shared.readable(range_label)?;
-    let writable = shared.writable(range_label)?;
+    let writable = shared.writable(any_range)?;
     let text_equal = shared.text_equal(range_label)?;
     let histogram = shared.histogram()?;
     let stack_hash = shared.stack_hash(range_label)?;
@@ -155,10 +157,9 @@ impl Shared<'_> {
     }
 
     /// `rax`: an address; `rdx`: offset of the process area's word with a table's number of ranges, behind which is
-    /// the word with its offset. Leaves the number of bytes from the address to its range's end in `rdx`, or 0. Changes
-    /// `rcx` and `r10`.
-    fn range(&mut self, label: CodeLabel) -> Result<usize, EmitError> {
-        let start = self.starts();
+    /// the word with its offset. Leaves the number of bytes from the address to its range's end in `rdx`, or 0, and 16
+    /// times the range's number counted from 1 in `rcx`. Changes `r10`.
+    fn range(&mut self, label: CodeLabel) -> Emitted {
         let labels: [CodeLabel; 4] = std::array::from_fn(|_| self.w.create_label());
         let [next, above, done, none] = labels;
         self.w.bind(label)?;
@@ -198,6 +199,38 @@ impl Shared<'_> {
         self.w.pop(rdi)?;
         self.w.pop(rsi)?;
         self.w.ret()?;
+        Ok(())
+    }
+
+    /// As `range` for the readable ranges, with the thread's area in `r11`: the range of the last address is tried first.
+    fn readable_range(&mut self, label: CodeLabel, range: CodeLabel) -> Result<usize, EmitError> {
+        let start = self.starts();
+        let (elsewhere, none) = (self.w.create_label(), self.w.create_label());
+        let last = qword_ptr(r11 + thread_word::LAST_RANGE);
+        self.w.bind(label)?;
+        self.process_base(r10)?;
+        self.w.mov(rcx, last)?;
+        // The table may have become shorter.
+        self.w.cmp(rcx, qword_ptr(r10 + process_word::RANGE_COUNT))?;
+        self.w.jae(elsewhere)?;
+        self.w.shl(rcx, 4)?;
+        self.w.add(rcx, qword_ptr(r10 + process_word::RANGES))?;
+        self.w.cmp(rax, qword_ptr(r10 + rcx))?;
+        self.w.jb(elsewhere)?;
+        self.w.mov(rdx, qword_ptr(r10 + rcx + 8))?;
+        self.w.sub(rdx, rax)?;
+        self.w.jbe(elsewhere)?;
+        self.w.ret()?;
+        self.w.bind(elsewhere)?;
+        self.w.mov(edx, process_word::RANGE_COUNT)?;
+        self.w.call(range)?;
+        self.w.test(rdx, rdx)?;
+        self.w.je(none)?;
+        self.w.shr(rcx, 4)?;
+        self.w.dec(rcx)?;
+        self.w.mov(last, rcx)?;
+        self.w.bind(none)?;
+        self.w.ret()?;
         Ok(start)
     }
 
@@ -208,7 +241,7 @@ impl Shared<'_> {
         self.w.bind(zeros)?;
         self.w.dq(&[0])?;
         let start = self.starts();
-        let refused = self.checked(range, process_word::RANGE_COUNT)?;
+        let refused = self.checked(range)?;
         self.w.bind(refused)?;
         self.w.add(qword_ptr(r11 + thread_word::UNREADABLE), 1)?;
         self.w.lea(rax, qword_ptr(zeros))?;
@@ -218,8 +251,12 @@ impl Shared<'_> {
 
     /// As `readable` for writing; leaves 0 in `rax` if refused.
     fn writable(&mut self, range: CodeLabel) -> Result<usize, EmitError> {
+        let of_table = self.w.create_label();
+        self.w.bind(of_table)?;
+        self.w.mov(edx, process_word::WRITABLE_COUNT)?;
+        self.w.jmp(range)?;
         let start = self.starts();
-        let refused = self.checked(range, process_word::WRITABLE_COUNT)?;
+        let refused = self.checked(of_table)?;
         self.w.bind(refused)?;
         self.w.add(qword_ptr(r11 + thread_word::UNREADABLE), 1)?;
         self.w.xor(eax, eax)?;
@@ -228,10 +265,9 @@ impl Shared<'_> {
     }
 
     /// Returns if `rdx` bytes at `rax` are within a range, jumps otherwise.
-    fn checked(&mut self, range: CodeLabel, table: u32) -> Result<CodeLabel, EmitError> {
+    fn checked(&mut self, range: CodeLabel) -> Result<CodeLabel, EmitError> {
         let refused = self.w.create_label();
         self.w.push(rdx)?;
-        self.w.mov(edx, table)?;
         self.w.call(range)?;
         self.w.pop(rcx)?;
         self.w.cmp(rdx, rcx)?;
@@ -242,7 +278,6 @@ impl Shared<'_> {
 
     /// More of the text at `rax`: the number of bytes that can be read there into `rdi`; jumps if there are none.
     pub(crate) fn more_text(&mut self, range: CodeLabel, refused: CodeLabel) -> Emitted {
-        self.w.mov(edx, process_word::RANGE_COUNT)?;
         self.w.call(range)?;
         self.w.mov(rdi, rdx)?;
         self.w.test(rdx, rdx)?;
@@ -351,7 +386,6 @@ impl Shared<'_> {
         self.w.mov(rax, rdi)?;
         self.w.test(al, 7)?;
         self.w.jne(out)?;
-        self.w.mov(edx, process_word::RANGE_COUNT)?;
         self.w.call(range)?;
         self.w.cmp(rdx, 16)?;
         self.w.jb(out)?;

@@ -439,6 +439,8 @@ fn what_contradicts_itself_is_refused() {
     assert!(matches!(refused(When::At, add(0, mixed)), EmitError::Mixed { .. }));
     let send = Statement::Send { text: 9, values: Vec::new() };
     assert_eq!(refused(When::At, send), EmitError::UnknownText { text: 9 });
+    let values = vec![Sent::Int(int(1)); 300];
+    assert!(matches!(refused(When::At, Statement::Send { text: 0, values }), EmitError::FrameTooLarge { .. }));
     let mut environment = world.environment(When::At);
     environment.gate = 1;
     unit.bodies = vec![body(When::At, vec![add(0, int(1))])];
