@@ -60,10 +60,22 @@ const ROUNDS_MAX: usize = 64;
 /// [`EmitError`] if the body contradicts itself or the unit, something is out of reach, or the environment lacks what a
 /// statement needs.
 pub fn compile(unit: &Unit, body: &Body, environment: &Environment<'_>) -> Result<Code, EmitError> {
+    compile_together(unit, &[body], environment)
+}
+
+/// Compiles several bodies that run at one point, in their order, as one code: the gate is looked at, registers are
+/// saved and the thread's area is found only once. All elapsed times in them end at once.
+///
+/// # Errors
+/// As [`compile`], and [`EmitError::NotTogether`] if there is none, or they differ in [`Body::when`].
+pub fn compile_together(unit: &Unit, bodies: &[&Body], environment: &Environment<'_>) -> Result<Code, EmitError> {
     environment.areas.check()?;
+    if bodies.is_empty() || bodies.iter().any(|body| body.when != bodies[0].when) {
+        return Err(EmitError::NotTogether { count: bodies.len() });
+    }
     let mut plan = Plan::default();
     for _ in 0..ROUNDS_MAX {
-        let mut generator = Generator::new(unit, body, environment, plan)?;
+        let mut generator = Generator::new(unit, bodies, environment, plan)?;
         generator.write()?;
         let wider = plan.union(generator.observed());
         if wider == plan {

@@ -66,6 +66,12 @@ pub enum EmitError {
         /// The operator.
         operator: ir::Binary,
     },
+    /// Bodies compiled together that run at different points, or none at all.
+    #[error("{count} bodies of different kinds of points can't be compiled together")]
+    NotTogether {
+        /// Their number.
+        count: usize,
+    },
     /// A register or the stack in a body that runs at no point of the program.
     #[error("a body that runs by the clock or once has no registers")]
     NoRegisters,

@@ -174,24 +174,12 @@ impl Generator<'_> {
             Binary::Subtract => self.w.subsd(xmm14, xmm15)?,
             Binary::Multiply => self.w.mulsd(xmm14, xmm15)?,
             Binary::Divide => self.w.divsd(xmm14, xmm15)?,
-            Binary::Minimum | Binary::Maximum => return self.float_extreme(operator == Binary::Minimum),
+            // Both give the right operand if either is no number.
+            Binary::Minimum => self.w.minsd(xmm14, xmm15)?,
+            Binary::Maximum => self.w.maxsd(xmm14, xmm15)?,
             _ => return Err(EmitError::FloatOperator { operator }),
         }
         Ok(())
-    }
-
-    /// The smaller or larger of `xmm14` and `xmm15`; the number if one of them is none.
-    fn float_extreme(&mut self, minimum: bool) -> Emitted {
-        let end = self.w.create_label();
-        // The instruction gives its second operand if either is no number: right, unless that one is.
-        self.w.ucomisd(xmm15, xmm15)?;
-        self.w.jp(end)?;
-        if minimum {
-            self.w.minsd(xmm14, xmm15)?
-        } else {
-            self.w.maxsd(xmm14, xmm15)?
-        }
-        self.w.bind(end)
     }
 
     /// Jumps if the comparison is `wanted`; with something that is no number only `NotEqual` holds.

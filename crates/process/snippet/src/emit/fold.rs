@@ -101,7 +101,7 @@ impl Generator<'_> {
         let frame = self.register(crate::ir::Register::Rbp)?;
         self.load_operand(rcx, frame)?;
         let return_address = rsp + self.depth();
-        match self.body.when {
+        match self.when {
             When::Entry | When::Exit => self.w.mov(rax, qword_ptr(return_address))?,
             _ => self.w.xor(eax, eax)?,
         }

@@ -1,4 +1,4 @@
-//! A body from its first to its last instruction: gate, bare conditions, saved registers, the thread's area, the busy
+//! A body (or several at one point) from its first to its last instruction: gate, bare conditions, saved registers, the thread's area, the busy
 //! mark, the statements, and everything back.
 //!
 //! What makes a hit cheap stands first: a closed gate costs a comparison, a false condition on registers one more.
@@ -20,15 +20,19 @@ impl Generator<'_> {
     /// Writes the whole body.
     pub(crate) fn write(&mut self) -> Emitted {
         let (closed, left) = (self.w.create_label(), self.w.create_label());
-        let (bare, statements) = self.bare_condition(&self.body.statements);
-        let needs = Needs::of(self.unit, statements);
+        let (bare, first) = match self.bodies {
+            [only] => self.bare_condition(&only.statements),
+            _ => (None, &[][..]),
+        };
+        let lists: Vec<&[Statement]> = match self.bodies {
+            [_] => vec![first],
+            several => several.iter().map(|body| &body.statements[..]).collect(),
+        };
+        let needs = lists.iter().map(|list| Needs::of(self.unit, list)).fold(Needs::default(), Needs::union);
         self.take(needs.temporaries);
         self.w.room(self.environment.room_before)?;
         self.save_flags()?;
-        self.w.reach(self.environment.gate)?;
-        let gate = self.w.near(self.environment.gate);
-        self.w.cmp(dword_ptr(gate), 0)?;
-        self.w.je(closed)?;
+        self.look_at_gate(closed)?;
         if let Some(condition) = bare {
             self.bare = true;
             self.jump(condition, false, closed)?;
@@ -43,17 +47,7 @@ impl Generator<'_> {
             self.look_at_state(left)?;
         }
         self.first_ticks(&needs)?;
-        self.zero_temporaries(needs.temporaries)?;
-        let statements = self.early_condition(statements, left)?;
-        if needs.area {
-            self.find_area(left)?;
-        }
-        if needs.busy {
-            self.mark_busy(left)?;
-        }
-        self.statements(statements)?;
-        let end = self.end;
-        self.w.bind(end)?;
+        self.lists(&needs, &lists, left)?;
         if needs.busy {
             self.w.mov(qword_ptr(r11 + thread_word::BUSY), 0)?;
         }
@@ -61,6 +55,38 @@ impl Generator<'_> {
         self.restore()?;
         self.w.bind(closed)?;
         self.restore_flags()
+    }
+
+    /// The statements of all bodies, one after the other.
+    fn lists(&mut self, needs: &Needs, lists: &[&[Statement]], left: CodeLabel) -> Emitted {
+        let mut lists = lists.to_vec();
+        if let [only] = &mut lists[..] {
+            self.zero_temporaries(needs.temporaries)?;
+            *only = self.early_condition(only, left)?;
+        }
+        if needs.area {
+            self.find_area(left)?;
+        }
+        if needs.busy {
+            self.mark_busy(left)?;
+        }
+        for list in &lists {
+            if lists.len() > 1 {
+                self.zero_temporaries(Needs::of(self.unit, list).temporaries)?;
+            }
+            self.end = self.w.create_label();
+            self.statements(list)?;
+            let end = self.end;
+            self.w.bind(end)?;
+        }
+        Ok(())
+    }
+
+    fn look_at_gate(&mut self, closed: CodeLabel) -> Emitted {
+        self.w.reach(self.environment.gate)?;
+        let gate = self.w.near(self.environment.gate);
+        self.w.cmp(dword_ptr(gate), 0)?;
+        Ok(self.w.je(closed)?)
     }
 
     /// The condition of a body that is nothing but `if`, if it can be tested with nothing saved, and what it guards.

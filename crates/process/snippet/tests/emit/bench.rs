@@ -13,7 +13,7 @@ mod world;
 use iced_x86::code_asm::*;
 use script::*;
 use std::time::Instant;
-use trimtab_snippet::emit::{Environment, RegisterSet, compile};
+use trimtab_snippet::emit::{Environment, RegisterSet, compile, compile_together};
 use trimtab_snippet::ir::*;
 use world::World;
 
@@ -52,8 +52,8 @@ fn main() {
         add_variant(world, names[1], body(0, &[Register::Rax, Register::R11]), None);
         add_variant(world, names[2], body(1, &[]), None);
         add_variant(world, names[3], body(2, &[]), None);
-        add_variant(world, names[4], body(3, &[]), body(4, &[]));
-        add_variant(world, names[5], body(3, &[]), body(5, &[]));
+        add_variant(world, names[4], body(3, &[]), Some(together(world, &unit, [4, 8])));
+        add_variant(world, names[5], body(3, &[]), Some(together(world, &unit, [5, 8])));
         add_variant(world, names[6], body(6, &[]), None);
         add_variant(world, names[7], body(7, &[]), None);
     }
@@ -119,10 +119,11 @@ fn script() -> Unit {
         body(When::Entry, vec![when(over(register(Register::Rdi)), vec![count()])]),
         body(When::Entry, vec![when(over(tripled), vec![count()])]),
         body(When::Entry, vec![Statement::OpenCall { variable: 1 }]),
-        body(When::Exit, vec![add(2, elapsed()), close()]),
-        body(When::Exit, vec![fold(3, elapsed()), close()]),
+        body(When::Exit, vec![add(2, elapsed())]),
+        body(When::Exit, vec![fold(3, elapsed())]),
         body(When::At, vec![count()]),
         body(When::Entry, vec![when(binary(Binary::Equal, int(1), loaded), vec![count()])]),
+        body(When::Exit, vec![close()]),
     ];
     unit
 }
@@ -135,6 +136,15 @@ fn emitted<'a>(world: &'a World, unit: &'a Unit, number: usize, free: &'static [
         if std::env::var_os("LISTING").is_some() {
             println!("{body:?}\n{}", code.listing());
         }
+        (code.bytes, code.entry)
+    })
+}
+
+fn together<'a>(world: &'a World, unit: &'a Unit, numbers: [usize; 2]) -> Island<'a> {
+    Box::new(move |at| {
+        let bodies = numbers.map(|number| &unit.bodies[number]);
+        let environment = Environment { at, ..world.environment(When::Exit) };
+        let code = compile_together(unit, &bodies, &environment).expect("the bodies compile");
         (code.bytes, code.entry)
     })
 }

@@ -6,7 +6,7 @@
 use crate::script::*;
 use crate::world::{DATA, GATE, RING_BYTES, State, World, thread_pointer};
 use trimtab_snippet::emit::{
-    Code, EmitError, HEADER_WORDS, Runs, STACK_HASH_MULTIPLIER, VectorSave, compile, message_bytes,
+    Code, EmitError, HEADER_WORDS, Runs, STACK_HASH_MULTIPLIER, VectorSave, compile, compile_together, message_bytes,
 };
 use trimtab_snippet::ir::*;
 
@@ -91,6 +91,43 @@ fn elapsed_is_the_time_since_the_entry() {
         assert_eq!(world.thread_word(thread_word::ELAPSED_UNKNOWN), 0);
         assert_eq!(world.thread_word(thread_word::BUSY), 0);
     }
+}
+
+#[test]
+fn bodies_at_one_point_run_one_after_the_other() {
+    let mut world = World::new();
+    let mut unit = unit(&CALLS);
+    let elapsed = || Expression::Elapsed { variable: OPEN };
+    let later = Expression::Temporary { temporary: 1, float: false };
+    unit.bodies = vec![
+        body(When::Entry, vec![Statement::OpenCall { variable: OPEN }]),
+        body(
+            When::Exit,
+            vec![
+                Statement::Let { temporary: 1, value: elapsed() },
+                set(TIME, Expression::Temporary { temporary: 1, float: false }),
+                Statement::Return,
+                set(TIME, int(5)),
+            ],
+        ),
+        body(When::Exit, vec![set(TIME + 1, binary(Binary::Add, elapsed(), later))]),
+        body(When::Exit, vec![Statement::CloseCall { variable: OPEN }]),
+    ];
+    let environment = world.environment(When::Exit);
+    let exits: Vec<&Body> = unit.bodies[1..].iter().collect();
+    let exit = compile_together(&unit, &exits, &environment).expect("they fit together");
+    let every: Vec<&Body> = unit.bodies.iter().collect();
+    let refused = compile_together(&unit, &every, &environment);
+    assert_eq!(refused, Err(EmitError::NotTogether { count: 4 }));
+    assert_eq!(compile_together(&unit, &[], &environment), Err(EmitError::NotTogether { count: 0 }));
+    let entry = world.compile(&unit, &unit.bodies[0]);
+    let state = busy_state();
+    run(&mut world, &entry, &state);
+    run(&mut world, &exit, &state);
+    let time = world.thread_word(unit.variables[TIME].offset);
+    assert!(time > 5, "a return leaves one body only: {time}");
+    assert_eq!(world.thread_word(unit.variables[TIME + 1].offset), time, "temporaries are each body's own");
+    assert_eq!(open_calls(&world, &unit), []);
 }
 
 #[test]
