@@ -58,6 +58,7 @@ pub struct Routines {
     pub(crate) writable: u64,
     pub(crate) text_equal: u64,
     pub(crate) histogram: u64,
+    pub(crate) times_histogram: u64,
     pub(crate) stack_hash: u64,
     pub(crate) stack_count: u64,
     pub(crate) reserve: u64,

@@ -130,6 +130,29 @@ fn bodies_at_one_point_run_one_after_the_other() {
     assert_eq!(open_calls(&world, &unit), []);
 }
 
+/// Times go into histograms by another routine, with an instruction for each bucket.
+#[test]
+fn times_fall_into_their_buckets() {
+    let mut world = World::new();
+    let kinds = [(THREAD, Kind::OpenCalls), (THREAD, Kind::Histogram), (THREAD, Kind::Histogram)];
+    let nothing = binary(Binary::Multiply, Expression::Elapsed { variable: OPEN }, int(0));
+    let value = || register(Register::Rbx);
+    let statements = vec![fold(1, binary(Binary::Add, nothing, value())), fold(2, value())];
+    let (unit, codes) = codes(&world, &kinds, vec![(When::Exit, statements)]);
+    let mut state = busy_state();
+    let values = (0..64).flat_map(|bit| [1i64 << bit, (1i64 << bit).wrapping_sub(1)]);
+    for value in values.chain([0, -1, i64::MIN, i64::MAX]) {
+        state.general[Register::Rbx as usize] = value as u64;
+        run(&mut world, &codes[0], &state);
+    }
+    let words = |variable: usize| {
+        let offset = unit.variables[variable].offset;
+        (0..HISTOGRAM_WORDS).map(|word| world.thread_word(offset + 8 * word)).collect::<Vec<_>>()
+    };
+    assert_eq!(words(1), words(2));
+    assert!(words(1)[..64].iter().all(|&count| count >= 2), "every bucket was hit: {:?}", words(1));
+}
+
 #[test]
 fn elapsed_is_read_late_where_it_is_rare() {
     let mut world = World::new();
