@@ -5,7 +5,7 @@
 //! masked. Whatever the program could observe is as before when it ends: general registers, flags where they are live,
 //! the red zone, vector registers, MXCSR; x87 state is not touched. Its time is bounded ([`Code::instructions_max`]).
 //!
-//! A thread finds its area by a hash of its thread pointer, `fs:[0]`, which the C library guarantees on x86-64. A thread
+//! A thread finds its area by a hash of its thread pointer ([`ThreadKey`]). A thread
 //! without an area takes a free one at its first hit. If none is left, the hit is counted in
 //! `process_word::THREADS_DROPPED` and does nothing.
 //!
@@ -42,7 +42,7 @@ mod writer;
 
 pub use call::CALL_STACK_BYTES;
 pub use code::Code;
-pub use environment::{Areas, Environment, RegisterSet, Routines, Runs, VectorSave};
+pub use environment::{Areas, Environment, RegisterSet, Routines, Runs, ThreadKey, VectorSave};
 pub use error::EmitError;
 pub use message::{HEADER_WORDS, MESSAGE_BYTES_MAX, message_bytes};
 pub use routines::{STACK_HASH_MULTIPLIER, SharedRoutines, shared_routines};

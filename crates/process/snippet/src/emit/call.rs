@@ -9,6 +9,7 @@
 //!
 //! Next: `generator` for the frame.
 
+use crate::emit::environment::ThreadKey;
 use crate::emit::error::{EmitError, Emitted};
 use crate::emit::generator::{CALLER_SAVED, Generator, R10, RCX, RDX, frame_word};
 use crate::emit::routines;
@@ -108,7 +109,10 @@ impl Generator<'_> {
 
     fn keep_errno(&mut self, word: u32, save: bool) -> Emitted {
         let Some(offset) = self.environment.errno_at else { return Ok(()) };
-        self.w.mov(rax, qword_ptr(0).fs())?;
+        match self.environment.areas.key {
+            ThreadKey::SelfPointer => self.w.mov(rax, qword_ptr(0).fs())?,
+            ThreadKey::FsBase => self.w.rdfsbase(rax)?,
+        }
         if save {
             self.w.mov(ecx, dword_ptr(rax + offset))?;
             return Ok(self.w.mov(dword_ptr(frame_word(word)), ecx)?);

@@ -5,7 +5,7 @@
 //!
 //! Next: `needs` decides what a body needs, `statement` writes its statements.
 
-use crate::emit::environment::Runs;
+use crate::emit::environment::{Runs, ThreadKey};
 use crate::emit::error::{EmitError, Emitted};
 use crate::emit::generator::{GENERAL, Generator, R11, RED_ZONE_BYTES, VECTORS, frame_word};
 use crate::emit::needs::{self, Needs};
@@ -231,7 +231,14 @@ impl Generator<'_> {
     /// The thread's area into `r11`; changes `rax`. Usually it is at its first place.
     fn find_area(&mut self, none: CodeLabel) -> Emitted {
         let areas = self.environment.areas;
-        self.w.mov(rax, qword_ptr(0).fs())?;
+        match areas.key {
+            ThreadKey::SelfPointer => self.w.mov(rax, qword_ptr(0).fs())?,
+            ThreadKey::FsBase => {
+                self.w.rdfsbase(rax)?;
+                self.w.test(rax, rax)?;
+                self.w.je(none)?;
+            }
+        }
         self.w.mov(r11, areas.multiplier)?;
         self.w.imul_2(r11, rax)?;
         self.w.shr(r11, i32::from(areas.shift()))?;

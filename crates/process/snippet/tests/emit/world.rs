@@ -5,7 +5,7 @@
 
 use iced_x86::code_asm::*;
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock, OpKind, Register};
-use trimtab_snippet::emit::{Areas, Code, Environment, SharedRoutines, compile, shared_routines};
+use trimtab_snippet::emit::{Areas, Code, Environment, SharedRoutines, ThreadKey, compile, shared_routines};
 use trimtab_snippet::ir::{Body, Unit, When, process_word, thread_word};
 
 const LEN: usize = 0x80_0000;
@@ -106,6 +106,7 @@ impl World {
             threads: home + THREADS,
             thread_count: THREAD_COUNT,
             thread_stride: THREAD_STRIDE,
+            key: ThreadKey::SelfPointer,
             multiplier: 0x9e37_79b9_7f4a_7c15,
             thread_id_at: None,
         };
