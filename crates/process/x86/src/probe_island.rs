@@ -7,8 +7,9 @@
 //!
 //! Next: `island` for the islands of the measuring window.
 
-use crate::relocate::relocate;
+use crate::relocate::{Relocated, relocate};
 use crate::{ExitKind, Refusal, Site, SiteKind, encode_near_jump};
+use iced_x86::{Decoder, DecoderOptions};
 
 /// Where a probe's code will lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ impl Builder {
     }
 
     fn moved(&mut self, original: &[u8], from: u64) -> Result<(), Refusal> {
-        let relocated = relocate(original, from, self.here())?;
+        let relocated = relocate_singly(original, from, self.here())?;
         self.moves.extend(relocated.offsets);
         self.put(&relocated.bytes);
         Ok(())
@@ -123,7 +124,7 @@ impl Builder {
     ) -> Result<u64, E> {
         let first = self.entry.is_none();
         // Moved instructions have the same length everywhere.
-        let room_before = relocate(original, from, self.here())?.bytes.len();
+        let room_before = relocate_singly(original, from, self.here())?.bytes.len();
         let mut code = probe(ProbePlace { at: self.here(), room_before })?;
         if !first && code.entry > 0 {
             // What lies before the entry is jumped over.
@@ -131,7 +132,7 @@ impl Builder {
             code = probe(ProbePlace { at: behind_jump, room_before })?;
             self.jump_to(behind_jump + code.entry as u64)?;
         }
-        let relocated = relocate(original, from, self.here() + code.entry as u64)?;
+        let relocated = relocate_singly(original, from, self.here() + code.entry as u64)?;
         code.bytes[code.entry..code.entry + room_before].copy_from_slice(&relocated.bytes);
         self.moves.extend(relocated.offsets);
         self.entry.get_or_insert(self.bytes.len() + code.entry);
@@ -150,32 +151,42 @@ impl Builder {
         leave: &mut [Box<WriteProbe<'_, E>>],
     ) -> Result<(), E> {
         let start = site.displaced.start;
-        let stays = matches!(kind, ExitKind::RunsInto { .. });
-        let head_bytes = if stays { original.len() } else { (exit_at - start) as usize };
-        let (head, last) = original.split_at(head_bytes);
-        if let ExitKind::ConditionalTailJump { target } = kind {
-            self.moved(head, start)?;
-            self.moves.push((exit_at, self.here()));
-            return self.conditional(site, last, target, leave);
-        }
-        let leaves_at = match leave {
-            [] => {
+        match kind {
+            // The leaving instruction stays in place; `resume` leads to it.
+            ExitKind::RunsInto { .. } => self.before(original, start, start + original.len() as u64, leave),
+            ExitKind::ConditionalTailJump { target } => {
+                let (head, last) = original.split_at((exit_at - start) as usize);
                 self.moved(head, start)?;
-                self.here()
+                self.moves.push((exit_at, self.here()));
+                self.conditional(site, last, target, leave)
             }
-            [first, others @ ..] => {
-                let probe_at = self.after_instructions(first.as_mut(), head, start)?;
-                self.probes(others)?;
-                probe_at
+            ExitKind::Ret { .. } | ExitKind::TailJump { .. } | ExitKind::IndirectTailJump | ExitKind::FallsThrough => {
+                self.before(original, start, exit_at, leave)
             }
-        };
-        if stays {
-            return Ok(());
         }
-        // A thread at the leaving instruction has not passed the probes yet.
-        self.moves.push((exit_at, leaves_at));
-        let relocated = relocate(last, exit_at, self.here())?;
-        self.put(&relocated.bytes);
+    }
+
+    /// The instructions `original` from address `start`, with the probes before the one at `address`.
+    fn before<E: From<Refusal>>(
+        &mut self,
+        original: &[u8],
+        start: u64,
+        address: u64,
+        probes: &mut [Box<WriteProbe<'_, E>>],
+    ) -> Result<(), E> {
+        let (head, rest) = original.split_at((address - start) as usize);
+        let [first, others @ ..] = probes else {
+            self.moved(head, start)?;
+            return Ok(self.moved(rest, address)?);
+        };
+        let probe_at = self.after_instructions(first.as_mut(), head, start)?;
+        self.probes(others)?;
+        let before_rest = self.moves.len();
+        self.moved(rest, address)?;
+        // A thread at that instruction has not passed the probes yet.
+        if let Some((_, new)) = self.moves.get_mut(before_rest) {
+            *new = probe_at;
+        }
         Ok(())
     }
 
@@ -198,4 +209,19 @@ impl Builder {
         self.probes(leave)?;
         Ok(self.jump_to(target)?)
     }
+}
+
+/// Moves instructions one by one, so that none takes another's copy for its target: a branch to a displaced instruction
+/// goes to the patch, and passes the probes again.
+fn relocate_singly(original: &[u8], from: u64, to: u64) -> Result<Relocated, Refusal> {
+    let mut moved = Relocated::default();
+    let mut decoder = Decoder::with_ip(64, original, from, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        let position = decoder.position();
+        let at = decoder.decode().ip();
+        let one = relocate(&original[position..decoder.position()], at, to + moved.bytes.len() as u64)?;
+        moved.bytes.extend(one.bytes);
+        moved.offsets.extend(one.offsets);
+    }
+    Ok(moved)
 }

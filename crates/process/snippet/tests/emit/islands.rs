@@ -120,6 +120,19 @@ fn whole_functions_in_one_island() {
     }
 }
 
+/// A loop back to the first displaced instruction passes the probe each time.
+#[test]
+fn branches_to_displaced_instructions_go_to_the_patch() {
+    let mut world = World::new();
+    let unit = script();
+    let at = world.base + CODE + FUNCTION;
+    // again: inc rax; dec rdi; jne again; ret.
+    world.write(at, &[0x48, 0xff, 0xc0, 0x48, 0xff, 0xcf, 0x75, 0xf8, 0xc3]);
+    patch(&mut world, &unit, &site(at, 8, Some(at + 8), SiteKind::Entry), at + 0x1000, [&[0], &[]]);
+    assert_eq!(call(&mut world, at, 5), 5);
+    assert_eq!(words(&world, &unit), [5, 0, 0, 0]);
+}
+
 #[test]
 fn conditional_tail_jumps_count_only_when_taken() {
     let mut world = World::new();
