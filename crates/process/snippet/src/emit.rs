@@ -44,7 +44,9 @@ pub use call::CALL_STACK_BYTES;
 pub use code::Code;
 pub use environment::{Areas, Environment, RegisterSet, Routines, Runs, ThreadKey, VectorSave};
 pub use error::EmitError;
-pub use message::{HEADER_WORDS, MESSAGE_BYTES_MAX, message_bytes};
+pub use message::{
+    HEADER_WORDS, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Message, MessageValue, message_bytes, read_message,
+};
 pub use routines::{STACK_HASH_MULTIPLIER, SharedRoutines, shared_routines};
 
 use crate::ir::{Body, Unit};

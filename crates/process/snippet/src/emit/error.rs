@@ -101,6 +101,14 @@ pub enum EmitError {
     /// A `break` that is in no loop.
     #[error("`break` stands outside of every loop")]
     BreakOutsideLoop,
+    /// A message with more values than their kinds have room for.
+    #[error("a message of {count} values: at most {max}")]
+    MessageValues {
+        /// Their number.
+        count: usize,
+        /// The largest possible.
+        max: usize,
+    },
     /// A message that is larger than any ring.
     #[error("a message of {bytes} bytes: at most {max}")]
     MessageTooLong {

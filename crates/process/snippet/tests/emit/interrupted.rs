@@ -130,11 +130,11 @@ fn messages_survive_every_interruption() {
     let code = world.compile(&unit, &unit.bodies[0]);
     let called = run_interrupted(&mut world, &code, [inner, 0]);
     let ran = called + 1 - world.thread_word(thread_word::SKIPPED);
-    let sent = world.process_word(process_word::MESSAGES_HEAD) / 48;
+    let sent = world.process_word(process_word::MESSAGES_HEAD) / 56;
     assert_eq!(sent + world.thread_word(thread_word::MESSAGES_DROPPED), ran);
     for message in 0..sent {
-        let word = |index: u64| world.ring_word(48 * message + 8 * index);
-        assert_eq!([word(0), word(4), word(5)], [48 * message + 1, 5, 1.5f64.to_bits()]);
+        let word = |index: u64| world.ring_word(56 * message + 8 * index);
+        assert_eq!([word(0), word(5), word(6)], [56 * message + 1, 5, 1.5f64.to_bits()]);
     }
     assert_eq!(world.thread_word(unit.variables[0].offset + 8), ran);
     assert_eq!(f64::from_bits(world.thread_word(unit.variables[0].offset)), ran as f64 / 2.0);

@@ -356,6 +356,11 @@ impl World {
         self.write_word(area + u64::from(offset), value);
     }
 
+    /// A copy of the ring.
+    pub fn ring(&self) -> Vec<u8> {
+        self.read(self.areas.process + RING, RING_BYTES)
+    }
+
     /// The ring's word at a position.
     pub fn ring_word(&self, position: u64) -> u64 {
         self.word(self.areas.process + RING + (position & (RING_BYTES - 1)))
