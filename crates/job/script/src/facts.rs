@@ -208,6 +208,10 @@ impl Facts for ProcessFacts<'_> {
         }
     }
 
+    fn type_names(&self, _like: &str) -> Vec<String> {
+        ["MPI_Datatype", "MPI_Comm", "MPI_Op", "MPI_Win", "MPI_Request"].map(str::to_owned).into()
+    }
+
     fn enumerator(&self, _name: &str) -> Option<i64> {
         None
     }

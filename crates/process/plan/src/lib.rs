@@ -11,11 +11,11 @@ mod script;
 
 pub use script::{FunctionBodies, Script};
 
-use script::{ArenaScript, FunctionCode};
+use script::ArenaScript;
 use std::collections::BTreeMap;
 use std::fmt;
 use trimtab_x86::{Carrier, build_carrier, encode_near_jump, encode_short_jump};
-use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, IslandCode, JumpForm, ProbeCode, Refusal, Site, SiteKind, build_calibration, build_island};
+use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
 
 /// A function with the places where it is to be patched.
 #[derive(Clone, Debug)]
@@ -184,7 +184,11 @@ pub fn build(
         let mut code = probe_code(place, header, routines, function.probe);
         code.inline = function.inline;
         for site in &function.sites {
-            plan.add_site(function, site, place, IslandCode::Routine(&code))?;
+            let island = |at| {
+                let island = build_island(&site.site, &site.displaced, at, &code)?;
+                Ok((island.bytes, 0, island.moves))
+            };
+            plan.add_site(function, site, place, &island)?;
         }
     }
     plan.check(places)?;
@@ -203,17 +207,16 @@ pub fn build_script(functions: &[PlannedFunction], places: &[ArenaPlace], script
         let Some(bodies) = &function.bodies else { continue };
         let arena = ArenaScript { script, routines: &shared[function.arena].addresses, gate: place.gate };
         for site in &function.sites {
-            let point = match site.site.kind {
-                SiteKind::At(address) => address,
-                _ => site.site.at,
-            };
-            let code = FunctionCode { arena: &arena, bodies, point };
-            plan.add_site(function, site, place, IslandCode::Bodies(&code))?;
+            let island = |at| arena.island(site, bodies, at).map(|island| (island.bytes, island.entry, island.moves));
+            plan.add_site(function, site, place, &island)?;
         }
     }
     plan.check(places)?;
     Ok(plan)
 }
+
+/// Builds an island for an address: its bytes, the offset where it is entered, and where displaced instructions went.
+type BuildIsland<'a> = dyn Fn(u64) -> Result<(Vec<u8>, usize, Vec<(u64, u64)>), Refusal> + 'a;
 
 fn probe_code(place: ArenaPlace, header: u64, routines: &Routines<'_>, probe: u32) -> ProbeCode {
     let (enter, leave) = (place.code + routines.enter, place.code + routines.leave);
@@ -243,7 +246,7 @@ impl Plan {
         function: &PlannedFunction,
         planned: &PlannedSite,
         place: ArenaPlace,
-        code: IslandCode<'_>,
+        island: &BuildIsland<'_>,
     ) -> Result<(), Error> {
         let site = &planned.site;
         let refused = |source| Error::Site { function: function.name.clone(), source };
@@ -253,10 +256,10 @@ impl Plan {
         let arena = &mut self.arenas[function.arena];
         arena.resize(arena.len().next_multiple_of(ISLAND_ALIGNMENT), 0xcc);
         let at = place.code + arena.len() as u64;
-        let island = build_island(site, &planned.displaced, at, code).map_err(refused)?;
-        arena.extend_from_slice(&island.bytes);
-        let at = at + island.entry as u64;
-        self.moves.extend(island.moves.into_iter().filter(|(old, _)| *old != site.at));
+        let (bytes, entry, moves) = island(at).map_err(refused)?;
+        arena.extend_from_slice(&bytes);
+        let at = at + entry as u64;
+        self.moves.extend(moves.into_iter().filter(|(old, _)| *old != site.at));
         let role = if matches!(site.kind, trimtab_x86::SiteKind::Exit(_)) { Role::Exit } else { Role::Entry };
         let patch = |address, original: &[u8], patched: &[u8], role| Patch {
             address,

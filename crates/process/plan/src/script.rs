@@ -1,16 +1,19 @@
-//! Scripts: the bodies that run at a function's entry and exits become code in its arena.
+//! Scripts: the bodies that run at a function's entry, at its exits or at a point in it become code in its arena.
 //!
-//! A body is compiled for the place where its island lies. How long the code gets is found by compiling it once for a
-//! place nearby; what the encoder makes of distances may differ by a few bytes, so some room is left.
+//! The bodies of one place are compiled together, for the address where their island lies. How long the code gets is
+//! found by compiling it once for a place nearby; what the encoder makes of distances may differ by a few bytes, so some
+//! room is left.
 //!
-//! Next: `trimtab-snippet`'s back end, which compiles; `super::build`, which places.
+//! Next: `trimtab-snippet`'s back end, which compiles; `super::build_script`, which places.
 
-use crate::{ArenaPlace, Error, ISLAND_ALIGNMENT, PlannedFunction};
-use trimtab_snippet::emit::{Areas, Environment, Routines, Runs, SharedRoutines, compile, shared_routines};
-use trimtab_snippet::ir::{Body, Unit, When};
-use trimtab_x86::{Bodies, ISLAND_OVERHEAD_MAX, Passing, PlacedCode, Refusal};
+use crate::{ArenaPlace, Error, ISLAND_ALIGNMENT, PlannedFunction, PlannedSite};
+use trimtab_snippet::emit::{Areas, Environment, Routines, SharedRoutines, compile_together, shared_routines};
+use trimtab_snippet::ir::{Body, Unit};
+use trimtab_x86::{
+    ISLAND_OVERHEAD_MAX, ProbeBytes, ProbeIsland, ProbePlace, Refusal, SiteKind, WriteProbe, build_probe_island,
+};
 
-/// Bytes by which the length of a body's code may depend on its place.
+/// Bytes by which the length of a place's code may depend on where it lies.
 const PLACE_SLACK: usize = 64;
 
 /// A script with the memory it runs against.
@@ -20,8 +23,6 @@ pub struct Script {
     pub unit: Unit,
     /// Where its areas are.
     pub areas: Areas,
-    /// Bodies that run also while the script does not record: those of start conditions, by number.
-    pub always: Vec<usize>,
 }
 
 /// Bodies of one function, by their number in the unit.
@@ -48,15 +49,15 @@ impl Script {
     pub fn code_needed(&self, functions: &[PlannedFunction], arena: usize, near: u64) -> Result<u64, Error> {
         let place = ArenaPlace { gate: near, code: near + 4096, capacity: 0 };
         let shared = self.shared(place)?;
+        let code = ArenaScript { script: self, routines: &shared.addresses, gate: place.gate };
         let mut bytes = shared.bytes.len() + ISLAND_ALIGNMENT;
         for function in functions.iter().filter(|function| function.arena == arena) {
             let Some(bodies) = &function.bodies else { continue };
-            let arena = ArenaScript { script: self, routines: &shared.addresses, gate: place.gate };
-            let at = |passing| FunctionCode { arena: &arena, bodies, point: near }.length(passing, place.code);
-            let lengths = [Passing::Entry, Passing::Exit, Passing::Point].into_iter().map(at);
-            let code = lengths.sum::<Result<usize, Refusal>>().map_err(|error| body_error(&function.name, &error))?;
-            let moved = |site: &crate::PlannedSite| (site.displaced.len() + site.carrier.len()) * 8;
-            let islands = function.sites.iter().map(|site| moved(site) + code + ISLAND_OVERHEAD_MAX);
+            let lists = [&bodies.entry, &bodies.exit, &bodies.point];
+            let lengths = lists.into_iter().map(|list| code.length(list, place.code));
+            let length = lengths.sum::<Result<usize, Refusal>>().map_err(|error| body_error(&function.name, &error))?;
+            let moved = |site: &PlannedSite| (site.displaced.len() + site.carrier.len()) * 8;
+            let islands = function.sites.iter().map(|site| moved(site) + length + ISLAND_OVERHEAD_MAX);
             bytes += islands.sum::<usize>() + function.sites.len() * 2 * ISLAND_ALIGNMENT;
         }
         Ok(bytes as u64)
@@ -74,50 +75,49 @@ pub(crate) struct ArenaScript<'a> {
     pub gate: u64,
 }
 
-/// The bodies of one function, for the islands of one of its places.
-pub(crate) struct FunctionCode<'a> {
-    pub arena: &'a ArenaScript<'a>,
-    pub bodies: &'a FunctionBodies,
-    /// Address of the probed instruction.
-    pub point: u64,
-}
+impl ArenaScript<'_> {
+    /// The island of one place.
+    pub(crate) fn island(
+        &self,
+        planned: &PlannedSite,
+        bodies: &FunctionBodies,
+        at: u64,
+    ) -> Result<ProbeIsland, Refusal> {
+        let site = &planned.site;
+        let (enter, point) = match site.kind {
+            SiteKind::At(address) => (&bodies.point, address),
+            _ => (&bodies.entry, site.at),
+        };
+        let mut enter = self.writers(enter, point);
+        let mut leave = self.writers(&bodies.exit, point);
+        build_probe_island(site, &planned.displaced, at, &mut enter, &mut leave)
+    }
 
-impl FunctionCode<'_> {
-    fn numbers(&self, passing: Passing) -> &[usize] {
-        match passing {
-            Passing::Entry => &self.bodies.entry,
-            Passing::Exit => &self.bodies.exit,
-            Passing::Point => &self.bodies.point,
+    /// What writes the code of some bodies; nothing if there are none.
+    fn writers<'a>(&'a self, numbers: &'a [usize], point: u64) -> Vec<Box<WriteProbe<'a, Refusal>>> {
+        if numbers.is_empty() {
+            return Vec::new();
         }
+        vec![Box::new(move |place: ProbePlace| self.compiled(numbers, point, place))]
     }
 
-    fn length(&self, passing: Passing, at: u64) -> Result<usize, Refusal> {
-        let lengths = (0..self.count(passing)).map(|number| Ok(self.place(passing, number, at)?.bytes.len()));
-        Ok(lengths.sum::<Result<usize, Refusal>>()? + self.count(passing) * PLACE_SLACK)
+    fn compiled(&self, numbers: &[usize], point: u64, place: ProbePlace) -> Result<ProbeBytes, Refusal> {
+        let Script { unit, areas } = self.script;
+        let bodies: Vec<&Body> = numbers.iter().map(|number| &unit.bodies[*number]).collect();
+        let environment = Environment {
+            room_before: place.room_before,
+            ..Environment::cautious(bodies[0].when, place.at, point, self.gate, areas, self.routines)
+        };
+        let code = compile_together(unit, &bodies, &environment);
+        let code = code.map_err(|error| Refusal::Body { what: error.to_string() })?;
+        Ok(ProbeBytes { bytes: code.bytes, entry: code.entry })
     }
 
-    fn environment(&self, number: usize, when: When, at: u64) -> Environment<'_> {
-        let arena = self.arena;
-        let areas = &arena.script.areas;
-        let always = arena.script.always.contains(&number);
-        Environment {
-            runs: if always { Runs::UntilStopped } else { Runs::WhileRecording },
-            ..Environment::cautious(when, at, self.point, arena.gate, areas, arena.routines)
+    fn length(&self, numbers: &[usize], at: u64) -> Result<usize, Refusal> {
+        if numbers.is_empty() {
+            return Ok(0);
         }
-    }
-}
-
-impl Bodies for FunctionCode<'_> {
-    fn count(&self, passing: Passing) -> usize {
-        self.numbers(passing).len()
-    }
-
-    fn place(&self, passing: Passing, number: usize, at: u64) -> Result<PlacedCode, Refusal> {
-        let number = self.numbers(passing)[number];
-        let unit = &self.arena.script.unit;
-        let body: &Body = &unit.bodies[number];
-        let environment = self.environment(number, body.when, at);
-        let code = compile(unit, body, &environment).map_err(|error| Refusal::Body { what: error.to_string() })?;
-        Ok(PlacedCode { bytes: code.bytes, entry: code.entry })
+        let code = self.compiled(numbers, at, ProbePlace { at, room_before: 0 })?;
+        Ok(code.bytes.len() + PLACE_SLACK)
     }
 }

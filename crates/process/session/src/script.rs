@@ -12,7 +12,7 @@ use crate::prepare::{FunctionRequest, Prepared};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use trimtab_os::{Mapping, MappingTable};
 use trimtab_plan::{FunctionBodies, PlannedFunction, Script};
-use trimtab_snippet::emit::Areas;
+use trimtab_snippet::emit::{Areas, ThreadKey};
 use trimtab_snippet::ir::{Unit, process_word, thread_word};
 use trimtab_stub::layout::{AreaNeeds, Geometry, Probe, SLOT_HASH_MULTIPLIER, flag, round_up};
 use trimtab_stub::view::View;
@@ -40,7 +40,6 @@ pub struct ScriptRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptSource {
     unit: Unit,
-    always: Vec<usize>,
 }
 
 impl ScriptSource {
@@ -67,10 +66,11 @@ impl ScriptSource {
             threads: header + geometry.thread_areas_offset,
             thread_count: geometry.thread_area_count as u32,
             thread_stride: geometry.thread_area_stride as u32,
+            key: ThreadKey::SelfPointer,
             multiplier: SLOT_HASH_MULTIPLIER,
             thread_id_at: None,
         };
-        Script { unit: self.unit.clone(), areas, always: self.always.clone() }
+        Script { unit: self.unit.clone(), areas }
     }
 
     /// Bytes of code an arena near `text` needs.
@@ -96,8 +96,7 @@ impl ScriptSource {
 }
 
 impl Prepared {
-    /// Decides about each function of a script. `always` lists the bodies that run also while the script does not
-    /// record.
+    /// Decides about each function of a script.
     ///
     /// # Errors
     /// As [`Prepared::new`].
@@ -105,7 +104,6 @@ impl Prepared {
         modules: &Modules,
         requests: &[ScriptRequest],
         unit: &Unit,
-        always: &[usize],
     ) -> Result<Self, Error> {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
         let mut prepared = Prepared::new(modules, &functions)?;
@@ -118,7 +116,7 @@ impl Prepared {
             }
             function.bodies = Some(bodies);
         }
-        prepared.script = Some(ScriptSource { unit: unit.clone(), always: always.to_vec() });
+        prepared.script = Some(ScriptSource { unit: unit.clone() });
         Ok(prepared)
     }
 }
@@ -161,7 +159,7 @@ impl<'a> ScriptView<'a> {
 
     /// Fills the process area; to be called from the `initialise` of [`Prepared::insert`].
     pub fn start(&self, unit: &Unit, start: ScriptStart) {
-        let source = ScriptSource { unit: unit.clone(), always: Vec::new() };
+        let source = ScriptSource { unit: unit.clone() };
         let nanoseconds = (1e9 / start.ticks_per_second * 4_294_967_296.0).round() as u64;
         for (word, value) in [
             (process_word::RANK, start.rank.0 as u64),

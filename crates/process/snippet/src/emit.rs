@@ -5,7 +5,7 @@
 //! masked. Whatever the program could observe is as before when it ends: general registers, flags where they are live,
 //! the red zone, vector registers, MXCSR; x87 state is not touched. Its time is bounded ([`Code::instructions_max`]).
 //!
-//! A thread finds its area by a hash of its thread pointer, `fs:[0]`, which the C library guarantees on x86-64. A thread
+//! A thread finds its area by a hash of its thread pointer ([`ThreadKey`]). A thread
 //! without an area takes a free one at its first hit. If none is left, the hit is counted in
 //! `process_word::THREADS_DROPPED` and does nothing.
 //!
@@ -42,9 +42,11 @@ mod writer;
 
 pub use call::CALL_STACK_BYTES;
 pub use code::Code;
-pub use environment::{Areas, Environment, RegisterSet, Routines, Runs, VectorSave};
+pub use environment::{Areas, Environment, RegisterSet, Routines, Runs, ThreadKey, VectorSave};
 pub use error::EmitError;
-pub use message::{HEADER_WORDS, MESSAGE_BYTES_MAX, message_bytes};
+pub use message::{
+    HEADER_WORDS, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Message, MessageValue, message_bytes, read_message,
+};
 pub use routines::{STACK_HASH_MULTIPLIER, SharedRoutines, shared_routines};
 
 use crate::ir::{Body, Unit};
@@ -60,10 +62,22 @@ const ROUNDS_MAX: usize = 64;
 /// [`EmitError`] if the body contradicts itself or the unit, something is out of reach, or the environment lacks what a
 /// statement needs.
 pub fn compile(unit: &Unit, body: &Body, environment: &Environment<'_>) -> Result<Code, EmitError> {
+    compile_together(unit, &[body], environment)
+}
+
+/// Compiles several bodies that run at one point, in their order, as one code: the gate is looked at, registers are
+/// saved and the thread's area is found only once. All elapsed times in them end at once.
+///
+/// # Errors
+/// As [`compile`], and [`EmitError::NotTogether`] if there is none, or they differ in [`Body::when`].
+pub fn compile_together(unit: &Unit, bodies: &[&Body], environment: &Environment<'_>) -> Result<Code, EmitError> {
     environment.areas.check()?;
+    if bodies.is_empty() || bodies.iter().any(|body| body.when != bodies[0].when) {
+        return Err(EmitError::NotTogether { count: bodies.len() });
+    }
     let mut plan = Plan::default();
     for _ in 0..ROUNDS_MAX {
-        let mut generator = Generator::new(unit, body, environment, plan)?;
+        let mut generator = Generator::new(unit, bodies, environment, plan)?;
         generator.write()?;
         let wider = plan.union(generator.observed());
         if wider == plan {
@@ -76,8 +90,14 @@ pub fn compile(unit: &Unit, body: &Body, environment: &Environment<'_>) -> Resul
 
 /// Bytes of stack that shared routines use at most, return addresses included.
 const ROUTINE_STACK_BYTES: u32 = 96;
+/// Stack of a body at most: far below a page, so that a frame never reaches over a stack's guard page.
+const STACK_BYTES_MAX: u32 = 2048;
 
 fn finish(generator: &Generator<'_>) -> Result<Code, EmitError> {
+    let stack_bytes = generator.depth() + ROUTINE_STACK_BYTES;
+    if stack_bytes > STACK_BYTES_MAX {
+        return Err(EmitError::FrameTooLarge { bytes: stack_bytes, max: STACK_BYTES_MAX });
+    }
     let encoded = generator.w.encode()?;
     let written = generator.w.instructions().len() as u64;
     Ok(Code {
@@ -85,7 +105,7 @@ fn finish(generator: &Generator<'_>) -> Result<Code, EmitError> {
         entry: encoded.entry,
         at: generator.environment.at,
         instructions_max: written.saturating_add(generator.repeated),
-        stack_bytes: generator.depth() + ROUTINE_STACK_BYTES,
+        stack_bytes,
         constant_bytes: encoded.constant_bytes,
     })
 }

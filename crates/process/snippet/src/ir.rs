@@ -132,6 +132,8 @@ pub mod thread_word {
     pub const OWNER: u32 = 40;
     /// Kernel's thread id, filled at the thread's first hit.
     pub const THREAD: u32 = 48;
+    /// Number of the readable range that the address checked last was in: where the next check looks first.
+    pub const LAST_RANGE: u32 = 56;
     /// First byte free for variables.
     pub const FIRST_FREE: u32 = 64;
 }

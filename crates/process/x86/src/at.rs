@@ -4,7 +4,7 @@
 //! the displaced instructions go to the patch, not to the copies, so that a loop around a point passes the probe every
 //! time. Next: `point` for the choice of bytes, `island` for the other kinds.
 
-use crate::island::{IslandCode, Passing, ProbeCode, Writer};
+use crate::island::Writer;
 use crate::relocate::relocate;
 use crate::{Refusal, Site};
 use iced_x86::{Decoder, DecoderOptions};
@@ -25,25 +25,16 @@ impl Writer<'_> {
         let (before, after) = original.split_at((address - start) as usize);
         self.moved_singly(before, start)?;
         // A thread that stands at the point has not passed it yet.
-        let probe = match self.code {
-            IslandCode::Routine(code) => self.aligned_routine(code)?,
-            IslandCode::Bodies(bodies) => self.body(bodies, Passing::Point)?,
-        };
+        let probe = self.here();
+        self.put(&KEEP_RED_ZONE_AND_FLAGS);
+        self.put(&ALIGN);
+        self.probe(self.code.enter)?;
+        self.put(&UNALIGN);
+        self.put(&RESTORE_FLAGS_AND_RED_ZONE);
         self.moved_singly(after, address)?;
         self.moves.retain(|(old, _)| *old != address);
         self.moves.push((address, probe));
         Ok(())
-    }
-
-    /// The routine as at a call, whatever the stack and the flags are; returns where that begins.
-    fn aligned_routine(&mut self, code: &ProbeCode) -> Result<u64, Refusal> {
-        let begins = self.here();
-        self.put(&KEEP_RED_ZONE_AND_FLAGS);
-        self.put(&ALIGN);
-        self.probe(code, code.enter)?;
-        self.put(&UNALIGN);
-        self.put(&RESTORE_FLAGS_AND_RED_ZONE);
-        Ok(begins)
     }
 
     /// Moves instructions one by one, so that none takes another's copy for its target.

@@ -7,7 +7,7 @@
 //! Next: `island` for where this code stands.
 
 use crate::Refusal;
-use crate::island::{Inline, InlineSlot, ProbeCode, Writer};
+use crate::island::{Inline, InlineSlot, Writer};
 
 const PUSH_THREE: [u8; 3] = [0x50, 0x51, 0x52];
 const POP_THREE: [u8; 3] = [0x5a, 0x59, 0x58];
@@ -27,10 +27,10 @@ struct Pending(usize);
 
 impl Writer<'_> {
     /// Entry: count, bytes, first and last, and the open call.
-    pub(crate) fn inline_enter(&mut self, code: &ProbeCode, inline: &Inline) -> Result<(), Refusal> {
-        let closed = self.closed_gate(code)?;
+    pub(crate) fn inline_enter(&mut self, inline: &Inline) -> Result<(), Refusal> {
+        let closed = self.closed_gate()?;
         self.put(&PUSH_THREE);
-        let mut slow = vec![self.find_slot(code, &inline.slot)?];
+        let mut slow = vec![self.find_slot(&inline.slot)?];
         let mut restore = Vec::new();
         let numbers = &inline.numbers;
         if inline.timed {
@@ -40,7 +40,7 @@ impl Writer<'_> {
             slow.push(self.jump_if(ABOVE));
             self.at_slot(&[0x48, 0x89, 0x91], numbers.open_stack);
         }
-        self.compare_state(code, &inline.slot)?;
+        self.compare_state(&inline.slot)?;
         let idle = self.jump_if(NOT_EQUAL);
         self.at_slot(&[0x48, 0xff, 0x81], numbers.calls);
         if let Some(argument) = inline.bytes {
@@ -61,21 +61,21 @@ impl Writer<'_> {
         } else {
             self.lands(idle);
         }
-        self.finish(code, restore, slow, closed, code.enter)
+        self.finish(restore, slow, closed, self.code.enter)
     }
 
     /// Exit: the time of the open call, if it is this one and began in the window.
-    pub(crate) fn inline_leave(&mut self, code: &ProbeCode, inline: &Inline) -> Result<(), Refusal> {
-        let closed = self.closed_gate(code)?;
+    pub(crate) fn inline_leave(&mut self, inline: &Inline) -> Result<(), Refusal> {
+        let closed = self.closed_gate()?;
         let numbers = &inline.numbers;
         self.put(&PUSH_THREE);
         self.put(&TICKS_TO_RDX);
-        let mut slow = vec![self.find_slot(code, &inline.slot)?];
+        let mut slow = vec![self.find_slot(&inline.slot)?];
         // lea rax, [rsp + 24]; cmp [open_stack], rax: not the open call, so nothing ends here.
         self.put(&[0x48, 0x8d, 0x44, 0x24, 0x18]);
         self.at_slot(&[0x48, 0x39, 0x81], numbers.open_stack);
         let restore = vec![self.jump_if(NOT_EQUAL)];
-        self.compare_state(code, &inline.slot)?;
+        self.compare_state(&inline.slot)?;
         slow.push(self.jump_if(NOT_EQUAL));
         // mov rax, [rax + first_ticks]; cmp [open_ticks], rax: begun before the window, so it must be clipped.
         self.put(&[0x48, 0x8b, 0x80]);
@@ -86,13 +86,12 @@ impl Writer<'_> {
         self.at_slot(&[0x48, 0x01, 0x91], numbers.ticks);
         self.at_slot(&[0x48, 0xc7, 0x81], numbers.open_stack);
         self.put(&[0, 0, 0, 0]);
-        self.finish(code, restore, slow, closed, code.leave)
+        self.finish(restore, slow, closed, self.code.leave)
     }
 
     /// Registers back on both ways, the routine on the slow one.
     fn finish(
         &mut self,
-        code: &ProbeCode,
         restore: Vec<Pending>,
         slow: Vec<Pending>,
         closed: Pending,
@@ -103,38 +102,38 @@ impl Writer<'_> {
         let over = self.jump();
         slow.into_iter().for_each(|jump| self.lands(jump));
         self.put(&POP_THREE);
-        self.call_routine(code, routine)?;
+        self.call_routine(routine)?;
         self.lands(over);
         self.lands(closed);
         Ok(())
     }
 
-    fn closed_gate(&mut self, code: &ProbeCode) -> Result<Pending, Refusal> {
+    fn closed_gate(&mut self) -> Result<Pending, Refusal> {
         self.put(&[0x83, 0x3d]);
-        let gate = self.displacement(code.gate, 1)?;
+        let gate = self.displacement(self.code.gate, 1)?;
         self.put(&gate);
         self.put(&[0x00]);
         Ok(self.jump_if(EQUAL))
     }
 
     /// The thread's slot in rcx; clobbers rax. The jump is taken if the thread has none at its first place.
-    fn find_slot(&mut self, code: &ProbeCode, slot: &InlineSlot) -> Result<Pending, Refusal> {
+    fn find_slot(&mut self, slot: &InlineSlot) -> Result<Pending, Refusal> {
         // mov rax, fs:[0]; mov rcx, multiplier; imul rcx, rax; shr rcx, shift; imul rcx, rcx, stride; add rcx, [slots].
         self.put(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0xb9]);
         self.put(&slot.multiplier.to_le_bytes());
         self.put(&[0x48, 0x0f, 0xaf, 0xc8, 0x48, 0xc1, 0xe9, slot.shift, 0x48, 0x69, 0xc9]);
         self.put(&slot.stride.to_le_bytes());
         self.put(&[0x48, 0x03, 0x0d]);
-        let slots = self.displacement(code.gate + slot.slots_at, 0)?;
+        let slots = self.displacement(self.code.gate + slot.slots_at, 0)?;
         self.put(&slots);
         self.put(&[0x48, 0x39, 0x01]);
         Ok(self.jump_if(NOT_EQUAL))
     }
 
     /// The header's address in rax; flags as of comparing the state with recording.
-    fn compare_state(&mut self, code: &ProbeCode, slot: &InlineSlot) -> Result<(), Refusal> {
+    fn compare_state(&mut self, slot: &InlineSlot) -> Result<(), Refusal> {
         self.put(&[0x48, 0x8b, 0x05]);
-        let header = self.displacement(code.gate + slot.header_at, 0)?;
+        let header = self.displacement(self.code.gate + slot.header_at, 0)?;
         self.put(&header);
         self.put(&[0x83, 0xb8]);
         self.put(&slot.state_at.to_le_bytes());

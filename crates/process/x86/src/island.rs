@@ -9,7 +9,7 @@
 //! Next: `site` says what is displaced, `relocate` moves it, `trimtab-plan` puts islands into arenas.
 
 use crate::relocate::relocate;
-use crate::{ExitKind, NEAR_JUMP_LEN, Refusal, Site, SiteKind, encode_near_jump};
+use crate::{ExitKind, Refusal, Site, SiteKind, encode_near_jump};
 
 /// What every island of one probe must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,63 +83,11 @@ pub struct Inline {
     pub bytes: Option<u8>,
 }
 
-/// When a body of a script runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
-    /// At a function's entry.
-    Entry,
-    /// At one of its exits.
-    Exit,
-    /// At an instruction.
-    Point,
-}
-
-/// Code for one address: entered at `entry`, it goes on behind its last byte with everything as it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlacedCode {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Offset of its first instruction.
-    pub entry: usize,
-}
-
-/// What a script's probe does, compiled for wherever its island lies.
-pub trait Bodies {
-    /// How many bodies run there.
-    fn count(&self, passing: Passing) -> usize;
-    /// Body `number`, for address `at`.
-    ///
-    /// # Errors
-    /// [`Refusal`] if something it needs is out of reach from there.
-    fn place(&self, passing: Passing, number: usize, at: u64) -> Result<PlacedCode, Refusal>;
-}
-
-/// What an island does besides the displaced instructions.
-#[derive(Clone, Copy)]
-pub enum IslandCode<'a> {
-    /// Measures with the in-target routine.
-    Routine(&'a ProbeCode),
-    /// Runs bodies of a script.
-    Bodies(&'a dyn Bodies),
-}
-
-impl IslandCode<'_> {
-    /// Whether leaving a function is nothing to it.
-    fn only_counts(self) -> bool {
-        match self {
-            IslandCode::Routine(code) => code.inline.is_some_and(|inline| !inline.timed),
-            IslandCode::Bodies(bodies) => bodies.count(Passing::Exit) == 0,
-        }
-    }
-}
-
 /// An island ready to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Island {
     /// Its code.
     pub bytes: Vec<u8>,
-    /// Offset of its first instruction, where the patch jumps to.
-    pub entry: usize,
     /// For a thread that stands at a displaced instruction: where it goes on here.
     pub moves: Vec<(u64, u64)>,
 }
@@ -156,8 +104,8 @@ const SAVED_REGISTERS_TO_RDX: [u8; 3] = [0x48, 0x89, 0xe2];
 ///
 /// # Errors
 /// [`Refusal`] if something is out of reach from `at`, or the displaced instructions can't be moved.
-pub fn build_island(site: &Site, original: &[u8], at: u64, code: IslandCode<'_>) -> Result<Island, Refusal> {
-    let mut island = Writer::new(at, code);
+pub fn build_island(site: &Site, original: &[u8], at: u64, code: &ProbeCode) -> Result<Island, Refusal> {
+    let mut island = Writer { at, bytes: Vec::with_capacity(ISLAND_OVERHEAD_MAX), moves: Vec::new(), code };
     let start = site.displaced.start;
     match site.kind {
         SiteKind::Entry => {
@@ -165,7 +113,7 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, code: IslandCode<'_>)
             island.moved(original, start)?;
         }
         SiteKind::Exit(exit) => island.leaving(site, original, exit.at, exit.kind)?,
-        SiteKind::Whole(_) if code.only_counts() => {
+        SiteKind::Whole(_) if code.inline.is_some_and(|inline| !inline.timed) => {
             island.enter()?;
             island.moved(original, start)?;
         }
@@ -178,7 +126,7 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, code: IslandCode<'_>)
     if let Some(resume) = site.resume {
         island.jump_to(resume)?;
     }
-    Ok(Island { bytes: island.bytes, entry: island.entry, moves: island.moves })
+    Ok(Island { bytes: island.bytes, moves: island.moves })
 }
 
 /// A function that does nothing but pass an entry and an exit probe: calling it measures what a probe costs.
@@ -186,9 +134,9 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, code: IslandCode<'_>)
 /// # Errors
 /// [`Refusal::OutOfReach`] if the gate or a routine is too far from `at`.
 pub fn build_calibration(at: u64, code: &ProbeCode) -> Result<Vec<u8>, Refusal> {
-    let mut island = Writer::new(at, IslandCode::Routine(code));
-    island.probe(code, code.enter)?;
-    island.probe(code, code.leave)?;
+    let mut island = Writer { at, bytes: Vec::new(), moves: Vec::new(), code };
+    island.probe(code.enter)?;
+    island.probe(code.leave)?;
     island.put(&[0xc3]);
     Ok(island.bytes)
 }
@@ -196,16 +144,11 @@ pub fn build_calibration(at: u64, code: &ProbeCode) -> Result<Vec<u8>, Refusal> 
 pub(crate) struct Writer<'a> {
     at: u64,
     pub(crate) bytes: Vec<u8>,
-    entry: usize,
     pub(crate) moves: Vec<(u64, u64)>,
-    pub(crate) code: IslandCode<'a>,
+    pub(crate) code: &'a ProbeCode,
 }
 
-impl<'a> Writer<'a> {
-    fn new(at: u64, code: IslandCode<'a>) -> Self {
-        Writer { at, bytes: Vec::with_capacity(ISLAND_OVERHEAD_MAX), entry: 0, moves: Vec::new(), code }
-    }
-
+impl Writer<'_> {
     pub(crate) fn here(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
@@ -229,24 +172,24 @@ impl<'a> Writer<'a> {
     }
 
     /// Runs the routine unless the gate is closed.
-    pub(crate) fn probe(&mut self, code: &ProbeCode, routine: u64) -> Result<(), Refusal> {
+    pub(crate) fn probe(&mut self, routine: u64) -> Result<(), Refusal> {
         self.put(&[0x83, 0x3d]);
-        let gate = self.displacement(code.gate, 1)?;
+        let gate = self.displacement(self.code.gate, 1)?;
         self.put(&gate);
         self.put(&[0x00, 0x74, 0x00]);
         let skip = self.bytes.len();
-        self.call_routine(code, routine)?;
+        self.call_routine(routine)?;
         self.bytes[skip - 1] = (self.bytes.len() - skip) as u8;
         Ok(())
     }
 
-    pub(crate) fn call_routine(&mut self, code: &ProbeCode, routine: u64) -> Result<(), Refusal> {
+    pub(crate) fn call_routine(&mut self, routine: u64) -> Result<(), Refusal> {
         self.put(&PUSHES);
         self.put(&SAVED_REGISTERS_TO_RDX);
         self.put(&[0x48, 0xbf]);
-        self.put(&code.header.to_le_bytes());
+        self.put(&self.code.header.to_le_bytes());
         self.put(&[0xbe]);
-        self.put(&code.probe.to_le_bytes());
+        self.put(&self.code.probe.to_le_bytes());
         self.put(&[0xe8]);
         let routine = self.displacement(routine, 0)?;
         self.put(&routine);
@@ -255,41 +198,17 @@ impl<'a> Writer<'a> {
     }
 
     fn enter(&mut self) -> Result<(), Refusal> {
-        match self.code {
-            IslandCode::Bodies(bodies) => self.body(bodies, Passing::Entry).map(drop),
-            IslandCode::Routine(code) => match code.inline {
-                Some(inline) => self.inline_enter(code, &inline),
-                None => self.probe(code, code.enter),
-            },
+        match self.code.inline {
+            Some(inline) => self.inline_enter(&inline),
+            None => self.probe(self.code.enter),
         }
     }
 
     fn leave(&mut self) -> Result<(), Refusal> {
-        match self.code {
-            IslandCode::Bodies(bodies) => self.body(bodies, Passing::Exit).map(drop),
-            IslandCode::Routine(code) => match code.inline {
-                Some(inline) => self.inline_leave(code, &inline),
-                None => self.probe(code, code.leave),
-            },
+        match self.code.inline {
+            Some(inline) => self.inline_leave(&inline),
+            None => self.probe(self.code.leave),
         }
-    }
-
-    /// Compiled bodies. What lies before their entry is jumped over, unless the island begins with it. Returns where the
-    /// program enters.
-    pub(crate) fn body(&mut self, bodies: &dyn Bodies, passing: Passing) -> Result<u64, Refusal> {
-        let begins = (!self.bytes.is_empty()).then(|| self.here());
-        for number in 0..bodies.count(passing) {
-            let first = self.bytes.is_empty();
-            let from = self.here() + if first { 0 } else { NEAR_JUMP_LEN };
-            let placed = bodies.place(passing, number, from)?;
-            if first {
-                self.entry = placed.entry;
-            } else {
-                self.jump_to(from + placed.entry as u64)?;
-            }
-            self.put(&placed.bytes);
-        }
-        Ok(begins.unwrap_or(self.at + self.entry as u64))
     }
 
     fn moved(&mut self, original: &[u8], from: u64) -> Result<(), Refusal> {

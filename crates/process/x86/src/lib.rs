@@ -37,6 +37,7 @@ mod liveness;
 mod loops;
 mod padding;
 mod point;
+mod probe_island;
 mod refusal;
 mod relocate;
 mod site;
@@ -51,13 +52,13 @@ pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use instruction::direct_branches;
 pub use island::{
-    Bodies, ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, IslandCode, Passing, PlacedCode, ProbeCode,
-    build_calibration, build_island,
+    ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, ProbeCode, build_calibration, build_island,
 };
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
 pub use liveness::{Liveness, RegisterSet};
 pub use loops::Loop;
 pub use point::{LoopPlace, loop_site, point_site};
+pub use probe_island::{ProbeBytes, ProbeIsland, ProbePlace, WriteProbe, build_probe_island};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
 pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites, own_sites};

@@ -47,10 +47,10 @@ impl Generator<'_> {
 
     fn multiply(&mut self, operand: Operand) -> Emitted {
         Ok(match operand {
-            Operand::Immediate(constant) => self.w.imul_3(rax, rax, constant)?,
-            Operand::Register(register) => self.w.imul_2(rax, register)?,
-            Operand::Memory(memory) => self.w.imul_2(rax, memory)?,
-        })
+            Operand::Immediate(constant) => self.w.imul_3(rax, rax, constant),
+            Operand::Register(register) => self.w.imul_2(rax, register),
+            Operand::Memory(memory) => self.w.imul_2(rax, memory),
+        }?)
     }
 
     fn divide(&mut self, operand: Operand, remainder: bool) -> Emitted {
@@ -97,22 +97,22 @@ impl Generator<'_> {
         if let Operand::Immediate(count) = operand {
             let count = count & 63;
             return Ok(match operator {
-                Binary::ShiftLeft => self.w.shl(rax, count)?,
-                Binary::ShiftRight => self.w.sar(rax, count)?,
-                _ => self.w.shr(rax, count)?,
-            });
+                Binary::ShiftLeft => self.w.shl(rax, count),
+                Binary::ShiftRight => self.w.sar(rax, count),
+                _ => self.w.shr(rax, count),
+            }?);
         }
         self.load_operand(rcx, operand)?;
         Ok(match operator {
-            Binary::ShiftLeft => self.w.shl(rax, cl)?,
-            Binary::ShiftRight => self.w.sar(rax, cl)?,
-            _ => self.w.shr(rax, cl)?,
-        })
+            Binary::ShiftLeft => self.w.shl(rax, cl),
+            Binary::ShiftRight => self.w.sar(rax, cl),
+            _ => self.w.shr(rax, cl),
+        }?)
     }
 
     fn extreme(&mut self, operator: Binary, operand: Operand) -> Emitted {
         self.load_operand(rcx, operand)?;
         self.w.cmp(rax, rcx)?;
-        Ok(if operator == Binary::Minimum { self.w.cmovg(rax, rcx)? } else { self.w.cmovl(rax, rcx)? })
+        Ok(if operator == Binary::Minimum { self.w.cmovg(rax, rcx) } else { self.w.cmovl(rax, rcx) }?)
     }
 }

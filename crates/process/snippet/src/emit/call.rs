@@ -9,6 +9,7 @@
 //!
 //! Next: `generator` for the frame.
 
+use crate::emit::environment::ThreadKey;
 use crate::emit::error::{EmitError, Emitted};
 use crate::emit::generator::{CALLER_SAVED, Generator, R10, RCX, RDX, frame_word};
 use crate::emit::routines;
@@ -73,7 +74,6 @@ impl Generator<'_> {
     fn stack_room(&mut self, bytes: u32, refused: CodeLabel) -> Emitted {
         let room = bytes + CALL_STACK_BYTES;
         self.w.lea(rax, qword_ptr(rsp - room as i32))?;
-        self.w.mov(edx, crate::ir::process_word::RANGE_COUNT)?;
         let range = self.environment.routines.range;
         self.routine(range, RCX | RDX | R10, routines::RANGE_INSTRUCTIONS_MAX)?;
         self.w.cmp(rdx, room as i32)?;
@@ -109,7 +109,10 @@ impl Generator<'_> {
 
     fn keep_errno(&mut self, word: u32, save: bool) -> Emitted {
         let Some(offset) = self.environment.errno_at else { return Ok(()) };
-        self.w.mov(rax, qword_ptr(0).fs())?;
+        match self.environment.areas.key {
+            ThreadKey::SelfPointer => self.w.mov(rax, qword_ptr(0).fs())?,
+            ThreadKey::FsBase => self.w.rdfsbase(rax)?,
+        }
         if save {
             self.w.mov(ecx, dword_ptr(rax + offset))?;
             return Ok(self.w.mov(dword_ptr(frame_word(word)), ecx)?);

@@ -207,17 +207,17 @@ impl Generator<'_> {
 
     pub(crate) fn jump_on(&mut self, test: Test, to: CodeLabel) -> Emitted {
         Ok(match test {
-            Test::Equal => self.w.je(to)?,
-            Test::NotEqual => self.w.jne(to)?,
-            Test::Less => self.w.jl(to)?,
-            Test::LessEqual => self.w.jle(to)?,
-            Test::Greater => self.w.jg(to)?,
-            Test::GreaterEqual => self.w.jge(to)?,
-            Test::Below => self.w.jb(to)?,
-            Test::BelowEqual => self.w.jbe(to)?,
-            Test::Above => self.w.ja(to)?,
-            Test::AboveEqual => self.w.jae(to)?,
-        })
+            Test::Equal => self.w.je(to),
+            Test::NotEqual => self.w.jne(to),
+            Test::Less => self.w.jl(to),
+            Test::LessEqual => self.w.jle(to),
+            Test::Greater => self.w.jg(to),
+            Test::GreaterEqual => self.w.jge(to),
+            Test::Below => self.w.jb(to),
+            Test::BelowEqual => self.w.jbe(to),
+            Test::Above => self.w.ja(to),
+            Test::AboveEqual => self.w.jae(to),
+        }?)
     }
 
     /// Whether a condition can be tested with nothing but the program's registers and words that are near.

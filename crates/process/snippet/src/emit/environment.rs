@@ -6,10 +6,21 @@ use crate::emit::EmitError;
 use crate::ir;
 use std::ops::Range;
 
+/// How a thread tells itself from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadKey {
+    /// By the word at `fs:[0]`, which holds its own address wherever a C library made the thread. Where `fs` is no such
+    /// pointer this faults, so every thread of the process must have one.
+    SelfPointer,
+    /// By `rdfsbase`, for programs without a C library (Go, assembly): threads whose base is 0 have no area and do
+    /// nothing. Needs the instruction to be allowed (bit 1 of `AT_HWCAP2`).
+    FsBase,
+}
+
 /// Where the shared areas of one script are in the target, and how a thread finds its own.
 ///
-/// Thread areas are an array; a thread's first place in it is `(fs:[0] * multiplier) >> shift`, and it takes the first
-/// one from there on (round the end) whose `thread_word::OWNER` is zero or its own thread pointer.
+/// Thread areas are an array; a thread's first place in it is `(key * multiplier) >> shift`, and it takes the first one
+/// from there on (round the end) whose `thread_word::OWNER` is zero or its own key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Areas {
     /// Address of the process area.
@@ -20,6 +31,8 @@ pub struct Areas {
     pub thread_count: u32,
     /// Bytes from one thread area to the next: at least `Unit::thread_bytes`, below 2^31.
     pub thread_stride: u32,
+    /// What is hashed.
+    pub key: ThreadKey,
     /// Multiplier of the hash; odd.
     pub multiplier: u64,
     /// From the thread pointer to the word where the C library keeps the kernel's thread id, if that is known.
@@ -58,6 +71,7 @@ pub struct Routines {
     pub(crate) writable: u64,
     pub(crate) text_equal: u64,
     pub(crate) histogram: u64,
+    pub(crate) times_histogram: u64,
     pub(crate) stack_hash: u64,
     pub(crate) stack_count: u64,
     pub(crate) reserve: u64,
@@ -102,6 +116,8 @@ pub struct VectorSave {
 pub struct Environment<'a> {
     /// Address at which `Code::bytes` will lie.
     pub at: u64,
+    /// Bytes to leave free at the entry: the caller puts instructions there that run before the body.
+    pub room_before: usize,
     /// Address of the probed instruction (the value of `Rip`).
     pub point: u64,
     /// Address of the gate word (32 bits, 0: closed), within 2 GiB of `at`.
@@ -143,6 +159,7 @@ impl<'a> Environment<'a> {
         let inside = when == ir::When::At;
         Environment {
             at,
+            room_before: 0,
             point,
             gate,
             areas,

@@ -66,6 +66,12 @@ pub enum EmitError {
         /// The operator.
         operator: ir::Binary,
     },
+    /// Bodies compiled together that run at different points, or none at all.
+    #[error("{count} bodies of different kinds of points can't be compiled together")]
+    NotTogether {
+        /// Their number.
+        count: usize,
+    },
     /// A register or the stack in a body that runs at no point of the program.
     #[error("a body that runs by the clock or once has no registers")]
     NoRegisters,
@@ -95,6 +101,14 @@ pub enum EmitError {
     /// A `break` that is in no loop.
     #[error("`break` stands outside of every loop")]
     BreakOutsideLoop,
+    /// A message with more values than their kinds have room for.
+    #[error("a message of {count} values: at most {max}")]
+    MessageValues {
+        /// Their number.
+        count: usize,
+        /// The largest possible.
+        max: usize,
+    },
     /// A message that is larger than any ring.
     #[error("a message of {bytes} bytes: at most {max}")]
     MessageTooLong {
@@ -102,6 +116,14 @@ pub enum EmitError {
         bytes: u64,
         /// The largest possible.
         max: u64,
+    },
+    /// More temporaries and values than the program's stack should have to hold.
+    #[error("the body needs {bytes} bytes of the program's stack: at most {max}; send fewer values at once")]
+    FrameTooLarge {
+        /// Its bytes.
+        bytes: u32,
+        /// The largest possible.
+        max: u32,
     },
     /// Saved registers kept changing; a bug of the back end.
     #[error("the choice of saved registers did not settle; please report the script")]

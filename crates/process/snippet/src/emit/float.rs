@@ -76,12 +76,12 @@ impl Generator<'_> {
             self.math = true;
             self.w.xorps(xmm14, xmm14)?;
             return Ok(if on_stack {
-                self.w.cvtss2sd(xmm14, dword_ptr(place))?
+                self.w.cvtss2sd(xmm14, dword_ptr(place))
             } else {
-                self.w.cvtss2sd(xmm14, register)?
-            });
+                self.w.cvtss2sd(xmm14, register)
+            }?);
         }
-        Ok(if on_stack { self.w.movsd_2(xmm14, qword_ptr(place))? } else { self.w.movq(xmm14, register)? })
+        Ok(if on_stack { self.w.movsd_2(xmm14, qword_ptr(place)) } else { self.w.movq(xmm14, register) }?)
     }
 
     fn float_unary(&mut self, operator: Unary, operand: &Expression) -> Emitted {
@@ -174,24 +174,12 @@ impl Generator<'_> {
             Binary::Subtract => self.w.subsd(xmm14, xmm15)?,
             Binary::Multiply => self.w.mulsd(xmm14, xmm15)?,
             Binary::Divide => self.w.divsd(xmm14, xmm15)?,
-            Binary::Minimum | Binary::Maximum => return self.float_extreme(operator == Binary::Minimum),
+            // Both give the right operand if either is no number.
+            Binary::Minimum => self.w.minsd(xmm14, xmm15)?,
+            Binary::Maximum => self.w.maxsd(xmm14, xmm15)?,
             _ => return Err(EmitError::FloatOperator { operator }),
         }
         Ok(())
-    }
-
-    /// The smaller or larger of `xmm14` and `xmm15`; the number if one of them is none.
-    fn float_extreme(&mut self, minimum: bool) -> Emitted {
-        let end = self.w.create_label();
-        // The instruction gives its second operand if either is no number: right, unless that one is.
-        self.w.ucomisd(xmm15, xmm15)?;
-        self.w.jp(end)?;
-        if minimum {
-            self.w.minsd(xmm14, xmm15)?
-        } else {
-            self.w.maxsd(xmm14, xmm15)?
-        }
-        self.w.bind(end)
     }
 
     /// Jumps if the comparison is `wanted`; with something that is no number only `NotEqual` holds.
@@ -211,11 +199,11 @@ impl Generator<'_> {
                 // Exchanged, so that "no number" looks like "not above".
                 self.w.ucomisd(xmm15, xmm14)?;
                 Ok(match (operator == Binary::Less, wanted) {
-                    (true, true) => self.w.ja(to)?,
-                    (true, false) => self.w.jbe(to)?,
-                    (false, true) => self.w.jae(to)?,
-                    (false, false) => self.w.jb(to)?,
-                })
+                    (true, true) => self.w.ja(to),
+                    (true, false) => self.w.jbe(to),
+                    (false, true) => self.w.jae(to),
+                    (false, false) => self.w.jb(to),
+                }?)
             }
             _ => Err(EmitError::FloatOperator { operator }),
         }

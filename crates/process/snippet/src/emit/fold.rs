@@ -4,7 +4,7 @@
 
 use crate::emit::error::Emitted;
 use crate::emit::generator::{Generator, R10, RCX, RDX};
-use crate::emit::routines;
+use crate::emit::{routines, walk};
 use crate::ir::{Area, Expression, Kind, Variable, When};
 use iced_x86::code_asm::*;
 
@@ -88,8 +88,11 @@ impl Generator<'_> {
             self.rounded_to_integer()?;
         }
         self.w.lea(rcx, qword_ptr(r11 + offset))?;
-        let histogram = self.environment.routines.histogram;
-        self.routine(histogram, RDX, routines::HISTOGRAM_INSTRUCTIONS_MAX)
+        let mut is_time = false;
+        walk::expression(value, &mut |part| is_time |= matches!(part, Expression::Elapsed { .. }));
+        let routines = self.environment.routines;
+        let histogram = if is_time { routines.times_histogram } else { routines.histogram };
+        self.routine(histogram, RDX | R10, routines::HISTOGRAM_INSTRUCTIONS_MAX)
     }
 
     pub(crate) fn count_stack(&mut self, variable: usize, depth: u8) -> Emitted {
@@ -101,7 +104,7 @@ impl Generator<'_> {
         let frame = self.register(crate::ir::Register::Rbp)?;
         self.load_operand(rcx, frame)?;
         let return_address = rsp + self.depth();
-        match self.body.when {
+        match self.when {
             When::Entry | When::Exit => self.w.mov(rax, qword_ptr(return_address))?,
             _ => self.w.xor(eax, eax)?,
         }

@@ -1,11 +1,11 @@
-//! A body from its first to its last instruction: gate, bare conditions, saved registers, the thread's area, the busy
+//! A body (or several at one point) from its first to its last instruction: gate, bare conditions, saved registers, the thread's area, the busy
 //! mark, the statements, and everything back.
 //!
 //! What makes a hit cheap stands first: a closed gate costs a comparison, a false condition on registers one more.
 //!
 //! Next: `needs` decides what a body needs, `statement` writes its statements.
 
-use crate::emit::environment::Runs;
+use crate::emit::environment::{Runs, ThreadKey};
 use crate::emit::error::{EmitError, Emitted};
 use crate::emit::generator::{GENERAL, Generator, R11, RED_ZONE_BYTES, VECTORS, frame_word};
 use crate::emit::needs::{self, Needs};
@@ -20,14 +20,19 @@ impl Generator<'_> {
     /// Writes the whole body.
     pub(crate) fn write(&mut self) -> Emitted {
         let (closed, left) = (self.w.create_label(), self.w.create_label());
-        let (bare, statements) = self.bare_condition(&self.body.statements);
-        let needs = Needs::of(self.unit, statements);
+        let (bare, first) = match self.bodies {
+            [only] => self.bare_condition(&only.statements),
+            _ => (None, &[][..]),
+        };
+        let lists: Vec<&[Statement]> = match self.bodies {
+            [_] => vec![first],
+            several => several.iter().map(|body| &body.statements[..]).collect(),
+        };
+        let needs = lists.iter().map(|list| Needs::of(self.unit, list)).fold(Needs::default(), Needs::union);
         self.take(needs.temporaries);
+        self.w.room(self.environment.room_before)?;
         self.save_flags()?;
-        self.w.reach(self.environment.gate)?;
-        let gate = self.w.near(self.environment.gate);
-        self.w.cmp(dword_ptr(gate), 0)?;
-        self.w.je(closed)?;
+        self.look_at_gate(closed)?;
         if let Some(condition) = bare {
             self.bare = true;
             self.jump(condition, false, closed)?;
@@ -42,17 +47,7 @@ impl Generator<'_> {
             self.look_at_state(left)?;
         }
         self.first_ticks(&needs)?;
-        self.zero_temporaries(needs.temporaries)?;
-        let statements = self.early_condition(statements, left)?;
-        if needs.area {
-            self.find_area(left)?;
-        }
-        if needs.busy {
-            self.mark_busy(left)?;
-        }
-        self.statements(statements)?;
-        let end = self.end;
-        self.w.bind(end)?;
+        self.lists(&needs, &lists, left)?;
         if needs.busy {
             self.w.mov(qword_ptr(r11 + thread_word::BUSY), 0)?;
         }
@@ -60,6 +55,38 @@ impl Generator<'_> {
         self.restore()?;
         self.w.bind(closed)?;
         self.restore_flags()
+    }
+
+    /// The statements of all bodies, one after the other.
+    fn lists(&mut self, needs: &Needs, lists: &[&[Statement]], left: CodeLabel) -> Emitted {
+        let mut lists = lists.to_vec();
+        if let [only] = &mut lists[..] {
+            self.zero_temporaries(needs.temporaries)?;
+            *only = self.early_condition(only, left)?;
+        }
+        if needs.area {
+            self.find_area(left)?;
+        }
+        if needs.busy {
+            self.mark_busy(left)?;
+        }
+        for list in &lists {
+            if lists.len() > 1 {
+                self.zero_temporaries(Needs::of(self.unit, list).temporaries)?;
+            }
+            self.end = self.w.create_label();
+            self.statements(list)?;
+            let end = self.end;
+            self.w.bind(end)?;
+        }
+        Ok(())
+    }
+
+    fn look_at_gate(&mut self, closed: CodeLabel) -> Emitted {
+        self.w.reach(self.environment.gate)?;
+        let gate = self.w.near(self.environment.gate);
+        self.w.cmp(dword_ptr(gate), 0)?;
+        Ok(self.w.je(closed)?)
     }
 
     /// The condition of a body that is nothing but `if`, if it can be tested with nothing saved, and what it guards.
@@ -124,7 +151,7 @@ impl Generator<'_> {
         };
         let place = self.w.process(word)?;
         self.w.cmp(place, 0)?;
-        Ok(if runs_if_zero { self.w.jne(closed)? } else { self.w.je(closed)? })
+        Ok(if runs_if_zero { self.w.jne(closed) } else { self.w.je(closed) }?)
     }
 
     /// General registers in the order of their numbers, without `rax` if it was pushed with the flags.
@@ -204,7 +231,14 @@ impl Generator<'_> {
     /// The thread's area into `r11`; changes `rax`. Usually it is at its first place.
     fn find_area(&mut self, none: CodeLabel) -> Emitted {
         let areas = self.environment.areas;
-        self.w.mov(rax, qword_ptr(0).fs())?;
+        match areas.key {
+            ThreadKey::SelfPointer => self.w.mov(rax, qword_ptr(0).fs())?,
+            ThreadKey::FsBase => {
+                self.w.rdfsbase(rax)?;
+                self.w.test(rax, rax)?;
+                self.w.je(none)?;
+            }
+        }
         self.w.mov(r11, areas.multiplier)?;
         self.w.imul_2(r11, rax)?;
         self.w.shr(r11, i32::from(areas.shift()))?;

@@ -69,7 +69,9 @@ pub(crate) enum Operand {
 pub(crate) struct Generator<'a> {
     pub w: Writer,
     pub unit: &'a Unit,
-    pub body: &'a Body,
+    /// All run at the same point, one after the other.
+    pub bodies: &'a [&'a Body],
+    pub when: When,
     pub environment: &'a Environment<'a>,
     pub plan: Plan,
     /// Registers written by routines, which the instructions do not show.
@@ -79,7 +81,7 @@ pub(crate) struct Generator<'a> {
     words_max: u32,
     /// Before anything is saved: registers hold the program's values.
     pub bare: bool,
-    /// Where the body ends.
+    /// Where the body being written ends.
     pub end: CodeLabel,
     /// Where the innermost loops end.
     pub loop_ends: Vec<CodeLabel>,
@@ -94,16 +96,18 @@ pub(crate) struct Generator<'a> {
 impl<'a> Generator<'a> {
     pub(crate) fn new(
         unit: &'a Unit,
-        body: &'a Body,
+        bodies: &'a [&'a Body],
         environment: &'a Environment<'a>,
         plan: Plan,
     ) -> Result<Generator<'a>, EmitError> {
         let mut w = Writer::new(environment.at, environment.areas.process)?;
         let end = w.create_label();
+        let when = bodies.first().map_or(When::Once, |body| body.when);
         Ok(Generator {
             w,
             unit,
-            body,
+            bodies,
+            when,
             environment,
             plan,
             clobbered: 0,
@@ -150,7 +154,7 @@ impl<'a> Generator<'a> {
     /// Registers the program does not need and the body does not name.
     fn free(&self) -> u16 {
         let RegisterSet(free) = self.environment.free;
-        free & !named_registers(&self.body.statements)
+        self.bodies.iter().fold(free, |free, body| free & !named_registers(&body.statements))
     }
 
     /// Bytes from the body's words to the saved registers.
@@ -234,7 +238,7 @@ impl<'a> Generator<'a> {
 
     /// Refuses registers where there are none.
     pub(crate) fn needs_registers(&self) -> Emitted {
-        match self.body.when {
+        match self.when {
             When::Every { .. } | When::Once => Err(EmitError::NoRegisters),
             When::Entry | When::Exit | When::At => Ok(()),
         }

@@ -50,10 +50,10 @@ impl Generator<'_> {
 
     pub(crate) fn load_operand(&mut self, into: AsmRegister64, operand: Operand) -> Emitted {
         Ok(match operand {
-            Operand::Immediate(constant) => self.w.mov(into, i64::from(constant))?,
-            Operand::Register(register) => self.w.mov(into, register)?,
-            Operand::Memory(memory) => self.w.mov(into, memory)?,
-        })
+            Operand::Immediate(constant) => self.w.mov(into, i64::from(constant)),
+            Operand::Register(register) => self.w.mov(into, register),
+            Operand::Memory(memory) => self.w.mov(into, memory),
+        }?)
     }
 
     /// The program's stack pointer.
@@ -116,26 +116,26 @@ impl Generator<'_> {
 
     fn load(&mut self, width: Width, signed: bool) -> Emitted {
         Ok(match (width, signed) {
-            (Width::W8, false) => self.w.movzx(eax, byte_ptr(rax))?,
-            (Width::W8, true) => self.w.movsx(rax, byte_ptr(rax))?,
-            (Width::W16, false) => self.w.movzx(eax, word_ptr(rax))?,
-            (Width::W16, true) => self.w.movsx(rax, word_ptr(rax))?,
-            (Width::W32, false) => self.w.mov(eax, dword_ptr(rax))?,
-            (Width::W32, true) => self.w.movsxd(rax, dword_ptr(rax))?,
-            (Width::W64, _) => self.w.mov(rax, qword_ptr(rax))?,
-        })
+            (Width::W8, false) => self.w.movzx(eax, byte_ptr(rax)),
+            (Width::W8, true) => self.w.movsx(rax, byte_ptr(rax)),
+            (Width::W16, false) => self.w.movzx(eax, word_ptr(rax)),
+            (Width::W16, true) => self.w.movsx(rax, word_ptr(rax)),
+            (Width::W32, false) => self.w.mov(eax, dword_ptr(rax)),
+            (Width::W32, true) => self.w.movsxd(rax, dword_ptr(rax)),
+            (Width::W64, _) => self.w.mov(rax, qword_ptr(rax)),
+        }?)
     }
 
     fn narrow(&mut self, width: Width, signed: bool) -> Emitted {
         Ok(match (width, signed) {
-            (Width::W8, false) => self.w.movzx(eax, al)?,
-            (Width::W8, true) => self.w.movsx(rax, al)?,
-            (Width::W16, false) => self.w.movzx(eax, ax)?,
-            (Width::W16, true) => self.w.movsx(rax, ax)?,
-            (Width::W32, false) => self.w.mov(eax, eax)?,
-            (Width::W32, true) => self.w.movsxd(rax, eax)?,
-            (Width::W64, _) => {}
-        })
+            (Width::W8, false) => self.w.movzx(eax, al),
+            (Width::W8, true) => self.w.movsx(rax, al),
+            (Width::W16, false) => self.w.movzx(eax, ax),
+            (Width::W16, true) => self.w.movsx(rax, ax),
+            (Width::W32, false) => self.w.mov(eax, eax),
+            (Width::W32, true) => self.w.movsxd(rax, eax),
+            (Width::W64, _) => Ok(()),
+        }?)
     }
 
     fn unary(&mut self, whole: &Expression, operator: Unary, operand: &Expression) -> Emitted {

@@ -11,13 +11,14 @@
 //! | 1 | bytes of the whole message (low half), number of its text (high half) |
 //! | 2 | the thread area's `OWNER` |
 //! | 3 | time stamp counter |
-//! | 4... | one word per value: integer, address, bits of a float, or for a text its length in bytes |
+//! | 4 | number of values (low 8 bits), then two bits for the kind of each: integer, address, float, text |
+//! | 5... | one word per value: integer, address, bits of a float, or for a text its length in bytes (low half) and the bytes of its room (high half) |
 //! | then | the texts' bytes, each with room for its bound, rounded up to words |
 //!
 //! A thread that a signal handler throws out of a message leaves it uncommitted; a reader that sees the head move on for
 //! long goes to the head.
 //!
-//! Next: `routines` for reserving and copying.
+//! Next: [`read_message`] for the other side; `ring` for reserving and copying.
 
 use crate::emit::error::{EmitError, Emitted};
 use crate::emit::generator::{Generator, R10, RCX, RDX, frame_word};
@@ -26,7 +27,9 @@ use crate::ir::{Expression, Sent, process_word, thread_word};
 use iced_x86::code_asm::*;
 
 /// Words before the values.
-pub const HEADER_WORDS: u32 = 4;
+pub const HEADER_WORDS: u32 = 5;
+/// Values of one message at most: as many as their kinds have room for.
+pub const MESSAGE_VALUES_MAX: usize = 28;
 /// The longest message; longer ones are refused when they are compiled.
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 
@@ -44,10 +47,92 @@ fn text_room(value: &Sent) -> Option<u64> {
     }
 }
 
+/// The word that says how many values there are and of which kinds.
+fn kinds(values: &[Sent]) -> u64 {
+    let kind = |value: &Sent| match value {
+        Sent::Int(_) => KIND_INT,
+        Sent::Address(_) => KIND_ADDRESS,
+        Sent::Float(_) => KIND_FLOAT,
+        Sent::Text { .. } => KIND_TEXT,
+    };
+    let places = values.iter().enumerate();
+    places.fold(values.len() as u64, |word, (number, value)| word | kind(value) << (8 + 2 * number))
+}
+
+const KIND_INT: u64 = 0;
+const KIND_ADDRESS: u64 = 1;
+const KIND_FLOAT: u64 = 2;
+const KIND_TEXT: u64 = 3;
+
+/// A message as it was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// Bytes it takes in the ring.
+    pub bytes: u64,
+    /// Number of its text.
+    pub text: u32,
+    /// `OWNER` of the thread area of the thread that sent it.
+    pub thread: u64,
+    /// Time stamp counter when it was sent.
+    pub ticks: u64,
+    /// Its values.
+    pub values: Vec<MessageValue>,
+}
+
+/// A value of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MessageValue {
+    /// A signed integer.
+    Int(i64),
+    /// An address.
+    Address(u64),
+    /// A float.
+    Float(f64),
+    /// A text's bytes, without a zero.
+    Text(Vec<u8>),
+}
+
+/// Reads the message at `position` from a copy of the ring's bytes (a power of two of them); `None` while it is not
+/// complete. Whatever the bytes are, nothing outside them is read; a damaged message ends early.
+pub fn read_message(ring: &[u8], position: u64) -> Option<Message> {
+    let byte = |at: u64| ring.get((at & (ring.len() as u64).wrapping_sub(1)) as usize).copied();
+    let word = |index: u64| {
+        let bytes: Option<Vec<u8>> = (0..8).map(|part| byte(position.wrapping_add(8 * index + part))).collect();
+        bytes?.try_into().ok().map(u64::from_le_bytes)
+    };
+    if word(0)? != position.wrapping_add(1) {
+        return None;
+    }
+    let (size, kinds) = (word(1)?, word(4)?);
+    let count = (kinds & 0xff).min(MESSAGE_VALUES_MAX as u64);
+    let first = u64::from(HEADER_WORDS);
+    let mut text_at = position.wrapping_add(8 * (first + count));
+    let mut values = Vec::new();
+    for number in 0..count {
+        let value = word(first + number)?;
+        values.push(match kinds >> (8 + 2 * number) & 3 {
+            KIND_INT => MessageValue::Int(value as i64),
+            KIND_ADDRESS => MessageValue::Address(value),
+            KIND_FLOAT => MessageValue::Float(f64::from_bits(value)),
+            _ => {
+                let (length, room) = (value as u32, value >> 32);
+                let length = u64::from(length).min(room).min(ring.len() as u64);
+                let text = (0..length).map(|at| byte(text_at.wrapping_add(at))).collect::<Option<_>>()?;
+                text_at = text_at.wrapping_add(room);
+                MessageValue::Text(text)
+            }
+        });
+    }
+    Some(Message { bytes: size & 0xffff_ffff, text: (size >> 32) as u32, thread: word(2)?, ticks: word(3)?, values })
+}
+
 impl Generator<'_> {
     pub(crate) fn send(&mut self, text: usize, values: &[Sent]) -> Emitted {
         if text >= self.unit.texts.len() {
             return Err(EmitError::UnknownText { text });
+        }
+        if values.len() > MESSAGE_VALUES_MAX {
+            return Err(EmitError::MessageValues { count: values.len(), max: MESSAGE_VALUES_MAX });
         }
         let bytes = message_bytes(values);
         if bytes > MESSAGE_BYTES_MAX {
@@ -59,7 +144,7 @@ impl Generator<'_> {
             self.sent_value(value)?;
             self.w.mov(frame_word(first + HEADER_WORDS - 1 + number as u32), rax)?;
         }
-        self.header(first, bytes, text)?;
+        self.header(first, bytes, text, kinds(values))?;
         let dropped = self.w.create_label();
         self.w.mov(edx, bytes as u32)?;
         let reserve = self.environment.routines.reserve;
@@ -92,14 +177,15 @@ impl Generator<'_> {
         self.bits(expression)
     }
 
-    fn header(&mut self, first: u32, bytes: u64, text: usize) -> Emitted {
+    fn header(&mut self, first: u32, bytes: u64, text: usize, kinds: u64) -> Emitted {
         self.w.mov(rax, (text as u64) << 32 | bytes)?;
         self.w.mov(frame_word(first), rax)?;
         self.w.mov(rax, qword_ptr(r11 + thread_word::OWNER))?;
         self.w.mov(frame_word(first + 1), rax)?;
         self.ticks(rax)?;
         self.w.mov(frame_word(first + 2), rax)?;
-        Ok(())
+        self.w.mov(rax, kinds)?;
+        Ok(self.w.mov(frame_word(first + 3), rax)?)
     }
 
     /// Copies the texts; their addresses stand where their lengths will in the message.

@@ -9,7 +9,7 @@ use crate::emit::walk;
 use crate::ir::{Area, Expression, Kind, Statement, Unit};
 
 /// What a body needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// The thread's area.
     pub area: bool,
@@ -24,8 +24,19 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
+    /// What several bodies need that run one after the other.
+    pub(crate) fn union(self, other: Needs) -> Needs {
+        Needs {
+            area: self.area || other.area,
+            busy: self.busy || other.busy,
+            temporaries: self.temporaries.max(other.temporaries),
+            elapsed: self.elapsed || other.elapsed,
+            elapsed_always: self.elapsed_always || other.elapsed_always,
+        }
+    }
+
     pub(crate) fn of(unit: &Unit, statements: &[Statement]) -> Needs {
-        let mut needs = Needs { area: false, busy: false, temporaries: 0, elapsed: false, elapsed_always: false };
+        let mut needs = Needs::default();
         walk::statements(statements, &mut |statement| {
             needs.busy |= !is_reentrant(unit, statement);
             needs.area |= statement_needs_area(unit, statement);

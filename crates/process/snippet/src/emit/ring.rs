@@ -104,6 +104,11 @@ impl Shared<'_> {
         self.w.bind(done)?;
         self.w.mov(rdx, r9)?;
         self.ring_place()?;
+        // The room, rounded up to words, in the high half.
+        self.w.add(r8, 7)?;
+        self.w.and(r8, -8)?;
+        self.w.shl(r8, 32)?;
+        self.w.or(rbx, r8)?;
         self.w.mov(qword_ptr(rsi + rdx), rbx)?;
         for register in [rbp, rbx, r9, r8, rdi, rsi] {
             self.w.pop(register)?;

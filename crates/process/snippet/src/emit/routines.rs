@@ -13,8 +13,10 @@ use crate::ir::{HISTOGRAM_BUCKETS, STACKS_WORDS, process_word, thread_word};
 use iced_x86::code_asm::*;
 
 /// Instructions of one address check: 64 halvings.
-pub(crate) const RANGE_INSTRUCTIONS_MAX: u64 = 64 * 9 + 24;
-pub(crate) const HISTOGRAM_INSTRUCTIONS_MAX: u64 = 17;
+pub(crate) const RANGE_INSTRUCTIONS_MAX: u64 = 64 * 9 + 48;
+pub(crate) const HISTOGRAM_INSTRUCTIONS_MAX: u64 = 26;
+/// Bytes of the code of one bucket, as a shift.
+const BUCKET_CODE_SHIFT: i32 = 4;
 pub(crate) const STACK_INSTRUCTIONS_MAX: u64 = 255 * (RANGE_INSTRUCTIONS_MAX + 22);
 pub(crate) const STACK_COUNT_INSTRUCTIONS_MAX: u64 = 64 * 10 + 8;
 /// Attempts to reserve room for a message; each failure means that another thread succeeded.
@@ -58,11 +60,16 @@ pub fn shared_routines(at: u64, areas: &Areas) -> Result<SharedRoutines, EmitErr
     shared.w.dq(&[areas.threads])?;
     let claim = shared.claim()?;
     let range_label = shared.w.create_label();
-    let range = shared.range(range_label)?;
+    let any_range = shared.w.create_label();
+    shared.range(any_range)?;
+    let range = shared.readable_range(range_label, any_range)?;
     let readable = shared.readable(range_label)?;
-    let writable = shared.writable(range_label)?;
+    let writable = shared.writable(any_range)?;
     let text_equal = shared.text_equal(range_label)?;
-    let histogram = shared.histogram()?;
+    let rest = shared.w.create_label();
+    shared.histogram_rest(rest)?;
+    let histogram = shared.histogram(rest)?;
+    let times_histogram = shared.times_histogram(rest)?;
     let stack_hash = shared.stack_hash(range_label)?;
     let stack_count = shared.stack_count()?;
     let reserve = shared.reserve()?;
@@ -77,6 +84,7 @@ pub fn shared_routines(at: u64, areas: &Areas) -> Result<SharedRoutines, EmitErr
         writable: address(writable),
         text_equal: address(text_equal),
         histogram: address(histogram),
+        times_histogram: address(times_histogram),
         stack_hash: address(stack_hash),
         stack_count: address(stack_count),
         reserve: address(reserve),
@@ -155,10 +163,9 @@ impl Shared<'_> {
     }
 
     /// `rax`: an address; `rdx`: offset of the process area's word with a table's number of ranges, behind which is
-    /// the word with its offset. Leaves the number of bytes from the address to its range's end in `rdx`, or 0. Changes
-    /// `rcx` and `r10`.
-    fn range(&mut self, label: CodeLabel) -> Result<usize, EmitError> {
-        let start = self.starts();
+    /// the word with its offset. Leaves the number of bytes from the address to its range's end in `rdx`, or 0, and 16
+    /// times the range's number counted from 1 in `rcx`. Changes `r10`.
+    fn range(&mut self, label: CodeLabel) -> Emitted {
         let labels: [CodeLabel; 4] = std::array::from_fn(|_| self.w.create_label());
         let [next, above, done, none] = labels;
         self.w.bind(label)?;
@@ -198,6 +205,38 @@ impl Shared<'_> {
         self.w.pop(rdi)?;
         self.w.pop(rsi)?;
         self.w.ret()?;
+        Ok(())
+    }
+
+    /// As `range` for the readable ranges, with the thread's area in `r11`: the range of the last address is tried first.
+    fn readable_range(&mut self, label: CodeLabel, range: CodeLabel) -> Result<usize, EmitError> {
+        let start = self.starts();
+        let (elsewhere, none) = (self.w.create_label(), self.w.create_label());
+        let last = qword_ptr(r11 + thread_word::LAST_RANGE);
+        self.w.bind(label)?;
+        self.process_base(r10)?;
+        self.w.mov(rcx, last)?;
+        // The table may have become shorter.
+        self.w.cmp(rcx, qword_ptr(r10 + process_word::RANGE_COUNT))?;
+        self.w.jae(elsewhere)?;
+        self.w.shl(rcx, 4)?;
+        self.w.add(rcx, qword_ptr(r10 + process_word::RANGES))?;
+        self.w.cmp(rax, qword_ptr(r10 + rcx))?;
+        self.w.jb(elsewhere)?;
+        self.w.mov(rdx, qword_ptr(r10 + rcx + 8))?;
+        self.w.sub(rdx, rax)?;
+        self.w.jbe(elsewhere)?;
+        self.w.ret()?;
+        self.w.bind(elsewhere)?;
+        self.w.mov(edx, process_word::RANGE_COUNT)?;
+        self.w.call(range)?;
+        self.w.test(rdx, rdx)?;
+        self.w.je(none)?;
+        self.w.shr(rcx, 4)?;
+        self.w.dec(rcx)?;
+        self.w.mov(last, rcx)?;
+        self.w.bind(none)?;
+        self.w.ret()?;
         Ok(start)
     }
 
@@ -208,7 +247,7 @@ impl Shared<'_> {
         self.w.bind(zeros)?;
         self.w.dq(&[0])?;
         let start = self.starts();
-        let refused = self.checked(range, process_word::RANGE_COUNT)?;
+        let refused = self.checked(range)?;
         self.w.bind(refused)?;
         self.w.add(qword_ptr(r11 + thread_word::UNREADABLE), 1)?;
         self.w.lea(rax, qword_ptr(zeros))?;
@@ -218,8 +257,12 @@ impl Shared<'_> {
 
     /// As `readable` for writing; leaves 0 in `rax` if refused.
     fn writable(&mut self, range: CodeLabel) -> Result<usize, EmitError> {
+        let of_table = self.w.create_label();
+        self.w.bind(of_table)?;
+        self.w.mov(edx, process_word::WRITABLE_COUNT)?;
+        self.w.jmp(range)?;
         let start = self.starts();
-        let refused = self.checked(range, process_word::WRITABLE_COUNT)?;
+        let refused = self.checked(of_table)?;
         self.w.bind(refused)?;
         self.w.add(qword_ptr(r11 + thread_word::UNREADABLE), 1)?;
         self.w.xor(eax, eax)?;
@@ -228,10 +271,9 @@ impl Shared<'_> {
     }
 
     /// Returns if `rdx` bytes at `rax` are within a range, jumps otherwise.
-    fn checked(&mut self, range: CodeLabel, table: u32) -> Result<CodeLabel, EmitError> {
+    fn checked(&mut self, range: CodeLabel) -> Result<CodeLabel, EmitError> {
         let refused = self.w.create_label();
         self.w.push(rdx)?;
-        self.w.mov(edx, table)?;
         self.w.call(range)?;
         self.w.pop(rcx)?;
         self.w.cmp(rdx, rcx)?;
@@ -242,7 +284,6 @@ impl Shared<'_> {
 
     /// More of the text at `rax`: the number of bytes that can be read there into `rdi`; jumps if there are none.
     pub(crate) fn more_text(&mut self, range: CodeLabel, refused: CodeLabel) -> Emitted {
-        self.w.mov(edx, process_word::RANGE_COUNT)?;
         self.w.call(range)?;
         self.w.mov(rdi, rdx)?;
         self.w.test(rdx, rdx)?;
@@ -288,9 +329,43 @@ impl Shared<'_> {
         Ok(start)
     }
 
-    /// `rax`: a value; `rcx`: a histogram. Changes `rdx`.
-    fn histogram(&mut self) -> Result<usize, EmitError> {
+    /// `rax`: a time; `rcx`: a histogram. Changes `rdx` and `r10`.
+    ///
+    /// As `histogram`, but for values that become known late, right behind a time stamp: a store to a place that depends on
+    /// such a value holds up everything behind it (7 ns of 24 where that was measured). So each bucket has an
+    /// instruction of its own, and the processor predicts which.
+    fn times_histogram(&mut self, histogram: CodeLabel) -> Result<usize, EmitError> {
+        let buckets = self.w.create_label();
         let start = self.starts();
+        self.w.call(histogram)?;
+        self.w.shl(edx, BUCKET_CODE_SHIFT)?;
+        self.w.lea(r10, qword_ptr(buckets))?;
+        self.w.add(r10, rdx)?;
+        self.w.jmp(r10)?;
+        self.w.bind(buckets)?;
+        for bucket in 0..HISTOGRAM_BUCKETS {
+            // add qword ptr [rcx + 8 * bucket], 1; ret; padded.
+            let mut code = vec![0x48, 0x83, 0x81];
+            code.extend((8 * bucket).to_le_bytes());
+            code.extend([0x01, 0xc3]);
+            code.resize(1 << BUCKET_CODE_SHIFT, 0xcc);
+            self.w.db(&code)?;
+        }
+        Ok(start)
+    }
+
+    /// `rax`: a value; `rcx`: a histogram. Changes `rdx`.
+    fn histogram(&mut self, rest: CodeLabel) -> Result<usize, EmitError> {
+        let start = self.starts();
+        self.w.call(rest)?;
+        self.w.add(qword_ptr(rcx + rdx * 8), 1)?;
+        self.w.ret()?;
+        Ok(start)
+    }
+
+    /// All of `histogram` but the bucket, whose number is left in `rdx`.
+    fn histogram_rest(&mut self, label: CodeLabel) -> Emitted {
+        self.w.bind(label)?;
         let labels: [CodeLabel; 4] = std::array::from_fn(|_| self.w.create_label());
         let [small, first, larger, counted] = labels;
         let word = |number: u32| qword_ptr(rcx + 8 * (HISTOGRAM_BUCKETS + number));
@@ -301,7 +376,6 @@ impl Shared<'_> {
         self.w.bsr(rdx, rax)?;
         self.w.inc(edx)?;
         self.w.bind(small)?;
-        self.w.add(qword_ptr(rcx + rdx * 8), 1)?;
         self.w.add(sum, rax)?;
         self.w.cmp(count, 0)?;
         self.w.je(first)?;
@@ -320,7 +394,7 @@ impl Shared<'_> {
         self.w.mov(most, rax)?;
         self.w.add(count, 1)?;
         self.w.ret()?;
-        Ok(start)
+        Ok(())
     }
 
     /// `rax`: a return address or 0; `rcx`: a frame pointer; `rdx`: return addresses at most, the first included.
@@ -351,7 +425,6 @@ impl Shared<'_> {
         self.w.mov(rax, rdi)?;
         self.w.test(al, 7)?;
         self.w.jne(out)?;
-        self.w.mov(edx, process_word::RANGE_COUNT)?;
         self.w.call(range)?;
         self.w.cmp(rdx, 16)?;
         self.w.jb(out)?;

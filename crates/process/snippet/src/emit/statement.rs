@@ -120,10 +120,10 @@ impl Generator<'_> {
             let _ = self.w.lock();
         }
         Ok(match direct {
-            Some(Operand::Immediate(constant)) => self.w.add(place, constant)?,
-            Some(Operand::Register(register)) => self.w.add(place, register)?,
-            _ => self.w.add(place, rax)?,
-        })
+            Some(Operand::Immediate(constant)) => self.w.add(place, constant),
+            Some(Operand::Register(register)) => self.w.add(place, register),
+            _ => self.w.add(place, rax),
+        }?)
     }
 
     fn add_shared_float(&mut self, offset: u32, value: &Expression) -> Emitted {

@@ -16,6 +16,9 @@ const CODE_BYTES_MAX: u64 = 1 << 20;
 /// `r15` as a base stands for `rip` until bytes are made; no code of ours uses `r15` as a base.
 const RIP_MARK: Register = Register::R15;
 
+/// `nop`, so that room that is not filled does nothing.
+const NO_OPERATION: u8 = 0x90;
+
 pub(crate) struct Writer {
     assembler: CodeAssembler,
     at: u64,
@@ -75,6 +78,16 @@ impl Writer {
         self.db(bytes)?;
         self.constants.push(start..self.instructions().len());
         Ok(label)
+    }
+
+    /// Bytes that the caller fills.
+    pub(crate) fn room(&mut self, bytes: usize) -> Emitted {
+        let entry = self.create_label();
+        self.bind(entry)?;
+        if bytes > 0 {
+            self.db(&vec![NO_OPERATION; bytes])?;
+        }
+        Ok(())
     }
 
     pub(crate) fn is_near(&self, address: u64) -> bool {

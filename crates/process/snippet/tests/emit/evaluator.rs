@@ -387,14 +387,14 @@ fn floats(operator: Binary, left: f64, right: f64) -> Value {
         Binary::Multiply => left * right,
         Binary::Divide => left / right,
         Binary::Minimum => {
-            if right.is_nan() || left < right {
+            if left < right {
                 left
             } else {
                 right
             }
         }
         Binary::Maximum => {
-            if right.is_nan() || left > right {
+            if left > right {
                 left
             } else {
                 right

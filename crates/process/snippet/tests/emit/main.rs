@@ -4,8 +4,11 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod evaluator;
+mod interrupted;
+mod islands;
 mod script;
 mod special;
 mod statements;
+mod threads;
 mod values;
 mod world;

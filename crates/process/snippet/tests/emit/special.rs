@@ -6,7 +6,8 @@
 use crate::script::*;
 use crate::world::{DATA, GATE, RING_BYTES, State, World, thread_pointer};
 use trimtab_snippet::emit::{
-    Code, EmitError, HEADER_WORDS, Runs, STACK_HASH_MULTIPLIER, VectorSave, compile, message_bytes,
+    Code, EmitError, HEADER_WORDS, Message, MessageValue, Runs, STACK_HASH_MULTIPLIER, VectorSave, compile,
+    compile_together, message_bytes, read_message,
 };
 use trimtab_snippet::ir::*;
 
@@ -49,10 +50,7 @@ fn timing(world: &World) -> (Unit, Code, Code) {
     let elapsed = || Expression::Elapsed { variable: OPEN };
     let bodies = vec![
         (When::Entry, vec![Statement::OpenCall { variable: OPEN }]),
-        (
-            When::Exit,
-            vec![set(TIME, elapsed()), set(TIME + 1, elapsed()), Statement::CloseCall { variable: OPEN }],
-        ),
+        (When::Exit, vec![set(TIME, elapsed()), set(TIME + 1, elapsed()), Statement::CloseCall { variable: OPEN }]),
     ];
     let (unit, mut codes) = codes(world, &CALLS, bodies);
     let exit = codes.remove(1);
@@ -94,6 +92,66 @@ fn elapsed_is_the_time_since_the_entry() {
         assert_eq!(world.thread_word(thread_word::ELAPSED_UNKNOWN), 0);
         assert_eq!(world.thread_word(thread_word::BUSY), 0);
     }
+}
+
+#[test]
+fn bodies_at_one_point_run_one_after_the_other() {
+    let mut world = World::new();
+    let mut unit = unit(&CALLS);
+    let elapsed = || Expression::Elapsed { variable: OPEN };
+    let later = Expression::Temporary { temporary: 1, float: false };
+    unit.bodies = vec![
+        body(When::Entry, vec![Statement::OpenCall { variable: OPEN }]),
+        body(
+            When::Exit,
+            vec![
+                Statement::Let { temporary: 1, value: elapsed() },
+                set(TIME, Expression::Temporary { temporary: 1, float: false }),
+                Statement::Return,
+                set(TIME, int(5)),
+            ],
+        ),
+        body(When::Exit, vec![set(TIME + 1, binary(Binary::Add, elapsed(), later))]),
+        body(When::Exit, vec![Statement::CloseCall { variable: OPEN }]),
+    ];
+    let environment = world.environment(When::Exit);
+    let exits: Vec<&Body> = unit.bodies[1..].iter().collect();
+    let exit = compile_together(&unit, &exits, &environment).expect("they fit together");
+    let every: Vec<&Body> = unit.bodies.iter().collect();
+    let refused = compile_together(&unit, &every, &environment);
+    assert_eq!(refused, Err(EmitError::NotTogether { count: 4 }));
+    assert_eq!(compile_together(&unit, &[], &environment), Err(EmitError::NotTogether { count: 0 }));
+    let entry = world.compile(&unit, &unit.bodies[0]);
+    let state = busy_state();
+    run(&mut world, &entry, &state);
+    run(&mut world, &exit, &state);
+    let time = world.thread_word(unit.variables[TIME].offset);
+    assert!(time > 5, "a return leaves one body only: {time}");
+    assert_eq!(world.thread_word(unit.variables[TIME + 1].offset), time, "temporaries are each body's own");
+    assert_eq!(open_calls(&world, &unit), []);
+}
+
+/// Times go into histograms by another routine, with an instruction for each bucket.
+#[test]
+fn times_fall_into_their_buckets() {
+    let mut world = World::new();
+    let kinds = [(THREAD, Kind::OpenCalls), (THREAD, Kind::Histogram), (THREAD, Kind::Histogram)];
+    let nothing = binary(Binary::Multiply, Expression::Elapsed { variable: OPEN }, int(0));
+    let value = || register(Register::Rbx);
+    let statements = vec![fold(1, binary(Binary::Add, nothing, value())), fold(2, value())];
+    let (unit, codes) = codes(&world, &kinds, vec![(When::Exit, statements)]);
+    let mut state = busy_state();
+    let values = (0..64).flat_map(|bit| [1i64 << bit, (1i64 << bit).wrapping_sub(1)]);
+    for value in values.chain([0, -1, i64::MIN, i64::MAX]) {
+        state.general[Register::Rbx as usize] = value as u64;
+        run(&mut world, &codes[0], &state);
+    }
+    let words = |variable: usize| {
+        let offset = unit.variables[variable].offset;
+        (0..HISTOGRAM_WORDS).map(|word| world.thread_word(offset + 8 * word)).collect::<Vec<_>>()
+    };
+    assert_eq!(words(1), words(2));
+    assert!(words(1)[..64].iter().all(|&count| count >= 2), "every bucket was hit: {:?}", words(1));
 }
 
 #[test]
@@ -183,9 +241,7 @@ fn stacks_are_counted_by_frame_pointers() {
         world.reset();
         let bodies = vec![(when, vec![Statement::CountStack { variable: 0, depth }])];
         let (unit, codes) = codes(&world, &[(THREAD, Kind::Stacks)], bodies);
-        for (place, value) in
-            [(0, data + 32), (8, 0x1111), (32, data + 64), (40, 0x2222), (64, 0), (72, 0x3333)]
-        {
+        for (place, value) in [(0, data + 32), (8, 0x1111), (32, data + 64), (40, 0x2222), (64, 0), (72, 0x3333)] {
             world.write_word(data + place, value);
         }
         let mut state = busy_state();
@@ -247,19 +303,43 @@ fn messages_go_into_the_ring_and_round_its_end() {
         for number in 0..60 {
             let position = number * bytes;
             run(&mut world, &codes[0], &state);
-            let word = |index: u64| world.ring_word(position + 8 * index);
-            assert_eq!(word(0), position + 1, "committed");
-            assert_eq!(word(1), 1 << 32 | bytes);
-            assert_eq!(word(2), thread_pointer());
-            assert!(word(3) > 0);
-            let scalars = [-7i64 as u64, 12, state.general[7], 2.5f64.to_bits(), 5, 0];
-            assert_eq!((0..6).map(|value| word(4 + value)).collect::<Vec<_>>(), scalars);
-            assert_eq!(word(10).to_le_bytes(), *b"hello, w");
-            assert_eq!(word(11).to_le_bytes()[..4], *b"orld");
-            assert_eq!(word(18).to_le_bytes()[..5], *b"hello");
+            let ring = world.ring();
+            assert_eq!(read_message(&ring, position + bytes), None, "the next one is not there yet");
+            let message = read_message(&ring, position).expect("the message is complete");
+            assert!(message.ticks > 0);
+            let text = |text: &[u8]| MessageValue::Text(text.to_vec());
+            let values = vec![
+                MessageValue::Int(-7),
+                text(b"hello, world"),
+                MessageValue::Address(state.general[7]),
+                MessageValue::Float(2.5),
+                text(b"hello"),
+                text(b""),
+            ];
+            let ticks = message.ticks;
+            assert_eq!(message, Message { bytes, text: 1, thread: thread_pointer(), ticks, values });
             assert_eq!(world.process_word(process_word::MESSAGES_HEAD), position + bytes);
             assert_eq!(world.thread_word(thread_word::UNREADABLE), number + 1, "the last text is not readable");
             world.set_process_word(process_word::MESSAGES_TAIL, position + bytes);
+        }
+    }
+}
+
+proptest::proptest! {
+    /// The ring is the target's memory: it may hold anything.
+    #[test]
+    fn damaged_messages_are_survived(
+        mut ring in proptest::collection::vec(proptest::prelude::any::<u8>(), 64),
+        position in proptest::prelude::any::<u64>(),
+    ) {
+        proptest::prop_assert!(read_message(&[], position).is_none());
+        let place = (position & 56) as usize;
+        ring[place..place + 8].copy_from_slice(&(position & !7).wrapping_add(1).to_le_bytes());
+        let message = read_message(&ring, position & !7).expect("it says that it is complete");
+        for value in message.values {
+            if let MessageValue::Text(text) = value {
+                proptest::prop_assert!(text.len() <= ring.len());
+            }
         }
     }
 }
@@ -269,11 +349,11 @@ fn messages_without_room_are_dropped_and_counted() {
     let mut world = World::new();
     let bodies = vec![(When::Entry, vec![Statement::Send { text: 0, values: vec![Sent::Int(int(1))] }])];
     let (_, codes) = codes(&world, &[], bodies);
-    let room = RING_BYTES / 40;
+    let room = RING_BYTES / 48;
     for _ in 0..room + 3 {
         run(&mut world, &codes[0], &busy_state());
     }
-    assert_eq!(world.process_word(process_word::MESSAGES_HEAD), room * 40);
+    assert_eq!(world.process_word(process_word::MESSAGES_HEAD), room * 48);
     assert_eq!(world.thread_word(thread_word::MESSAGES_DROPPED), 3);
 }
 
@@ -444,6 +524,13 @@ fn what_contradicts_itself_is_refused() {
     assert!(matches!(refused(When::At, add(0, mixed)), EmitError::Mixed { .. }));
     let send = Statement::Send { text: 9, values: Vec::new() };
     assert_eq!(refused(When::At, send), EmitError::UnknownText { text: 9 });
+    let values = vec![Sent::Int(int(1)); 29];
+    assert!(matches!(
+        refused(When::At, Statement::Send { text: 0, values }),
+        EmitError::MessageValues { count: 29, .. }
+    ));
+    let many = Statement::Let { temporary: 300, value: int(1) };
+    assert!(matches!(refused(When::At, many), EmitError::FrameTooLarge { .. }));
     let mut environment = world.environment(When::At);
     environment.gate = 1;
     unit.bodies = vec![body(When::At, vec![add(0, int(1))])];

@@ -4,6 +4,7 @@
 
 use crate::script::*;
 use crate::world::{DATA, State, World};
+use trimtab_snippet::emit::ThreadKey;
 use trimtab_snippet::ir::*;
 
 const THREAD: Area = Area::Thread;
@@ -51,6 +52,36 @@ fn adding_counts_in_either_area() {
             }
         }
     }
+}
+
+/// Bit of `AT_HWCAP2` that allows `rdfsbase`.
+const FSGSBASE: u64 = 2;
+
+/// Says that the test could not run, as docs/testing.md asks.
+fn skip(reason: &str) {
+    use std::io::Write;
+    let line = format!("SKIPPED: statements::threads_are_told_apart_by_their_base_too: {reason}\n");
+    print!("{line}");
+    if let Some(log) = std::env::var_os("TRIMTAB_SKIP_LOG") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(log).expect("the log opens");
+        file.write_all(line.as_bytes()).expect("the log takes a line");
+    }
+}
+
+#[test]
+fn threads_are_told_apart_by_their_base_too() {
+    // SAFETY: reads a word of the auxiliary vector.
+    if unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE == 0 {
+        skip("this kernel does not allow rdfsbase; run a kernel from 5.9 on");
+        return;
+    }
+    let mut world = World::new();
+    world.areas.key = ThreadKey::FsBase;
+    for runs in 1..4u64 {
+        let words = run(&mut world, &[(THREAD, Kind::Sum)], When::At, vec![add(0, int(1))], &State::zero());
+        assert_eq!(words, [runs]);
+    }
+    assert_eq!(world.process_word(process_word::THREADS_DROPPED), 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use iced_x86::code_asm::*;
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock, OpKind, Register};
-use trimtab_snippet::emit::{Areas, Code, Environment, SharedRoutines, compile, shared_routines};
+use trimtab_snippet::emit::{Areas, Code, Environment, SharedRoutines, ThreadKey, compile, shared_routines};
 use trimtab_snippet::ir::{Body, Unit, When, process_word, thread_word};
 
 const LEN: usize = 0x80_0000;
@@ -21,7 +21,7 @@ const RING: u64 = 0x8000;
 pub const RING_BYTES: u64 = 0x1000;
 const THREADS: u64 = 0x20_0000;
 pub const THREAD_COUNT: u32 = 8;
-const THREAD_STRIDE: u32 = 0x4000;
+const THREAD_STRIDE: u32 = 0x1000;
 pub const DATA: u64 = 0x40_0000;
 pub const DATA_LEN: u64 = 0x400;
 const STACK: u64 = 0x50_0000;
@@ -106,6 +106,7 @@ impl World {
             threads: home + THREADS,
             thread_count: THREAD_COUNT,
             thread_stride: THREAD_STRIDE,
+            key: ThreadKey::SelfPointer,
             multiplier: 0x9e37_79b9_7f4a_7c15,
             thread_id_at: None,
         };
@@ -166,15 +167,20 @@ impl World {
 
     /// Runs code from a state, with the stack filled with a pattern; returns the state afterwards.
     pub fn run(&mut self, code: &Code, before: &State) -> State {
-        let mut bytes = code.bytes.clone();
-        let from = code.at + bytes.len() as u64 + 5;
+        self.run_bytes(code.at, &code.bytes, code.entry_address(), before)
+    }
+
+    /// As [`World::run`], for any bytes that fall through at their end.
+    pub fn run_bytes(&mut self, at: u64, code: &[u8], entry: u64, before: &State) -> State {
+        let mut bytes = code.to_vec();
+        let from = at + bytes.len() as u64 + 5;
         bytes.push(0xe9);
         bytes.extend((self.leave.wrapping_sub(from) as i32).to_le_bytes());
-        self.write(code.at, &bytes);
+        self.write(at, &bytes);
         self.write(self.stack_pointer() - WATCHED, &self.stack_pattern());
         let mut state = before.clone();
         state.general[4] = self.stack_pointer();
-        self.put_state(&state, code.entry_address());
+        self.put_state(&state, entry);
         let enter = self.base + TRAMPOLINE;
         // SAFETY: the trampoline keeps to the C calling convention and runs the code, which falls into the jump back.
         let enter: extern "C" fn() = unsafe { std::mem::transmute::<*const (), extern "C" fn()>(enter as *const ()) };
@@ -194,12 +200,20 @@ impl World {
         self.read(self.stack_pointer() - WATCHED, 2 * WATCHED)
     }
 
-    /// Puts code in place as a function: it returns to its caller at its end.
-    pub fn function(&mut self, code: &Code) -> u64 {
+    /// Puts code in place as a function: it returns to its caller at its end. It keeps all registers.
+    pub fn function(&mut self, code: &Code) -> extern "C" fn() {
         let mut bytes = code.bytes.clone();
         bytes.push(0xc3);
         self.write(code.at, &bytes);
-        code.entry_address()
+        // SAFETY: the code was just written there; it changes no register but the flags and returns.
+        unsafe { std::mem::transmute::<*const (), extern "C" fn()>(code.entry_address() as *const ()) }
+    }
+
+    /// As [`World::compile`], for the `number`th place for code.
+    pub fn compile_at(&self, unit: &Unit, body: &Body, number: u64) -> Code {
+        let mut environment = self.environment(body.when);
+        environment.at += number * 0x2000;
+        compile(unit, body, &environment).expect("the body compiles")
     }
 
     fn put_state(&mut self, state: &State, target: u64) {
@@ -263,6 +277,9 @@ impl World {
         a.mov(rsp, slot(OWN_STACK))?;
         a.pushfq()?;
         a.pop(slot(FLAGS_AT))?;
+        // Single steps end here.
+        a.push(2)?;
+        a.popfq()?;
         a.stmxcsr(half(MXCSR_AT))?;
         a.ldmxcsr(half(OWN_MXCSR))?;
         for (number, register) in WIDE.into_iter().enumerate() {
@@ -337,6 +354,11 @@ impl World {
     pub fn set_thread_word(&mut self, offset: u32, value: u64) {
         let area = self.expected_area();
         self.write_word(area + u64::from(offset), value);
+    }
+
+    /// A copy of the ring.
+    pub fn ring(&self) -> Vec<u8> {
+        self.read(self.areas.process + RING, RING_BYTES)
     }
 
     /// The ring's word at a position.
