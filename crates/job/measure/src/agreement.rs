@@ -34,6 +34,8 @@ pub(crate) struct Choice {
 pub(crate) struct Agreed {
     /// In the order of the ranks.
     pub choices: Vec<Choice>,
+    /// Complete iterations that every rank was seen to make.
+    pub iterations_seen: usize,
     /// Ticks of one iteration of the slowest rank, about.
     pub iteration_ticks: f64,
     /// A loop around this one is suspected, and more of the streams will tell.
@@ -51,7 +53,7 @@ pub(crate) fn agreed(streams: &[Stream], options: &DetectOptions) -> Result<Agre
         Err(why) if found.iter().any(|found| !found.word.is_empty()) => {
             let options = DetectOptions { levels_only: true, ..options.clone() };
             let inner = loops(streams, &options).and_then(|found| agree(streams, &found, &options));
-            inner.map_err(|_| why)
+            inner.map(|inner| Agreed { is_undecided: true, ..inner }).map_err(|_| why)
         }
         result => result,
     }
@@ -99,7 +101,13 @@ fn agree(streams: &[Stream], loops: &[FoundLoop], options: &DetectOptions) -> Re
             false => fitted(&fit, site, stream, found, options)?,
         });
     }
-    Ok(Agreed { choices, iteration_ticks: pace, is_undecided: loops.iter().any(|found| found.is_undecided) })
+    let iterations_seen = loops.iter().map(|found| found.iterations_seen).min().unwrap_or(0);
+    Ok(Agreed {
+        choices,
+        iterations_seen,
+        iteration_ticks: pace,
+        is_undecided: loops.iter().any(|found| found.is_undecided),
+    })
 }
 
 fn calls_of(stream: &Stream, symbol: Symbol) -> Vec<usize> {

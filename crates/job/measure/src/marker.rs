@@ -27,6 +27,9 @@ const FIRST_LOOK_MS: u64 = 4;
 pub(crate) const LOOK_MS_MAX: u64 = 100;
 /// A loop seen this long needs no second look.
 const CERTAIN_SECONDS: f64 = 0.5;
+/// Iterations from which on an inner loop would most likely have been left once, and the time they are waited for.
+const ITERATIONS_MANY: usize = 32;
+const ITERATIONS_SECONDS_MAX: f64 = 0.1;
 /// A loop around the one seen is waited for this long, from when that one was seen.
 const UNDECIDED_SECONDS_MAX: f64 = 3.0;
 /// Observation without any loop ends here, or after a third of `--max-seconds`.
@@ -184,8 +187,9 @@ fn detected(observer: &mut Observer<'_>, limit_s: f64, progress: &dyn Progress) 
                 let since = same.map_or(seconds, |(_, at)| at);
                 first_seen = Some((anchor, since));
                 let is_old = seconds >= 2.0 * since || seconds >= since + CERTAIN_SECONDS || seconds > limit_s;
+                let is_known = loops.iterations_seen >= ITERATIONS_MANY || seconds >= since + ITERATIONS_SECONDS_MAX;
                 let may_wait = loops.is_undecided && seconds < (since + UNDECIDED_SECONDS_MAX).min(limit_s);
-                match is_old && !may_wait {
+                match is_old && is_known && !may_wait {
                     true => match count(observer, &loops, &streams, limit_s, progress)? {
                         Ok(marker) => return Ok(Marker::Call(marker)),
                         Err(why) => {

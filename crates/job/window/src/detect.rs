@@ -43,6 +43,9 @@ const INTERRUPTION_RATIO_MIN: f64 = 16.0;
 /// Irregular passes of a loop, at one distance from each other, that are waited for: enough for a word to show.
 const IRREGULAR_PASSES_MIN: usize = 5;
 
+/// Share of the needed coverage from which a word may be expected to come to all of it.
+const WORD_SHARE_MIN: f64 = 0.5;
+
 /// Passes after the first irregular one in which another is waited for: more steps than most inner solvers make.
 const DISTANCE_MAX: usize = 64;
 
@@ -148,17 +151,23 @@ pub fn detect(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> 
     let search = Search { events, now_ticks, table: &table, options };
     let candidates: Vec<Candidate> =
         levels.iter().filter_map(|level| search.candidate(level)).take(CANDIDATES_MAX).collect();
-    match (search.choose(&candidates), search.word(occurrences_min)) {
-        (Some(inner), Some(word)) if search.encloses(&word, inner) => {
-            let around = candidates.iter().find(|outer| word.count(outer.level.symbols[0]) == 1);
-            Detection::Loop(
-                around.map_or_else(|| search.describe_word(&word, &levels), |outer| search.describe(outer, &levels)),
-            )
+    let word = search.word(occurrences_min);
+    let covering = word.as_ref().filter(|word| word.coverage >= options.coverage_min);
+    let Some(inner) = search.choose(&candidates) else {
+        return match covering {
+            Some(word) => Detection::Loop(search.describe_word(word, &levels)),
+            None => not_yet(search.why_none(&levels)),
+        };
+    };
+    let around = word.as_ref().filter(|word| search.encloses(word, inner));
+    Detection::Loop(match around {
+        Some(word) if word.coverage >= options.coverage_min => search.enclosing(word, &candidates, &levels),
+        _ => {
+            let mut found = search.described(inner, &levels);
+            found.is_undecided |= around.is_some();
+            found
         }
-        (Some(chosen), _) => Detection::Loop(search.described(chosen, &levels)),
-        (None, Some(word)) => Detection::Loop(search.describe_word(&word, &levels)),
-        (None, None) => not_yet(search.why_none(&levels)),
-    }
+    })
 }
 
 fn not_yet(why: String) -> Detection {
@@ -288,13 +297,25 @@ impl<'a> Search<'a> {
         extra < 2 || 2 * extra < usual.max(inner.level.symbols.len())
     }
 
-    /// The word in which the stream repeats, if all of it that counts does.
+    /// The word in which the stream repeats; one that covers too little says at least what to wait for.
     fn word(&self, times_min: usize) -> Option<Word> {
         if self.options.levels_only {
             return None;
         }
         let skip = |symbol| self.options.is_polling(symbol);
-        Word::find(self.events, self.table, skip, self.now_ticks, (times_min, self.options.coverage_min))
+        Word::find(
+            self.events,
+            self.table,
+            skip,
+            self.now_ticks,
+            (times_min, self.options.coverage_min * WORD_SHARE_MIN),
+        )
+    }
+
+    /// The loop around an inner one: its level if a call happens once in it.
+    fn enclosing(&self, word: &Word, candidates: &[Candidate], levels: &[Level]) -> FoundLoop {
+        let level = candidates.iter().find(|outer| word.count(outer.level.symbols[0]) == 1);
+        level.map_or_else(|| self.describe_word(word, levels), |outer| self.describe(outer, levels))
     }
 
     fn encloses(&self, word: &Word, inner: &Candidate) -> bool {

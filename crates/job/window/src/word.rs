@@ -27,6 +27,8 @@ const EXTRA_SHARE_MIN: f64 = 0.1;
 pub(crate) struct Word {
     /// Calls of one repetition.
     pub period: usize,
+    /// Share of the observed time in the repetitions, 0 to 1.
+    pub coverage: f64,
     /// Symbol ids of a repetition.
     ids: Vec<usize>,
     /// Positions in `kept` from which on the stream repeats.
@@ -52,17 +54,16 @@ impl Word {
         let kept: Vec<usize> = (0..events.len()).filter(|index| !skip(events[*index].symbol())).collect();
         let reversed: Vec<usize> = kept.iter().rev().map(|index| table.ids[*index]).collect();
         let matches = common_prefixes(&reversed);
-        let covers = |period: &usize| {
-            let from = kept.len() - period - matches[*period];
-            covered(events, &kept[from..], *period, now_ticks) >= coverage_min
-        };
+        let coverage =
+            |period: usize| covered(events, &kept[kept.len() - period - matches[period]..], period, now_ticks);
         // A word of one call is a loop level, and judged as one.
         let period = (2..=kept.len() / times_min.max(2))
             .filter(|period| period + matches[*period] >= times_min * period)
-            .find(covers)?;
+            .find(|period| coverage(*period) >= coverage_min)?;
         let from = kept.len() - period - matches[period];
         let ids = kept[from..from + period].iter().map(|index| table.ids[*index]).collect();
-        let mut word = Word { period, ids, from, kept, gaps: Vec::new(), steps: Vec::new() };
+        let coverage = coverage(period);
+        let mut word = Word { period, coverage, ids, from, kept, gaps: Vec::new(), steps: Vec::new() };
         word.gaps = (0..period).map(|place| word.gap(events, place)).collect();
         word.steps = (0..period).map(|place| word.step(events, place)).collect();
         Some(word)
