@@ -7,7 +7,7 @@
 
 use crate::observe::Stream;
 use std::collections::{BTreeMap, BTreeSet};
-use trimtab_window::{Cut, DetectOptions, Detection, FoundLoop, RankStream, Symbol, best_cut, detect};
+use trimtab_window::{CallEvent, Cut, DetectOptions, Detection, FoundLoop, RankStream, Symbol, best_cut, detect};
 
 /// A rank may be this much faster than the slowest one's loop and still be in the same loop.
 const PACE_TOLERANCE: f64 = 0.7;
@@ -114,6 +114,11 @@ fn calls_of(stream: &Stream, symbol: Symbol) -> Vec<usize> {
     (0..stream.events.len()).filter(|index| stream.events[*index].symbol() == symbol).collect()
 }
 
+/// A collective of all ranks that nobody leaves before all have entered.
+fn synchronises_world(event: &CallEvent) -> bool {
+    event.synchronising && event.comm == 0
+}
+
 /// Call site of an event.
 fn base_of(stream: &Stream, index: usize) -> Base {
     (stream.events[index].function, stream.bases[index])
@@ -125,7 +130,7 @@ fn once(stream: &Stream, found: &FoundLoop) -> Vec<(Symbol, Base, bool)> {
     for symbol in &found.once_per_iteration {
         if let Some(index) = stream.events.iter().position(|event| event.symbol() == *symbol) {
             let event = &stream.events[index];
-            known.push((*symbol, base_of(stream, index), event.synchronising && event.comm == 0));
+            known.push((*symbol, base_of(stream, index), synchronises_world(event)));
         }
     }
     known
@@ -177,7 +182,7 @@ fn counted(
         last,
         every,
         is_common: common.is_none_or(|common| common == base),
-        synchronises: marks.iter().all(|mark| stream.events[*mark].synchronising && stream.events[*mark].comm == 0),
+        synchronises: marks.iter().all(|mark| synchronises_world(&stream.events[*mark])),
         description: found.description.clone(),
     })
 }
@@ -193,6 +198,8 @@ fn fitted(
     let kept: Vec<usize> =
         (0..stream.events.len()).filter(|index| !options.is_polling(stream.events[*index].symbol())).collect();
     let begins: Vec<usize> = found.occurrences.iter().map(|mark| kept.partition_point(|index| index < mark)).collect();
+    let synchronises = reference.occurrences.iter().all(|mark| synchronises_world(&reference.events[*mark]));
+    let shares = found.occurrences.windows(2).any(|pair| (pair[0]..pair[1]).any(|at| base_of(stream, at) == common));
     let mut cuts = Vec::new();
     let mut places = Vec::new();
     for (place, symbol) in found.word.iter().enumerate() {
@@ -203,13 +210,15 @@ fn fitted(
             .collect();
         let is_common = marks.first().is_some_and(|mark| base_of(stream, *mark) == common);
         let before = found.word[(place + found.word.len() - 1) % found.word.len()];
-        // Inside a run of one call the iteration does not begin, unless the others' do there too.
-        if is_common || before != *symbol {
+        // What synchronises is the same call on all ranks; else an iteration does not begin inside a run of one call.
+        let is_possible = if synchronises && shares { is_common } else { before != *symbol };
+        if is_possible {
             cuts.push(Cut { marks, is_common });
             places.push(place);
         }
     }
-    let best = best_cut(reference, stream.rank, &stream.events, &cuts).ok_or("the loop has ended")?;
+    let best = best_cut(reference, stream.rank, &stream.events, &cuts)
+        .ok_or("the ranks' calls do not say which of their iterations are the same")?;
     let mut word = found.word.clone();
     word.rotate_left(places[best]);
     counted(stream, found, cuts.swap_remove(best).marks, word, Some(common))

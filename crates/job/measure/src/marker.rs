@@ -1,8 +1,9 @@
 //! What counts iterations: a function of the program, or a call of the main loop that is found while it runs.
 //!
-//! A loop is accepted once it has been seen again after the observation doubled, so that a short inner loop does not
-//! win over the outer one at first sight. All ranks must agree; their counters are then aligned to one numbering. A
-//! marker that is not passed again was no main loop: the search goes on, as long as there is hope.
+//! A loop is accepted once it has been seen again after the observation doubled and many times, or for a while, so that
+//! a short inner loop does not win over the outer one at first sight. All ranks must agree; their counters are then
+//! aligned to one numbering. A marker that is not passed again was no main loop: the search goes on, as long as there is
+//! hope.
 //!
 //! Next: `agreement` for what the ranks have in common, `counting` for their counters.
 
@@ -26,10 +27,9 @@ const FIRST_LOOK_MS: u64 = 4;
 /// Longest time between two looks.
 pub(crate) const LOOK_MS_MAX: u64 = 100;
 /// A loop seen this long needs no second look.
-const CERTAIN_SECONDS: f64 = 0.5;
-/// Iterations from which on an inner loop would most likely have been left once, and the time they are waited for.
+const CERTAIN_SECONDS: f64 = 1.0;
+/// Iterations in which an inner loop would most likely have been left once.
 const ITERATIONS_MANY: usize = 32;
-const ITERATIONS_SECONDS_MAX: f64 = 0.1;
 /// A loop around the one seen is waited for this long, from when that one was seen.
 const UNDECIDED_SECONDS_MAX: f64 = 3.0;
 /// Observation without any loop ends here, or after a third of `--max-seconds`.
@@ -186,10 +186,10 @@ fn detected(observer: &mut Observer<'_>, limit_s: f64, progress: &dyn Progress) 
                 patience.found();
                 let since = same.map_or(seconds, |(_, at)| at);
                 first_seen = Some((anchor, since));
-                let is_old = seconds >= 2.0 * since || seconds >= since + CERTAIN_SECONDS || seconds > limit_s;
-                let is_known = loops.iterations_seen >= ITERATIONS_MANY || seconds >= since + ITERATIONS_SECONDS_MAX;
+                let is_long = seconds >= since + CERTAIN_SECONDS || seconds > limit_s;
+                let is_known = is_long || (seconds >= 2.0 * since && loops.iterations_seen >= ITERATIONS_MANY);
                 let may_wait = loops.is_undecided && seconds < (since + UNDECIDED_SECONDS_MAX).min(limit_s);
-                match is_old && is_known && !may_wait {
+                match is_known && !may_wait {
                     true => match count(observer, &loops, &streams, limit_s, progress)? {
                         Ok(marker) => return Ok(Marker::Call(marker)),
                         Err(why) => {

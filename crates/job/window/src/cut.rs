@@ -13,6 +13,9 @@ use crate::formulas::median;
 /// Cuts compared, those nearest in time: the same place of the program is passed at nearly the same time.
 const CUTS_MAX: usize = 8;
 
+/// How much worse, in iterations, another numbering must fit in time.
+const MARGIN_MIN: f64 = 0.2;
+
 /// Iterations of the other rank that are looked at; more would say the same and cost time.
 const ITERATIONS_MAX: usize = 8;
 
@@ -25,7 +28,8 @@ pub struct Cut {
     pub is_common: bool,
 }
 
-/// The position in `cuts` of the one whose iterations fit those of `reference` best; `None` without cuts.
+/// The position in `cuts` of the one whose iterations fit those of `reference` best; `None`: none of them says which
+/// iterations are the same.
 pub fn best_cut(reference: &RankStream, rank: u32, events: &[CallEvent], cuts: &[Cut]) -> Option<usize> {
     let mut nearest: Vec<(f64, usize)> =
         cuts.iter().enumerate().map(|(index, cut)| (distance(reference, events, &cut.marks), index)).collect();
@@ -43,7 +47,7 @@ pub fn best_cut(reference: &RankStream, rank: u32, events: &[CallEvent], cuts: &
     // The first of equals is the nearest in time.
     let fits: Vec<(f64, usize)> = nearest.iter().map(|near| (fit(near), near.1)).collect();
     let best = fits.iter().map(|(fit, _)| *fit).fold(f64::NEG_INFINITY, f64::max);
-    fits.iter().find(|(fit, _)| *fit >= best).map(|(_, index)| *index)
+    fits.iter().find(|(fit, _)| *fit >= best && *fit >= MARGIN_MIN).map(|(_, index)| *index)
 }
 
 /// The larger the surer: proven, then by how much worse other numberings are, then messages that cross iterations.
