@@ -302,17 +302,6 @@ fn a_program_that_ends_before_its_loop_is_found() {
     }
 }
 
-/// A program of which nothing was recorded has no result, not even an empty one.
-#[test]
-fn a_program_that_ends_before_it_calls_anything() {
-    let _alone = alone();
-    let name = "calls nothing";
-    let job = Job::start(&specimen("steady", Mpi::Mpich, "--iterations 3 --sleep-us 0 --work 300000000"));
-    let outcome = Home::new().run(&["attach", "--group", "sleep", &job.launcher()]);
-    outcome.says(name, 2, &["the program ended before", "trimtab run"]);
-    job.ends_right(name);
-}
-
 #[test]
 fn interrupts() {
     let _alone = alone();
