@@ -7,7 +7,11 @@
 //! Next: [`measure`] in `drive`; `requests` for what is patched, `observe` and `readout` for what comes back.
 #![forbid(unsafe_code)]
 
+mod agreement;
+mod checked;
+mod counting;
 mod drive;
+mod early;
 mod error;
 mod library;
 mod marker;

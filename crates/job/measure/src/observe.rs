@@ -10,7 +10,7 @@ use crate::team::Member;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_mpi::HandleFacts;
-use trimtab_os::MappingTable;
+use trimtab_os::{MappingTable, ticks};
 use trimtab_stub::layout::{COMM_NONE, COMMS_MAX, checksum, flag, kind};
 use trimtab_stub::view::{SlotView, View};
 use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE};
@@ -18,9 +18,16 @@ use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE};
 /// Records kept between the reader and the writer, so that none is overwritten while it is read.
 const RING_MARGIN: u64 = 256;
 
+/// Calls of which the last to return is among, however they are nested.
+const RECENT: u64 = 64;
+
 /// What was seen of one rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
+    /// World rank.
+    pub rank: u32,
+    /// When it was looked at.
+    pub until_ticks: u64,
     /// Calls of the busiest thread, oldest first.
     pub events: Vec<CallEvent>,
     /// Call site of each call whatever its peer, as the in-target routine tells them apart.
@@ -63,6 +70,7 @@ impl Sites {
 pub(crate) struct Snapshot<'a> {
     slot: Option<SlotView<'a>>,
     records: Vec<RawCall>,
+    until_ticks: u64,
 }
 
 /// A call record's words.
@@ -80,7 +88,8 @@ struct RawCall {
 /// Copies the ring of a rank's main thread.
 pub(crate) fn snapshot(member: &Member) -> Snapshot<'_> {
     let view = member.inserted.view();
-    let Some(slot) = main_slot(view) else { return Snapshot { slot: None, records: Vec::new() } };
+    let until_ticks = ticks();
+    let Some(slot) = main_slot(view) else { return Snapshot { slot: None, records: Vec::new(), until_ticks } };
     let capacity = view.geometry().ring_capacity;
     let written = slot.slot.ring_written.load(Acquire);
     let first = written.saturating_sub(capacity - RING_MARGIN);
@@ -101,7 +110,7 @@ pub(crate) fn snapshot(member: &Member) -> Snapshot<'_> {
     let now = slot.slot.ring_written.load(Acquire);
     let spoiled = now.saturating_sub(capacity).saturating_sub(first).min(records.len() as u64) as usize;
     records.drain(..spoiled);
-    Snapshot { slot: Some(slot), records }
+    Snapshot { slot: Some(slot), records, until_ticks }
 }
 
 /// Makes events of a snapshot.
@@ -112,7 +121,8 @@ pub(crate) fn stream(
     facts: Option<&HandleFacts>,
     sites: &mut Sites,
 ) -> Stream {
-    let mut stream = Stream::default();
+    let (rank, until_ticks) = (member.process.rank.0, snapshot.until_ticks);
+    let mut stream = Stream { rank, until_ticks, ..Stream::default() };
     let Some(slot) = snapshot.slot else { return stream };
     let view = member.inserted.view();
     let comms = comm_ids(view, &slot);
@@ -145,6 +155,24 @@ pub(crate) fn stream(
 fn direction(has_peer: bool, peer: i32, own: u32) -> u64 {
     let distance = if peer >= 0 { i64::from(peer) - i64::from(own) } else { i64::from(i32::MIN) + i64::from(peer) };
     if has_peer { (distance as u64).wrapping_mul(0xd6e8_feb8_6659_fd93) } else { 0 }
+}
+
+/// Calls of a rank's main thread so far.
+pub(crate) fn calls(member: &Member) -> u64 {
+    main_slot(member.inserted.view()).map_or(0, |slot| slot.slot.ring_written.load(Relaxed))
+}
+
+/// When a rank was last seen to call or to return: all that is known of one that is gone.
+pub(crate) fn last_seen_ticks(member: &Member) -> u64 {
+    let last = |slot: SlotView<'_>| {
+        let written = slot.slot.ring_written.load(Acquire);
+        let recent = (written.saturating_sub(RECENT)..written).map(|index| {
+            let record = slot.call(index);
+            record.enter_ticks.load(Relaxed).max(record.exit_ticks.load(Relaxed))
+        });
+        recent.max().unwrap_or(0)
+    };
+    member.inserted.view().slots().map(last).max().unwrap_or(0)
 }
 
 /// The slot of the thread that made most calls.

@@ -2,7 +2,7 @@
 //!
 //! Next: `trimtab-window` turns these samples into numbers for people.
 
-use crate::marker::{Marker, MarkerCall, Observer};
+use crate::marker::Marker;
 use crate::observe::{main_slot, members};
 use crate::options::{Ended, Options};
 use crate::recording::Recorded;
@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_os::{monotonic_ns, ticks, unix_s};
-use trimtab_session::ImageCache;
 use trimtab_stub::layout::{
     CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Slot, USER_GROUP, Usage as RawUsage, flag,
     outermost,
@@ -21,8 +20,8 @@ use trimtab_stub::view::SlotView;
 use trimtab_track::Job;
 use trimtab_types::report::{self, Report};
 use trimtab_window::{
-    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, MarkTimes, RankSample, ThreadSample,
-    UnixTime, Usage, Verdict, WindowFacts, WindowInput, assemble, verify,
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,
+    Verdict, WindowFacts, WindowInput, assemble,
 };
 
 /// Relates ticks to seconds and to the calendar.
@@ -53,36 +52,6 @@ impl Clock {
 
     fn unix_time(&self, ticks_per_second: f64) -> UnixTime {
         UnixTime { unix_s: self.unix_s, at_ticks: self.ticks, ticks_per_second }
-    }
-}
-
-/// Checks on the recorded marks themselves that all ranks recorded the same iterations.
-pub(crate) fn verify_marks(team: &Team, marker: &Marker, cache: &ImageCache) -> Verdict {
-    let Marker::Call(call) = marker else { return Verdict::NotChecked };
-    let streams = Observer::new(team, cache).streams();
-    let marks: Vec<MarkTimes> = team
-        .members
-        .iter()
-        .enumerate()
-        .map(|(index, member)| mark_times(member, &streams[index], call, index))
-        .collect();
-    verify(&marks, call.synchronises)
-}
-
-fn mark_times(member: &Member, stream: &crate::observe::Stream, call: &MarkerCall, index: usize) -> MarkTimes {
-    let header = member.inserted.view().header();
-    let (start, end) = (header.start.load(Relaxed), header.end.load(Relaxed));
-    let every = call.counts[index].1;
-    let in_window = |passes: u64| passes > 0 && (start..=end).contains(&((passes - 1) / every));
-    let marks: Vec<usize> = (0..stream.events.len())
-        .filter(|at| call.is_mark(index, stream.events[*at].symbol()) && in_window(stream.passes[*at]))
-        .collect();
-    MarkTimes {
-        rank: member.process.rank.0,
-        first_iteration: start as i64 + call.offsets[index],
-        enter_ticks: marks.iter().map(|at| stream.events[*at].enter_ticks).collect(),
-        exit_ticks: marks.iter().map(|at| stream.events[*at].exit_ticks).collect(),
-        uncertainty_ticks: 0,
     }
 }
 
@@ -179,6 +148,10 @@ fn marker_warnings(marker: &Marker, verdict: &Verdict) -> Vec<String> {
         Verdict::Broken { mark, left, entered, by_ticks } => warnings.push(format!(
             "INVALID: at mark {mark} rank {left} left the marker {by_ticks} ticks before rank {entered} had entered it, so \
              they recorded different iterations"
+        )),
+        Verdict::Miscounted { rank } => warnings.push(format!(
+            "INVALID: rank {rank} passed the marker's call site another number of times in an iteration, so its \
+             iterations were not the program's"
         )),
         Verdict::Holds { .. } | Verdict::NotChecked => {}
     }

@@ -5,8 +5,10 @@
 //!
 //! Next: `readout` reads what they wrote.
 
+use crate::early::{Early, reset};
 use crate::error::Error;
 use crate::marker::MarkerCall;
+use crate::observe::last_seen_ticks;
 use crate::options::{Ended, Options, Progress, Stage};
 use crate::team::{Member, Team};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -59,9 +61,11 @@ pub(crate) fn by_iterations(
     team: &Team,
     marker: &MarkerCall,
     options: &Options,
+    early: &mut Early,
     ticks_per_second: f64,
     progress: &dyn Progress,
 ) -> Result<Recorded, Error> {
+    early.forget(team);
     let start = arm(team, marker, options, ticks_per_second)?;
     progress.stage(&Stage::Armed { start });
     let mut watch = Watch::new(team, marker, options, ticks_per_second);
@@ -108,25 +112,6 @@ fn global_counts(team: &Team, marker: &MarkerCall) -> Vec<u64> {
 fn has_missed(member: &Member) -> bool {
     let header = header(member);
     header.state.load(Acquire) == state::ARMED && header.iteration.load(Acquire) > header.start.load(Relaxed)
-}
-
-/// Forgets what some ranks may have begun to record.
-fn reset(team: &Team) {
-    for member in &team.members {
-        header(member).state.store(state::OBSERVE, Release);
-    }
-    std::thread::sleep(Duration::from_millis(2));
-    for member in &team.members {
-        let header = header(member);
-        header.first_ticks.store(0, Relaxed);
-        header.last_ticks.store(0, Relaxed);
-        header.marks_written.store(0, Relaxed);
-        header.usage_first.valid.store(0, Relaxed);
-        header.usage_last.valid.store(0, Relaxed);
-        for slot in member.inserted.view().slots() {
-            slot.reset();
-        }
-    }
 }
 
 /// Looks at the ranks while they record.
@@ -301,25 +286,27 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// Ends the recording of a rank wherever it is. Of one that is gone nothing is known after its last call.
 fn end_member(member: &Member, now: u64) {
     let header = header(member);
     if header.state.load(Acquire) == state::RECORD {
         // The window of whole iterations ends with the last mark, which the read-out uses.
-        header.last_ticks.store(now, Relaxed);
+        let end = if member.inserted.is_alive() { now } else { last_seen_ticks(member).min(now) };
+        header.last_ticks.store(end.max(header.first_ticks.load(Relaxed)), Relaxed);
         header.state.store(state::DONE, Release);
     }
 }
 
-/// Records a window that is bounded by time.
-pub(crate) fn by_time(team: &Team, options: &Options, progress: &dyn Progress) -> Result<Recorded, Error> {
-    let begun_ns = monotonic_ns();
-    for member in &team.members {
-        header(member).first_ticks.store(ticks(), Relaxed);
-        header(member).state.store(state::RECORD, Release);
-    }
+/// Records a window that is bounded by time, from when recording began while a loop was looked for.
+pub(crate) fn by_time(
+    team: &Team,
+    options: &Options,
+    early: &mut Early,
+    progress: &dyn Progress,
+) -> Result<Recorded, Error> {
+    let begun_ns = early.begin(team);
     let limit_s = if options.follow { f64::INFINITY } else { TIME_WINDOW_S.min(options.max_seconds) };
     let ended = loop {
-        std::thread::sleep(Duration::from_millis(LOOK_MS));
         let seconds = (monotonic_ns() - begun_ns) as f64 / 1e9;
         progress.stage(&Stage::Recording { done: 0, wanted: 0, seconds });
         if progress.is_interrupted() {
@@ -331,13 +318,27 @@ pub(crate) fn by_time(team: &Team, options: &Options, progress: &dyn Progress) -
         if seconds >= limit_s {
             break Ended::MaxSeconds;
         }
+        std::thread::sleep(Duration::from_millis(LOOK_MS));
     };
+    let is_whole = ended == Ended::MaxSeconds || (options.follow && ended == Ended::ProgramEnded);
+    Ok(Recorded { is_whole, ..ended_by_time(team, begun_ns, ended) })
+}
+
+/// What was recorded by time of a program that ended while a loop was looked for.
+pub(crate) fn cut_short(team: &Team, early: &Early) -> Recorded {
+    ended_by_time(team, early.begun_ns.unwrap_or_default(), Ended::ProgramEnded)
+}
+
+fn ended_by_time(team: &Team, begun_ns: u64, ended: Ended) -> Recorded {
     let now = ticks();
+    if ended == Ended::ProgramEnded {
+        // The others are about to end too; let them come to it.
+        std::thread::sleep(Duration::from_millis(ENDING_MS));
+    }
     for member in &team.members {
         end_member(member, now);
     }
-    let is_whole = ended == Ended::MaxSeconds || (options.follow && ended == Ended::ProgramEnded);
-    Ok(Recorded { start: None, ended, is_whole, marks: vec![Vec::new(); team.members.len()], begun_ns })
+    Recorded { start: None, ended, is_whole: false, marks: vec![Vec::new(); team.members.len()], begun_ns }
 }
 
 /// Length of a window by time unless `--max-seconds` is shorter.

@@ -48,6 +48,8 @@ pub struct Alignment {
     pub offsets: Vec<i64>,
     /// How sure that is.
     pub certainty: Certainty,
+    /// Messages contradict that each is received in the iteration it is sent in.
+    pub messages_cross: bool,
     /// Largest difference between ranks in the start of one iteration, ticks.
     pub skew_ticks_max: u64,
     /// For a reader: what the offsets rest on.
@@ -75,7 +77,8 @@ pub enum Certainty {
 pub fn align(streams: &[RankStream]) -> Alignment {
     if streams.is_empty() {
         let explanation = "no rank to align".to_owned();
-        return Alignment { offsets: Vec::new(), certainty: Certainty::Proven, skew_ticks_max: 0, explanation };
+        let (certainty, messages_cross) = (Certainty::Proven, false);
+        return Alignment { offsets: Vec::new(), certainty, messages_cross, skew_ticks_max: 0, explanation };
     }
     let tracks: Vec<Track> = streams.iter().map(|stream| Track::new(stream.events, stream.occurrences)).collect();
     let job = Job { streams, tracks: &tracks };
@@ -318,6 +321,7 @@ impl Job<'_> {
         Alignment {
             offsets: own.map(|offset| offset - smallest).collect(),
             certainty,
+            messages_cross: messages == Messages::Contradictory,
             skew_ticks_max: self.skew_max(choices),
             explanation: explain(choices.len(), unproven.len(), messages),
         }

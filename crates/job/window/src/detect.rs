@@ -5,11 +5,15 @@
 //! check): such a call adds little time and few call sites to the iteration it happens in. The anchor is a call that
 //! happens exactly once per iteration, a synchronising collective if there is one.
 //!
+//! Where no level will do, or the chosen one is left and entered again at a fixed distance, a word of calls that repeats
+//! exactly (`word`) is the iteration, and its anchor one pass of several.
+//!
 //! Next: `agree` for the whole job's anchor.
 
 use crate::event::{CallEvent, Symbol};
 use crate::formulas::{coefficient_of_variation, median};
 use crate::level::{Level, REGULAR_SHARE, SymbolTable, intervals};
+use crate::word::{Word, lacking};
 
 /// Share of iterations with the commonest order of calls that proves a repetition by itself.
 const COMMON_ORDER_MIN: f64 = 0.6;
@@ -19,7 +23,7 @@ const CV_REGULAR_MAX: f64 = 0.5;
 
 /// An outer level that adds less than this share of the time to the inner one may be only an optional call. Half of
 /// what a stage of a typical multi-stage step adds, several times what periodic output may cost before users remove it.
-const OPTIONAL_TIME_SHARE_MAX: f64 = 0.15;
+pub(crate) const OPTIONAL_TIME_SHARE_MAX: f64 = 0.15;
 
 /// Inner iterations per outer one from which the outer may be only an optional call; below it looks like the stages of
 /// one step, and taking the step as the iteration costs nothing.
@@ -36,6 +40,15 @@ const TWIN_RATIO_MAX: f64 = 1.5;
 /// iteration (solver steps, levels of a mesh) varies less than this; sweeps have dozens of blocks.
 const INTERRUPTION_RATIO_MIN: f64 = 16.0;
 
+/// Irregular passes of a loop, at one distance from each other, that are waited for: enough for a word to show.
+const IRREGULAR_PASSES_MIN: usize = 5;
+
+/// Share of the needed coverage from which a word may be expected to come to all of it.
+const WORD_SHARE_MIN: f64 = 0.5;
+
+/// Passes after the first irregular one in which another is waited for: more steps than most inner solvers make.
+const DISTANCE_MAX: usize = 64;
+
 /// Candidates compared: a bound on the time of a pathological stream; real programs have fewer than ten.
 const CANDIDATES_MAX: usize = 256;
 
@@ -48,11 +61,20 @@ pub struct DetectOptions {
     pub coverage_min: f64,
     /// Functions called in polling loops (`MPI_Test`, `MPI_Iprobe`, ...): never a level, never an anchor.
     pub polling_functions: Vec<u32>,
+    /// Levels only: a loop around one that is left and entered again is not looked for.
+    pub levels_only: bool,
 }
 
 impl Default for DetectOptions {
     fn default() -> Self {
-        Self { iterations_min: 3, coverage_min: 0.8, polling_functions: Vec::new() }
+        Self { iterations_min: 3, coverage_min: 0.8, polling_functions: Vec::new(), levels_only: false }
+    }
+}
+
+impl DetectOptions {
+    /// Whether a call is one of a polling loop.
+    pub fn is_polling(&self, symbol: Symbol) -> bool {
+        self.polling_functions.contains(&symbol.function)
     }
 }
 
@@ -77,14 +99,19 @@ pub struct FoundLoop {
     pub iterations_seen: usize,
     /// Share of the observed span inside the loop, 0 to 1.
     pub coverage: f64,
-    /// Call that happens exactly once per iteration.
+    /// Call that happens exactly once per iteration; with a `word`, the call that begins it.
     pub anchor: Symbol,
     /// The anchor synchronises all ranks of `MPI_COMM_WORLD`.
     pub anchor_synchronises: bool,
-    /// Events that are calls of the anchor.
+    /// Events that are calls of the anchor and begin an iteration.
     pub occurrences: Vec<usize>,
-    /// Every symbol that happens exactly once per iteration, the anchor included.
+    /// Every symbol that happens exactly once per iteration, the anchor included; empty with a `word`.
     pub once_per_iteration: Vec<Symbol>,
+    /// The calls of an iteration from the anchor on, polling calls left out, where each iteration makes exactly these and
+    /// no call is known to happen once; else empty. [`word_marks`](crate::word_marks) finds it again.
+    pub word: Vec<Symbol>,
+    /// A loop around this one is suspected, and more of the stream will tell.
+    pub is_undecided: bool,
     /// Median time of one iteration, ticks.
     pub time_per_iteration_ticks: f64,
     /// Standard deviation of the iteration time over its mean.
@@ -116,7 +143,7 @@ pub fn detect(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> 
         return not_yet(format!("only {} MPI calls seen; observe longer", events.len()));
     }
     let table = SymbolTable::new(events);
-    let levels = table.levels(occurrences_min, |symbol| options.polling_functions.contains(&symbol.function));
+    let levels = table.levels(occurrences_min, |symbol| options.is_polling(symbol));
     if levels.is_empty() {
         let why = format!("no call site repeated {occurrences_min} times in {} MPI calls", events.len());
         return not_yet(format!("{why}; observe longer or measure by time"));
@@ -124,10 +151,23 @@ pub fn detect(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> 
     let search = Search { events, now_ticks, table: &table, options };
     let candidates: Vec<Candidate> =
         levels.iter().filter_map(|level| search.candidate(level)).take(CANDIDATES_MAX).collect();
-    match search.choose(&candidates) {
-        Some(chosen) => Detection::Loop(search.describe(chosen, &levels)),
-        None => not_yet(search.why_none(&levels)),
-    }
+    let word = search.word(occurrences_min);
+    let covering = word.as_ref().filter(|word| word.coverage >= options.coverage_min);
+    let Some(inner) = search.choose(&candidates) else {
+        return match covering {
+            Some(word) => Detection::Loop(search.describe_word(word, &levels)),
+            None => not_yet(search.why_none(&levels)),
+        };
+    };
+    let around = word.as_ref().filter(|word| search.encloses(word, inner));
+    Detection::Loop(match around {
+        Some(word) if word.coverage >= options.coverage_min => search.enclosing(word, &candidates, &levels),
+        _ => {
+            let mut found = search.described(inner, &levels);
+            found.is_undecided |= around.is_some();
+            found
+        }
+    })
 }
 
 fn not_yet(why: String) -> Detection {
@@ -175,7 +215,7 @@ impl<'a> Search<'a> {
     /// Ticks in iterations with many times more calls than most have: what lies between two bursts of the same call, as
     /// in a sweep through blocks, is no iteration of that burst.
     fn interruptions(&self, level: &Level) -> f64 {
-        let is_polling = |index: &usize| self.options.polling_functions.contains(&self.events[*index].function);
+        let is_polling = |index: &usize| self.options.is_polling(self.events[*index].symbol());
         let stretches = level.stretches();
         let calls: Vec<f64> =
             stretches.iter().map(|(from, to)| (*from..*to).filter(|index| !is_polling(index)).count() as f64).collect();
@@ -257,27 +297,86 @@ impl<'a> Search<'a> {
         extra < 2 || 2 * extra < usual.max(inner.level.symbols.len())
     }
 
+    /// The word in which the stream repeats; one that covers too little says at least what to wait for.
+    fn word(&self, times_min: usize) -> Option<Word> {
+        if self.options.levels_only {
+            return None;
+        }
+        let skip = |symbol| self.options.is_polling(symbol);
+        Word::find(
+            self.events,
+            self.table,
+            skip,
+            self.now_ticks,
+            (times_min, self.options.coverage_min * WORD_SHARE_MIN),
+        )
+    }
+
+    /// The loop around an inner one: its level if a call happens once in it.
+    fn enclosing(&self, word: &Word, candidates: &[Candidate], levels: &[Level]) -> FoundLoop {
+        let level = candidates.iter().find(|outer| word.count(outer.level.symbols[0]) == 1);
+        level.map_or_else(|| self.describe_word(word, levels), |outer| self.describe(outer, levels))
+    }
+
+    fn encloses(&self, word: &Word, inner: &Candidate) -> bool {
+        word.encloses(self.table, inner.level.symbols[0])
+    }
+
+    /// A loop of which a reader, and who decides, must know that it may be an inner one.
+    fn described(&self, chosen: &Candidate, levels: &[Level]) -> FoundLoop {
+        let mut found = self.describe(chosen, levels);
+        let stretches = chosen.level.stretches();
+        let passes: Vec<Vec<usize>> = stretches.iter().map(|(from, to)| self.table.ids[*from..*to].to_vec()).collect();
+        let irregular = lacking(&passes, self.table.symbols.len());
+        found.is_undecided = !self.options.levels_only && may_be_fixed(&irregular, passes.len());
+        if !irregular.is_empty() {
+            let (few, all) = (irregular.len(), passes.len());
+            found.description.push_str(&format!("; {few} of {all} make fewer calls, so there may be a loop around it"));
+        }
+        found
+    }
+
     fn describe(&self, chosen: &Candidate, levels: &[Level]) -> FoundLoop {
         let level = chosen.level;
         let anchor_id = self.anchor(level);
         let occurrences = self.table.occurrences[anchor_id].clone();
+        let mut found = self.found(anchor_id, occurrences, level, levels);
+        found.once_per_iteration = level.symbols.iter().map(|id| self.table.symbols[*id]).collect();
+        found.description = sentence(&found);
+        found
+    }
+
+    fn describe_word(&self, word: &Word, levels: &[Level]) -> FoundLoop {
+        let place = word.place(|id| self.synchronises(id));
+        let symbols = word.symbols(self.table, place);
+        let level = Level { symbols: Vec::new(), marks: word.marks(place) };
+        let anchor_id = self.table.ids[level.marks[0]];
+        let mut found = self.found(anchor_id, level.marks.clone(), &level, levels);
+        found.period_calls = word.period;
+        found.word = symbols;
+        found.description = sentence(&found);
+        found
+    }
+
+    /// What is known of a loop whose iterations begin at `occurrences`.
+    fn found(&self, anchor_id: usize, occurrences: Vec<usize>, level: &Level, levels: &[Level]) -> FoundLoop {
         let times = intervals(self.events, &occurrences);
         let calls: Vec<f64> = occurrences.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
-        let mut found = FoundLoop {
+        FoundLoop {
             period_calls: median(&calls).unwrap_or(0.0).round() as usize,
             iterations_seen: occurrences.len().saturating_sub(1),
             coverage: self.coverage(level).min(1.0),
             anchor: self.table.symbols[anchor_id],
             anchor_synchronises: self.synchronises(anchor_id),
             occurrences,
-            once_per_iteration: level.symbols.iter().map(|id| self.table.symbols[*id]).collect(),
+            once_per_iteration: Vec::new(),
+            word: Vec::new(),
+            is_undecided: false,
             time_per_iteration_ticks: median(&times).unwrap_or(0.0),
             cv: coefficient_of_variation(&times),
             inner: inner_loops(level, levels),
             description: String::new(),
-        };
-        found.description = sentence(&found);
-        found
+        }
     }
 
     /// The once-per-iteration symbol to count: synchronising if possible, then always at the same place in the
@@ -314,18 +413,32 @@ impl<'a> Search<'a> {
     }
 }
 
+/// True if irregular passes may come at one distance, but were not seen often enough for a word to show.
+fn may_be_fixed(irregular: &[usize], passes: usize) -> bool {
+    let (Some(first), Some(last)) = (irregular.first(), irregular.last()) else { return false };
+    let distance = irregular.get(1).map(|second| second - first);
+    let even = irregular.windows(2).all(|pair| Some(pair[1] - pair[0]) == distance);
+    even && irregular.len() < IRREGULAR_PASSES_MIN
+        && passes - last <= distance.map_or(DISTANCE_MAX, |distance| distance + distance / 2)
+}
+
 /// The levels that repeat at least twice inside each iteration of `outer`, outermost first, each repeat count once.
 fn inner_loops(outer: &Level, levels: &[Level]) -> Vec<InnerLoop> {
     let mut found: Vec<InnerLoop> = Vec::new();
     for level in levels.iter().filter(|level| level.marks.len() >= 2 * outer.iterations()) {
         let repeats = outer.repeats_of(level);
         let inside = repeats.iter().filter(|count| **count >= 2.0).count() as f64;
-        if inside >= REGULAR_SHARE * repeats.len() as f64 {
-            found.push(InnerLoop {
-                calls: level.symbols.len(),
-                repeats: median(&repeats).unwrap_or(0.0),
-                repeats_cv: coefficient_of_variation(&repeats),
-            });
+        if inside < REGULAR_SHARE * repeats.len() as f64 {
+            continue;
+        }
+        let one = InnerLoop {
+            calls: level.symbols.len(),
+            repeats: median(&repeats).unwrap_or(0.0),
+            repeats_cv: coefficient_of_variation(&repeats),
+        };
+        match found.iter_mut().find(|known| known.repeats == one.repeats && known.repeats_cv == one.repeats_cv) {
+            Some(known) => known.calls += one.calls,
+            None => found.push(one),
         }
     }
     found

@@ -3,8 +3,10 @@
 //! A window goes through this crate in five steps, each a function of values a person can read:
 //!
 //! 1. [`detect`] finds the outermost repeating pattern in one rank's stream of MPI calls and a call that happens exactly
-//!    once in each repetition, the anchor.
-//! 2. [`agree`] picks one anchor for the whole job.
+//!    once in each repetition, the anchor, or else one that begins each repetition.
+//!    [`Patience`] says when looking longer would not help.
+//! 2. [`agree`] picks one anchor for the whole job; [`best_cut`] says where an iteration begins on a rank whose own
+//!    calls leave it open.
 //! 3. [`align`] finds which of one rank's iterations is the same iteration on another rank, with proof where the
 //!    streams allow one; [`choose_start`] names the first iteration to record; [`verify`] checks afterwards that the
 //!    ranks really recorded the same ones.
@@ -17,15 +19,18 @@
 mod agree;
 mod align;
 mod assemble;
+mod cut;
 mod detect;
 mod event;
 pub mod formulas;
 mod headline;
 mod level;
 mod order;
+mod patience;
 mod start;
 pub mod statistics;
 mod verify;
+mod word;
 
 pub use agree::{Agreement, Disagreement, RankAnchor, RankLoop, agree};
 pub use align::{Alignment, Certainty, RankStream, align};
@@ -33,8 +38,11 @@ pub use assemble::{
     DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,
     WindowFacts, WindowInput, assemble,
 };
+pub use cut::{Cut, best_cut};
 pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect};
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol};
 pub use headline::headline;
+pub use patience::Patience;
 pub use start::choose_start;
 pub use verify::{MarkTimes, Verdict, verify};
+pub use word::word_marks;

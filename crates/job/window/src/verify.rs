@@ -46,6 +46,11 @@ pub enum Verdict {
         /// By how much, ticks, beyond the clocks' uncertainty.
         by_ticks: u64,
     },
+    /// A rank's iterations did not begin where they were counted: the loop changed while it was recorded.
+    Miscounted {
+        /// The rank.
+        rank: u32,
+    },
     /// Nothing could be compared: fewer than two ranks, no returns, or a mark that does not synchronise.
     NotChecked,
 }
@@ -54,7 +59,7 @@ impl Verdict {
     /// True if the window must be reported as invalid.
     pub fn is_invalid(&self) -> bool {
         match self {
-            Self::StartsDiffer { .. } | Self::Broken { .. } => true,
+            Self::StartsDiffer { .. } | Self::Broken { .. } | Self::Miscounted { .. } => true,
             Self::Holds { .. } | Self::NotChecked => false,
         }
     }

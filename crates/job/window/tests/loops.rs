@@ -273,22 +273,6 @@ fn no_loop_where_there_is_none() {
     assert!(why.contains("covers 3"), "{why}");
 }
 
-/// A wavefront: a burst of sends, then a burst of receives. Neither is an iteration, and no call site happens once in one.
-#[test]
-fn a_burst_is_not_the_main_loop() {
-    let mut stream = Stream::new();
-    for _ in 0..20 {
-        for function in [SEND, RECV] {
-            for _ in 0..64 {
-                stream.compute(1000);
-                stream.call(function, u64::from(function));
-            }
-        }
-    }
-    let why = found(&stream).expect_err("no call marks an iteration");
-    assert!(why.contains("covers"), "{why}");
-}
-
 #[test]
 fn polling_functions_never_count() {
     let mut stream = Stream::new();

@@ -1,0 +1,90 @@
+//! Recording by time while the main loop is still looked for.
+//!
+//! A program may end, or show no loop at all, while it is observed. What it did until then would be lost if recording
+//! waited for a marker. So it is recorded by time from early on: forgotten as soon as a marker is agreed on, else the
+//! window itself.
+//!
+//! Next: `recording`, which goes on with it or forgets it.
+
+use crate::team::{Member, Team};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+use trimtab_os::{monotonic_ns, ticks};
+use trimtab_stub::layout::state;
+
+/// Observation from which on it is recorded: most loops are found before, and then nothing has to be forgotten.
+const EARLY_SECONDS: f64 = 0.2;
+/// Time in which every running thread has seen a changed state, and longest wait for one that is kept from running inside
+/// of our routine.
+const SEEN: Duration = Duration::from_millis(2);
+const INSIDE_MAX: Duration = Duration::from_millis(500);
+
+/// A recording by time that nobody has asked for yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Early {
+    /// Monotonic time at which it began; `None`: not yet.
+    pub begun_ns: Option<u64>,
+}
+
+impl Early {
+    /// Begins after some observation.
+    pub(crate) fn begin_when_due(&mut self, team: &Team, seconds: f64) {
+        if self.begun_ns.is_none() && seconds >= EARLY_SECONDS {
+            self.begin(team);
+        }
+    }
+
+    /// Has every rank record from now on, if it does not yet; since when.
+    pub(crate) fn begin(&mut self, team: &Team) -> u64 {
+        *self.begun_ns.get_or_insert_with(|| {
+            let now = monotonic_ns();
+            for member in &team.members {
+                let header = member.inserted.view().header();
+                header.first_ticks.store(ticks(), Relaxed);
+                header.state.store(state::RECORD, Release);
+            }
+            now
+        })
+    }
+
+    /// Whether a rank has recorded a call.
+    pub(crate) fn has_calls(&self, team: &Team) -> bool {
+        let has_calls = |member: &Member| member.inserted.view().slots().any(|slot| slot.slot.hits.load(Relaxed) > 0);
+        self.begun_ns.is_some() && team.members.iter().any(has_calls)
+    }
+
+    /// Forgets what was recorded, if anything was.
+    pub(crate) fn forget(&mut self, team: &Team) {
+        if self.begun_ns.take().is_some() {
+            reset(team);
+        }
+    }
+}
+
+/// Forgets what ranks have recorded; they only observe afterwards.
+pub(crate) fn reset(team: &Team) {
+    for member in &team.members {
+        member.inserted.view().header().state.store(state::OBSERVE, Release);
+    }
+    std::thread::sleep(SEEN);
+    // Who is still inside of our routine may have begun before the state changed, and would add to what is forgotten.
+    let deadline = Instant::now() + INSIDE_MAX;
+    while team.members.iter().any(is_inside) && Instant::now() < deadline {
+        std::thread::sleep(SEEN);
+    }
+    for member in &team.members {
+        let header = member.inserted.view().header();
+        header.first_ticks.store(0, Relaxed);
+        header.last_ticks.store(0, Relaxed);
+        header.marks_written.store(0, Relaxed);
+        header.usage_first.valid.store(0, Relaxed);
+        header.usage_last.valid.store(0, Relaxed);
+        for slot in member.inserted.view().slots() {
+            slot.reset();
+        }
+    }
+}
+
+fn is_inside(member: &Member) -> bool {
+    member.inserted.view().slots().any(|slot| slot.slot.busy.load(Acquire) != 0)
+}

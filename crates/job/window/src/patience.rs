@@ -1,0 +1,80 @@
+//! How long is it worth looking for a main loop?
+//!
+//! A slow program needs time until it has repeated anything. One that has made many calls and still shows no loop, or
+//! whose loops change faster than they can be agreed on, will not show one by being watched longer: the window is then
+//! by time, and says why.
+//!
+//! Next: `detect`, which is asked at every look.
+
+/// Seconds that are waited in any case: set-up often lasts as long, and the main loop follows it.
+const SECONDS_MIN: f64 = 3.0;
+
+/// Calls of a rank after which a loop would have shown: some times what a rank's ring of calls holds.
+const CALLS_MANY: u64 = 50_000;
+
+/// Loops found and lost again after which the next one is not believed either.
+const LOST_MAX: u32 = 4;
+
+/// What the looks so far have shown.
+#[derive(Clone, Debug, Default)]
+pub struct Patience {
+    has_loop: bool,
+    lost: u32,
+}
+
+impl Patience {
+    /// A look found the same loop on all ranks as the look before, or the first one.
+    pub fn found(&mut self) {
+        self.has_loop = true;
+    }
+
+    /// A look found no loop, or another one than the look before.
+    pub fn none(&mut self) {
+        self.lost += u32::from(std::mem::take(&mut self.has_loop));
+    }
+
+    /// Why to stop looking, if it is time: after `seconds` in which the rank that called least made `calls`.
+    pub fn ended(&self, seconds: f64, calls: u64) -> Option<String> {
+        if seconds < SECONDS_MIN || self.has_loop {
+            return None;
+        }
+        if self.lost >= LOST_MAX {
+            return Some(format!("{} loops were found in {seconds:.0} s, and each was soon left again", self.lost));
+        }
+        (calls >= CALLS_MANY).then(|| format!("none showed in {calls} MPI calls of each rank"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_when_looking_longer_would_not_help() {
+        let few = CALLS_MANY - 1;
+        let rows = [
+            ("at once", 0, false, 0.1, CALLS_MANY, None),
+            ("a slow program", 0, false, 19.0, few, None),
+            ("many calls", 0, false, SECONDS_MIN, CALLS_MANY, Some("none showed in 50000")),
+            ("many calls, a loop in sight", 0, true, 10.0, CALLS_MANY, None),
+            ("lost once", 1, false, 10.0, few, None),
+            ("lost again and again", LOST_MAX, false, 10.0, few, Some("4 loops were found in 10 s")),
+            ("lost again and again, at once", LOST_MAX, false, 0.5, few, None),
+        ];
+        for (name, lost, in_sight, seconds, calls, expected) in rows {
+            let mut patience = Patience::default();
+            for _ in 0..lost {
+                patience.found();
+                patience.found();
+                patience.none();
+                patience.none();
+            }
+            if in_sight {
+                patience.found();
+            }
+            let said = patience.ended(seconds, calls);
+            assert_eq!(said.is_some(), expected.is_some(), "{name}: {said:?}");
+            assert!(said.unwrap_or_default().starts_with(expected.unwrap_or_default()), "{name}");
+        }
+    }
+}
