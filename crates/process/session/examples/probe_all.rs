@@ -69,6 +69,9 @@ fn print_refusals(prepared: &Prepared) {
     for (reason, count) in reasons {
         println!("  {count:6} {reason}");
     }
+    if std::env::var_os("TRIMTAB_REFUSED").is_some() {
+        prepared.refused.iter().for_each(|refused| println!("{}: {}", refused.name, refused.reason));
+    }
 }
 
 fn cycle(pid: Pid, modules: &Modules, prepared: &Prepared) -> Result<String, Box<dyn Error>> {

@@ -229,12 +229,11 @@ impl Subject<'_> {
             let outside = self.outside_branches(&pieces);
             let code = function_code(&pieces, &landing_pads, &outside);
             let analysis = analyse(&code, self, self).map_err(|refusal| refusal.to_string())?;
-            let new: Vec<Range<u64>> = analysis
-                .fragments
-                .iter()
-                .filter(|range| pieces.iter().all(|p| p.address != range.start))
-                .cloned()
-                .collect();
+            let jumped_into = analysis.external_jumps.iter().filter_map(|jump| self.around(jump.target));
+            let mut new: Vec<Range<u64>> = analysis.fragments.iter().cloned().chain(jumped_into).collect();
+            new.retain(|range| pieces.iter().all(|piece| piece.address != range.start));
+            new.sort_by_key(|range| range.start);
+            new.dedup();
             if new.is_empty() {
                 return self.chosen_sites(request, &code, &analysis);
             }
@@ -245,6 +244,15 @@ impl Subject<'_> {
                 return Err("it is split into too many parts".into());
             }
         }
+    }
+
+    /// The code around a jump's target, if that is in the middle of it: a jump there is no call.
+    fn around(&self, target: u64) -> Option<Range<u64>> {
+        let module = self.module;
+        let file_target = module.bias.to_file(ProcAddr(target));
+        let fde = fde_at(module.loaded.file.bytes(), &module.loaded.image, file_target).ok().flatten()?;
+        let range = module.bias.to_proc(fde.range.start).0..module.bias.to_proc(fde.range.end).0;
+        (fde.range.start != file_target).then_some(range)
     }
 
     fn chosen_sites(
@@ -359,13 +367,23 @@ impl ClassifyJump for Subject<'_> {
         }
         let bytes = self.module.loaded.file.bytes();
         match fde_at(bytes, image, file_target).ok().flatten() {
-            Some(fde) if fde.cfa_rsp_offset_at.is_some_and(|offset| offset != 8) => {
-                JumpTarget::Fragment(to_proc(&fde.range))
-            }
-            Some(fde) if fde.range.start == file_target => JumpTarget::TailCall,
-            Some(_) => JumpTarget::Unknown,
+            Some(fde) if fde.range.start == file_target => match has_frame(fde.cfa_rsp_offset_at) {
+                true => JumpTarget::Fragment(to_proc(&fde.range)),
+                false => JumpTarget::TailCall,
+            },
+            // Of what begins with a frame, any place may be meant. The middle of a whole function is more likely what a
+            // table says about another one, behind its end.
+            Some(fde) => match fde_at(bytes, image, fde.range.start).ok().flatten() {
+                Some(start) if has_frame(start.cfa_rsp_offset_at) => JumpTarget::Fragment(to_proc(&fde.range)),
+                _ => JumpTarget::Unknown,
+            },
             // Procedure linkage stubs have no unwind entry of their own in some linkers' output.
             None => JumpTarget::TailCall,
         }
     }
+}
+
+/// Whether more than a return address lies above the stack pointer, so that this is no function's beginning.
+fn has_frame(cfa_rsp_offset: Option<i64>) -> bool {
+    cfa_rsp_offset.is_some_and(|offset| offset != 8)
 }
