@@ -24,14 +24,21 @@ const TABLE: &[Row] = &[
     (
         &["Sendrecv"],
         &[
-            "sendbuf", "sendcount", "sendtype", "dest", "sendtag", "recvbuf", "recvcount", "recvtype", "source",
-            "recvtag", "comm", "status",
+            "sendbuf",
+            "sendcount",
+            "sendtype",
+            "dest",
+            "sendtag",
+            "recvbuf",
+            "recvcount",
+            "recvtype",
+            "source",
+            "recvtag",
+            "comm",
+            "status",
         ],
     ),
-    (
-        &["Sendrecv_replace"],
-        &["buf", "count", "datatype", "dest", "sendtag", "source", "recvtag", "comm", "status"],
-    ),
+    (&["Sendrecv_replace"], &["buf", "count", "datatype", "dest", "sendtag", "source", "recvtag", "comm", "status"]),
     (&["Probe"], &["source", "tag", "comm", "status"]),
     (&["Iprobe"], &["source", "tag", "comm", "flag", "status"]),
     (&["Wait"], &["request", "status"]),
@@ -58,10 +65,7 @@ const TABLE: &[Row] = &[
         &["sendbuf", "recvbuf", "count", "datatype", "op", "comm", "request"],
     ),
     (&["Reduce_scatter"], &["sendbuf", "recvbuf", "recvcounts", "datatype", "op", "comm"]),
-    (
-        &["Gather", "Scatter"],
-        &["sendbuf", "sendcount", "sendtype", "recvbuf", "recvcount", "recvtype", "root", "comm"],
-    ),
+    (&["Gather", "Scatter"], &["sendbuf", "sendcount", "sendtype", "recvbuf", "recvcount", "recvtype", "root", "comm"]),
     (
         &["Gatherv"],
         &["sendbuf", "sendcount", "sendtype", "recvbuf", "recvcounts", "displs", "recvtype", "root", "comm"],
@@ -70,24 +74,22 @@ const TABLE: &[Row] = &[
         &["Scatterv"],
         &["sendbuf", "sendcounts", "displs", "sendtype", "recvbuf", "recvcount", "recvtype", "root", "comm"],
     ),
-    (
-        &["Allgather", "Alltoall"],
-        &["sendbuf", "sendcount", "sendtype", "recvbuf", "recvcount", "recvtype", "comm"],
-    ),
-    (
-        &["Allgatherv"],
-        &["sendbuf", "sendcount", "sendtype", "recvbuf", "recvcounts", "displs", "recvtype", "comm"],
-    ),
+    (&["Allgather", "Alltoall"], &["sendbuf", "sendcount", "sendtype", "recvbuf", "recvcount", "recvtype", "comm"]),
+    (&["Allgatherv"], &["sendbuf", "sendcount", "sendtype", "recvbuf", "recvcounts", "displs", "recvtype", "comm"]),
     (
         &["Alltoallv"],
-        &[
-            "sendbuf", "sendcounts", "sdispls", "sendtype", "recvbuf", "recvcounts", "rdispls", "recvtype", "comm",
-        ],
+        &["sendbuf", "sendcounts", "sdispls", "sendtype", "recvbuf", "recvcounts", "rdispls", "recvtype", "comm"],
     ),
     (
         &["Put", "Get"],
         &[
-            "origin_addr", "origin_count", "datatype", "target_rank", "target_disp", "target_count", "target_datatype",
+            "origin_addr",
+            "origin_count",
+            "datatype",
+            "target_rank",
+            "target_disp",
+            "target_count",
+            "target_datatype",
             "win",
         ],
     ),
@@ -113,11 +115,9 @@ mod tests {
             for name in *names {
                 let Some(function) = find(&format!("MPI_{name}")) else { continue };
                 let accounting = &function.accounting;
-                for (index, expected) in [
-                    (accounting.comm, "comm"),
-                    (accounting.request, "request"),
-                    (accounting.datatype, "datatype"),
-                ] {
+                for (index, expected) in
+                    [(accounting.comm, "comm"), (accounting.request, "request"), (accounting.datatype, "datatype")]
+                {
                     let Some(found) = arguments.get(usize::from(index)) else { continue };
                     let fits = found.starts_with(expected) || (expected == "datatype" && found.ends_with("type"));
                     assert!(fits, "MPI_{name}: argument {index} is {found}, the catalogue says {expected}");

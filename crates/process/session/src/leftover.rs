@@ -283,7 +283,8 @@ mod tests {
 
     /// A descriptor as an insertion writes it, and the mappings of its process.
     fn good() -> (Vec<u8>, MappingTable) {
-        let needs = Needs { patches: 2, probes: 1, functions: 1, ranks: 2, details: 0, code: 4096, threads: 1, areas: None };
+        let needs =
+            Needs { patches: 2, probes: 1, functions: 1, ranks: 2, details: 0, code: 4096, threads: 1, areas: None };
         let geometry = Geometry::for_needs(&needs);
         let words: Vec<AtomicU64> = (0..geometry.requests_offset / 8 + 1).map(|_| AtomicU64::new(0)).collect();
         let view = View::new(&words);

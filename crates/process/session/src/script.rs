@@ -44,10 +44,7 @@ pub(crate) struct ScriptSource {
 
 impl ScriptSource {
     pub(crate) fn needs(&self) -> AreaNeeds {
-        AreaNeeds {
-            process_bytes: self.ring_at() + MESSAGES_BYTES,
-            thread_bytes: u64::from(self.unit.thread_bytes),
-        }
+        AreaNeeds { process_bytes: self.ring_at() + MESSAGES_BYTES, thread_bytes: u64::from(self.unit.thread_bytes) }
     }
 
     /// Offset of the table of readable ranges; that of writable ones follows, then the ring.
@@ -100,11 +97,7 @@ impl Prepared {
     ///
     /// # Errors
     /// As [`Prepared::new`].
-    pub fn for_script(
-        modules: &Modules,
-        requests: &[ScriptRequest],
-        unit: &Unit,
-    ) -> Result<Self, Error> {
+    pub fn for_script(modules: &Modules, requests: &[ScriptRequest], unit: &Unit) -> Result<Self, Error> {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
         let mut prepared = Prepared::new(modules, &functions)?;
         for (function, address) in prepared.functions.iter_mut().zip(&prepared.addresses) {
@@ -180,9 +173,8 @@ impl<'a> ScriptView<'a> {
     /// calls that take memory away are `guarded`, only files and the main stack.
     pub fn set_ranges(&self, maps: &MappingTable, guarded: bool) {
         let lasting = |mapping: &&Mapping| guarded || mapping.inode != 0 || mapping.path == "[stack]";
-        let plain = |mapping: &&Mapping| {
-            !mapping.path.starts_with("/dev/") && mapping.path != "[vvar]" && lasting(mapping)
-        };
+        let plain =
+            |mapping: &&Mapping| !mapping.path.starts_with("/dev/") && mapping.path != "[vvar]" && lasting(mapping);
         let readable: Vec<&Mapping> = maps.0.iter().filter(plain).filter(|mapping| mapping.readable).collect();
         let writable: Vec<&Mapping> = readable.iter().filter(|mapping| mapping.writable).copied().collect();
         for (mappings, table, count) in [

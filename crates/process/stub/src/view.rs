@@ -323,8 +323,16 @@ mod tests {
 
     #[test]
     fn everything_has_its_own_place() {
-        let needs =
-            Needs { patches: 700, probes: 300, functions: 150, ranks: 16, details: 4, code: 70_000, threads: 4, areas: None };
+        let needs = Needs {
+            patches: 700,
+            probes: 300,
+            functions: 150,
+            ranks: 16,
+            details: 4,
+            code: 70_000,
+            threads: 4,
+            areas: None,
+        };
         let geometry = Geometry::for_needs(&needs);
         let words: Vec<AtomicU64> = (0..geometry.data_length / 8).map(|_| AtomicU64::new(0)).collect();
         let starts = [

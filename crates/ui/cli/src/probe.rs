@@ -43,7 +43,8 @@ pub fn run(
         ([], command) => {
             let mut program = Program::start(command)?;
             let targets = targets_of(program.wait_for_process()?, &options.ranks)?;
-            let running = launch::when_ready(|| Running::start(&targets, &script, &ImageCache::of_user()), is_too_early);
+            let running =
+                launch::when_ready(|| Running::start(&targets, &script, &ImageCache::of_user()), is_too_early);
             let code = watch(running.map_err(|error| said(error, &script.text))?, options)?;
             let status = program.wait()?;
             Ok(if status != 0 { status } else { code })

@@ -117,7 +117,13 @@ fn value(value: &Value) -> String {
         Value::Histogram(histogram) => {
             let part = |share| histogram.percentile(share).map_or_else(|| "-".to_owned(), number);
             let mean = histogram.mean().map_or_else(|| "-".to_owned(), number);
-            format!("{} values, mean {mean}, median {}, p90 {}, p99 {}", histogram.count, part(0.5), part(0.9), part(0.99))
+            format!(
+                "{} values, mean {mean}, median {}, p90 {}, p99 {}",
+                histogram.count,
+                part(0.5),
+                part(0.9),
+                part(0.99)
+            )
         }
         Value::Stacks(stacks) => format!("{} different stacks", stacks.counts.len()),
     }
