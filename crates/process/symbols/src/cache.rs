@@ -10,8 +10,10 @@ use trimtab_types::FileAddr;
 use twox_hash::XxHash3_128;
 
 const MAGIC: &[u8; 8] = b"trimtabI";
+/// Begins a cached index of debugging information.
+pub(crate) const INDEX_MAGIC: &[u8; 8] = b"trimtabD";
 /// Raise it with every change to what [`Image`] or its parts hold or mean.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = MAGIC.len() + size_of::<u32>() + size_of::<u128>();
 
 impl Image {
@@ -26,7 +28,7 @@ impl Image {
     /// # Errors
     /// [`Error::BadCache`] for damaged bytes and those of another version.
     pub fn from_cache(bytes: &[u8]) -> Result<Image, Error> {
-        let payload = unseal(bytes).map_err(bad)?;
+        let payload = unseal_as(MAGIC, VERSION, bytes).map_err(bad)?;
         let (image, rest) = postcard::take_from_bytes::<Image>(payload).map_err(bad)?;
         if !rest.is_empty() {
             return Err(bad(format!("{} bytes too many", rest.len())));
@@ -39,25 +41,31 @@ impl Image {
 /// Puts the header before a payload. Public for fuzzing only: with it, inputs get past the checksum.
 #[doc(hidden)]
 pub fn seal(payload: &[u8]) -> Vec<u8> {
+    seal_as(MAGIC, VERSION, payload)
+}
+
+/// Puts the header of any kind of cache before a payload.
+pub(crate) fn seal_as(magic: &[u8; 8], version: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(magic);
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&XxHash3_128::oneshot(payload).to_le_bytes());
     bytes.extend_from_slice(payload);
     bytes
 }
 
-fn unseal(bytes: &[u8]) -> Result<&[u8], String> {
+/// The payload behind a header of this kind and version.
+pub(crate) fn unseal_as<'a>(magic: &[u8; 8], version: u32, bytes: &'a [u8]) -> Result<&'a [u8], String> {
     let Some((header, payload)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Err(format!("{} bytes are no header", bytes.len()));
     };
-    let (magic, rest) = header.split_at(MAGIC.len());
-    let (version, checksum) = rest.split_at(size_of::<u32>());
-    if magic != MAGIC {
+    let (found_magic, rest) = header.split_at(MAGIC.len());
+    let (found_version, checksum) = rest.split_at(size_of::<u32>());
+    if found_magic != magic {
         return Err("it is something else".to_string());
     }
-    if version != VERSION.to_le_bytes() {
-        return Err(format!("its version is not {VERSION}"));
+    if found_version != version.to_le_bytes() {
+        return Err(format!("its version is not {version}"));
     }
     if checksum != XxHash3_128::oneshot(payload).to_le_bytes() {
         return Err("its checksum is wrong".to_string());
@@ -75,6 +83,9 @@ fn check_order(image: &Image) -> Result<(), Error> {
     let in_order = functions(&image.functions)
         && functions(&image.fragments)
         && ascending(&mut image.objects.iter().map(|object| object.addr))
+        && ascending(&mut image.slots.iter().map(|slot| slot.addr))
+        && ascending(&mut image.stubs.iter().map(|stub| stub.addr))
+        && image.thread_locals.is_sorted_by(|a, b| a.offset < b.offset)
         && frames.is_sorted_by(|a, b| a.addr < b.addr)
         && frames_apart
         && last_fits;

@@ -27,6 +27,8 @@ pub(crate) struct Dynamic<'a> {
     pub version_of_symbol_addr: u64,
     pub version_definitions_addr: u64,
     pub version_definition_count: u64,
+    /// Address and size in bytes of the tables of relocations with addends.
+    pub relocations: [(u64, u64); 2],
     hash_addr: u64,
     gnu_hash_addr: u64,
 }
@@ -50,6 +52,8 @@ impl<'a> Dynamic<'a> {
             version_of_symbol_addr: value(elf::DT_VERSYM).unwrap_or(0),
             version_definitions_addr: value(elf::DT_VERDEF).unwrap_or(0),
             version_definition_count: value(elf::DT_VERDEFNUM).unwrap_or(0),
+            relocations: [(elf::DT_RELA, elf::DT_RELASZ), (elf::DT_JMPREL, elf::DT_PLTRELSZ)]
+                .map(|(addr, size)| (value(addr).unwrap_or(0), value(size).unwrap_or(0))),
             hash_addr: value(elf::DT_HASH).unwrap_or(0),
             gnu_hash_addr: value(elf::DT_GNU_HASH).unwrap_or(0),
         }

@@ -6,7 +6,7 @@
 //!
 //! Next: `parse`, which asks in order.
 
-use crate::{Error, Machine, Segment};
+use crate::{Error, Machine, Segment, TlsSegment};
 use object::LittleEndian;
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
@@ -138,6 +138,38 @@ impl<'a> Elf<'a> {
             .collect();
         ranges.sort_by_key(|(range, _)| range.start);
         ranges
+    }
+
+    /// Linkage tables (`.plt`, `.plt.sec`, ...), each with the bytes from one stub to the next.
+    pub fn linkage_tables(&self) -> Vec<(Mapped<'a>, u64)> {
+        let Some(sections) = &self.sections else { return Vec::new() };
+        let tables = sections.iter().filter(|section| {
+            let name = sections.section_name(ENDIAN, section).unwrap_or_default();
+            let is_code = section.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR);
+            is_code && (name.starts_with(b".plt") || name.starts_with(b".iplt"))
+        });
+        let step = |size: u64| if size == 8 { 8 } else { 16 };
+        tables.filter_map(|table| Some((self.section_mapped(table)?, step(table.sh_entsize(ENDIAN))))).collect()
+    }
+
+    /// Sections of relocations with addends that are in memory at run time.
+    pub fn loaded_relocations(&self) -> impl Iterator<Item = Mapped<'a>> {
+        let sections = self.sections.iter().flat_map(|sections| sections.iter());
+        let loaded = sections.filter(|section| {
+            section.sh_type(ENDIAN) == elf::SHT_RELA && section.sh_flags(ENDIAN).contains(elf::SHF_ALLOC)
+        });
+        loaded.filter_map(|section| self.section_mapped(section))
+    }
+
+    /// The thread-local template, as its program header describes it.
+    pub fn thread_local_segment(&self) -> Option<TlsSegment> {
+        let header = self.program_headers.iter().find(|header| header.p_type(ENDIAN) == elf::PT_TLS)?;
+        Some(TlsSegment {
+            addr: FileAddr(header.p_vaddr(ENDIAN)),
+            file_size: header.p_filesz(ENDIAN),
+            mem_size: header.p_memsz(ENDIAN),
+            align: header.p_align(ENDIAN).max(1),
+        })
     }
 
     /// Whether the code is in another file: there are code sections, and none has bytes.

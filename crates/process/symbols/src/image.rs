@@ -7,6 +7,7 @@
 //! Next: `parse` for how it is read from a file, [`crate::frames`] for the unwind table.
 
 use crate::frames::{Frame, Unwind};
+use crate::linkage::{Slot, SlotTarget, Stub};
 use crate::{Machine, glob};
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
@@ -35,6 +36,16 @@ pub struct Image {
     pub fragments: Vec<Function>,
     /// Named data by ascending address, one per address; thread-local data is left out.
     pub objects: Vec<DataObject>,
+    /// Thread-local data by ascending offset, one per offset.
+    pub thread_locals: Vec<ThreadLocal>,
+    /// The template each thread's data is copied from.
+    pub tls: Option<TlsSegment>,
+    /// Slots that the loader fills with addresses of code, by ascending address.
+    pub slots: Vec<Slot>,
+    /// Stubs that jump through slots, by ascending address.
+    pub stubs: Vec<Stub>,
+    /// What the code promises about control-flow protection.
+    pub protection: Protection,
     /// Libraries it asks the loader for (`DT_NEEDED`).
     pub needed: Vec<String>,
     /// The name it has as a library (`DT_SONAME`).
@@ -129,6 +140,42 @@ pub struct DataObject {
     pub exported: bool,
 }
 
+/// Named thread-local data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadLocal {
+    /// Bytes from the beginning of the file's thread-local data.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// All names at this offset, global ones first.
+    pub names: Vec<String>,
+    /// Other modules can use it by name.
+    pub exported: bool,
+}
+
+/// The template of thread-local data (`PT_TLS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsSegment {
+    /// Where the initial values lie.
+    pub addr: FileAddr,
+    /// Bytes of initial values; those beyond are zero.
+    pub file_size: u64,
+    /// Bytes each thread has.
+    pub mem_size: u64,
+    /// Alignment in bytes, at least 1.
+    pub align: u64,
+}
+
+/// Control-flow protection the whole file was built for (x86's CET, from its property note). The kernel and loader
+/// switch a protection on only where every file of a process has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    /// Every indirect branch lands on a mark (`endbr64`).
+    pub branch_marks: bool,
+    /// Return addresses may be checked against a shadow stack.
+    pub shadow_stack: bool,
+}
+
 impl Image {
     /// The function that has this name; a version after `@` counts only where several versions exist.
     ///
@@ -177,6 +224,52 @@ impl Image {
             (!is_default, !object.exported, object.addr)
         })?;
         Some((best.addr, best.size))
+    }
+
+    /// The thread-local data of this name: exported first, then the lowest offset.
+    pub fn thread_local_named(&self, name: &str) -> Option<&ThreadLocal> {
+        let base = base_name(name);
+        let matching = |local: &&ThreadLocal| local.names.iter().any(|alias| base_name(alias) == base);
+        self.thread_locals.iter().filter(matching).min_by_key(|local| (!local.exported, local.offset))
+    }
+
+    /// Where a thread finds its copy of thread-local data, in bytes from its thread pointer (fs base), if this file
+    /// is the executable; `None` for libraries, whose data only the loader's tables tell.
+    pub fn thread_pointer_offset(&self, offset: u64) -> Option<i64> {
+        let tls = self.tls.filter(|tls| offset < tls.mem_size && self.kind != ImageKind::SharedLibrary)?;
+        self.machine.thread_pointer_offset(tls.mem_size, tls.align, offset)
+    }
+
+    /// The slot at `addr`.
+    pub fn slot_at(&self, addr: FileAddr) -> Option<&Slot> {
+        self.slots.binary_search_by_key(&addr, |slot| slot.addr).ok().map(|at| &self.slots[at])
+    }
+
+    /// The slots filled with the address of the function (or data) of this name.
+    pub fn slots_of_import<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Slot> {
+        self.slots.iter().filter(move |slot| matches!(&slot.target, SlotTarget::Import(import) if import == name))
+    }
+
+    /// The slots filled with what the resolver at `resolver` returned: in a running process they tell which function
+    /// an IFUNC has become.
+    pub fn slots_of_resolver(&self, resolver: FileAddr) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(move |slot| slot.target == SlotTarget::Resolved(resolver))
+    }
+
+    /// The stub that contains `addr`, and the slot it jumps through where the loader's tables name it.
+    pub fn stub_at(&self, addr: FileAddr) -> Option<(&Stub, Option<&Slot>)> {
+        let after = self.stubs.partition_point(|stub| stub.addr <= addr);
+        let stub = self.stubs[..after].last().filter(|stub| addr.0 - stub.addr.0 < stub.size)?;
+        Some((stub, self.slot_at(stub.slot)))
+    }
+
+    /// The stubs through which the function of this name is called.
+    pub fn stubs_of_import<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Stub> {
+        let is_named = move |stub: &&Stub| match self.slot_at(stub.slot).map(|slot| &slot.target) {
+            Some(SlotTarget::Import(import)) => import == name,
+            _ => false,
+        };
+        self.stubs.iter().filter(is_named)
     }
 
     /// Where the byte at `addr` lies in the file; `None` for memory that doesn't come from it.

@@ -23,6 +23,8 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod demangle;
+pub mod dwarf;
 mod dynamic;
 mod elf;
 mod error;
@@ -30,6 +32,7 @@ pub mod frames;
 mod glob;
 pub mod image;
 mod imports;
+mod linkage;
 mod lsda;
 mod machine;
 mod merge;
@@ -41,10 +44,12 @@ mod symtab;
 
 #[doc(hidden)]
 pub use cache::seal;
+pub use demangle::{demangle, demangle_name};
 pub use error::Error;
 pub use frames::{CfaRow, FdeInfo, Frame, FrameKind, UnwindFacts, fde_at, unwind_facts, unwind_facts_of};
-pub use image::{DataObject, Function, Image, ImageKind, Segment, Source};
+pub use image::{DataObject, Function, Image, ImageKind, Protection, Segment, Source, ThreadLocal, TlsSegment};
 pub use imports::imported_names;
+pub use linkage::{Slot, SlotTarget, Stub};
 pub use lsda::CallSite;
 pub use machine::Machine;
 pub use notes::gnu_build_id_of;

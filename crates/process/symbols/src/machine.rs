@@ -2,6 +2,7 @@
 //!
 //! Next: `frames`, which asks.
 
+use crate::linkage::Relocation;
 use gimli::{Register, X86_64};
 use object::elf;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,47 @@ impl Machine {
         match self {
             // The call pushed the return address and nothing else.
             Machine::X86_64 => Some(8),
+            Machine::Other(_) => None,
+        }
+    }
+
+    /// What a relocation of this type does to a slot; `None` for those that fill no slot with an address of code.
+    pub(crate) fn relocation(self, kind: u32) -> Option<Relocation> {
+        if self != Machine::X86_64 {
+            return None;
+        }
+        match elf::RelocationType(kind) {
+            elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT => Some(Relocation::Import),
+            elf::R_X86_64_IRELATIVE => Some(Relocation::Resolve),
+            _ => None,
+        }
+    }
+
+    /// The slot that a linkage stub at `addr` jumps through; `None` if `code` is none.
+    pub(crate) fn stub_slot(self, code: &[u8], addr: u64) -> Option<u64> {
+        const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+        const BND: &[u8] = &[0xf2];
+        const JMP_RIP_RELATIVE: &[u8] = &[0xff, 0x25];
+        if self != Machine::X86_64 {
+            return None;
+        }
+        let rest = code.strip_prefix(ENDBR64).unwrap_or(code);
+        let rest = rest.strip_prefix(BND).unwrap_or(rest);
+        let rest = rest.strip_prefix(JMP_RIP_RELATIVE)?;
+        let displacement = i32::from_le_bytes(*rest.first_chunk()?);
+        let next = addr.checked_add((code.len() - rest.len() + size_of::<i32>()) as u64)?;
+        next.checked_add_signed(displacement.into())
+    }
+
+    /// Where a thread finds byte `offset` of the executable's thread-local data, in bytes from its thread pointer.
+    /// Libraries' data lies elsewhere, unless their code says the same (initial-exec).
+    pub(crate) fn thread_pointer_offset(self, mem_size: u64, align: u64, offset: u64) -> Option<i64> {
+        match self {
+            // The block ends, rounded up to its alignment, at the thread pointer (variant II of the TLS ABI).
+            Machine::X86_64 => {
+                let block = mem_size.checked_next_multiple_of(align.max(1))?;
+                0_i64.checked_sub_unsigned(block)?.checked_add_unsigned(offset)
+            }
             Machine::Other(_) => None,
         }
     }

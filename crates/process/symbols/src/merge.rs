@@ -29,6 +29,7 @@ impl Image {
             functions: settled.functions,
             fragments: settled.fragments,
             objects: settled.objects,
+            thread_locals: settled.thread_locals,
             problems: self.problems.iter().chain(&debug.problems).cloned().collect(),
             names: NameIndex::default(),
             ..self.clone()
@@ -56,18 +57,33 @@ fn claims_of(image: &Image) -> Vec<Claim<'_>> {
     });
     let fragments =
         image.fragments.iter().flat_map(|fragment| code_claims(fragment, ClaimKind::Fragment, ClaimKind::FramePart));
-    let objects = image.objects.iter().flat_map(|object| {
-        object.names.iter().zip(ranks()).map(|(name, rank)| Claim {
-            addr: object.addr.0,
-            size: object.size,
-            name: Cow::Borrowed(name.as_str()),
-            kind: ClaimKind::Object,
-            rank,
-            source: Source::Symtab,
-            exported: object.exported,
-        })
-    });
-    functions.chain(fragments).chain(objects).collect()
+    let objects = image
+        .objects
+        .iter()
+        .flat_map(|object| data_claims(ClaimKind::Object, object.addr.0, object.size, &object.names, object.exported));
+    let thread_locals = image
+        .thread_locals
+        .iter()
+        .flat_map(|local| data_claims(ClaimKind::ThreadLocal, local.offset, local.size, &local.names, local.exported));
+    functions.chain(fragments).chain(objects).chain(thread_locals).collect()
+}
+
+fn data_claims(
+    kind: ClaimKind,
+    addr: u64,
+    size: u64,
+    names: &[String],
+    exported: bool,
+) -> impl Iterator<Item = Claim<'_>> {
+    names.iter().zip(ranks()).map(move |(name, rank)| Claim {
+        addr,
+        size,
+        name: Cow::Borrowed(name.as_str()),
+        kind,
+        rank,
+        source: Source::Symtab,
+        exported,
+    })
 }
 
 fn code_claims(function: &Function, named: ClaimKind, unnamed: ClaimKind) -> Vec<Claim<'_>> {

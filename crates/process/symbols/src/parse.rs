@@ -5,7 +5,7 @@
 use crate::dynamic::Dynamic;
 use crate::elf::Elf;
 use crate::settle::{self, CodeSpace};
-use crate::{Error, Image, ImageKind, Segment, frames, minidebug, notes, symtab};
+use crate::{Error, Image, ImageKind, Segment, frames, linkage, minidebug, notes, symtab};
 use object::elf;
 
 /// The longest name of a debug file read, in bytes.
@@ -33,6 +33,7 @@ impl Image {
             claims.extend(symtab::claims(mini, &Dynamic::default(), &mut problems));
         }
         claims.extend(settle::frame_claims(&unwind.frames, &space));
+        let slots = linkage::slots(&elf, &dynamic, &mut problems);
         let settled = settle::settle(claims, &space, &unwind.frames);
         Ok(Image {
             build_id: notes::build_id(&elf, &segments),
@@ -45,6 +46,11 @@ impl Image {
             functions: settled.functions,
             fragments: settled.fragments,
             objects: settled.objects,
+            thread_locals: settled.thread_locals,
+            tls: elf.thread_local_segment(),
+            stubs: if is_debug_only { Vec::new() } else { linkage::stubs(&elf, &slots, &unwind.frames) },
+            slots,
+            protection: notes::protection(&elf),
             needed: dynamic.needed,
             soname: dynamic.soname,
             debug_link: debug_link(&elf),
@@ -65,9 +71,15 @@ fn kind(elf: &Elf, dynamic: &Dynamic) -> Result<ImageKind, Error> {
         elf::ET_DYN if dynamic.is_pie => Ok(ImageKind::StaticPie),
         // Linkers before 2017 didn't mark executables; libraries that can be run (libc) have a name.
         elf::ET_DYN if has_loader && dynamic.soname.is_none() => Ok(ImageKind::DynamicPie),
+        // Nor do all that make static ones; what needs nobody, has no name and is started somewhere is no library.
+        elf::ET_DYN if is_started_alone(elf, dynamic) => Ok(ImageKind::StaticPie),
         elf::ET_DYN => Ok(ImageKind::SharedLibrary),
         other => Err(Error::NotLoadable { elf_type: other.0, meaning: meaning_of(other) }),
     }
+}
+
+fn is_started_alone(elf: &Elf, dynamic: &Dynamic) -> bool {
+    dynamic.soname.is_none() && dynamic.needed.is_empty() && elf.entry().0 != 0
 }
 
 fn meaning_of(file_type: elf::FileType) -> &'static str {

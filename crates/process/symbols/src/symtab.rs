@@ -46,6 +46,8 @@ pub(crate) enum ClaimKind {
     Label,
     /// Named data.
     Object,
+    /// Named thread-local data; its address is an offset.
+    ThreadLocal,
     /// An unwind entry that starts like a called function.
     FrameEntry,
     /// An unwind entry that starts in the middle of a frame.
@@ -66,6 +68,24 @@ pub(crate) fn claims<'a>(elf: &Elf<'a>, dynamic: &Dynamic<'a>, problems: &mut Ve
         }
     }
     claims
+}
+
+/// The dynamic symbols' names by their index in the table, without versions; every byte is taken from a budget.
+pub(crate) fn dynamic_names<'a>(
+    elf: &Elf<'a>,
+    dynamic: &Dynamic<'a>,
+) -> impl Fn(u64, &mut usize) -> Option<&'a str> + use<'a> {
+    let table = dynamic_symbols(elf, dynamic).map(|symbols| Table {
+        symbols,
+        strings: dynamic.strings,
+        versions: Versions::default(),
+        source: Source::Dynsym,
+    });
+    move |index, budget| {
+        let table = table.as_ref()?;
+        let symbol = table.symbols.get(usize::try_from(index).ok()?)?;
+        table.name(symbol, budget).filter(|name| !name.is_empty())
+    }
 }
 
 /// Whether a function symbol names a part that was moved away from its function (GCC's and LLVM's suffixes).
@@ -168,6 +188,7 @@ fn kind_of(symbol: &Sym64<LittleEndian>) -> Option<ClaimKind> {
         elf::STT_GNU_IFUNC => Some(ClaimKind::Ifunc),
         elf::STT_NOTYPE => Some(ClaimKind::Label),
         elf::STT_OBJECT => Some(ClaimKind::Object),
+        elf::STT_TLS => Some(ClaimKind::ThreadLocal),
         _ => None,
     }
 }
@@ -189,10 +210,17 @@ fn static_table<'a>(elf: &Elf<'a>, problems: &mut Vec<String>) -> Option<Table<'
 }
 
 fn dynamic_table<'a>(elf: &Elf<'a>, dynamic: &Dynamic<'a>) -> Option<Table<'a>> {
+    let symbols = dynamic_symbols(elf, dynamic)?;
+    let counted = &symbols[..dynamic.symbol_count(elf).min(symbols.len())];
+    Some(Table { symbols: counted, strings: dynamic.strings, versions: versions(elf, dynamic), source: Source::Dynsym })
+}
+
+/// The dynamic symbols, and whatever lies behind them up to their segment's end: only the hash tables, which count
+/// exported symbols alone, say where they end.
+fn dynamic_symbols<'a>(elf: &Elf<'a>, dynamic: &Dynamic<'a>) -> Option<&'a [Sym64<LittleEndian>]> {
     let area = elf.bytes_from(dynamic.symbols_addr).filter(|_| dynamic.symbols_addr != 0)?;
     let fitting = area.bytes.len() / size_of::<Sym64<LittleEndian>>();
-    let (symbols, _) = pod::slice_from_bytes(area.bytes, dynamic.symbol_count(elf).min(fitting)).ok()?;
-    Some(Table { symbols, strings: dynamic.strings, versions: versions(elf, dynamic), source: Source::Dynsym })
+    pod::slice_from_bytes(area.bytes, fitting).ok().map(|(symbols, _)| symbols)
 }
 
 fn versions<'a>(elf: &Elf<'a>, dynamic: &Dynamic<'a>) -> Versions<'a> {

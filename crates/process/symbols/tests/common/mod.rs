@@ -14,6 +14,12 @@ pub fn build(test: &str, compiler: &str, source: &str, flags: &[&str]) -> PathBu
     let mut command = Command::new(compiler);
     // Libraries stand behind the source that needs them, so flags come last.
     command.current_dir(&specimens).arg("-o").arg(&output).arg(source).args(flags);
+    if compiler == "gfortran" {
+        // Where it writes what it knows of modules; not beside the source.
+        let modules = path(&format!("{test}.modules"));
+        std::fs::create_dir_all(&modules).expect("folder");
+        command.arg("-J").arg(modules);
+    }
     run(&mut command);
     output
 }
@@ -78,4 +84,47 @@ pub fn named<'a>(image: &'a Image, name: &str) -> &'a Function {
 
 pub fn addrs(functions: &[Function]) -> Vec<FileAddr> {
     functions.iter().map(|function| function.addr).collect()
+}
+
+pub type DebugVariant = (&'static str, &'static [&'static str], Option<(&'static str, &'static [&'static str])>);
+
+/// Ways to compile with debugging information: (name, flags, tool and arguments run on the result).
+pub const DEBUG_VARIANTS: &[DebugVariant] = &[
+    ("dwarf4", &["-g", "-gdwarf-4", "-O0"], None),
+    ("dwarf5", &["-g", "-gdwarf-5", "-O0"], None),
+    ("dwarf4-O2", &["-g", "-gdwarf-4", "-O2"], None),
+    ("dwarf5-O2", &["-g", "-gdwarf-5", "-O2"], None),
+    ("dwarf3", &["-g", "-gdwarf-3", "-gstrict-dwarf", "-O0"], None),
+    ("zlib", &["-g", "-O2", "-gz=zlib"], None),
+    ("zstd", &["-g", "-O0"], Some(("objcopy", &["--compress-debug-sections=zstd"]))),
+    ("type-units4", &["-g", "-gdwarf-4", "-fdebug-types-section", "-O0"], None),
+    ("type-units5", &["-g", "-gdwarf-5", "-fdebug-types-section", "-O2"], None),
+    ("split", &["-g", "-O2"], Some(("objcopy", &["--only-keep-debug"]))),
+];
+
+/// A specimen at fixed addresses, and the file with its debugging information, for each of [`DEBUG_VARIANTS`].
+pub fn debug_variants(
+    test: &str,
+    compiler: &str,
+    source: &str,
+) -> impl Iterator<Item = (&'static str, PathBuf, PathBuf)> {
+    DEBUG_VARIANTS.iter().map(move |(name, flags, tool)| {
+        let program = build(&format!("{test}-{name}"), compiler, source, &[&["-no-pie"], *flags].concat());
+        let debug = tool.map(|(tool, arguments)| processed(&program, ".debug", tool, arguments));
+        (*name, program.clone(), debug.unwrap_or(program))
+    })
+}
+
+/// Lines `KEY REST...` of a program's output, as (first word of the rest, what follows).
+pub fn said<'o>(output: &'o str, key: &str) -> Vec<(&'o str, &'o str)> {
+    let rest = output.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+    rest.filter_map(|rest| rest.rsplit_once(' ')).collect()
+}
+
+/// The number of the line of a specimen that contains `text`.
+pub fn line_of(source: &str, text: &str) -> u32 {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/specimens").join(source);
+    let content = std::fs::read_to_string(path).expect("specimen");
+    let at = content.lines().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{source}: no {text}"));
+    u32::try_from(at + 1).expect("few lines")
 }
