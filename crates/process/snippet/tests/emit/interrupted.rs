@@ -1,5 +1,5 @@
 //! A signal handler runs bodies between any two instructions of a body: the processor single-steps through the outer
-//! one, and the handler of every step on its stack calls others.
+//! one, and the handler of every step on its stack calls another.
 //!
 //! Next: `world`, whose trampoline ends the stepping.
 
@@ -17,7 +17,7 @@ static STEPPING: Mutex<()> = Mutex::new(());
 static STEPS: AtomicU64 = AtomicU64::new(0);
 /// Where the stack pointer is while the body runs.
 static STACK: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-static CALLED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+static CALLED: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn step(_: libc::c_int, _: *const libc::siginfo_t, context: *const libc::ucontext_t) {
     // SAFETY: the kernel passes the interrupted context.
@@ -27,19 +27,14 @@ extern "C" fn step(_: libc::c_int, _: *const libc::siginfo_t, context: *const li
         return;
     }
     STEPS.fetch_add(1, Ordering::Relaxed);
-    for function in &CALLED {
-        let address = function.load(Ordering::Relaxed);
-        if address != 0 {
-            // SAFETY: the test put the address of a function of its world there, which keeps all registers.
-            let call: extern "C" fn() =
-                unsafe { std::mem::transmute::<*const (), extern "C" fn()>(address as *const ()) };
-            call();
-        }
-    }
+    let address = CALLED.load(Ordering::Relaxed);
+    // SAFETY: the test put the address of a function of its world there, which keeps all registers.
+    let call: extern "C" fn() = unsafe { std::mem::transmute::<*const (), extern "C" fn()>(address as *const ()) };
+    call();
 }
 
-/// Runs code once while every instruction is followed by calls of `others`; how often they were called.
-fn run_interrupted(world: &mut World, code: &trimtab_snippet::emit::Code, others: [usize; 2]) -> u64 {
+/// Runs code once while every instruction is followed by a call of `other`; how often it was called.
+fn run_interrupted(world: &mut World, code: &trimtab_snippet::emit::Code, other: usize) -> u64 {
     let mut action: libc::sigaction = libc::sigaction {
         sa_sigaction: step as *const () as usize,
         sa_flags: libc::SA_SIGINFO,
@@ -52,9 +47,7 @@ fn run_interrupted(world: &mut World, code: &trimtab_snippet::emit::Code, others
     STEPS.store(0, Ordering::Relaxed);
     STACK[0].store(world.stack_pointer() - 4096, Ordering::Relaxed);
     STACK[1].store(world.stack_pointer() + 1, Ordering::Relaxed);
-    for (place, other) in CALLED.iter().zip(others) {
-        place.store(other, Ordering::Relaxed);
-    }
+    CALLED.store(other, Ordering::Relaxed);
     let mut state = State::zero();
     state.flags |= TRAP;
     for (number, value) in state.general.iter_mut().enumerate() {
@@ -78,7 +71,7 @@ fn additions_survive_every_interruption() {
     let inner = world.compile_at(&unit, &unit.bodies[0], 1);
     let inner = world.function(&inner) as usize;
     let code = world.compile(&unit, &unit.bodies[0]);
-    let called = run_interrupted(&mut world, &code, [inner, 0]);
+    let called = run_interrupted(&mut world, &code, inner);
     assert!(called > 20, "the body was stepped through: {called}");
     assert_eq!(world.thread_word(unit.variables[0].offset), called + 1);
     assert_eq!(world.process_word(unit.variables[1].offset), called + 1);
@@ -98,7 +91,8 @@ fn histograms_and_open_calls_survive_every_interruption() {
     unit.bodies.push(body(When::Exit, vec![set(2, elapsed()), fold(1, int(1)), close()]));
     let entry = world.compile_at(&unit, &unit.bodies[0], 1);
     let exit = world.compile_at(&unit, &unit.bodies[1], 2);
-    let inner = [world.function(&entry) as usize, world.function(&exit) as usize];
+    let (entry, exit) = (world.function(&entry) as usize, world.function(&exit) as usize);
+    let inner = world.pair(entry, exit, 3);
     let entry = world.compile(&unit, &unit.bodies[0]);
     let exit = world.compile(&unit, &unit.bodies[2]);
     let mut called = run_interrupted(&mut world, &entry, inner);
@@ -128,7 +122,7 @@ fn messages_survive_every_interruption() {
     let inner = world.compile_at(&unit, &unit.bodies[0], 1);
     let inner = world.function(&inner) as usize;
     let code = world.compile(&unit, &unit.bodies[0]);
-    let called = run_interrupted(&mut world, &code, [inner, 0]);
+    let called = run_interrupted(&mut world, &code, inner);
     let ran = called + 1 - world.thread_word(thread_word::SKIPPED);
     let sent = world.process_word(process_word::MESSAGES_HEAD) / 56;
     assert_eq!(sent + world.thread_word(thread_word::MESSAGES_DROPPED), ran);

@@ -6,6 +6,7 @@
 mod evaluator;
 mod interrupted;
 mod islands;
+mod messages;
 mod script;
 mod special;
 mod statements;

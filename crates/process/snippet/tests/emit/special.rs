@@ -1,20 +1,17 @@
-//! What the evaluator does not know: open calls and elapsed times, stacks, messages, texts, calls of functions, clocks,
+//! What the evaluator does not know: open calls and elapsed times, stacks, texts, calls of functions, clocks,
 //! the busy mark, closed gates, and what is refused.
 //!
-//! Next: `threads` for several threads at once.
+//! Next: `messages` for `send`, `threads` for several threads at once.
 
 use crate::script::*;
-use crate::world::{DATA, GATE, RING_BYTES, State, World, thread_pointer};
-use trimtab_snippet::emit::{
-    Code, EmitError, HEADER_WORDS, Message, MessageValue, Runs, STACK_HASH_MULTIPLIER, VectorSave, compile,
-    compile_together, message_bytes, read_message,
-};
+use crate::world::{DATA, GATE, State, World};
+use trimtab_snippet::emit::{Code, EmitError, Runs, STACK_HASH_MULTIPLIER, VectorSave, compile, compile_together};
 use trimtab_snippet::ir::*;
 
 const THREAD: Area = Area::Thread;
 
 /// A script with one body for each of these, and their codes.
-fn codes(world: &World, kinds: &[(Area, Kind)], bodies: Vec<(When, Vec<Statement>)>) -> (Unit, Vec<Code>) {
+pub fn codes(world: &World, kinds: &[(Area, Kind)], bodies: Vec<(When, Vec<Statement>)>) -> (Unit, Vec<Code>) {
     let mut unit = unit(kinds);
     unit.bodies = bodies.into_iter().map(|(when, statements)| body(when, statements)).collect();
     let codes = unit.bodies.iter().map(|body| world.compile(&unit, body)).collect();
@@ -22,7 +19,7 @@ fn codes(world: &World, kinds: &[(Area, Kind)], bodies: Vec<(When, Vec<Statement
 }
 
 /// Runs code and checks that it left registers, vectors and MXCSR alone.
-fn run(world: &mut World, code: &Code, state: &State) {
+pub fn run(world: &mut World, code: &Code, state: &State) {
     let after = world.run(code, state);
     let mut expected = state.clone();
     expected.general[4] = world.stack_pointer();
@@ -30,7 +27,7 @@ fn run(world: &mut World, code: &Code, state: &State) {
     assert_eq!(after, expected, "{}", code.listing());
 }
 
-fn busy_state() -> State {
+pub fn busy_state() -> State {
     let mut state = State::zero();
     for (number, value) in state.general.iter_mut().enumerate() {
         *value = 0x0101_0101_0101_0101 * (number as u64 + 1);
@@ -279,82 +276,6 @@ fn a_full_table_of_stacks_counts_the_rest_together() {
     assert_eq!(world.thread_word(offset + 16 * 64), 0);
     assert_eq!(world.thread_word(offset + 16 * 64 + 8), 36);
     assert_eq!(world.thread_word(unit.variables[1].offset), 0, "what follows the table is untouched");
-}
-
-#[test]
-fn messages_go_into_the_ring_and_round_its_end() {
-    for mut world in [World::new(), World::far()] {
-        let data = world.base + DATA;
-        world.write(data, b"hello, world\0");
-        let text = |address: u64, bytes_max: u16| Sent::Text { address: int(address as i64), bytes_max };
-        let values = vec![
-            Sent::Int(int(-7)),
-            text(data, 64),
-            Sent::Address(register(Register::Rdi)),
-            Sent::Float(Expression::Float(2.5)),
-            text(data, 5),
-            text(16, 8),
-        ];
-        let bytes = message_bytes(&values);
-        assert_eq!(bytes, 8 * (u64::from(HEADER_WORDS) + 6) + 64 + 8 + 8);
-        let bodies = vec![(When::Entry, vec![Statement::Send { text: 1, values }])];
-        let (_, codes) = codes(&world, &[], bodies);
-        let state = busy_state();
-        for number in 0..60 {
-            let position = number * bytes;
-            run(&mut world, &codes[0], &state);
-            let ring = world.ring();
-            assert_eq!(read_message(&ring, position + bytes), None, "the next one is not there yet");
-            let message = read_message(&ring, position).expect("the message is complete");
-            assert!(message.ticks > 0);
-            let text = |text: &[u8]| MessageValue::Text(text.to_vec());
-            let values = vec![
-                MessageValue::Int(-7),
-                text(b"hello, world"),
-                MessageValue::Address(state.general[7]),
-                MessageValue::Float(2.5),
-                text(b"hello"),
-                text(b""),
-            ];
-            let ticks = message.ticks;
-            assert_eq!(message, Message { bytes, text: 1, thread: thread_pointer(), ticks, values });
-            assert_eq!(world.process_word(process_word::MESSAGES_HEAD), position + bytes);
-            assert_eq!(world.thread_word(thread_word::UNREADABLE), number + 1, "the last text is not readable");
-            world.set_process_word(process_word::MESSAGES_TAIL, position + bytes);
-        }
-    }
-}
-
-proptest::proptest! {
-    /// The ring is the target's memory: it may hold anything.
-    #[test]
-    fn damaged_messages_are_survived(
-        mut ring in proptest::collection::vec(proptest::prelude::any::<u8>(), 64),
-        position in proptest::prelude::any::<u64>(),
-    ) {
-        proptest::prop_assert!(read_message(&[], position).is_none());
-        let place = (position & 56) as usize;
-        ring[place..place + 8].copy_from_slice(&(position & !7).wrapping_add(1).to_le_bytes());
-        let message = read_message(&ring, position & !7).expect("it says that it is complete");
-        for value in message.values {
-            if let MessageValue::Text(text) = value {
-                proptest::prop_assert!(text.len() <= ring.len());
-            }
-        }
-    }
-}
-
-#[test]
-fn messages_without_room_are_dropped_and_counted() {
-    let mut world = World::new();
-    let bodies = vec![(When::Entry, vec![Statement::Send { text: 0, values: vec![Sent::Int(int(1))] }])];
-    let (_, codes) = codes(&world, &[], bodies);
-    let room = RING_BYTES / 48;
-    for _ in 0..room + 3 {
-        run(&mut world, &codes[0], &busy_state());
-    }
-    assert_eq!(world.process_word(process_word::MESSAGES_HEAD), room * 48);
-    assert_eq!(world.thread_word(thread_word::MESSAGES_DROPPED), 3);
 }
 
 #[test]

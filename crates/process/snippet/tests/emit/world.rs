@@ -209,6 +209,20 @@ impl World {
         unsafe { std::mem::transmute::<*const (), extern "C" fn()>(code.entry_address() as *const ()) }
     }
 
+    /// A function that calls two others, with the same stack pointer.
+    pub fn pair(&mut self, one: usize, other: usize, number: u64) -> usize {
+        let at = self.base + CODE + number * 0x2000;
+        let mut bytes = Vec::new();
+        for target in [one, other] {
+            bytes.push(0xe8);
+            let next = at + bytes.len() as u64 + 4;
+            bytes.extend(((target as u64).wrapping_sub(next) as i32).to_le_bytes());
+        }
+        bytes.push(0xc3);
+        self.write(at, &bytes);
+        at as usize
+    }
+
     /// As [`World::compile`], for the `number`th place for code.
     pub fn compile_at(&self, unit: &Unit, body: &Body, number: u64) -> Code {
         let mut environment = self.environment(body.when);
