@@ -246,13 +246,14 @@ impl Subject<'_> {
         }
     }
 
-    /// The code around a jump's target, if that is in the middle of it: a jump there is no call.
+    /// The code around a jump's target, if that is in the middle of it and there is a frame: a jump there is no call.
     fn around(&self, target: u64) -> Option<Range<u64>> {
         let module = self.module;
         let file_target = module.bias.to_file(ProcAddr(target));
         let fde = fde_at(module.loaded.file.bytes(), &module.loaded.image, file_target).ok().flatten()?;
         let range = module.bias.to_proc(fde.range.start).0..module.bias.to_proc(fde.range.end).0;
-        (fde.range.start != file_target).then_some(range)
+        // Stubs of the linker share one entry, and have no frame.
+        (fde.range.start != file_target && has_frame(fde.cfa_rsp_offset_at)).then_some(range)
     }
 
     fn chosen_sites(
