@@ -45,7 +45,15 @@ fn exit(at: u64, len: u8, kind: ExitKind) -> Exit {
 }
 
 fn site(at: u64, displaced: u64, resume: Option<u64>, kind: SiteKind) -> Site {
-    Site { at, overwritten: at..at + 5, displaced: at..at + displaced, resume, jump: JumpForm::Near5, kind, carrier: None }
+    Site {
+        at,
+        overwritten: at..at + 5,
+        displaced: at..at + displaced,
+        resume,
+        jump: JumpForm::Near5,
+        kind,
+        carrier: None,
+    }
 }
 
 /// Builds the island of a site and patches the site.
