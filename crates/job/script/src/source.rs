@@ -47,7 +47,7 @@ impl Source {
         let functions = requests.len();
         let guard = guard::add(&mut compiled.unit, &modules);
         let all: Vec<ScriptRequest> = requests.iter().chain(&guard.requests).cloned().collect();
-        let prepared = Prepared::for_script(&modules, &all, &compiled.unit).map_err(Error::of(pid))?;
+        let prepared = Prepared::for_script(&modules, &all, &[], &compiled.unit).map_err(Error::of(pid))?;
         let is_users = |name: &str| requests.iter().any(|request| request.name == name);
         let refused: Vec<Refused> = prepared.refused.iter().filter(|one| is_users(&one.name)).cloned().collect();
         let guarded = guard.holds(|name| !prepared.refused.iter().any(|refused| refused.name == name));

@@ -9,6 +9,7 @@
 
 mod error;
 mod image_cache;
+mod inner;
 mod insert;
 pub mod leftover;
 mod mapping;
@@ -19,7 +20,9 @@ mod script;
 mod threads;
 
 pub use error::Error;
+
 pub use image_cache::{ImageCache, LoadedImage};
+pub use inner::{Inner, InnerRequest};
 pub use insert::{Inserted, Setup};
 pub use modules::{Module, Modules, imported_names};
 pub use prepare::{FunctionRequest, Prepared, Refused};

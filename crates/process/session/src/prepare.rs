@@ -115,18 +115,23 @@ impl Prepared {
     }
 
     /// Whether another function's patches need bytes that these do.
-    fn is_taken(&self, sites: &[PlannedSite]) -> bool {
+    pub(crate) fn is_taken(&self, sites: &[PlannedSite]) -> bool {
         let is_taken = |range: Range<u64>| {
             self.taken.range(..range.end).next_back().is_some_and(|(_, &taken_end)| taken_end > range.start)
         };
         sites.iter().flat_map(bytes_used).any(is_taken)
     }
 
+    /// Keeps others from the bytes of these patches.
+    pub(crate) fn take(&mut self, sites: &[PlannedSite]) {
+        self.taken.extend(sites.iter().flat_map(bytes_used).map(|range| (range.start, range.end)));
+    }
+
     fn accept(&mut self, module: &Module, request: &FunctionRequest, sites: Vec<PlannedSite>) {
         let arena = self.arena_of(module);
         let probe = self.probes.len() as u32;
         let name = request.name.clone();
-        self.taken.extend(sites.iter().flat_map(bytes_used).map(|range| (range.start, range.end)));
+        self.take(&sites);
         self.functions.push(PlannedFunction { name, probe, arena, sites, inline: None, bodies: None });
         let file_address = module.bias.to_file(request.address);
         let size = module.loaded.image.function_at(file_address).map_or(0, |function| function.size);
@@ -136,7 +141,7 @@ impl Prepared {
     }
 
     /// The arena for a module's islands, which it may share with modules near it.
-    fn arena_of(&mut self, module: &Module) -> usize {
+    pub(crate) fn arena_of(&mut self, module: &Module) -> usize {
         let text = &module.text;
         let joined = |range: &Range<u64>| range.start.min(text.start)..range.end.max(text.end);
         let is_near = |range: &Range<u64>| {
@@ -194,10 +199,11 @@ fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionReq
     })
 }
 
-struct Subject<'a> {
-    module: &'a Module,
-    memory: &'a Memory,
-    maps: &'a MappingTable,
+/// A module of a process, to be judged.
+pub(crate) struct Subject<'a> {
+    pub module: &'a Module,
+    pub memory: &'a Memory,
+    pub maps: &'a MappingTable,
 }
 
 /// One piece of a function: where, its bytes, and the bytes behind it.
@@ -209,7 +215,16 @@ struct Piece {
 
 impl Subject<'_> {
     fn sites(&self, request: &FunctionRequest) -> Result<Vec<PlannedSite>, String> {
-        let file_address = self.module.bias.to_file(request.address);
+        self.analysed(request.address, |code, analysis| self.chosen_sites(request, code, analysis))
+    }
+
+    /// Hands over the code of the function that begins at `address`, with its analysis.
+    pub(crate) fn analysed<T>(
+        &self,
+        address: ProcAddr,
+        then: impl FnOnce(&FunctionCode<'_>, &Analysis) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let file_address = self.module.bias.to_file(address);
         let image = &self.module.loaded.image;
         let function = image
             .function_at(file_address)
@@ -224,7 +239,7 @@ impl Subject<'_> {
         let facts =
             unwind_facts(self.module.loaded.file.bytes(), image, function).map_err(|error| error.to_string())?;
         let landing_pads: Vec<u64> = facts.landing_pads.iter().map(|pad| self.module.bias.to_proc(*pad).0).collect();
-        let mut pieces = vec![self.piece(request.address.0, function.size)?];
+        let mut pieces = vec![self.piece(address.0, function.size)?];
         loop {
             let outside = self.outside_branches(&pieces);
             let code = function_code(&pieces, &landing_pads, &outside);
@@ -235,7 +250,7 @@ impl Subject<'_> {
             new.sort_by_key(|range| range.start);
             new.dedup();
             if new.is_empty() {
-                return self.chosen_sites(request, &code, &analysis);
+                return then(&code, &analysis);
             }
             for range in new {
                 pieces.push(self.piece(range.start, range.end - range.start)?);
@@ -282,7 +297,7 @@ impl Subject<'_> {
         Ok(chosen)
     }
 
-    fn planned(&self, site: Site) -> Result<PlannedSite, String> {
+    pub(crate) fn planned(&self, site: Site) -> Result<PlannedSite, String> {
         let read = |range: &Range<u64>| {
             self.memory.read_vec(range.start, (range.end - range.start) as usize).map_err(|error| error.to_string())
         };

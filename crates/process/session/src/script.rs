@@ -6,11 +6,12 @@
 //! Next: `trimtab-plan`'s scripts, which compile the bodies; `insert`, which is the same as for measuring.
 
 use crate::error::Error;
+use crate::inner::InnerRequest;
 use crate::insert::Inserted;
 use crate::modules::Modules;
 use crate::prepare::{FunctionRequest, Prepared};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use trimtab_os::{Mapping, MappingTable};
+use trimtab_os::{Mapping, MappingTable, Memory};
 use trimtab_plan::{FunctionBodies, PlannedFunction, Script};
 use trimtab_snippet::emit::{Areas, ThreadKey};
 use trimtab_snippet::ir::{Unit, process_word, thread_word};
@@ -93,11 +94,11 @@ impl ScriptSource {
 }
 
 impl Prepared {
-    /// Decides about each function of a script.
+    /// Decides about each function of a script, and about the places inside functions.
     ///
     /// # Errors
     /// As [`Prepared::new`].
-    pub fn for_script(modules: &Modules, requests: &[ScriptRequest], unit: &Unit) -> Result<Self, Error> {
+    pub fn for_script(modules: &Modules, requests: &[ScriptRequest], inner: &[InnerRequest], unit: &Unit) -> Result<Self, Error> {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
         let mut prepared = Prepared::new(modules, &functions)?;
         for (function, address) in prepared.functions.iter_mut().zip(&prepared.addresses) {
@@ -109,6 +110,7 @@ impl Prepared {
             }
             function.bodies = Some(bodies);
         }
+        prepared.add_inner(modules, &Memory::open(modules.pid)?, inner);
         prepared.script = Some(ScriptSource { unit: unit.clone() });
         Ok(prepared)
     }
