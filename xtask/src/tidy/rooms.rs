@@ -56,6 +56,7 @@ const MEASURE: &[&str] = &[
 /// A script needs what opens processes, the language, and what is known of MPI libraries.
 const SCRIPT: &[&str] = &[
     "trimtab-symbols",
+    "trimtab-x86",
     "trimtab-os",
     "trimtab-stub",
     "trimtab-snippet",

@@ -2,6 +2,7 @@
 //!
 //! Next: `trimtab-snippet`'s `Facts`, the questions answered here.
 
+use crate::places::InnerPlace;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use trimtab_measure::{datatype_sizes, describe_library};
@@ -31,9 +32,10 @@ pub(crate) struct FunctionPlace {
 
 /// Facts about one process.
 pub(crate) struct ProcessFacts<'a> {
-    modules: &'a Modules,
+    pub(crate) modules: &'a Modules,
     datatype_sizes: Option<(DatatypeSizes, u8)>,
     known: RefCell<Vec<FunctionPlace>>,
+    inner: RefCell<Vec<InnerPlace>>,
     numbers: RefCell<BTreeMap<u64, u32>>,
 }
 
@@ -41,7 +43,8 @@ impl<'a> ProcessFacts<'a> {
     pub(crate) fn new(modules: &'a Modules) -> Self {
         let handles = describe_library(modules).and_then(|library| library.handles());
         let datatype_sizes = handles.and_then(|facts| Some((datatype_sizes(modules, &facts)?, facts.handle_bytes)));
-        ProcessFacts { modules, datatype_sizes, known: RefCell::default(), numbers: RefCell::default() }
+        let (known, inner, numbers) = (RefCell::default(), RefCell::default(), RefCell::default());
+        ProcessFacts { modules, datatype_sizes, known, inner, numbers }
     }
 
     /// A function that was handed out before.
@@ -49,7 +52,23 @@ impl<'a> ProcessFacts<'a> {
         self.known.borrow()[id.0 as usize].clone()
     }
 
-    fn number(&self, place: FunctionPlace) -> FunctionId {
+    /// A place that was handed out before.
+    pub(crate) fn inner(&self, id: SiteId) -> InnerPlace {
+        self.inner.borrow()[id.0 as usize].clone()
+    }
+
+    /// The number of a place; the same place has the same one.
+    pub(crate) fn site_number(&self, place: InnerPlace) -> SiteId {
+        let mut inner = self.inner.borrow_mut();
+        let known = inner.iter().position(|known| *known == place);
+        let number = known.unwrap_or_else(|| {
+            inner.push(place);
+            inner.len() - 1
+        });
+        SiteId(number as u32)
+    }
+
+    pub(crate) fn number(&self, place: FunctionPlace) -> FunctionId {
         let mut known = self.known.borrow_mut();
         let number = *self.numbers.borrow_mut().entry(place.address.0).or_insert_with(|| {
             known.push(place);
@@ -99,7 +118,7 @@ impl<'a> ProcessFacts<'a> {
 }
 
 fn is_glob(pattern: &str) -> bool {
-    pattern.contains(['*', '?', '['])
+    pattern.contains(['*', '?'])
 }
 
 /// A data object's type, by nothing but its size.
@@ -144,8 +163,8 @@ impl Facts for ProcessFacts<'_> {
         names.take(SUGGESTIONS_MAX).cloned().collect()
     }
 
-    fn sites(&self, _point: &PointKind) -> Result<Vec<Site>, String> {
-        Err("points inside functions can't be probed yet; use entry or exit of the function".into())
+    fn sites(&self, point: &PointKind) -> Result<Vec<Site>, String> {
+        self.places(point)
     }
 
     fn signature(&self, function: FunctionId) -> Signature {
