@@ -89,6 +89,17 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
     }
 }
 
+/// Restores a process that was forked while this very process had its parent patched: it carries the patches, dormant
+/// behind a closed gate. Otherwise as [`undo`]. Not for a process that is being measured: its islands would go.
+pub fn undo_inherited(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
+    match leftover {
+        Leftover::Complete { monitor, target, .. } if monitor.0 == std::process::id() as i32 => {
+            remove::restore(pid, &target.0)
+        }
+        other => undo(pid, other),
+    }
+}
+
 fn ours(maps: &MappingTable) -> Vec<(u64, u64)> {
     maps.0
         .iter()

@@ -9,6 +9,7 @@
 use crate::error::Error;
 use crate::modules::{Module, Modules};
 use crate::threads::FunctionRange;
+use std::collections::HashSet;
 use std::ops::Range;
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite};
@@ -77,8 +78,9 @@ impl Prepared {
             ranges: Vec::new(),
             program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
         };
+        let mut seen = HashSet::with_capacity(requests.len());
         for request in requests {
-            if prepared.addresses.contains(&request.address) {
+            if !seen.insert(request.address) {
                 continue;
             }
             match prepared.accept(modules, &memory, request) {
