@@ -9,7 +9,6 @@
 use crate::error::Error;
 use crate::modules::{Module, Modules};
 use crate::threads::FunctionRange;
-use std::collections::HashSet;
 use std::ops::Range;
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite};
@@ -78,9 +77,8 @@ impl Prepared {
             ranges: Vec::new(),
             program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
         };
-        let mut seen = HashSet::with_capacity(requests.len());
         for request in requests {
-            if !seen.insert(request.address) {
+            if prepared.addresses.contains(&request.address) {
                 continue;
             }
             match prepared.accept(modules, &memory, request) {
