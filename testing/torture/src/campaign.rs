@@ -163,7 +163,7 @@ impl Session<'_> {
                 break None;
             }
             let target = if age < active { pick(run.root(), &mut random) } else { None };
-            match target.map(|pid| self.torment.visit(pid, tally, &mut random)) {
+            match target.map(|pid| self.torment.visit(pid, tally, &mut random, &|| self.watch.beat())) {
                 Some(Ok(())) => {}
                 Some(Err(found)) => {
                     failure = Some(*found);

@@ -119,7 +119,7 @@ impl Torment {
     ///
     /// # Errors
     /// What must never happen and did.
-    pub fn visit(&mut self, pid: Pid, tally: &mut Tally, random: &mut Random) -> Visit {
+    pub fn visit(&mut self, pid: Pid, tally: &mut Tally, random: &mut Random, beat: &dyn Fn()) -> Visit {
         let Some(subject) = Subject::of(pid) else { return Ok(()) };
         self.restore_inherited(&subject, tally)?;
         if self.seen.insert((pid.0, subject.start)) {
@@ -131,7 +131,7 @@ impl Torment {
             return Ok(());
         }
         tally.files.extend(modules.modules.iter().map(|module| module.path.clone()));
-        self.survey(&modules);
+        self.survey(&modules, beat);
         for _ in 0..=random.below(CYCLES_MAX) {
             let goes_on = if random.in_thousand(KILLS_IN_THOUSAND) {
                 self.killed_cycle(&subject, tally, random)?
@@ -160,11 +160,11 @@ impl Torment {
         self.check_text(subject, tally, "after undoing what was inherited")
     }
 
-    fn survey(&mut self, modules: &Modules) {
+    fn survey(&mut self, modules: &Modules, beat: &dyn Fn()) {
         let started = Instant::now();
         for module in modules.modules.iter().filter(|_| self.surveying) {
             if !self.surveys.contains_key(&module.path)
-                && let Ok(shares) = survey(modules, module)
+                && let Ok(shares) = survey(modules, module, beat)
             {
                 self.surveys.insert(module.path.clone(), shares);
             }
@@ -292,7 +292,8 @@ impl Torment {
             if attempt == 0 {
                 tally.outcome.kills_undone += 1;
             }
-            if let Err(error) = leftover::undo(subject.pid, &found) {
+            // What an earlier cycle of ours had to leave mapped goes too.
+            if let Err(error) = leftover::undo_inherited(subject.pid, &found) {
                 return self.if_alive(subject, tally, &format!("undoing: {error}"));
             }
         }
