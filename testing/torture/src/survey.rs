@@ -22,7 +22,7 @@ const NEVER_RETURNS: &str = "it never returns";
 /// Functions looked at together.
 const PART: usize = 1000;
 /// Time for one file; what has not been looked at by then is not counted.
-const TIME_MAX: Duration = Duration::from_secs(20);
+const TIME_MAX: Duration = Duration::from_secs(8);
 
 /// Looks at the functions of `module`, a module of `modules`, as many as time permits, and calls `beat` now and then.
 pub(crate) fn survey(modules: &Modules, module: &Module, beat: &dyn Fn()) -> Result<Shares, Error> {

@@ -150,6 +150,8 @@ impl Torment {
         let found = match leftover::find(subject.pid) {
             Ok(Leftover::None) => return Ok(()),
             Ok(found) => found,
+            // It is about to execute another program.
+            Err(trimtab_session::Error::SharesMemory { .. }) => return Ok(()),
             Err(error) => return self.if_alive(subject, tally, &format!("finding what was inherited: {error}")),
         };
         tally.note(format!("{} undoes what it inherited", describe(subject)));

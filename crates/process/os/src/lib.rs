@@ -17,6 +17,7 @@ mod proc;
 mod shared;
 mod stop;
 mod sys;
+mod vfork;
 
 pub use error::Error;
 pub use file::FileMapping;
@@ -26,3 +27,4 @@ pub use proc::{Mapping, MappingTable, open_file_of, parse_maps, thread_ids, trac
 pub use shared::SharedMapping;
 pub use stop::{Stopped, Thread};
 pub use sys::{Registers, monotonic_ns, ticks, unix_s};
+pub use vfork::parent_sharing_memory;

@@ -7,6 +7,7 @@
 //! Next: `remove::restore` does the work.
 
 use crate::error::Error;
+use crate::modules::check_own_memory;
 use crate::remove::{self, PatchBytes, Removal, Target, is_ours, open_descriptors, start_time};
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
 use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
@@ -43,6 +44,7 @@ pub struct UndoTarget(Target);
 
 /// Looks for memory of another trimtab.
 pub fn find(pid: Pid) -> Result<Leftover, Error> {
+    check_own_memory(pid)?;
     let maps = MappingTable::of(pid)?;
     let Some(first) = maps.0.iter().find(|mapping| is_ours(mapping) && mapping.offset == 0) else {
         return Ok(match ours(&maps) {
