@@ -43,6 +43,18 @@ pub struct Gadgets {
     pub signal_return: u64,
 }
 
+impl Gadgets {
+    /// Whether both sequences still stand where they were found. A process that has executed another program since has
+    /// its code elsewhere, and a thread sent to the old place would crash.
+    fn check(self, stopped: &Stopped) -> Result<(), Error> {
+        let is_there = |address: u64, wanted: &[u8]| {
+            stopped.memory().read_vec(address, wanted.len()).is_ok_and(|found| found == *wanted)
+        };
+        let both = is_there(self.system_call, &SYSTEM_CALL) && is_there(self.signal_return, &SIGNAL_RETURN);
+        if both { Ok(()) } else { Err(Error::Gone { pid: stopped.pid() }) }
+    }
+}
+
 /// Looks for both sequences in the executable mappings, C library first. The process need not be stopped.
 pub fn find_gadgets(pid: Pid, memory: &Memory, maps: &MappingTable) -> Result<Gadgets, Error> {
     let mut candidates: Vec<_> = maps.0.iter().filter(|mapping| mapping.executable && mapping.readable).collect();
@@ -84,6 +96,7 @@ pub(crate) const SCRATCH_BYTES: u64 = 256;
 impl<'a> Injection<'a> {
     /// Chooses a thread, preferably one that runs in user mode, and saves its whole state on its stack.
     pub fn begin(stopped: &'a mut Stopped, gadgets: Gadgets, maps: &MappingTable) -> Result<Self, Error> {
+        gadgets.check(stopped)?;
         let pid = stopped.pid();
         let index = choose_thread(stopped);
         let tid = stopped.threads()[index].tid;
