@@ -36,6 +36,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-report", &[], false),
     room("trimtab", &[ALL], false),
     room("trimtab-specimens", &[], false),
+    room("trimtab-torture", &["trimtab-os", "trimtab-stub", "trimtab-session"], false),
     room("xtask", &[SPECIMENS], false),
 ];
 
