@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::facts::ProcessFacts;
 use crate::guard;
 use std::collections::BTreeMap;
-use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
 use trimtab_session::Inner;
+use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
 use trimtab_snippet::facts::SiteId;
 use trimtab_snippet::ir::When;
 use trimtab_snippet::{Compiled, Permissions, Place, compile};
@@ -65,10 +65,7 @@ impl Source {
 }
 
 /// The functions of all places, and the places inside functions, with their bodies in the order of the script.
-fn requests(
-    compiled: &Compiled,
-    facts: &ProcessFacts<'_>,
-) -> Result<(Vec<ScriptRequest>, Vec<InnerRequest>), Error> {
+fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<(Vec<ScriptRequest>, Vec<InnerRequest>), Error> {
     let mut of_function: BTreeMap<u64, ScriptRequest> = BTreeMap::new();
     let mut of_site: BTreeMap<SiteId, Vec<usize>> = BTreeMap::new();
     for (number, places) in compiled.places.iter().enumerate() {

@@ -28,21 +28,37 @@ pub struct LoadedImage {
     /// Whether the symbols came from the disk cache.
     pub from_cache: bool,
     branches_between: OnceLock<Vec<(u64, u64)>>,
+    /// Where they are kept on disk.
+    branches_place: Option<PathBuf>,
 }
 
+/// First word of kept branches: their name and the version of how they are found.
+const BRANCHES_MAGIC: u64 = u64::from_le_bytes(*b"branch\x00\x01");
+
 impl LoadedImage {
-    fn new(image: Image, file: FileMapping, from_cache: bool) -> Self {
-        LoadedImage { image, file, from_cache, branches_between: OnceLock::new() }
+    fn new(image: Image, file: FileMapping, from_cache: bool, branches_place: Option<PathBuf>) -> Self {
+        LoadedImage { image, file, from_cache, branches_between: OnceLock::new(), branches_place }
     }
 
     /// Addresses in `range` that direct branches of code outside of all `own` ranges lead to. The whole file is searched
     /// the first time, which takes some milliseconds.
     pub(crate) fn branches_into(&self, range: Range<FileAddr>, own: &[Range<FileAddr>]) -> Vec<FileAddr> {
-        let all = self.branches_between.get_or_init(|| self.find_branches());
+        let all = self.branches_between.get_or_init(|| self.kept_or_found_branches());
         let first = all.partition_point(|(to, _)| *to < range.start.0);
         let into = all[first..].iter().take_while(|(to, _)| *to < range.end.0);
         let from_outside = |from: u64| !own.iter().any(|range| range.contains(&FileAddr(from)));
         into.filter(|(_, from)| from_outside(*from)).map(|(to, _)| FileAddr(*to)).collect()
+    }
+
+    fn kept_or_found_branches(&self) -> Vec<(u64, u64)> {
+        let kept = self.branches_place.as_ref().and_then(|place| branches_from(&std::fs::read(place).ok()?));
+        kept.unwrap_or_else(|| {
+            let found = self.find_branches();
+            if let Some(place) = &self.branches_place {
+                write_cached(place, &branches_to_bytes(&found));
+            }
+            found
+        })
     }
 
     fn find_branches(&self) -> Vec<(u64, u64)> {
@@ -109,7 +125,8 @@ impl ImageCache {
             None => key.clone(),
         };
         let (image, from_cache) = self.image(&name, &file, path)?;
-        let image = Arc::new(LoadedImage::new(image, file, from_cache));
+        let branches_place = self.directory.as_ref().map(|directory| directory.join(format!("{name}.branches")));
+        let image = Arc::new(LoadedImage::new(image, file, from_cache, branches_place));
         loaded.insert(key, image.clone());
         Ok(image)
     }
@@ -121,7 +138,7 @@ impl ImageCache {
         }
         let image = Image::parse(file.bytes()).map_err(|source| Error::Symbols { path: path.to_string(), source })?;
         if let Some(place) = place {
-            write_cached(&place, &image);
+            write_cached(&place, &image.to_cache());
         }
         Ok((image, false))
     }
@@ -133,17 +150,57 @@ fn read_cached(place: &Path) -> Option<Image> {
 }
 
 /// Writes beside and renames, so that a reader never sees half an entry.
-fn write_cached(place: &Path, image: &Image) {
+fn write_cached(place: &Path, bytes: &[u8]) {
     let Some(directory) = place.parent() else { return };
     let beside = place.with_extension(format!("{}.new", std::process::id()));
     let written = std::fs::create_dir_all(directory)
-        .and_then(|()| std::fs::write(&beside, image.to_cache()))
+        .and_then(|()| std::fs::write(&beside, bytes))
         .and_then(|()| std::fs::rename(&beside, place));
     if written.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
 }
 
+/// A magic word, a checksum, then the pairs.
+fn branches_to_bytes(branches: &[(u64, u64)]) -> Vec<u8> {
+    let words = branches.iter().flat_map(|(to, from)| [*to, *from]);
+    let pairs: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    let mut bytes = BRANCHES_MAGIC.to_le_bytes().to_vec();
+    bytes.extend(trimtab_stub::layout::checksum(&pairs).to_le_bytes());
+    bytes.extend(pairs);
+    bytes
+}
+
+/// The pairs again; `None` if the bytes are not whole.
+fn branches_from(bytes: &[u8]) -> Option<Vec<(u64, u64)>> {
+    let word = |chunk: &[u8]| chunk.try_into().map(u64::from_le_bytes).ok();
+    let (magic, checksum, pairs) = (word(bytes.get(..8)?)?, word(bytes.get(8..16)?)?, bytes.get(16..)?);
+    let is_whole = magic == BRANCHES_MAGIC && checksum == trimtab_stub::layout::checksum(pairs);
+    if !is_whole || pairs.len() % 16 != 0 {
+        return None;
+    }
+    pairs.chunks_exact(16).map(|pair| Some((word(&pair[..8])?, word(&pair[8..])?))).collect()
+}
+
 fn fold(text: &str) -> u64 {
     trimtab_stub::layout::checksum(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_are_kept_whole_or_not_at_all() {
+        let branches = vec![(0x1000, 0x2000), (0x1008, 0x40)];
+        let bytes = branches_to_bytes(&branches);
+        assert_eq!(branches_from(&bytes), Some(branches));
+        assert_eq!(branches_from(&branches_to_bytes(&[])), Some(Vec::new()));
+        for index in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 1;
+            assert_eq!(branches_from(&damaged), None, "byte {index}");
+            assert_eq!(branches_from(&bytes[..index]), None, "{index} bytes");
+        }
+    }
 }

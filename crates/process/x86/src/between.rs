@@ -7,7 +7,7 @@
 //! Next: `code`, whose `outside_branches` these are.
 
 use crate::instruction::near_target;
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Decoder, DecoderOptions, Instruction};
 use std::ops::Range;
 
 /// Direct branches and calls in `text`, which lies at `addr`, that lead from one stretch into the middle of another, as
@@ -19,9 +19,10 @@ pub fn branches_between(text: &[u8], addr: u64, starts: &[u64]) -> Vec<(u64, u64
     let stretches = Stretches::new(text, addr, starts);
     let mut found = stretches.far();
     found.extend(stretches.near());
-    found.retain(|&(to, from)| stretches.is_branch(from, to));
-    found.sort_unstable();
+    found.sort_unstable_by_key(|&(to, from)| (from, to));
     found.dedup();
+    let mut found = stretches.branches_among(&found);
+    found.sort_unstable();
     found
 }
 
@@ -122,20 +123,38 @@ impl<'a> Stretches<'a> {
         })
     }
 
-    /// Whether the byte at `from` really belongs to a branch to `to`. Where the code can't be read, it may.
-    fn is_branch(&self, from: u64, to: u64) -> bool {
-        let number = self.number(from);
-        let start = number.checked_sub(1).map_or(self.addr, |index| self.starts[index]);
-        let code = &self.text[(start - self.addr) as usize..];
-        for instruction in Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
-            if instruction.is_invalid() {
-                return true;
-            }
-            if instruction.next_ip() > from {
-                return near_target(&instruction) == Some(to);
-            }
+    /// Those of `candidates`, in order of their first bytes, that really are branches. Each stretch is decoded once.
+    fn branches_among(&self, candidates: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let mut branches = Vec::new();
+        for group in candidates.chunk_by(|one, other| self.number(one.1) == self.number(other.1)) {
+            let number = self.number(group[0].1);
+            let start = number.checked_sub(1).map_or(self.addr, |index| self.starts[index]);
+            self.branches_in_stretch(start, group, &mut branches);
         }
-        true
+        branches
+    }
+
+    /// The same for one stretch. Where the code can't be read, what may be a branch counts as one.
+    fn branches_in_stretch(&self, start: u64, group: &[(u64, u64)], branches: &mut Vec<(u64, u64)>) {
+        let code = &self.text[(start - self.addr) as usize..];
+        let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        let mut rest = group;
+        while let Some(((to, from), others)) = rest.split_first() {
+            while instruction.next_ip() <= *from || instruction.is_invalid() {
+                if !decoder.can_decode() {
+                    return branches.extend(rest);
+                }
+                decoder.decode_out(&mut instruction);
+                if instruction.is_invalid() {
+                    return branches.extend(rest);
+                }
+            }
+            if near_target(&instruction) == Some(*to) {
+                branches.push((*to, *from));
+            }
+            rest = others;
+        }
     }
 }
 
