@@ -265,6 +265,9 @@ impl Subject<'_> {
     fn around(&self, target: u64) -> Option<Range<u64>> {
         let module = self.module;
         let file_target = module.bias.to_file(ProcAddr(target));
+        if module.loaded.image.stub_at(file_target).is_some() {
+            return None;
+        }
         let fde = fde_at(module.loaded.file.bytes(), &module.loaded.image, file_target).ok().flatten()?;
         let range = module.bias.to_proc(fde.range.start).0..module.bias.to_proc(fde.range.end).0;
         // Stubs of the linker share one entry, and have no frame.
@@ -377,6 +380,9 @@ impl ClassifyJump for Subject<'_> {
         let image = &self.module.loaded.image;
         let to_proc =
             |range: &Range<FileAddr>| self.module.bias.to_proc(range.start).0..self.module.bias.to_proc(range.end).0;
+        if image.stub_at(file_target).is_some() {
+            return JumpTarget::TailCall;
+        }
         if let Some(fragment) = image.fragment_at(file_target) {
             let end = FileAddr(fragment.addr.0 + fragment.size);
             return JumpTarget::Fragment(to_proc(&(fragment.addr..end)));
