@@ -98,7 +98,12 @@ impl Prepared {
     ///
     /// # Errors
     /// As [`Prepared::new`].
-    pub fn for_script(modules: &Modules, requests: &[ScriptRequest], inner: &[InnerRequest], unit: &Unit) -> Result<Self, Error> {
+    pub fn for_script(
+        modules: &Modules,
+        requests: &[ScriptRequest],
+        inner: &[InnerRequest],
+        unit: &Unit,
+    ) -> Result<Self, Error> {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
         let mut prepared = Prepared::new(modules, &functions)?;
         for (function, address) in prepared.functions.iter_mut().zip(&prepared.addresses) {
