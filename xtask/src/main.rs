@@ -14,6 +14,7 @@ mod setup;
 mod shell;
 mod suite;
 mod tidy;
+mod torture;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ cargo xtask COMMAND
   setup [--check]               install the Debian packages that tests need; --check only lists what is missing
   bench [window] [--json FILE] [--quick] [--only probe|pauses|truth]
                                 measure against the baseline, interleaved; default file: benches/results/DATE-NAME.json
+  torture [--seconds S] [--program NAME]... [--seed N] [--json FILE]
+                                patch real programs at random moments while they work, and check them
   goldens [FILTER...]           accept today's output as the expected one and show what changed
   release                       build target/dist with checksums and check what the binary needs
 
@@ -61,6 +64,7 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
         "tidy" => tidy::command(rest),
         "setup" => setup::command(rest),
         "bench" => bench::command(rest),
+        "torture" => torture::command(rest),
         "goldens" => goldens::command(rest),
         "release" => release::command(rest),
         "help" | "--help" | "-h" => {
@@ -86,7 +90,7 @@ mod tests {
 
     #[test]
     fn arguments_no_command_takes_are_refused() {
-        for command in ["demo", "tidy", "setup", "release", "bench", "test"] {
+        for command in ["demo", "tidy", "setup", "release", "bench", "test", "torture"] {
             let arguments = [command.to_string(), "--no-such-option".to_string()];
             let error = dispatch(&arguments).expect_err(command).to_string();
             assert!(error.contains("--no-such-option"), "{command}: {error}");

@@ -14,8 +14,15 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 /// Crates whose tests attach to running programs: one test at a time.
-const ATTACHING: &[&str] =
-    &["trimtab-os", "trimtab-session", "trimtab-stub", "trimtab-track", "trimtab-specimens", "trimtab"];
+const ATTACHING: &[&str] = &[
+    "trimtab-os",
+    "trimtab-session",
+    "trimtab-stub",
+    "trimtab-track",
+    "trimtab-specimens",
+    "trimtab-torture",
+    "trimtab",
+];
 /// Names the file to which a test appends why it could not run.
 const SKIP_LOG_VARIABLE: &str = "TRIMTAB_SKIP_LOG";
 /// What each line of that file, and the line printed, starts with.

@@ -19,7 +19,7 @@ mod window;
 use crate::{Outcome, shell};
 use anyhow::{Context, Result, bail};
 use attach::Bench;
-use record::Record;
+pub use record::Record;
 use std::path::{Path, PathBuf};
 
 /// `cargo xtask bench [window] [--json FILE] [--quick] [--only PART]`.

@@ -117,7 +117,8 @@ impl Record {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn to_json(&self) -> Value {
+    /// The record as JSON.
+    pub fn to_json(&self) -> Value {
         let Machine { cpu, core_count, kernel, load } = &self.machine;
         json!({
             "schema": SCHEMA,

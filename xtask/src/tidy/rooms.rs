@@ -36,6 +36,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-report", &[], false),
     room("trimtab", &[ALL], false),
     room("trimtab-specimens", &[], false),
+    room("trimtab-torture", &["trimtab-os", "trimtab-stub", "trimtab-session"], false),
     room("xtask", &[SPECIMENS], false),
 ];
 
@@ -56,6 +57,7 @@ const MEASURE: &[&str] = &[
 /// A script needs what opens processes, the language, and what is known of MPI libraries.
 const SCRIPT: &[&str] = &[
     "trimtab-symbols",
+    "trimtab-x86",
     "trimtab-os",
     "trimtab-stub",
     "trimtab-snippet",

@@ -3,6 +3,7 @@
 //! Next: `trimtab-snippet`'s `Facts`, the questions answered here.
 
 use crate::debug::{DebugFacts, DebugSections};
+use crate::places::InnerPlace;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use trimtab_measure::{datatype_sizes, describe_library};
@@ -32,19 +33,20 @@ pub(crate) struct FunctionPlace {
 
 /// Facts about one process.
 pub(crate) struct ProcessFacts<'a> {
-    modules: &'a Modules,
+    pub(crate) modules: &'a Modules,
     datatype_sizes: Option<(DatatypeSizes, u8)>,
     known: RefCell<Vec<FunctionPlace>>,
+    inner: RefCell<Vec<InnerPlace>>,
     numbers: RefCell<BTreeMap<u64, u32>>,
-    debug: DebugFacts<'a>,
+    pub(crate) debug: DebugFacts<'a>,
 }
 
 impl<'a> ProcessFacts<'a> {
     pub(crate) fn new(modules: &'a Modules, sections: &'a DebugSections<'a>) -> Self {
         let handles = describe_library(modules).and_then(|library| library.handles());
         let datatype_sizes = handles.and_then(|facts| Some((datatype_sizes(modules, &facts)?, facts.handle_bytes)));
-        let debug = DebugFacts::new(sections);
-        ProcessFacts { modules, datatype_sizes, known: RefCell::default(), numbers: RefCell::default(), debug }
+        let (known, inner, numbers) = (RefCell::default(), RefCell::default(), RefCell::default());
+        ProcessFacts { modules, datatype_sizes, known, inner, numbers, debug: DebugFacts::new(sections) }
     }
 
     /// A function that was handed out before.
@@ -52,7 +54,23 @@ impl<'a> ProcessFacts<'a> {
         self.known.borrow()[id.0 as usize].clone()
     }
 
-    fn number(&self, place: FunctionPlace) -> FunctionId {
+    /// A place that was handed out before.
+    pub(crate) fn inner(&self, id: SiteId) -> InnerPlace {
+        self.inner.borrow()[id.0 as usize].clone()
+    }
+
+    /// The number of a place; the same place has the same one.
+    pub(crate) fn site_number(&self, place: InnerPlace) -> SiteId {
+        let mut inner = self.inner.borrow_mut();
+        let known = inner.iter().position(|known| *known == place);
+        let number = known.unwrap_or_else(|| {
+            inner.push(place);
+            inner.len() - 1
+        });
+        SiteId(number as u32)
+    }
+
+    pub(crate) fn number(&self, place: FunctionPlace) -> FunctionId {
         let mut known = self.known.borrow_mut();
         let number = *self.numbers.borrow_mut().entry(place.address.0).or_insert_with(|| {
             known.push(place);
@@ -102,7 +120,7 @@ impl<'a> ProcessFacts<'a> {
 }
 
 fn is_glob(pattern: &str) -> bool {
-    pattern.contains(['*', '?', '['])
+    pattern.contains(['*', '?'])
 }
 
 /// A data object's type, by nothing but its size.
@@ -147,8 +165,8 @@ impl Facts for ProcessFacts<'_> {
         names.take(SUGGESTIONS_MAX).cloned().collect()
     }
 
-    fn sites(&self, _point: &PointKind) -> Result<Vec<Site>, String> {
-        Err("points inside functions can't be probed yet; use entry or exit of the function".into())
+    fn sites(&self, point: &PointKind) -> Result<Vec<Site>, String> {
+        self.places(point)
     }
 
     fn signature(&self, function: FunctionId) -> Signature {
@@ -167,12 +185,12 @@ impl Facts for ProcessFacts<'_> {
         Signature { arguments: Some(names.iter().enumerate().map(argument).collect()), returned: Some(returned) }
     }
 
-    fn local(&self, _site: SiteId, _name: &str) -> Option<Object> {
-        None
+    fn local(&self, site: SiteId, name: &str) -> Option<Object> {
+        self.debug.local(self.instruction_of(site)?, name)
     }
 
-    fn local_names(&self, _site: SiteId) -> Vec<String> {
-        Vec::new()
+    fn local_names(&self, site: SiteId) -> Vec<String> {
+        self.instruction_of(site).map(|address| self.debug.local_names(address)).unwrap_or_default()
     }
 
     fn global(&self, name: &Name, from: Option<FunctionId>) -> Result<Object, NoObject> {

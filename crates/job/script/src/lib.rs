@@ -12,6 +12,7 @@ mod error;
 mod facts;
 mod guard;
 mod message;
+mod places;
 mod run;
 mod source;
 mod walk;

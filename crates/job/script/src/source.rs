@@ -7,7 +7,9 @@ use crate::error::Error;
 use crate::facts::ProcessFacts;
 use crate::guard;
 use std::collections::BTreeMap;
-use trimtab_session::{FunctionBodies, ImageCache, Modules, Prepared, Refused, ScriptRequest, Setup};
+use trimtab_session::Inner;
+use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
+use trimtab_snippet::facts::SiteId;
 use trimtab_snippet::ir::When;
 use trimtab_snippet::{Compiled, Permissions, Place, compile};
 use trimtab_types::Pid;
@@ -46,12 +48,14 @@ impl Source {
         let sections = DebugSections::of(&files);
         let facts = ProcessFacts::new(&modules, &sections);
         let mut compiled = compile(&options.text, &facts, options.permissions).map_err(Error::Script)?;
-        let requests = requests(&compiled, &facts)?;
-        let functions = requests.len();
+        let (requests, inner) = requests(&compiled, &facts)?;
+        let functions = requests.len() + inner.len();
         let guard = guard::add(&mut compiled.unit, &modules);
         let all: Vec<ScriptRequest> = requests.iter().chain(&guard.requests).cloned().collect();
-        let prepared = Prepared::for_script(&modules, &all, &[], &compiled.unit).map_err(Error::of(pid))?;
-        let is_users = |name: &str| requests.iter().any(|request| request.name == name);
+        let prepared = Prepared::for_script(&modules, &all, &inner, &compiled.unit).map_err(Error::of(pid))?;
+        let is_users = |name: &str| {
+            requests.iter().any(|request| request.name == name) || inner.iter().any(|request| request.name == name)
+        };
         let refused: Vec<Refused> = prepared.refused.iter().filter(|one| is_users(&one.name)).cloned().collect();
         let guarded = guard.holds(|name| !prepared.refused.iter().any(|refused| refused.name == name));
         let has_clock = compiled.places.iter().flatten().any(|place| *place == Place::Clock);
@@ -63,16 +67,20 @@ impl Source {
     }
 }
 
-/// The functions of all places with their bodies, in the order of the script.
-fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Vec<ScriptRequest>, Error> {
+/// The functions of all places, and the places inside functions, with their bodies in the order of the script.
+fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<(Vec<ScriptRequest>, Vec<InnerRequest>), Error> {
     let mut of_function: BTreeMap<u64, ScriptRequest> = BTreeMap::new();
+    let mut of_site: BTreeMap<SiteId, Vec<usize>> = BTreeMap::new();
     for (number, places) in compiled.places.iter().enumerate() {
         for place in places {
             let (function, at_exit) = match *place {
                 Place::Entry(function) => (function, false),
                 Place::Exit(function) => (function, true),
                 Place::Clock => continue,
-                Place::Site(_) => return Err(Error::Point { point: "inner" }),
+                Place::Site(site) => {
+                    of_site.entry(site).or_default().push(number);
+                    continue;
+                }
                 Place::Once => return Err(Error::Point { point: "once" }),
             };
             let found = facts.function(function);
@@ -84,7 +92,20 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Vec<ScriptR
             if at_exit { &mut request.bodies.exit } else { &mut request.bodies.entry }.push(number);
         }
     }
-    Ok(of_function.into_values().collect())
+    let inner = of_site.into_iter().map(|(site, bodies)| inner_request(facts, site, bodies)).collect();
+    Ok((of_function.into_values().collect(), inner))
+}
+
+fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<usize>) -> InnerRequest {
+    let found = facts.inner(site);
+    let name = match &found.place {
+        Inner::Instruction(address) => format!("{}+{:#x}", found.function.name, address.0 - found.function.address.0),
+        Inner::Loop(number) => {
+            let number: Vec<String> = number.iter().map(u32::to_string).collect();
+            format!("loop {} of {}", number.join("."), found.function.name)
+        }
+    };
+    InnerRequest { name, function: found.function.address, place: found.place, bodies }
 }
 
 /// What would be done to a process, in words.

@@ -184,3 +184,50 @@ fn what_is_not_certain_is_refused() {
         }
     }
 }
+
+fn line_of(mark: &str) -> usize {
+    let source = include_str!("programs/particles.c");
+    1 + source.lines().position(|line| line.contains(mark)).expect("the mark")
+}
+
+/// Local variables at a source line and at a loop: in registers, in the frame, or calculated.
+#[test]
+fn locals_are_read_where_they_are() {
+    for (case, flags) in [
+        ("at-O0", &["-g", "-O0"][..]),
+        ("at-O0-rsp", &["-g", "-O0", "-fomit-frame-pointer"]),
+        ("at-O1", &["-g", "-O1"]),
+        ("at-O2", &["-g", "-O2"]),
+        ("at-Og", &["-g", "-Og", "-gdwarf-4"]),
+    ] {
+        let particles = Particles::start(&build(case, flags));
+        let line = line_of("/* each step */");
+        let script = format!(
+            "at particles.c:{line} when (i == 1) {{ send(\"line\", way);
+               send(\"ints\", p->next->tag, $steps, i, counter, other.c::counter, calls) }}"
+        );
+        let found = particles.first_messages(&script, 2);
+        assert_eq!(found["line"], floats(&[2.5]), "{case}");
+        assert_eq!(found["ints"], ints(&[5, 3, 1, 11, 22, 77]), "{case}");
+        let found = particles.first_messages("loop move_particle:1 when (i == 2) { send(\"loop\", p->tag, steps) }", 1);
+        assert_eq!(found["loop"], ints(&[2, 3]), "{case}");
+    }
+}
+
+#[test]
+fn lines_without_code_are_refused() {
+    let particles = Particles::start(&build("lines", &["-g", "-O2"]));
+    let line = line_of("/* each step */");
+    for (script, expected) in [
+        ("at particles.cc:44 { n++ }".to_owned(), &["no source file", "particles.c"][..]),
+        ("at particles.c:1 { n++ }".to_owned(), &["no code was made", "the next line with code is"]),
+        ("at particles.c:9999 { n++ }".to_owned(), &["no code was made", "no later line"]),
+        (format!("at particles.c:{line} {{ n = dt }}"), &["`dt`"]),
+        (format!("at particles.c:{line} {{ n = stepz }}"), &["steps"]),
+    ] {
+        let said = particles.refusal(&script);
+        for fragment in expected {
+            assert!(said.contains(fragment), "{script}: no {fragment:?} in {said}");
+        }
+    }
+}

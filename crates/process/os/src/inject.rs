@@ -48,6 +48,18 @@ pub struct Gadgets {
     pub signal_return: u64,
 }
 
+impl Gadgets {
+    /// Whether both sequences still stand where they were found. A process that has executed another program since has
+    /// its code elsewhere, and a thread sent to the old place would crash.
+    fn check(self, stopped: &Stopped) -> Result<(), Error> {
+        let is_there = |address: u64, wanted: &[u8]| {
+            stopped.memory().read_vec(address, wanted.len()).is_ok_and(|found| found == *wanted)
+        };
+        let both = is_there(self.system_call, &SYSTEM_CALL) && is_there(self.signal_return, &SIGNAL_RETURN);
+        if both { Ok(()) } else { Err(Error::Gone { pid: stopped.pid() }) }
+    }
+}
+
 /// Looks for both sequences in the executable mappings, C library first. The process need not be stopped.
 pub fn find_gadgets(pid: Pid, memory: &Memory, maps: &MappingTable) -> Result<Gadgets, Error> {
     let mut candidates: Vec<_> = maps.0.iter().filter(|mapping| mapping.executable && mapping.readable).collect();
@@ -108,6 +120,7 @@ impl Stopped {
     /// # Errors
     /// No thread has room on its stack for its state: no call will be made.
     pub fn resume_through(mut self, calls: &[Call], gadgets: Gadgets, maps: &MappingTable) -> Result<u64, Error> {
+        gadgets.check(&self)?;
         let index = choose_thread(&self);
         if self.threads()[index].is_in_timed_call() {
             return self.call_one_by_one(calls, gadgets, maps);
@@ -164,6 +177,7 @@ pub(crate) const SCRATCH_BYTES: u64 = 256;
 impl<'a> Injection<'a> {
     /// Chooses a thread, preferably one that runs in user mode, and saves its whole state on its stack.
     pub fn begin(stopped: &'a mut Stopped, gadgets: Gadgets, maps: &MappingTable) -> Result<Self, Error> {
+        gadgets.check(stopped)?;
         let pid = stopped.pid();
         let index = choose_thread(stopped);
         let tid = stopped.threads()[index].tid;

@@ -18,6 +18,7 @@ mod proc;
 mod shared;
 mod stop;
 mod sys;
+mod vfork;
 
 pub use error::Error;
 pub use file::FileMapping;
@@ -28,3 +29,4 @@ pub use shared::SharedMapping;
 pub use stop::{Stopped, Thread};
 pub use sys::{Registers, monotonic_ns, ticks, unix_s};
 pub use trimtab_types::procfs::Mapping;
+pub use vfork::parent_sharing_memory;

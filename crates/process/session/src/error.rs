@@ -64,6 +64,14 @@ pub enum Error {
         /// The process.
         pid: Pid,
     },
+    /// It runs in its parent's memory for a moment.
+    #[error("process {pid} still shares the memory of process {parent}, which started it; try again")]
+    SharesMemory {
+        /// The process.
+        pid: Pid,
+        /// Its parent.
+        parent: Pid,
+    },
     /// Nothing to patch.
     #[error("nothing to measure in process {pid}: {reason}")]
     NothingToDo {

@@ -7,6 +7,7 @@
 //! Next: `remove::restore` does the work.
 
 use crate::error::Error;
+use crate::modules::check_own_memory;
 use crate::remove::{self, PatchBytes, Removal, TRIES_MAX, Target, is_ours, open_descriptors, rest};
 use crate::threads::is_making_calls;
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, Stopped, find_gadgets, start_time_ticks};
@@ -45,6 +46,7 @@ pub struct UndoTarget(Target);
 /// Looks for memory of another trimtab. Where there is some, calls that it asked for and that are still to be made are
 /// waited for, which stops the process for a moment.
 pub fn find(pid: Pid) -> Result<Leftover, Error> {
+    check_own_memory(pid)?;
     match look(pid)? {
         found @ (Leftover::None | Leftover::Complete { monitor_runs: true, .. }) => Ok(found),
         _ => {
@@ -112,6 +114,17 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
             };
             remove::restore(pid, &target)
         }
+    }
+}
+
+/// Restores a process that was forked while this very process had its parent patched: it carries the patches, dormant
+/// behind a closed gate. Otherwise as [`undo`]. Not for a process that is being measured: its islands would go.
+pub fn undo_inherited(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
+    match leftover {
+        Leftover::Complete { monitor, target, .. } if monitor.0 == std::process::id() as i32 => {
+            remove::restore(pid, &target.0)
+        }
+        other => undo(pid, other),
     }
 }
 
@@ -215,7 +228,11 @@ impl Raw {
                 // Its maker was killed before it was mapped, or after it was unmapped together with its gate.
                 continue;
             }
-            if maps.at(pair[0].address).is_some_and(|m| m.inode == 0 && m.writable && !m.executable) {
+            let is_gate = |m: &Mapping| {
+                let is_one_page = m.start == pair[0].address && m.end == m.start + PAGE;
+                is_one_page && m.inode == 0 && m.writable && !m.executable
+            };
+            if maps.at(pair[0].address).is_some_and(is_gate) {
                 gates.push(pair[0].address);
                 mappings.push((pair[0].address, pair[0].length));
             }

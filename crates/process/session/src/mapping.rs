@@ -1,9 +1,10 @@
 //! Making our memory in a process, without holding it while anything is prepared.
 //!
-//! Twice one thread is stopped for some microseconds and sent through a chain of system calls; the other threads run on.
-//! The first chain makes the shared memory's file. It is filled from outside, descriptor included, and only then does
-//! the second chain map it everywhere and close it. A chain runs to its end whether we live or not, so a killed trimtab
-//! leaves either a descriptor to be closed or all mappings together with the list of them.
+//! Three times one thread is stopped for some microseconds and sent through a chain of system calls; the other threads
+//! run on. The first chain makes the shared memory's file. It is filled from outside, descriptor included, and only then
+//! does the second chain map it everywhere. If all of it is where it should be, the third one has the gates emptied in
+//! forked children and closes the file. A chain runs to its end whether we live or not, so a killed trimtab leaves a
+//! descriptor to be closed, or all mappings together with the list of them, or both.
 //!
 //! Next: `insert` writes the patches; `leftover` reads what a killed trimtab left here.
 
@@ -28,11 +29,14 @@ const MMAP: i64 = 9;
 const MUNMAP: i64 = 11;
 const MADVISE: i64 = 28;
 const CLOSE: i64 = 3;
+const LSEEK: i64 = 8;
 /// `MFD_CLOEXEC`: a program the target executes must not inherit it.
 const CLOSE_ON_EXEC: u64 = 1;
 const SHARED: u64 = 0x01;
 const PRIVATE_ANONYMOUS: u64 = 0x22;
 const FIXED_NOREPLACE: u64 = 0x10_0000;
+/// `MAP_NORESERVE`: the kernel joins such a page with no ordinary memory beside it.
+const NO_RESERVE: u64 = 0x4000;
 const READ_WRITE: u64 = 3;
 const READ_EXECUTE: u64 = 5;
 /// `MADV_WIPEONFORK`: a forked child finds the gate closed.
@@ -70,8 +74,11 @@ impl Mapper<'_> {
             }
         };
         self.run(&self.calls(descriptor), Some((descriptor, &file)))?;
-        wait_until(self.pid, "map shared memory", || !is_same(self.pid, descriptor, &file))?;
-        self.check(&file)?;
+        let is_mapped = || position(self.pid, descriptor) != Some(0) || !is_same(self.pid, descriptor, &file);
+        wait_until(self.pid, "map shared memory", is_mapped)?;
+        self.check(descriptor, &file)?;
+        self.run(&self.last_calls(descriptor), Some((descriptor, &file)))?;
+        wait_until(self.pid, "close shared memory", || !is_same(self.pid, descriptor, &file))?;
         Ok(shared)
     }
 
@@ -90,7 +97,7 @@ impl Mapper<'_> {
         Error::NothingToDo { pid: self.pid, reason }
     }
 
-    /// All mappings, then the end of the descriptor, by which it is seen that the others are done.
+    /// All mappings, then the descriptor's position, by which it is seen that the others are done.
     fn calls(&self, descriptor: u64) -> Vec<Call> {
         let map = |address: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64| {
             Call::new("mmap", MMAP, [address, length, protection, flags | FIXED_NOREPLACE, file, offset])
@@ -101,17 +108,23 @@ impl Mapper<'_> {
         for place in &self.layout.places {
             // The gate first: with nothing of ours beside it yet, the kernel has no reason to put another thread's new
             // memory exactly there.
-            calls.push(map(place.gate, PAGE, READ_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0));
+            calls.push(map(place.gate, PAGE, READ_WRITE, PRIVATE_ANONYMOUS | NO_RESERVE, u64::MAX, 0));
             calls.push(map(place.code, place.capacity, READ_EXECUTE, SHARED, descriptor, offset));
-            calls.push(Call::new("madvise", MADVISE, [place.gate, PAGE, WIPE_ON_FORK]));
             offset += place.capacity;
         }
-        calls.push(close(descriptor));
+        calls.push(Call::new("lseek", LSEEK, [descriptor, 1, 0]));
         calls
     }
 
+    /// Only once the gates are known to be ours: advice on a page of the program's own would stay there.
+    fn last_calls(&self, descriptor: u64) -> Vec<Call> {
+        let gates = self.layout.places.iter().map(|place| place.gate);
+        let wipe = gates.map(|gate| Call::new("madvise", MADVISE, [gate, PAGE, WIPE_ON_FORK]));
+        wipe.chain([close(descriptor)]).collect()
+    }
+
     /// Nothing is written before every mapping is seen to be where it should be; otherwise those made are taken back.
-    fn check(&mut self, file: &File) -> Result<(), Error> {
+    fn check(&mut self, descriptor: u64, file: &File) -> Result<(), Error> {
         let now = MappingTable::of(self.pid)?;
         let inode = file.metadata().map(|data| data.ino()).unwrap_or_default();
         let wanted = self.wanted();
@@ -124,9 +137,9 @@ impl Mapper<'_> {
         if made.len() == wanted.len() {
             return Ok(());
         }
-        if !made.is_empty() {
-            self.run(&unmap_calls(&made), None)?;
-        }
+        let mut undo = unmap_calls(&made);
+        undo.push(close(descriptor));
+        self.run(&undo, Some((descriptor, file)))?;
         Err(Error::NoRoom { pid: self.pid, module: "memory".into() })
     }
 
@@ -178,6 +191,12 @@ pub(crate) fn wait_until(pid: Pid, what: &'static str, is_done: impl Fn() -> boo
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(())
+}
+
+/// Where a descriptor of `pid` stands in its file; `None` if it is not open.
+fn position(pid: Pid, descriptor: u64) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
 }
 
 /// Whether `descriptor` of `pid` is open on `file`.

@@ -55,6 +55,7 @@ pub struct Modules {
 impl Modules {
     /// Reads the modules of `pid` whose path `wanted` accepts.
     pub fn read(pid: Pid, cache: &ImageCache, wanted: &dyn Fn(&str) -> bool) -> Result<Self, Error> {
+        check_own_memory(pid)?;
         let maps = MappingTable::of(pid)?;
         let mut modules = Vec::new();
         let mut unreadable = Vec::new();
@@ -133,6 +134,11 @@ pub fn imported_names(pid: Pid, maps: &MappingTable, wanted: &dyn Fn(&str) -> bo
         names.extend(trimtab_symbols::imported_names(file.bytes()).ok()?);
     }
     Some(names)
+}
+
+/// Between `vfork` and `exec` a process has no memory of its own, and must not be touched.
+pub(crate) fn check_own_memory(pid: Pid) -> Result<(), Error> {
+    trimtab_os::parent_sharing_memory(pid).map_or(Ok(()), |parent| Err(Error::SharesMemory { pid, parent }))
 }
 
 /// Mappings of each file that has executable ones, in address order.

@@ -3,7 +3,7 @@
 //! Next: `image`, where names are looked up.
 
 /// Whether the whole of `name` matches `pattern`.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at_pattern, mut at_name) = (0, 0);
     // Where to resume when a later part fails: just after the last `*`, one byte further in the name.

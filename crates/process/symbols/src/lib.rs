@@ -47,6 +47,7 @@ pub use cache::seal;
 pub use demangle::{demangle, demangle_name};
 pub use error::Error;
 pub use frames::{CfaRow, FdeInfo, Frame, FrameKind, UnwindFacts, fde_at, unwind_facts, unwind_facts_of};
+pub use glob::matches as glob_matches;
 pub use image::{DataObject, Function, Image, ImageKind, Protection, Segment, Source, ThreadLocal, TlsSegment};
 pub use imports::imported_names;
 pub use linkage::{Slot, SlotTarget, Stub};

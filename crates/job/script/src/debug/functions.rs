@@ -89,7 +89,6 @@ impl<'a> DebugFacts<'a> {
     }
 
     /// A parameter or local variable that the source can see at an instruction.
-    #[allow(dead_code, reason = "points inside functions ask for it")]
     pub(crate) fn local(&self, at: ProcAddr, name: &str) -> Option<Object> {
         let opened = self.open_at(at)?;
         let addr = opened.to_file(at);
@@ -106,7 +105,6 @@ impl<'a> DebugFacts<'a> {
     }
 
     /// Names of the parameters and local variables that the source can see at an instruction, innermost first.
-    #[allow(dead_code, reason = "points inside functions ask for it")]
     pub(crate) fn local_names(&self, at: ProcAddr) -> Vec<String> {
         let Some(opened) = self.open_at(at) else { return Vec::new() };
         let variables = opened.program.variables_at(opened.to_file(at), &mut opened.types.borrow_mut());

@@ -7,7 +7,6 @@ use trimtab_symbols::dwarf::{LinePlace, LookupError};
 use trimtab_types::ProcAddr;
 
 /// Where code of a source line begins: once in each function, and in each inlined copy.
-#[allow(dead_code, reason = "points inside functions ask for it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LineSite {
     /// The first address of the function around.
@@ -21,7 +20,6 @@ impl<'a> DebugFacts<'a> {
     ///
     /// # Errors
     /// Why there is none, as a sentence: no such file, several files, no code from that line.
-    #[allow(dead_code, reason = "points inside functions ask for it")]
     pub(crate) fn line(&self, file: &str, line: u32) -> Result<Vec<LineSite>, String> {
         let mut sites = Vec::new();
         let mut problems: Vec<LookupError> = Vec::new();

@@ -1,0 +1,1 @@
+exec java -XX:-UsePerfData -Xmx400m Work.java

@@ -1,0 +1,1 @@
+exec sqlite3 -batch work.db < work.sql

@@ -1,0 +1,1 @@
+exec tclsh work.tcl
