@@ -21,13 +21,16 @@ fn run(command: &mut Command) {
 }
 
 fn build(case: &str, flags: &[&str]) -> PathBuf {
+    build_of(case, "cc", &["particles.c", "other.c"], flags)
+}
+
+fn build_of(case: &str, compiler: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(case);
     std::fs::create_dir_all(&folder).expect("a folder");
-    let program = folder.join("particles");
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let mut compiler = Command::new("cc");
-    compiler.args(flags).arg("-o").arg(&program);
-    run(compiler.arg(sources.join("particles.c")).arg(sources.join("other.c")));
+    let program = folder.join("program");
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let sources = sources.iter().map(|source| programs.join(source));
+    run(Command::new(compiler).args(flags).arg("-o").arg(&program).args(sources));
     program
 }
 
@@ -157,6 +160,30 @@ fn values_are_what_the_source_says() {
         assert_eq!(of("total"), ints(&[212]), "{case}");
         assert_eq!(of("large"), ints(&[200, 203]), "{case}");
         assert_eq!(of("seed"), ints(&[200]), "{case}");
+    }
+}
+
+#[test]
+fn classes_and_references_are_followed() {
+    for (case, flags) in [("cc-O2", &["-g", "-O2"][..]), ("cc-O0", &["-g", "-O0"])] {
+        let cells = Particles::start(&build_of(case, "c++", &["cells.cc"], flags));
+        let script = r#"
+            entry "*lift_cell*" {
+              send("cell", $this->number, $this->side, $this->open, $times, $this->self->number);
+              send("floats", $this->level, $by);
+              send("globals", grid::cells, grid::Cell::made, ::hidden, cells, sizeof(*$this));
+            }
+            exit "*lift_cell*" { send("raised", $ret) }
+            entry "*larger_cell*" { send("ab", $a, $b) }
+            exit "*larger_cell*" { send("larger", $ret) }
+        "#;
+        let found = cells.first_messages(script, 6);
+        assert_eq!(found["cell"], ints(&[5, 200, 1, 4, 5]), "{case}");
+        assert_eq!(found["floats"], floats(&[2.5, 0.25]), "{case}");
+        assert_eq!(found["globals"], ints(&[12, 31, 44, 12, 40]), "{case}");
+        assert_eq!(found["raised"], floats(&[3.5]), "{case}");
+        assert_eq!(found["ab"], ints(&[12, 31]), "{case}");
+        assert_eq!(found["larger"], ints(&[31]), "{case}");
     }
 }
 

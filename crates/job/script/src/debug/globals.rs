@@ -108,8 +108,7 @@ impl<'a> DebugFacts<'a> {
                 let kind = self.kind(opened, types, first.type_id);
                 Ok(Object { kind, location: Location::Address(address.0) })
             }
-            None if first.is_external => Err(NoObject::Unknown),
-            None => Err(NoObject::Unusable(format!("`{name}` is not in the program: the compiler dropped it"))),
+            None => Err(NoObject::Unusable(format!("`{name}` has no place in the program: the compiler dropped it"))),
         }
     }
 

@@ -16,6 +16,8 @@ mod globals;
 mod kinds;
 mod lines;
 mod places;
+#[cfg(test)]
+mod tests;
 
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
