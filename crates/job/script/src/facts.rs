@@ -2,6 +2,7 @@
 //!
 //! Next: `trimtab-snippet`'s `Facts`, the questions answered here.
 
+use crate::debug::{DebugFacts, DebugSections};
 use crate::places::InnerPlace;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,14 +38,15 @@ pub(crate) struct ProcessFacts<'a> {
     known: RefCell<Vec<FunctionPlace>>,
     inner: RefCell<Vec<InnerPlace>>,
     numbers: RefCell<BTreeMap<u64, u32>>,
+    pub(crate) debug: DebugFacts<'a>,
 }
 
 impl<'a> ProcessFacts<'a> {
-    pub(crate) fn new(modules: &'a Modules) -> Self {
+    pub(crate) fn new(modules: &'a Modules, sections: &'a DebugSections<'a>) -> Self {
         let handles = describe_library(modules).and_then(|library| library.handles());
         let datatype_sizes = handles.and_then(|facts| Some((datatype_sizes(modules, &facts)?, facts.handle_bytes)));
         let (known, inner, numbers) = (RefCell::default(), RefCell::default(), RefCell::default());
-        ProcessFacts { modules, datatype_sizes, known, inner, numbers }
+        ProcessFacts { modules, datatype_sizes, known, inner, numbers, debug: DebugFacts::new(sections) }
     }
 
     /// A function that was handed out before.
@@ -169,7 +171,9 @@ impl Facts for ProcessFacts<'_> {
 
     fn signature(&self, function: FunctionId) -> Signature {
         let place = self.function(function);
-        let Some(names) = prototype(&place.name) else { return Signature::default() };
+        let Some(names) = prototype(&place.name) else {
+            return self.debug.signature(place.address).unwrap_or_default();
+        };
         let argument = |(index, name): (usize, &&'static str)| {
             let location = match ARGUMENTS.get(index) {
                 Some(register) => Location::Register(*register),
@@ -181,23 +185,20 @@ impl Facts for ProcessFacts<'_> {
         Signature { arguments: Some(names.iter().enumerate().map(argument).collect()), returned: Some(returned) }
     }
 
-    fn local(&self, _site: SiteId, _name: &str) -> Option<Object> {
-        None
+    fn local(&self, site: SiteId, name: &str) -> Option<Object> {
+        self.debug.local(self.instruction_of(site)?, name)
     }
 
-    fn local_names(&self, _site: SiteId) -> Vec<String> {
-        Vec::new()
+    fn local_names(&self, site: SiteId) -> Vec<String> {
+        self.instruction_of(site).map(|address| self.debug.local_names(address)).unwrap_or_default()
     }
 
-    fn global(&self, name: &Name, _from: Option<FunctionId>) -> Result<Object, NoObject> {
-        let plain = match name {
-            Name::Global(plain) => plain,
-            Name::Static { .. } => {
-                let reason = "which file a variable belongs to is not known without debug information";
-                return Err(NoObject::Unusable(reason.into()));
-            }
-            Name::Plain(plain) => plain,
-        };
+    fn global(&self, name: &Name, from: Option<FunctionId>) -> Result<Object, NoObject> {
+        match self.debug.global(name, from.map(|from| self.function(from).address)) {
+            Err(NoObject::Unknown) => {}
+            found => return found,
+        }
+        let (Name::Plain(plain) | Name::Global(plain)) = name else { return Err(NoObject::Unknown) };
         let found = self.modules.modules.iter().find_map(|module| {
             let (address, size) = module.loaded.image.object_named(plain)?;
             Some((module.bias.to_proc(address), size))
@@ -213,8 +214,8 @@ impl Facts for ProcessFacts<'_> {
         names.take(SUGGESTIONS_MAX).cloned().collect()
     }
 
-    fn structure(&self, _id: StructId) -> Option<Struct> {
-        None
+    fn structure(&self, id: StructId) -> Option<Struct> {
+        self.debug.structure(id)
     }
 
     fn type_named(&self, name: &str) -> Option<Type> {
@@ -223,16 +224,18 @@ impl Facts for ProcessFacts<'_> {
             "MPI_Comm" | "MPI_Op" | "MPI_Win" | "MPI_Request" => {
                 Some(Type::Int { width: self.handle_width(), signed: false })
             }
-            _ => None,
+            _ => self.debug.type_named(name),
         }
     }
 
-    fn type_names(&self, _like: &str) -> Vec<String> {
-        ["MPI_Datatype", "MPI_Comm", "MPI_Op", "MPI_Win", "MPI_Request"].map(str::to_owned).into()
+    fn type_names(&self, like: &str) -> Vec<String> {
+        let mut names = self.debug.type_names(like);
+        names.extend(["MPI_Datatype", "MPI_Comm", "MPI_Op", "MPI_Win", "MPI_Request"].map(str::to_owned));
+        names
     }
 
-    fn enumerator(&self, _name: &str) -> Option<i64> {
-        None
+    fn enumerator(&self, name: &str) -> Option<i64> {
+        self.debug.enumerator(name)
     }
 
     fn call_address(&self, name: &str) -> Option<u64> {

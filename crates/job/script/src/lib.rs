@@ -7,6 +7,7 @@
 //! Next: [`Running`] in `run`; `facts` for what a script can know, `guard` for memory that goes away.
 #![forbid(unsafe_code)]
 
+mod debug;
 mod error;
 mod facts;
 mod guard;

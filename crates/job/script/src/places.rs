@@ -5,7 +5,7 @@
 use crate::facts::{FunctionPlace, ProcessFacts};
 use trimtab_session::{Inner, Module};
 use trimtab_snippet::Facts;
-use trimtab_snippet::facts::Site;
+use trimtab_snippet::facts::{Site, SiteId};
 use trimtab_snippet::syntax::{CallPoint, FunctionPattern, LoopEdge, LoopPoint, PointKind};
 use trimtab_symbols::SlotTarget;
 use trimtab_types::{FileAddr, ProcAddr};
@@ -29,7 +29,7 @@ impl ProcessFacts<'_> {
             PointKind::Block { function, number } => self.blocks(function, *number)?,
             PointKind::Offset { function, offset } => self.offsets(function, *offset)?,
             PointKind::Address { library, address } => self.addresses(library.as_deref(), *address)?,
-            PointKind::Line { file, line } => return Err(format!("no code is known for {file}:{line}")),
+            PointKind::Line { file, line } => self.lines(file, *line)?,
             PointKind::Entry(_) | PointKind::Exit(_) | PointKind::Every { .. } | PointKind::Once => {
                 return Err("it is no place inside a function".into());
             }
@@ -172,6 +172,34 @@ impl ProcessFacts<'_> {
             address: module.bias.to_proc(function.addr),
         };
         Ok(vec![self.instruction(place, file.0 - function.addr.0)?])
+    }
+
+    /// The places of a source line that can be patched.
+    fn lines(&self, file: &str, line: u32) -> Result<Vec<InnerPlace>, String> {
+        let (mut places, mut problem) = (Vec::new(), None);
+        for site in self.debug.line(file, line)? {
+            let place = self.addresses(None, site.address.0);
+            match place {
+                Ok(found) => places.extend(found),
+                Err(reason) => problem = problem.or(Some(reason)),
+            }
+        }
+        match problem.filter(|_| places.is_empty()) {
+            Some(problem) => Err(format!("{file}:{line} can't be probed: {problem}")),
+            None => Ok(places),
+        }
+    }
+
+    /// The instruction before which the bodies of a place run.
+    pub(crate) fn instruction_of(&self, site: SiteId) -> Option<ProcAddr> {
+        let found = self.inner(site);
+        match found.place {
+            Inner::Instruction(address) => Some(address),
+            Inner::Loop(number) => {
+                let flow = self.modules.control_flow(found.function.address).ok()?;
+                Some(ProcAddr(flow.loop_numbered(&number)?.header_at))
+            }
+        }
     }
 
     /// An instruction of a function; why not, if there is none or it can't be patched.

@@ -2,6 +2,7 @@
 //!
 //! Next: `run`, which puts it in.
 
+use crate::debug::{DebugFiles, DebugSections};
 use crate::error::Error;
 use crate::facts::ProcessFacts;
 use crate::guard;
@@ -43,7 +44,9 @@ impl Source {
     /// Compiles the script for one process and decides about its places.
     pub(crate) fn new(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Self, Error> {
         let modules = Modules::read(pid, cache, &|_| true).map_err(Error::of(pid))?;
-        let facts = ProcessFacts::new(&modules);
+        let files = DebugFiles::of(&modules);
+        let sections = DebugSections::of(&files);
+        let facts = ProcessFacts::new(&modules, &sections);
         let mut compiled = compile(&options.text, &facts, options.permissions).map_err(Error::Script)?;
         let (requests, inner) = requests(&compiled, &facts)?;
         let functions = requests.len() + inner.len();

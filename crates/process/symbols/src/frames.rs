@@ -68,6 +68,9 @@ pub struct FdeInfo {
     /// Frame base (CFA) minus stack pointer at that address, in bytes: 8 just after a call. `None` if the rule there
     /// doesn't use the stack pointer.
     pub cfa_rsp_offset_at: Option<i64>,
+    /// The register that the frame base is counted from at that address, by its DWARF number, and the bytes to add.
+    /// `None` if the rule there is a calculation.
+    pub cfa_register_at: Option<(u16, i64)>,
     /// Its exception table.
     pub lsda: Option<FileAddr>,
     /// Code to which signal handlers return.
@@ -150,6 +153,10 @@ pub fn fde_at(bytes: &[u8], image: &Image, addr: FileAddr) -> Result<Option<FdeI
         range: FileAddr(fde.initial_address())..FileAddr(fde.end_address()),
         initial_location_is_addr: fde.initial_address() == addr.0,
         cfa_rsp_offset_at: stack_offset(row.cfa(), image.machine),
+        cfa_register_at: match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => Some((register.0, *offset)),
+            CfaRule::Expression(_) => None,
+        },
         lsda: lsda_of(&fde, frame)?,
         is_signal_frame: fde.is_signal_trampoline(),
     }))

@@ -299,3 +299,22 @@ fn a_cached_index_answers_as_a_fresh_one() {
 fn is_optimised(case: &str) -> bool {
     case.ends_with("O2") || ["zlib", "split", "type-units5"].contains(&case)
 }
+
+/// What a unit begins with lies in no function of the unit before it.
+#[test]
+fn scopes_end_with_their_unit() {
+    let further = common::path("further.c");
+    std::fs::write(&further, "int further = 3;\nint behind(void) { return further; }\n").expect("a source file");
+    let flags = ["-g", "-O0", further.to_str().expect("a path")];
+    let bytes = read(&build("c-units", "cc", "facts.c", &flags));
+    let sections = Sections::of(&bytes).expect("sections");
+    let facts = Program::open(&sections);
+    for found in [facts.functions_named("behind"), facts.variables_named("further")] {
+        let [id] = found.as_slice() else { panic!("{found:?}") };
+        let name = facts.full_name(*id).expect("a name");
+        assert!(["behind", "further"].contains(&name.as_str()), "{name}");
+        let (unit, declared) = facts.source_files_of(*id).expect("files");
+        assert!(unit.ends_with("further.c") && declared == Some(unit.clone()), "{unit} {declared:?}");
+    }
+    assert_eq!(facts.type_names("struct n", 9), ["struct node"]);
+}

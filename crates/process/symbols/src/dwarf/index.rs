@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use twox_hash::XxHash3_128;
 
 /// Raise it with every change to what [`Index`] or its parts hold or mean.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Attributes may be this many times the section's bytes, because some take no byte at all.
 const ATTRIBUTES_TO_BYTES_MAX: usize = 4;
 /// References from one instance of a function or variable to its declaration that are followed.
@@ -89,7 +89,8 @@ impl Index {
             if let Err(error) = units.unit(at).and_then(|unit| scan.unit(unit)) {
                 scan.index.problems.push(format!("unit {at}: {error}"));
             }
-            scan.close_scopes(isize::MIN, u32::MAX);
+            // What the next units hold lies in no scope of this one.
+            scan.close_scopes(isize::MIN, units.unit(at).map_or(u32::MAX, Unit::end));
         }
         let mut index = scan.index;
         index.info = fingerprint(units);
@@ -112,6 +113,11 @@ impl Index {
         let start = self.names.partition_point(|other| other.hash < hash);
         let alike = self.names[start..].iter().take_while(move |other| other.hash == hash);
         alike.filter(move |other| other.kind == kind).map(|other| other.entry)
+    }
+
+    /// Entries of this kind that have a name, in no order of use.
+    pub(crate) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = u32> + '_ {
+        self.names.iter().filter(move |name| name.kind == kind).map(|name| name.entry)
     }
 
     /// The copies of a function, by the number of its abstract entry.

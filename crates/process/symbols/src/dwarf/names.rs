@@ -3,6 +3,7 @@
 //! Next: `index`, which finds candidates; `function`, `variable` and `types` for what is known about a match.
 
 use super::index::{Kind, without_arguments};
+use super::read_types::keyword;
 use super::units::{Die, Unit};
 use super::{EntryId, LookupError, Program};
 use std::collections::BTreeSet;
@@ -97,6 +98,17 @@ impl<'a> Program<'a> {
         Ok(self.chain_text(&chain, gimli::DW_AT_name).unwrap_or_else(|| nameless.to_string()))
     }
 
+    /// The source file that was compiled to make an entry, and the one that declares it, which may be a header.
+    ///
+    /// # Errors
+    /// [`LookupError::Damaged`] if the entry can't be read.
+    pub fn source_files_of(&self, entry: EntryId) -> Result<(String, Option<String>), LookupError> {
+        let chain = self.chain(entry.0)?;
+        let unit = chain.links.first().and_then(|(_, unit)| unit.inner.name);
+        let unit = unit.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Ok((unit, self.declared(&chain).map(|place| place.file)))
+    }
+
     /// Functions of this name: instances with code of their own, and those that exist inlined only.
     ///
     /// `name` may be plain (`f`), with scopes in front (`Class::f`, `ns::Class::f`), with or without template
@@ -106,6 +118,23 @@ impl<'a> Program<'a> {
         let origin = |entry: &EntryId| self.chain(entry.0).map_or(entry.0, |chain| chain.links.get(1).map_or(0, id_of));
         let with_code: BTreeSet<u32> = found.iter().map(origin).collect();
         found.into_iter().filter(|entry| !with_code.contains(&entry.0)).collect()
+    }
+
+    /// Names of types (without scopes) that begin with `start`, in order, each once, at most `count_max`; with a word
+    /// in front (`struct p`) only those that it fits. Every name is read: for suggestions, not for look-ups.
+    pub fn type_names(&self, start: &str, count_max: usize) -> Vec<String> {
+        let (word, tags) = keyword(start).unwrap_or(("", &[]));
+        let mut names = BTreeSet::new();
+        for entry in self.index().of_kind(Kind::Type) {
+            let Ok((die, unit)) = self.units.die(entry) else { continue };
+            if names.len() >= count_max || !(tags.is_empty() || tags.contains(&die.tag)) {
+                continue;
+            }
+            let name = self.units.text(unit, &die, gimli::DW_AT_name);
+            let name = name.map(|name| format!("{word}{}", name.to_string_lossy()));
+            names.extend(name.filter(|name| name.starts_with(start)));
+        }
+        names.into_iter().collect()
     }
 
     /// Global and static variables of this name (static ones of functions and classes too), written as for

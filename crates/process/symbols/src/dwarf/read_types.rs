@@ -45,9 +45,8 @@ impl<'a> Program<'a> {
     /// [`LookupError::NotFound`]; [`LookupError::Ambiguous`] if copies differ in size; [`LookupError::Damaged`].
     pub fn type_named(&self, name: &str, near: Option<EntryId>, types: &mut Types) -> Result<TypeId, LookupError> {
         let what = "type";
-        let keyword = KEYWORDS.iter().find(|(word, _)| name.starts_with(word));
-        let bare = keyword.map_or(name, |(word, _)| &name[word.len()..]).trim();
-        let tags = keyword.map_or(&[][..], |(_, tags)| tags);
+        let (word, tags) = keyword(name).unwrap_or(("", &[]));
+        let bare = name[word.len()..].trim();
         let mut found: Vec<(EntryId, Die<'a>)> = Vec::new();
         for entry in self.entries_named(bare, Kind::Type).into_iter().take(CANDIDATES_MAX) {
             let (die, _) = self.units.die(entry.0)?;
@@ -140,6 +139,11 @@ impl<'a> Program<'a> {
         }
         Ok(id)
     }
+}
+
+/// The word in front of a type's name, and what it may stand for.
+pub(crate) fn keyword(name: &str) -> Option<(&'static str, &'static [gimli::DwTag])> {
+    KEYWORDS.iter().copied().find(|(word, _)| name.starts_with(word))
 }
 
 /// The place of an entry's type in the list, given out at the first call.

@@ -63,6 +63,12 @@ pub(crate) struct Unit<'a> {
 }
 
 impl Unit<'_> {
+    /// The first number behind its entries.
+    pub fn end(&self) -> u32 {
+        let length = u32::try_from(self.inner.header.length_including_self()).unwrap_or(u32::MAX);
+        self.start.saturating_add(length)
+    }
+
     /// Whether it is one source file's code and data, not types or a part that others include.
     pub fn is_whole(&self) -> bool {
         matches!(self.inner.header.type_(), UnitType::Compilation)

@@ -1,0 +1,66 @@
+//! Source lines: which instructions of the process a line means.
+//!
+//! Next: `trimtab_symbols::dwarf::Program::code_of_line`.
+
+use super::{DebugFacts, Opened};
+use trimtab_symbols::dwarf::{LinePlace, LookupError};
+use trimtab_types::ProcAddr;
+
+/// Where code of a source line begins: once in each function, and in each inlined copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LineSite {
+    /// The first address of the function around.
+    pub function: ProcAddr,
+    /// The instruction.
+    pub address: ProcAddr,
+}
+
+impl<'a> DebugFacts<'a> {
+    /// The places that `file:line` means, by ascending address.
+    ///
+    /// # Errors
+    /// Why there is none, as a sentence: no such file, several files, no code from that line.
+    pub(crate) fn line(&self, file: &str, line: u32) -> Result<Vec<LineSite>, String> {
+        let mut sites = Vec::new();
+        let mut problems: Vec<LookupError> = Vec::new();
+        let mut is_any_open = false;
+        for opened in self.all(None) {
+            is_any_open = true;
+            match opened.program.code_of_line(file, line) {
+                Ok(code) => sites.extend(code.places.iter().filter_map(|place| site(opened, place))),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if !is_any_open {
+            return Err("no part of the program has debugging information: compile it with -g".into());
+        }
+        if sites.is_empty() {
+            return Err(sentence(file, problems));
+        }
+        sites.sort_unstable();
+        sites.dedup();
+        Ok(sites)
+    }
+}
+
+/// A place of a line in a function; code outside of every function is left out.
+fn site(opened: &Opened<'_>, place: &LinePlace) -> Option<LineSite> {
+    let types = &mut opened.types.borrow_mut();
+    let described = place.function.and_then(|id| opened.program.function(id, types).ok()?.entry);
+    let entry = described.or_else(|| Some(opened.module.loaded.image.function_at(place.addr)?.addr))?;
+    let to_proc = |address| opened.module.bias.to_proc(address);
+    Some(LineSite { function: to_proc(entry), address: to_proc(place.addr) })
+}
+
+/// The problem that says most; files that are alike are collected over all modules.
+fn sentence(file: &str, problems: Vec<LookupError>) -> String {
+    let says_most = |problem: &&LookupError| !matches!(problem, LookupError::NotFound { .. });
+    if let Some(problem) = problems.iter().find(says_most) {
+        return problem.to_string();
+    }
+    let all = problems.into_iter().flat_map(|problem| match problem {
+        LookupError::NotFound { near, .. } => near,
+        _ => Vec::new(),
+    });
+    LookupError::NotFound { what: "source file", name: file.to_string(), near: all.collect() }.to_string()
+}

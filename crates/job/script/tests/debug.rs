@@ -1,0 +1,260 @@
+//! What scripts see of a program with debugging information is what its source says, in every format and at every
+//! level of optimisation.
+//!
+//! Next: `programs/particles.c`, whose values these are.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use trimtab_script::{Error, MessageValue, Options, Permissions, Running, Target};
+use trimtab_session::ImageCache;
+use trimtab_types::Pid;
+
+/// How long a message may take that comes every millisecond.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
+}
+
+fn build(case: &str, flags: &[&str]) -> PathBuf {
+    build_of(case, "cc", &["particles.c", "other.c"], flags)
+}
+
+fn build_of(case: &str, compiler: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(case);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let program = folder.join("program");
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let sources = sources.iter().map(|source| programs.join(source));
+    run(Command::new(compiler).args(flags).arg("-o").arg(&program).args(sources));
+    program
+}
+
+/// Moves the debugging information into a file of its own, beside the program.
+fn separate(program: &Path) {
+    let debug = program.with_extension("debug");
+    run(Command::new("objcopy").arg("--only-keep-debug").arg(program).arg(&debug));
+    run(Command::new("objcopy").arg("--strip-debug").arg(program));
+    run(Command::new("objcopy").arg(format!("--add-gnu-debuglink={}", debug.display())).arg(program));
+}
+
+struct Particles(Child);
+
+impl Particles {
+    fn start(program: &Path) -> Self {
+        let mut child = Command::new(program).stdout(Stdio::piped()).spawn().expect("starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("reads");
+        assert_eq!(line, "ready\n");
+        Particles(child)
+    }
+
+    fn run(&self, script: &str) -> Result<Running, Error> {
+        let target = Target { pid: Pid(self.0.id() as i32), rank: None, ranks: None };
+        let options = Options { text: script.to_owned(), permissions: Permissions::default() };
+        Running::start(&[target], &options, &ImageCache::in_memory())
+    }
+
+    /// The values of the first message of each tag, once there is one of each.
+    fn first_messages(&self, script: &str, tags: usize) -> BTreeMap<String, Vec<MessageValue>> {
+        let mut running = self.run(script).unwrap_or_else(|error| panic!("{script}: {}", words(error)));
+        let mut found = BTreeMap::new();
+        let since = Instant::now();
+        while found.len() < tags {
+            for message in running.poll().messages {
+                found.entry(message.tag).or_insert(message.values);
+            }
+            assert!(since.elapsed() < PATIENCE, "{script}: only {found:?}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let (_, _, summary) = running.finish();
+        assert_eq!(summary.loss.unreadable_loads, 0, "{script}");
+        assert_eq!(summary.warnings, Vec::<String>::new(), "{script}");
+        found
+    }
+
+    /// Why a script is refused.
+    fn refusal(&self, script: &str) -> String {
+        match self.run(script) {
+            Ok(_) => panic!("{script}: was not refused"),
+            Err(error) => words(error),
+        }
+    }
+}
+
+impl Drop for Particles {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn words(error: Error) -> String {
+    match error {
+        Error::Script(refused) => format!("{refused:?}"),
+        other => other.to_string(),
+    }
+}
+
+fn ints(values: &[i64]) -> Vec<MessageValue> {
+    values.iter().copied().map(MessageValue::Int).collect()
+}
+
+fn floats(values: &[f64]) -> Vec<MessageValue> {
+    values.iter().copied().map(MessageValue::Float).collect()
+}
+
+fn text(text: &str) -> MessageValue {
+    MessageValue::Text(text.to_owned())
+}
+
+const SCRIPT: &str = r#"
+entry move_particle {
+  send("floats", $p->base.mass, $p->base.charge, $dt, $p->next->base.mass, table[2]);
+  send("ints", $steps, $p->tag, $p->spin, $p->kind == LIGHT, $p->next->kind, $p->next->spin, $p->next->grid[1][2],
+       $p->next->halves[1], $p->whole, sizeof(*$p), $p->next->next == 0);
+  send("texts", $p->name, $p->next->name);
+  send("types", ((struct particle *)$0)->tag, sizeof(particle_t), ((particle_t *)$p)->next->tag, HEAVY);
+  send("statics", counter, other.c::counter, particles.c::counter, calls, ::shared, alone[0]);
+}
+exit move_particle { send("result", $ret) }
+entry rounds_other { send("there", counter, alone[2]) }
+exit rounds_other { send("rounds", $ret) }
+entry many { send("many", $a, $f, $g, $h, $i, $6, $7); send("x", $x) }
+exit many { send("total", $ret) }
+exit make { send("large", $ret.values[0], $ret.values[3]) }
+entry make { send("seed", $seed) }
+"#;
+
+#[test]
+fn values_are_what_the_source_says() {
+    for (case, flags) in [
+        ("O2", &["-g", "-O2"][..]),
+        ("O0", &["-g", "-O0"]),
+        ("O1-dwarf4", &["-g", "-O1", "-gdwarf-4"]),
+        ("static", &["-g", "-O2", "-static"]),
+        ("no-pie", &["-g", "-O2", "-no-pie", "-fno-pie"]),
+        ("separate", &["-g", "-O2"]),
+    ] {
+        let program = build(case, flags);
+        if case == "separate" {
+            separate(&program);
+        }
+        let particles = Particles::start(&program);
+        let found = particles.first_messages(SCRIPT, 12);
+        let of = |tag: &str| found.get(tag).unwrap_or_else(|| panic!("{case}: no {tag}")).clone();
+        assert_eq!(of("floats"), floats(&[4.5, 0.25, 0.5, 1.5, 2.5]), "{case}");
+        assert_eq!(of("ints"), ints(&[3, 2, 7, 1, 7, -3, -6, 5, 9, 64, 1]), "{case}");
+        assert_eq!(of("texts"), [text("first"), text("second")], "{case}");
+        assert_eq!(of("types"), ints(&[2, 64, 5, 7]), "{case}");
+        assert_eq!(of("statics"), ints(&[11, 22, 11, 77, 33, 65535]), "{case}");
+        assert_eq!(of("result"), floats(&[3.0]), "{case}");
+        assert_eq!(of("there"), ints(&[22, 1]), "{case}");
+        assert_eq!(of("rounds"), ints(&[65557]), "{case}");
+        assert_eq!(of("many"), ints(&[1, 6, 70, -8, 120, 70, -8]), "{case}");
+        assert_eq!(of("x"), floats(&[9.5]), "{case}");
+        assert_eq!(of("total"), ints(&[212]), "{case}");
+        assert_eq!(of("large"), ints(&[200, 203]), "{case}");
+        assert_eq!(of("seed"), ints(&[200]), "{case}");
+    }
+}
+
+#[test]
+fn classes_and_references_are_followed() {
+    for (case, flags) in [("cc-O2", &["-g", "-O2"][..]), ("cc-O0", &["-g", "-O0"])] {
+        let cells = Particles::start(&build_of(case, "c++", &["cells.cc"], flags));
+        let script = r#"
+            entry "*lift_cell*" {
+              send("cell", $this->number, $this->side, $this->open, $times, $this->self->number);
+              send("floats", $this->level, $by);
+              send("globals", grid::cells, grid::Cell::made, ::hidden, cells, sizeof(*$this));
+            }
+            exit "*lift_cell*" { send("raised", $ret) }
+            entry "*larger_cell*" { send("ab", $a, $b) }
+            exit "*larger_cell*" { send("larger", $ret) }
+        "#;
+        let found = cells.first_messages(script, 6);
+        assert_eq!(found["cell"], ints(&[5, 200, 1, 4, 5]), "{case}");
+        assert_eq!(found["floats"], floats(&[2.5, 0.25]), "{case}");
+        assert_eq!(found["globals"], ints(&[12, 31, 44, 12, 40]), "{case}");
+        assert_eq!(found["raised"], floats(&[3.5]), "{case}");
+        assert_eq!(found["ab"], ints(&[12, 31]), "{case}");
+        assert_eq!(found["larger"], ints(&[31]), "{case}");
+    }
+}
+
+/// What cannot be read is refused, with the reason and what could be written instead.
+#[test]
+fn what_is_not_certain_is_refused() {
+    let program = build("refused", &["-g", "-O2"]);
+    let particles = Particles::start(&program);
+    for (script, expected) in [
+        ("every 10ms { n = counter }", &["several variables", "particles.c::counter", "other.c::counter"][..]),
+        ("entry main { n = nowhere.c::counter }", &["not known"]),
+        ("entry main { n = own }", &["thread-local"]),
+        ("entry both { n = $pair.first }", &["several pieces"]),
+        ("exit nothing { n = $ret }", &["returns nothing"]),
+        ("entry move_particle { n = $dp }", &["$p", "$dt", "$steps"]),
+        ("entry move_particle { n = $3 }", &["no argument number 3"]),
+        ("entry move_particle { n = $p->bas.mass }", &["no member", "base"]),
+        ("entry move_particle { n = sizeof(struct partikle) }", &["particle"]),
+        ("entry shrunk* { n = $always }", &["the compiler changed how this function is called"]),
+        ("exit shrunk* { n = $ret }", &["the compiler changed how this function is called"]),
+    ] {
+        let said = particles.refusal(script);
+        for fragment in expected {
+            assert!(said.contains(fragment), "{script}: no {fragment:?} in {said}");
+        }
+    }
+}
+
+fn line_of(mark: &str) -> usize {
+    let source = include_str!("programs/particles.c");
+    1 + source.lines().position(|line| line.contains(mark)).expect("the mark")
+}
+
+/// Local variables at a source line and at a loop: in registers, in the frame, or calculated.
+#[test]
+fn locals_are_read_where_they_are() {
+    for (case, flags) in [
+        ("at-O0", &["-g", "-O0"][..]),
+        ("at-O0-rsp", &["-g", "-O0", "-fomit-frame-pointer"]),
+        ("at-O1", &["-g", "-O1"]),
+        ("at-O2", &["-g", "-O2"]),
+        ("at-Og", &["-g", "-Og", "-gdwarf-4"]),
+    ] {
+        let particles = Particles::start(&build(case, flags));
+        let line = line_of("/* each step */");
+        let script = format!(
+            "at particles.c:{line} when (i == 1) {{ send(\"line\", way);
+               send(\"ints\", p->next->tag, $steps, i, counter, other.c::counter, calls) }}"
+        );
+        let found = particles.first_messages(&script, 2);
+        assert_eq!(found["line"], floats(&[2.5]), "{case}");
+        assert_eq!(found["ints"], ints(&[5, 3, 1, 11, 22, 77]), "{case}");
+        let found = particles.first_messages("loop move_particle:1 when (i == 2) { send(\"loop\", p->tag, steps) }", 1);
+        assert_eq!(found["loop"], ints(&[2, 3]), "{case}");
+    }
+}
+
+#[test]
+fn lines_without_code_are_refused() {
+    let particles = Particles::start(&build("lines", &["-g", "-O2"]));
+    let line = line_of("/* each step */");
+    for (script, expected) in [
+        ("at particles.cc:44 { n++ }".to_owned(), &["no source file", "particles.c"][..]),
+        ("at particles.c:1 { n++ }".to_owned(), &["no code was made", "the next line with code is"]),
+        ("at particles.c:9999 { n++ }".to_owned(), &["no code was made", "no later line"]),
+        (format!("at particles.c:{line} {{ n = dt }}"), &["`dt`"]),
+        (format!("at particles.c:{line} {{ n = stepz }}"), &["steps"]),
+    ] {
+        let said = particles.refusal(&script);
+        for fragment in expected {
+            assert!(said.contains(fragment), "{script}: no {fragment:?} in {said}");
+        }
+    }
+}
