@@ -293,6 +293,10 @@ impl Member {
         if self.unit().bodies.iter().any(|body| matches!(body.when, When::Every { .. })) {
             threads.push(self.clock_area.clone());
         }
+        if threads.is_empty() {
+            // Nothing was hit: what was never counted is zero.
+            threads.push(vec![0; self.unit().thread_bytes as usize / 8]);
+        }
         (script.process_area(self.unit()), threads)
     }
 

@@ -10,7 +10,7 @@ const SHAPES: &[&str] = &["-nostdlib", "-static", "-no-pie"];
 
 #[test]
 fn a_cached_image_answers_as_the_parsed_one() {
-    let (bytes, image) = parse(&build("cache", "cc", "shapes.s", SHAPES));
+    let (bytes, image) = parse(&build("cache_shapes", "cc", "shapes.s", SHAPES));
     let cached = Image::from_cache(&image.to_cache()).expect("cache");
     assert_eq!(cached, image);
     assert_eq!(cached.function_named("alias_weak"), image.function_named("typed"));

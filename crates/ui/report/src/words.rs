@@ -161,10 +161,10 @@ pub(crate) fn invalid(report: &Report) -> Option<String> {
     let iterations = report.ranks.iter().filter_map(|rank| rank.iterations);
     let (fewest, most) = (iterations.clone().min(), iterations.max());
     let why = match fewest.zip(most) {
+        _ if report.window.ended_by == "interrupted" => "it was interrupted".to_string(),
         Some((fewest, most)) if fewest != most => {
             format!("the ranks recorded different iterations ({fewest} to {most})")
         }
-        _ if report.window.ended_by == "interrupted" => "it was interrupted".to_string(),
         _ if report.window.ended_by == "max-seconds" => "the time limit came too early".to_string(),
         _ => "a rank ended early or left".to_string(),
     };
