@@ -120,7 +120,14 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         let leave = is_anyone_inside(&stopped, &stacks, target) || !removal.foreign.is_empty();
         let pause_ns = match leave {
             true => stopped.resume(),
-            false => stopped.resume_through(&calls_to_unmap(pid, target), target.gadgets, &maps)?,
+            false => match stopped.resume_through(&calls_to_unmap(pid, target), target.gadgets, &maps) {
+                // Another thread may have room for its state, or this one in a moment.
+                Err(error) if error.is_retryable() && attempt + 1 < TRIES_MAX => {
+                    std::thread::sleep(rest(attempt));
+                    continue;
+                }
+                held => held?,
+            },
         };
         removal.pause_ns_max = removal.pause_ns_max.max(pause_ns);
         removal.pause_ns_total += pause_ns;
