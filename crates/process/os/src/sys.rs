@@ -58,6 +58,13 @@ pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
     Ok(unsafe { registers.assume_init() })
 }
 
+/// Registers that are all zero.
+#[cfg(test)]
+pub(crate) fn no_registers() -> Registers {
+    // SAFETY: the structure is plain numbers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}
+
 pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
     request(libc::PTRACE_SETREGS, tid, 0, (&raw const *registers) as usize)
 }
