@@ -21,6 +21,7 @@ use crate::proc::MappingTable;
 use crate::stacks::room_for;
 use crate::stop::Stopped;
 use crate::sys::{self, Registers};
+use crate::vectors::signal_state;
 use std::io;
 use trimtab_types::Pid;
 
@@ -34,10 +35,6 @@ const RED_ZONE: u64 = 128;
 const SEARCH_MAX: u64 = 64 << 20;
 /// Size of the kernel's `struct ucontext` on x86-64.
 const UCONTEXT_BYTES: usize = 304;
-/// Offset of the software-defined bytes in an fxsave area, and their magic words.
-const SOFTWARE_BYTES: usize = 464;
-const MAGIC_1: u32 = 0x4650_5853;
-const MAGIC_2: u32 = 0x4650_5845;
 /// Bytes from one frame of a chain to the next.
 const FRAME_STRIDE: u64 = 320;
 /// Threads that are looked at for one that can make calls: a thread costs some microseconds, in which all are held.
@@ -377,23 +374,6 @@ fn call_registers(original: &Registers, gadgets: Gadgets, call: &Call, stack: u6
     registers.orig_rax = u64::MAX;
     [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = call.arguments(text_at);
     registers
-}
-
-/// The vector state as the kernel expects it in a signal frame: with its software-defined bytes and closing magic.
-fn signal_state(mut state: Vec<u8>) -> Vec<u8> {
-    let length = state.len() as u32;
-    if state.len() > SOFTWARE_BYTES + 48 {
-        // The kernel's own feature mask stands in these bytes of the register set; the rest describes the size.
-        let mut features = [0; 8];
-        features.copy_from_slice(&state[SOFTWARE_BYTES..SOFTWARE_BYTES + 8]);
-        state[SOFTWARE_BYTES..SOFTWARE_BYTES + 4].copy_from_slice(&MAGIC_1.to_le_bytes());
-        state[SOFTWARE_BYTES + 4..SOFTWARE_BYTES + 8].copy_from_slice(&(length + 4).to_le_bytes());
-        state[SOFTWARE_BYTES + 8..SOFTWARE_BYTES + 16].copy_from_slice(&features);
-        state[SOFTWARE_BYTES + 16..SOFTWARE_BYTES + 20].copy_from_slice(&length.to_le_bytes());
-        state[SOFTWARE_BYTES + 20..SOFTWARE_BYTES + 48].fill(0);
-    }
-    state.extend_from_slice(&MAGIC_2.to_le_bytes());
-    state
 }
 
 /// The signal frame that puts `registers` back: return address, then `struct ucontext`.

@@ -20,6 +20,7 @@ mod shared;
 mod stacks;
 mod stop;
 mod sys;
+mod vectors;
 mod vfork;
 
 pub use error::Error;

@@ -88,6 +88,12 @@ pub(crate) fn extended_state(tid: i32) -> io::Result<Vec<u8>> {
     Ok(state)
 }
 
+/// Offset and size of a component of the extended state, as this processor has it.
+pub(crate) fn state_component(number: u32) -> (usize, usize) {
+    let found = core::arch::x86_64::__cpuid_count(0xd, number);
+    (found.ebx as usize, found.eax as usize)
+}
+
 pub(crate) fn poke(tid: i32, address: u64, word: u64) -> io::Result<()> {
     request(libc::PTRACE_POKETEXT, tid, address as usize, word as usize)
 }
