@@ -142,6 +142,9 @@ impl Stopped {
         registers.orig_rax = u64::MAX;
         // From here on the thread makes the calls, whatever becomes of us.
         sys::set_registers(thread.tid, &registers).map_err(failed)?;
+        // A signal that was on its way when the thread stopped, such as the one for a fault, would find our registers in
+        // its frame, and its handler might never return. The last frame sets the mask again and lets it in.
+        sys::set_signal_mask(thread.tid, u64::MAX).map_err(failed)?;
         Ok(self.let_go())
     }
 
