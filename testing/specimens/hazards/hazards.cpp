@@ -30,7 +30,8 @@ const Hazard HAZARDS[] = {
     {"assembly", assembles},   {"vectors", vectors},     {"coroutine", coroutines}, {"threads", threads},
     {"cancel", cancels},       {"fork", forks},          {"vfork", vforks},         {"spawn", spawns},
     {"exec", execs},           {"plugin", plugs},        {"blocked", blocks},       {"dozing", dozes},
-    {"waiting", waits},        {"late", late_plugin},    {"shut", shuts_itself_in},
+    {"waiting", waits},        {"late", late_plugin},    {"shut", shuts_itself_in}, {"flags", flags},
+    {"holding", holds},
 };
 
 bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }

@@ -20,7 +20,9 @@ bool alternates();
 bool tails();
 bool switches();
 bool assembles();
+bool flags();
 bool vectors();
+bool holds();
 bool coroutines();
 
 // processes.cpp

@@ -135,8 +135,9 @@ bool spawns() {
 bool execs() {
     bool right = true;
     for (int k = 0; k < 300; k++) right = right && summed(10000) == 50005000;
-    static int lives;
-    if (right && ++lives > 3 && !exists("")) {
+    // Long enough for probes to be there when it happens, mostly.
+    static time_t begun = time(nullptr);
+    if (right && time(nullptr) > begun + 1 && !exists("")) {
         execl(self_path, self_path, "exec", until_path, (char *)nullptr);
         return false;
     }
