@@ -101,6 +101,38 @@ impl Variant {
     }
 }
 
+/// How the hazards are compiled: jumps, padding and prologues differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HazardVariant {
+    /// Optimised, at any address.
+    Optimised,
+    /// For small code, at a fixed address: functions follow each other without padding.
+    Small,
+    /// Not optimised, with landing pads for indirect jumps.
+    Plain,
+}
+
+impl HazardVariant {
+    /// All of them.
+    pub const ALL: [HazardVariant; 3] = [HazardVariant::Optimised, HazardVariant::Small, HazardVariant::Plain];
+
+    fn folder(self) -> &'static str {
+        match self {
+            HazardVariant::Optimised => "hazards-optimised",
+            HazardVariant::Small => "hazards-small",
+            HazardVariant::Plain => "hazards-plain",
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            HazardVariant::Optimised => &["-O2"],
+            HazardVariant::Small => &["-Os", "-fno-pie", "-no-pie"],
+            HazardVariant::Plain => &["-O0", "-fcf-protection=full"],
+        }
+    }
+}
+
 /// One specimen: what its file at `programs/` says at its top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -171,6 +203,30 @@ pub fn groundtruth(mpi: Mpi) -> Result<PathBuf> {
         command.arg(temporary).arg(sources.join("wrap.c")).arg("-pthread");
         Ok(vec![command])
     })
+}
+
+/// Builds the hazards, and the library that one of them loads.
+///
+/// # Errors
+/// As [`build`].
+pub fn hazards(variant: HazardVariant) -> Result<(PathBuf, PathBuf)> {
+    let sources = source_folder().join("hazards");
+    let folder = target_folder().join("plain").join(variant.folder());
+    let plugin = make(&folder.join("libplugin.so"), &sources, |temporary| {
+        let mut command = compiler(Language::C, None)?;
+        command.current_dir(&sources).args(["-O2", "-g", "-shared", "-fPIC", "-o"]).arg(temporary).arg("plugin.c");
+        Ok(vec![command])
+    })?;
+    let program = make(&folder.join("hazards"), &sources, |temporary| {
+        let mut command = compiler(Language::Cpp, None)?;
+        command.current_dir(&sources).args(["-std=c++17", "-g", "-Wall", "-Wextra", "-Werror"]);
+        // What never returns by itself is left by a jump.
+        command.arg("-Wno-infinite-recursion").args(variant.flags());
+        command.arg("-o").arg(temporary).args(["hazards.cpp", "flow.cpp", "processes.cpp", "assembly.S"]);
+        command.args(["-pthread", "-ldl"]);
+        Ok(vec![command])
+    })?;
+    Ok((program, plugin))
 }
 
 impl Program {

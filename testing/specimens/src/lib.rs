@@ -2,7 +2,8 @@
 //!
 //! `programs/` holds the specimens in C, C++ and Fortran: each says at its top what it does, what its known answer is
 //! and which options it takes, and exits with 0 only if the answer was right. `groundtruth/` holds a PMPI wrapper
-//! library that measures the same iterations by another method; it is preloaded in tests, never by trimtab.
+//! library that measures the same iterations by another method; it is preloaded in tests, never by trimtab. `hazards/` is
+//! one program that does, again and again, what patched code must survive.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -27,7 +28,7 @@ mod launch;
 mod process;
 mod snapshot;
 
-pub use build::{Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth};
+pub use build::{HazardVariant, Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth, hazards};
 pub use error::{Error, Result};
 pub use groundtruth::{FunctionTruth, GroundTruth, IterationTruth, LinkTruth, RangeTruth, truths_of};
 pub use launch::{Finished, Launch, Running};

@@ -15,6 +15,7 @@ use trimtab_stub::layout::state;
 use trimtab_stub::view::View;
 use trimtab_track::{Job, RankProcess, Seccomp};
 use trimtab_types::Pid;
+use trimtab_types::procfs::State;
 
 /// One rank with probes in it.
 #[derive(Debug)]
@@ -93,9 +94,10 @@ impl Team {
                 Ok(Ok(removal)) => {
                     if removal.left_mapped_bytes > 0 {
                         self.warnings.push(format!(
-                            "rank {rank}: every byte of code is restored, but {} bytes stay mapped because a thread did \
-                             not leave them; the next trimtab unmaps them",
-                            removal.left_mapped_bytes
+                            "rank {rank}: every byte of code is restored, but {} bytes stay mapped: {}; the next trimtab \
+                             unmaps them",
+                            removal.left_mapped_bytes,
+                            removal.left_because.as_deref().unwrap_or_default()
                         ));
                     }
                     member.removal = Some(removal);
@@ -168,13 +170,12 @@ fn prepare_all(job: &Job, options: &Options, cache: &ImageCache) -> Result<AllRe
     Ok((selection, library, ready))
 }
 
+/// A rank that job control has stopped would never come to an iteration.
 fn check_process(process: &RankProcess) -> Result<(), trimtab_session::Error> {
     let pid = process.pid;
-    if process.shadow_stack {
-        return Err(trimtab_session::Error::ShadowStack { pid });
-    }
-    if process.seccomp != Seccomp::Off {
-        return Err(trimtab_session::Error::Seccomp { pid, mode: format!("{:?}", process.seccomp).to_lowercase() });
+    trimtab_os::check_all_calls(pid)?;
+    if trimtab_os::stat_of(pid, pid.0).is_some_and(|stat| stat.state == State::Stopped) {
+        return Err(trimtab_os::Error::JobControlStopped { pid }.into());
     }
     Ok(())
 }

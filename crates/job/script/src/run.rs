@@ -199,9 +199,11 @@ impl Running {
                     member.pause_remove_ns = removal.pause_ns_max;
                     if removal.left_mapped_bytes > 0 {
                         self.warnings.push(format!(
-                            "process {}: every byte of code is restored, but {} bytes stay mapped because a thread did \
-                             not leave them; `trimtab undo {}` unmaps them later",
-                            member.target.pid, removal.left_mapped_bytes, member.target.pid
+                            "process {pid}: every byte of code is restored, but {} bytes stay mapped: {}; `trimtab undo \
+                             {pid}` unmaps them later",
+                            removal.left_mapped_bytes,
+                            removal.left_because.unwrap_or_default(),
+                            pid = member.target.pid
                         ));
                     }
                 }

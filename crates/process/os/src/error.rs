@@ -52,6 +52,22 @@ pub enum Error {
         /// The process.
         pid: Pid,
     },
+    /// A system call filter would kill the process for a call of ours.
+    #[error(
+        "process {pid} runs under a seccomp filter (mode {mode}); mapping memory into it could kill it, so it is left alone"
+    )]
+    Filtered {
+        /// The process.
+        pid: Pid,
+        /// "strict" or "filter".
+        mode: &'static str,
+    },
+    /// A shadow stack forbids our way in.
+    #[error("process {pid} runs with a shadow stack, which forbids our way into it; it is left alone")]
+    ShadowStack {
+        /// The process.
+        pid: Pid,
+    },
     /// A 32-bit process.
     #[error("process {pid} runs 32-bit code; only 64-bit x86 programs can be measured")]
     Not64Bit {
@@ -70,8 +86,8 @@ pub enum Error {
         /// The process.
         pid: Pid,
     },
-    /// The thread's stack has no room for a saved state.
-    #[error("thread {tid} has no {needed} bytes of stack left to save its state; try again")]
+    /// The thread's stack has no room for a saved state, or it stands on another one.
+    #[error("thread {tid} has no {needed} bytes left on a stack of its own to save its state; try again")]
     NoStack {
         /// The thread.
         tid: i32,
@@ -143,6 +159,8 @@ impl Error {
             | Error::NotAllowed { .. }
             | Error::OtherTracer { .. }
             | Error::JobControlStopped { .. }
+            | Error::Filtered { .. }
+            | Error::ShadowStack { .. }
             | Error::Not64Bit { .. }
             | Error::NoThreadPointer { .. }
             | Error::NoGadgets { .. }

@@ -7,16 +7,21 @@
 //! where it stood, floating-point and vector registers, signal mask and interrupted system call included. No byte of
 //! text is written for this, and nobody waits for it: what came of the calls is seen from outside.
 //!
+//! `stacks` says where the frames may lie, `guards` which threads may make calls at all.
+//!
 //! A signal frame cannot resume a sleep with the time that remains of it. A thread that stands in such a call makes the
 //! calls one by one under our control ([`Injection`]), and the kernel itself resumes the sleep.
 //!
 //! Next: `trimtab-session` maps its memory through this.
 
 use crate::error::Error;
+use crate::guards::check_calls;
 use crate::memory::Memory;
 use crate::proc::MappingTable;
-use crate::stop::{Stopped, Thread};
+use crate::stacks::room_for;
+use crate::stop::Stopped;
 use crate::sys::{self, Registers};
+use crate::vectors::signal_state;
 use std::io;
 use trimtab_types::Pid;
 
@@ -30,12 +35,12 @@ const RED_ZONE: u64 = 128;
 const SEARCH_MAX: u64 = 64 << 20;
 /// Size of the kernel's `struct ucontext` on x86-64.
 const UCONTEXT_BYTES: usize = 304;
-/// Offset of the software-defined bytes in an fxsave area, and their magic words.
-const SOFTWARE_BYTES: usize = 464;
-const MAGIC_1: u32 = 0x4650_5853;
-const MAGIC_2: u32 = 0x4650_5845;
 /// Bytes from one frame of a chain to the next.
 const FRAME_STRIDE: u64 = 320;
+/// Threads that are looked at for one that can make calls: a thread costs some microseconds, in which all are held.
+const LENDERS_MAX: usize = 32;
+/// Answers to earlier requests to stop that are passed over.
+const STOPS_MAX: usize = 4;
 /// First and last errno-like codes by which the kernel marks a system call to be restarted.
 const RESTART_CODES: std::ops::RangeInclusive<i64> = 512..=516;
 
@@ -118,20 +123,17 @@ impl Stopped {
     /// being made: look from outside at what came of them. At most one call may carry a text.
     ///
     /// # Errors
-    /// No thread has room on its stack for its state: no call will be made.
+    /// No thread has room on its stack for its state, or may make system calls: no call will be made.
     pub fn resume_through(mut self, calls: &[Call], gadgets: Gadgets, maps: &MappingTable) -> Result<u64, Error> {
         gadgets.check(&self)?;
-        let index = choose_thread(&self);
-        if self.threads()[index].is_in_timed_call() {
+        let Lent { index, mask, state, layout } = lend(&self, maps, calls.len() as u64)?;
+        // A thread of a program that job control has stopped does not run by itself.
+        if self.threads()[index].is_in_timed_call() || self.is_job_stopped() {
             return self.call_one_by_one(calls, gadgets, maps);
         }
         let thread = self.threads()[index].clone();
         let pid = self.pid();
         let failed = |source| Error::Call { call: "ptrace", pid, source };
-        let mask = sys::signal_mask(thread.tid).map_err(failed)?;
-        let state = sys::extended_state(thread.tid).map_err(failed)?;
-        let layout = StackLayout::below(thread.registers.rsp, state.len() as u64, calls.len() as u64);
-        layout.check_room(&thread, maps)?;
         let bytes = layout.chain(calls, &thread.registers, mask, gadgets, state);
         self.memory().write(layout.first_frame(), &bytes)?;
         let mut registers = thread.registers;
@@ -140,6 +142,9 @@ impl Stopped {
         registers.orig_rax = u64::MAX;
         // From here on the thread makes the calls, whatever becomes of us.
         sys::set_registers(thread.tid, &registers).map_err(failed)?;
+        // A signal that was on its way when the thread stopped, such as the one for a fault, would find our registers in
+        // its frame, and its handler might never return. The last frame sets the mask again and lets it in.
+        sys::set_signal_mask(thread.tid, u64::MAX).map_err(failed)?;
         Ok(self.let_go())
     }
 
@@ -179,14 +184,10 @@ impl<'a> Injection<'a> {
     pub fn begin(stopped: &'a mut Stopped, gadgets: Gadgets, maps: &MappingTable) -> Result<Self, Error> {
         gadgets.check(stopped)?;
         let pid = stopped.pid();
-        let index = choose_thread(stopped);
+        let Lent { index, mask, state, layout } = lend(stopped, maps, 0)?;
         let tid = stopped.threads()[index].tid;
         let original = stopped.threads()[index].registers;
         let failed = |source| Error::Call { call: "ptrace", pid, source };
-        let mask = sys::signal_mask(tid).map_err(failed)?;
-        let state = sys::extended_state(tid).map_err(failed)?;
-        let layout = StackLayout::below(original.rsp, state.len() as u64, 0);
-        layout.check_room(&stopped.threads()[index], maps)?;
         let frame = signal_frame(&original, mask, gadgets.signal_return, layout.state);
         stopped.memory().write(layout.state, &signal_state(state))?;
         stopped.memory().write(layout.frame, &frame)?;
@@ -238,12 +239,17 @@ impl<'a> Injection<'a> {
 
     fn run_to_system_call_stop(&mut self) -> Result<(), Error> {
         let pid = self.stopped.pid();
-        sys::resume_to_system_call(self.tid).map_err(|source| Error::Call { call: "ptrace", pid, source })?;
-        match self.stopped.wait_running(self.tid)? {
-            Some(status) if libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80 => Ok(()),
-            Some(status) if libc::WIFSTOPPED(status) => Err(Error::UnexpectedStop { pid, status }),
-            _ => Err(Error::Gone { pid }),
+        for repeated in 0.. {
+            sys::resume_to_system_call(self.tid).map_err(|source| Error::Call { call: "ptrace", pid, source })?;
+            match self.stopped.wait_running(self.tid)? {
+                Some(status) if libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80 => break,
+                // Where job control had stopped it already, our asking it to stop is only answered now.
+                Some(status) if status >> 16 == libc::PTRACE_EVENT_STOP && repeated < STOPS_MAX => {}
+                Some(status) if libc::WIFSTOPPED(status) => return Err(Error::UnexpectedStop { pid, status }),
+                _ => return Err(Error::Gone { pid }),
+            }
         }
+        Ok(())
     }
 
     /// The kernel restarts an interrupted system call only when it leaves a stop of the signal kind, so we ask for one.
@@ -272,12 +278,42 @@ impl Drop for Injection<'_> {
     }
 }
 
-fn choose_thread(stopped: &Stopped) -> usize {
-    let rank = |index: &usize| {
+/// A thread that can make calls: its number, its signal mask and vector state, and where its frames go.
+struct Lent {
+    index: usize,
+    mask: u64,
+    state: Vec<u8>,
+    layout: StackLayout,
+}
+
+/// Chooses a thread that stands on a stack of its own with room for its state and may make system calls, preferably one
+/// that runs in user mode.
+fn lend(stopped: &Stopped, maps: &MappingTable, frames_before: u64) -> Result<Lent, Error> {
+    let mut order: Vec<usize> = (0..stopped.threads().len()).collect();
+    order.sort_by_key(|index| {
         let thread = &stopped.threads()[*index];
         (thread.is_in_timed_call(), thread.is_in_system_call())
-    };
-    (0..stopped.threads().len()).min_by_key(rank).unwrap_or(0)
+    });
+    let mut refusal = None;
+    for index in order.into_iter().take(LENDERS_MAX) {
+        match fit(stopped, index, maps, frames_before) {
+            Ok(lent) => return Ok(lent),
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
+    }
+    Err(refusal.unwrap_or(Error::Gone { pid: stopped.pid() }))
+}
+
+fn fit(stopped: &Stopped, index: usize, maps: &MappingTable, frames_before: u64) -> Result<Lent, Error> {
+    let (pid, thread) = (stopped.pid(), &stopped.threads()[index]);
+    let failed = |source| Error::Call { call: "ptrace", pid, source };
+    let mask = sys::signal_mask(thread.tid).map_err(failed)?;
+    let state = sys::extended_state(thread.tid).map_err(failed)?;
+    let needed = StackLayout::needed(state.len() as u64, frames_before);
+    let top = room_for(pid, thread, maps, needed).ok_or(Error::NoStack { tid: thread.tid, needed })?;
+    check_calls(pid, thread.tid)?;
+    let layout = StackLayout::below(top, state.len() as u64, frames_before);
+    Ok(Lent { index, mask, state, layout })
 }
 
 /// Where things lie below the red zone, from above: vector state, text for calls, the frame of the thread's own state,
@@ -298,14 +334,15 @@ impl StackLayout {
         StackLayout { state, scratch, frame, frames_before }
     }
 
-    fn first_frame(&self) -> u64 {
-        self.frame.saturating_sub(self.frames_before * FRAME_STRIDE)
+    /// Bytes from the stack pointer to the lowest of all that, at most.
+    fn needed(state_length: u64, frames_before: u64) -> u64 {
+        // An address that nothing is subtracted from beyond zero.
+        let stack = 1 << 32;
+        stack - StackLayout::below(stack, state_length, frames_before).first_frame() + 64
     }
 
-    fn check_room(&self, thread: &Thread, maps: &MappingTable) -> Result<(), Error> {
-        let (stack, lowest) = (thread.registers.rsp, self.first_frame());
-        let fits = maps.at(stack).is_some_and(|mapping| mapping.writable && lowest >= mapping.start);
-        if fits { Ok(()) } else { Err(Error::NoStack { tid: thread.tid, needed: stack.saturating_sub(lowest) }) }
+    fn first_frame(&self) -> u64 {
+        self.frame.saturating_sub(self.frames_before * FRAME_STRIDE)
     }
 
     /// All bytes from the first frame to the end of the vector state: one frame per call, then the one that restores
@@ -340,23 +377,6 @@ fn call_registers(original: &Registers, gadgets: Gadgets, call: &Call, stack: u6
     registers.orig_rax = u64::MAX;
     [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = call.arguments(text_at);
     registers
-}
-
-/// The vector state as the kernel expects it in a signal frame: with its software-defined bytes and closing magic.
-fn signal_state(mut state: Vec<u8>) -> Vec<u8> {
-    let length = state.len() as u32;
-    if state.len() > SOFTWARE_BYTES + 48 {
-        // The kernel's own feature mask stands in these bytes of the register set; the rest describes the size.
-        let mut features = [0; 8];
-        features.copy_from_slice(&state[SOFTWARE_BYTES..SOFTWARE_BYTES + 8]);
-        state[SOFTWARE_BYTES..SOFTWARE_BYTES + 4].copy_from_slice(&MAGIC_1.to_le_bytes());
-        state[SOFTWARE_BYTES + 4..SOFTWARE_BYTES + 8].copy_from_slice(&(length + 4).to_le_bytes());
-        state[SOFTWARE_BYTES + 8..SOFTWARE_BYTES + 16].copy_from_slice(&features);
-        state[SOFTWARE_BYTES + 16..SOFTWARE_BYTES + 20].copy_from_slice(&length.to_le_bytes());
-        state[SOFTWARE_BYTES + 20..SOFTWARE_BYTES + 48].fill(0);
-    }
-    state.extend_from_slice(&MAGIC_2.to_le_bytes());
-    state
 }
 
 /// The signal frame that puts `registers` back: return address, then `struct ucontext`.

@@ -11,17 +11,21 @@
 
 mod error;
 mod file;
+mod guards;
 mod inject;
 mod memory;
 mod place;
 mod proc;
 mod shared;
+mod stacks;
 mod stop;
 mod sys;
+mod vectors;
 mod vfork;
 
 pub use error::Error;
 pub use file::FileMapping;
+pub use guards::check_all_calls;
 pub use inject::{Call, Gadgets, Injection, find_gadgets};
 pub use memory::Memory;
 pub use proc::{MappingTable, open_file_of, start_time_ticks, stat_of, thread_ids, tracer_of};

@@ -2,7 +2,7 @@
 //!
 //! All threads are seized first, which stops nothing; then they are interrupted, those that sleep before those that
 //! compute, and new ones are looked for until there are none. Dropping a [`Stopped`] lets every thread go, whatever
-//! happened.
+//! happened. A process that job control has stopped is held as any other, and stays stopped when it is let go.
 //!
 //! Next: `place` for where the monitor runs meanwhile; `inject` borrows a stopped thread to make system calls.
 
@@ -61,8 +61,25 @@ enum Answer {
     GoesOn,
 }
 
+/// How a thread is to be stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    Computes,
+    Sleeps,
+    /// It stops only when what it waits for has come.
+    CanNotStop,
+}
+
+fn activity(pid: Pid, tid: i32) -> Activity {
+    match stat_of(pid, tid).map(|stat| stat.state) {
+        Some(State::Running) => Activity::Computes,
+        Some(State::DiskSleep) => Activity::CanNotStop,
+        _ => Activity::Sleeps,
+    }
+}
+
 fn computes(pid: Pid, tid: i32) -> bool {
-    stat_of(pid, tid).is_some_and(|stat| stat.state == State::Running)
+    activity(pid, tid) == Activity::Computes
 }
 
 /// A process of which threads are held.
@@ -76,6 +93,8 @@ pub struct Stopped {
     since_ns: Option<u64>,
     /// When the first thread was asked to stop.
     interrupted_ns: Option<u64>,
+    /// Whether job control had stopped it.
+    job_stopped: bool,
 }
 
 impl Stopped {
@@ -123,6 +142,7 @@ impl Stopped {
             _place: Place::beside(pid),
             since_ns: None,
             interrupted_ns: None,
+            job_stopped: false,
         })
     }
 
@@ -139,6 +159,11 @@ impl Stopped {
     /// Its memory.
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// Whether job control had stopped it: then nothing runs when it is let go, until somebody continues it.
+    pub fn is_job_stopped(&self) -> bool {
+        self.job_stopped
     }
 
     /// Writes text while all threads are held.
@@ -177,18 +202,42 @@ impl Stopped {
 
     /// Seizes and stops `tids`; those that have ended are passed over.
     fn stop_threads(&mut self, tids: &[i32]) -> Result<(), Error> {
-        let (computing, sleeping): (Vec<i32>, Vec<i32>) = tids.iter().partition(|tid| computes(self.pid, **tid));
+        let (computing, sleeping) = self.by_activity(tids)?;
         let sleeping = self.seize_all(&sleeping)?;
         let computing = self.seize_all(&computing).inspect_err(|_| self.release(&sleeping))?;
         self.threads.reserve(sleeping.len() + computing.len());
-        let held = self.hold_sleeping(&sleeping).and_then(|()| self.hold_computing(&computing));
-        held.inspect_err(|_| {
-            // Those held are let go as `self` is dropped.
+        let stopped = self.hold_sleeping(&sleeping).and_then(|()| self.hold_computing(&computing));
+        if stopped.is_err() {
             let held: Vec<i32> = self.threads.iter().map(|thread| thread.tid).collect();
-            let others: Vec<i32> =
-                [sleeping, computing].concat().into_iter().filter(|tid| !held.contains(tid)).collect();
-            self.release(&others);
-        })
+            let others = [sleeping, computing].concat().into_iter().filter(|tid| !held.contains(tid));
+            // Letting go of those that have not stopped may take long: the others need not wait for that.
+            self.let_go();
+            self.release(&others.collect::<Vec<i32>>());
+        }
+        stopped
+    }
+
+    /// Those that compute and those that sleep. A thread that can't be stopped right now is waited for before any is
+    /// seized: whom we trace stops when it can, and we might not be there any more to let it go.
+    fn by_activity(&self, tids: &[i32]) -> Result<(Vec<i32>, Vec<i32>), Error> {
+        let started_ns = sys::monotonic_ns();
+        let mut pending = tids.to_vec();
+        let (mut computing, mut sleeping) = (Vec::new(), Vec::with_capacity(tids.len()));
+        loop {
+            pending.retain(|tid| {
+                match activity(self.pid, *tid) {
+                    Activity::Computes => computing.push(*tid),
+                    Activity::Sleeps => sleeping.push(*tid),
+                    Activity::CanNotStop => return true,
+                }
+                false
+            });
+            let Some(tid) = pending.first() else { return Ok((computing, sleeping)) };
+            if sys::monotonic_ns() - started_ns > STOP_LIMIT_MS * 1_000_000 {
+                return Err(self.will_not_stop(*tid));
+            }
+            std::thread::sleep(Duration::from_micros(LOOK_US));
+        }
     }
 
     fn seize_all(&self, tids: &[i32]) -> Result<Vec<i32>, Error> {
@@ -270,7 +319,7 @@ impl Stopped {
         now_ns
     }
 
-    fn look(&self, tid: i32) -> Result<Answer, Error> {
+    fn look(&mut self, tid: i32) -> Result<Answer, Error> {
         match sys::poll_wait(tid) {
             Ok(Some(status)) => self.judge(tid, status),
             Ok(None) => Ok(Answer::GoesOn),
@@ -281,16 +330,13 @@ impl Stopped {
 
     /// What a report of `tid` means. A signal that arrived first is delivered at once: the thread then stops at the first
     /// instruction of its handler.
-    fn judge(&self, tid: i32, status: i32) -> Result<Answer, Error> {
+    fn judge(&mut self, tid: i32, status: i32) -> Result<Answer, Error> {
         if !libc::WIFSTOPPED(status) {
             return Ok(Answer::Ended);
         }
         let (event, signal) = (status >> 16, libc::WSTOPSIG(status));
-        if event == libc::PTRACE_EVENT_STOP && signal != libc::SIGTRAP {
-            let _ = sys::detach(tid, 0);
-            return Err(Error::JobControlStopped { pid: self.pid });
-        }
         if event == libc::PTRACE_EVENT_STOP {
+            self.job_stopped |= signal != libc::SIGTRAP;
             let held = |registers| Answer::Held(Box::new(Thread { tid, registers }));
             return Ok(sys::registers(tid).map_or(Answer::Ended, held));
         }
@@ -368,13 +414,14 @@ impl Stopped {
         }
     }
 
-    /// Lets go of threads that were seized but are not held: the kernel lets go only of one that has stopped.
+    /// Lets go of threads that were seized but are not held: the kernel lets go only of one that has stopped. However
+    /// long that takes, it is waited for, because a thread that stops while nobody looks would never go on.
     fn release(&self, tids: &[i32]) {
         for tid in tids {
             let _ = sys::interrupt(*tid);
         }
         for tid in tids {
-            let _ = self.wait(*tid);
+            while matches!(self.wait(*tid), Err(Error::WillNotStop { .. })) {}
             let _ = sys::detach(*tid, 0);
         }
     }

@@ -58,6 +58,13 @@ pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
     Ok(unsafe { registers.assume_init() })
 }
 
+/// Registers that are all zero.
+#[cfg(test)]
+pub(crate) fn no_registers() -> Registers {
+    // SAFETY: the structure is plain numbers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}
+
 pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
     request(libc::PTRACE_SETREGS, tid, 0, (&raw const *registers) as usize)
 }
@@ -79,6 +86,12 @@ pub(crate) fn extended_state(tid: i32) -> io::Result<Vec<u8>> {
     request(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, (&raw mut vector) as usize)?;
     state.truncate(vector.iov_len);
     Ok(state)
+}
+
+/// Offset and size of a component of the extended state, as this processor has it.
+pub(crate) fn state_component(number: u32) -> (usize, usize) {
+    let found = core::arch::x86_64::__cpuid_count(0xd, number);
+    (found.ebx as usize, found.eax as usize)
 }
 
 pub(crate) fn poke(tid: i32, address: u64, word: u64) -> io::Result<()> {

@@ -48,21 +48,13 @@ pub enum Error {
         /// The module.
         module: String,
     },
-    /// A system call filter would kill the target.
-    #[error(
-        "process {pid} runs under a seccomp filter (mode {mode}); mapping memory into it could kill it, so it is left alone"
-    )]
-    Seccomp {
+    /// The kernel maps nothing more for it.
+    #[error("process {pid} may not map {bytes} bytes more; raise its limit (`prlimit --pid {pid} --as`) and try again")]
+    NoMemory {
         /// The process.
         pid: Pid,
-        /// Mode as /proc shows it.
-        mode: String,
-    },
-    /// Shadow stacks forbid our way in.
-    #[error("process {pid} runs with a shadow stack; it is left alone")]
-    ShadowStack {
-        /// The process.
-        pid: Pid,
+        /// How many.
+        bytes: u64,
     },
     /// It runs in its parent's memory for a moment.
     #[error("process {pid} still shares the memory of process {parent}, which started it; try again")]
@@ -89,7 +81,9 @@ pub enum Error {
         function: String,
     },
     /// A thread was asked for system calls and did not run.
-    #[error("no thread of process {pid} ran within {limit_s} s to {what}; is it stopped? Continue it and try again")]
+    #[error(
+        "no thread of process {pid} could {what} within {limit_s} s; is it stopped, or has it no descriptors left (`prlimit --pid {pid}`)?"
+    )]
     Idle {
         /// The process.
         pid: Pid,

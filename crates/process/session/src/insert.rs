@@ -85,6 +85,7 @@ impl Prepared {
             let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
             return Err(Error::NothingToDo { pid, reason });
         }
+        trimtab_os::check_all_calls(pid)?;
         for attempt in 1.. {
             let maps = MappingTable::of(pid)?;
             let threads = trimtab_os::thread_ids(pid)?.len() as u64;

@@ -1,16 +1,16 @@
 //! Making our memory in a process, without holding it while anything is prepared.
 //!
 //! Three times one thread is stopped for some microseconds and sent through a chain of system calls; the other threads
-//! run on. The first chain makes the shared memory's file. It is filled from outside, descriptor included, and only then
-//! does the second chain map it everywhere. If all of it is where it should be, the third one has the gates emptied in
-//! forked children and closes the file. A chain runs to its end whether we live or not, so a killed trimtab leaves a
+//! run on, unless that one has no room for its state and a better one must be found. The first chain makes the shared
+//! memory's file. It is filled from outside, descriptor included, and only then does the second chain map it everywhere.
+//! If all of it is where it should be, the third one has the gates emptied in forked children and closes the file. A chain runs to its end whether we live or not, so a killed trimtab leaves a
 //! descriptor to be closed, or all mappings together with the list of them, or both.
 //!
 //! Next: `insert` writes the patches; `leftover` reads what a killed trimtab left here.
 
 use crate::error::Error;
 use crate::insert::Layout;
-use crate::remove::open_descriptors;
+use crate::remove::{TRIES_MAX, open_descriptors, rest};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -84,11 +84,20 @@ impl Mapper<'_> {
 
     /// Sends one thread through `calls`. If it is known by then, `descriptor` must still be our file.
     fn run(&mut self, calls: &[Call], descriptor: Option<(u64, &File)>) -> Result<(), Error> {
-        let stopped = Stopped::stop_one(self.pid)?;
-        if descriptor.is_some_and(|(number, file)| !is_same(self.pid, number, file)) {
-            return Err(self.lost());
+        for attempt in 0.. {
+            // Where one thread has no room for its state, another may have, or the same a moment later.
+            let stopped = if attempt == 0 { Stopped::stop_one(self.pid) } else { Stopped::stop(self.pid) }?;
+            if descriptor.is_some_and(|(number, file)| !is_same(self.pid, number, file)) {
+                return Err(self.lost());
+            }
+            match stopped.resume_through(calls, self.gadgets, self.maps) {
+                Err(trimtab_os::Error::NoStack { .. }) if attempt < TRIES_MAX => std::thread::sleep(rest(attempt)),
+                held => {
+                    self.pause_ns += held?;
+                    break;
+                }
+            }
         }
-        self.pause_ns += stopped.resume_through(calls, self.gadgets, self.maps)?;
         Ok(())
     }
 
@@ -140,6 +149,10 @@ impl Mapper<'_> {
         let mut undo = unmap_calls(&made);
         undo.push(close(descriptor));
         self.run(&undo, Some((descriptor, file)))?;
+        if wanted.iter().all(|wanted| now.at(wanted.start).is_none()) {
+            let bytes = wanted.iter().map(|wanted| wanted.length).sum();
+            return Err(Error::NoMemory { pid: self.pid, bytes });
+        }
         Err(Error::NoRoom { pid: self.pid, module: "memory".into() })
     }
 

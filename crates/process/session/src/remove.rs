@@ -12,6 +12,7 @@ use crate::threads::{FunctionRange, Stacks, Stand, anyone_in, inside, stands};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
+use trimtab_os::Error as OsError;
 use trimtab_os::{Call, Gadgets, MappingTable, Memory, Stopped};
 use trimtab_plan::{ArenaPlace, Plan};
 use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
@@ -36,8 +37,10 @@ pub struct Removal {
     pub pause_ns_max: u64,
     /// All such times together, nanoseconds.
     pub pause_ns_total: u64,
-    /// Bytes left mapped because a thread stayed inside; 0: all gone.
+    /// Bytes left mapped; 0: all gone.
     pub left_mapped_bytes: u64,
+    /// Why: a thread stayed inside, or none may unmap them.
+    pub left_because: Option<String>,
     /// Thread pointer and stack pointer of every thread at the first stop: calls left open above are still going on.
     pub stacks: Vec<(u64, u64)>,
     /// Threads that were inside a measured function at the first stop, as (thread pointer, probe).
@@ -126,6 +129,10 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
                     std::thread::sleep(rest(attempt));
                     continue;
                 }
+                // The program has shut itself in since the probes went in, or stands on strange stacks all the time.
+                Err(error @ (OsError::Filtered { .. } | OsError::ShadowStack { .. } | OsError::NoStack { .. })) => {
+                    return Ok(left_mapped(removal, target, error.to_string()));
+                }
                 held => held?,
             },
         };
@@ -140,8 +147,13 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         }
         std::thread::sleep(rest(attempt));
     }
-    removal.left_mapped_bytes = target.mappings.iter().map(|(_, length)| length).sum();
-    Ok(removal)
+    Ok(left_mapped(removal, target, "a thread did not leave them".into()))
+}
+
+/// Text is restored and gates are closed, so what stays mapped harms nobody.
+fn left_mapped(removal: Removal, target: &Target, reason: String) -> Removal {
+    let left_mapped_bytes = target.mappings.iter().map(|(_, length)| length).sum();
+    Removal { left_mapped_bytes, left_because: Some(reason), ..removal }
 }
 
 /// Rest after try number `attempt`.
@@ -152,7 +164,7 @@ pub(crate) fn rest(attempt: usize) -> Duration {
 /// A process that ended while it was about to unmap our memory took it along.
 fn ended_is_gone(waited: Result<(), Error>, removal: Removal) -> Result<Removal, Error> {
     match waited {
-        Ok(()) | Err(Error::Os(trimtab_os::Error::Gone { .. })) => Ok(removal),
+        Ok(()) | Err(Error::Os(OsError::Gone { .. })) => Ok(removal),
         Err(error) => Err(error),
     }
 }
@@ -189,7 +201,8 @@ fn springboard_of((address, _, patched): &PatchBytes) -> Option<(u64, u64)> {
     Some((via, *address))
 }
 
-/// Puts the original bytes back, last patch first; places that hold neither version.
+/// Puts the original bytes back, last patch first; places that hold neither version. Where nothing can be read any more,
+/// a library was unloaded with its patches.
 fn restore_text(stopped: &Stopped, target: &Target) -> Result<Vec<u64>, Error> {
     let mut foreign = Vec::new();
     let ranges: Vec<_> = target.patches.iter().map(|(address, _, patched)| (*address, patched.len())).collect();
@@ -197,7 +210,7 @@ fn restore_text(stopped: &Stopped, target: &Target) -> Result<Vec<u64>, Error> {
     for ((address, original, patched), now) in target.patches.iter().zip(found).rev() {
         if now == *patched {
             stopped.write_text(*address, original)?;
-        } else if now != *original {
+        } else if now != *original && !now.is_empty() {
             foreign.push(*address);
         }
     }

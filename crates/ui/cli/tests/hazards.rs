@@ -1,0 +1,274 @@
+//! No crash: probes in every function of a program come and go while it throws, jumps, forks, loads, runs on strange
+//! stacks, is traced, stopped or shut in; its answer is that of an undisturbed run, and its code is that of its files.
+//!
+//! Next: `testing/specimens/hazards` for what each hazard does; `crates/process/session/tests/hazards.rs` for the probes
+//! of windows.
+
+mod common_hazards;
+mod common_trace;
+
+use common_hazards::Hazard;
+use common_trace::{Home, alone, probes_mapped, signal_to, skip, until};
+use rustix::process::Signal;
+use std::fs;
+use std::process::{Command, Stdio};
+use trimtab_specimens::HazardVariant;
+
+/// Entries and exits of all functions of the program and of the library that it may load.
+const ALL: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed) } for 80 ms;";
+
+/// Hazards that are repeated until told to end.
+const HAZARDS: [&str; 21] = [
+    "throw",
+    "longjmp",
+    "backtrace",
+    "recursion",
+    "siglongjmp",
+    "altstack",
+    "tail",
+    "table",
+    "assembly",
+    "vectors",
+    "holding",
+    "coroutine",
+    "threads",
+    "cancel",
+    "fork",
+    "vfork",
+    "spawn",
+    "exec",
+    "plugin",
+    "blocked",
+    "dozing",
+];
+
+/// Functions whose patches are refused make the exit code 1; a program that executes itself just then, 2.
+#[track_caller]
+fn rounds(home: &Home, variant: HazardVariant, name: &str, count: usize) {
+    let (answer, status) = Hazard::undisturbed(variant, name);
+    let mut hazard = Hazard::start(variant, name);
+    let mut hits = 0;
+    for round in 0..count {
+        let outcome = hazard.probe(home, ALL);
+        let may_fail = name == "exec";
+        assert!(outcome.code() <= 1 || may_fail, "{name}, {variant:?}, round {round}: {outcome:?}");
+        let n = outcome.stdout.lines().find_map(|line| line.strip_prefix("n ")?.trim().parse::<u64>().ok());
+        hits += n.unwrap_or(0);
+        if !may_fail {
+            assert!(!outcome.stdout.contains("stay mapped"), "{name}, {variant:?}: {outcome:?}");
+        }
+        hazard.is_as_its_files(&format!("round {round}"));
+    }
+    assert!(hits > 0 || name == "exec", "{name}, {variant:?}: no probe was hit");
+    assert_eq!(hazard.end(), (answer, status), "{name}, {variant:?}");
+}
+
+#[test]
+fn optimised_code_survives_all_hazards() {
+    let (_alone, home) = (alone(), Home::new());
+    HAZARDS.iter().for_each(|name| rounds(&home, HazardVariant::Optimised, name, 3));
+}
+
+#[test]
+fn small_code_survives_all_hazards() {
+    let (_alone, home) = (alone(), Home::new());
+    HAZARDS.iter().for_each(|name| rounds(&home, HazardVariant::Small, name, 2));
+}
+
+#[test]
+fn plain_code_survives_all_hazards() {
+    let (_alone, home) = (alone(), Home::new());
+    HAZARDS.iter().for_each(|name| rounds(&home, HazardVariant::Plain, name, 2));
+}
+
+/// Killed while its probes are in, and while it puts them in: the hazard goes on, and the next one undoes it.
+#[test]
+fn hazards_survive_a_killed_monitor() {
+    let (_alone, home) = (alone(), Home::new());
+    for name in ["throw", "siglongjmp", "altstack", "coroutine", "threads", "fork", "plugin", "dozing"] {
+        let mut hazard = Hazard::start(HazardVariant::Optimised, name);
+        let pid = hazard.pid().to_string();
+        for wait_for_patches in [true, false] {
+            let mut probe = home.start(&["probe", ALL, &pid]);
+            until("probes", || probes_mapped(hazard.pid()) > 0 || probe.has_ended());
+            if wait_for_patches {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            probe.signal(Signal::KILL);
+            probe.wait();
+            let undo = home.run(&["undo", &pid]);
+            assert!(undo.code() <= 1, "{name}: {undo:?}");
+            hazard.is_as_its_files("killed");
+        }
+        hazard.ends_well();
+    }
+}
+
+fn backtrace_by_gdb(pid: i32) -> Vec<String> {
+    let mut command = Command::new("gdb");
+    command.args(["-batch", "-nx", "-ex", "thread apply all bt", "-p", &pid.to_string()]);
+    let output = command.stdin(Stdio::null()).output().expect("gdb runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter(|line| line.starts_with('#') && line.contains(" in ")).map(str::to_owned).collect()
+}
+
+/// Threads sleep in probed functions; gdb sees the same callers at the same addresses.
+#[test]
+fn gdb_sees_the_same_callers() {
+    if Command::new("gdb").arg("--version").output().is_err() {
+        return skip("gdb_sees_the_same_callers", "no gdb; apt-get install gdb");
+    }
+    let (_alone, home) = (alone(), Home::new());
+    let mut hazard = Hazard::start(HazardVariant::Optimised, "blocked");
+    let of_blocked = |all: Vec<String>| -> Vec<String> {
+        let first = all.iter().position(|line| line.contains("blocked_inside")).unwrap_or(0);
+        all.into_iter().skip(first.saturating_sub(1)).take(3).collect()
+    };
+    let before = of_blocked(backtrace_by_gdb(hazard.pid()));
+    assert!(before.iter().any(|line| line.contains("blocks_for_long")), "{before:?}");
+    let pid = hazard.pid().to_string();
+    let script = ALL.replace("for 80 ms;", "");
+    let probe = home.start(&["probe", &script, &pid]);
+    until("probes", || hazard_has_patches(hazard.pid()));
+    assert_eq!(of_blocked(backtrace_by_gdb(hazard.pid())), before);
+    // And a tracer that is there is left alone.
+    probe.signal(Signal::INT);
+    probe.wait();
+    hazard.is_as_its_files("after gdb");
+    hazard.ends_well();
+}
+
+/// Whether code is patched: then pages of it are the process's own.
+fn hazard_has_patches(pid: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let mut lines = text.lines().skip_while(|line| !(line.contains(" r-xp ") && line.ends_with("/hazards")));
+    lines.find_map(|line| line.strip_prefix("Private_Dirty:")).is_some_and(|size| !size.trim().starts_with("0 "))
+}
+
+fn state_of(pid: i32) -> char {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default();
+    state.trim().chars().next().unwrap_or('?')
+}
+
+/// Probes go into a program that job control has stopped, and out again, while it stays stopped.
+#[test]
+fn a_stopped_program_stays_stopped() {
+    let (_alone, home) = (alone(), Home::new());
+    for name in ["threads", "dozing"] {
+        let mut hazard = Hazard::start(HazardVariant::Optimised, name);
+        let pid = hazard.pid();
+        signal_to(pid, Signal::STOP);
+        until("stop", || state_of(pid) == 'T');
+        for round in 0..3 {
+            let outcome = hazard.probe(&home, ALL);
+            assert!(outcome.code() <= 1, "{name}, round {round}: {outcome:?}");
+            assert_eq!(state_of(pid), 'T', "{name}, round {round}: who stopped it decides when it goes on");
+            hazard.is_as_its_files("stopped");
+        }
+        // Stopped while the probes are in, continued before and after they are taken out.
+        signal_to(pid, Signal::CONT);
+        for stays in [true, false] {
+            let probe = home.start(&["probe", &ALL.replace("80 ms", "600 ms"), &pid.to_string()]);
+            until("probes", || hazard_has_patches(pid));
+            signal_to(pid, Signal::STOP);
+            until("stop", || state_of(pid) == 'T');
+            if !stays {
+                signal_to(pid, Signal::CONT);
+            }
+            let outcome = probe.wait();
+            assert!(outcome.code() <= 1, "{name}: {outcome:?}");
+            signal_to(pid, Signal::CONT);
+            let undo = home.run(&["undo", &pid.to_string()]);
+            assert!(undo.code() <= 1, "{name}: {undo:?}");
+            hazard.is_as_its_files("continued");
+        }
+        hazard.ends_well();
+    }
+}
+
+#[test]
+fn a_program_under_gdb_is_left_alone() {
+    if Command::new("gdb").arg("--version").output().is_err() {
+        return skip("a_program_under_gdb_is_left_alone", "no gdb; apt-get install gdb");
+    }
+    let (_alone, home) = (alone(), Home::new());
+    let mut hazard = Hazard::start(HazardVariant::Optimised, "throw");
+    let pid = hazard.pid();
+    let mut command = Command::new("gdb");
+    command.args(["-q", "-nx", "-ex", "set confirm off", "-p", &pid.to_string()]);
+    let mut gdb = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("gdb");
+    until("gdb", || state_of(pid) == 't');
+    let outcome = hazard.probe(&home, ALL);
+    assert!(outcome.code() == 2 && outcome.stderr.contains("is traced by process"), "{outcome:?}");
+    drop(gdb.stdin.take());
+    gdb.wait().expect("ends");
+    until("end of tracing", || state_of(pid) != 't');
+    hazard.is_as_its_files("gdb has left");
+    hazard.ends_well();
+}
+
+/// A parent of vfork waits uninterruptibly: it is refused, and nobody holds it when it goes on.
+#[test]
+fn uninterruptible_sleep_is_not_disturbed() {
+    let (_alone, home) = (alone(), Home::new());
+    let hazard = Hazard::start(HazardVariant::Optimised, "waiting");
+    until("uninterruptible sleep", || state_of(hazard.pid()) == 'D');
+    let outcome = hazard.probe(&home, ALL);
+    assert!(outcome.code() == 2 && outcome.stderr.contains("did not stop within"), "{outcome:?}");
+    assert_eq!(state_of(hazard.pid()), 'D');
+    hazard.ends_well();
+}
+
+/// One that has ended and whom nobody has asked yet.
+#[test]
+fn a_zombie_is_no_program() {
+    let home = Home::new();
+    let mut child = Command::new("true").spawn().expect("starts");
+    let pid = child.id() as i32;
+    until("its end", || state_of(pid) == 'Z');
+    let outcome = home.run(&["probe", ALL, &pid.to_string()]);
+    assert!(outcome.code() == 2 && !outcome.stderr.contains("panicked"), "{outcome:?}");
+    child.wait().expect("ends");
+}
+
+/// Where the kernel gives the program nothing more, it is refused and goes on.
+#[test]
+fn limits_are_respected() {
+    if Command::new("prlimit").arg("--version").output().is_err() {
+        return skip("limits_are_respected", "no prlimit; apt-get install util-linux");
+    }
+    let (_alone, home) = (alone(), Home::new());
+    for (limit, fragment) in [("--as=20000000:", "may not map"), ("--nofile=3:", "no descriptors left")] {
+        let mut hazard = Hazard::start(HazardVariant::Optimised, "recursion");
+        let pid = hazard.pid().to_string();
+        assert!(Command::new("prlimit").args(["--pid", &pid, limit]).status().expect("prlimit").success());
+        let outcome = hazard.probe(&home, ALL);
+        assert!(outcome.code() == 2 && outcome.stderr.contains(fragment), "{limit}: {outcome:?}");
+        hazard.is_as_its_files(limit);
+        assert!(Command::new("prlimit").args(["--pid", &pid, "--nofile=100:"]).status().expect("prlimit").success());
+        hazard.ends_well();
+    }
+}
+
+/// A filter that would kill it for mapping memory: before the probes they are refused, behind them all code is restored.
+#[test]
+fn a_program_that_shuts_itself_in() {
+    let (_alone, home) = (alone(), Home::new());
+    let hazard = Hazard::start(HazardVariant::Optimised, "shut");
+    let pid = hazard.pid();
+    let probe = home.start(&["probe", &ALL.replace("80 ms", "900 ms"), &pid.to_string()]);
+    until("probes", || hazard_has_patches(pid));
+    hazard.tell("go");
+    hazard.says("shut");
+    let outcome = probe.wait();
+    let said = outcome.stdout.contains("seccomp filter") || outcome.stderr.contains("seccomp filter");
+    assert!(outcome.code() <= 1 && said, "{outcome:?}");
+    assert!(probes_mapped(pid) > 0, "nobody may unmap it");
+    let outcome = hazard.probe(&home, ALL);
+    assert!(outcome.code() == 2 && outcome.stderr.contains("seccomp"), "{outcome:?}");
+    let undo = home.run(&["undo", &pid.to_string()]);
+    assert_eq!(undo.code(), 0, "{undo:?}");
+    assert_eq!(common_hazards::changed_code(pid), None);
+    hazard.ends_well();
+}

@@ -1,0 +1,42 @@
+// The hazards' functions: each does its hazard once and says whether all went right. Next: hazards.cpp.
+#ifndef HAZARDS_H
+#define HAZARDS_H
+
+#define APART __attribute__((noinline, noclone))
+#define KEEP_FRAME __asm__ volatile("" ::: "memory") /* behind a call: it is no tail call then */
+
+extern const char *self_path, *until_path, *plugin_path;
+
+/* Says that probes may come: once the hazard was done, or is being done. */
+void has_begun();
+
+// flow.cpp
+bool throws();
+bool jumps();
+bool backtraces();
+bool recurses();
+bool leaps();
+bool alternates();
+bool tails();
+bool switches();
+bool assembles();
+bool flags();
+bool vectors();
+bool holds();
+bool coroutines();
+
+// processes.cpp
+bool threads();
+bool cancels();
+bool forks();
+bool vforks();
+bool spawns();
+bool execs();
+bool plugs();
+bool late_plugin();
+bool blocks();
+bool dozes();
+bool waits();
+bool shuts_itself_in();
+
+#endif
