@@ -32,6 +32,8 @@ const SEARCH_MAX: u64 = 64 << 20;
 const UCONTEXT_BYTES: usize = 304;
 /// Offset of the software-defined bytes in an fxsave area, and their magic words.
 const SOFTWARE_BYTES: usize = 464;
+/// Offset of the mask of those parts of the state that are not in their initial configuration.
+const IN_USE: usize = 512;
 const MAGIC_1: u32 = 0x4650_5853;
 const MAGIC_2: u32 = 0x4650_5845;
 /// Bytes from one frame of a chain to the next.
@@ -121,7 +123,7 @@ impl Stopped {
     /// No thread has room on its stack for its state: no call will be made.
     pub fn resume_through(mut self, calls: &[Call], gadgets: Gadgets, maps: &MappingTable) -> Result<u64, Error> {
         gadgets.check(&self)?;
-        let index = choose_thread(&self);
+        let index = choose_thread(&self, calls.len() as u64, maps);
         if self.threads()[index].is_in_timed_call() {
             return self.call_one_by_one(calls, gadgets, maps);
         }
@@ -179,7 +181,7 @@ impl<'a> Injection<'a> {
     pub fn begin(stopped: &'a mut Stopped, gadgets: Gadgets, maps: &MappingTable) -> Result<Self, Error> {
         gadgets.check(stopped)?;
         let pid = stopped.pid();
-        let index = choose_thread(stopped);
+        let index = choose_thread(stopped, 0, maps);
         let tid = stopped.threads()[index].tid;
         let original = stopped.threads()[index].registers;
         let failed = |source| Error::Call { call: "ptrace", pid, source };
@@ -272,10 +274,14 @@ impl Drop for Injection<'_> {
     }
 }
 
-fn choose_thread(stopped: &Stopped) -> usize {
+/// The thread that is to make the calls: one with room on its stack if there is any, rather not one that sleeps.
+fn choose_thread(stopped: &Stopped, calls: u64, maps: &MappingTable) -> usize {
+    let state_length = stopped.threads().first().and_then(|thread| sys::extended_state(thread.tid).ok());
+    let state_length = state_length.map_or(0, |state| state.len() as u64);
     let rank = |index: &usize| {
         let thread = &stopped.threads()[*index];
-        (thread.is_in_timed_call(), thread.is_in_system_call())
+        let layout = StackLayout::below(thread.registers.rsp, state_length, calls);
+        (layout.check_room(thread, maps).is_err(), thread.is_in_timed_call(), thread.is_in_system_call())
     };
     (0..stopped.threads().len()).min_by_key(rank).unwrap_or(0)
 }
@@ -304,7 +310,7 @@ impl StackLayout {
 
     fn check_room(&self, thread: &Thread, maps: &MappingTable) -> Result<(), Error> {
         let (stack, lowest) = (thread.registers.rsp, self.first_frame());
-        let fits = maps.at(stack).is_some_and(|mapping| mapping.writable && lowest >= mapping.start);
+        let fits = maps.at(stack).is_some_and(|mapping| mapping.writable && lowest >= maps.lowest_of_stack(mapping));
         if fits { Ok(()) } else { Err(Error::NoStack { tid: thread.tid, needed: stack.saturating_sub(lowest) }) }
     }
 
@@ -343,15 +349,24 @@ fn call_registers(original: &Registers, gadgets: Gadgets, call: &Call, stack: u6
 }
 
 /// The vector state as the kernel expects it in a signal frame: with its software-defined bytes and closing magic.
+///
+/// `state` has room for what the processor can do, but the kernel takes back no more than what this task may use, and
+/// resets all of it beyond the SSE registers where a frame is larger. So what a task must ask for first (AMX tiles) is
+/// left out unless it is there.
 fn signal_state(mut state: Vec<u8>) -> Vec<u8> {
-    let length = state.len() as u32;
-    if state.len() > SOFTWARE_BYTES + 48 {
+    if state.len() > SOFTWARE_BYTES + 56 {
         // The kernel's own feature mask stands in these bytes of the register set; the rest describes the size.
-        let mut features = [0; 8];
-        features.copy_from_slice(&state[SOFTWARE_BYTES..SOFTWARE_BYTES + 8]);
+        let word = |at: usize| state[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+        let (mut features, in_use) = (word(SOFTWARE_BYTES), word(IN_USE));
+        let (asked_for, ordinary_length) = sys::features_to_ask_for(features);
+        if in_use & asked_for == 0 && (SOFTWARE_BYTES + 56..state.len()).contains(&ordinary_length) {
+            features &= !asked_for;
+            state.truncate(ordinary_length);
+        }
+        let length = state.len() as u32;
         state[SOFTWARE_BYTES..SOFTWARE_BYTES + 4].copy_from_slice(&MAGIC_1.to_le_bytes());
         state[SOFTWARE_BYTES + 4..SOFTWARE_BYTES + 8].copy_from_slice(&(length + 4).to_le_bytes());
-        state[SOFTWARE_BYTES + 8..SOFTWARE_BYTES + 16].copy_from_slice(&features);
+        state[SOFTWARE_BYTES + 8..SOFTWARE_BYTES + 16].copy_from_slice(&features.to_le_bytes());
         state[SOFTWARE_BYTES + 16..SOFTWARE_BYTES + 20].copy_from_slice(&length.to_le_bytes());
         state[SOFTWARE_BYTES + 20..SOFTWARE_BYTES + 48].fill(0);
     }

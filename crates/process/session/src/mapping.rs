@@ -10,7 +10,7 @@
 
 use crate::error::Error;
 use crate::insert::Layout;
-use crate::remove::open_descriptors;
+use crate::remove::{TRIES_MAX, open_descriptors, rest};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -83,12 +83,23 @@ impl Mapper<'_> {
     }
 
     /// Sends one thread through `calls`. If it is known by then, `descriptor` must still be our file.
+    ///
+    /// A thread without room on its stack is not the only one, and may have room in a moment: then all are held, and one
+    /// that has room is taken.
     fn run(&mut self, calls: &[Call], descriptor: Option<(u64, &File)>) -> Result<(), Error> {
-        let stopped = Stopped::stop_one(self.pid)?;
-        if descriptor.is_some_and(|(number, file)| !is_same(self.pid, number, file)) {
-            return Err(self.lost());
+        for attempt in 0.. {
+            let stopped = if attempt == 0 { Stopped::stop_one(self.pid) } else { Stopped::stop(self.pid) }?;
+            if descriptor.is_some_and(|(number, file)| !is_same(self.pid, number, file)) {
+                return Err(self.lost());
+            }
+            match stopped.resume_through(calls, self.gadgets, self.maps) {
+                Err(trimtab_os::Error::NoStack { .. }) if attempt + 1 < TRIES_MAX => std::thread::sleep(rest(attempt)),
+                held => {
+                    self.pause_ns += held?;
+                    break;
+                }
+            }
         }
-        self.pause_ns += stopped.resume_through(calls, self.gadgets, self.maps)?;
         Ok(())
     }
 
