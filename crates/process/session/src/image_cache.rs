@@ -93,6 +93,11 @@ impl ImageCache {
         ImageCache { directory: base.map(|base| base.join("trimtab/symbols")), loaded: Mutex::default() }
     }
 
+    /// A cache in this directory.
+    pub fn in_directory(directory: &Path) -> Self {
+        ImageCache { directory: Some(directory.to_path_buf()), loaded: Mutex::default() }
+    }
+
     /// A cache in memory only.
     pub fn in_memory() -> Self {
         ImageCache::default()

@@ -14,6 +14,7 @@ mod insert;
 pub mod leftover;
 mod mapping;
 mod modules;
+mod pages;
 mod prepare;
 mod remove;
 mod script;

@@ -109,6 +109,22 @@ impl Prepared {
         self.functions.iter().map(|function| function.sites.len()).sum()
     }
 
+    /// A number that stands for every decision: which bytes are patched, how, and what was refused why.
+    pub fn digest(&self) -> u64 {
+        use std::fmt::Write;
+        let mut text = String::new();
+        for site in self.functions.iter().flat_map(|function| &function.sites) {
+            // Writing to a string does not fail.
+            let _ = write!(text, "{site:?}");
+        }
+        for refused in &self.refused {
+            // Where the file is mapped changes no decision.
+            let words = refused.reason.split_whitespace().filter(|word| !word.contains("0x"));
+            words.chain([refused.name.as_str()]).for_each(|word| text.push_str(word));
+        }
+        trimtab_stub::layout::checksum(text.as_bytes())
+    }
+
     /// Number of the probe at `address`.
     pub fn probe_at(&self, address: ProcAddr) -> Option<u32> {
         self.addresses.iter().position(|known| *known == address).map(|index| index as u32)
