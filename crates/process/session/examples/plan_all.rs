@@ -7,21 +7,22 @@
 //! Next: `src/prepare.rs`.
 #![forbid(unsafe_code)]
 
+#[path = "common/requests.rs"]
+mod requests;
 #[path = "common/waiting.rs"]
 mod waiting;
 
+use requests::requests;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
-use trimtab_session::{FunctionRequest, ImageCache, Modules, Prepared, Setup};
-use trimtab_stub::layout::{Probe, flag};
+use trimtab_session::{ImageCache, Modules, Prepared, Setup};
+use trimtab_stub::layout::flag;
 use trimtab_types::Pid;
 use waiting::Waiting;
 
-/// The number of the group of functions a user names.
-const USER_GROUP: u8 = 4;
 /// Says that this is one of the two processes of our own.
 const ONCE: &str = "--once";
 
@@ -84,15 +85,6 @@ fn once(pid: Pid, path: &str, directory: &Path, timed: bool) -> Result<Value, Bo
         "writes": plan.patches.len(),
         "peak_bytes_placed": self::peak_bytes()?,
     }))
-}
-
-fn requests(modules: &Modules, flags: u8) -> Vec<FunctionRequest> {
-    let functions = modules.modules.iter().flat_map(|module| {
-        let named = |function: &trimtab_symbols::Function| (module.bias.to_proc(function.addr), function.name());
-        module.loaded.image.functions.iter().map(named).collect::<Vec<_>>()
-    });
-    let probe = |function| Probe { function, group: USER_GROUP, flags, ..Probe::ABSENT };
-    functions.zip(0..).map(|((address, name), number)| FunctionRequest { name, address, probe: probe(number) }).collect()
 }
 
 /// The most memory this process has had.
