@@ -18,6 +18,7 @@ mod pages;
 mod prepare;
 mod remove;
 mod script;
+mod text;
 mod threads;
 
 pub use error::Error;

@@ -226,8 +226,8 @@ mod tests {
             ("springboard_before", &[(0x2000, Some(0x1ff0)), (0x1ff0, None)], &[&[0x1ff0], &[0x2000]]),
             (
                 "carrier_on_another_page",
-                &[(0x1ffe, None), (0x2003, None), (0x2008, None), (0x1fe0, Some(0x2003)), (0x1fd0, Some(0x2008))],
-                &[&[0x1ffe], &[0x2003, 0x2008], &[0x1fd0, 0x1fe0]],
+                &[(0x1ff0, None), (0x2000, None), (0x2005, None), (0x1fe0, Some(0x2000)), (0x1fd0, Some(0x2005))],
+                &[&[0x1ff0], &[0x2000, 0x2005], &[0x1fd0, 0x1fe0]],
             ),
             (
                 "a_page_in_two_rounds",

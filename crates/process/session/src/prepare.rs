@@ -9,10 +9,12 @@
 use crate::error::Error;
 use crate::modules::{Module, Modules};
 use crate::script::ScriptSource;
+use crate::text::Text;
 use crate::threads::FunctionRange;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite};
 use trimtab_stub::layout::{Probe, flag};
@@ -193,43 +195,56 @@ type Decided<'a> = Result<(&'a Module, Vec<PlannedSite>), String>;
 
 /// Functions below which more threads do not pay.
 const PER_THREAD_MIN: usize = 256;
+/// Functions a thread takes at once.
+const BATCH: usize = 64;
 
 /// Decides about all functions, which know nothing of each other, on as many processors as that is worth.
 fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
+    let subjects: Vec<Subject<'_>> = modules.modules.iter().map(|module| Subject::new(module, memory, modules)).collect();
     let decide = |request: &&FunctionRequest| {
-        let module = modules.at(request.address).ok_or("it lies in no readable module")?;
-        let subject = Subject { module, memory, maps: &modules.maps };
-        Ok((module, subject.sites(request)?))
+        let index = modules.index_of(request.address).ok_or("it lies in no readable module")?;
+        Ok((&modules.modules[index], subjects[index].sites(request)?))
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let per_thread = requests.len().div_ceil(processors).max(PER_THREAD_MIN);
-    if requests.len() <= per_thread {
+    let threads = processors.min(requests.len() / PER_THREAD_MIN);
+    if threads <= 1 {
         return requests.iter().map(decide).collect();
     }
-    std::thread::scope(|scope| {
-        let decide = &decide;
-        let parts = requests.chunks(per_thread);
-        let running: Vec<_> = parts.map(|part| scope.spawn(move || part.iter().map(decide).collect())).collect();
-        let joined = running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        joined.collect::<Vec<Vec<Decided<'a>>>>().into_iter().flatten().collect()
-    })
+    // Large functions lie side by side, so each thread takes a few at a time.
+    let batches: Vec<(usize, &[&FunctionRequest])> = requests.chunks(BATCH).enumerate().collect();
+    let next = AtomicUsize::new(0);
+    let work = || -> Vec<(usize, Vec<Decided<'a>>)> {
+        let taken = std::iter::from_fn(|| batches.get(next.fetch_add(1, Relaxed)));
+        taken.map(|(index, batch)| (*index, batch.iter().map(decide).collect())).collect()
+    };
+    let mut done: Vec<(usize, Vec<Decided<'a>>)> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().flat_map(|(_, decided)| decided).collect()
 }
 
 /// A module of a process, to be judged.
 pub(crate) struct Subject<'a> {
-    pub module: &'a Module,
-    pub memory: &'a Memory,
-    pub maps: &'a MappingTable,
+    module: &'a Module,
+    memory: &'a Memory,
+    maps: &'a MappingTable,
+    text: Text<'a>,
 }
 
 /// One piece of a function: where, its bytes, and the bytes behind it.
-struct Piece {
+struct Piece<'a> {
     address: u64,
-    bytes: Vec<u8>,
-    after: Vec<u8>,
+    bytes: &'a [u8],
+    after: &'a [u8],
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
+    pub(crate) fn new(module: &'a Module, memory: &'a Memory, modules: &'a Modules) -> Self {
+        Subject { module, memory, maps: &modules.maps, text: Text::new(module, memory) }
+    }
+
     fn sites(&self, request: &FunctionRequest) -> Result<Vec<PlannedSite>, String> {
         self.analysed(request.address, |code, analysis| self.chosen_sites(request, code, analysis))
     }
@@ -317,9 +332,7 @@ impl Subject<'_> {
     }
 
     pub(crate) fn planned(&self, site: Site) -> Result<PlannedSite, String> {
-        let read = |range: &Range<u64>| {
-            self.memory.read_vec(range.start, (range.end - range.start) as usize).map_err(|error| error.to_string())
-        };
+        let read = |range: &Range<u64>| self.text.bytes(range.clone()).map(<[u8]>::to_vec);
         let springboard = match site.jump {
             JumpForm::Near5 => Vec::new(),
             JumpForm::Short2 { via } => read(&(via..via + NEAR_JUMP_LEN))?,
@@ -330,7 +343,7 @@ impl Subject<'_> {
     }
 
     /// Where the rest of the module branches into these pieces.
-    fn outside_branches(&self, pieces: &[Piece]) -> Vec<u64> {
+    fn outside_branches(&self, pieces: &[Piece<'_>]) -> Vec<u64> {
         let bias = self.module.bias;
         let range = |piece: &Piece| {
             let start = bias.to_file(ProcAddr(piece.address));
@@ -342,21 +355,11 @@ impl Subject<'_> {
     }
 
     /// Bytes of one piece, which must be as in the file.
-    fn piece(&self, address: u64, size: u64) -> Result<Piece, String> {
-        let file_address = self.module.bias.to_file(ProcAddr(address));
-        let next = self.next_function(FileAddr(file_address.0 + size));
-        let after = next.saturating_sub(file_address.0 + size).min(AFTER_MAX);
-        let total = (size + after) as usize;
-        let in_memory = self.memory.read_vec(address, total).map_err(|error| error.to_string())?;
-        let offset = self.module.loaded.image.file_offset_of(file_address).ok_or("it lies in no segment")? as usize;
-        let in_file = self.module.loaded.file.bytes().get(offset..offset + total).ok_or("its file is too short")?;
-        if in_memory != in_file {
-            return Err(
-                "its code in memory differs from its file: another tool has patched it, end that tool first".into()
-            );
-        }
-        let (bytes, after) = in_memory.split_at(size as usize);
-        Ok(Piece { address, bytes: bytes.to_vec(), after: after.to_vec() })
+    fn piece(&self, address: u64, size: u64) -> Result<Piece<'a>, String> {
+        let file_end = FileAddr(self.module.bias.to_file(ProcAddr(address)).0 + size);
+        let after = self.next_function(file_end).saturating_sub(file_end.0).min(AFTER_MAX);
+        let (bytes, after) = self.text.bytes(address..address + size + after)?.split_at(size as usize);
+        Ok(Piece { address, bytes, after })
     }
 
     /// Where the next function or fragment begins, at or after `address`.
@@ -372,10 +375,10 @@ impl Subject<'_> {
     }
 }
 
-fn function_code<'a>(pieces: &'a [Piece], landing_pads: &'a [u64], outside_branches: &'a [u64]) -> FunctionCode<'a> {
+fn function_code<'a>(pieces: &[Piece<'a>], landing_pads: &'a [u64], outside_branches: &'a [u64]) -> FunctionCode<'a> {
     let ranges = pieces
         .iter()
-        .map(|piece| CodeRange { addr: piece.address, bytes: &piece.bytes, after: &piece.after })
+        .map(|piece| CodeRange { addr: piece.address, bytes: piece.bytes, after: piece.after })
         .collect();
     FunctionCode { entry: pieces[0].address, ranges, landing_pads, other_entries: &[], outside_branches }
 }
