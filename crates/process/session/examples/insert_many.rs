@@ -29,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (probes, cycles) = (number(1, PROBES)?, number(2, CYCLES)?);
     let path = std::fs::canonicalize(file)?;
     let waiting = Waiting::start(file)?;
-    let modules = Modules::read(waiting.pid(), &ImageCache::in_memory(), &|mapped| path == std::path::Path::new(mapped))?;
+    let modules =
+        Modules::read(waiting.pid(), &ImageCache::in_memory(), &|mapped| path == std::path::Path::new(mapped))?;
     let prepared = Prepared::new(&modules, &spread(&modules, probes)?)?;
     let before = text_of(waiting.pid(), &modules)?;
     let setup = Setup { functions: prepared.probes.len() as u64, ranks: 1, details: 0 };

@@ -236,7 +236,8 @@ impl Prepared {
             [Some(site.site.covered()), carrier].into_iter().flatten().map(move |range| (range, index as u32))
         };
         let functions = self.functions.iter().enumerate();
-        let all = functions.flat_map(|(index, function)| function.sites.iter().flat_map(move |site| of_site(index, site)));
+        let all =
+            functions.flat_map(|(index, function)| function.sites.iter().flat_map(move |site| of_site(index, site)));
         Ranges::new(all.collect())
     }
 

@@ -7,6 +7,7 @@
 //! Next: `prepare` and `insert`; `trimtab-measure` runs several of these side by side.
 #![forbid(unsafe_code)]
 
+mod decided;
 mod error;
 mod image_cache;
 mod inner;

@@ -55,8 +55,9 @@ impl<'a> Text<'a> {
         if !self.is_known_same(start, length) {
             let now = self.memory.read_vec(addresses.start, bytes.len()).map_err(|error| error.to_string())?;
             if now != bytes {
-                return Err("its code in memory differs from its file: another tool has patched it, end that tool first"
-                    .into());
+                return Err(
+                    "its code in memory differs from its file: another tool has patched it, end that tool first".into(),
+                );
             }
         }
         Ok(bytes)

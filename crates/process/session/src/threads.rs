@@ -138,12 +138,7 @@ impl Ranges {
 /// Threads that are inside a measured function right now, as (thread pointer, probe): they stand in it, or the innermost
 /// return address into one on their stack was put there by a call. `ignored` is the program's own text: who stands there
 /// computes, whatever old words its stack holds.
-pub(crate) fn inside(
-    stopped: &Stopped,
-    stacks: &Stacks,
-    functions: &Ranges,
-    ignored: &Range<u64>,
-) -> Vec<(u64, u32)> {
+pub(crate) fn inside(stopped: &Stopped, stacks: &Stacks, functions: &Ranges, ignored: &Range<u64>) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     for (thread, stack) in stopped.threads().iter().zip(&stacks.0) {
         let at = thread.instruction_pointer();

@@ -10,6 +10,7 @@ use crate::jump_table::{Table, TableTargets};
 use crate::states::States;
 use crate::value::{State, Value};
 use crate::{ClassifyJump, FunctionCode, JumpTarget, ReadMemory, Refusal};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -53,7 +54,7 @@ pub struct Analysis {
 }
 
 /// A place where the function leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Exit {
     /// Address of the leaving instruction.
     pub at: u64,
@@ -64,7 +65,7 @@ pub struct Exit {
 }
 
 /// How a function leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ExitKind {
     /// `ret`, with the bytes of arguments it pops.
     Ret {
