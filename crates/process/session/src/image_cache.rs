@@ -161,8 +161,8 @@ fn write_cached(place: &Path, bytes: &[u8]) {
     }
 }
 
-/// A magic word, a checksum, then the pairs.
-fn branches_to_bytes(branches: &[(u64, u64)]) -> Vec<u8> {
+/// A magic word, a checksum, then the pairs. Public for fuzzing only, as its counterpart.
+pub fn branches_to_bytes(branches: &[(u64, u64)]) -> Vec<u8> {
     let words = branches.iter().flat_map(|(to, from)| [*to, *from]);
     let pairs: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     let mut bytes = BRANCHES_MAGIC.to_le_bytes().to_vec();
@@ -172,7 +172,7 @@ fn branches_to_bytes(branches: &[(u64, u64)]) -> Vec<u8> {
 }
 
 /// The pairs again; `None` if the bytes are not whole.
-fn branches_from(bytes: &[u8]) -> Option<Vec<(u64, u64)>> {
+pub fn branches_from(bytes: &[u8]) -> Option<Vec<(u64, u64)>> {
     let word = |chunk: &[u8]| chunk.try_into().map(u64::from_le_bytes).ok();
     let (magic, checksum, pairs) = (word(bytes.get(..8)?)?, word(bytes.get(8..16)?)?, bytes.get(16..)?);
     let is_whole = magic == BRANCHES_MAGIC && checksum == trimtab_stub::layout::checksum(pairs);

@@ -128,6 +128,45 @@ pub fn undo_inherited(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
     }
 }
 
+/// What undoing would do. Public for fuzzing only.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Judged {
+    /// Memory that would be unmapped: address and length.
+    pub unmapped: Vec<(u64, u64)>,
+    /// Gates that would be closed.
+    pub gates: Vec<u64>,
+    /// Patches that would be taken back: address, original and patched bytes.
+    pub patches: Vec<PatchBytes>,
+}
+
+impl Judged {
+    /// What would be written where, given the bytes that now stand at each patch, and the places left alone.
+    pub fn text_to_restore(&self, now: &[Vec<u8>]) -> (Vec<(u64, Vec<u8>)>, Vec<u64>) {
+        let (writes, foreign) = remove::text_to_restore(&self.patches, now);
+        (writes.into_iter().map(|(address, bytes)| (address, bytes.to_vec())).collect(), foreign)
+    }
+}
+
+/// Judges a descriptor's bytes in a process with these mappings, with a checksum that fits if `sealed`. `None`: it is not
+/// finished. Public for fuzzing only.
+#[doc(hidden)]
+pub fn judge(bytes: &[u8], maps: Vec<Mapping>, sealed: bool) -> Result<Option<Judged>, String> {
+    let maps = MappingTable(maps);
+    let read = |offset: u64, length: usize| {
+        let start = usize::try_from(offset).ok()?;
+        bytes.get(start..start.checked_add(length)?).map(<[u8]>::to_vec)
+    };
+    let length = maps.0.iter().find(|mapping| is_ours(mapping) && mapping.writable).map_or(0, Mapping::length);
+    let Some(mut raw) = Raw::parse(bytes, length, &read)? else { return Ok(None) };
+    if sealed {
+        raw.checksum = checksum(&raw.checked);
+    }
+    let gadgets = Gadgets { system_call: 0, signal_return: 0 };
+    let target = raw.check(Pid(1), &maps, gadgets).map_err(|error| error.to_string())?;
+    Ok(Some(Judged { unmapped: remove::joined(&target.mappings), gates: target.gates, patches: target.patches }))
+}
+
 fn ours(maps: &MappingTable) -> Vec<(u64, u64)> {
     maps.0
         .iter()
@@ -271,52 +310,25 @@ impl Raw {
 }
 
 #[cfg(test)]
+#[path = "../tests/common/descriptor.rs"]
+mod descriptor;
+
+#[cfg(test)]
 mod tests {
+    use super::descriptor::{BASE, CODE, example, maps_text};
     use super::*;
     use proptest::prelude::*;
-    use std::sync::atomic::AtomicU64;
-    use std::sync::atomic::Ordering::Relaxed;
-    use trimtab_stub::layout::Needs;
-    use trimtab_stub::view::View;
     use trimtab_types::procfs::parse_maps;
 
-    const BASE: u64 = 0x7f00_0000_0000;
-    const CODE: u64 = 0x5500_0000_0000;
     const GADGETS: Gadgets = Gadgets { system_call: 0, signal_return: 0 };
 
     fn maps(data_length: u64) -> MappingTable {
-        let (gate, arena) = (CODE - 0x3000, CODE - 0x2000);
-        let text = format!(
-            "{gate:x}-{arena:x} rw-p 00000000 00:00 0 \n\
-             {arena:x}-{:x} r-xs 00001000 00:01 9 /memfd:trimtab (deleted)\n\
-             {CODE:x}-{:x} r-xp 00001000 fe:00 77 /bin/app\n\
-             {BASE:x}-{:x} rw-s 00000000 00:01 9 /memfd:trimtab (deleted)\n",
-            arena + 0x1000,
-            CODE + 0x1000,
-            BASE + data_length
-        );
-        MappingTable(parse_maps(text.as_bytes()).expect("a map"))
+        MappingTable(parse_maps(maps_text(data_length).as_bytes()).expect("a map"))
     }
 
-    /// A descriptor as an insertion writes it, and the mappings of its process.
     fn good() -> (Vec<u8>, MappingTable) {
-        let needs =
-            Needs { patches: 2, probes: 1, functions: 1, ranks: 2, details: 0, code: 4096, threads: 1, areas: None };
-        let geometry = Geometry::for_needs(&needs);
-        let words: Vec<AtomicU64> = (0..geometry.requests_offset / 8 + 1).map(|_| AtomicU64::new(0)).collect();
-        let view = View::new(&words);
-        view.set_geometry(&geometry);
-        let records = [(BASE, geometry.data_length), (CODE - 0x3000, PAGE), (CODE - 0x2000, PAGE)];
-        let records = records.map(|(address, length)| MappingRecord { address, length });
-        view.set_mappings(&records);
-        for index in 0..2 {
-            let address = CODE + 16 * index;
-            view.set_patch(index, &PatchRecord { address, length: 5, original: [0x90; 32], patched: [0xe9; 32] });
-        }
-        view.header().base.store(BASE, Relaxed);
-        view.header().magic.store(MAGIC, Relaxed);
-        view.header().checksum.store(view.descriptor_checksum(), Relaxed);
-        (view.read_bytes(0, words.len() * 8), maps(geometry.data_length))
+        let (bytes, data_length) = example();
+        (bytes, maps(data_length))
     }
 
     fn judge(bytes: &[u8], maps: &MappingTable) -> Result<Option<Target>, String> {

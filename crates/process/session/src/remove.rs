@@ -191,17 +191,25 @@ fn springboard_of((address, _, patched): &PatchBytes) -> Option<(u64, u64)> {
 
 /// Puts the original bytes back, last patch first; places that hold neither version.
 fn restore_text(stopped: &Stopped, target: &Target) -> Result<Vec<u64>, Error> {
-    let mut foreign = Vec::new();
     let ranges: Vec<_> = target.patches.iter().map(|(address, _, patched)| (*address, patched.len())).collect();
-    let found = stopped.memory().read_many(&ranges);
-    for ((address, original, patched), now) in target.patches.iter().zip(found).rev() {
-        if now == *patched {
-            stopped.write_text(*address, original)?;
-        } else if now != *original {
+    let (writes, foreign) = text_to_restore(&target.patches, &stopped.memory().read_many(&ranges));
+    for (address, original) in writes {
+        stopped.write_text(address, original)?;
+    }
+    Ok(foreign)
+}
+
+/// What to write where, given the bytes that now stand at each patch; and the places that hold neither version.
+pub(crate) fn text_to_restore<'t>(patches: &'t [PatchBytes], now: &[Vec<u8>]) -> (Vec<(u64, &'t [u8])>, Vec<u64>) {
+    let (mut writes, mut foreign) = (Vec::new(), Vec::new());
+    for ((address, original, patched), now) in patches.iter().zip(now).rev() {
+        if now == patched {
+            writes.push((*address, original.as_slice()));
+        } else if now != original {
             foreign.push(*address);
         }
     }
-    Ok(foreign)
+    (writes, foreign)
 }
 
 fn is_anyone_inside(stopped: &Stopped, stacks: &Stacks, target: &Target) -> bool {
@@ -231,7 +239,7 @@ fn calls_to_unmap(pid: Pid, target: &Target) -> Vec<Call> {
 }
 
 /// Neighbours in the list that touch in memory become one, so that a gate goes with its code.
-fn joined(mappings: &[(u64, u64)]) -> Vec<(u64, u64)> {
+pub(crate) fn joined(mappings: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut joined: Vec<(u64, u64)> = Vec::new();
     for (address, length) in mappings {
         match joined.last_mut() {
