@@ -7,6 +7,9 @@ use crate::state::Numbers;
 use serde::Serialize;
 use std::fmt::Write;
 
+/// Lines of an input that are printed; the file has all.
+const LINES_SHOWN_MAX: usize = 8;
+
 /// One failing input.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
@@ -110,9 +113,13 @@ pub fn render(outcome: &Outcome) -> String {
 
 /// One failing input and how to run it again.
 pub fn render_finding(name: &str, finding: &Finding) -> String {
+    let lines: Vec<&str> = finding.input.lines().collect();
+    let shown = lines[..lines.len().min(LINES_SHOWN_MAX)].join("\n");
+    let rest = lines.len().saturating_sub(LINES_SHOWN_MAX);
+    let rest = if rest > 0 { format!("... {rest} more lines in the file\n") } else { String::new() };
     format!(
-        "\nFOUND in {name} (seed {}): {}\n  {}\n{}Next: trimtab-fuzz replay {name} {}\n",
-        finding.seed, finding.fault.place, finding.fault.message, finding.input, finding.file
+        "\nFOUND in {name} (seed {}): {}\n  {}\n{shown}\n{rest}Next: trimtab-fuzz replay {name} {}\n",
+        finding.seed, finding.fault.place, finding.fault.message, finding.file
     )
 }
 

@@ -281,6 +281,12 @@ impl Raw {
         if self.mappings[0].address != self.base || !ours_at(&self.mappings[0]) {
             return Err(bad("it lies elsewhere than it says"));
         }
+        // Whatever else they cover would be unmapped along with them.
+        let is_whole = |record: &MappingRecord| is_all_ours(maps, record.address, record.length);
+        let mut covered = self.mappings.iter().step_by(2).filter(|record| ours_at(record));
+        if !covered.all(is_whole) || overlap(&mappings) {
+            return Err(bad("its mappings are not as it says"));
+        }
         Ok(Target {
             header: self.base,
             gates,
@@ -299,7 +305,9 @@ impl Raw {
         let mut patches = Vec::new();
         for raw in self.patches.chunks_exact(size_of::<PatchRecord>()) {
             let record = PatchRecord::from_bytes(raw).ok_or_else(|| bad("a patch it lists is impossible"))?;
-            if !maps.at(record.address).is_some_and(|mapping| mapping.executable) {
+            let is_code = |address: u64| maps.at(address).is_some_and(|mapping| mapping.executable);
+            // Shorter than a page, so that code at both ends is code all along.
+            if !is_code(record.address) || !is_code(record.address.saturating_add(record.length - 1)) {
                 return Err(bad("a patch it lists is not in code"));
             }
             let length = record.length as usize;
@@ -307,6 +315,25 @@ impl Raw {
         }
         Ok(patches)
     }
+}
+
+/// Whether all of this memory is shared memory of a trimtab.
+fn is_all_ours(maps: &MappingTable, address: u64, length: u64) -> bool {
+    let Some(end) = address.checked_add(length).filter(|_| length > 0) else { return false };
+    let mut at = address;
+    while at < end {
+        let Some(mapping) = maps.at(at).filter(|mapping| is_ours(mapping)) else { return false };
+        at = mapping.end;
+    }
+    true
+}
+
+/// Whether any of these ranges share a byte: one of them would be unmapped twice, the second time perhaps as memory that
+/// is somebody else's by then.
+fn overlap(ranges: &[(u64, u64)]) -> bool {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[0].0.saturating_add(pair[0].1) > pair[1].0)
 }
 
 #[cfg(test)]
@@ -372,6 +399,44 @@ mod tests {
         let no_arena = without(1).expect("is good").expect("is finished");
         assert_eq!((no_arena.gates.len(), no_arena.arenas.len(), no_arena.mappings.len()), (0, 0, 1));
         assert!(without(2).is_err(), "its patches lie in no code");
+    }
+
+    /// Rows of what a descriptor says of its mappings: word of the list, and value.
+    #[test]
+    fn more_memory_than_is_ours_is_never_unmapped() {
+        let (bytes, maps) = good();
+        let list = std::mem::offset_of!(Header, mappings);
+        let count = std::mem::offset_of!(Header, mapping_count);
+        let arena = (CODE - 0x2000).to_le_bytes();
+        for (name, words) in [
+            ("all of shared memory and what lies behind", vec![(list + 8, 1_u64 << 40)]),
+            ("an arena up to the program's code", vec![(list + 40, 0x3000)]),
+            ("an arena beyond all memory", vec![(list + 40, u64::MAX)]),
+            ("an arena of no length", vec![(list + 40, 0)]),
+            (
+                "an arena twice",
+                vec![(count, 5), (list + 48, CODE - 0x3000), (list + 56, PAGE), (list + 64, CODE - 0x2000), (list + 72, PAGE)],
+            ),
+        ] {
+            let mut bytes = bytes.clone();
+            for (place, value) in words {
+                bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            let refused = super::judge(&bytes, maps.0.clone(), true).expect_err(name);
+            assert!(refused.contains("its mappings are not as it says"), "{name}: {refused}");
+        }
+        assert_eq!(bytes[list + 32..list + 40], arena);
+        let believed = super::judge(&bytes, maps.0.clone(), true).expect("is good").expect("is finished");
+        assert_eq!(believed.unmapped.len(), 2);
+    }
+
+    #[test]
+    fn a_patch_that_reaches_beyond_code_is_refused() {
+        let (mut bytes, maps) = good();
+        let place = bytes.windows(8).position(|word| word == CODE.to_le_bytes()).expect("the first patch");
+        bytes[place..place + 8].copy_from_slice(&(CODE + 0xffd).to_le_bytes());
+        let refused = super::judge(&bytes, maps.0, true).expect_err("three of five bytes are code");
+        assert!(refused.contains("is not in code"), "{refused}");
     }
 
     proptest! {

@@ -145,6 +145,11 @@ impl<'a> View<'a> {
         self.get(geometry.marks_offset + (index & (geometry.mark_capacity - 1)) * size_of::<Mark>() as u64)
     }
 
+    /// Members of `MPI_COMM_WORLD` as the MPI library said, or as many as were laid out for if it says more than can be.
+    pub fn world_size(self) -> u32 {
+        self.header().world_size.load(Relaxed).min(self.geometry().pool_capacity) as u32
+    }
+
     /// World rank number `index` of the pool; `None` outside it.
     pub fn pool(self, index: u64) -> Option<i32> {
         let geometry = self.geometry();

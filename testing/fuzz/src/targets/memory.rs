@@ -31,6 +31,8 @@ pub struct SharedMemory {
     unit: Unit,
     /// Words worth writing to.
     places: Vec<usize>,
+    /// What the last input wrote over: it may have ended half-way.
+    before: Vec<(usize, u64)>,
 }
 
 impl SharedMemory {
@@ -57,7 +59,7 @@ impl SharedMemory {
         let words: Vec<AtomicU64> = (0..geometry.data_length / 8).map(|_| AtomicU64::new(0)).collect();
         View::new(&words).set_geometry(&geometry);
         let places = places(&geometry, &unit);
-        SharedMemory { words, geometry, unit, places }
+        SharedMemory { words, geometry, unit, places, before: Vec::new() }
     }
 
     fn read_window(&self, view: View<'_>) -> u64 {
@@ -68,7 +70,6 @@ impl SharedMemory {
         }
         for slot in view.slots() {
             seen ^= read_slot(view, &slot, &self.geometry);
-            slot.reset();
         }
         seen
     }
@@ -81,7 +82,7 @@ impl SharedMemory {
         for named in collect(&self.unit, &areas) {
             let _ = (named.value.mean(), serde_json::to_string(&named).map(|text| text.len()));
         }
-        let (ring, head) = script.messages();
+        let (ring, head) = script.messages(&self.unit);
         let mut position = head.saturating_sub(ring.len() as u64);
         for _ in 0..MESSAGES_MAX {
             let Some(message) = read_message(&ring, position).filter(|message| message.bytes > 0) else { break };
@@ -92,8 +93,18 @@ impl SharedMemory {
 }
 
 impl Target for SharedMemory {
+    /// A slot or a thread's area that is taken, with a few numbers in it.
     fn seeds(&self) -> Result<Vec<Vec<u8>>> {
-        Ok((0..32_u8).map(|first| (0..8 * WRITE_BYTES as u8).map(|at| at.wrapping_mul(first * 8 + 5)).collect()).collect())
+        let Geometry { slots_offset, slot_stride, thread_areas_offset, thread_area_stride, .. } = self.geometry;
+        let starts = [slots_offset, slots_offset + slot_stride, thread_areas_offset, thread_areas_offset + thread_area_stride];
+        let tables = [self.geometry.links_offset, self.geometry.stats_offset, 0];
+        let seed = |start: u64, table: u64| {
+            let offsets = (0..12).map(|word| start + 8 * word).chain((0..6).map(|word| start + table + 8 * word));
+            let places = offsets.filter_map(|offset| self.places.iter().position(|place| *place as u64 == offset / 8));
+            let words = places.zip(1_u64..).map(|(place, value)| [&(place as u16).to_le_bytes()[..], &value.to_le_bytes()].concat());
+            words.collect::<Vec<_>>().concat()
+        };
+        Ok(starts.iter().flat_map(|start| tables.map(|table| seed(*start, table))).collect())
     }
 
     fn length_max(&self) -> usize {
@@ -106,19 +117,18 @@ impl Target for SharedMemory {
     }
 
     fn run(&mut self, input: &[u8]) -> bool {
-        let mut written = Vec::new();
+        while let Some((place, before)) = self.before.pop() {
+            self.words[place].store(before, Relaxed);
+        }
         for write in input.chunks_exact(WRITE_BYTES) {
             let place = self.places[usize::from(u16::from_le_bytes([write[0], write[1]])) % self.places.len()];
             let value = write[2..].try_into().map(u64::from_le_bytes).unwrap_or_default();
-            written.push((place, self.words[place].swap(value, Relaxed)));
+            self.before.push((place, self.words[place].swap(value, Relaxed)));
         }
         let view = View::laid_out(&self.words, &self.geometry);
+        let is_something = view.slots().next().is_some();
         let _ = self.read_window(view);
-        let threads = self.read_script(view);
-        for (place, before) in written.into_iter().rev() {
-            self.words[place].store(before, Relaxed);
-        }
-        threads > 0
+        self.read_script(view) > 0 || is_something
     }
 }
 
