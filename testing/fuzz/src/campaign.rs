@@ -12,7 +12,7 @@ use crate::hex::{from_hex, to_hex};
 use crate::outcome::{Finding, Outcome, TargetOutcome, render_finding};
 use crate::replay::{HANG, Replayer, fault_of_status};
 use crate::state;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Workers of one target that may end badly before it is left alone.
 const WORKERS_MAX: u64 = 5;
+/// Exit status of a worker that could not begin.
+const CANNOT_RUN: i32 = 2;
 /// Between two looks at a worker.
 const LOOK: Duration = Duration::from_millis(100);
 /// Clock ticks of `/proc/PID/stat` per second, on every Linux.
@@ -106,11 +108,12 @@ impl Watch<'_> {
             let (numbers, input) = state::read(&self.path("state")).unwrap_or_default();
             outcome.add(&numbers);
             let last = ended.fault.map(|fault| Told { fault, input: to_hex(&input) });
-            let is_whole = last.is_none();
+            // A kept input that ends every worker would end the next one too.
+            let is_last = last.as_ref().is_none_or(|last| outcome.knows(&last.fault));
             for told in ended.told.into_iter().chain(last) {
                 self.add(&mut outcome, told, seed)?;
             }
-            if is_whole {
+            if is_last {
                 break;
             }
         }
@@ -130,7 +133,7 @@ impl Watch<'_> {
         }
         command.arg("--state").arg(self.path("state")).arg("--found").arg(self.path("corpus"));
         command.arg("--kept").arg(self.options.corpus.join(self.name));
-        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         started.with_context(|| format!("cannot start {}", self.options.executable.display()))
     }
 
@@ -140,18 +143,22 @@ impl Watch<'_> {
         let mut child = self.start(seed, executions, time)?;
         let stdout = child.stdout.take().context("a worker has no stdout")?;
         let listener = listen(stdout);
+        let stderr = child.stderr.take().context("a worker has no stderr")?;
+        let reader = std::thread::spawn(move || std::io::read_to_string(stderr).unwrap_or_default());
         let ended = self.wait(&mut child);
         if ended.is_err() {
             let _ = child.kill();
             let _ = child.wait();
         }
         let told = listener.join().unwrap_or_default();
+        let printed = reader.join().unwrap_or_default();
         let fault = match ended? {
             None => Some(Fault {
                 place: HANG.to_string(),
                 message: format!("more than {} seconds of processor time for one input", self.options.hang_s),
             }),
-            Some(status) => fault_of_status(status),
+            Some(status) if status.code() == Some(CANNOT_RUN) => bail!("a worker could not run: {}", printed.trim()),
+            Some(status) => fault_of_status(status, &printed),
         };
         Ok(Ended { told, fault })
     }
@@ -178,7 +185,7 @@ impl Watch<'_> {
     }
 
     fn add(&self, outcome: &mut TargetOutcome, told: Told, seed: u64) -> Result<()> {
-        if outcome.findings.iter().any(|known| known.fault.place == told.fault.place) {
+        if outcome.knows(&told.fault) {
             return Ok(());
         }
         let input = from_hex(&told.input).context("a worker told no input")?;

@@ -43,7 +43,7 @@ extern "C" fn __sanitizer_cov_bool_flag_init(start: *mut AtomicU8, end: *mut Ato
 /// What was reached so far. Places are only ever set by the program and forgotten here, in the thread that runs inputs.
 pub struct Coverage {
     parts: Vec<Part>,
-    /// One byte per place reached, in the order of the parts.
+    /// What was set at any look: the words of each part, then its other bytes.
     seen: Vec<u64>,
     /// Number of places reached.
     pub reached: u64,
@@ -72,21 +72,27 @@ impl Coverage {
 
     /// Whether something set now was never reached before; remembers it if `keep`.
     pub fn look(&mut self, keep: bool) -> bool {
-        let words = self.parts.iter().flat_map(|part| {
-            let edges = part.head.iter().chain(part.tail);
-            part.words.iter().map(|word| word.load(Relaxed)).chain(edges.map(|place| place.load(Relaxed).into()))
-        });
-        let mut found = false;
-        for (set, seen) in words.zip(&mut self.seen) {
-            if set & !*seen != 0 {
-                found = true;
-                if !keep {
-                    return true;
-                }
-                self.reached += u64::from((set & !*seen).count_ones());
-                *seen |= set;
+        let (mut found, mut at) = (false, 0);
+        for part in &self.parts {
+            let (words, edges) = self.seen[at..].split_at_mut(part.words.len());
+            at += part.words.len() + part.head.len() + part.tail.len();
+            for (word, seen) in part.words.iter().zip(words) {
+                found |= note(word.load(Relaxed), seen, keep, &mut self.reached);
+            }
+            for (place, seen) in part.head.iter().chain(part.tail).zip(edges) {
+                found |= note(place.load(Relaxed).into(), seen, keep, &mut self.reached);
             }
         }
         found
     }
+}
+
+/// Whether something is set that was not seen; counts and remembers it if `keep`. Each place is one bit of its byte.
+fn note(set: u64, seen: &mut u64, keep: bool, reached: &mut u64) -> bool {
+    let new = set & !*seen;
+    if new != 0 && keep {
+        *reached += u64::from(new.count_ones());
+        *seen |= new;
+    }
+    new != 0
 }

@@ -6,8 +6,26 @@ use crate::random::Random;
 
 /// Values at which arithmetic and bounds go wrong.
 const EDGES: [u64; 20] = [
-    0, 1, 2, 3, 4, 7, 8, 16, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x1_0000, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff,
-    i64::MAX as u64, u64::MAX,
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    16,
+    0x7f,
+    0x80,
+    0xff,
+    0x7fff,
+    0x8000,
+    0xffff,
+    0x1_0000,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    i64::MAX as u64,
+    u64::MAX,
 ];
 /// Changes made at once at most.
 const CHANGES_MAX: u64 = 6;

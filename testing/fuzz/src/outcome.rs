@@ -47,6 +47,11 @@ pub struct TargetOutcome {
 }
 
 impl TargetOutcome {
+    /// Whether something of the same place was found before.
+    pub fn knows(&self, fault: &Fault) -> bool {
+        self.findings.iter().any(|known| known.fault.place == fault.place)
+    }
+
     /// Adds what one worker did.
     pub fn add(&mut self, numbers: &Numbers) {
         self.executions += numbers.executions;
@@ -101,7 +106,9 @@ pub fn render(outcome: &Outcome) -> String {
         );
     }
     if !outcome.guided {
-        text.push_str("not guided by coverage: this program was built without counters (`cargo xtask fuzz` has them)\n");
+        text.push_str(
+            "not guided by coverage: this program was built without counters (`cargo xtask fuzz` has them)\n",
+        );
     }
     for target in &outcome.targets {
         for finding in &target.findings {

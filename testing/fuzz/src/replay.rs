@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus, Stdio};
 /// Attempts at making an input smaller.
 const ATTEMPTS_MAX: usize = 400;
 /// The same where each attempt lasts until the processor's time is up.
-const HANG_ATTEMPTS_MAX: usize = 12;
+const HANG_ATTEMPTS_MAX: usize = 6;
 /// Exit status of a replay that panicked.
 const PANICKED: u8 = 101;
 const SIGXCPU: i32 = 24;
@@ -59,12 +59,12 @@ impl Replayer<'_> {
     pub fn fault_of(&self, input: &[u8]) -> Result<Option<Fault>> {
         std::fs::write(self.file, to_hex(input)).with_context(|| format!("cannot write {}", self.file.display()))?;
         let mut command = Command::new(self.executable);
-        command.arg("replay").arg(self.target).arg(self.file).arg(self.hang_s.to_string()).stdin(Stdio::null()).stderr(Stdio::null());
+        command.arg("replay").arg(self.target).arg(self.file).arg(self.hang_s.to_string()).stdin(Stdio::null());
         let output = command.output().context("cannot replay")?;
         if output.status.code() == Some(i32::from(PANICKED)) {
             return serde_json::from_slice(&output.stdout).map(Some).context("a replay told no fault");
         }
-        Ok(fault_of_status(output.status))
+        Ok(fault_of_status(output.status, &String::from_utf8_lossy(&output.stderr)))
     }
 
     /// A smaller input with the same fault: pieces taken out, then bytes made zero.
@@ -104,13 +104,16 @@ impl Replayer<'_> {
 /// The place of a fault that is a hang.
 pub const HANG: &str = "hang";
 
-/// What the end of a process says about the input it was at.
-pub fn fault_of_status(status: ExitStatus) -> Option<Fault> {
+/// What the end of a process says about the input it was at, and what it printed last.
+pub fn fault_of_status(status: ExitStatus, printed: &str) -> Option<Fault> {
+    let said = printed.trim();
     let place = match (status.signal(), status.code()) {
         (Some(SIGXCPU), _) => HANG.to_string(),
+        (Some(_), _) if said.contains("has overflowed its stack") => "stack overflow".to_string(),
+        (Some(_), _) if said.contains("memory allocation of") => "out of memory".to_string(),
         (Some(signal), _) => format!("signal {signal}"),
         (None, Some(0)) => return None,
         (None, code) => format!("exit status {}", code.unwrap_or_default()),
     };
-    Some(Fault { place, message: String::new() })
+    Some(Fault { place, message: said.lines().last().unwrap_or_default().to_string() })
 }

@@ -11,9 +11,14 @@ use std::process::{Command, Stdio};
 /// A small library with every shape of symbol and unwind entry.
 pub const SHAPES: Specimen = Specimen { compiler: "cc", source: "shapes.s", flags: TINY };
 /// A C library that calls others.
-pub const LINKAGE: Specimen = Specimen { compiler: "cc", source: "facts.c", flags: &["-nostdlib", "-shared", "-fPIC", "-O1", "-s", "-Wl,-z,noseparate-code"] };
+pub const LINKAGE: Specimen = Specimen {
+    compiler: "cc",
+    source: "facts.c",
+    flags: &["-nostdlib", "-shared", "-fPIC", "-O1", "-s", "-Wl,-z,noseparate-code"],
+};
 /// A C++ program with exceptions.
-pub const THROWS: Specimen = Specimen { compiler: "c++", source: "throws.cc", flags: &["-O1", "-no-pie", "-Wl,-z,noseparate-code"] };
+pub const THROWS: Specimen =
+    Specimen { compiler: "c++", source: "throws.cc", flags: &["-O1", "-no-pie", "-Wl,-z,noseparate-code"] };
 
 const TINY: &[&str] =
     &["-nostdlib", "-shared", "-Wl,--eh-frame-hdr", "-Wl,-z,noseparate-code", "-Wl,-Bsymbolic", "-Wl,--build-id"];

@@ -3,7 +3,9 @@
 //! Next: `targets` for each.
 
 use crate::mutate::Mutator;
-use crate::targets::{cache, code, debug, descriptor, elf, frames, memory, minidebug, names, patched, planted, relocate, script, sites};
+use crate::targets::{
+    cache, code, debug, descriptor, elf, frames, memory, minidebug, names, patched, planted, relocate, script, sites,
+};
 use anyhow::{Result, bail};
 
 /// Code that takes any bytes.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Inputs between two looks at coverage and clock.
-const BATCH: usize = 32;
+const BATCH: usize = 64;
 /// Inputs kept in the repository are at most this long, in bytes, and so many for each target.
 const KEPT_BYTES_MAX: usize = 2048;
 const KEPT_COUNT_MAX: usize = 40;

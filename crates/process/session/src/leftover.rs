@@ -415,7 +415,13 @@ mod tests {
             ("an arena of no length", vec![(list + 40, 0)]),
             (
                 "an arena twice",
-                vec![(count, 5), (list + 48, CODE - 0x3000), (list + 56, PAGE), (list + 64, CODE - 0x2000), (list + 72, PAGE)],
+                vec![
+                    (count, 5),
+                    (list + 48, CODE - 0x3000),
+                    (list + 56, PAGE),
+                    (list + 64, CODE - 0x2000),
+                    (list + 72, PAGE),
+                ],
             ),
         ] {
             let mut bytes = bytes.clone();

@@ -124,7 +124,9 @@ impl<'a> View<'a> {
     pub fn read_bytes(self, offset: u64, length: usize) -> Vec<u8> {
         let first = offset as usize / 8;
         let words = &self.words[first..first + length.div_ceil(8)];
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+        // A word at a time: a ring of messages is a megabyte, and is read many times per second.
+        let mut bytes = Vec::with_capacity(words.len() * 8);
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.load(Relaxed).to_le_bytes()));
         bytes.truncate(length);
         bytes
     }

@@ -10,9 +10,9 @@ use anyhow::Result;
 use trimtab_snippet::compile;
 
 /// Deepest nest of a random expression.
-const DEPTH_MAX: u32 = 5;
+const DEPTH_MAX: u32 = 4;
 /// Statements of a script at most.
-const STATEMENTS_MAX: u8 = 6;
+const STATEMENTS_MAX: u8 = 4;
 /// Bytes for the registers, before those for the script.
 const STATE_BYTES: usize = 33;
 
@@ -40,8 +40,7 @@ impl Target for Code {
     fn run(&mut self, input: &[u8]) -> bool {
         let Some((numbers, choices)) = input.split_at_checked(STATE_BYTES) else { return false };
         let mut choices = Choices(choices);
-        let statements: Vec<String> =
-            (0..=choices.below(STATEMENTS_MAX)).map(|_| choices.statement()).collect();
+        let statements: Vec<String> = (0..=choices.below(STATEMENTS_MAX)).map(|_| choices.statement()).collect();
         let script = format!("process int k; entry solve {{ {} }}", statements.join("; "));
         let Ok(compiled) = compile(&script, facts(), ALL) else { return false };
         let seeds = std::array::from_fn(|at| {

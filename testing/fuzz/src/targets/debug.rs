@@ -43,8 +43,7 @@ impl Target for Debug {
     fn seeds(&self) -> Result<Vec<Vec<u8>>> {
         let mut seeds = Vec::new();
         for variant in VARIANTS {
-            let flags: &'static [&'static str] =
-                Vec::leak([&["-shared", "-fPIC", "-nostdlib"], variant].concat());
+            let flags: &'static [&'static str] = Vec::leak([&["-shared", "-fPIC", "-nostdlib"], variant].concat());
             let file = Specimen { compiler: "cc", source: "facts.c", flags }.build(&[])?;
             let parts = NAMES.map(|name| section(&file, name).0);
             let lengths = parts.iter().flat_map(|part| (part.len() as u16).to_le_bytes());

@@ -35,9 +35,11 @@ impl Target for MiniDebug {
 fn file_with(packed: &[u8]) -> Vec<u8> {
     const NAMES: &[u8] = b"\0.gnu_debugdata\0.names\0";
     const NAMES_NAME: u32 = 16;
-    let segment = [1_u64 | 5 << 32, 0, 0x1000, 0x1000, 0x4000, 0x4000, 0x1000];
     let (packed_at, names_at) = (64 + 56, 64 + 56 + packed.len() as u64);
     let table_at = (names_at + NAMES.len() as u64).next_multiple_of(8);
+    // All of it is code, at address 0, so that the names inside have something to stand for.
+    let length = table_at + 3 * 64;
+    let segment = [1_u64 | 5 << 32, 0, 0, 0, length, length.max(0x4000), 0x1000];
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     // A library for x86-64, version 1; entry, headers at 64 and `table_at`; their sizes and counts.
     file.extend([3, 0, 62, 0, 1, 0, 0, 0]);

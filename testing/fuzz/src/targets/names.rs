@@ -50,7 +50,8 @@ impl Target for Names {
             }
             2 => parse_maps(rest).is_ok_and(|maps| {
                 // Lengths are asked of every mapping.
-                maps.iter().for_each(|mapping| assert!(mapping.length() <= u64::MAX / 2 || mapping.start < mapping.end));
+                maps.iter()
+                    .for_each(|mapping| assert!(mapping.length() <= u64::MAX / 2 || mapping.start < mapping.end));
                 !maps.is_empty()
             }),
             _ => parse_stat(rest).is_some(),

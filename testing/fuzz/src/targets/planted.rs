@@ -6,7 +6,8 @@ use crate::mutate::Mutator;
 use crate::target::Target;
 use anyhow::Result;
 
-/// The target: what it does depends on the first byte of four like it.
+/// The target: what it does depends on the first byte of four like it. Only panics come about by chance; the rest ends a
+/// worker.
 pub struct Planted;
 
 impl Target for Planted {
@@ -17,7 +18,7 @@ impl Target for Planted {
     fn mutate(&self, mutator: &mut Mutator<'_>, input: &mut Vec<u8>, _: &[u8]) {
         input.resize(64, 0);
         let at = mutator.random.below(60) as usize;
-        let kind = if mutator.random.below(50) == 0 { mutator.random.below(6) as u8 } else { 0 };
+        let kind = if mutator.random.below(50) == 0 { mutator.random.below(3) as u8 } else { 0 };
         input[at..at + 4].fill(kind);
     }
 
@@ -29,6 +30,7 @@ impl Target for Planted {
             Some(3) => std::process::abort(),
             Some(4) => drop(vec![1_u8; 1 << 40]),
             Some(5) => std::process::exit(i32::from(deep(u64::MAX) as u8)),
+            Some(6) => forever(),
             _ => {}
         }
         true
@@ -40,4 +42,11 @@ impl Target for Planted {
 fn deep(left: u64) -> u64 {
     let room = [left; 64];
     std::hint::black_box(deep(left - 1)) + std::hint::black_box(&room)[(left % 64) as usize]
+}
+
+fn forever() {
+    let mut number = 1_u64;
+    while number != 0 {
+        number = std::hint::black_box(number.wrapping_mul(3));
+    }
 }

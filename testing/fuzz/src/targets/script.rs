@@ -60,7 +60,8 @@ impl Target for Script {
         let routines = shared_routines(CODE, &areas).expect("routines fit");
         for body in &compiled.unit.bodies {
             let at = CODE + 0x8000;
-            let environment = Environment::cautious(body.when, at, 0x1234_5678, CODE - 0x1000, &areas, &routines.addresses);
+            let environment =
+                Environment::cautious(body.when, at, 0x1234_5678, CODE - 0x1000, &areas, &routines.addresses);
             // What can't be emitted is refused with its reason.
             let _ = trimtab_snippet::emit::compile(&compiled.unit, body, &environment);
         }

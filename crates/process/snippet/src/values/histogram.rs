@@ -48,7 +48,9 @@ impl Histogram {
         let length = self.buckets.len().max(other.buckets.len());
         let at = |buckets: &[u64], index: usize| buckets.get(index).copied().unwrap_or(0);
         Histogram {
-            buckets: (0..length).map(|index| at(&self.buckets, index).saturating_add(at(&other.buckets, index))).collect(),
+            buckets: (0..length)
+                .map(|index| at(&self.buckets, index).saturating_add(at(&other.buckets, index)))
+                .collect(),
             // The program may have written anything over its counts.
             count: self.count.saturating_add(other.count),
             sum: self.sum + other.sum,

@@ -74,16 +74,15 @@ pub fn compare(world: &mut World, unit: &Unit, state: &State, script: &str) {
         }
     }
     let header = (0..thread_word::ELAPSED_UNKNOWN + 8).chain(thread_word::FIRST_FREE..unit.thread_bytes);
+    let area = world.own_area().map(|area| world.words(area, unit.thread_bytes));
     for offset in header.filter(|offset| offset % 8 == 0 && !ENGINE_WORDS.contains(offset)) {
-        let (native, wanted) = (world.thread_word(offset), machine.thread[offset as usize / 8]);
+        let at = offset as usize / 8;
+        let (native, wanted) = (area.as_ref().map_or(0, |area| area[at]), machine.thread[at]);
         assert!(same(native, wanted), "thread area at {offset}: {native:#x}, not {wanted:#x}\n{script}");
     }
-    for offset in (0..unit.process_bytes).step_by(8) {
-        assert_eq!(
-            world.process_word(offset),
-            machine.process[offset as usize / 8],
-            "process area at {offset}\n{script}"
-        );
+    let area = world.words(world.areas.process, unit.process_bytes);
+    for (number, (native, wanted)) in area.iter().zip(&machine.process).enumerate() {
+        assert_eq!(native, wanted, "word {number} of the process area\n{script}");
     }
 }
 
