@@ -74,16 +74,22 @@ pub fn compare(world: &mut World, unit: &Unit, state: &State, script: &str) {
         }
     }
     let header = (0..thread_word::ELAPSED_UNKNOWN + 8).chain(thread_word::FIRST_FREE..unit.thread_bytes);
-    let area = world.own_area().map(|area| world.words(area, unit.thread_bytes));
+    let area = world.own_area().map(|area| words(world, area, unit.thread_bytes));
     for offset in header.filter(|offset| offset % 8 == 0 && !ENGINE_WORDS.contains(offset)) {
         let at = offset as usize / 8;
         let (native, wanted) = (area.as_ref().map_or(0, |area| area[at]), machine.thread[at]);
         assert!(same(native, wanted), "thread area at {offset}: {native:#x}, not {wanted:#x}\n{script}");
     }
-    let area = world.words(world.areas.process, unit.process_bytes);
+    let area = words(world, world.areas.process, unit.process_bytes);
     for (number, (native, wanted)) in area.iter().zip(&machine.process).enumerate() {
         assert_eq!(native, wanted, "word {number} of the process area\n{script}");
     }
+}
+
+/// So many bytes of memory as words: read at once, because there are hundreds.
+fn words(world: &World, address: u64, bytes: u32) -> Vec<u64> {
+    let bytes = world.read(address, bytes.into());
+    bytes.chunks_exact(8).map(|word| word.try_into().map(u64::from_le_bytes).unwrap_or_default()).collect()
 }
 
 /// Equal bits, or both not a number.

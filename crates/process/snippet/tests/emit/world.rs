@@ -333,12 +333,6 @@ impl World {
         u64::from_le_bytes(self.read(address, 8).try_into().expect("eight bytes"))
     }
 
-    /// So many bytes as words.
-    pub fn words(&self, address: u64, bytes: u32) -> Vec<u64> {
-        let bytes = self.read(address, bytes.into());
-        bytes.chunks_exact(8).map(|word| word.try_into().map(u64::from_le_bytes).unwrap_or_default()).collect()
-    }
-
     pub fn process_word(&self, offset: u32) -> u64 {
         self.word(self.areas.process + u64::from(offset))
     }
