@@ -406,7 +406,7 @@ impl Inserted {
 
     /// Its shared memory.
     pub fn view(&self) -> View<'_> {
-        View::new(self.shared.words())
+        View::laid_out(self.shared.words(), &self.target.geometry)
     }
 
     /// Whether our memory is still mapped there: false after the process has executed another program or ended.

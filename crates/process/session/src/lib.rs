@@ -25,6 +25,8 @@ mod threads;
 pub use error::Error;
 
 pub use image_cache::{ImageCache, LoadedImage};
+#[doc(hidden)]
+pub use image_cache::{branches_from, branches_to_bytes};
 pub use inner::{Inner, InnerRequest};
 pub use insert::{Inserted, Setup};
 pub use modules::{Module, Modules, imported_names};

@@ -1,6 +1,6 @@
 //! Plans a function made of arbitrary bytes and asserts what every plan must satisfy.
 //!
-//! Used by the fuzz target `sites` and by `tests/invariants.rs`.
+//! Next: `tests/invariants.rs` and the fuzzing of `testing/fuzz`, which call it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
