@@ -122,18 +122,20 @@ impl PageWrites {
         Ok(None)
     }
 
-    /// Puts the original bytes back, last write first; places that hold neither version, which are left alone. What
-    /// can't be read was unmapped by the program, and the patch with it.
+    /// Puts the original bytes back, last write first; places that hold neither version, which are left alone. What can't
+    /// be read was unmapped by the program, and the patch with it.
     pub(crate) fn restore(&self, stopped: &Stopped) -> Result<Vec<u64>, Error> {
         let (mut foreign, mut page) = (Vec::new(), Vec::new());
         for group in self.groups.iter().rev() {
-            let is_there = group.read(stopped.memory(), &mut page);
+            if !group.read(stopped.memory(), &mut page) {
+                continue;
+            }
             let mut ours = Vec::new();
             for patch in self.patches[group.patches.clone()].iter().rev() {
-                if is_there && page[group.places(patch)] == patch.patched {
+                if page[group.places(patch)] == patch.patched {
                     page[group.places(patch)].copy_from_slice(&patch.original);
                     ours.push((patch.address, patch.original.as_slice()));
-                } else if is_there && page[group.places(patch)] != patch.original {
+                } else if page[group.places(patch)] != patch.original {
                     foreign.push(patch.address);
                 }
             }
