@@ -60,11 +60,16 @@ impl LoadedImage {
         known.insert(Arc::new(kept().unwrap_or_default())).clone()
     }
 
-    /// Keeps what was decided now.
+    /// Keeps what was decided now, unless so few were asked for that nobody looked for kept ones.
     pub(crate) fn keep(&self, new: Vec<Decision>) {
-        let count = new.len();
         let mut known = locked(&self.decisions);
-        let all = Arc::new(known.take().unwrap_or_default().with(new));
+        let Some(old) = known.as_ref() else { return };
+        // Another process's decisions, made at the same time, are the same.
+        if new.iter().all(|decision| old.at(decision.start) == Some(decision)) {
+            return;
+        }
+        let count = new.len();
+        let all = Arc::new(old.with(new));
         if let (true, Some(place), Some(engine)) = (count >= DECISIONS_MIN, self.beside("decisions"), engine()) {
             write_cached(&place, &all.to_bytes(engine));
         }

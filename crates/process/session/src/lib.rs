@@ -19,6 +19,7 @@ mod pages;
 mod prepare;
 mod remove;
 mod script;
+mod side_by_side;
 mod text;
 mod threads;
 

@@ -123,8 +123,8 @@ impl PageWrites {
         Ok(None)
     }
 
-    /// Puts the original bytes back, last write first; places that hold neither version, which are left alone. What
-    /// can't be read was unmapped by the program, and the patch with it.
+    /// Puts the original bytes back, last write first; places that hold neither version, which are left alone. What can't
+    /// be read was unmapped by the program, and the patch with it.
     pub(crate) fn restore(&self, stopped: &Stopped) -> Result<Vec<u64>, Error> {
         let read = |address: u64, bytes: &mut [u8]| stopped.memory().read(address, bytes).is_ok();
         self.restore_through(&read, &mut |start, page, changes| write_page(stopped, start, page, changes))
