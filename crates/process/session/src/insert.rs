@@ -299,6 +299,10 @@ fn check_thread_pointers(stopped: &Stopped) -> Result<(), Error> {
 fn check_text(stopped: &Stopped, plan: &Plan) -> Result<(), Error> {
     let ranges: Vec<_> = plan.patches.iter().map(|patch| (patch.address, patch.original.len())).collect();
     for (patch, now) in plan.patches.iter().zip(stopped.memory().read_many(&ranges)) {
+        if now.is_empty() {
+            let reason = format!("the program has unmapped the code of {}; try again", patch.function);
+            return Err(Error::NothingToDo { pid: stopped.pid(), reason });
+        }
         if now != patch.original {
             return Err(Error::ForeignPatch { function: patch.function.clone() });
         }
