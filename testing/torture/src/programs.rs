@@ -106,7 +106,7 @@ const fn row(
 /// Lines of [`Text`] input.
 const INPUT_LINES: u64 = 25_000;
 /// Functions of [`Source`].
-const SOURCE_FUNCTIONS: u64 = 900;
+const SOURCE_FUNCTIONS: u64 = 350;
 
 impl Program {
     /// Why it can't run here, with what to install; `None`: it can.

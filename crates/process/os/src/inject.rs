@@ -131,7 +131,7 @@ impl Stopped {
         let pid = self.pid();
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         let mask = sys::signal_mask(thread.tid).map_err(failed)?;
-        let state = sys::extended_state(thread.tid).map_err(failed)?;
+        let state = signal_state(sys::extended_state(thread.tid).map_err(failed)?);
         let layout = StackLayout::below(thread.registers.rsp, state.len() as u64, calls.len() as u64);
         layout.check_room(&thread, maps)?;
         let bytes = layout.chain(calls, &thread.registers, mask, gadgets, state);
@@ -186,11 +186,11 @@ impl<'a> Injection<'a> {
         let original = stopped.threads()[index].registers;
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         let mask = sys::signal_mask(tid).map_err(failed)?;
-        let state = sys::extended_state(tid).map_err(failed)?;
+        let state = signal_state(sys::extended_state(tid).map_err(failed)?);
         let layout = StackLayout::below(original.rsp, state.len() as u64, 0);
         layout.check_room(&stopped.threads()[index], maps)?;
         let frame = signal_frame(&original, mask, gadgets.signal_return, layout.state);
-        stopped.memory().write(layout.state, &signal_state(state))?;
+        stopped.memory().write(layout.state, &state)?;
         stopped.memory().write(layout.frame, &frame)?;
         // First into the signal return, which also restores the mask: then the mask.
         let mut returning = original;
@@ -276,8 +276,8 @@ impl Drop for Injection<'_> {
 
 /// The thread that is to make the calls: one with room on its stack if there is any, rather not one that sleeps.
 fn choose_thread(stopped: &Stopped, calls: u64, maps: &MappingTable) -> usize {
-    let state_length = stopped.threads().first().and_then(|thread| sys::extended_state(thread.tid).ok());
-    let state_length = state_length.map_or(0, |state| state.len() as u64);
+    let state = stopped.threads().first().and_then(|thread| sys::extended_state(thread.tid).ok());
+    let state_length = state.map_or(0, |state| signal_state(state).len() as u64);
     let rank = |index: &usize| {
         let thread = &stopped.threads()[*index];
         let layout = StackLayout::below(thread.registers.rsp, state_length, calls);
@@ -298,7 +298,7 @@ struct StackLayout {
 
 impl StackLayout {
     fn below(stack: u64, state_length: u64, frames_before: u64) -> Self {
-        let state = (stack.saturating_sub(RED_ZONE + state_length + 8)) & !63;
+        let state = (stack.saturating_sub(RED_ZONE + state_length)) & !63;
         let scratch = state.saturating_sub(SCRATCH_BYTES);
         let frame = scratch.saturating_sub(8 + UCONTEXT_BYTES as u64 + 128) & !63;
         StackLayout { state, scratch, frame, frames_before }
@@ -332,7 +332,7 @@ impl StackLayout {
         if let Some(text) = calls.iter().find_map(|call| call.text) {
             put(self.scratch, &text.as_bytes()[..text.len().min(SCRATCH_BYTES as usize - 1)]);
         }
-        bytes.extend(signal_state(state));
+        bytes.extend(state);
         bytes
     }
 }

@@ -3,6 +3,7 @@
 //! Next: `stop` and `inject` build on these; nothing else calls libc.
 
 use std::io;
+use std::sync::OnceLock;
 
 /// A thread's general registers.
 pub type Registers = libc::user_regs_struct;
@@ -117,8 +118,14 @@ pub(crate) fn extended_state(tid: i32) -> io::Result<Vec<u8>> {
 }
 
 /// Of the parts of extended state in `features`: those that a task may use only after it asked for them, and the length
-/// of the state without them.
+/// of the state without them. Asked once: in a virtual machine each question is a way out of it.
 pub(crate) fn features_to_ask_for(features: u64) -> (u64, usize) {
+    static ANSWER: OnceLock<(u64, (u64, usize))> = OnceLock::new();
+    let (known, answer) = *ANSWER.get_or_init(|| (features, ask_for_features(features)));
+    if known == features { answer } else { ask_for_features(features) }
+}
+
+fn ask_for_features(features: u64) -> (u64, usize) {
     const EXTENDED_STATE: u32 = 0xd;
     const FIRST_EXTENDED: u32 = 2;
     const CAN_BE_DISABLED: u32 = 1 << 2;

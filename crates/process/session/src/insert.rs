@@ -14,6 +14,7 @@ use crate::remove::{self, Removal, Target};
 use crate::script::ScriptSource;
 use crate::threads::{Stacks, Stand, inside, stands};
 use std::mem::offset_of;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::{MappingTable, SharedMapping, Stopped};
 use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, Routines, build, build_script, code_needed};
@@ -109,8 +110,7 @@ impl Prepared {
             };
             let capacity = round_up(needed, PAGE);
             let length = capacity + PAGE;
-            let gap = maps.gap_near(text.clone(), length, REACH, MARGIN);
-            let start = gap.ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
+            let start = place_near(&maps, text, length).ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
             reserve(&mut maps, start, length);
             places.push(ArenaPlace { gate: start, code: start + PAGE, capacity });
         }
@@ -239,6 +239,11 @@ impl Prepared {
         }
         Ok(moves)
     }
+}
+
+/// Where an arena may lie from which all of `text` is reached.
+pub(crate) fn place_near(maps: &MappingTable, text: &Range<u64>, length: u64) -> Option<u64> {
+    maps.gap_near(text.clone(), length, REACH, MARGIN)
 }
 
 /// What the islands of a simple probe do inline; the routine knows them by [`flag::SIMPLE`].

@@ -15,6 +15,7 @@ pub mod leftover;
 mod mapping;
 mod modules;
 mod prepare;
+mod reach;
 mod remove;
 mod script;
 mod threads;

@@ -111,7 +111,8 @@ fn body(number: u64, random: &mut Random) -> String {
              case 3: return {call} - 1; case 4: x ^= {a}; case 5: return x; case 6: x += 9; }} return x - {b};"
         ),
         3 => format!("{spent} return {call};"),
-        4 => format!("{spent} return f{number}(x - {a}, fuel - 1) + {b};"),
+        // Not a sum: the compiler would make a loop of it.
+        4 => format!("{spent} return f{number}(x - {a}, fuel - 1) ^ (x | {b});"),
         5 => format!("{spent} return all[(unsigned long)x % {}](x + 1, fuel - 1);", number.max(1)),
         6 => format!("if (x & 1) return x; {spent} return {call} + {call};"),
         7 => format!("{spent} struct pair p = {{ x / {b}.5, fuel }}; return (long)p.a + {call} + p.b;"),
