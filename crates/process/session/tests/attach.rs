@@ -18,6 +18,7 @@ const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <time.h>
 volatile long calls_tiny, calls_deep;
 volatile int stop;
@@ -34,7 +35,7 @@ __attribute__((noinline)) double many(double a, double b, long c, long d, long e
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
 static void *work(void *seconds) {
   double end = now() + *(double *)seconds; long wrong = 0; 
-  while (now() < end) {
+  while (now() < end && !stop) {
     for (long k = 0; k < 200; k++) if (tiny(k) != k + 1) wrong++;
     if (deep(10, 0) != 55) wrong++;
     jmp_buf out; if (setjmp(out) == 0) { deep(5, &out); wrong++; }
@@ -45,7 +46,9 @@ static void *work(void *seconds) {
   }
   return (void *)wrong;
 }
+static void on_signal(int number) { stop = 1; }
 int main(int argc, char **argv) {
+  signal(SIGUSR1, on_signal);
   double seconds = atof(argv[1]); pthread_t t[4]; long wrong = 0;
   puts("ready"); fflush(stdout);
   for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, work, &seconds);
@@ -90,7 +93,10 @@ impl Target {
         Pid(self.child.id() as i32)
     }
 
+    /// Tells it to end, so that no machine is too slow for it.
     fn finish(mut self) {
+        let told = Command::new("kill").args(["-USR1", &self.pid().to_string()]).status().expect("kill runs");
+        assert!(told.success());
         let mut text = String::new();
         self.output.read_to_string(&mut text).expect("reads");
         let status = self.child.wait().expect("ends");
@@ -98,6 +104,16 @@ impl Target {
         assert!(status.success());
     }
 }
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // Nothing stays of it, also not after a failure; it has ended otherwise.
+        let _ = self.child.kill();
+    }
+}
+
+/// Longest time it runs if nobody tells it to end.
+const SECONDS_MAX: &str = "300";
 
 fn text_of(pid: Pid) -> Vec<(String, u64, Vec<u8>)> {
     let memory = Memory::open(pid).expect("memory");
@@ -163,7 +179,7 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 
 fn cycles(flags: &[&str], name: &str, count: usize) {
     let program = build(name, flags);
-    let target = Target::start(&program, "8");
+    let target = Target::start(&program, SECONDS_MAX);
     let pid = target.pid();
     let before = text_of(pid);
     let maps_before = MappingTable::of(pid).expect("maps").0.len();
@@ -213,7 +229,7 @@ fn probes_come_and_go_in_a_static_program() {
 #[test]
 fn what_a_killed_monitor_left_is_undone() {
     let program = build("attach_left", &["-O2"]);
-    let target = Target::start(&program, "2.0");
+    let target = Target::start(&program, SECONDS_MAX);
     let pid = target.pid();
     let before = text_of(pid);
     assert!(matches!(leftover::find(pid).expect("looks"), Leftover::None));
