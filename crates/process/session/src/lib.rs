@@ -17,6 +17,7 @@ mod mapping;
 mod modules;
 mod pages;
 mod prepare;
+mod reach;
 mod remove;
 mod script;
 mod side_by_side;

@@ -60,7 +60,7 @@ pub struct Prepared {
     pub(crate) gadgets: Gadgets,
     pub(crate) ranges: Vec<FunctionRange>,
     /// Bytes that patches need, by their first, with their end.
-    taken: BTreeMap<u64, u64>,
+    pub(crate) taken: BTreeMap<u64, u64>,
     /// Text of the program itself.
     pub(crate) program: Range<u64>,
     /// What runs instead of the in-target routine.
@@ -104,6 +104,7 @@ impl Prepared {
                 Err(reason) => prepared.refused.push(Refused { name: request.name.clone(), reason }),
             }
         }
+        prepared.leave_out_unreachable(&modules.maps);
         Ok(prepared)
     }
 
