@@ -412,7 +412,8 @@ fn function_code<'a>(pieces: &[Piece<'a>], landing_pads: &'a [u64], outside_bran
 /// Constant data of a process, as one function's analysis reads it.
 struct Tables<'a> {
     subject: &'a Subject<'a>,
-    /// Whether it asked for what is writable: of a program that just starts, the loader makes some of it constant later.
+    /// Whether it asked for what may be otherwise later: writable, which the loader of a program that just starts makes
+    /// constant in part, or not to be read although it is mapped.
     may_change: Cell<bool>,
 }
 
@@ -425,10 +426,13 @@ impl<'a> Tables<'a> {
 impl ReadMemory for Tables<'_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
         let Some(mapping) = self.subject.maps.at(address) else { return false };
-        if mapping.writable {
+        let is_read = !mapping.writable && self.subject.memory.read(address, buffer).is_ok();
+        // What should be there may be missing because the program is ending, or executes another one.
+        let is_inside = address.checked_add(buffer.len() as u64).is_some_and(|end| end <= mapping.end);
+        if mapping.writable || (is_inside && !is_read) {
             self.may_change.set(true);
         }
-        !mapping.writable && self.subject.memory.read(address, buffer).is_ok()
+        is_read
     }
 }
 

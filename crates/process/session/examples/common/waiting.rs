@@ -27,7 +27,8 @@ impl Waiting {
     pub fn start(file: &str) -> Result<Self, Box<dyn Error>> {
         let mut command = match file.contains(".so") {
             true => {
-                let mut command = Command::new("python3");
+                // By its path: what stands before it in PATH may be a script that has other libraries first.
+                let mut command = Command::new("/usr/bin/python3");
                 command.args(["-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1]); sys.stdin.read()", file]);
                 command
             }
