@@ -9,8 +9,10 @@
 
 mod error;
 mod image_cache;
+mod indirect;
 mod inner;
 mod insert;
+mod inside;
 pub mod leftover;
 mod mapping;
 mod modules;
@@ -24,6 +26,7 @@ pub use error::Error;
 pub use image_cache::{ImageCache, LoadedImage};
 pub use inner::{Inner, InnerRequest};
 pub use insert::{Inserted, Setup};
+pub use inside::Inside;
 pub use modules::{Module, Modules, imported_names};
 pub use prepare::{FunctionRequest, Prepared, Refused};
 pub use remove::Removal;

@@ -182,8 +182,9 @@ const PER_THREAD_MIN: usize = 256;
 fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
     let decide = |request: &&FunctionRequest| {
         let module = modules.at(request.address).ok_or("it lies in no readable module")?;
-        let subject = Subject { module, memory, maps: &modules.maps };
-        Ok((module, subject.sites(request)?))
+        let subject = Subject { module, memory: Some(memory), maps: &modules.maps };
+        let sites = subject.sites(request).map_err(|reason| modules.why_unknown(request.address).unwrap_or(reason))?;
+        Ok((module, sites))
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let per_thread = requests.len().div_ceil(processors).max(PER_THREAD_MIN);
@@ -199,10 +200,11 @@ fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionReq
     })
 }
 
-/// A module of a process, to be judged.
+/// A module of a process, or a file by itself, to be judged.
 pub(crate) struct Subject<'a> {
     pub module: &'a Module,
-    pub memory: &'a Memory,
+    /// Memory of the process; none for a file that is not loaded.
+    pub memory: Option<&'a Memory>,
     pub maps: &'a MappingTable,
 }
 
@@ -231,7 +233,9 @@ impl Subject<'_> {
             .filter(|function| function.addr == file_address)
             .ok_or("no function begins there")?;
         if function.is_ifunc {
-            return Err("it is an indirect function: the loader chooses its code at run time".into());
+            let reason =
+                "it is an indirect function: the loader chooses its code at run time; `trimtab points` finds it";
+            return Err(reason.into());
         }
         if function.size == 0 {
             return Err("its size is unknown".into());
@@ -301,8 +305,9 @@ impl Subject<'_> {
     }
 
     pub(crate) fn planned(&self, site: Site) -> Result<PlannedSite, String> {
+        let memory = self.memory.ok_or("it is not loaded in a process")?;
         let read = |range: &Range<u64>| {
-            self.memory.read_vec(range.start, (range.end - range.start) as usize).map_err(|error| error.to_string())
+            memory.read_vec(range.start, (range.end - range.start) as usize).map_err(|error| error.to_string())
         };
         let springboard = match site.jump {
             JumpForm::Near5 => Vec::new(),
@@ -325,21 +330,22 @@ impl Subject<'_> {
         found.map(|target| bias.to_proc(target).0).collect()
     }
 
-    /// Bytes of one piece, which must be as in the file.
+    /// Bytes of one piece, which in a process must be as in the file.
     fn piece(&self, address: u64, size: u64) -> Result<Piece, String> {
         let file_address = self.module.bias.to_file(ProcAddr(address));
         let next = self.next_function(FileAddr(file_address.0 + size));
         let after = next.saturating_sub(file_address.0 + size).min(AFTER_MAX);
         let total = (size + after) as usize;
-        let in_memory = self.memory.read_vec(address, total).map_err(|error| error.to_string())?;
         let offset = self.module.loaded.image.file_offset_of(file_address).ok_or("it lies in no segment")? as usize;
         let in_file = self.module.loaded.file.bytes().get(offset..offset + total).ok_or("its file is too short")?;
-        if in_memory != in_file {
+        if let Some(memory) = self.memory
+            && memory.read_vec(address, total).map_err(|error| error.to_string())? != in_file
+        {
             return Err(
                 "its code in memory differs from its file: another tool has patched it, end that tool first".into()
             );
         }
-        let (bytes, after) = in_memory.split_at(size as usize);
+        let (bytes, after) = in_file.split_at(size as usize);
         Ok(Piece { address, bytes: bytes.to_vec(), after: after.to_vec() })
     }
 
@@ -366,8 +372,9 @@ fn function_code<'a>(pieces: &'a [Piece], landing_pads: &'a [u64], outside_branc
 
 impl ReadMemory for Subject<'_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+        let Some(memory) = self.memory else { return self.module.loaded.read_constant(FileAddr(address), buffer) };
         let constant = |mapping: &Mapping| !mapping.writable;
-        self.maps.at(address).is_some_and(constant) && self.memory.read(address, buffer).is_ok()
+        self.maps.at(address).is_some_and(constant) && memory.read(address, buffer).is_ok()
     }
 }
 
