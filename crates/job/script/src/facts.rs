@@ -15,7 +15,7 @@ use trimtab_snippet::facts::{
 use trimtab_snippet::ir::{Register, Width};
 use trimtab_snippet::syntax::{FunctionPattern, Name, PointKind};
 use trimtab_snippet::types::{Struct, StructId, Type};
-use trimtab_types::ProcAddr;
+use trimtab_types::{FileAddr, ProcAddr};
 
 /// Where the first six integer arguments are.
 const ARGUMENTS: [Register; 6] =
@@ -89,13 +89,26 @@ impl<'a> ProcessFacts<'a> {
         };
         let place = |function: &trimtab_symbols::Function| {
             let plain = function.names.iter().find(|name| name.as_str() == pattern);
-            FunctionPlace {
-                name: plain.cloned().unwrap_or_else(|| function.name()),
-                module: module.file_name().to_owned(),
-                address: module.bias.to_proc(function.addr),
-            }
+            let place = self.place_of(module, function);
+            FunctionPlace { name: plain.cloned().unwrap_or(place.name), ..place }
         };
         found.into_iter().map(place).collect()
+    }
+
+    /// The function that begins at an address of the process, or of the file of a library.
+    fn beginning_at(&self, library: Option<&str>, address: u64) -> Option<FunctionPlace> {
+        let module = match library {
+            Some(library) => self.modules.modules.iter().find(|module| module.file_name().ends_with(library))?,
+            None => self.modules.at(ProcAddr(address))?,
+        };
+        let file = if library.is_some() { FileAddr(address) } else { module.bias.to_file(ProcAddr(address)) };
+        let function = module.loaded.image.function_at(file).filter(|function| function.addr == file)?;
+        Some(self.place_of(module, function))
+    }
+
+    pub(crate) fn place_of(&self, module: &Module, function: &trimtab_symbols::Function) -> FunctionPlace {
+        let (name, module_name) = (function.name(), module.file_name().to_owned());
+        FunctionPlace { name, module: module_name, address: self.modules.code_of(module, function) }
     }
 
     fn handle_width(&self) -> Width {
@@ -119,6 +132,12 @@ impl<'a> ProcessFacts<'a> {
     }
 }
 
+/// The number that a function may be named by instead: where it begins.
+fn hexadecimal(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("0x").filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
 fn is_glob(pattern: &str) -> bool {
     pattern.contains(['*', '?'])
 }
@@ -137,6 +156,10 @@ fn plain_type(size: u64) -> Type {
 
 impl Facts for ProcessFacts<'_> {
     fn functions(&self, pattern: &FunctionPattern) -> Vec<FunctionId> {
+        if let Some(address) = hexadecimal(&pattern.name) {
+            let found = self.beginning_at(pattern.library.as_deref(), address);
+            return found.into_iter().map(|place| self.number(place)).collect();
+        }
         let in_library = |module: &&Module| {
             pattern.library.as_ref().is_none_or(|library| module.file_name().ends_with(library.as_str()))
         };

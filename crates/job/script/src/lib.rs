@@ -4,7 +4,7 @@
 //! about a process, keeps the script's picture of readable memory true, and carries the script through for all processes
 //! at once. Whatever happens on the way, every process is left as it was.
 //!
-//! Next: [`Running`] in `run`; `facts` for what a script can know, `guard` for memory that goes away.
+//! Next: [`Running`] in `run`; `points` for what could be probed; `facts` for what a script can know, `guard` for memory that goes away.
 #![forbid(unsafe_code)]
 
 mod debug;
@@ -13,12 +13,14 @@ mod facts;
 mod guard;
 mod message;
 mod places;
+mod points;
 mod run;
 mod source;
 mod walk;
 
 pub use error::Error;
 pub use message::{Message, MessageValue};
+pub use points::{FunctionPoints, How, ListedPoint, PointKind, list_points};
 pub use run::{Loss, Poll, Refusal, Running, Summary, Target};
 pub use source::{Explained, Options, explain};
 pub use trimtab_snippet::Permissions;

@@ -7,9 +7,9 @@ use trimtab_session::{Inner, Module};
 use trimtab_snippet::Facts;
 use trimtab_snippet::facts::{Site, SiteId};
 use trimtab_snippet::syntax::{CallPoint, FunctionPattern, LoopEdge, LoopPoint, PointKind};
-use trimtab_symbols::SlotTarget;
+use trimtab_symbols::{Slot, SlotTarget};
 use trimtab_types::{FileAddr, ProcAddr};
-use trimtab_x86::ControlFlow;
+use trimtab_x86::{CallSite, ControlFlow};
 
 /// One place inside a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,23 @@ pub(crate) struct InnerPlace {
     pub place: Inner,
     /// What is called there, if that is known.
     pub callee: Option<FunctionPlace>,
+}
+
+/// What a call calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Callee {
+    /// Its name for people; any of the names of its code will do to find it.
+    pub name: String,
+    aliases: Vec<String>,
+    /// Where it is; not known if no loaded module has it.
+    pub place: Option<FunctionPlace>,
+}
+
+impl Callee {
+    fn matches(&self, pattern: &str) -> bool {
+        let mut names = std::iter::once(&self.name).chain(&self.aliases);
+        names.any(|name| trimtab_symbols::glob_matches(pattern, name))
+    }
 }
 
 impl ProcessFacts<'_> {
@@ -62,11 +79,10 @@ impl ProcessFacts<'_> {
         let mut places = Vec::new();
         let mut called: Vec<String> = Vec::new();
         for (function, flow) in self.insides(&point.caller)? {
-            let module = self.modules.at(function.address).ok_or("it lies in no readable module")?;
             let mut number = 0;
-            for call in &flow.calls {
-                let Some(callee) = call.target.and_then(|target| self.callee(module, target)) else { continue };
-                if !trimtab_symbols::glob_matches(&point.callee, &callee.name) {
+            for (call, callee) in self.calls_in(&function, &flow) {
+                let Some(callee) = callee else { continue };
+                if !callee.matches(&point.callee) {
                     called.push(callee.name);
                     continue;
                 }
@@ -76,7 +92,7 @@ impl ProcessFacts<'_> {
                 }
                 let at = if point.after { after_call(&flow, call.return_address)? } else { call.at };
                 let place = Inner::Instruction(ProcAddr(at));
-                places.push(InnerPlace { function: function.clone(), place, callee: Some(callee) });
+                places.push(InnerPlace { function: function.clone(), place, callee: callee.place });
             }
         }
         if places.is_empty() {
@@ -88,26 +104,47 @@ impl ProcessFacts<'_> {
         Ok(places)
     }
 
+    /// The calls of a function, each with what is called if that can be told.
+    pub(crate) fn calls_in(&self, function: &FunctionPlace, flow: &ControlFlow) -> Vec<(CallSite, Option<Callee>)> {
+        let module = self.modules.at(function.address);
+        let callee = |call: &CallSite| match call.target {
+            Some(target) => self.callee(module?, target),
+            None => self.callee_of_slot(module?, slot_of_call(module?, call)?),
+        };
+        flow.calls.iter().map(|call| (*call, callee(call))).collect()
+    }
+
     /// The function at a call's target, through the linker's stub if it goes there.
-    fn callee(&self, module: &Module, target: u64) -> Option<FunctionPlace> {
+    fn callee(&self, module: &Module, target: u64) -> Option<Callee> {
         let file = module.bias.to_file(ProcAddr(target));
         let image = &module.loaded.image;
-        let place = |module: &Module, function: &trimtab_symbols::Function| FunctionPlace {
-            name: function.name(),
-            module: module.file_name().to_owned(),
-            address: module.bias.to_proc(function.addr),
-        };
-        if let Some((_, Some(slot))) = image.stub_at(file) {
-            let SlotTarget::Import(name) = &slot.target else { return None };
-            let plain = name.split('@').next().unwrap_or(name);
-            let found = self.modules.modules.iter().find_map(|module| {
-                let (function, _) = module.function(plain)?;
-                Some(FunctionPlace { name: plain.to_owned(), ..place(module, function) })
-            });
-            return found;
+        if let Some((_, slot)) = image.stub_at(file) {
+            return self.callee_of_slot(module, slot?);
         }
-        let at_start = |function: &&trimtab_symbols::Function| function.addr == FileAddr(file.0);
-        image.function_at(file).filter(at_start).map(|function| place(module, function))
+        self.callee_named(module, file)
+    }
+
+    /// The function whose address the loader has put in a slot.
+    fn callee_of_slot(&self, module: &Module, slot: &Slot) -> Option<Callee> {
+        let name = match &slot.target {
+            SlotTarget::Resolved(resolver) => return self.callee_named(module, *resolver),
+            SlotTarget::Import(name) => name.split('@').next().unwrap_or(name).to_owned(),
+        };
+        let place = self.modules.modules.iter().find_map(|module| {
+            let (function, _) = module.function(&name)?;
+            Some(FunctionPlace { name: name.clone(), ..self.place_of(module, function) })
+        });
+        Some(Callee { name, aliases: Vec::new(), place })
+    }
+
+    fn callee_named(&self, module: &Module, starts_at: FileAddr) -> Option<Callee> {
+        let image = &module.loaded.image;
+        let function = image.function_at(starts_at).filter(|function| function.addr == starts_at)?;
+        Some(Callee {
+            name: function.name(),
+            aliases: function.names.clone(),
+            place: Some(self.place_of(module, function)),
+        })
     }
 
     fn loops(&self, point: &LoopPoint) -> Result<Vec<InnerPlace>, String> {
@@ -166,11 +203,8 @@ impl ProcessFacts<'_> {
         let file = module.bias.to_file(address);
         let function = module.loaded.image.function_at(file);
         let function = function.ok_or(format!("no function is known around {:#x}", address.0))?;
-        let place = FunctionPlace {
-            name: function.name(),
-            module: module.file_name().to_owned(),
-            address: module.bias.to_proc(function.addr),
-        };
+        let address = module.bias.to_proc(function.addr);
+        let place = FunctionPlace { address, ..self.place_of(module, function) };
         Ok(vec![self.instruction(place, file.0 - function.addr.0)?])
     }
 
@@ -211,8 +245,20 @@ impl ProcessFacts<'_> {
     }
 }
 
+/// The slot that a call goes through, if it names one: `call *slot(%rip)`, as compilers write it to do without stubs.
+fn slot_of_call<'m>(module: &'m Module, call: &CallSite) -> Option<&'m Slot> {
+    const CALL_RIP_RELATIVE: [u8; 2] = [0xff, 0x15];
+    let image = &module.loaded.image;
+    let at = image.file_offset_of(module.bias.to_file(ProcAddr(call.at)))? as usize;
+    let length = call.return_address.checked_sub(call.at)? as usize;
+    let code = module.loaded.file.bytes().get(at..at.checked_add(length)?)?;
+    let displacement = code.strip_prefix(&CALL_RIP_RELATIVE)?.try_into().map(i32::from_le_bytes).ok()?;
+    let slot = call.return_address.wrapping_add_signed(displacement.into());
+    image.slot_at(module.bias.to_file(ProcAddr(slot)))
+}
+
 /// Where a call comes back to, if nothing else leads there.
-fn after_call(flow: &ControlFlow, address: u64) -> Result<u64, String> {
+pub(crate) fn after_call(flow: &ControlFlow, address: u64) -> Result<u64, String> {
     let block = flow.block_at(address).ok_or("the call does not come back")?;
     let block = &flow.blocks[block];
     let jumped_to = block.range.start == address && block.predecessors.len() > 1;
@@ -223,7 +269,7 @@ fn after_call(flow: &ControlFlow, address: u64) -> Result<u64, String> {
 }
 
 /// The blocks from which control only enters the loop.
-fn entered_from(flow: &ControlFlow, found: &trimtab_x86::Loop) -> Result<Vec<Inner>, String> {
+pub(crate) fn entered_from(flow: &ControlFlow, found: &trimtab_x86::Loop) -> Result<Vec<Inner>, String> {
     let outside = |block: &&usize| !found.blocks.contains(block);
     let from: Vec<usize> = flow.blocks[found.header].predecessors.iter().filter(outside).copied().collect();
     let leads_only_in = |block: &usize| flow.blocks[*block].successors.len() == 1;
@@ -234,7 +280,7 @@ fn entered_from(flow: &ControlFlow, found: &trimtab_x86::Loop) -> Result<Vec<Inn
 }
 
 /// The blocks to which control only comes from the loop.
-fn left_to(flow: &ControlFlow, found: &trimtab_x86::Loop) -> Result<Vec<Inner>, String> {
+pub(crate) fn left_to(flow: &ControlFlow, found: &trimtab_x86::Loop) -> Result<Vec<Inner>, String> {
     let mut to: Vec<usize> = found.exits.iter().filter_map(|edge| flow.block_at(edge.to)).collect();
     to.sort_unstable();
     to.dedup();
@@ -246,7 +292,7 @@ fn left_to(flow: &ControlFlow, found: &trimtab_x86::Loop) -> Result<Vec<Inner>, 
     Ok(to.iter().map(|block| Inner::Instruction(ProcAddr(flow.blocks[*block].range.start))).collect())
 }
 
-fn dotted(path: &[u32]) -> String {
+pub(crate) fn dotted(path: &[u32]) -> String {
     path.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
 

@@ -3,35 +3,17 @@
 //!
 //! Next: `programs/particles.c`, whose values these are.
 
+mod common;
+
+use common::{PATIENCE, Program, build_of, run, words};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
-use trimtab_script::{Error, MessageValue, Options, Permissions, Running, Target};
-use trimtab_session::ImageCache;
-use trimtab_types::Pid;
-
-/// How long a message may take that comes every millisecond.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn run(command: &mut Command) {
-    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(status.success(), "{command:?}: {status}");
-}
+use trimtab_script::MessageValue;
 
 fn build(case: &str, flags: &[&str]) -> PathBuf {
     build_of(case, "cc", &["particles.c", "other.c"], flags)
-}
-
-fn build_of(case: &str, compiler: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(case);
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let program = folder.join("program");
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let sources = sources.iter().map(|source| programs.join(source));
-    run(Command::new(compiler).args(flags).arg("-o").arg(&program).args(sources));
-    program
 }
 
 /// Moves the debugging information into a file of its own, beside the program.
@@ -42,62 +24,22 @@ fn separate(program: &Path) {
     run(Command::new("objcopy").arg(format!("--add-gnu-debuglink={}", debug.display())).arg(program));
 }
 
-struct Particles(Child);
-
-impl Particles {
-    fn start(program: &Path) -> Self {
-        let mut child = Command::new(program).stdout(Stdio::piped()).spawn().expect("starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("reads");
-        assert_eq!(line, "ready\n");
-        Particles(child)
-    }
-
-    fn run(&self, script: &str) -> Result<Running, Error> {
-        let target = Target { pid: Pid(self.0.id() as i32), rank: None, ranks: None };
-        let options = Options { text: script.to_owned(), permissions: Permissions::default() };
-        Running::start(&[target], &options, &ImageCache::in_memory())
-    }
-
-    /// The values of the first message of each tag, once there is one of each.
-    fn first_messages(&self, script: &str, tags: usize) -> BTreeMap<String, Vec<MessageValue>> {
-        let mut running = self.run(script).unwrap_or_else(|error| panic!("{script}: {}", words(error)));
-        let mut found = BTreeMap::new();
-        let since = Instant::now();
-        while found.len() < tags {
-            for message in running.poll().messages {
-                found.entry(message.tag).or_insert(message.values);
-            }
-            assert!(since.elapsed() < PATIENCE, "{script}: only {found:?}");
-            std::thread::sleep(Duration::from_millis(2));
+/// The values of the first message of each tag, once there is one of each.
+fn first_messages(program: &Program, script: &str, tags: usize) -> BTreeMap<String, Vec<MessageValue>> {
+    let mut running = program.run(script).unwrap_or_else(|error| panic!("{script}: {}", words(error)));
+    let mut found = BTreeMap::new();
+    let since = Instant::now();
+    while found.len() < tags {
+        for message in running.poll().messages {
+            found.entry(message.tag).or_insert(message.values);
         }
-        let (_, _, summary) = running.finish();
-        assert_eq!(summary.loss.unreadable_loads, 0, "{script}");
-        assert_eq!(summary.warnings, Vec::<String>::new(), "{script}");
-        found
+        assert!(since.elapsed() < PATIENCE, "{script}: only {found:?}");
+        std::thread::sleep(Duration::from_millis(2));
     }
-
-    /// Why a script is refused.
-    fn refusal(&self, script: &str) -> String {
-        match self.run(script) {
-            Ok(_) => panic!("{script}: was not refused"),
-            Err(error) => words(error),
-        }
-    }
-}
-
-impl Drop for Particles {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn words(error: Error) -> String {
-    match error {
-        Error::Script(refused) => format!("{refused:?}"),
-        other => other.to_string(),
-    }
+    let (_, _, summary) = running.finish();
+    assert_eq!(summary.loss.unreadable_loads, 0, "{script}");
+    assert_eq!(summary.warnings, Vec::<String>::new(), "{script}");
+    found
 }
 
 fn ints(values: &[i64]) -> Vec<MessageValue> {
@@ -144,8 +86,8 @@ fn values_are_what_the_source_says() {
         if case == "separate" {
             separate(&program);
         }
-        let particles = Particles::start(&program);
-        let found = particles.first_messages(SCRIPT, 12);
+        let particles = Program::start(&program);
+        let found = first_messages(&particles, SCRIPT, 12);
         let of = |tag: &str| found.get(tag).unwrap_or_else(|| panic!("{case}: no {tag}")).clone();
         assert_eq!(of("floats"), floats(&[4.5, 0.25, 0.5, 1.5, 2.5]), "{case}");
         assert_eq!(of("ints"), ints(&[3, 2, 7, 1, 7, -3, -6, 5, 9, 64, 1]), "{case}");
@@ -166,7 +108,7 @@ fn values_are_what_the_source_says() {
 #[test]
 fn classes_and_references_are_followed() {
     for (case, flags) in [("cc-O2", &["-g", "-O2"][..]), ("cc-O0", &["-g", "-O0"])] {
-        let cells = Particles::start(&build_of(case, "c++", &["cells.cc"], flags));
+        let cells = Program::start(&build_of(case, "c++", &["cells.cc"], flags));
         let script = r#"
             entry "*lift_cell*" {
               send("cell", $this->number, $this->side, $this->open, $times, $this->self->number);
@@ -177,7 +119,7 @@ fn classes_and_references_are_followed() {
             entry "*larger_cell*" { send("ab", $a, $b) }
             exit "*larger_cell*" { send("larger", $ret) }
         "#;
-        let found = cells.first_messages(script, 6);
+        let found = first_messages(&cells, script, 6);
         assert_eq!(found["cell"], ints(&[5, 200, 1, 4, 5]), "{case}");
         assert_eq!(found["floats"], floats(&[2.5, 0.25]), "{case}");
         assert_eq!(found["globals"], ints(&[12, 31, 44, 12, 40]), "{case}");
@@ -191,7 +133,7 @@ fn classes_and_references_are_followed() {
 #[test]
 fn what_is_not_certain_is_refused() {
     let program = build("refused", &["-g", "-O2"]);
-    let particles = Particles::start(&program);
+    let particles = Program::start(&program);
     for (script, expected) in [
         ("every 10ms { n = counter }", &["several variables", "particles.c::counter", "other.c::counter"][..]),
         ("entry main { n = nowhere.c::counter }", &["not known"]),
@@ -227,23 +169,24 @@ fn locals_are_read_where_they_are() {
         ("at-O2", &["-g", "-O2"]),
         ("at-Og", &["-g", "-Og", "-gdwarf-4"]),
     ] {
-        let particles = Particles::start(&build(case, flags));
+        let particles = Program::start(&build(case, flags));
         let line = line_of("/* each step */");
         let script = format!(
             "at particles.c:{line} when (i == 1) {{ send(\"line\", way);
                send(\"ints\", p->next->tag, $steps, i, counter, other.c::counter, calls) }}"
         );
-        let found = particles.first_messages(&script, 2);
+        let found = first_messages(&particles, &script, 2);
         assert_eq!(found["line"], floats(&[2.5]), "{case}");
         assert_eq!(found["ints"], ints(&[5, 3, 1, 11, 22, 77]), "{case}");
-        let found = particles.first_messages("loop move_particle:1 when (i == 2) { send(\"loop\", p->tag, steps) }", 1);
+        let found =
+            first_messages(&particles, "loop move_particle:1 when (i == 2) { send(\"loop\", p->tag, steps) }", 1);
         assert_eq!(found["loop"], ints(&[2, 3]), "{case}");
     }
 }
 
 #[test]
 fn lines_without_code_are_refused() {
-    let particles = Particles::start(&build("lines", &["-g", "-O2"]));
+    let particles = Program::start(&build("lines", &["-g", "-O2"]));
     let line = line_of("/* each step */");
     for (script, expected) in [
         ("at particles.cc:44 { n++ }".to_owned(), &["no source file", "particles.c"][..]),

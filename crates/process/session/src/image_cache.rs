@@ -93,6 +93,15 @@ impl LoadedImage {
         into.filter(|(_, from)| from_outside(*from)).map(|(to, _)| FileAddr(*to)).collect()
     }
 
+    /// Reads what the file says will be at `address` for ever; false where the program may write.
+    pub(crate) fn read_constant(&self, address: FileAddr, buffer: &mut [u8]) -> bool {
+        let holds = |segment: &&trimtab_symbols::Segment| segment.contains(address);
+        let is_constant = self.image.segments.iter().find(holds).is_some_and(|segment| !segment.writable);
+        let offset = self.image.file_offset_of(address).filter(|_| is_constant);
+        let bytes = offset.and_then(|offset| self.file.bytes().get(offset as usize..)?.get(..buffer.len()));
+        bytes.map(|bytes| buffer.copy_from_slice(bytes)).is_some()
+    }
+
     fn kept_or_found_branches(&self) -> Vec<(u64, u64)> {
         let place = self.beside("branches");
         let kept = place.as_ref().and_then(|place| branches_from(&std::fs::read(place).ok()?));
@@ -150,9 +159,20 @@ impl ImageCache {
     /// The image of the file that process `pid` sees at `path`.
     pub fn load(&self, pid: Pid, path: &str) -> Result<Arc<LoadedImage>, Error> {
         // Through the process's root, so that a program in a container is read from its own file system.
-        let rooted = PathBuf::from(format!("/proc/{pid}/root{path}"));
+        self.load_at(&PathBuf::from(format!("/proc/{pid}/root{path}")), path)
+    }
+
+    /// The image of a file that no process needs to have.
+    ///
+    /// # Errors
+    /// [`Error`] if it can't be read or is no program or library.
+    pub fn load_file(&self, path: &Path) -> Result<Arc<LoadedImage>, Error> {
+        self.load_at(path, &path.display().to_string())
+    }
+
+    fn load_at(&self, rooted: &Path, path: &str) -> Result<Arc<LoadedImage>, Error> {
         let unreadable = |source| Error::File { path: path.to_string(), source };
-        let data = std::fs::metadata(&rooted).map_err(unreadable)?;
+        let data = std::fs::metadata(rooted).map_err(unreadable)?;
         let key = format!(
             "{:x}-{:x}-{:x}-{:x}-{:x}",
             data.dev(),
@@ -165,7 +185,7 @@ impl ImageCache {
         if let Some(image) = loaded.get(&key) {
             return Ok(image.clone());
         }
-        let file = FileMapping::open(&rooted).map_err(unreadable)?;
+        let file = FileMapping::open(rooted).map_err(unreadable)?;
         let name = match trimtab_symbols::gnu_build_id_of(file.bytes()) {
             Some(id) => format!("{id}-{:x}", file.bytes().len()),
             None => key.clone(),

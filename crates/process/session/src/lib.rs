@@ -10,8 +10,10 @@
 mod decided;
 mod error;
 mod image_cache;
+mod indirect;
 mod inner;
 mod insert;
+mod inside;
 pub mod leftover;
 mod mapping;
 mod modules;
@@ -31,6 +33,7 @@ pub use image_cache::{ImageCache, LoadedImage};
 pub use image_cache::{branches_from, branches_to_bytes};
 pub use inner::{Inner, InnerRequest};
 pub use insert::{Inserted, Setup};
+pub use inside::Inside;
 pub use modules::{Module, Modules, imported_names};
 pub use prepare::{FunctionRequest, Prepared, Refused};
 pub use remove::Removal;

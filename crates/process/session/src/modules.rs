@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::image_cache::{ImageCache, LoadedImage};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use trimtab_os::{FileMapping, Mapping, MappingTable};
 use trimtab_symbols::Function;
@@ -38,6 +39,9 @@ impl Module {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 }
+
+/// In place of a process where there is only a file; the kernel gives this number to none that can be seen.
+const NO_PROCESS: Pid = Pid(0);
 
 /// The loaded modules of one process, executable first.
 #[derive(Clone, Debug)]
@@ -73,6 +77,25 @@ impl Modules {
         let exe = exe.to_string_lossy().into_owned();
         modules.sort_by_key(|module| module.path != exe);
         Ok(Modules { pid, modules, maps, unreadable })
+    }
+
+    /// The module that a file would be, at the addresses it is linked for; no process runs it.
+    ///
+    /// # Errors
+    /// [`Error`] if it can't be read or is no program or library.
+    pub fn of_file(path: &Path, cache: &ImageCache) -> Result<Self, Error> {
+        let loaded = cache.load_file(path)?;
+        let executable = loaded.image.segments.iter().filter(|segment| segment.executable);
+        let ends = executable.map(|segment| (segment.addr.0, segment.addr.0.saturating_add(segment.mem_size)));
+        let text = ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))).unwrap_or_default();
+        let path = path.display().to_string();
+        let modules = vec![Module { path, bias: LoadBias(0), loaded, text: text.0..text.1 }];
+        Ok(Modules { pid: NO_PROCESS, modules, maps: MappingTable::default(), unreadable: Vec::new() })
+    }
+
+    /// Whether these are the modules of a file, not of a process.
+    pub fn is_of_file(&self) -> bool {
+        self.pid == NO_PROCESS
     }
 
     /// The module that holds `address`.

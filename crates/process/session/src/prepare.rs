@@ -200,7 +200,7 @@ type Judged<'a> = (Decided<'a>, Option<(usize, Decision)>);
 /// Decides about all functions; what has been decided about a file before is not decided again.
 fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
     let subjects: Vec<Subject<'_>> =
-        modules.modules.iter().map(|module| Subject::new(module, memory, modules)).collect();
+        modules.modules.iter().map(|module| Subject::new(module, Some(memory), modules)).collect();
     let mut counts = vec![0; subjects.len()];
     requests.iter().filter_map(|request| modules.index_of(request.address)).for_each(|index| counts[index] += 1);
     let known: Vec<_> = modules.modules.iter().zip(&counts).map(|(m, count)| m.loaded.decisions(*count)).collect();
@@ -209,6 +209,7 @@ fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionReq
             return (Err("it lies in no readable module".into()), None);
         };
         let (sites, new) = subjects[index].sites(request, &known[index]);
+        let sites = sites.map_err(|reason| modules.why_unknown(request.address).unwrap_or(reason));
         (sites.map(|sites| (&modules.modules[index], sites)), new.map(|new| (index, new)))
     };
     let mut new: Vec<Vec<Decision>> = vec![Vec::new(); subjects.len()];
@@ -223,10 +224,11 @@ fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionReq
     all
 }
 
-/// A module of a process, to be judged.
+/// A module of a process, or a file by itself, to be judged.
 pub(crate) struct Subject<'a> {
     module: &'a Module,
-    memory: &'a Memory,
+    /// Memory of the process; none for a file that is not loaded.
+    memory: Option<&'a Memory>,
     maps: &'a MappingTable,
     text: Text<'a>,
 }
@@ -239,7 +241,7 @@ struct Piece<'a> {
 }
 
 impl<'a> Subject<'a> {
-    pub(crate) fn new(module: &'a Module, memory: &'a Memory, modules: &'a Modules) -> Self {
+    pub(crate) fn new(module: &'a Module, memory: Option<&'a Memory>, modules: &'a Modules) -> Self {
         Subject { module, memory, maps: &modules.maps, text: Text::new(module, memory) }
     }
 
@@ -315,7 +317,9 @@ impl<'a> Subject<'a> {
             .filter(|function| function.addr == file_address)
             .ok_or("no function begins there")?;
         if function.is_ifunc {
-            return Err("it is an indirect function: the loader chooses its code at run time".into());
+            let reason =
+                "it is an indirect function: the loader chooses its code at run time; `trimtab points` finds it";
+            return Err(reason.into());
         }
         if function.size == 0 {
             return Err("its size is unknown".into());
@@ -382,7 +386,7 @@ impl<'a> Subject<'a> {
         found.map(|target| bias.to_proc(target).0).collect()
     }
 
-    /// Bytes of one piece, which must be as in the file.
+    /// Bytes of one piece, which in a process must be as in the file.
     fn piece(&self, address: u64, size: u64) -> Result<Piece<'a>, String> {
         let file_end = FileAddr(self.module.bias.to_file(ProcAddr(address)).0 + size);
         let after = self.next_function(file_end).saturating_sub(file_end.0).min(AFTER_MAX);
@@ -425,8 +429,11 @@ impl<'a> Tables<'a> {
 
 impl ReadMemory for Tables<'_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+        let Some(memory) = self.subject.memory else {
+            return self.subject.module.loaded.read_constant(FileAddr(address), buffer);
+        };
         let Some(mapping) = self.subject.maps.at(address) else { return false };
-        let is_read = !mapping.writable && self.subject.memory.read(address, buffer).is_ok();
+        let is_read = !mapping.writable && memory.read(address, buffer).is_ok();
         // What should be there may be missing because the program is ending, or executes another one.
         let is_inside = address.checked_add(buffer.len() as u64).is_some_and(|end| end <= mapping.end);
         if mapping.writable || (is_inside && !is_read) {

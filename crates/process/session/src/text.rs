@@ -18,7 +18,8 @@ const BLOCK_BYTES: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Text<'a> {
     module: &'a Module,
-    memory: &'a Memory,
+    /// None for a file that is not loaded: then its bytes are all there is.
+    memory: Option<&'a Memory>,
     segments: Vec<Blocks>,
 }
 
@@ -33,7 +34,7 @@ struct Blocks {
 }
 
 impl<'a> Text<'a> {
-    pub(crate) fn new(module: &'a Module, memory: &'a Memory) -> Self {
+    pub(crate) fn new(module: &'a Module, memory: Option<&'a Memory>) -> Self {
         let executable = module.loaded.image.segments.iter().filter(|segment| segment.executable);
         let segments = executable.map(|segment| {
             let blocks = segment.file_size.div_ceil(BLOCK_BYTES);
@@ -52,8 +53,10 @@ impl<'a> Text<'a> {
         let length = addresses.end - addresses.start;
         let offset = self.module.loaded.image.file_offset_of(start).ok_or("it lies in no segment")?;
         let bytes = self.in_file(offset..offset.saturating_add(length)).ok_or("its file is too short")?;
-        if !self.is_known_same(start, length) {
-            let now = self.memory.read_vec(addresses.start, bytes.len()).map_err(|error| error.to_string())?;
+        if let Some(memory) = self.memory
+            && !self.is_known_same(start, length)
+        {
+            let now = memory.read_vec(addresses.start, bytes.len()).map_err(|error| error.to_string())?;
             if now != bytes {
                 return Err(
                     "its code in memory differs from its file: another tool has patched it, end that tool first".into(),
@@ -85,7 +88,7 @@ impl<'a> Text<'a> {
             let start = blocks.file.start + inside;
             let Some(bytes) = self.in_file(start..blocks.file.end.min(start + BLOCK_BYTES)) else { return false };
             let place = self.module.bias.to_proc(FileAddr(blocks.addr + inside));
-            self.memory.read_vec(place.0, bytes.len()).is_ok_and(|now| now == bytes)
+            self.memory.is_some_and(|memory| memory.read_vec(place.0, bytes.len()).is_ok_and(|now| now == bytes))
         })
     }
 }

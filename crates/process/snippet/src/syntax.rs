@@ -94,6 +94,18 @@ pub struct FunctionPattern {
     pub library: Option<String>,
 }
 
+impl FunctionPattern {
+    /// `NAME` or `NAME@LIBRARY`.
+    pub fn of(word: &str) -> Self {
+        match word.rsplit_once('@') {
+            Some((name, library)) if !name.is_empty() && !library.is_empty() => {
+                FunctionPattern { name: name.trim_end_matches('@').to_string(), library: Some(library.to_string()) }
+            }
+            _ => FunctionPattern { name: word.to_string(), library: None },
+        }
+    }
+}
+
 /// Calls of one function in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPoint {

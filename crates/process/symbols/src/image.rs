@@ -180,12 +180,20 @@ impl Image {
     /// The function that has this name; a version after `@` counts only where several versions exist.
     ///
     /// Of several functions of one name (static ones of different files) the exported one is returned, else the lowest.
+    /// `fn_0x1139` is the function that begins at that address of the file, named or not.
     pub fn function_named(&self, name: &str) -> Option<&Function> {
         self.functions_named(name).into_iter().next()
     }
 
     /// Every function that has this name, the best first: same version, default version, exported, lowest address.
     pub fn functions_named(&self, name: &str) -> Vec<&Function> {
+        let found = self.functions_of_symbol(name);
+        let begins_at = |addr| self.functions.binary_search_by_key(&addr, |function| function.addr).ok();
+        let numbered = address_name(name).filter(|_| found.is_empty()).and_then(begins_at);
+        found.into_iter().chain(numbered.map(|at| &self.functions[at])).collect()
+    }
+
+    fn functions_of_symbol(&self, name: &str) -> Vec<&Function> {
         let base = base_name(name);
         let index = self.names.of(&self.functions);
         let start = index.partition_point(|&(function, alias)| base_name(self.alias(function, alias)) < base);
@@ -199,10 +207,15 @@ impl Image {
         found.into_iter().map(|(function, _)| function).collect()
     }
 
-    /// The functions of which one alias matches a pattern (`*` any text, `?` any byte), by address.
+    /// The functions of which one alias matches a pattern (`*` any text, `?` any byte), by address. Those without a
+    /// symbol are matched by what [`Function::name`] calls them.
     pub fn functions_matching(&self, pattern: &str) -> Vec<&Function> {
         let matches = |alias: &String| glob::matches(pattern, base_name(alias)) || glob::matches(pattern, alias);
-        self.functions.iter().filter(|function| function.names.iter().any(matches)).collect()
+        let is_wanted = |function: &&Function| match function.names.as_slice() {
+            [] => glob::matches(pattern, &function.name()),
+            names => names.iter().any(matches),
+        };
+        self.functions.iter().filter(is_wanted).collect()
     }
 
     /// The function whose code contains `addr`; the innermost where symbols nest.
@@ -315,9 +328,14 @@ impl Function {
         FileAddr(self.addr.0.saturating_add(self.size))
     }
 
-    /// Its first name, or its address in hex where it has none.
+    /// Its first name; where it has none, one made of its address in the file, as `fn_0x1139`.
     pub fn name(&self) -> String {
-        self.names.first().cloned().unwrap_or_else(|| format!("{}", self.addr))
+        self.names.first().cloned().unwrap_or_else(|| self.address_name())
+    }
+
+    /// A name that it has in any case, by which [`Image::function_named`] finds it: its address in the file.
+    pub fn address_name(&self) -> String {
+        format!("{ADDRESS_NAME}{:#x}", self.addr.0)
     }
 }
 
@@ -343,6 +361,16 @@ impl PartialEq for NameIndex {
     fn eq(&self, _: &Self) -> bool {
         true
     }
+}
+
+/// What names made of an address begin with.
+const ADDRESS_NAME: &str = "fn_";
+
+/// The address in a name made of one.
+fn address_name(name: &str) -> Option<FileAddr> {
+    let digits = name.strip_prefix(ADDRESS_NAME)?.strip_prefix("0x")?;
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|_| is_plain).map(FileAddr)
 }
 
 /// A symbol's name without its version.
@@ -414,11 +442,21 @@ mod tests {
             ("old@V2", vec![0x500, 0x400]),
             ("MPI_Sen", vec![]),
             ("", vec![]),
+            ("fn_0x600", vec![0x600]),
+            ("fn_0x200", vec![0x200]),
+            ("fn_0x601", vec![]),
+            ("fn_600", vec![]),
+            ("fn_0x+600", vec![]),
         ] {
             let found: Vec<u64> = image.functions_named(name).iter().map(|function| function.addr.0).collect();
             assert_eq!(found, expected, "{name}");
             assert_eq!(image.function_named(name).map(|f| f.addr.0), expected.first().copied(), "{name}");
         }
-        assert_eq!(image.functions[5].name(), "0x600");
+        assert_eq!(image.functions[5].name(), "fn_0x600");
+        for (pattern, expected) in [("fn_0x6*", vec![0x600]), ("fn_0x2*", vec![]), ("helper", vec![0x100, 0x300])] {
+            let found: Vec<u64> = image.functions_matching(pattern).iter().map(|function| function.addr.0).collect();
+            assert_eq!(found, expected, "{pattern}");
+        }
+        assert_eq!(image.functions_matching("*").len(), 6);
     }
 }

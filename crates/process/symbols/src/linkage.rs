@@ -25,6 +25,8 @@ const SLOTS_MAX: usize = 1 << 20;
 const NAMES_TO_FILE_MAX: usize = 2;
 /// Stubs without section headers begin at multiples of this, in bytes.
 const STUB_ALIGNMENT_BYTES: u64 = 16;
+/// From one stub to the next where nothing but the jump is in them.
+const PACKED_STUB_BYTES: u64 = 8;
 
 /// Eight bytes of memory that hold the address of code once the loader, or a static program's start, has run.
 ///
@@ -97,13 +99,15 @@ pub(crate) fn stubs(elf: &Elf, slots: &[Slot], frames: &[Frame]) -> Vec<Stub> {
     let mut stubs = Vec::new();
     if elf.sections.is_some() {
         for (table, step) in elf.linkage_tables() {
-            stubs.extend(stubs_in(machine, &table, step));
+            let step = if is_packed(machine, &table) { PACKED_STUB_BYTES } else { step };
+            stubs.extend(stubs_from(machine, &table, 0, step));
         }
     } else {
         let known = |stub: &Stub| slots.binary_search_by_key(&stub.slot, |slot| slot.addr).is_ok();
         for segment in elf.segments().iter().filter(|segment| segment.executable) {
             let Some(code) = elf.bytes_from(segment.addr.0) else { continue };
-            for stub in stubs_in(machine, &code, STUB_ALIGNMENT_BYTES).filter(known) {
+            let skip = code.addr.wrapping_neg() % STUB_ALIGNMENT_BYTES;
+            for stub in stubs_from(machine, &code, skip as usize, STUB_ALIGNMENT_BYTES).filter(known) {
                 if !is_in_function(frames, stub.addr, stubs.last()) {
                     stubs.push(stub);
                 }
@@ -115,10 +119,19 @@ pub(crate) fn stubs(elf: &Elf, slots: &[Slot], frames: &[Frame]) -> Vec<Stub> {
     stubs
 }
 
-/// Stubs that begin at every `step`-th address.
-fn stubs_in<'a>(machine: Machine, code: &Mapped<'a>, step: u64) -> impl Iterator<Item = Stub> + use<'a> {
+/// Whether the first two stubs of a table follow each other closely, as in static programs, whose section headers may
+/// tell another length.
+fn is_packed(machine: Machine, table: &Mapped<'_>) -> bool {
+    let is_stub = |at: usize| {
+        let code = table.bytes.get(at..at + PACKED_STUB_BYTES as usize);
+        code.is_some_and(|code| machine.stub_slot(code, table.addr.wrapping_add(at as u64)).is_some())
+    };
+    is_stub(0) && is_stub(PACKED_STUB_BYTES as usize)
+}
+
+/// Stubs that begin at every `step`-th byte, the first `skip` left out.
+fn stubs_from<'a>(machine: Machine, code: &Mapped<'a>, skip: usize, step: u64) -> impl Iterator<Item = Stub> + use<'a> {
     let (bytes, base) = (code.bytes, code.addr);
-    let skip = (base.wrapping_neg() % step.max(1)) as usize;
     let places = (skip..bytes.len()).step_by(step.max(1) as usize);
     places.filter_map(move |at| {
         let addr = base + at as u64;

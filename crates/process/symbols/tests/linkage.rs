@@ -42,6 +42,20 @@ fn each_stub_is_where_objdump_says() {
     }
 }
 
+/// A static program's stubs are packed, and its section headers don't say how closely.
+#[test]
+fn a_static_program_has_a_stub_for_each_choice_it_makes() {
+    let path = build("linkage-packed", "cc", "linkage.c", &["-O1", "-static", "-no-pie"]);
+    let (_, image) = parse(&path);
+    assert!(image.slots.len() > 2, "{:x?}", image.slots);
+    for slot in &image.slots {
+        let through: Vec<FileAddr> =
+            image.stubs.iter().filter(|stub| stub.slot == slot.addr).map(|stub| stub.addr).collect();
+        let [stub] = through[..] else { panic!("{slot:x?}: {through:x?}") };
+        assert_eq!(image.stub_at(stub).map(|(found, _)| found.slot), Some(slot.addr), "{slot:x?}");
+    }
+}
+
 #[test]
 fn each_slot_is_where_readelf_says() {
     for (case, flags) in LINKED {

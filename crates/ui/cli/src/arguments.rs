@@ -77,6 +77,19 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// List the points of functions (entry, exits, calls, loops, blocks, lines): how each is patched, or why it can't be
+    ///
+    /// What is listed can be pasted into a script of probes. docs/points.md describes the columns and the JSON.
+    Points {
+        /// What to list.
+        #[command(flatten)]
+        options: PointsOptions,
+        /// Functions to look at: NAME[@LIB] with * and ?, fn_0xADDRESS, or 0xADDRESS
+        pattern: String,
+        /// A process, a job in the store that still runs, or a program or library that need not run
+        #[arg(value_name = "PID|JOB|FILE")]
+        target: String,
+    },
     /// Run a script of probes in a process, a job or a program: insert, collect, print, remove
     ///
     /// A script is a list like `entry MPI_Send { n++; bytes = hist($count * sizeof($datatype)) }`; docs/probe-language.md
@@ -111,6 +124,43 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// What `points` lists.
+#[derive(Clone, Debug, Args)]
+pub struct PointsOptions {
+    /// Only points of these kinds
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND")]
+    pub kind: Vec<KindName>,
+    /// Only points that can't be probed
+    #[arg(long)]
+    pub refused: bool,
+    /// Only how many there are
+    #[arg(long)]
+    pub summary: bool,
+    /// Points to show at most; 0 for all [default: 1000; with --json all]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Kinds of points by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum KindName {
+    /// Entries of functions
+    Entry,
+    /// Exits: returns, jumps to other functions
+    Exit,
+    /// Before and behind calls
+    Call,
+    /// Passes of loops, where they are entered and left
+    Loop,
+    /// Basic blocks
+    Block,
+    /// Source lines, where there is debugging information
+    Line,
 }
 
 /// A script and what it may do.

@@ -9,6 +9,7 @@ mod arguments;
 mod functions;
 mod launch;
 mod output;
+mod points;
 mod probe;
 mod probe_values;
 mod progress;
@@ -48,6 +49,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::List { json } => stored::list(&store, json),
         Command::Report { window, json, html } => stored::report(&store, window.as_deref(), json, html.as_deref()),
         Command::Functions { pid, pattern, json } => functions::list(pid, &pattern, json),
+        Command::Points { options, pattern, target } => points::list(&options, &pattern, &target, &store),
         Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),
         Command::Explain { script, words } => probe::explain(&script, &words),
         Command::Undo { pid } => functions::undo(pid),

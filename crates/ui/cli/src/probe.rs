@@ -93,7 +93,7 @@ fn script_options(options: &ScriptOptions, text: String) -> Options {
 }
 
 /// The process of a pid, or one of a stored job that still runs.
-fn process_of(text: &str, store: &Option<PathBuf>) -> anyhow::Result<Pid> {
+pub fn process_of(text: &str, store: &Option<PathBuf>) -> anyhow::Result<Pid> {
     if let Ok(pid) = text.parse() {
         return Ok(Pid(pid));
     }

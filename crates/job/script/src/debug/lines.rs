@@ -43,6 +43,16 @@ impl<'a> DebugFacts<'a> {
     }
 }
 
+impl DebugFacts<'_> {
+    /// The source lines of a function's own code, as full name of the file and number.
+    pub(crate) fn lines_of(&self, function: ProcAddr) -> Vec<(String, u32)> {
+        let Some(opened) = self.open_at(function) else { return Vec::new() };
+        let begin = opened.to_file(function);
+        let found = opened.module.loaded.image.function_at(begin);
+        found.map_or(Vec::new(), |found| opened.program.lines_in(begin..found.end()))
+    }
+}
+
 /// A place of a line in a function; code outside of every function is left out.
 fn site(opened: &Opened<'_>, place: &LinePlace) -> Option<LineSite> {
     let types = &mut opened.types.borrow_mut();

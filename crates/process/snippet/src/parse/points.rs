@@ -80,7 +80,7 @@ impl Parser<'_> {
 
     fn function(&mut self, expected: &str) -> Parsed<FunctionPattern> {
         let (word, _) = self.some_word(expected)?;
-        Ok(pattern(&word))
+        Ok(FunctionPattern::of(&word))
     }
 
     fn call_point(&mut self) -> Parsed<PointKind> {
@@ -103,7 +103,12 @@ impl Parser<'_> {
             Some((callee, number)) => (callee, Some(self.number(number, span)?)),
             None => (callee, None),
         };
-        Ok(PointKind::Call(CallPoint { after, caller: pattern(caller), callee: callee.to_string(), number }))
+        Ok(PointKind::Call(CallPoint {
+            after,
+            caller: FunctionPattern::of(caller),
+            callee: callee.to_string(),
+            number,
+        }))
     }
 
     fn loop_point(&mut self) -> Parsed<PointKind> {
@@ -126,7 +131,7 @@ impl Parser<'_> {
             let message = format!("loops are followed {LOOP_DEPTH_MAX} levels deep");
             return Err(Problem::new(Code::TooLarge, span, message));
         }
-        Ok(PointKind::Loop(LoopPoint { edge, function: pattern(function), path }))
+        Ok(PointKind::Loop(LoopPoint { edge, function: FunctionPattern::of(function), path }))
     }
 
     /// Whether a colon follows the looked-at token at once: then it is a function's name.
@@ -143,7 +148,7 @@ impl Parser<'_> {
             return Err(problem.expected(["FUNCTION:NUMBER", "FUNCTION:*"]));
         };
         let number = if number == "*" { None } else { Some(self.number(number, span)?) };
-        Ok(PointKind::Block { function: pattern(function), number })
+        Ok(PointKind::Block { function: FunctionPattern::of(function), number })
     }
 
     fn at_point(&mut self) -> Parsed<PointKind> {
@@ -154,7 +159,7 @@ impl Parser<'_> {
         if let Some((function, offset)) = word.rsplit_once('+')
             && let Some(offset) = hexadecimal(offset).or_else(|| offset.parse().ok())
         {
-            return Ok(PointKind::Offset { function: pattern(function), offset });
+            return Ok(PointKind::Offset { function: FunctionPattern::of(function), offset });
         }
         if let Some((file, place)) = word.rsplit_once(':').filter(|(file, _)| !file.is_empty()) {
             if let Some(address) = hexadecimal(place) {
@@ -174,15 +179,6 @@ impl Parser<'_> {
             let message = format!("`{word}` is not a number from 1");
             Problem::new(Code::UnexpectedToken, span, message).expected(["a number from 1"])
         })
-    }
-}
-
-fn pattern(word: &str) -> FunctionPattern {
-    match word.rsplit_once('@') {
-        Some((name, library)) if !name.is_empty() && !library.is_empty() => {
-            FunctionPattern { name: name.trim_end_matches('@').to_string(), library: Some(library.to_string()) }
-        }
-        _ => FunctionPattern { name: word.to_string(), library: None },
     }
 }
 

@@ -58,9 +58,14 @@ pub(crate) struct Lines {
     files: Mutex<HashMap<usize, Arc<Files>>>,
     tables: Mutex<HashMap<usize, Arc<Table>>>,
     bytes_read: Mutex<u64>,
+    /// What was found of each file asked for: every question about one of its lines begins with it.
+    by_name: Mutex<HashMap<String, FoundFile>>,
     /// One unit for each table.
     owners: OnceLock<Vec<(usize, usize)>>,
 }
+
+/// A file's full name, and the tables that have rows of it with its numbers in each.
+type FoundFile = Result<(String, Vec<(Arc<Table>, Vec<u16>)>), LookupError>;
 
 /// Full names of files by their number in one table.
 #[derive(Default)]
@@ -170,15 +175,33 @@ impl<'a> Program<'a> {
         Ok(lines.into_iter().collect())
     }
 
+    /// The source lines that begin a statement in `range`, as full name and line, in order, each once.
+    pub fn lines_in(&self, range: Range<FileAddr>) -> Vec<(String, u32)> {
+        let unit = self.unit_at(range.start).and_then(|at| self.units.unit(at).ok());
+        let Some((unit, table)) = unit.and_then(|unit| Some((unit, self.table(unit)?))) else { return Vec::new() };
+        let is_inside = |row: &&Row| row.is_statement && row.line > 0 && range.contains(&FileAddr(row.addr));
+        let lines: BTreeSet<(u16, u32)> = table.rows.iter().filter(is_inside).map(|row| (row.file, row.line)).collect();
+        let named = |(file, line): (u16, u32)| Some((self.file_name(unit, file.into())?, line));
+        lines.into_iter().filter_map(named).collect()
+    }
+
     /// The full name of a file by its number in a unit's table.
     pub(crate) fn file_name(&self, unit: &Unit<'a>, number: u64) -> Option<String> {
         let files = self.files(unit)?;
         files.names.get(usize::try_from(number).ok()?).filter(|name| !name.is_empty()).cloned()
     }
 
-    /// The tables that have rows of a file, with its numbers in each; and its full name.
-    #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
-    fn tables_of_file(&self, file: &str) -> Result<(String, Vec<(Arc<Table>, Vec<u16>)>), LookupError> {
+    fn tables_of_file(&self, file: &str) -> FoundFile {
+        let known = self.lines.by_name.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned();
+        known.unwrap_or_else(|| {
+            let found = self.find_tables(file);
+            let mut known = self.lines.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+            known.insert(file.to_string(), found.clone());
+            found
+        })
+    }
+
+    fn find_tables(&self, file: &str) -> FoundFile {
         let wanted = normal(file);
         let mut found: BTreeMap<String, Vec<(usize, Vec<u16>)>> = BTreeMap::new();
         for &(_, at) in self.line_owners() {

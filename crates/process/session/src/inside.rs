@@ -1,0 +1,92 @@
+//! A function seen from inside, without changing anything: its blocks, loops and calls, and how each place in it would
+//! be patched. In a process its code is read there and compared with the file; of a file alone there is only the file.
+//!
+//! Next: `inner`, which patches such places; `trimtab-x86`'s `point`, which chooses the bytes.
+
+use crate::error::Error;
+use crate::modules::Modules;
+use crate::prepare::Subject;
+use trimtab_os::Memory;
+use trimtab_types::ProcAddr;
+use trimtab_x86::{
+    Analysis, ControlFlow, FunctionCode, FunctionSites, Loop, LoopPlace, Refusal, Site, Springboards, loop_site,
+    offer_padding, own_sites, point_site,
+};
+
+/// One function's code, understood.
+#[derive(Debug)]
+pub struct Inside<'a> {
+    code: &'a FunctionCode<'a>,
+    analysis: &'a Analysis,
+    /// Its blocks, loops and calls.
+    pub flow: ControlFlow,
+}
+
+impl<'a> Inside<'a> {
+    pub(crate) fn new(code: &'a FunctionCode<'a>, analysis: &'a Analysis) -> Self {
+        Inside { code, analysis, flow: ControlFlow::of(analysis) }
+    }
+
+    /// Where its entry and each of its exits would be patched, or why not.
+    pub fn sites(&self) -> FunctionSites {
+        own_sites(self.code, self.analysis)
+    }
+
+    /// The patch that sees every pass of the instruction at `address`.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn instruction(&self, address: ProcAddr) -> Result<Site, Refusal> {
+        point_site(self.code, self.analysis, address.0, &mut self.padding())
+    }
+
+    /// The patch that every pass of a loop goes through once.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn loop_pass(&self, found: &Loop) -> Result<(Site, LoopPlace), Refusal> {
+        loop_site(self.code, self.analysis, &self.flow, found, &mut self.padding())
+    }
+
+    fn padding(&self) -> Springboards {
+        let mut springboards = Springboards::new();
+        offer_padding(self.code, self.analysis, &mut springboards);
+        springboards
+    }
+}
+
+impl Modules {
+    /// Hands over the inside of the function that begins at `function`.
+    ///
+    /// # Errors
+    /// Why its code can't be understood, as a sentence.
+    pub fn look_inside<T>(&self, function: ProcAddr, then: impl FnOnce(&Inside<'_>) -> T) -> Result<T, String> {
+        let memory = self.memory().map_err(|error| error.to_string())?;
+        let module = self.at(function).ok_or("it lies in no readable module")?;
+        let subject = Subject::new(module, memory.as_ref(), self);
+        let seen = subject.analysed(function, |code, analysis| Ok(then(&Inside::new(code, analysis))));
+        seen.map_err(|reason| self.why_unknown(function).unwrap_or(reason))
+    }
+
+    /// Blocks, loops and calls of the function that begins at `function`.
+    ///
+    /// # Errors
+    /// Why its code can't be understood, as a sentence.
+    pub fn control_flow(&self, function: ProcAddr) -> Result<ControlFlow, String> {
+        self.look_inside(function, |inside| inside.flow.clone())
+    }
+
+    /// The instruction boundaries of the function that begins at `function`: whether `address` is one of them.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn check_instruction(&self, function: ProcAddr, address: ProcAddr) -> Result<(), String> {
+        let site = self.look_inside(function, |inside| inside.instruction(address))?;
+        site.map(drop).map_err(|refusal| refusal.to_string())
+    }
+
+    /// The process's memory; none if these are the modules of a file.
+    fn memory(&self) -> Result<Option<Memory>, Error> {
+        if self.is_of_file() { Ok(None) } else { Ok(Some(Memory::open(self.pid)?)) }
+    }
+}
