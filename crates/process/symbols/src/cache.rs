@@ -13,7 +13,7 @@ const MAGIC: &[u8; 8] = b"trimtabI";
 /// Begins a cached index of debugging information.
 pub(crate) const INDEX_MAGIC: &[u8; 8] = b"trimtabD";
 /// Raise it with every change to what [`Image`] or its parts hold or mean.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const HEADER_BYTES: usize = MAGIC.len() + size_of::<u32>() + size_of::<u128>();
 
 impl Image {
