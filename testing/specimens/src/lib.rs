@@ -31,5 +31,5 @@ pub use build::{Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth};
 pub use error::{Error, Result};
 pub use groundtruth::{FunctionTruth, GroundTruth, IterationTruth, LinkTruth, RangeTruth, truths_of};
 pub use launch::{Finished, Launch, Running};
-pub use process::threads_running;
+pub use process::{interrupt, threads_running};
 pub use snapshot::{TextDifference, TextSnapshot};
