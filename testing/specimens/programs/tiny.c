@@ -39,7 +39,7 @@ __attribute__((naked, noinline, noclone, aligned(64))) void tiny(uint64_t bytes,
 __attribute__((noinline, noclone, aligned(64), patchable_function_entry(5))) static void
 prepared(uint64_t bytes, const int64_t *place) {
     (void)bytes, (void)place;
-    __asm__ volatile("incq tiny_calls(%rip)" ::: "memory");
+    __asm__ volatile("incq tiny_calls(%%rip)" ::: "memory");
 }
 
 /* What the floor keeps per function; the fields a window's report needs. */

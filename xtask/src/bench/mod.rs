@@ -9,6 +9,7 @@
 mod attach;
 mod contender;
 mod idle;
+mod large;
 mod pauses;
 mod peers;
 mod probe;
@@ -37,8 +38,16 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         return shell::run(release.args(arguments)).map(|()| Outcome::Done);
     }
     shell::run(&mut shell::cargo(&root, &["build", "--release", "--package", "trimtab"]))?;
-    let example = ["build", "--release", "--package", "trimtab-session", "--example", "probe_cost"];
-    shell::run(&mut shell::cargo(&root, &example))?;
+    let examples: &[&str] = match options.name {
+        Name::Window => &["probe_cost"],
+        // The parts about large programs are the only ones that need any.
+        Name::Probe if options.only.is_none_or(|only| only == Part::Large) => &["plan_all", "insert_many"],
+        Name::Probe => &[],
+    };
+    for example in examples {
+        let words = ["build", "--release", "--package", "trimtab-session", "--example", example];
+        shell::run(&mut shell::cargo(&root, &words))?;
+    }
     let bench = Bench { folder: emptied_folder(&root)?, root, quick: options.quick };
     let mut record = Record::begin(options.name.word(), &bench.root)?;
     println!("{}", record.machine_line());
@@ -93,6 +102,7 @@ enum Part {
     Cost,
     Peers,
     Idle,
+    Large,
 }
 
 impl Name {
@@ -107,7 +117,9 @@ impl Name {
     fn parts(self) -> &'static [(&'static str, Part)] {
         match self {
             Name::Window => &[("probe", Part::Probe), ("pauses", Part::Pauses), ("truth", Part::Truth)],
-            Name::Probe => &[("cost", Part::Cost), ("peers", Part::Peers), ("idle", Part::Idle)],
+            Name::Probe => {
+                &[("cost", Part::Cost), ("peers", Part::Peers), ("idle", Part::Idle), ("large", Part::Large)]
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use super::record::Record;
 use super::row::{Row, Verdict};
 use super::runner::{Measured, Series, Spread};
 use super::tiny::{FAST, Tiny};
-use super::{Part, idle, peers};
+use super::{Part, idle, large, peers};
 use anyhow::{Context, Result};
 use serde_json::json;
 
@@ -69,6 +69,9 @@ pub fn run(bench: &Bench, only: Option<Part>, record: &mut Record) -> Result<()>
     }
     if wanted(Part::Idle) {
         record.judge(idle::rows(bench)?);
+    }
+    if wanted(Part::Large) {
+        record.judge(large::rows(bench)?);
     }
     Ok(())
 }

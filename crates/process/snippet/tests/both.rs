@@ -102,7 +102,9 @@ fn compare(world: &mut World, unit: &Unit, state: &State, script: &str) {
         let (native, wanted) = (world.thread_word(offset), machine.thread[offset as usize / 8]);
         assert!(same(native, wanted), "thread area at {offset}: {native:#x}, not {wanted:#x}\n{script}");
     }
-    for offset in (0..unit.process_bytes).step_by(8) {
+    // Where addresses were lately is no meaning of the language.
+    let hot = process_word::HOT_RANGES..process_word::FIRST_FREE;
+    for offset in (0..unit.process_bytes).step_by(8).filter(|offset| !hot.contains(offset)) {
         assert_eq!(
             world.process_word(offset),
             machine.process[offset as usize / 8],

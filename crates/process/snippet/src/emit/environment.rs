@@ -68,6 +68,7 @@ pub struct Routines {
     pub(crate) claim: u64,
     pub(crate) range: u64,
     pub(crate) readable: u64,
+    pub(crate) hot: u64,
     pub(crate) writable: u64,
     pub(crate) text_equal: u64,
     pub(crate) histogram: u64,
