@@ -44,6 +44,8 @@ enum Takes {
 /// The bodies that keep the tables true, and where they go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
+    /// Whether bodies look at memory at all.
+    pub needed: bool,
     pub requests: Vec<ScriptRequest>,
 }
 
@@ -96,7 +98,7 @@ pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
             }));
         }
     }
-    Guard { requests }
+    Guard { needed: true, requests }
 }
 
 impl Takes {

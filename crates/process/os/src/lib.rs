@@ -19,6 +19,7 @@ mod shared;
 mod stop;
 mod sys;
 mod vfork;
+mod wait;
 
 pub use error::Error;
 pub use file::FileMapping;
@@ -30,3 +31,4 @@ pub use stop::{Stopped, Thread};
 pub use sys::{Registers, monotonic_ns, ticks, unix_s};
 pub use trimtab_types::procfs::Mapping;
 pub use vfork::parent_sharing_memory;
+pub use wait::{ProcessEnd, wait_for_end};

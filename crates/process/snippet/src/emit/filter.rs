@@ -8,7 +8,7 @@
 //!
 //! Next: `condition` for how both are written, `hot` for loads in them.
 
-use crate::emit::error::{EmitError, Emitted};
+use crate::emit::error::EmitError;
 use crate::emit::generator::Generator;
 use crate::emit::walk;
 use crate::ir::{Area, Expression, Statement, Unit, When};

@@ -11,7 +11,7 @@ use crate::emit::filter::Filter;
 use crate::emit::generator::{GENERAL, Generator, R11, RED_ZONE_BYTES, VECTORS, frame_word};
 use crate::emit::needs::{self, Needs};
 use crate::emit::routines;
-use crate::ir::{Expression, Statement, process_word, thread_word};
+use crate::ir::{Statement, process_word, thread_word};
 use iced_x86::code_asm::*;
 
 /// All exceptions masked, rounding to nearest, no flags: what the ABI begins with.
