@@ -86,7 +86,7 @@ impl Contender {
 
     /// One visit to a fresh process, from before it to after it.
     pub fn cost(&self, bench: &Bench) -> Result<Cost> {
-        let mut tiny = Tiny::start("bare", self.pace, &[])?;
+        let mut tiny = Tiny::start("pure", self.pace, &[])?;
         let before_ns = tiny.phase()?;
         let begin = Instant::now();
         let mut tool = self.start(bench, &tiny)?;
@@ -106,7 +106,7 @@ impl Contender {
 
     /// One visit to a process whose threads watch the clock.
     pub fn stops(&self, bench: &Bench) -> Result<Stops> {
-        let mut tiny = Tiny::start("bare", self.pace, &["--watch", "1"])?;
+        let mut tiny = Tiny::start("pure", self.pace, &["--watch", "1"])?;
         let from = tiny.printed();
         tiny.phase()?;
         let untouched = tiny.gap_us_max(from);
@@ -125,7 +125,7 @@ impl Contender {
 
     /// Processor time the tool itself uses while it is in place for so long, in the kernel's ticks.
     pub fn ticks_used(&self, bench: &Bench, watched: Duration) -> Result<u64> {
-        let mut tiny = Tiny::start("bare", self.pace, &[])?;
+        let mut tiny = Tiny::start("pure", self.pace, &[])?;
         let mut tool = self.start(bench, &tiny)?;
         self.wait_in_place(&mut tiny, &mut tool)?;
         // What it does right after it has inserted is not what it does when nothing happens.

@@ -20,8 +20,8 @@ const TICKS_BAR: f64 = 1.0;
 /// What stays in the process without being told to do anything.
 const SCRIPTS: [(&str, &str); 3] = [
     ("counting", COUNTED),
-    ("that sends messages, of which none comes", "entry tiny when ($0 > 100000) { send(\"large\", $0) }"),
-    ("that reads memory and stops by itself, when nothing is to stop", "entry tiny when (*(long *)$1 == 5) { stop() }"),
+    ("that sends messages, of which none comes", "entry pure when ($0 > 100000) { send(\"large\", $0) }"),
+    ("that reads memory and stops by itself, when nothing is to stop", "entry pure when (*(long *)$1 == 5) { stop() }"),
 ];
 
 /// One row per script.

@@ -20,8 +20,10 @@ use std::process::Command;
 
 /// Where a call takes a few hundred nanoseconds.
 const MIDDLE: Pace = Pace { chunks: 50, lines: 8 };
+/// Where a call stops the process: a line takes a second.
+const SLOWEST: Pace = Pace { chunks: 1, lines: 2 };
 /// Visits tried per sample: a peer's target may die, which is counted.
-const TRIES: usize = 4;
+const TRIES: usize = 3;
 /// A probe that is in place makes a call at least this much longer, nanoseconds.
 const IN_PLACE_NS: f64 = 3.0;
 const COUNT: &str = "count";
@@ -60,15 +62,15 @@ fn peers() -> Vec<Series> {
     let count = |tool, pace, needs, command| Series::new(Contender { tool, does: COUNT, pace, command }, needs);
     let time = |tool, pace, needs, command| Series::new(Contender { tool, does: TIME, pace, command }, needs);
     let (no_frida, no_bpftrace, no_gdb) = (needs_frida(), needs_tool("bpftrace"), needs_tool("gdb"));
-    let counting = "uprobe:PROGRAM:tiny { @ = count(); }";
-    let timing = "uprobe:PROGRAM:tiny { @begin[tid] = nsecs; } \
-                  uretprobe:PROGRAM:tiny /@begin[tid]/ { @ = sum(nsecs - @begin[tid]); }";
+    let counting = "uprobe:PROGRAM:pure { @ = count(); }";
+    let timing = "uprobe:PROGRAM:pure { @begin[tid] = nsecs; } \
+                  uretprobe:PROGRAM:pure /@begin[tid]/ { @ = sum(nsecs - @begin[tid]); }";
     vec![
         count("Frida", MIDDLE, no_frida.clone(), Box::new(|_, tiny| Ok(frida(tiny, "count")))),
         time("Frida", MIDDLE, no_frida, Box::new(|_, tiny| Ok(frida(tiny, "time")))),
         count("bpftrace", SLOW, no_bpftrace.clone(), Box::new(|_, tiny| bpftrace(tiny, counting))),
         time("bpftrace", SLOW, no_bpftrace, Box::new(|_, tiny| bpftrace(tiny, timing))),
-        count("gdb", SLOW, no_gdb, Box::new(|_, tiny| Ok(gdb(tiny)))),
+        count("gdb", SLOWEST, no_gdb, Box::new(|_, tiny| Ok(gdb(tiny)))),
     ]
 }
 
@@ -90,7 +92,7 @@ fn bpftrace(tiny: &Tiny, script: &str) -> Result<Command> {
 fn gdb(tiny: &Tiny) -> Command {
     let mut command = Command::new("gdb");
     command.args(["--batch", "--quiet", "-p", &tiny.pid().to_string()]);
-    for step in ["set pagination off", "break *tiny", "ignore 1 1000000000", "continue", "detach"] {
+    for step in ["set pagination off", "break *pure", "ignore 1 1000000000", "continue", "detach"] {
         command.args(["-ex", step]);
     }
     command

@@ -26,17 +26,17 @@ const FALSE_NS_BAR: f64 = 1.5;
 const EQUAL_WITHIN: f64 = 0.01;
 
 /// The script that times calls.
-pub const TIMED: &str = "exit tiny { t += elapsed }";
+pub const TIMED: &str = "exit pure { t += elapsed }";
 /// The script that counts calls.
-pub const COUNTED: &str = "entry tiny { n++ }";
+pub const COUNTED: &str = "entry pure { n++ }";
 
 /// What conditions that are false look at, and the scripts. The function's arguments are 8 and the address of a 7.
 const FALSE: [(&str, &str); 5] = [
-    ("false condition on an argument", "entry tiny when ($0 > 100000) { n++ }"),
-    ("false condition on a variable of the process", "process int depth; entry tiny when (depth > 5) { n++ }"),
-    ("false condition on a variable of the thread", "thread int depth; entry tiny when (depth > 5) { n++ }"),
-    ("false condition on a global of the program", "entry tiny when (::tiny_calls == 0) { n++ }"),
-    ("false condition behind a pointer", "entry tiny when (*(long *)$1 == 5) { n++ }"),
+    ("false condition on an argument", "entry pure when ($0 > 100000) { n++ }"),
+    ("false condition on a variable of the process", "process int depth; entry pure when (depth > 5) { n++ }"),
+    ("false condition on a variable of the thread", "thread int depth; entry pure when (depth > 5) { n++ }"),
+    ("false condition on a global of the program", "entry pure when (::tiny_calls == 5) { n++ }"),
+    ("false condition behind a pointer", "entry pure when (*(long *)$1 == 5) { n++ }"),
 ];
 
 /// Floors of one round: bare, counted and timed by hand, nanoseconds per call.
@@ -95,7 +95,7 @@ fn rounds(bench: &Bench, contenders: &[Contender]) -> Result<Rounds> {
 
 fn floor() -> Result<Floor> {
     let phase = |kind| Tiny::start(kind, FAST, &[])?.phase();
-    Ok(Floor { bare_ns: phase("bare")?, counted_ns: phase("counted")?, timed_ns: phase("timed")? })
+    Ok(Floor { bare_ns: phase("pure")?, counted_ns: phase("counted_pure")?, timed_ns: phase("timed_pure")? })
 }
 
 fn measured(contenders: &[Contender], rounds: &Rounds) -> Measured {

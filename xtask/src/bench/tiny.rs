@@ -18,8 +18,8 @@ const LINES_DROPPED: usize = 2;
 /// A line takes milliseconds, with the slowest tools a second.
 const PHASE_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Bytes of the function.
-const FUNCTION_BYTES: usize = 8;
+/// Bytes of it that are watched.
+const FUNCTION_BYTES: usize = 5;
 
 /// How much of the function is measured at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Tiny {
         let launch = Launch::alone(&program()?).args(["--seconds", "600", "--chunks", &chunks, "--kind", kind]);
         let mut running = launch.args(arguments).start()?;
         running.wait_for_output(&format!("tiny: {kind}"), START_LIMIT)?;
-        let function = function_address(&running.stdout()).context("tiny did not say where its function is")?;
+        let function = pure_address(&running.stdout()).context("tiny did not say where its function is")?;
         let bytes = bytes_at(running.pid(), function)?;
         let text = TextSnapshot::of(running.pid())?;
         Ok(Tiny { running, text, kind, pace, function, bytes })
@@ -63,7 +63,7 @@ impl Tiny {
         self.running.pid()
     }
 
-    /// Where its function is.
+    /// Where the function is that tools are told to probe.
     pub fn function(&self) -> u64 {
         self.function
     }
@@ -137,10 +137,10 @@ fn bytes_at(pid: i32, address: u64) -> Result<[u8; FUNCTION_BYTES]> {
     Ok(bytes)
 }
 
-/// `tiny: function 0xADDRESS`
-fn function_address(text: &str) -> Option<u64> {
-    let address = text.lines().find_map(|line| line.strip_prefix("tiny: function 0x"))?;
-    u64::from_str_radix(address, 16).ok()
+/// `tiny: function 0xADDRESS pure 0xADDRESS`
+fn pure_address(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("tiny: function "))?;
+    u64::from_str_radix(line.rsplit_once(" pure 0x")?.1, 16).ok()
 }
 
 /// Medians of `tiny: KIND min NS median NS calls N`, nanoseconds.
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_function_is_found() {
-        assert_eq!(function_address("x\ntiny: function 0x1f\n"), Some(31));
-        assert_eq!(function_address("tiny: bare min 1.0"), None);
+        assert_eq!(pure_address("x\ntiny: function 0x2a pure 0x1f\n"), Some(31));
+        assert_eq!(pure_address("tiny: bare min 1.0"), None);
     }
 }

@@ -5,9 +5,11 @@
 use crate::modules::Modules;
 use crate::prepare::{Prepared, Refused, Subject};
 use trimtab_os::Memory;
-use trimtab_plan::{FunctionBodies, PlannedFunction, PlannedSite};
+use trimtab_plan::{FunctionBodies, PlannedFunction, PlannedSite, Unread};
 use trimtab_types::ProcAddr;
-use trimtab_x86::{Analysis, ControlFlow, FunctionCode, Site, Springboards, loop_site, offer_padding, point_site};
+use trimtab_x86::{
+    Analysis, ControlFlow, FunctionCode, Liveness, Site, SiteKind, Springboards, loop_site, offer_padding, point_site,
+};
 
 /// Where inside a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,16 +90,27 @@ impl Prepared {
     ) -> Result<(usize, PlannedSite), String> {
         let module = modules.at(request.function).ok_or("it lies in no readable module")?;
         let subject = Subject { module, memory, maps: &modules.maps };
-        let site = subject.analysed(request.function, |code, analysis| match &request.place {
-            Inner::Instruction(address) => instruction_site(code, analysis, *address),
-            Inner::Loop(number) => loop_of(code, analysis, number),
+        let (site, unread) = subject.analysed(request.function, |code, analysis| {
+            let site = match &request.place {
+                Inner::Instruction(address) => instruction_site(code, analysis, *address),
+                Inner::Loop(number) => loop_of(code, analysis, number),
+            }?;
+            let unread = unread_at(code, analysis, &site);
+            Ok((site, unread))
         })?;
-        let planned = subject.planned(site)?;
+        let planned = PlannedSite { unread, ..subject.planned(site)? };
         if self.is_taken(std::slice::from_ref(&planned)) {
             return Err("its bytes are needed by another probe of the script; leave one of them out".into());
         }
         Ok((self.arena_of(module), planned))
     }
+}
+
+/// What nobody reads any more where a point's bodies run.
+fn unread_at(code: &FunctionCode<'_>, analysis: &Analysis, site: &Site) -> Unread {
+    let SiteKind::At(address) = site.kind else { return Unread::default() };
+    let liveness = Liveness::of(code, analysis);
+    Unread { registers: liveness.dead_registers(address), flags: !liveness.flags_live(address) }
 }
 
 fn padding(code: &FunctionCode<'_>, analysis: &Analysis) -> Springboards {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::panic::resume_unwind;
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
-use trimtab_plan::{PlannedFunction, PlannedSite};
+use trimtab_plan::{PlannedFunction, PlannedSite, Unread};
 use trimtab_stub::layout::{Probe, flag};
 use trimtab_symbols::{fde_at, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
@@ -310,7 +310,7 @@ impl Subject<'_> {
         };
         let carrier = site.carrier.as_ref().map_or(Ok(Vec::new()), |carrier| read(&carrier.displaced))?;
         let (displaced, overwritten) = (read(&site.displaced)?, read(&site.overwritten)?);
-        Ok(PlannedSite { displaced, overwritten, springboard, carrier, site })
+        Ok(PlannedSite { displaced, overwritten, springboard, carrier, site, unread: Unread::default() })
     }
 
     /// Where the rest of the module branches into these pieces.

@@ -101,6 +101,12 @@ impl RegisterSet {
         let general = registers.iter().filter(|register| !matches!(register, ir::Register::Rsp | ir::Register::Rip));
         RegisterSet(general.fold(0, |set, &register| set | 1 << register as u16))
     }
+
+    /// Registers by the number the processor gives them; 4, the stack pointer, is never in a set.
+    pub fn numbered(numbers: impl Iterator<Item = u8>) -> RegisterSet {
+        let general = numbers.filter(|number| *number < 16 && *number != 4);
+        RegisterSet(general.fold(0, |set, number| set | 1 << number))
+    }
 }
 
 /// How `call` keeps the program's vector and x87 state.
