@@ -21,6 +21,8 @@ fn the_end_of_one_of_several_processes_is_noticed() {
     assert_eq!([0, 1].map(|index| ends[index].is_over()), [false, true]);
     assert!(begin.elapsed() < LIMIT, "the end was not noticed");
     children[0].kill().expect("ours to end");
-    children.iter_mut().for_each(|child| drop(child.wait().expect("ours")));
+    for child in &mut children {
+        child.wait().expect("ours");
+    }
     assert!(ProcessEnd::of(Pid(children[0].id() as i32)).is_err(), "it is gone");
 }
