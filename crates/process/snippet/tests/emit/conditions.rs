@@ -66,7 +66,7 @@ fn a_range_that_is_kept_is_given_up_when_it_ends() {
     world.write_word(data + 64, 5);
     let mut state = State::zero();
     state.general[6] = data + 64;
-    let mut run = |world: &mut World| {
+    let run = |world: &mut World| {
         let before = (world.thread_word(unit.variables[0].offset), world.thread_word(thread_word::UNREADABLE));
         let after = world.run(&code, &state);
         assert_eq!(after.general[..4], state.general[..4]);
