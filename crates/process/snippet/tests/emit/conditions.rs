@@ -45,7 +45,7 @@ fn a_false_condition_runs_straight_through() {
         ("argument", binary(Binary::Less, int(100), register(Register::Rdi)), 0, 4),
         ("variable of the process", binary(Binary::Less, int(100), depth(2)), 0, 4),
         ("product", binary(Binary::Less, int(100), binary(Binary::Multiply, register(Register::Rdi), int(3))), 1, 11),
-        ("load", binary(Binary::Equal, int(5), load(register(Register::Rsi))), 2, 20),
+        ("load", binary(Binary::Equal, int(5), load(register(Register::Rsi))), 2, 21),
         ("variable of the thread", binary(Binary::Less, int(100), depth(0)), 2, 24),
     ] {
         let unit = counting_if(condition);
