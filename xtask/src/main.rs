@@ -28,6 +28,7 @@ cargo xtask COMMAND
   tidy                          check the house rules (also a test of this crate)
   setup [--check]               install the Debian packages that tests need; --check only lists what is missing
   bench [window] [--json FILE] [--quick] [--only probe|pauses|truth]
+  bench probe [--json FILE] [--quick] [--only cost|peers|idle|large]
                                 measure against the baseline, interleaved; default file: benches/results/DATE-NAME.json
   torture [--seconds S] [--program NAME]... [--seed N] [--json FILE]
                                 patch real programs at random moments while they work, and check them

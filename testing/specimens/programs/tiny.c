@@ -6,11 +6,17 @@
  * calls. KIND goes round
  *   bare     the function, as it is: what a tool patches
  *   counted  a count by increment, in front of the function
+ *   pure     another function, which touches no memory; counted_pure, timed_pure: the same around that
+ *   prepared the function behind five bytes that a tracer may overwrite
  *   timed    an entry and exit timed by two rdtsc, with count, sum, least, largest, first and last, and bytes summed
  * At the end the number of calls made must be the number counted by the function: "tiny: checksum N OK".
  *
  *   --seconds N   how long; --chunks N: chunks per line; --kind KIND: only this one
  *   --idle N --busy N   further threads that sleep, and that count
+ *   --watch 1   a further thread reads the clock all the time, and each line is followed by "tiny: gap US": the longest
+ *               time, microseconds, in which neither it nor the calling thread ran, so in which the process was stopped
+ *
+ * The first line is "tiny: function ADDRESS pure ADDRESS".
  */
 #include "specimen.h"
 #include <pthread.h>
@@ -25,9 +31,23 @@ uint64_t busy_rounds; /* so that busy threads do something */
 static volatile int stop; /* never set */
 
 /* Two instructions: add to memory, return. Eight bytes, so it has room for a five-byte jump. */
-__attribute__((naked, noinline, noclone, aligned(64))) void tiny(uint64_t bytes) {
-    (void)bytes;
+__attribute__((naked, noinline, noclone, aligned(64))) void tiny(uint64_t bytes, const int64_t *place) {
+    (void)bytes, (void)place;
     __asm__("incq tiny_calls(%rip)\n\tret");
+}
+
+/* Two instructions that touch no memory, so that nothing hides what a probe costs: adding to the same word again and again
+ * waits for itself, and a probe costs nothing while it waits. */
+__attribute__((naked, noinline, noclone, aligned(64))) void pure(uint64_t bytes, const int64_t *place) {
+    (void)bytes, (void)place;
+    __asm__("leaq 1(%rdi), %rax\n\tret");
+}
+
+/* The same as tiny behind five bytes of nothing, as a compiler writes it for tracers that cannot move instructions. */
+__attribute__((noinline, noclone, aligned(64), patchable_function_entry(5))) static void
+prepared(uint64_t bytes, const int64_t *place) {
+    (void)bytes, (void)place;
+    __asm__ volatile("incq tiny_calls(%%rip)" ::: "memory");
 }
 
 /* What the floor keeps per function; the fields a window's report needs. */
@@ -37,46 +57,77 @@ static struct record {
 
 static volatile int measuring = 1;
 
-__attribute__((noinline, noclone, aligned(64))) static void counted(uint64_t bytes) {
-    record.calls++;
-    tiny(bytes);
-    __asm__ volatile("" ::: "memory");
-}
-
-__attribute__((noinline, noclone, aligned(64))) static void timed(uint64_t bytes) {
-    if (!measuring) {
-        tiny(bytes);
-        return;
+/* The measuring code by hand, around one of the functions. */
+#define BY_HAND(counted, timed, function)                                                                              \
+    __attribute__((noinline, noclone, aligned(64))) static void counted(uint64_t bytes, const int64_t *place) {        \
+        record.calls++;                                                                                                \
+        function(bytes, place);                                                                                        \
+        __asm__ volatile("" ::: "memory");                                                                             \
+    }                                                                                                                  \
+    __attribute__((noinline, noclone, aligned(64))) static void timed(uint64_t bytes, const int64_t *place) {          \
+        if (!measuring) {                                                                                              \
+            function(bytes, place);                                                                                    \
+            return;                                                                                                    \
+        }                                                                                                              \
+        uint64_t entry = __rdtsc();                                                                                    \
+        function(bytes, place);                                                                                        \
+        uint64_t exit = __rdtsc(), spent = exit - entry;                                                               \
+        record.calls++;                                                                                                \
+        record.sum += spent;                                                                                           \
+        record.bytes += bytes;                                                                                         \
+        if (spent < record.least) record.least = spent;                                                                \
+        if (spent > record.largest) record.largest = spent;                                                            \
+        if (record.first == 0) record.first = entry;                                                                   \
+        record.last = exit;                                                                                            \
     }
-    uint64_t entry = __rdtsc();
-    tiny(bytes);
-    uint64_t exit = __rdtsc(), spent = exit - entry;
-    record.calls++;
-    record.sum += spent;
-    record.bytes += bytes;
-    if (spent < record.least) record.least = spent;
-    if (spent > record.largest) record.largest = spent;
-    if (record.first == 0) record.first = entry;
-    record.last = exit;
-}
+
+BY_HAND(counted, timed, tiny)
+BY_HAND(counted_pure, timed_pure, pure)
 
 static int compare(const void *one, const void *other) {
     double difference = *(const double *)one - *(const double *)other;
     return (difference > 0) - (difference < 0);
 }
 
-/* Nanoseconds per call of one chunk. */
-static double chunk(void (*called)(uint64_t)) {
-    double begin = seconds_now();
-    for (int i = 0; i < CHUNK_CALLS; i++) called(8);
-    return (seconds_now() - begin) / CHUNK_CALLS * 1e9;
+typedef void called_fn(uint64_t, const int64_t *);
+
+static int watching;
+static int64_t seen_ns;          /* when a thread of this process last read the clock */
+static volatile int64_t gap_ns;  /* the longest time since the last line in which none did */
+
+/* A thread that was held up between reading the clock and noting it finds a later note, and adds nothing. */
+static double look(void) {
+    double now = seconds_now();
+    if (!watching) return now;
+    int64_t now_ns = (int64_t)(now * 1e9), before_ns = __atomic_load_n(&seen_ns, __ATOMIC_RELAXED);
+    bool is_next = now_ns > before_ns &&
+                   __atomic_compare_exchange_n(&seen_ns, &before_ns, now_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    if (is_next && now_ns - before_ns > gap_ns) gap_ns = now_ns - before_ns;
+    return now;
 }
 
-static long print_line(const char *kind, void (*called)(uint64_t), int chunks) {
+static void *watch(void *unused) {
+    while (!stop) look();
+    return unused;
+}
+
+/* Nanoseconds per call of one chunk. */
+static double chunk(called_fn *called) {
+    static const int64_t place = 7;
+    double begin = look();
+    for (int i = 0; i < CHUNK_CALLS; i++) called(8, &place);
+    return (look() - begin) / CHUNK_CALLS * 1e9;
+}
+
+static long print_line(const char *kind, called_fn *called, int chunks) {
     static double times[CHUNKS_MAX];
     for (int i = 0; i < chunks; i++) times[i] = chunk(called);
     qsort(times, chunks, sizeof *times, compare);
     printf("tiny: %s min %.3f median %.3f calls %d\n", kind, times[0], times[chunks / 2], chunks * CHUNK_CALLS);
+    if (watching) {
+        printf("tiny: gap %.1f\n", (double)gap_ns / 1e3);
+        gap_ns = 0;
+    }
     fflush(stdout);
     return (long)chunks * CHUNK_CALLS;
 }
@@ -105,8 +156,12 @@ int main(int argc, char **argv) {
     specimen_begin(argc, argv);
     static const struct {
         const char *name;
-        void (*called)(uint64_t);
-    } kinds[] = {{"bare", tiny}, {"counted", counted}, {"timed", timed}};
+        called_fn *called;
+        bool is_counted; /* by the function itself */
+    } kinds[] = {
+        {"bare", tiny, true}, {"counted", counted, true}, {"timed", timed, true}, {"prepared", prepared, true},
+        {"pure", pure, false}, {"counted_pure", counted_pure, false}, {"timed_pure", timed_pure, false},
+    };
     double seconds = (double)option(argc, argv, "--seconds", 1);
     int chunks = (int)option(argc, argv, "--chunks", 500);
     if (chunks < 1 || chunks > CHUNKS_MAX) {
@@ -115,15 +170,24 @@ int main(int argc, char **argv) {
     }
     start_threads(option(argc, argv, "--idle", 0), sleep_on);
     start_threads(option(argc, argv, "--busy", 0), count_on);
+    printf("tiny: function %p pure %p\n", (void *)tiny, (void *)pure);
+    seen_ns = (int64_t)(seconds_now() * 1e9);
+    watching = option(argc, argv, "--watch", 0) != 0;
+    start_threads(watching, watch);
     const char *only = NULL;
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "--kind") == 0) only = argv[i + 1];
 
-    long made = 0;
+    long made = 0, printed;
     double end = seconds_now() + seconds;
     do {
-        for (int i = 0; i < 3; i++)
-            if (!only || strcmp(only, kinds[i].name) == 0) made += print_line(kinds[i].name, kinds[i].called, chunks);
-    } while (made > 0 && seconds_now() < end);
-    return made > 0 && verdict("tiny", (double)tiny_calls, (double)made, 0, true) ? 0 : 1;
+        printed = 0;
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+            if (only && strcmp(only, kinds[i].name) != 0) continue;
+            long calls = print_line(kinds[i].name, kinds[i].called, chunks);
+            printed += calls;
+            if (kinds[i].is_counted) made += calls;
+        }
+    } while (printed > 0 && seconds_now() < end);
+    return printed > 0 && verdict("tiny", (double)tiny_calls, (double)made, 0, true) ? 0 : 1;
 }

@@ -24,6 +24,14 @@ pub fn threads_running(pid: i32) -> Result<usize> {
     if count == 0 { Err(gone(pid)) } else { Ok(count) }
 }
 
+/// Asks a process that we started to end, as Ctrl-C does.
+pub fn interrupt(pid: i32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+        // That it is gone already is what is wanted.
+        let _gone = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+    }
+}
+
 fn check_thread(pid: i32, thread: &str, status: &str) -> Result<()> {
     let state = field(status, "State:").unwrap_or("?");
     let tracer = field(status, "TracerPid:").unwrap_or("0");

@@ -3,16 +3,21 @@
 //! A machine drifts while one measures: the next run of the same program may be a tenth slower. So contenders take
 //! turns, A B A B, and what is reported is the ratio pair by pair with its spread; times are printed for orientation.
 //!
-//! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window` for
-//! what is measured.
+//! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window` and
+//! `scripts` for what is measured.
 
 mod attach;
+mod contender;
+mod idle;
+mod large;
 mod pauses;
 mod peers;
 mod probe;
 mod record;
 mod row;
 mod runner;
+mod scripts;
+mod tiny;
 mod truth;
 mod window;
 
@@ -22,7 +27,7 @@ use attach::Bench;
 pub use record::Record;
 use std::path::{Path, PathBuf};
 
-/// `cargo xtask bench [window] [--json FILE] [--quick] [--only PART]`.
+/// `cargo xtask bench [window|probe] [--json FILE] [--quick] [--only PART]`.
 pub fn command(arguments: &[String]) -> Result<Outcome> {
     let options = parse(arguments)?;
     let root = shell::root()?;
@@ -33,12 +38,23 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         return shell::run(release.args(arguments)).map(|()| Outcome::Done);
     }
     shell::run(&mut shell::cargo(&root, &["build", "--release", "--package", "trimtab"]))?;
-    let example = ["build", "--release", "--package", "trimtab-session", "--example", "probe_cost"];
-    shell::run(&mut shell::cargo(&root, &example))?;
+    let examples: &[&str] = match options.name {
+        Name::Window => &["probe_cost"],
+        // The parts about large programs are the only ones that need any.
+        Name::Probe if options.only.is_none_or(|only| only == Part::Large) => &["plan_all", "insert_many"],
+        Name::Probe => &[],
+    };
+    for example in examples {
+        let words = ["build", "--release", "--package", "trimtab-session", "--example", example];
+        shell::run(&mut shell::cargo(&root, &words))?;
+    }
     let bench = Bench { folder: emptied_folder(&root)?, root, quick: options.quick };
-    let mut record = Record::begin(&options.name, &bench.root)?;
+    let mut record = Record::begin(options.name.word(), &bench.root)?;
     println!("{}", record.machine_line());
-    window::run(&bench, options.only, &mut record)?;
+    match options.name {
+        Name::Window => window::run(&bench, options.only, &mut record)?,
+        Name::Probe => scripts::run(&bench, options.only, &mut record)?,
+    }
     println!("\n{}", record.summary());
     if (options.quick || options.only.is_some()) && options.json.is_none() {
         println!("not kept: too few rounds or rows; give --json FILE to keep it all the same");
@@ -60,9 +76,18 @@ fn emptied_folder(root: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    /// Measuring windows.
+    Window,
+    /// Scripts of probes, beside other tools.
+    Probe,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
-    name: String,
+    name: Name,
     json: Option<PathBuf>,
     quick: bool,
     only: Option<Part>,
@@ -74,33 +99,61 @@ enum Part {
     Probe,
     Pauses,
     Truth,
+    Cost,
+    Peers,
+    Idle,
+    Large,
+}
+
+impl Name {
+    fn word(self) -> &'static str {
+        match self {
+            Name::Window => "window",
+            Name::Probe => "probe",
+        }
+    }
+
+    /// Its parts, by the words that name them.
+    fn parts(self) -> &'static [(&'static str, Part)] {
+        match self {
+            Name::Window => &[("probe", Part::Probe), ("pauses", Part::Pauses), ("truth", Part::Truth)],
+            Name::Probe => {
+                &[("cost", Part::Cost), ("peers", Part::Peers), ("idle", Part::Idle), ("large", Part::Large)]
+            }
+        }
+    }
+
+    fn part(self, word: Option<&String>) -> Result<Part> {
+        let found = self.parts().iter().find(|(name, _)| Some(*name) == word.map(String::as_str));
+        let Some((_, part)) = found else {
+            let names: Vec<&str> = self.parts().iter().map(|(name, _)| *name).collect();
+            let got = word.map_or("nothing", String::as_str);
+            bail!("--only of `bench {}` needs one of {}, got `{got}`", self.word(), names.join(", "));
+        };
+        Ok(*part)
+    }
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { name: "window".to_string(), json: None, quick: false, only: None };
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
+    let is_probe = arguments.first().is_some_and(|word| word == "probe");
+    let name = if is_probe { Name::Probe } else { Name::Window };
+    let mut options = Options { name, json: None, quick: false, only: None };
+    let mut words = arguments.iter().enumerate();
+    while let Some((index, word)) = words.next() {
         match word.as_str() {
-            "window" => {}
+            "window" | "probe" if index == 0 => {}
             "--quick" => options.quick = true,
-            "--only" => options.only = Some(part(words.next())?),
+            "--only" => options.only = Some(name.part(words.next().map(|(_, part)| part))?),
             "--json" => match words.next() {
-                Some(file) => options.json = Some(file.into()),
+                Some((_, file)) => options.json = Some(file.into()),
                 None => bail!("--json needs a FILE"),
             },
-            unknown => bail!("bench takes `window`, --json FILE, --quick and --only PART, got `{unknown}`"),
+            unknown => {
+                bail!("bench takes `window` or `probe`, then --json FILE, --quick and --only PART, got `{unknown}`")
+            }
         }
     }
     Ok(options)
-}
-
-fn part(word: Option<&String>) -> Result<Part> {
-    match word.map(String::as_str) {
-        Some("probe") => Ok(Part::Probe),
-        Some("pauses") => Ok(Part::Pauses),
-        Some("truth") => Ok(Part::Truth),
-        other => bail!("--only needs probe, pauses or truth, got `{}`", other.unwrap_or("nothing")),
-    }
 }
 
 #[cfg(test)]
@@ -115,11 +168,20 @@ mod tests {
         {
             let options = parse(&words(text)).expect(name);
             let json = json.map(PathBuf::from);
-            assert_eq!(options, Options { name: "window".to_string(), json, quick: false, only: None }, "{name}");
+            assert_eq!(options, Options { name: Name::Window, json, quick: false, only: None }, "{name}");
         }
-        assert!(parse(&words("--quick window")).expect("quick").quick);
+        assert!(parse(&words("window --quick")).expect("quick").quick);
         assert_eq!(parse(&words("--only truth")).expect("a part").only, Some(Part::Truth));
-        for (name, text) in [("no file", "--json"), ("unknown bench", "tree"), ("unknown part", "--only all")] {
+        assert_eq!(parse(&words("--only probe")).expect("a part").only, Some(Part::Probe));
+        let probe = Options { name: Name::Probe, json: None, quick: true, only: Some(Part::Peers) };
+        assert_eq!(parse(&words("probe --quick --only peers")).expect("another bench"), probe);
+        for (name, text) in [
+            ("no file", "--json"),
+            ("unknown bench", "tree"),
+            ("unknown part", "--only all"),
+            ("a part of the other bench", "probe --only truth"),
+            ("two benches", "window probe"),
+        ] {
             assert!(parse(&words(text)).is_err(), "{name}");
         }
     }

@@ -1,155 +1,247 @@
-//! What one probe of other tools costs on the same tiny function, for those that are installed here.
+//! Other tools on the same function in the same run, for those that are installed here: what a call costs with them, how
+//! long they take to attach, and how long the process stands still meanwhile.
 //!
-//! Rows to compare with, not bars: a breakpoint that is passed, a probe of the kernel, a tracer's patched entry.
+//! Each visits fresh processes, taking turns with trimtab; ratios are theirs over ours, round by round. uftrace can't
+//! attach, and it can't move the function's instructions: it launches the program and gets a function that begins with
+//! bytes made for it.
 //!
-//! Next: `probe` for our own.
+//! Next: `scripts` for our own, `frida_peer.py` for Frida's callbacks.
 
-use super::attach::START_LIMIT;
+use super::attach::Bench;
+use super::contender::{Contender, Cost, Stops};
 use super::row::{Row, Verdict};
 use super::runner::Spread;
+use super::scripts::{COUNTED, TIMED};
+use super::tiny::{FAST, Pace, SLOW, Tiny, medians, program};
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-use trimtab_specimens::{Launch, Running, Variant, build};
+use std::process::Command;
 
-/// How long a peer may take to be in place and to be passed often enough.
-const PEER_LIMIT: Duration = Duration::from_secs(15);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Lines with the peer in place that are enough.
-const LINES: usize = 2;
-/// A peer that is in place makes a call at least this much longer, nanoseconds.
+/// Where a call takes a few hundred nanoseconds.
+const MIDDLE: Pace = Pace { chunks: 50, lines: 8 };
+/// Where a call stops the process: a line takes a second.
+const SLOWEST: Pace = Pace { chunks: 1, lines: 2 };
+/// Visits tried per sample: a peer's target may die, which is counted.
+const TRIES: usize = 3;
+/// A probe that is in place makes a call at least this much longer, nanoseconds.
 const IN_PLACE_NS: f64 = 3.0;
+const COUNT: &str = "count";
+const TIME: &str = "entry and exit timed";
 
-/// A tool that counts calls of a function of a running process.
-struct Peer {
-    tool: &'static str,
-    /// What it does.
-    does: &'static str,
-    arguments: fn(pid: &str, program: &str) -> Vec<String>,
+/// What a peer showed in all rounds, beside ours.
+struct Series {
+    contender: Contender,
+    needs: Option<String>,
+    visits: Vec<(Cost, Stops)>,
+    failures: Vec<String>,
+    tried: usize,
 }
 
-const PEERS: [Peer; 2] = [
-    Peer {
-        tool: "gdb",
-        does: "a breakpoint that is passed, entry only",
-        arguments: |pid, _| {
-            let commands = ["set pagination off", "break tiny", "ignore 1 1000000000", "continue"];
-            let options = commands.iter().flat_map(|command| ["-ex".to_string(), command.to_string()]);
-            ["--batch", "--quiet", "-p", pid].iter().map(ToString::to_string).chain(options).collect()
-        },
-    },
-    Peer {
-        tool: "bpftrace",
-        does: "uprobe with a count, entry only",
-        arguments: |pid, program| {
-            ["-p", pid, "-e", &format!("uprobe:{program}:tiny {{ @ = count(); }}")]
-                .iter()
-                .map(ToString::to_string)
-                .collect()
-        },
-    },
-];
-
-/// One row per peer; uftrace is named although it can't attach, because readers ask for it.
-pub fn rows() -> Result<Vec<Row>> {
-    let mut rows = PEERS.iter().map(row).collect::<Result<Vec<_>>>()?;
-    rows.push(uftrace()?);
+/// The table.
+pub fn rows(bench: &Bench) -> Result<Vec<Row>> {
+    let mut own = [(COUNT, COUNTED), (TIME, TIMED)]
+        .map(|(does, script)| Series::new(Contender::trimtab(does, script, FAST), None));
+    let mut others = peers();
+    for round in 0..bench.rounds(5, 1) {
+        for series in own.iter_mut().chain(others.iter_mut().filter(|series| series.needs.is_none())) {
+            series.visit(bench, round)?;
+        }
+    }
+    println!("\n{}", table(own.iter().chain(&others)));
+    let mut rows: Vec<Row> = own.iter().map(Series::own_row).collect();
+    for series in &others {
+        let ours = own.iter().find(|own| own.contender.does == series.contender.does);
+        rows.extend(series.rows(ours.unwrap_or(&own[0])));
+    }
+    rows.push(uftrace(&own[1])?);
     Ok(rows)
 }
 
-fn row(peer: &Peer) -> Result<Row> {
-    let what = format!("peer {}: {}, over the bare call", peer.tool, peer.does);
-    if !is_installed(peer.tool) {
-        return Ok(Row::skipped(what, format!("{0} is not installed. Next: apt-get install {0}", peer.tool)));
-    }
-    let program = build("tiny", None, &Variant::default())?;
-    let mut tiny = start(&Launch::alone(&program))?;
-    let bare_ns = figures(&tiny.stdout(), 0).first().copied().context("tiny printed nothing")?;
-    let mut command = Command::new(peer.tool);
-    command.args((peer.arguments)(&tiny.pid().to_string(), &program.to_string_lossy()));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _attached = Attached(command.spawn().with_context(|| format!("cannot start {}", peer.tool))?);
-    let from = tiny.stdout().len();
-    Ok(judge(what, slower_lines(&mut tiny, from, bare_ns)?, bare_ns))
+fn peers() -> Vec<Series> {
+    let count = |tool, pace, needs, command| Series::new(Contender { tool, does: COUNT, pace, command }, needs);
+    let time = |tool, pace, needs, command| Series::new(Contender { tool, does: TIME, pace, command }, needs);
+    let (no_frida, no_bpftrace, no_gdb) = (needs_frida(), needs_tool("bpftrace"), needs_tool("gdb"));
+    let counting = "uprobe:PROGRAM:pure { @ = count(); }";
+    let timing = "uprobe:PROGRAM:pure { @begin[tid] = nsecs; } \
+                  uretprobe:PROGRAM:pure /@begin[tid]/ { @ = sum(nsecs - @begin[tid]); }";
+    vec![
+        count("Frida", MIDDLE, no_frida.clone(), Box::new(|_, tiny| Ok(frida(tiny, "count")))),
+        time("Frida", MIDDLE, no_frida, Box::new(|_, tiny| Ok(frida(tiny, "time")))),
+        count("bpftrace", SLOW, no_bpftrace.clone(), Box::new(|_, tiny| bpftrace(tiny, counting))),
+        time("bpftrace", SLOW, no_bpftrace, Box::new(|_, tiny| bpftrace(tiny, timing))),
+        count("gdb", SLOWEST, no_gdb, Box::new(|_, tiny| Ok(gdb(tiny)))),
+    ]
 }
 
-/// uftrace patches a program that it starts itself.
-fn uftrace() -> Result<Row> {
-    let what = "peer uftrace: entry and exit traced by -P, over the bare call";
-    if !is_installed("uftrace") {
-        return Ok(Row::skipped(what, "uftrace is not installed. Next: apt-get install uftrace"));
-    }
-    let program = build("tiny", None, &Variant::default())?;
-    let bare = start(&Launch::alone(&program))?;
-    let bare_ns = figures(&bare.stdout(), 0).first().copied().context("tiny printed nothing")?;
-    drop(bare);
-    let mut command = Command::new("uftrace");
-    command.args(["record", "--no-event", "-P", "^tiny$", "-d", "/dev/shm/trimtab-bench-uftrace"]).arg(&program);
-    let output = command.args(["--seconds", "1", "--chunks", "5"]).output().context("cannot start uftrace")?;
-    let _gone = std::fs::remove_dir_all("/dev/shm/trimtab-bench-uftrace");
-    let lines = figures(&String::from_utf8_lossy(&output.stdout), 0);
-    Ok(judge(what.into(), lines.into_iter().filter(|ns| *ns > bare_ns + IN_PLACE_NS).collect(), bare_ns))
+fn frida(tiny: &Tiny, what: &str) -> Command {
+    let mut command = Command::new("python3");
+    command.args(["-c", include_str!("frida_peer.py")]);
+    command.args([tiny.pid().to_string(), format!("{:#x}", tiny.function()), what.to_string()]);
+    command
 }
 
-fn judge(what: String, probed_ns: Vec<f64>, bare_ns: f64) -> Row {
-    let over: Vec<f64> = probed_ns.iter().map(|ns| ns - bare_ns).collect();
-    let Some(spread) = Spread::of(over.clone()) else {
-        return Row::skipped(what, "it was not in place in time: not allowed here, or it failed");
+fn bpftrace(tiny: &Tiny, script: &str) -> Result<Command> {
+    let script = script.replace("PROGRAM", &program()?.to_string_lossy());
+    let mut command = Command::new("bpftrace");
+    command.args(["-p", &tiny.pid().to_string(), "-e", &script]);
+    Ok(command)
+}
+
+/// A breakpoint that is passed.
+fn gdb(tiny: &Tiny) -> Command {
+    let mut command = Command::new("gdb");
+    command.args(["--batch", "--quiet", "-p", &tiny.pid().to_string()]);
+    for step in ["set pagination off", "break *pure", "ignore 1 1000000000", "continue", "detach"] {
+        command.args(["-ex", step]);
+    }
+    command
+}
+
+fn needs_frida() -> Option<String> {
+    let found = Command::new("python3").args(["-c", "import frida"]).output();
+    let is_there = found.is_ok_and(|output| output.status.success());
+    (!is_there).then(|| "python3 has no Frida. Next: pip install frida".to_string())
+}
+
+fn needs_tool(tool: &str) -> Option<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|folder| Path::new(&folder).join(tool).is_file());
+    (!is_there).then(|| format!("{tool} is not installed. Next: apt-get install {tool}"))
+}
+
+impl Series {
+    fn new(contender: Contender, needs: Option<String>) -> Series {
+        Series { contender, needs, visits: Vec::new(), failures: Vec::new(), tried: 0 }
+    }
+
+    /// One sample; a visit that kills the process or never gets in place is counted and tried again. Ours may not fail.
+    fn visit(&mut self, bench: &Bench, round: usize) -> Result<()> {
+        for _ in 0..TRIES {
+            self.tried += 1;
+            let visit = self.contender.cost(bench).and_then(|cost| Ok((cost, self.contender.stops(bench)?)));
+            match visit {
+                Ok(visit) => {
+                    self.visits.push(visit);
+                    return Ok(());
+                }
+                Err(error) if self.contender.tool == "trimtab" => return Err(error),
+                Err(error) => self.failures.push(format!("round {round}: {error:#}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        format!("{}, {}", self.contender.tool, self.contender.does)
+    }
+
+    fn samples(&self, of: fn(&Cost, &Stops) -> f64) -> Vec<f64> {
+        self.visits.iter().map(|(cost, stops)| of(cost, stops)).collect()
+    }
+
+    fn own_row(&self) -> Row {
+        Row::no_bar(format!("{}: cost over the bare call", self.name()), "ns", &self.samples(over))
+    }
+
+    /// Cost, attaching and standing still, over ours.
+    fn rows(&self, ours: &Series) -> Vec<Row> {
+        let what = format!("peer {}", self.name());
+        if let Some(needs) = &self.needs {
+            return vec![Row::skipped(what, needs)];
+        }
+        if self.visits.is_empty() {
+            let why = self.failures.last().map_or("no reason known", String::as_str);
+            return vec![Row::skipped(what, format!("none of {} visits succeeded; the last: {why}", self.tried))];
+        }
+        let row = |title: &str, unit: &str, of: fn(&Cost, &Stops) -> f64| {
+            let mut row = ahead(format!("{what}: {title}"), unit, &self.samples(of), &ours.samples(of));
+            if !self.failures.is_empty() {
+                row.measured += &format!("; {} of {} visits failed", self.failures.len(), self.tried);
+                row.figures["failures"] = json!(self.failures);
+            }
+            row
+        };
+        vec![
+            row("cost over the bare call", "ns", over),
+            row("from its start to the first byte patched", "ms", |cost, _| cost.attach_ms),
+            row("longest time the process stood still meanwhile", "us", |_, stops| stops.insert_us),
+        ]
+    }
+}
+
+fn over(cost: &Cost, _: &Stops) -> f64 {
+    cost.over_ns()
+}
+
+/// A row of theirs that is held against ours: the median of the ratios has to be above 1.
+fn ahead(what: String, unit: &str, theirs: &[f64], ours: &[f64]) -> Row {
+    let ratios: Vec<f64> = theirs.iter().zip(ours).map(|(their, our)| their / our).collect();
+    let (Some(spread), Some(own), Some(ratio)) =
+        (Spread::of(theirs.to_vec()), Spread::of(ours.to_vec()), Spread::of(ratios.clone()))
+    else {
+        return Row::skipped(what, "no sample was taken");
     };
     Row {
         what,
-        measured: format!("ns: {spread}"),
-        bar: String::new(),
-        verdict: Verdict::NoBar,
-        figures: json!({ "unit": "ns", "samples": over }),
+        measured: format!("{unit}: {spread}; over our {:.2}: {ratio}", own.median),
+        bar: "ours is smaller: median of the ratios above 1".into(),
+        verdict: Verdict::of(ratio.median > 1.0),
+        figures: json!({ "unit": unit, "samples": theirs, "ours": ours, "ratios": ratios }),
     }
 }
 
-fn start(launch: &Launch) -> Result<Running> {
-    // Few calls per line: a breakpoint takes microseconds.
-    let mut tiny = launch.clone().args(["--seconds", "600", "--chunks", "10", "--kind", "bare"]).start()?;
-    tiny.wait_for_output("tiny: bare", START_LIMIT)?;
-    Ok(tiny)
-}
-
-/// Lines printed while the peer is in place, told by being slower; none if it never is.
-fn slower_lines(tiny: &mut Running, from: usize, bare_ns: f64) -> Result<Vec<f64>> {
-    let deadline = Instant::now() + PEER_LIMIT;
-    loop {
-        let seen = figures(&tiny.stdout(), from);
-        // The last few are of the steady state; most calls of the line must have met the peer.
-        let slower: Vec<f64> =
-            seen.iter().rev().take(LINES).copied().filter(|ns| *ns > bare_ns + IN_PLACE_NS).collect();
-        let waited_enough = Instant::now() + PEER_LIMIT * 3 / 4 > deadline;
-        if (slower.len() == LINES && waited_enough) || Instant::now() > deadline || tiny.poll()?.is_some() {
-            return Ok(if slower.len() == LINES { slower } else { Vec::new() });
+/// uftrace patches a program that it starts itself, in the bytes that the compiler left for it.
+fn uftrace(ours: &Series) -> Result<Row> {
+    let what = "peer uftrace, launched with -P, on a function with room for it: cost over the bare call";
+    if let Some(needs) = needs_tool("uftrace") {
+        return Ok(Row::skipped(what, needs));
+    }
+    let folder = folder_in_memory();
+    let (mut over_ns, mut own_ns) = (Vec::new(), Vec::new());
+    for own in &ours.visits {
+        let bare_ns = Tiny::start("prepared", FAST, &[])?.phase()?;
+        let mut command = Command::new("uftrace");
+        command.args(["record", "--no-event", "-P", "^prepared$", "-d", &folder]).arg(program()?);
+        command.args(["--seconds", "1", "--chunks", "5", "--kind", "prepared"]);
+        let output = command.output().context("cannot start uftrace")?;
+        let _gone = std::fs::remove_dir_all(&folder);
+        let probed = Spread::of(medians(&String::from_utf8_lossy(&output.stdout), "prepared"));
+        if let Some(probed) = probed.filter(|probed| probed.median > bare_ns + IN_PLACE_NS) {
+            over_ns.push(probed.median - bare_ns);
+            own_ns.push(own.0.over_ns());
         }
-        sleep(LOOK_EVERY);
     }
+    Ok(ahead(what.into(), "ns", &over_ns, &own_ns))
 }
 
-/// Medians of the `bare` lines from `from` on, nanoseconds.
-fn figures(text: &str, from: usize) -> Vec<f64> {
-    let lines = text.get(from..).unwrap_or_default().lines().filter_map(|line| line.strip_prefix("tiny: bare min "));
-    lines.filter_map(|rest| rest.split(' ').nth(2)?.parse().ok()).collect()
+/// Where uftrace writes: not to a disk.
+fn folder_in_memory() -> String {
+    format!("/dev/shm/trimtab-bench-uftrace-{}", std::process::id())
 }
 
-fn is_installed(tool: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| Path::new(&folder).join(tool).is_file())
-}
-
-/// A tool at work; dropped, it is ended.
-struct Attached(Child);
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _reaped = self.0.wait();
+/// Medians of everything, tool by tool.
+fn table<'a>(all: impl Iterator<Item = &'a Series>) -> String {
+    let mut text = format!(
+        "{:<32} {:>10} {:>10} {:>10} {:>12} {:>12} {:>8}",
+        "medians", "ns a call", "attach ms", "leave ms", "insert us", "remove us", "after"
+    );
+    for series in all {
+        let median = |of: fn(&Cost, &Stops) -> f64| {
+            Spread::of(series.samples(of)).map_or("-".to_string(), |spread| format!("{:.2}", spread.median))
+        };
+        text += &format!(
+            "\n{:<32} {:>10} {:>10} {:>10} {:>12} {:>12} {:>8}",
+            series.name(),
+            median(over),
+            median(|cost, _| cost.attach_ms),
+            median(|cost, _| cost.remove_ms),
+            median(|_, stops| stops.insert_us),
+            median(|_, stops| stops.remove_us),
+            median(|cost, _| cost.after_ns / cost.before_ns),
+        );
     }
+    text + "\ninsert, remove: the longest time in which no thread of the process ran; after: a call, over before"
 }
 
 #[cfg(test)]
@@ -157,16 +249,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_lines_are_read_from_a_place_on() {
-        let text = "tiny: bare min 1.0 median 1.5 calls 2000\ntiny: bare min 9.0 median 9.5 calls 2000\ntiny: ba";
-        assert_eq!(figures(text, 0), [1.5, 9.5]);
-        assert_eq!(figures(text, text.find('\n').expect("two lines") + 1), [9.5]);
-        assert_eq!(figures(text, 9999), [0.0; 0]);
+    fn ahead_is_judged_by_the_ratios() {
+        for (name, theirs, ours, expected) in [
+            ("ahead", vec![10.0, 20.0], vec![1.0, 2.0], Verdict::Met),
+            ("behind", vec![1.0, 2.0], vec![10.0, 20.0], Verdict::Missed),
+            ("never seen", vec![], vec![1.0], Verdict::Skipped),
+        ] {
+            assert_eq!(ahead(name.into(), "ns", &theirs, &ours).verdict, expected, "{name}");
+        }
     }
 
     #[test]
-    fn a_peer_that_was_never_in_place_has_no_figure() {
-        assert_eq!(judge("x".into(), vec![], 1.0).verdict, Verdict::Skipped);
-        assert_eq!(judge("x".into(), vec![3.0], 1.0).verdict, Verdict::NoBar);
+    fn what_is_not_there_is_said_with_the_next_step() {
+        let needs = needs_tool("no-such-tool");
+        assert_eq!(needs.as_deref(), Some("no-such-tool is not installed. Next: apt-get install no-such-tool"));
+        let start = |_: &Bench, _: &Tiny| Ok(Command::new("true"));
+        let contender = Contender { tool: "no-such-tool", does: COUNT, pace: FAST, command: Box::new(start) };
+        let series = Series::new(contender, needs);
+        assert_eq!(series.rows(&series).iter().map(|row| row.verdict).collect::<Vec<_>>(), [Verdict::Skipped]);
     }
 }

@@ -5,18 +5,16 @@
 //! kinds have a process each because a bare call that takes turns with others has two speeds, 1.64 and 2.16 ns, and
 //! changes between them whether it is touched or not.
 //!
-//! Next: `crates/process/session/examples/probe_cost.rs`, which does as told; `programs/tiny.c`, which is measured.
+//! Next: `crates/process/session/examples/probe_cost.rs`, which does as told; `tiny`, which is measured.
 
-use super::attach::{Bench, START_LIMIT};
+use super::attach::Bench;
 use super::row::{Row, Verdict};
 use super::runner::{Measured, Series, Spread};
+use super::tiny::{FAST, Tiny};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-use trimtab_specimens::{Launch, Running, TextSnapshot, Variant, build};
 
 /// Entry and exit timed, over what is written by hand.
 const FLOOR_RATIO_BAR: f64 = 1.3;
@@ -24,15 +22,6 @@ const FLOOR_RATIO_BAR: f64 = 1.3;
 const COUNT_NS_BAR: f64 = 2.0;
 /// Two figures of a call that nobody touches differ by this share at least.
 const EQUAL_WITHIN: f64 = 0.01;
-/// Lines per phase.
-const LINES_PER_PHASE: usize = 12;
-/// Lines dropped at the beginning of a phase: the one being printed then saw both states.
-const LINES_DROPPED: usize = 2;
-/// Chunks of 2000 calls per line: one line takes 1 to 20 ms.
-const CHUNKS: &str = "300";
-/// A line takes milliseconds.
-const PHASE_LIMIT: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The contenders, in the order of [`Round`].
 const NAMES: [&str; 8] = [
     "bare",
@@ -94,57 +83,22 @@ fn after_removal(rounds: &[Round]) -> Row {
 
 /// The floors, and one process from untouched to restored twice.
 fn round(bench: &Bench) -> Result<Round> {
-    let timed_by_hand = phase(&mut start("timed")?, "timed")?;
-    let counted_by_hand = phase(&mut start("counted")?, "counted")?;
-    let mut tiny = start("bare")?;
-    let text = TextSnapshot::of(tiny.pid())?;
+    let timed_by_hand = Tiny::start("timed", FAST, &[])?.phase()?;
+    let counted_by_hand = Tiny::start("counted", FAST, &[])?.phase()?;
+    let mut tiny = Tiny::start("bare", FAST, &[])?;
     let mut prober = Prober::start(bench, tiny.pid())?;
-    let before = phase(&mut tiny, "bare")?;
-    let again = phase(&mut tiny, "bare")?;
+    let before = tiny.phase()?;
+    let again = tiny.phase()?;
     prober.ask("timed", "inserted")?;
-    let timed = phase(&mut tiny, "bare")?;
+    let timed = tiny.phase()?;
     prober.ask("remove", "removed")?;
-    let after_timed = phase(&mut tiny, "bare")?;
+    let after_timed = tiny.phase()?;
     prober.ask("counted", "inserted")?;
-    let counted = phase(&mut tiny, "bare")?;
+    let counted = tiny.phase()?;
     prober.ask("remove", "removed")?;
-    let after_counted = phase(&mut tiny, "bare")?;
-    let difference = text.difference_now()?;
-    ensure!(difference.is_none(), "text was not restored: {difference:?}");
+    let after_counted = tiny.phase()?;
+    tiny.check_restored()?;
     Ok([before, again, timed_by_hand, timed, after_timed, counted_by_hand, counted, after_counted])
-}
-
-fn start(kind: &str) -> Result<Running> {
-    let program = build("tiny", None, &Variant::default())?;
-    let launch = Launch::alone(&program).args(["--seconds", "600", "--chunks", CHUNKS, "--kind", kind]);
-    let mut tiny = launch.start()?;
-    tiny.wait_for_output(&format!("tiny: {kind}"), START_LIMIT)?;
-    Ok(tiny)
-}
-
-/// Nanoseconds per call from now on, the median of the medians of lines.
-fn phase(tiny: &mut Running, kind: &str) -> Result<f64> {
-    let from = tiny.stdout().len();
-    let deadline = Instant::now() + PHASE_LIMIT;
-    loop {
-        let text = tiny.stdout();
-        let lines: Vec<&str> = text[from..].lines().skip(LINES_DROPPED).collect();
-        // The last line may be half printed.
-        if lines.len() > LINES_PER_PHASE {
-            return median_of(&lines[..lines.len() - 1], kind).with_context(|| format!("no line for {kind}"));
-        }
-        ensure!(tiny.poll()?.is_none(), "tiny ended while it was measured: {}", tiny.stderr());
-        ensure!(Instant::now() < deadline, "tiny printed too little in {} s", PHASE_LIMIT.as_secs());
-        sleep(LOOK_EVERY);
-    }
-}
-
-/// `tiny: KIND min NS median NS calls N`
-fn median_of(lines: &[&str], kind: &str) -> Option<f64> {
-    let start = format!("tiny: {kind} ");
-    let rests = lines.iter().filter_map(|line| line.strip_prefix(&start));
-    let values = rests.filter_map(|rest| rest.split(' ').nth(3)?.parse().ok()).collect();
-    Some(Spread::of(values)?.median)
 }
 
 /// The helper that puts the probe in and takes it out; its end takes it out too.
@@ -185,19 +139,6 @@ impl Drop for Prober {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_of_tiny_are_read() {
-        let lines = [
-            "tiny: bare min 1.0 median 1.5 calls 1000",
-            "tiny: timed min 17 median 18 calls 1000",
-            "tiny: bare min 1.0 median 2.5 calls 1000",
-            "tiny: bare min",
-        ];
-        assert_eq!(median_of(&lines, "bare"), Some(2.0));
-        assert_eq!(median_of(&lines, "timed"), Some(18.0));
-        assert_eq!(median_of(&lines, "counted"), None);
-    }
 
     #[test]
     fn costs_are_taken_over_the_bare_call() {

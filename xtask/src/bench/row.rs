@@ -83,6 +83,14 @@ impl Row {
         Row { verdict, bar: format!("median at most {bar} {unit}"), ..row }
     }
 
+    /// A row to compare with: figures without a bar.
+    pub fn no_bar(what: impl Into<String>, unit: &str, samples: &[f64]) -> Row {
+        let what = what.into();
+        let Some(spread) = Spread::of(samples.to_vec()) else { return Row::skipped(what, "no sample was taken") };
+        let figures = json!({ "unit": unit, "samples": samples, "spread": spread.to_json() });
+        Row { what, measured: format!("{unit}: {spread}"), bar: String::new(), verdict: Verdict::NoBar, figures }
+    }
+
     /// A row that says why there is no figure.
     pub fn skipped(what: impl Into<String>, reason: impl Into<String>) -> Row {
         let (what, measured) = (what.into(), reason.into());

@@ -8,7 +8,7 @@
 use super::attach::Bench;
 use super::record::Record;
 use super::runner::Comparison;
-use super::{Part, pauses, peers, probe, truth};
+use super::{Part, pauses, probe, truth};
 use anyhow::Result;
 use std::hint::black_box;
 use std::process::Command;
@@ -29,7 +29,6 @@ pub fn run(bench: &Bench, only: Option<Part>, record: &mut Record) -> Result<()>
         let (measured, rows) = probe::rows(bench)?;
         record.show(measured);
         record.judge(rows);
-        record.judge(peers::rows()?);
     }
     if wanted(Part::Pauses) {
         record.show(launch(bench).run()?);

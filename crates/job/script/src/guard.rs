@@ -28,6 +28,9 @@ const REPLACED: &str = "ucm_override_";
 /// The bit of a protection that allows reading.
 const PROTECTION_READ: i64 = 1;
 
+/// Operations of emptying: a word per table and per range that is kept, and a condition.
+const EMPTYING_COST_MAX: u64 = 16;
+
 /// When a call takes memory away.
 #[derive(Clone, Copy)]
 enum Takes {
@@ -41,6 +44,8 @@ enum Takes {
 /// The bodies that keep the tables true, and where they go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
+    /// Whether bodies look at memory at all.
+    pub needed: bool,
     pub requests: Vec<ScriptRequest>,
 }
 
@@ -64,19 +69,25 @@ pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
     if !unit.bodies.iter().any(looks_at_memory) {
         return Guard::default();
     }
-    let tables = [process_word::RANGE_COUNT, process_word::WRITABLE_COUNT].map(|offset| {
-        let name = format!("(table {offset})");
-        unit.variables.push(Variable { name, area: Area::Process, offset, kind: Kind::Last });
-        unit.variables.len() - 1
-    });
+    // The counts first: what is kept of a table is made nothing once it can't be taken from there any more.
+    let kept = (0..process_word::HOT_RANGE_COUNT).map(|number| process_word::HOT_RANGES + 8 * number);
+    let words = [process_word::RANGE_COUNT, process_word::WRITABLE_COUNT].into_iter().chain(kept);
+    let tables: Vec<usize> = words
+        .map(|offset| {
+            let name = format!("(table {offset})");
+            unit.variables.push(Variable { name, area: Area::Process, offset, kind: Kind::Last });
+            unit.variables.len() - 1
+        })
+        .collect();
     let mut requests = Vec::new();
     for (name, takes) in CALLS {
-        let empty = tables.map(|variable| Statement::Set { variable, value: Expression::Int(0) }).to_vec();
+        let empty = |&variable: &usize| Statement::Set { variable, value: Expression::Int(0) };
+        let empty: Vec<Statement> = tables.iter().map(empty).collect();
         let statements = match takes.condition() {
             Some(condition) => vec![Statement::If { condition, then: empty, otherwise: Vec::new() }],
             None => empty,
         };
-        unit.bodies.push(Body { probe: usize::MAX, when: When::Entry, statements, cost_max: 8 });
+        unit.bodies.push(Body { probe: usize::MAX, when: When::Entry, statements, cost_max: EMPTYING_COST_MAX });
         let bodies = FunctionBodies { entry: vec![unit.bodies.len() - 1], ..FunctionBodies::default() };
         for name in [name.to_owned(), format!("{REPLACED}{name}")] {
             let found = modules.modules.iter().filter_map(|module| module.function(&name));
@@ -87,7 +98,7 @@ pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
             }));
         }
     }
-    Guard { requests }
+    Guard { needed: true, requests }
 }
 
 impl Takes {

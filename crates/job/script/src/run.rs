@@ -8,9 +8,10 @@
 use crate::error::Error;
 use crate::message::{Message, MessageValue, Reader};
 use crate::source::{Options, SETUP, Source};
+use std::cell::RefCell;
 use std::time::Duration;
-use trimtab_os::{MappingTable, Memory, monotonic_ns, ticks};
-use trimtab_session::{ImageCache, Inserted, ScriptStart, ScriptView};
+use trimtab_os::{MappingTable, Memory, ProcessEnd, monotonic_ns, ticks, wait_for_end};
+use trimtab_session::{ImageCache, Inserted, RangeTables, ScriptStart, ScriptView};
 use trimtab_snippet::ir::{Area, Body, Expression, Kind, Unit, When, process_word, thread_word};
 use trimtab_snippet::reference::{self, Machine, SentValue};
 use trimtab_snippet::values::{Named, RankAreas, collect};
@@ -19,6 +20,12 @@ use trimtab_types::Pid;
 
 /// Shortest stretch over which the tick rate is worth something.
 const RATE_NS_MIN: u64 = 20_000_000;
+/// Between two looks at memory that bodies write to. They make no system call, so nothing can wake us when they do; a
+/// look at a few words every so often uses less than a thousandth of a processor.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Between two looks where nothing comes from the bodies before the end, or while none of the processes is known to be
+/// another program by now: only `execve` goes unnoticed otherwise.
+const ALIVE_EVERY: Duration = Duration::from_millis(500);
 
 /// A process to run the script in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +97,13 @@ struct Member {
     clock_area: Vec<u64>,
     pause_remove_ns: u64,
     alive: bool,
+    /// When that was last looked at.
+    alive_ns: u64,
+    /// What wakes us when the process ends; `None` where the kernel does not tell.
+    end: Option<ProcessEnd>,
+    tables: RangeTables,
+    /// Refused loads when the tables were filled last.
+    refused_count: u64,
 }
 
 /// A script in its processes. Dropping it takes the probes out.
@@ -130,10 +144,15 @@ impl Running {
         Duration::from_nanos(monotonic_ns() - self.started_ns)
     }
 
-    /// Time until a body of the clock is due.
-    pub fn next_due(&self) -> Option<Duration> {
+    /// Waits until it is worth looking again: a process has ended, a signal has come, a body of the clock is due, something
+    /// may have come from the bodies, or `limit` is over.
+    pub fn wait(&self, limit: Option<Duration>) {
         let now = monotonic_ns();
-        self.due_ns.iter().map(|(_, due)| Duration::from_nanos(due.saturating_sub(now))).min()
+        let due = self.due_ns.iter().map(|(_, due)| Duration::from_nanos(due.saturating_sub(now))).min();
+        let living = || self.members.iter().filter(|member| member.alive);
+        let look = living().map(Member::look_every).min();
+        let wait = [limit, due, look].into_iter().flatten().min().unwrap_or(LOOK_EVERY);
+        wait_for_end(living().filter_map(|member| member.end.as_ref()), wait);
     }
 
     /// Functions of the script in the first process, and those that can't be probed.
@@ -149,7 +168,7 @@ impl Running {
         let due = self.take_due();
         let mut poll = Poll::default();
         for member in self.members.iter_mut().filter(|member| member.alive) {
-            member.alive = member.inserted.is_alive();
+            member.look_alive();
             member.refresh();
             poll.messages.extend(member.messages());
             for number in &due {
@@ -252,16 +271,31 @@ impl Member {
         let pid = target.pid;
         let unit = &source.compiled.unit;
         let maps = MappingTable::of(pid).map_err(|error| Error::of(pid)(error.into()))?;
+        let tables = RefCell::new(ScriptView::tables(unit));
         let initialise = |view: View<'_>| {
             let Some(script) = ScriptView::of(view) else { return };
             let known = |number: Option<u32>| number.map_or(-1, i64::from);
             let rank = (known(target.rank), known(target.ranks));
             script.start(unit, ScriptStart { rank, ticks_per_second, recording: true });
-            script.set_ranges(unit, &maps, source.guarded);
+            // Another place may be tried, where they are empty again.
+            *tables.borrow_mut() = ScriptView::tables(unit);
+            script.set_ranges(&mut tables.borrow_mut(), &maps, source.guarded);
         };
         let inserted = source.prepared.insert(pid, SETUP, &initialise).map_err(Error::of(pid))?;
         let (reader, clock_area) = (Reader::new(unit), vec![0; unit.thread_bytes as usize / 8]);
-        Ok(Member { target, source, inserted, reader, clock_area, pause_remove_ns: 0, alive: true })
+        Ok(Member {
+            target,
+            source,
+            inserted,
+            reader,
+            clock_area,
+            pause_remove_ns: 0,
+            alive: true,
+            alive_ns: monotonic_ns(),
+            end: ProcessEnd::of(pid).ok(),
+            tables: tables.into_inner(),
+            refused_count: 0,
+        })
     }
 
     fn rank(&self) -> i64 {
@@ -272,16 +306,42 @@ impl Member {
         &self.source.compiled.unit
     }
 
-    /// Fills the tables of readable memory anew; a call that took memory away has emptied them.
-    fn refresh(&self) {
-        if let (Some(script), Ok(maps)) = (self.inserted.script(), MappingTable::of(self.target.pid)) {
-            script.set_ranges(self.unit(), &maps, self.source.guarded);
+    /// How often to look without being woken.
+    fn look_every(&self) -> Duration {
+        let is_watched = self.source.speaks || self.source.uses_tables || self.end.is_none();
+        if is_watched { LOOK_EVERY } else { ALIVE_EVERY }
+    }
+
+    /// Whether the process still runs the program, looked at where something says so and else now and then.
+    fn look_alive(&mut self) {
+        let now = monotonic_ns();
+        let has_ended = self.end.as_ref().is_none_or(ProcessEnd::is_over);
+        if has_ended || now >= self.alive_ns + ALIVE_EVERY.as_nanos() as u64 {
+            (self.alive, self.alive_ns) = (self.inserted.is_alive(), now);
+        }
+    }
+
+    /// Fills the tables of readable memory anew: if a call that took memory away has emptied them, if a body was refused
+    /// something, which may have been mapped since, and always where such calls can't all be seen.
+    fn refresh(&mut self) {
+        let Some(script) = self.inserted.script().filter(|_| self.source.uses_tables) else { return };
+        let refused_count = script.refused_count();
+        let is_known = self.source.guarded && !script.is_emptied() && refused_count == self.refused_count;
+        if is_known {
+            return;
+        }
+        self.refused_count = refused_count;
+        if let Ok(maps) = MappingTable::of(self.target.pid) {
+            script.set_ranges(&mut self.tables, &maps, self.source.guarded);
         }
     }
 
     fn messages(&mut self) -> Vec<Message> {
         let rank = self.rank();
         let Some(script) = self.inserted.script() else { return Vec::new() };
+        if script.messages_head() == self.reader.position() {
+            return Vec::new();
+        }
         let (ring, head) = script.messages(self.unit());
         let messages = self.reader.read(&ring, head, rank, self.target.pid.0);
         script.messages_read(self.reader.position());

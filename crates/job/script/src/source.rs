@@ -5,7 +5,7 @@
 use crate::debug::{DebugFiles, DebugSections};
 use crate::error::Error;
 use crate::facts::ProcessFacts;
-use crate::guard;
+use crate::{guard, walk};
 use std::collections::BTreeMap;
 use trimtab_session::Inner;
 use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
@@ -34,6 +34,10 @@ pub(crate) struct Source {
     pub refused: Vec<Refused>,
     /// Whether everything that takes memory away is seen.
     pub guarded: bool,
+    /// Whether bodies look at the program's memory by the tables.
+    pub uses_tables: bool,
+    /// Whether something may come from the bodies before the end: messages, or that it is over.
+    pub speaks: bool,
 }
 
 pub(crate) const SETUP: Setup = Setup { functions: 1, ranks: 1, details: 0 };
@@ -63,7 +67,8 @@ impl Source {
             let reasons = refused.iter().take(REASONS_MAX).map(|one| format!("{}: {}", one.name, one.reason));
             return Err(Error::NoPlace { pid, reasons: reasons.collect::<Vec<_>>().join("; ") });
         }
-        Ok(Source { compiled, prepared, functions, refused, guarded })
+        let (uses_tables, speaks) = (guard.needed, walk::speaks(&compiled.unit));
+        Ok(Source { compiled, prepared, functions, refused, guarded, uses_tables, speaks })
     }
 }
 

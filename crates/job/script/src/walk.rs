@@ -1,8 +1,22 @@
-//! Every expression of a body, however deep.
+//! Every expression of a body, however deep, and what statements there are.
 //!
 //! Next: `guard` and `run`, which look for loads.
 
-use trimtab_snippet::ir::{Expression, Sent, Statement};
+use trimtab_snippet::ir::{Expression, Sent, Statement, Unit};
+
+/// Whether a body may send something, or end the script.
+pub(crate) fn speaks(unit: &Unit) -> bool {
+    unit.bodies.iter().any(|body| any_speaks(&body.statements))
+}
+
+fn any_speaks(statements: &[Statement]) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::Send { .. } | Statement::Stop => true,
+        Statement::If { then, otherwise, .. } => any_speaks(then) || any_speaks(otherwise),
+        Statement::While { body, .. } => any_speaks(body),
+        _ => false,
+    })
+}
 
 /// Calls `visit` for each expression of `statements`, operands after what they are operands of.
 pub(crate) fn expressions(statements: &[Statement], visit: &mut dyn FnMut(&Expression)) {

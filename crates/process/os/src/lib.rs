@@ -22,6 +22,7 @@ mod stop;
 mod sys;
 mod vectors;
 mod vfork;
+mod wait;
 
 pub use error::Error;
 pub use file::FileMapping;
@@ -34,3 +35,4 @@ pub use stop::{Stopped, Thread};
 pub use sys::{Registers, monotonic_ns, ticks, unix_s};
 pub use trimtab_types::procfs::Mapping;
 pub use vfork::parent_sharing_memory;
+pub use wait::{ProcessEnd, wait_for_end};

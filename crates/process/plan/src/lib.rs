@@ -47,6 +47,17 @@ pub struct PlannedSite {
     pub springboard: Vec<u8>,
     /// Bytes of its carrier's displaced instructions, if it has one.
     pub carrier: Vec<u8>,
+    /// What the program does not read any more where bodies run.
+    pub unread: Unread,
+}
+
+/// What a body may spoil without saving it: nothing, unless the function's code was followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// General registers.
+    pub registers: trimtab_x86::RegisterSet,
+    /// The arithmetic flags.
+    pub flags: bool,
 }
 
 /// Where an arena will lie: a page with the gate word, then code.

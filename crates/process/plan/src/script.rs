@@ -6,8 +6,10 @@
 //!
 //! Next: `trimtab-snippet`'s back end, which compiles; `super::build_script`, which places.
 
-use crate::{ArenaPlace, Error, ISLAND_ALIGNMENT, PlannedFunction, PlannedSite};
-use trimtab_snippet::emit::{Areas, Environment, Routines, SharedRoutines, compile_together, shared_routines};
+use crate::{ArenaPlace, Error, ISLAND_ALIGNMENT, PlannedFunction, PlannedSite, Unread};
+use trimtab_snippet::emit::{
+    Areas, Environment, RegisterSet, Routines, SharedRoutines, compile_together, shared_routines,
+};
 use trimtab_snippet::ir::{Body, Unit};
 use trimtab_x86::{
     ISLAND_OVERHEAD_MAX, ProbeBytes, ProbeIsland, ProbePlace, Refusal, SiteKind, WriteProbe, build_probe_island,
@@ -88,25 +90,34 @@ impl ArenaScript<'_> {
             SiteKind::At(address) => (&bodies.point, address),
             _ => (&bodies.entry, site.at),
         };
-        let mut enter = self.writers(enter, point);
-        let mut leave = self.writers(&bodies.exit, point);
+        let mut enter = self.writers(enter, point, planned.unread);
+        let mut leave = self.writers(&bodies.exit, point, planned.unread);
         build_probe_island(site, &planned.displaced, at, &mut enter, &mut leave)
     }
 
     /// What writes the code of some bodies; nothing if there are none.
-    fn writers<'a>(&'a self, numbers: &'a [usize], point: u64) -> Vec<Box<WriteProbe<'a, Refusal>>> {
+    fn writers<'a>(&'a self, numbers: &'a [usize], point: u64, unread: Unread) -> Vec<Box<WriteProbe<'a, Refusal>>> {
         if numbers.is_empty() {
             return Vec::new();
         }
-        vec![Box::new(move |place: ProbePlace| self.compiled(numbers, point, place))]
+        vec![Box::new(move |place: ProbePlace| self.compiled(numbers, point, unread, place))]
     }
 
-    fn compiled(&self, numbers: &[usize], point: u64, place: ProbePlace) -> Result<ProbeBytes, Refusal> {
+    fn compiled(
+        &self,
+        numbers: &[usize],
+        point: u64,
+        unread: Unread,
+        place: ProbePlace,
+    ) -> Result<ProbeBytes, Refusal> {
         let Script { unit, areas } = self.script;
         let bodies: Vec<&Body> = numbers.iter().map(|number| &unit.bodies[*number]).collect();
+        let cautious = Environment::cautious(bodies[0].when, place.at, point, self.gate, areas, self.routines);
         let environment = Environment {
             room_before: place.room_before,
-            ..Environment::cautious(bodies[0].when, place.at, point, self.gate, areas, self.routines)
+            free: RegisterSet::numbered(unread.registers.numbers()),
+            flags_live: cautious.flags_live && !unread.flags,
+            ..cautious
         };
         let code = compile_together(unit, &bodies, &environment);
         let code = code.map_err(|error| Refusal::Body { what: error.to_string() })?;
@@ -117,7 +128,8 @@ impl ArenaScript<'_> {
         if numbers.is_empty() {
             return Ok(0);
         }
-        let code = self.compiled(numbers, at, ProbePlace { at, room_before: 0 })?;
+        // With everything saved it is longest.
+        let code = self.compiled(numbers, at, Unread::default(), ProbePlace { at, room_before: 0 })?;
         Ok(code.bytes.len() + PLACE_SLACK)
     }
 }

@@ -6,8 +6,9 @@ use crate::inside::Inside;
 use crate::modules::Modules;
 use crate::prepare::{Prepared, Refused, Subject};
 use trimtab_os::Memory;
-use trimtab_plan::{FunctionBodies, PlannedFunction, PlannedSite};
+use trimtab_plan::{FunctionBodies, PlannedFunction, PlannedSite, Unread};
 use trimtab_types::ProcAddr;
+use trimtab_x86::{Analysis, FunctionCode, Liveness, Site, SiteKind};
 
 /// Where inside a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl Prepared {
     ) -> Result<(usize, PlannedSite), String> {
         let module = modules.at(request.function).ok_or("it lies in no readable module")?;
         let subject = Subject::new(module, Some(memory), modules);
-        let site = subject.analysed(request.function, |code, analysis| {
+        let (site, unread) = subject.analysed(request.function, |code, analysis| {
             let inside = Inside::new(code, analysis);
             let site = match &request.place {
                 Inner::Instruction(address) => inside.instruction(*address),
@@ -73,12 +74,21 @@ impl Prepared {
                     inside.loop_pass(found).map(|(site, _)| site)
                 }
             };
-            site.map_err(|refusal| refusal.to_string())
+            let site = site.map_err(|refusal| refusal.to_string())?;
+            let unread = unread_at(code, analysis, &site);
+            Ok((site, unread))
         })?;
-        let planned = subject.planned(site)?;
+        let planned = PlannedSite { unread, ..subject.planned(site)? };
         if self.is_taken(std::slice::from_ref(&planned)) {
             return Err("its bytes are needed by another probe of the script; leave one of them out".into());
         }
         Ok((self.arena_of(module), planned))
     }
+}
+
+/// What nobody reads any more where a point's bodies run.
+fn unread_at(code: &FunctionCode<'_>, analysis: &Analysis, site: &Site) -> Unread {
+    let SiteKind::At(address) = site.kind else { return Unread::default() };
+    let liveness = Liveness::of(code, analysis);
+    Unread { registers: liveness.dead_registers(address), flags: !liveness.flags_live(address) }
 }

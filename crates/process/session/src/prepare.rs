@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use trimtab_os::{Gadgets, MappingTable, Memory, find_gadgets};
-use trimtab_plan::{PlannedFunction, PlannedSite};
+use trimtab_plan::{PlannedFunction, PlannedSite, Unread};
 use trimtab_stub::layout::{Probe, flag};
 use trimtab_symbols::{FrameKind, fde_at, fingerprint, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
@@ -371,7 +371,7 @@ impl<'a> Subject<'a> {
         };
         let carrier = site.carrier.as_ref().map_or(Ok(Vec::new()), |carrier| read(&carrier.displaced))?;
         let (displaced, overwritten) = (read(&site.displaced)?, read(&site.overwritten)?);
-        Ok(PlannedSite { displaced, overwritten, springboard, carrier, site })
+        Ok(PlannedSite { displaced, overwritten, springboard, carrier, site, unread: Unread::default() })
     }
 
     /// Where the rest of the module branches into these pieces.

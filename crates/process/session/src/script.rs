@@ -10,8 +10,9 @@ use crate::inner::InnerRequest;
 use crate::insert::Inserted;
 use crate::modules::Modules;
 use crate::prepare::{FunctionRequest, Prepared};
+use crate::ranges::{Area, RangeTables, TABLES_BYTES};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use trimtab_os::{Mapping, MappingTable, Memory};
+use trimtab_os::{MappingTable, Memory};
 use trimtab_plan::{FunctionBodies, PlannedFunction, Script};
 use trimtab_snippet::emit::{Areas, ThreadKey};
 use trimtab_snippet::ir::{Unit, process_word, thread_word};
@@ -19,10 +20,6 @@ use trimtab_stub::layout::{AreaNeeds, Geometry, Probe, SLOT_HASH_MULTIPLIER, fla
 use trimtab_stub::view::View;
 use trimtab_types::{Pid, ProcAddr};
 
-/// Ranges of readable memory that bodies can know.
-const RANGES_MAX: u64 = 4096;
-/// Bytes of one range in the table.
-const RANGE_BYTES: u64 = 16;
 /// Bytes of the ring of messages.
 const MESSAGES_BYTES: u64 = 1 << 20;
 
@@ -84,18 +81,14 @@ impl ScriptSource {
     }
 }
 
-/// Offset of the table of readable ranges in the process area; that of writable ones follows, then the ring. The area says
-/// so too, but the program may have written over it.
+/// Offset of the tables of readable and of writable ranges in the process area; the ring follows. The area says so too, but
+/// the program may have written over it.
 fn ranges_at(unit: &Unit) -> u64 {
     round_up(u64::from(unit.process_bytes), 64)
 }
 
-fn writables_at(unit: &Unit) -> u64 {
-    ranges_at(unit) + RANGES_MAX * RANGE_BYTES
-}
-
 fn ring_at(unit: &Unit) -> u64 {
-    writables_at(unit) + RANGES_MAX * RANGE_BYTES
+    ranges_at(unit) + TABLES_BYTES
 }
 
 impl Prepared {
@@ -168,8 +161,6 @@ impl<'a> ScriptView<'a> {
         for (word, value) in [
             (process_word::RANK, start.rank.0 as u64),
             (process_word::RANKS, start.rank.1 as u64),
-            (process_word::RANGES, ranges_at(unit)),
-            (process_word::WRITABLES, writables_at(unit)),
             (process_word::MESSAGES, ring_at(unit)),
             (process_word::MESSAGES_BYTES, MESSAGES_BYTES),
             (process_word::TICKS_PER_SECOND, start.ticks_per_second as u64),
@@ -180,26 +171,25 @@ impl<'a> ScriptView<'a> {
         self.process_word(process_word::RECORDING).store(u64::from(start.recording), Release);
     }
 
+    /// The tables of memory that bodies may touch, still empty.
+    pub fn tables(unit: &Unit) -> RangeTables {
+        RangeTables::at(ranges_at(unit))
+    }
+
     /// Tells bodies which memory may be read and written: what the process has mapped now, without devices. Unless the
     /// calls that take memory away are `guarded`, only files and the main stack.
-    pub fn set_ranges(&self, unit: &Unit, maps: &MappingTable, guarded: bool) {
-        let lasting = |mapping: &&Mapping| guarded || mapping.inode != 0 || mapping.path == "[stack]";
-        let plain =
-            |mapping: &&Mapping| !mapping.path.starts_with("/dev/") && mapping.path != "[vvar]" && lasting(mapping);
-        let readable: Vec<&Mapping> = maps.0.iter().filter(plain).filter(|mapping| mapping.readable).collect();
-        let writable: Vec<&Mapping> = readable.iter().filter(|mapping| mapping.writable).copied().collect();
-        for (mappings, table, count) in [
-            (readable, ranges_at(unit), process_word::RANGE_COUNT),
-            (writable, writables_at(unit), process_word::WRITABLE_COUNT),
-        ] {
-            let place = self.geometry.process_area_offset + table;
-            let joined = joined(&mappings);
-            for (index, (start, end)) in joined.iter().enumerate() {
-                self.view.word(place + index as u64 * RANGE_BYTES).store(*start, Relaxed);
-                self.view.word(place + index as u64 * RANGE_BYTES + 8).store(*end, Relaxed);
-            }
-            self.process_word(count).store(joined.len() as u64, Release);
-        }
+    pub fn set_ranges(&self, tables: &mut RangeTables, maps: &MappingTable, guarded: bool) {
+        tables.set(Area { view: self.view, at: self.geometry.process_area_offset }, maps, guarded);
+    }
+
+    /// Whether a call that takes memory away has emptied the tables.
+    pub fn is_emptied(&self) -> bool {
+        self.process_word(process_word::RANGE_COUNT).load(Acquire) == 0
+    }
+
+    /// Loads and stores refused so far, because the tables do not have their addresses.
+    pub fn refused_count(&self) -> u64 {
+        self.owned_areas().map(|place| self.view.word(place + u64::from(thread_word::UNREADABLE)).load(Relaxed)).sum()
     }
 
     /// Lets bodies run, or not.
@@ -224,14 +214,22 @@ impl<'a> ScriptView<'a> {
 
     /// The words of every thread area that a thread has taken.
     pub fn thread_areas(&self, unit: &Unit) -> Vec<Vec<u64>> {
+        self.owned_areas().map(|place| self.words(place, unit.thread_bytes)).collect()
+    }
+
+    fn owned_areas(self) -> impl Iterator<Item = u64> {
         let places = (0..self.geometry.thread_area_count)
-            .map(|index| self.geometry.thread_areas_offset + index * self.geometry.thread_area_stride);
-        let owned = places.filter(|place| self.view.word(place + u64::from(thread_word::OWNER)).load(Relaxed) != 0);
-        owned.map(|place| self.words(place, unit.thread_bytes)).collect()
+            .map(move |index| self.geometry.thread_areas_offset + index * self.geometry.thread_area_stride);
+        places.filter(move |place| self.view.word(place + u64::from(thread_word::OWNER)).load(Relaxed) != 0)
     }
 
     fn words(&self, place: u64, bytes: u32) -> Vec<u64> {
         (0..u64::from(bytes) / 8).map(|index| self.view.word(place + index * 8).load(Relaxed)).collect()
+    }
+
+    /// Bytes ever written to the ring of messages.
+    pub fn messages_head(&self) -> u64 {
+        self.process_word(process_word::MESSAGES_HEAD).load(Acquire)
     }
 
     /// The ring of messages, whole, with how many bytes were ever written to it.
@@ -245,19 +243,6 @@ impl<'a> ScriptView<'a> {
     pub fn messages_read(&self, bytes: u64) {
         self.process_word(process_word::MESSAGES_TAIL).store(bytes, Release);
     }
-}
-
-/// Neighbouring ranges become one; at most as many as the table holds.
-fn joined(mappings: &[&Mapping]) -> Vec<(u64, u64)> {
-    let mut joined: Vec<(u64, u64)> = Vec::new();
-    for mapping in mappings {
-        match joined.last_mut() {
-            Some(last) if last.1 == mapping.start => last.1 = mapping.end,
-            _ => joined.push((mapping.start, mapping.end)),
-        }
-    }
-    joined.truncate(RANGES_MAX as usize);
-    joined
 }
 
 impl Inserted {

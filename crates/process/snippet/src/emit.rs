@@ -26,10 +26,12 @@ mod code;
 mod condition;
 mod environment;
 mod error;
+mod filter;
 mod float;
 mod fold;
 mod frame;
 mod generator;
+mod hot;
 mod integer;
 mod message;
 mod needs;
@@ -50,7 +52,7 @@ pub use message::{
 pub use routines::{STACK_HASH_MULTIPLIER, SharedRoutines, shared_routines};
 
 use crate::ir::{Body, Unit};
-use generator::{Generator, Plan};
+use generator::{Generator, Plans};
 
 /// Times a body is written until its saved registers are settled. Each time at least one more register is found, so this
 /// is never reached.
@@ -75,15 +77,15 @@ pub fn compile_together(unit: &Unit, bodies: &[&Body], environment: &Environment
     if bodies.is_empty() || bodies.iter().any(|body| body.when != bodies[0].when) {
         return Err(EmitError::NotTogether { count: bodies.len() });
     }
-    let mut plan = Plan::default();
+    let mut plans = Plans::default();
     for _ in 0..ROUNDS_MAX {
-        let mut generator = Generator::new(unit, bodies, environment, plan)?;
+        let mut generator = Generator::new(unit, bodies, environment, plans)?;
         generator.write()?;
-        let wider = plan.union(generator.observed());
-        if wider == plan {
-            return finish(&generator);
+        let wider = plans.union(generator.observed());
+        if wider == plans {
+            return finish(&mut generator);
         }
-        plan = wider;
+        plans = wider;
     }
     Err(EmitError::Unsettled)
 }
@@ -93,8 +95,8 @@ const ROUTINE_STACK_BYTES: u32 = 96;
 /// Stack of a body at most: far below a page, so that a frame never reaches over a stack's guard page.
 const STACK_BYTES_MAX: u32 = 2048;
 
-fn finish(generator: &Generator<'_>) -> Result<Code, EmitError> {
-    let stack_bytes = generator.depth() + ROUTINE_STACK_BYTES;
+fn finish(generator: &mut Generator<'_>) -> Result<Code, EmitError> {
+    let stack_bytes = generator.depth_max() + ROUTINE_STACK_BYTES;
     if stack_bytes > STACK_BYTES_MAX {
         return Err(EmitError::FrameTooLarge { bytes: stack_bytes, max: STACK_BYTES_MAX });
     }

@@ -170,8 +170,13 @@ pub mod process_word {
     pub const WRITABLE_COUNT: u32 = 104;
     /// Offset in the process area of the sorted table of writable ranges, formed as the one at `RANGES`.
     pub const WRITABLES: u32 = 112;
+    /// First of [`HOT_RANGE_COUNT`] words with the address of a readable range that an address was in, or 0: where
+    /// conditions look before anything is saved. Whoever takes a range away makes them 0 after `RANGE_COUNT`.
+    pub const HOT_RANGES: u32 = 128;
+    /// Number of those words. Places share them by chance.
+    pub const HOT_RANGE_COUNT: u32 = 8;
     /// First byte free for variables.
-    pub const FIRST_FREE: u32 = 128;
+    pub const FIRST_FREE: u32 = HOT_RANGES + 8 * HOT_RANGE_COUNT;
 }
 
 /// A statement.

@@ -18,9 +18,6 @@ use trimtab_track::{ProcFs, find_job_in};
 use trimtab_types::Pid;
 use trimtab_types::context::Context;
 
-/// Time between two looks at variables and messages.
-const LOOK_MS: u64 = 20;
-
 /// `trimtab probe SCRIPT PID|JOB` and `trimtab probe SCRIPT -- COMMAND`.
 pub fn run(
     options: &ProbeOptions,
@@ -172,7 +169,7 @@ fn watch(mut running: Running, options: &ProbeOptions) -> anyhow::Result<u8> {
             break "time";
         }
         terminal.say(format!("probing {functions} functions, {:.1} s", running.elapsed().as_secs_f64()));
-        std::thread::sleep(pause(&running, limit));
+        running.wait(limit.map(|limit| limit.saturating_sub(running.elapsed())));
     };
     terminal.finish();
     let seconds = running.elapsed().as_secs_f64();
@@ -191,10 +188,4 @@ fn watch(mut running: Running, options: &ProbeOptions) -> anyhow::Result<u8> {
         output::print_text(&result.text())?;
     }
     Ok(if result.is_complete() { DONE } else { PARTIAL })
-}
-
-/// Until the next look: a body of the clock or the end may be due before.
-fn pause(running: &Running, limit: Option<Duration>) -> Duration {
-    let left = limit.map(|limit| limit.saturating_sub(running.elapsed()));
-    [Some(Duration::from_millis(LOOK_MS)), running.next_due(), left].into_iter().flatten().min().unwrap_or_default()
 }

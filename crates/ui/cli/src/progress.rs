@@ -26,7 +26,9 @@ impl Terminal {
         }
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template("{spinner} {msg}")?);
-        bar.enable_steady_tick(Duration::from_millis(120));
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
         Ok(Terminal { bar, interrupted })
     }
 

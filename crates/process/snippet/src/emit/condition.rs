@@ -159,6 +159,14 @@ impl Generator<'_> {
             return self.jump_on(test.mirrored(), to);
         }
         if !self.compare_in_place(left, right)? {
+            let is_constant =
+                |value: &Expression| matches!(value, Expression::Int(value) if i32::try_from(*value).is_ok());
+            if is_constant(left) && !is_constant(right) {
+                // What is computed comes first, so that the constant needs no register.
+                let operand = self.two(right, left)?;
+                crate::emit::arithmetic::on_rax!(self, cmp, operand);
+                return self.jump_on(test.mirrored(), to);
+            }
             let operand = self.two(left, right)?;
             crate::emit::arithmetic::on_rax!(self, cmp, operand);
         }

@@ -68,6 +68,7 @@ pub struct Routines {
     pub(crate) claim: u64,
     pub(crate) range: u64,
     pub(crate) readable: u64,
+    pub(crate) hot: u64,
     pub(crate) writable: u64,
     pub(crate) text_equal: u64,
     pub(crate) histogram: u64,
@@ -99,6 +100,12 @@ impl RegisterSet {
     pub fn of(registers: &[ir::Register]) -> RegisterSet {
         let general = registers.iter().filter(|register| !matches!(register, ir::Register::Rsp | ir::Register::Rip));
         RegisterSet(general.fold(0, |set, &register| set | 1 << register as u16))
+    }
+
+    /// Registers by the number the processor gives them; 4, the stack pointer, is never in a set.
+    pub fn numbered(numbers: impl Iterator<Item = u8>) -> RegisterSet {
+        let general = numbers.filter(|number| *number < 16 && *number != 4);
+        RegisterSet(general.fold(0, |set, number| set | 1 << number))
     }
 }
 

@@ -70,7 +70,7 @@ impl Generator<'_> {
         self.needs_registers()?;
         let index = usize::from(number);
         let register = *VECTORS.get(index).ok_or(EmitError::VectorRegister { number })?;
-        let on_stack = self.plan.vectors & (1 << index) != 0;
+        let on_stack = self.plan().vectors & (1 << index) != 0;
         let place = rsp + self.saved_vector_at(index);
         if single {
             self.math = true;

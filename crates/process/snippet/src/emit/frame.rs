@@ -1,16 +1,17 @@
-//! A body (or several at one point) from its first to its last instruction: gate, bare conditions, saved registers, the thread's area, the busy
-//! mark, the statements, and everything back.
+//! A body (or several at one point) from its first to its last instruction: gate, what decides whether it runs, saved
+//! registers, the thread's area, the busy mark, the statements, and everything back.
 //!
 //! What makes a hit cheap stands first: a closed gate costs a comparison, a false condition on registers one more.
 //!
-//! Next: `needs` decides what a body needs, `statement` writes its statements.
+//! Next: `filter` for conditions that are tested first, `needs` decides what a body needs, `statement` writes its statements.
 
 use crate::emit::environment::{Runs, ThreadKey};
 use crate::emit::error::{EmitError, Emitted};
+use crate::emit::filter::Filter;
 use crate::emit::generator::{GENERAL, Generator, R11, RED_ZONE_BYTES, VECTORS, frame_word};
 use crate::emit::needs::{self, Needs};
 use crate::emit::routines;
-use crate::ir::{Expression, Statement, process_word, thread_word};
+use crate::ir::{Statement, process_word, thread_word};
 use iced_x86::code_asm::*;
 
 /// All exceptions masked, rounding to nearest, no flags: what the ABI begins with.
@@ -20,26 +21,22 @@ impl Generator<'_> {
     /// Writes the whole body.
     pub(crate) fn write(&mut self) -> Emitted {
         let (closed, left) = (self.w.create_label(), self.w.create_label());
-        let (bare, first) = match self.bodies {
-            [only] => self.bare_condition(&only.statements),
-            _ => (None, &[][..]),
+        let (filter, first) = match self.bodies {
+            [only] => self.filter(&only.statements),
+            _ => (Filter::None, &[][..]),
         };
         let lists: Vec<&[Statement]> = match self.bodies {
             [_] => vec![first],
             several => several.iter().map(|body| &body.statements[..]).collect(),
         };
         let needs = lists.iter().map(|list| Needs::of(self.unit, list)).fold(Needs::default(), Needs::union);
-        self.take(needs.temporaries);
         self.w.room(self.environment.room_before)?;
         self.save_flags()?;
         self.look_at_gate(closed)?;
-        if let Some(condition) = bare {
-            self.bare = true;
-            self.jump(condition, false, closed)?;
-            self.bare = false;
-        }
+        let guarded_from = self.write_filter(filter, closed)?;
+        self.take(needs.temporaries);
         let near = self.w.process_is_near();
-        if near {
+        if near && !matches!(filter, Filter::Early(_)) {
             self.look_at_state(closed)?;
         }
         self.save()?;
@@ -53,6 +50,10 @@ impl Generator<'_> {
         }
         self.w.bind(left)?;
         self.restore()?;
+        if let Some(start) = guarded_from {
+            self.w.jmp(closed)?;
+            self.w.rare_since(start);
+        }
         self.w.bind(closed)?;
         self.restore_flags()
     }
@@ -89,17 +90,8 @@ impl Generator<'_> {
         Ok(self.w.je(closed)?)
     }
 
-    /// The condition of a body that is nothing but `if`, if it can be tested with nothing saved, and what it guards.
-    fn bare_condition<'s>(&self, statements: &'s [Statement]) -> (Option<&'s Expression>, &'s [Statement]) {
-        match statements {
-            [Statement::If { condition, then, otherwise }] if otherwise.is_empty() && self.is_bare(condition) => {
-                (Some(condition), then)
-            }
-            _ => (None, statements),
-        }
-    }
-
-    /// Such a condition that needs registers, but neither the thread's area nor to be alone on the thread.
+    /// The condition of a body that is nothing but `if`, where areas are too far away to test it before anything is saved:
+    /// if it needs registers, but neither the thread's area nor to be alone on the thread.
     fn early_condition<'s>(
         &mut self,
         statements: &'s [Statement],
@@ -144,7 +136,7 @@ impl Generator<'_> {
         Ok(())
     }
 
-    fn look_at_state(&mut self, closed: CodeLabel) -> Emitted {
+    pub(crate) fn look_at_state(&mut self, closed: CodeLabel) -> Emitted {
         let (word, runs_if_zero) = match self.environment.runs {
             Runs::WhileRecording => (process_word::RECORDING, false),
             Runs::UntilStopped => (process_word::STOPPED, true),
@@ -161,10 +153,10 @@ impl Generator<'_> {
     }
 
     fn saved_vectors(&self) -> Vec<usize> {
-        (0..VECTORS.len()).filter(|number| self.plan.vectors & (1 << number) != 0).collect()
+        (0..VECTORS.len()).filter(|number| self.plan().vectors & (1 << number) != 0).collect()
     }
 
-    fn save(&mut self) -> Emitted {
+    pub(crate) fn save(&mut self) -> Emitted {
         for number in self.pushed_registers() {
             self.w.push(GENERAL[number])?;
         }
@@ -176,7 +168,7 @@ impl Generator<'_> {
             let place = rsp + self.saved_vector_at(number);
             self.w.movups(xmmword_ptr(place), VECTORS[number])?;
         }
-        if self.plan.math {
+        if self.plan().math {
             let place = self.mxcsr_at();
             self.w.stmxcsr(dword_ptr(rsp + place))?;
             self.w.mov(dword_ptr(rsp + place + 4), MXCSR_DEFAULT)?;
@@ -185,8 +177,8 @@ impl Generator<'_> {
         Ok(())
     }
 
-    fn restore(&mut self) -> Emitted {
-        if self.plan.math {
+    pub(crate) fn restore(&mut self) -> Emitted {
+        if self.plan().math {
             let place = self.mxcsr_at();
             self.w.ldmxcsr(dword_ptr(rsp + place))?;
         }
@@ -229,7 +221,7 @@ impl Generator<'_> {
     }
 
     /// The thread's area into `r11`; changes `rax`. Usually it is at its first place.
-    fn find_area(&mut self, none: CodeLabel) -> Emitted {
+    pub(crate) fn find_area(&mut self, none: CodeLabel) -> Emitted {
         let areas = self.environment.areas;
         match areas.key {
             ThreadKey::SelfPointer => self.w.mov(rax, qword_ptr(0).fs())?,

@@ -16,6 +16,7 @@ use crate::emit::writer::Writer;
 use crate::ir::{Area, Body, Expression, Kind, Register, Statement, Unit, Variable, When, Width};
 use iced_x86::code_asm::*;
 use iced_x86::{InstructionInfoFactory, OpAccess};
+use std::ops::Range;
 
 /// General registers by their numbers in encodings.
 pub(crate) const GENERAL: [AsmRegister64; 16] =
@@ -66,6 +67,21 @@ pub(crate) enum Operand {
     Memory(AsmMemoryOperand),
 }
 
+/// The plans of the two parts of a body, each of which saves and restores what it changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plans {
+    /// The condition that is tested before anything else.
+    pub early: Plan,
+    /// What it guards, or the whole body.
+    pub main: Plan,
+}
+
+impl Plans {
+    pub(crate) fn union(self, other: Plans) -> Plans {
+        Plans { early: self.early.union(other.early), main: self.main.union(other.main) }
+    }
+}
+
 pub(crate) struct Generator<'a> {
     pub w: Writer,
     pub unit: &'a Unit,
@@ -73,7 +89,11 @@ pub(crate) struct Generator<'a> {
     pub bodies: &'a [&'a Body],
     pub when: When,
     pub environment: &'a Environment<'a>,
-    pub plan: Plan,
+    plans: Plans,
+    /// The part before the main one, while it is written: index of its first instruction.
+    early_from: Option<usize>,
+    /// That part's instructions, once they are written, and what they change.
+    early: Option<(Range<usize>, Plan)>,
     /// Registers written by routines, which the instructions do not show.
     clobbered: u16,
     pub math: bool,
@@ -98,7 +118,7 @@ impl<'a> Generator<'a> {
         unit: &'a Unit,
         bodies: &'a [&'a Body],
         environment: &'a Environment<'a>,
-        plan: Plan,
+        plans: Plans,
     ) -> Result<Generator<'a>, EmitError> {
         let mut w = Writer::new(environment.at, environment.areas.process)?;
         let end = w.create_label();
@@ -109,7 +129,9 @@ impl<'a> Generator<'a> {
             bodies,
             when,
             environment,
-            plan,
+            plans,
+            early_from: None,
+            early: None,
             clobbered: 0,
             math: false,
             words: 0,
@@ -124,11 +146,17 @@ impl<'a> Generator<'a> {
     }
 
     /// What the code written so far changes and needs.
-    pub(crate) fn observed(&self) -> Plan {
+    pub(crate) fn observed(&self) -> Plans {
+        let (range, early) = self.early.clone().unwrap_or_default();
+        let outside = (0..self.w.instructions().len()).filter(|index| !range.contains(index));
+        Plans { early, main: self.observed_in(outside) }
+    }
+
+    fn observed_in(&self, indices: impl Iterator<Item = usize>) -> Plan {
         let mut plan = Plan { written: self.clobbered, vectors: 0, words: self.words_max, math: self.math };
         let mut factory = InstructionInfoFactory::new();
-        for instruction in self.w.instructions() {
-            for used in factory.info(instruction).used_registers() {
+        for index in indices {
+            for used in factory.info(&self.w.instructions()[index]).used_registers() {
                 let changes = matches!(
                     used.access(),
                     OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
@@ -145,10 +173,34 @@ impl<'a> Generator<'a> {
         plan
     }
 
+    /// From here on the code is that of the early condition, with a plan of its own.
+    pub(crate) fn begin_early(&mut self) {
+        self.early_from = Some(self.w.instructions().len());
+    }
+
+    /// From here on the code is the main part's.
+    pub(crate) fn end_early(&mut self) {
+        let Some(from) = self.early_from.take() else { return };
+        let range = from..self.w.instructions().len();
+        let plan = self.observed_in(range.clone());
+        self.early = Some((range, plan));
+        (self.clobbered, self.words, self.words_max, self.math) = (0, 0, 0, false);
+    }
+
+    /// Whether the early condition is being written.
+    pub(crate) fn is_early(&self) -> bool {
+        self.early_from.is_some()
+    }
+
+    /// What the part being written changes and needs, as far as it is known.
+    pub(crate) fn plan(&self) -> Plan {
+        if self.is_early() { self.plans.early } else { self.plans.main }
+    }
+
     /// Registers on the stack while the body runs, by number.
     pub(crate) fn saved(&self) -> u16 {
         let flags = if self.environment.flags_live { RAX } else { 0 };
-        (self.plan.written & !self.free()) | flags
+        (self.plan().written & !self.free()) | flags
     }
 
     /// Registers the program does not need and the body does not name.
@@ -159,8 +211,9 @@ impl<'a> Generator<'a> {
 
     /// Bytes from the body's words to the saved registers.
     pub(crate) fn frame_bytes(&self) -> u32 {
-        let mxcsr = if self.plan.math { 8 } else { 0 };
-        8 * self.plan.words + 16 * self.plan.vectors.count_ones() + mxcsr
+        let plan = self.plan();
+        let mxcsr = if plan.math { 8 } else { 0 };
+        8 * plan.words + 16 * plan.vectors.count_ones() + mxcsr
     }
 
     /// Words pushed before the frame.
@@ -174,6 +227,15 @@ impl<'a> Generator<'a> {
         self.frame_bytes() + 8 * self.pushed() + red_zone
     }
 
+    /// As [`Self::depth`], of the part that needs most.
+    pub(crate) fn depth_max(&mut self) -> u32 {
+        let main = self.depth();
+        self.begin_early();
+        let early = self.depth();
+        self.early_from = None;
+        main.max(early)
+    }
+
     /// Where a saved general register is. With live flags, `rax` is pushed first and the flags next.
     pub(crate) fn saved_at(&self, number: usize) -> AsmMemoryOperand {
         let before = (self.saved() & ((1 << number) - 1)).count_ones();
@@ -183,13 +245,14 @@ impl<'a> Generator<'a> {
 
     /// Where a saved vector register is.
     pub(crate) fn saved_vector_at(&self, number: usize) -> u32 {
-        let before = (self.plan.vectors & ((1 << number) - 1)).count_ones();
-        8 * self.plan.words + 16 * before
+        let plan = self.plan();
+        let before = (plan.vectors & ((1 << number) - 1)).count_ones();
+        8 * plan.words + 16 * before
     }
 
     /// Where MXCSR is kept, and behind it the value to compute with.
     pub(crate) fn mxcsr_at(&self) -> u32 {
-        8 * self.plan.words + 16 * self.plan.vectors.count_ones()
+        8 * self.plan().words + 16 * self.plan().vectors.count_ones()
     }
 
     /// Takes words of the frame until [`Self::release`].

@@ -87,6 +87,9 @@ impl Generator<'_> {
         if self.is_known(address, bytes, self.environment.known_readable) {
             return Ok(());
         }
+        if self.is_early() {
+            return self.hot_address(bytes);
+        }
         self.w.mov(edx, bytes)?;
         let readable = self.environment.routines.readable;
         self.routine(readable, RCX | RDX | R10, routines::RANGE_INSTRUCTIONS_MAX)

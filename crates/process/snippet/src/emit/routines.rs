@@ -58,12 +58,15 @@ pub fn shared_routines(at: u64, areas: &Areas) -> Result<SharedRoutines, EmitErr
     let mut shared = Shared { w: Writer::new(at, areas.process)?, areas };
     let threads = shared.starts();
     shared.w.dq(&[areas.threads])?;
+    let claim_label = shared.w.create_label();
+    shared.w.bind(claim_label)?;
     let claim = shared.claim()?;
     let range_label = shared.w.create_label();
     let any_range = shared.w.create_label();
     shared.range(any_range)?;
     let range = shared.readable_range(range_label, any_range)?;
     let readable = shared.readable(range_label)?;
+    let hot = shared.hot(any_range, claim_label)?;
     let writable = shared.writable(any_range)?;
     let text_equal = shared.text_equal(range_label)?;
     let rest = shared.w.create_label();
@@ -81,6 +84,7 @@ pub fn shared_routines(at: u64, areas: &Areas) -> Result<SharedRoutines, EmitErr
         claim: address(claim),
         range: address(range),
         readable: address(readable),
+        hot: address(hot),
         writable: address(writable),
         text_equal: address(text_equal),
         histogram: address(histogram),
@@ -97,7 +101,7 @@ pub fn shared_routines(at: u64, areas: &Areas) -> Result<SharedRoutines, EmitErr
 
 pub(crate) struct Shared<'a> {
     pub w: Writer,
-    areas: &'a Areas,
+    pub areas: &'a Areas,
 }
 
 impl Shared<'_> {

@@ -16,6 +16,9 @@ const CODE_BYTES_MAX: u64 = 1 << 20;
 /// `r15` as a base stands for `rip` until bytes are made; no code of ours uses `r15` as a base.
 const RIP_MARK: Register = Register::R15;
 
+/// The class of code that the program usually runs: behind all others.
+const USUAL: u8 = 3;
+
 /// `nop`, so that room that is not filled does nothing.
 const NO_OPERATION: u8 = 0x90;
 
@@ -24,6 +27,7 @@ pub(crate) struct Writer {
     at: u64,
     process: u64,
     cold: Vec<Range<usize>>,
+    rare: Vec<Range<usize>>,
     constants: Vec<Range<usize>>,
 }
 
@@ -55,7 +59,7 @@ impl DerefMut for Writer {
 impl Writer {
     pub(crate) fn new(at: u64, process: u64) -> Result<Writer, EmitError> {
         let assembler = CodeAssembler::new(64)?;
-        Ok(Writer { assembler, at, process, cold: Vec::new(), constants: Vec::new() })
+        Ok(Writer { assembler, at, process, cold: Vec::new(), rare: Vec::new(), constants: Vec::new() })
     }
 
     /// Puts a label here; several may be at one place.
@@ -68,6 +72,11 @@ impl Writer {
     /// and ends with one.
     pub(crate) fn cold_since(&mut self, start: usize) {
         self.cold.push(start..self.instructions().len());
+    }
+
+    /// As [`Self::cold_since`], for a long piece that may have cold pieces of its own.
+    pub(crate) fn rare_since(&mut self, start: usize) {
+        self.rare.push(start..self.instructions().len());
     }
 
     /// A constant; the label is its address.
@@ -140,28 +149,22 @@ impl Writer {
             return Err(EmitError::OutOfReach { from: self.at, to: self.at + len as u64 });
         }
         let constants: usize = self.constants.iter().map(ExactSizeIterator::len).sum();
-        let cold: usize = self.cold.iter().map(ExactSizeIterator::len).sum();
+        let before = order.iter().take_while(|index| self.class(**index) < USUAL).count();
         let place = |index: usize| order.get(index).map_or(len, |&index| offsets[index] as usize);
-        Ok(Encoded {
-            entry: place(constants + cold),
-            constant_bytes: place(constants),
-            bytes: encoded.code_buffer,
-            offsets,
-        })
+        Ok(Encoded { entry: place(before), constant_bytes: place(constants), bytes: encoded.code_buffer, offsets })
     }
 
-    /// Indices in the order in which they are encoded: constants, cold code, the rest.
+    /// Indices in the order in which they are encoded: constants, cold code, rare code, the rest.
     fn order(&self) -> Vec<usize> {
-        let all = 0..self.instructions().len();
-        let within = |ranges: &[Range<usize>], index: usize| ranges.iter().any(|range| range.contains(&index));
-        let class = |index: &usize| match () {
-            () if within(&self.constants, *index) => 0,
-            () if within(&self.cold, *index) => 1,
-            () => 2,
-        };
-        let mut order: Vec<usize> = all.collect();
-        order.sort_by_key(class);
+        let mut order: Vec<usize> = (0..self.instructions().len()).collect();
+        order.sort_by_cached_key(|index| self.class(*index));
         order
+    }
+
+    fn class(&self, index: usize) -> u8 {
+        let classes = [&self.constants, &self.cold, &self.rare];
+        let within = |ranges: &&Vec<Range<usize>>| ranges.iter().any(|range| range.contains(&index));
+        classes.iter().position(within).map_or(USUAL, |class| class as u8)
     }
 
     fn resolved(&self, index: usize) -> Instruction {

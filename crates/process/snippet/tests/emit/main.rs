@@ -3,6 +3,7 @@
 //! Next: `world`, the target these tests pretend; `statements`, `values`, `preserved`, `threads` for what is tested.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+mod conditions;
 mod evaluator;
 mod interrupted;
 mod islands;

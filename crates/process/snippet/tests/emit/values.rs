@@ -349,6 +349,7 @@ fn run_once(
     for memory in [&mut expected, &mut got] {
         memory.thread[thread_word::OWNER as usize / 8] = 0;
         memory.thread[thread_word::LAST_RANGE as usize / 8] = 0;
+        memory.process[process_word::HOT_RANGES as usize / 8..process_word::FIRST_FREE as usize / 8].fill(0);
         memory.process.iter_mut().for_each(|word| *word = without_payload(*word));
         memory.thread.iter_mut().for_each(|word| *word = without_payload(*word));
     }
