@@ -273,3 +273,36 @@ fn a_program_that_shuts_itself_in() {
     assert_eq!(changed_code(pid), None);
     hazard.ends_well();
 }
+
+/// A library is unloaded with its probes: nothing is written where it was, what was counted is kept, and whoever comes
+/// later finds nothing to wonder about.
+#[test]
+fn a_library_is_unloaded_while_it_is_probed() {
+    let (_alone, home) = (alone(), Home::new());
+    for is_killed in [false, true] {
+        let mut hazard = Hazard::start(HazardVariant::Optimised, "late");
+        let pid = hazard.pid();
+        hazard.tell("go");
+        let maps = || fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        until("the library", || maps().contains("libplugin.so"));
+        let script = "entry plugin_*@libplugin.so { n++ } exit plugin_*@libplugin.so { time = hist(elapsed) }";
+        let probe = home.start(&["probe", script, &pid.to_string()]);
+        until("probes", || changed_code(pid).is_some());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        hazard.tell("close");
+        hazard.says("closed");
+        assert!(!maps().contains("libplugin.so"));
+        probe.signal(if is_killed { Signal::KILL } else { Signal::INT });
+        let outcome = probe.wait();
+        if is_killed {
+            let undo = home.run(&["undo", &pid.to_string()]);
+            undo.reports("undo", 0, &["places restored, 0 bytes left"]);
+        } else {
+            let n = outcome.stdout.lines().find_map(|line| line.strip_prefix("n ")?.trim().parse::<u64>().ok());
+            assert!(outcome.code() <= 1 && n.is_some_and(|n| n > 20), "{outcome:?}");
+            assert!(!outcome.stdout.contains("stay mapped"), "{outcome:?}");
+        }
+        hazard.is_as_its_files("unloaded");
+        hazard.ends_well();
+    }
+}
