@@ -71,12 +71,21 @@ impl Aligned {
     }
 }
 
+/// How long to wait for a marker, seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// While some rank has not passed it once.
+    pub silent_s: f64,
+    /// For all that is needed.
+    pub limit_s: f64,
+}
+
 /// Waits until every rank has passed its marker a few times, and aligns their counters. `Err` holds the position of a
 /// rank that stayed silent.
 pub(crate) fn aligned(
     observer: &mut Observer<'_>,
     wanted: &[Wanted],
-    limit_s: f64,
+    Waiting { silent_s, limit_s }: Waiting,
     progress: &dyn Progress,
 ) -> Result<Result<Aligned, usize>, Error> {
     let begun_s = observer.seconds();
@@ -92,7 +101,8 @@ pub(crate) fn aligned(
             streams.iter().zip(wanted).map(|(stream, wanted)| Passes::of(observer.team, stream, wanted)).collect();
         let waited_s = observer.seconds() - begun_s;
         if let Some(silent) = passes.iter().position(|passes| passes.counted < PASSES_MIN) {
-            if waited_s > limit_s {
+            let never = passes[silent].occurrences.is_empty();
+            if waited_s > if never { silent_s } else { limit_s } {
                 return Ok(Err(silent));
             }
             let why = "every rank must pass the marker a few times".to_string();

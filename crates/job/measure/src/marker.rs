@@ -8,7 +8,7 @@
 //! Next: `agreement` for what the ranks have in common, `counting` for their counters.
 
 use crate::agreement::{Agreed, Choice, agreed};
-use crate::counting::{Wanted, aligned};
+use crate::counting::{Waiting, Wanted, aligned};
 use crate::early::Early;
 use crate::error::Error;
 use crate::observe::{self, Sites, Stream};
@@ -37,6 +37,10 @@ const OBSERVE_SECONDS_MAX: f64 = 20.0;
 /// A marker that was found is waited for this long, and this many of its iterations more.
 const MARKER_SECONDS_MAX: f64 = 2.0;
 const MARKER_ITERATIONS_MAX: f64 = 20.0;
+/// A `measuremark` that nobody calls is waited for this long before a loop is looked for.
+const SILENT_SECONDS_MAX: f64 = 3.0;
+/// The part of `--max-seconds` that may pass until a marker that is being called is aligned.
+const CALLED_PART_MAX: f64 = 2.0 / 3.0;
 /// The marker is a function of the program, wherever it is called from.
 pub(crate) const ANY_SITE: u64 = u64::MAX;
 
@@ -133,33 +137,41 @@ impl<'a> Observer<'a> {
 pub(crate) fn find(observer: &mut Observer<'_>, options: &Options, progress: &dyn Progress) -> Result<Marker, Error> {
     let limit_s = OBSERVE_SECONDS_MAX.min(options.max_seconds / 3.0).max(0.2);
     match observer.team.selection.marker {
-        Some((index, source)) => named(observer, index, source, limit_s, progress),
+        Some((index, source)) => {
+            let silent_s = if source == "named" { limit_s } else { limit_s.min(SILENT_SECONDS_MAX) };
+            let waiting = Waiting { silent_s, limit_s: limit_s.max(options.max_seconds * CALLED_PART_MAX) };
+            match named(observer, index, source, waiting, progress)? {
+                Some(marker) => Ok(marker),
+                // A program that has a marker but has not come to it yet: its calls may still show a loop.
+                None => detected(observer, limit_s + silent_s, progress),
+            }
+        }
         None => detected(observer, limit_s, progress),
     }
 }
 
-/// A function of the program counts iterations.
+/// A function of the program counts iterations; `None`: nobody asked for it, and it stays silent.
 fn named(
     observer: &mut Observer<'_>,
     index: usize,
     source: &'static str,
-    limit_s: f64,
+    waiting: Waiting,
     progress: &dyn Progress,
-) -> Result<Marker, Error> {
+) -> Result<Option<Marker>, Error> {
     let name = observer.team.selection.functions[index].name.clone();
     let function = index as u32;
     let symbol = Symbol { function, site: ANY_SITE };
     let any_site = Wanted { symbol, word: Vec::new(), every: 1, since_ticks: 0, is_common: true };
     let wanted = vec![any_site; observer.team.members.len()];
-    match aligned(observer, &wanted, limit_s, progress)? {
-        Ok(found) => Ok(Marker::Call(found.call(name, source, None))),
+    let begun_s = observer.seconds();
+    match aligned(observer, &wanted, waiting, progress)? {
+        Ok(found) => Ok(Some(Marker::Call(found.call(name, source, None)))),
         Err(silent) if source == "named" => Err(Error::MarkerSilent {
             marker: name,
             rank: observer.team.members[silent].process.rank,
-            seconds: limit_s,
+            seconds: observer.seconds() - begun_s,
         }),
-        // A program that has a marker but has not come to it yet: its calls may still show a loop.
-        Err(_) => detected(observer, limit_s, progress),
+        Err(_) => Ok(None),
     }
 }
 
@@ -244,7 +256,8 @@ fn count(
     });
     let wanted: Vec<Wanted> = wanted.collect();
     let patience_s = MARKER_SECONDS_MAX + MARKER_ITERATIONS_MAX * observer.seconds_of(loops.iteration_ticks);
-    Ok(match aligned(observer, &wanted, limit_s.min(patience_s), progress)? {
+    let limit_s = limit_s.min(patience_s);
+    Ok(match aligned(observer, &wanted, Waiting { silent_s: limit_s, limit_s }, progress)? {
         Ok(mut found) => {
             found.synchronises = choices.iter().all(|choice| choice.synchronises);
             Ok(found.call(name, "detected", choices.first().map(|choice| choice.description.clone())))

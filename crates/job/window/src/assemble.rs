@@ -7,6 +7,7 @@
 //! Next: `headline` for the first sentences, `trimtab-report` for drawing.
 
 use crate::formulas;
+use crate::remarks::{name_ranks, remarks};
 use crate::statistics::{self, Share};
 use std::collections::BTreeMap;
 use trimtab_types::report::{
@@ -16,8 +17,9 @@ use trimtab_types::report::{
 /// Iteration times kept per rank in a report.
 const ITERATION_TIMES_MAX: usize = 4096;
 
-/// Share of the window the measurement may cost before the report warns.
-const COST_FRACTION_WARN: f64 = 0.02;
+/// The kernel tells processor times to a microsecond each, so that a difference may be off by 4: not a number worth
+/// printing of a shorter window.
+const CPU_DURATION_S_MIN: f64 = 400e-6;
 
 /// Everything known about one window.
 #[derive(Clone, Debug, PartialEq)]
@@ -241,12 +243,13 @@ pub fn assemble(input: &WindowInput) -> Report {
     let faults = faults(input);
     let mut warnings = input.warnings.clone();
     warnings.extend(faults.iter().cloned());
-    warnings.extend(remarks(input, &cost));
+    let window = window(input, &ranks, faults.is_empty());
+    warnings.extend(remarks(input, &cost, window.duration_s));
     let time_per_iteration_s = time_per_iteration(&ranks);
     Report {
         schema: SCHEMA.to_owned(),
         job: input.job.clone(),
-        window: window(input, &ranks, faults.is_empty()),
+        window,
         time_per_iteration_s,
         iterations_per_s: time_per_iteration_s.filter(|time| time.mean > 0.0).map(|time| 1.0 / time.mean),
         communication_fraction: communication_fraction(input, &ranks, scale),
@@ -283,18 +286,18 @@ impl RankSample {
     }
 
     /// Complete iterations recorded; `None`: by time.
-    fn iterations(&self, is_by_time: bool) -> Option<u64> {
+    pub(crate) fn iterations(&self, is_by_time: bool) -> Option<u64> {
         (!is_by_time).then(|| (self.marks.len() as u64).saturating_sub(1))
     }
 }
 
 impl WindowInput {
-    fn is_by_time(&self) -> bool {
+    pub(crate) fn is_by_time(&self) -> bool {
         self.facts.marker.is_none()
     }
 
     /// Whether communication was among what was measured.
-    fn has_comm(&self) -> bool {
+    pub(crate) fn has_comm(&self) -> bool {
         self.functions.iter().any(|function| function.group == "comm" && function.timed)
     }
 }
@@ -323,6 +326,7 @@ fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal
     let iterations = rank.iterations(input.is_by_time());
     let times = iteration_times(rank, scale);
     let usage = rank.usage;
+    let cpu = usage.filter(|_| duration_s >= CPU_DURATION_S_MIN);
     RankTotal {
         rank: rank.rank,
         pid: rank.pid,
@@ -330,9 +334,9 @@ fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal
         duration_s,
         communication_s,
         computation_s: duration_s - communication_s,
-        cpu_s: usage.map(|usage| usage.cpu_user_s + usage.cpu_system_s),
-        cpu_user_s: usage.map(|usage| usage.cpu_user_s),
-        cpu_system_s: usage.map(|usage| usage.cpu_system_s),
+        cpu_s: cpu.map(|usage| usage.cpu_user_s + usage.cpu_system_s),
+        cpu_user_s: cpu.map(|usage| usage.cpu_user_s),
+        cpu_system_s: cpu.map(|usage| usage.cpu_system_s),
         iterations,
         time_per_iteration_s: iterations.and_then(|_| statistics::mean(&times)),
         iteration_times_s: times.into_iter().take(ITERATION_TIMES_MAX).collect(),
@@ -541,76 +545,4 @@ fn differing_iterations(input: &WindowInput) -> Option<String> {
     }
     let each: Vec<String> = by_count.iter().map(|(count, ranks)| format!("{count} on {}", name_ranks(ranks))).collect();
     Some(format!("the ranks recorded different numbers of iterations: {}; measure again", each.join(", ")))
-}
-
-/// What a reader must know although the window is valid.
-fn remarks(input: &WindowInput, cost: &Cost) -> Vec<String> {
-    let mut remarks = Vec::new();
-    if let Some(fraction) = cost.fraction.filter(|fraction| *fraction > COST_FRACTION_WARN) {
-        remarks.push(format!(
-            "measuring cost an estimated {:.1}% of the window's time; measure fewer functions",
-            fraction * 100.0
-        ));
-    }
-    let threaded: Vec<u32> = input
-        .ranks
-        .iter()
-        .filter(|rank| rank.threads.iter().any(|thread| thread.comm_ticks > rank.comm_ticks))
-        .map(|rank| rank.rank)
-        .collect();
-    if !threaded.is_empty() && input.has_comm() {
-        remarks.push(format!(
-            "on {} another thread than the main one communicates longest; the interval of the communication share \
-             describes the main threads only",
-            name_ranks(&threaded)
-        ));
-    }
-    let unnamed: u64 = input.ranks.iter().map(|rank| rank.unattributed_bytes).sum();
-    if unnamed > 0 {
-        remarks.push(format!("{unnamed} bytes were sent to ranks that could not be named; links are without them"));
-    }
-    let starts: u64 = input.ranks.iter().map(|rank| rank.unknown_starts).sum();
-    if starts > 0 {
-        remarks.push(format!(
-            "{starts} starts of persistent requests that were made before trimtab came, or that belong to persistent \
-             collectives: their time is measured, their messages and bytes are not, so links and volumes are too small"
-        ));
-    }
-    remarks
-}
-
-/// "rank 3", "ranks 0-2, 5".
-fn name_ranks(ranks: &[u32]) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks {
-        match runs.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(*rank) => *last = *rank,
-            _ => runs.push((*rank, *rank)),
-        }
-    }
-    let text = |(from, to): &(u32, u32)| match to - from {
-        0 => from.to_string(),
-        1 => format!("{from}, {to}"),
-        _ => format!("{from}-{to}"),
-    };
-    let plural = if ranks.len() == 1 { "rank" } else { "ranks" };
-    format!("{plural} {}", runs.iter().map(text).collect::<Vec<_>>().join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_by_name() {
-        let cases: [(&str, &[u32], &str); 4] = [
-            ("one", &[3], "rank 3"),
-            ("two", &[3, 4], "ranks 3, 4"),
-            ("run", &[0, 1, 2, 5], "ranks 0-2, 5"),
-            ("apart", &[0, 2], "ranks 0, 2"),
-        ];
-        for (name, ranks, expected) in cases {
-            assert_eq!(name_ranks(ranks), expected, "{name}");
-        }
-    }
 }

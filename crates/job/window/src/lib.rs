@@ -27,6 +27,7 @@ mod headline;
 mod level;
 mod order;
 mod patience;
+mod remarks;
 mod start;
 pub mod statistics;
 mod verify;

@@ -152,6 +152,19 @@ fn what_was_not_measured_is_no_number() {
     assert!(headline(&report).contains("not measured"), "{}", headline(&report));
 }
 
+/// Ten iterations of a microsecond: no processor time that the kernel could tell, and a word on what to ask for.
+#[test]
+fn a_very_short_window_says_so() {
+    let mut input = input(&[4, 2]);
+    input.ticks_per_second = TICKS_PER_SECOND * 1e5;
+    let report = assemble(&input);
+    assert!(near(report.window.duration_s, 1e-5), "{:?}", report.window);
+    assert_eq!((report.ranks[0].cpu_s, report.ranks[0].cpu_user_s, report.ranks[0].cpu_system_s), (None, None, None));
+    assert_eq!(report.ranks[0].minor_faults, Some(4), "counts are exact however short it is");
+    let warned = report.warnings.iter().find(|warning| warning.contains("lasted 10.0 us")).expect("a warning");
+    assert!(warned.contains("--iterations 100000 "), "{warned}");
+}
+
 #[test]
 fn windows_by_time_have_no_iterations() {
     let mut input = input(&[40_000, 20_000]);

@@ -9,6 +9,13 @@ use std::io;
 use trimtab_types::Pid;
 use trimtab_types::procfs::{Mapping, Stat, parse_maps, parse_stat};
 
+/// What the kernel calls the main thread's stack.
+pub(crate) const STACK: &str = "[stack]";
+/// Kept free below it: how far it grows is the program's limit, seldom a hundredth of this.
+const STACK_ROOM: u64 = 1 << 30;
+/// How far below the main thread's stack we write; the kernel keeps as much from its neighbours.
+const STACK_GROWTH: u64 = 1 << 20;
+
 /// All mappings of a process, in address order.
 #[derive(Clone, Debug, Default)]
 pub struct MappingTable(pub Vec<Mapping>);
@@ -33,14 +40,28 @@ impl MappingTable {
         self.0.get(after).filter(|mapping| mapping.start <= address)
     }
 
+    /// The lowest address to which the stack that `mapping` is may be written: the kernel makes the main thread's larger
+    /// where somebody writes just below it.
+    pub(crate) fn lowest_of_stack(&self, mapping: &Mapping) -> u64 {
+        let index = self.0.partition_point(|other| other.end <= mapping.start);
+        let below = self.0[..index].last().map_or(0, |other| other.end);
+        let has_room = mapping.path == STACK && mapping.start.saturating_sub(below) > 2 * STACK_GROWTH;
+        if has_room { mapping.start - STACK_GROWTH } else { mapping.start }
+    }
+
     /// The start of `length` free bytes (whole pages) within `reach` of every address in `near`, nearest first.
-    /// Gaps keep a distance of `margin` from their neighbours, so that heaps and stacks can grow.
+    /// Gaps keep a distance of `margin` from their neighbours, so that heaps can grow, and a larger one from the main
+    /// stack, which grows by itself and ends the program where it cannot.
     pub fn gap_near(&self, near: std::ops::Range<u64>, length: u64, reach: u64, margin: u64) -> Option<u64> {
         let lowest = near.end.saturating_sub(reach).max(1 << 20);
         let highest = near.start.saturating_add(reach).min(0x7fff_ffff_0000);
         let mut best: Option<(u64, u64)> = None;
         let mut previous_end = 0u64;
-        let starts = self.0.iter().map(|mapping| (mapping.start, mapping.end));
+        let lowest_of = |mapping: &Mapping| match mapping.path.as_str() {
+            STACK => mapping.start.saturating_sub(STACK_ROOM),
+            _ => mapping.start,
+        };
+        let starts = self.0.iter().map(|mapping| (lowest_of(mapping), mapping.end));
         for (start, end) in starts.chain([(0x7fff_ffff_f000, u64::MAX)]) {
             let from = (previous_end.saturating_add(margin)).max(lowest);
             let to = start.saturating_sub(margin).min(highest);
@@ -165,6 +186,35 @@ mod tests {
         for mapping in &table.0 {
             assert!(place + 0x8000 + 0x10000 <= mapping.start || place >= mapping.end + 0x10000, "{place:#x}");
         }
+    }
+
+    #[test]
+    fn only_the_main_stack_grows_and_only_where_there_is_room() {
+        let stack = 0x7ff0_1000_0000;
+        let rows = [
+            ("main", "7ff010000000-7ff010001000 rw-p 0 00:00 0 [stack]\n", stack - STACK_GROWTH),
+            ("thread", "7ff010000000-7ff010001000 rw-p 0 00:00 0 \n", stack),
+            (
+                "neighbour",
+                "7ff00fff0000-7ff00fff1000 rw-p 0 00:00 0 \n7ff010000000-7ff010001000 rw-p 0 00:00 0 [stack]\n",
+                stack,
+            ),
+        ];
+        for (name, text, lowest) in rows {
+            let table = table(text);
+            let mapping = table.at(stack).expect("is there");
+            assert_eq!(table.lowest_of_stack(mapping), lowest, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_main_stack_may_grow() {
+        let table = table(
+            "7ff000000000-7ff000001000 r-xp 00000000 fe:00 77 /lib/a\n\
+             7ff010000000-7ff010001000 rw-p 00000000 00:00 0 [stack]\n",
+        );
+        let place = table.gap_near(0x7ff0_0000_0000..0x7ff0_0000_1000, 0x1000, 1 << 30, 0x1000).expect("a gap");
+        assert!(place < 0x7ff0_0000_0000, "{place:#x}");
     }
 
     #[test]

@@ -17,6 +17,8 @@ use trimtab_types::procfs::State;
 
 /// How long one thread may take to stop before everything is let go again.
 const STOP_LIMIT_MS: u64 = 2000;
+/// How long the end of threads that were traced is waited for; a process may write a large core file first.
+const BURY_LIMIT_MS: u64 = 5000;
 /// Sleep between two looks at a thread that may take long.
 const LOOK_US: u64 = 100;
 /// Rounds of looking for new threads; each round only finds threads that a running one has just created.
@@ -95,6 +97,8 @@ pub struct Stopped {
     interrupted_ns: Option<u64>,
     /// Whether job control had stopped it.
     job_stopped: bool,
+    /// Whether a thread ended while it was traced.
+    any_ended: bool,
 }
 
 impl Stopped {
@@ -143,6 +147,7 @@ impl Stopped {
             since_ns: None,
             interrupted_ns: None,
             job_stopped: false,
+            any_ended: false,
         })
     }
 
@@ -257,6 +262,7 @@ impl Stopped {
 
     /// Stops threads that sleep in the kernel: each is woken only to stop.
     fn hold_sleeping(&mut self, tids: &[i32]) -> Result<(), Error> {
+        let held_before = self.threads.len();
         let asked_ns = self.interrupt(tids);
         for tid in tids {
             while let Some(status) = self.wait(*tid)? {
@@ -273,6 +279,7 @@ impl Stopped {
                 break;
             }
         }
+        self.any_ended |= self.threads.len() < held_before + tids.len();
         Ok(())
     }
 
@@ -290,7 +297,8 @@ impl Stopped {
                         self.since_ns.get_or_insert(looked_ns);
                         self.threads.push(*thread);
                     }
-                    Answer::Ended => {}
+                    Answer::Ended => self.any_ended = true,
+                    Answer::GoesOn if look_ns - asked_ns > SPIN_NS && self.has_ended(tid) => self.any_ended = true,
                     Answer::GoesOn => waiting.push(tid),
                 }
             }
@@ -329,18 +337,27 @@ impl Stopped {
     }
 
     /// What a report of `tid` means. A signal that arrived first is delivered at once: the thread then stops at the first
-    /// instruction of its handler.
+    /// instruction of its handler. So is a fault of its own that is still to be reported to it: whoever moved the thread
+    /// now would have its handler find the fault at a place where there was none.
     fn judge(&mut self, tid: i32, status: i32) -> Result<Answer, Error> {
         if !libc::WIFSTOPPED(status) {
             return Ok(Answer::Ended);
         }
         let (event, signal) = (status >> 16, libc::WSTOPSIG(status));
+        let goes_on = |signal| if sys::resume(tid, signal).is_ok() { Answer::GoesOn } else { Answer::Ended };
         if event == libc::PTRACE_EVENT_STOP {
-            self.job_stopped |= signal != libc::SIGTRAP;
+            let is_job_stop = signal != libc::SIGTRAP;
+            if !is_job_stop && sys::has_own_fault_pending(tid).unwrap_or(false) {
+                // Asked to stop again now, it would do so before it takes the signal: that is reported next.
+                return Ok(goes_on(0));
+            }
+            self.job_stopped |= is_job_stop;
             let held = |registers| Answer::Held(Box::new(Thread { tid, registers }));
             return Ok(sys::registers(tid).map_or(Answer::Ended, held));
         }
-        Ok(if sys::resume(tid, signal).is_ok() { Answer::GoesOn } else { Answer::Ended })
+        // The stop it was asked for may have been spent before its fault was delivered.
+        let _ = sys::interrupt(tid);
+        Ok(goes_on(signal))
     }
 
     fn will_not_stop(&self, tid: i32) -> Error {
@@ -374,7 +391,8 @@ impl Stopped {
     /// Waits for the next report of `tid`; `None` if it has ended.
     ///
     /// Blocks, because then the kernel hands this processor to the thread at once. A thread in uninterruptible sleep may
-    /// take for ever, so that one is looked at now and then until the time limit.
+    /// take for ever, so that one is looked at now and then until the time limit; and so is a process's first thread,
+    /// whose end the kernel does not tell before we have taken note of that of all others.
     fn wait(&self, tid: i32) -> Result<Option<i32>, Error> {
         let started_ns = sys::monotonic_ns();
         // Of many threads most have stopped while we waited for the first.
@@ -389,13 +407,29 @@ impl Stopped {
             if sys::monotonic_ns() - started_ns > STOP_LIMIT_MS * 1_000_000 {
                 return Err(self.will_not_stop(tid));
             }
+            if self.is_first_of_many(tid) && self.has_ended(tid) {
+                return Ok(None);
+            }
             answer = if self.is_uninterruptible(tid) {
                 std::thread::sleep(Duration::from_micros(LOOK_US));
                 sys::poll_wait(tid)
             } else {
-                sys::block_wait(tid)
+                self.wait_briefly(tid)
             };
         }
+    }
+
+    /// Blocks where that is sure to end, naps where it is not.
+    fn wait_briefly(&self, tid: i32) -> std::io::Result<Option<i32>> {
+        if !self.is_first_of_many(tid) {
+            return sys::block_wait(tid);
+        }
+        std::thread::sleep(Duration::from_micros(NAP_US));
+        sys::poll_wait(tid)
+    }
+
+    fn is_first_of_many(&self, tid: i32) -> bool {
+        tid == self.pid.0 && thread_count(self.pid).is_ok_and(|count| count > 1)
     }
 
     fn is_uninterruptible(&self, tid: i32) -> bool {
@@ -405,8 +439,9 @@ impl Stopped {
     /// Waits for the report of a thread that has just been let run: it cannot be in uninterruptible sleep.
     pub(crate) fn wait_running(&self, tid: i32) -> Result<Option<i32>, Error> {
         loop {
-            match sys::block_wait(tid) {
+            match self.wait_briefly(tid) {
                 Ok(Some(status)) => return Ok(Some(status)),
+                Ok(None) if self.is_first_of_many(tid) && self.has_ended(tid) => return Ok(None),
                 Ok(None) => {}
                 Err(source) if source.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
                 Err(source) => return Err(Error::Call { call: "waitpid", pid: self.pid, source }),
@@ -420,9 +455,45 @@ impl Stopped {
         for tid in tids {
             let _ = sys::interrupt(*tid);
         }
+        let mut any_ended = false;
         for tid in tids {
-            while matches!(self.wait(*tid), Err(Error::WillNotStop { .. })) {}
-            let _ = sys::detach(*tid, 0);
+            let status = loop {
+                match self.wait(*tid) {
+                    Err(Error::WillNotStop { .. }) => {}
+                    answer => break answer,
+                }
+            };
+            // One that has stopped for a signal must still get it.
+            let signal = match status {
+                Ok(Some(status)) if libc::WIFSTOPPED(status) && status >> 16 == 0 => libc::WSTOPSIG(status),
+                _ => 0,
+            };
+            any_ended |= sys::detach(*tid, signal).is_err();
+        }
+        if any_ended {
+            self.bury();
+        }
+    }
+
+    /// Takes note of the end of threads that ended while we traced them: before, the process's parent is not told of
+    /// the process's end. All others have been let go.
+    fn bury(&self) {
+        let deadline_ns = sys::monotonic_ns() + BURY_LIMIT_MS * 1_000_000;
+        let is_ours = |tid: &i32| tracer_of(Pid(*tid)).is_some_and(|(tracer, _)| tracer.0 == sys::own_thread());
+        loop {
+            let mut ours: Vec<i32> = thread_ids(self.pid).unwrap_or_default();
+            ours.retain(is_ours);
+            if ours.is_empty() || sys::monotonic_ns() > deadline_ns {
+                break;
+            }
+            // The first thread's end is told last.
+            ours.sort_by_key(|tid| *tid == self.pid.0);
+            for tid in ours {
+                if matches!(sys::poll_wait(tid), Ok(Some(status)) if libc::WIFSTOPPED(status)) {
+                    let _ = sys::detach(tid, 0);
+                }
+            }
+            std::thread::sleep(Duration::from_micros(LOOK_US));
         }
     }
 
@@ -434,15 +505,18 @@ impl Stopped {
     pub(crate) fn let_go(&mut self) -> u64 {
         self.threads.sort_by_key(|thread| !thread.is_in_system_call());
         let mut until_ns = sys::monotonic_ns();
+        let mut any_ended = std::mem::take(&mut self.any_ended);
         for (index, thread) in self.threads.iter().enumerate() {
             if index + 1 == self.threads.len() {
                 // Read before the last one: it may run in our place from then on.
                 until_ns = sys::monotonic_ns();
             }
-            // A thread that has ended meanwhile needs no letting go.
-            let _ = sys::detach(thread.tid, 0);
+            any_ended |= sys::detach(thread.tid, 0).is_err();
         }
         self.threads.clear();
+        if any_ended {
+            self.bury();
+        }
         let since_ns = self.since_ns.or(self.interrupted_ns).unwrap_or(until_ns);
         until_ns.saturating_sub(since_ns)
     }

@@ -11,6 +11,21 @@ pub type Registers = libc::user_regs_struct;
 const GET_SIGNAL_MASK: libc::c_uint = 0x420a;
 /// `PTRACE_SETSIGMASK`.
 const SET_SIGNAL_MASK: libc::c_uint = 0x420b;
+/// `PTRACE_PEEKSIGINFO`, and how many waiting signals are looked at: a fault is among the first, as few others wait in a
+/// thread's own list.
+const PEEK_SIGNALS: libc::c_uint = 0x4209;
+const SIGNALS_LOOKED_AT: usize = 32;
+/// Signals that the kernel delivers before any other, because they belong to the instruction the thread stands at.
+const FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGTRAP, libc::SIGFPE, libc::SIGSYS];
+
+/// The kernel's `struct ptrace_peeksiginfo_args`.
+#[repr(C)]
+struct PeekSignals {
+    offset: u64,
+    flags: u32,
+    count: i32,
+}
+
 /// The register set of the floating-point and vector state.
 const NT_X86_XSTATE: usize = 0x202;
 /// Largest extended state any x86-64 processor has today (AMX tiles included), with room to spare.
@@ -29,6 +44,12 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
 fn request(what: libc::c_uint, tid: i32, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the callers pass either plain values or pointers that outlive the call, as `what` asks for.
     check(unsafe { libc::ptrace(what, tid, address, data) }).map(drop)
+}
+
+/// The calling thread's id, which is what the kernel names as a tracer.
+pub(crate) fn own_thread() -> i32 {
+    // SAFETY: gettid has no preconditions.
+    unsafe { libc::gettid() }
 }
 
 pub(crate) fn seize(tid: i32) -> io::Result<()> {
@@ -77,6 +98,20 @@ pub(crate) fn signal_mask(tid: i32) -> io::Result<u64> {
 
 pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
     request(SET_SIGNAL_MASK, tid, 8, (&raw const mask) as usize)
+}
+
+/// Whether a signal waits for stopped thread `tid` that its own instruction caused: an access, an arithmetic error, a trap.
+pub(crate) fn has_own_fault_pending(tid: i32) -> io::Result<bool> {
+    let mut found = [const { std::mem::MaybeUninit::<libc::siginfo_t>::zeroed() }; SIGNALS_LOOKED_AT];
+    let arguments = PeekSignals { offset: 0, flags: 0, count: SIGNALS_LOOKED_AT as i32 };
+    let (from, to) = ((&raw const arguments) as usize, found.as_mut_ptr() as usize);
+    // SAFETY: the kernel reads `arguments` and writes at most `count` elements of `found`; both outlive the call.
+    let count = check(unsafe { libc::ptrace(PEEK_SIGNALS, tid, from, to) })?;
+    Ok(found.iter().take(count as usize).any(|info| {
+        // SAFETY: zeroes are valid, and the kernel filled this one.
+        let info = unsafe { info.assume_init_ref() };
+        FAULTS.contains(&info.si_signo) && info.si_code > 0
+    }))
 }
 
 /// The floating-point and vector state in the layout of `xsave`.

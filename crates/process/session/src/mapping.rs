@@ -83,15 +83,17 @@ impl Mapper<'_> {
     }
 
     /// Sends one thread through `calls`. If it is known by then, `descriptor` must still be our file.
+    ///
+    /// A thread without room on its stack is not the only one, and may have room in a moment: then all are held, and one
+    /// that has room is taken.
     fn run(&mut self, calls: &[Call], descriptor: Option<(u64, &File)>) -> Result<(), Error> {
         for attempt in 0.. {
-            // Where one thread has no room for its state, another may have, or the same a moment later.
             let stopped = if attempt == 0 { Stopped::stop_one(self.pid) } else { Stopped::stop(self.pid) }?;
             if descriptor.is_some_and(|(number, file)| !is_same(self.pid, number, file)) {
                 return Err(self.lost());
             }
             match stopped.resume_through(calls, self.gadgets, self.maps) {
-                Err(trimtab_os::Error::NoStack { .. }) if attempt < TRIES_MAX => std::thread::sleep(rest(attempt)),
+                Err(trimtab_os::Error::NoStack { .. }) if attempt + 1 < TRIES_MAX => std::thread::sleep(rest(attempt)),
                 held => {
                     self.pause_ns += held?;
                     break;

@@ -64,9 +64,8 @@ impl Modules {
             if !wanted(path) {
                 continue;
             }
-            match read_module(pid, &group, cache) {
-                Ok(Some(module)) => modules.push(module),
-                Ok(None) => {}
+            match read_modules(pid, &group, cache) {
+                Ok(found) => modules.extend(found),
                 Err(error) => unreadable.push((path.clone(), error.to_string())),
             }
         }
@@ -108,7 +107,8 @@ impl Modules {
         let path = &self.maps.at(address)?.path;
         let groups = module_mappings(&self.maps);
         let group = groups.iter().find(|group| group[0].path == *path)?;
-        read_module(self.pid, group, cache).ok().flatten()
+        let found = read_modules(self.pid, group, cache).ok()?;
+        found.into_iter().find(|module| module.text.contains(&address))
     }
 
     /// For files whose symbols can't be read.
@@ -154,17 +154,44 @@ fn module_mappings(maps: &MappingTable) -> Vec<Vec<&Mapping>> {
     groups
 }
 
-fn read_module(pid: Pid, group: &[&Mapping], cache: &ImageCache) -> Result<Option<Module>, Error> {
+/// The file as the loader mapped it; twice, if it was loaded into two namespaces.
+///
+/// A program may map parts of a file once more (V8 does so with its built-in functions, to have them beside generated
+/// code). Such a part is no module: it may lie anywhere, out of reach of the rest.
+fn read_modules(pid: Pid, group: &[&Mapping], cache: &ImageCache) -> Result<Vec<Module>, Error> {
     let first = group[0];
     if first.deleted {
         return Err(Error::Replaced { path: first.path.clone() });
     }
     let loaded = cache.load(pid, &first.path)?;
-    let executable: Vec<_> = group.iter().filter(|mapping| mapping.executable).collect();
-    let Some(text) = executable.first() else { return Ok(None) };
-    let Some(bias) = bias_of(&loaded, text) else { return Ok(None) };
-    let end = executable.iter().map(|mapping| mapping.end).max().unwrap_or(text.end);
-    Ok(Some(Module { path: first.path.clone(), bias, loaded, text: text.start..end }))
+    let text = loaded.image.segments.iter().filter(|segment| segment.executable);
+    let wanted: u64 = text.map(|segment| segment.file_size.max(1)).sum();
+    let module =
+        |(bias, text): (LoadBias, Range<u64>)| Module { path: first.path.clone(), bias, loaded: loaded.clone(), text };
+    Ok(loads(group, &|mapping| bias_of(&loaded, mapping), wanted).into_iter().map(module).collect())
+}
+
+/// Displacement and addresses of each load in `group`: executable mappings that are displaced alike and show at least
+/// `wanted` bytes. If none is complete (a program may protect a part of its text differently), the largest is taken.
+fn loads(
+    group: &[&Mapping],
+    bias_of: &dyn Fn(&Mapping) -> Option<LoadBias>,
+    wanted: u64,
+) -> Vec<(LoadBias, Range<u64>)> {
+    let mut found: Vec<(LoadBias, Range<u64>, u64)> = Vec::new();
+    for mapping in group.iter().filter(|mapping| mapping.executable) {
+        let Some(bias) = bias_of(mapping) else { continue };
+        match found.iter_mut().find(|(known, ..)| *known == bias) {
+            Some((_, text, bytes)) => {
+                text.end = text.end.max(mapping.end);
+                *bytes += mapping.length();
+            }
+            None => found.push((bias, mapping.start..mapping.end, mapping.length())),
+        }
+    }
+    let most = found.iter().map(|(.., bytes)| *bytes).max().unwrap_or_default().min(wanted);
+    found.retain(|(.., bytes)| *bytes >= most);
+    found.into_iter().map(|(bias, text, _)| (bias, text)).collect()
 }
 
 /// From one executable mapping: which segment it shows, hence how far the file's addresses are displaced.
@@ -177,4 +204,40 @@ fn bias_of(loaded: &LoadedImage, mapping: &Mapping) -> Option<LoadBias> {
     })?;
     let address = FileAddr(segment.addr.0.wrapping_sub(segment.file_offset).wrapping_add(mapping.offset));
     Some(LoadBias(mapping.start.wrapping_sub(address.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_types::procfs::parse_maps;
+
+    /// Text at file offset 0x1000, as a file whose addresses are its offsets has it.
+    fn loads_of(text: &str, wanted: u64) -> Vec<(u64, Range<u64>)> {
+        let maps = MappingTable(parse_maps(text.as_bytes()).expect("a map"));
+        let bias = |mapping: &Mapping| Some(LoadBias(mapping.start.wrapping_sub(mapping.offset)));
+        let groups = module_mappings(&maps);
+        assert_eq!(groups.len(), 1, "one file");
+        loads(&groups[0], &bias, wanted).into_iter().map(|(bias, text)| (bias.0, text)).collect()
+    }
+
+    #[test]
+    fn a_part_that_the_program_mapped_again_is_no_module() {
+        let text = "00400000-00401000 r--p 00000000 fe:00 77 /bin/app\n\
+                    00401000-00409000 r-xp 00001000 fe:00 77 /bin/app\n\
+                    7f0000000000-7f0000002000 r-xp 00003000 fe:00 77 /bin/app\n";
+        assert_eq!(loads_of(text, 0x7800), [(0x40_0000, 0x40_1000..0x40_9000)]);
+    }
+
+    #[test]
+    fn two_loads_are_two_modules_and_a_split_one_is_one() {
+        let text = "7f0000001000-7f0000009000 r-xp 00001000 fe:00 77 /lib/a\n\
+                    7f0000101000-7f0000102000 r-xp 00001000 fe:00 77 /lib/a\n\
+                    7f0000102000-7f0000103000 rwxp 00002000 fe:00 77 /lib/a\n\
+                    7f0000103000-7f0000109000 r-xp 00003000 fe:00 77 /lib/a\n";
+        let base = 0x7f00_0000_0000;
+        let expected = [0, 0x10_0000].map(|at| (base + at, base + at + 0x1000..base + at + 0x9000));
+        assert_eq!(loads_of(text, 0x7800), expected);
+        // Incomplete, but all there is.
+        assert_eq!(loads_of(&text.lines().take(1).collect::<String>(), 0x9000).len(), 1);
+    }
 }

@@ -129,7 +129,7 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         let pause_ns = match leave {
             true => stopped.resume(),
             false => match stopped.resume_through(&calls_to_unmap(pid, target), target.gadgets, &maps) {
-                // Another thread may have room for its state, or this one in a moment.
+                // No thread has room for its state: one may in a moment.
                 Err(error) if error.is_retryable() && attempt + 1 < TRIES_MAX => {
                     std::thread::sleep(rest(attempt));
                     continue;
@@ -206,8 +206,8 @@ fn springboard_of((address, _, patched): &PatchBytes) -> Option<(u64, u64)> {
     Some((via, *address))
 }
 
-/// Puts the original bytes back, last patch first; places that hold neither version. Where nothing can be read any more,
-/// a library was unloaded with its patches.
+/// Puts the original bytes back, last patch first; places that hold neither version. What can't be read was unmapped by
+/// the program, and the patch with it.
 fn restore_text(stopped: &Stopped, target: &Target) -> Result<Vec<u64>, Error> {
     let mut foreign = Vec::new();
     let ranges: Vec<_> = target.patches.iter().map(|(address, _, patched)| (*address, patched.len())).collect();

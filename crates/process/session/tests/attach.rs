@@ -18,6 +18,7 @@ const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <time.h>
 volatile long calls_tiny, calls_deep;
 volatile int stop;
@@ -32,9 +33,10 @@ __attribute__((noinline)) double many(double a, double b, long c, long d, long e
   if (c == 7) return a; if (d == 9) return b + i; return a + b + i + c + d + e + f + g + h;
 }
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+static void end(int signal) { (void)signal; stop = 1; }
 static void *work(void *seconds) {
-  double end = now() + *(double *)seconds; long wrong = 0; 
-  while (now() < end) {
+  double until = now() + *(double *)seconds; long wrong = 0;
+  while (!stop && now() < until) {
     for (long k = 0; k < 200; k++) if (tiny(k) != k + 1) wrong++;
     if (deep(10, 0) != 55) wrong++;
     jmp_buf out; if (setjmp(out) == 0) { deep(5, &out); wrong++; }
@@ -47,6 +49,7 @@ static void *work(void *seconds) {
 }
 int main(int argc, char **argv) {
   double seconds = atof(argv[1]); pthread_t t[4]; long wrong = 0;
+  signal(SIGTERM, end);
   puts("ready"); fflush(stdout);
   for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, work, &seconds);
   wrong += (long)work(&seconds);
@@ -91,6 +94,8 @@ impl Target {
     }
 
     fn finish(mut self) {
+        let ended = Command::new("kill").arg(self.child.id().to_string()).status();
+        assert!(ended.expect("kill runs").success());
         let mut text = String::new();
         self.output.read_to_string(&mut text).expect("reads");
         let status = self.child.wait().expect("ends");
@@ -114,6 +119,8 @@ fn timed(function: u32) -> Probe {
     Probe { function, group: 4, flags: flag::TIMED | flag::RING, ..Probe::ABSENT }
 }
 
+/// After which a target that nobody ends does so by itself.
+const SECONDS_MAX: &str = "300";
 const NAMES: [&str; 3] = ["tiny", "deep", "many"];
 
 fn prepare(pid: Pid) -> Prepared {
@@ -163,7 +170,7 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 
 fn cycles(flags: &[&str], name: &str, count: usize) {
     let program = build(name, flags);
-    let target = Target::start(&program, "8");
+    let target = Target::start(&program, SECONDS_MAX);
     let pid = target.pid();
     let before = text_of(pid);
     let maps_before = MappingTable::of(pid).expect("maps").0.len();
@@ -213,7 +220,7 @@ fn probes_come_and_go_in_a_static_program() {
 #[test]
 fn what_a_killed_monitor_left_is_undone() {
     let program = build("attach_left", &["-O2"]);
-    let target = Target::start(&program, "2.0");
+    let target = Target::start(&program, SECONDS_MAX);
     let pid = target.pid();
     let before = text_of(pid);
     assert!(matches!(leftover::find(pid).expect("looks"), Leftover::None));

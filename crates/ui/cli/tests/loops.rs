@@ -168,6 +168,17 @@ fn a_function_called_measuremark_wins_over_detection() {
     }
 }
 
+/// A program that has a `measuremark` but never calls it is measured as any other.
+#[test]
+fn a_measuremark_that_nobody_calls_does_not_hide_the_loop() {
+    let _alone = alone();
+    let specimen = Specimen { variant: MARKED, ..Specimen::of(Mpi::Mpich, "particle", LONG) };
+    let (desk, job) = (Desk::new(), specimen.start());
+    let report = done(&desk, &job, "--iterations 10");
+    assert_eq!(report.window.marker_source, "detected", "{:?}", report.window);
+    check_whole_iterations(&report, &specimen.name());
+}
+
 #[test]
 fn without_a_loop_the_window_is_by_time_and_says_so() {
     let _alone = alone();
