@@ -6,18 +6,18 @@
 //! engine meets real programs; the program's own output tells whether it noticed. Next: `src/prepare.rs`.
 #![forbid(unsafe_code)]
 
-use std::collections::{BTreeMap, BTreeSet};
+#[path = "common/requests.rs"]
+mod requests;
+
+use requests::{begin_recording, requests, text_of};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use trimtab_os::{Memory, ticks};
-use trimtab_session::{FunctionRequest, ImageCache, Modules, Prepared, Setup};
-use trimtab_stub::layout::{Probe, flag, state};
-use trimtab_stub::view::View;
+use trimtab_session::{ImageCache, Modules, Prepared, Setup};
+use trimtab_stub::layout::{Probe, flag};
 use trimtab_types::Pid;
 
-/// The number of the group of functions a user names.
-const USER_GROUP: u8 = 4;
 /// How long probes stay in, and out.
 const IN_BETWEEN: Duration = Duration::from_millis(200);
 
@@ -41,22 +41,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::thread::sleep(IN_BETWEEN);
     }
     Ok(())
-}
-
-fn requests(modules: &Modules, flags: u8) -> Vec<FunctionRequest> {
-    let mut known = BTreeSet::new();
-    let mut requests = Vec::new();
-    for module in &modules.modules {
-        for function in &module.loaded.image.functions {
-            let address = module.bias.to_proc(function.addr);
-            if !known.insert(address.0) {
-                continue;
-            }
-            let probe = Probe { function: requests.len() as u32, group: USER_GROUP, flags, ..Probe::ABSENT };
-            requests.push(FunctionRequest { name: function.name(), address, probe });
-        }
-    }
-    requests
 }
 
 fn print_refusals(prepared: &Prepared) {
@@ -96,21 +80,4 @@ fn cycle(pid: Pid, modules: &Modules, prepared: &Prepared) -> Result<String, Box
         removal.left_mapped_bytes,
         removal.foreign.len()
     ))
-}
-
-fn text_of(pid: Pid, modules: &Modules) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
-    let memory = Memory::open(pid)?;
-    let texts = modules.modules.iter().flat_map(|module| {
-        let mapped = modules.maps.0.iter().filter(|mapping| mapping.executable && mapping.path == module.path);
-        mapped.map(|mapping| memory.read_vec(mapping.start, (mapping.end - mapping.start) as usize))
-    });
-    Ok(texts.collect::<Result<_, _>>()?)
-}
-
-/// Records from the first call on; nothing marks iterations.
-fn begin_recording(view: View<'_>) {
-    let header = view.header();
-    header.marker_probe.store(u32::MAX, Relaxed);
-    header.first_ticks.store(ticks(), Relaxed);
-    header.state.store(state::RECORD, Relaxed);
 }

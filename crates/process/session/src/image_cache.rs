@@ -7,12 +7,13 @@
 //!
 //! Next: `modules` asks for every file a process has mapped.
 
+use crate::decided::{Decision, Decisions, engine};
 use crate::error::Error;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use trimtab_os::FileMapping;
 use trimtab_symbols::Image;
 use trimtab_types::{FileAddr, Pid};
@@ -28,16 +29,53 @@ pub struct LoadedImage {
     /// Whether the symbols came from the disk cache.
     pub from_cache: bool,
     branches_between: OnceLock<Vec<(u64, u64)>>,
-    /// Where they are kept on disk.
-    branches_place: Option<PathBuf>,
+    /// What was decided about its functions, once it is asked for.
+    decisions: Mutex<Option<Arc<Decisions>>>,
+    /// Where its symbols are kept on disk; what else is kept lies beside.
+    place: Option<PathBuf>,
 }
+
+/// New decisions that are worth keeping on disk, and as many functions that it is worth looking there.
+const DECISIONS_MIN: usize = 256;
 
 /// First word of kept branches: their name and the version of how they are found.
 const BRANCHES_MAGIC: u64 = u64::from_le_bytes(*b"branch\x00\x01");
 
 impl LoadedImage {
-    fn new(image: Image, file: FileMapping, from_cache: bool, branches_place: Option<PathBuf>) -> Self {
-        LoadedImage { image, file, from_cache, branches_between: OnceLock::new(), branches_place }
+    fn new(image: Image, file: FileMapping, from_cache: bool, place: Option<PathBuf>) -> Self {
+        let (branches_between, decisions) = (OnceLock::new(), Mutex::default());
+        LoadedImage { image, file, from_cache, branches_between, decisions, place }
+    }
+
+    /// What was decided about its functions already; on disk it is looked for only if that much is asked.
+    pub(crate) fn decisions(&self, functions: usize) -> Arc<Decisions> {
+        let mut known = locked(&self.decisions);
+        if let Some(known) = known.as_ref() {
+            return known.clone();
+        }
+        if functions < DECISIONS_MIN {
+            return Arc::default();
+        }
+        let kept = || Decisions::from_bytes(engine()?, &std::fs::read(self.beside("decisions")?).ok()?);
+        known.insert(Arc::new(kept().unwrap_or_default())).clone()
+    }
+
+    /// Keeps what was decided now.
+    pub(crate) fn keep(&self, new: Vec<Decision>) {
+        let count = new.len();
+        let mut known = locked(&self.decisions);
+        let all = Arc::new(known.take().unwrap_or_default().with(new));
+        if let (true, Some(place), Some(engine)) = (count >= DECISIONS_MIN, self.beside("decisions"), engine()) {
+            write_cached(&place, &all.to_bytes(engine));
+        }
+        *known = Some(all);
+    }
+
+    fn beside(&self, what: &str) -> Option<PathBuf> {
+        let mut name = self.place.as_ref()?.clone().into_os_string();
+        name.push(".");
+        name.push(what);
+        Some(PathBuf::from(name))
     }
 
     /// Addresses in `range` that direct branches of code outside of all `own` ranges lead to. The whole file is searched
@@ -51,11 +89,12 @@ impl LoadedImage {
     }
 
     fn kept_or_found_branches(&self) -> Vec<(u64, u64)> {
-        let kept = self.branches_place.as_ref().and_then(|place| branches_from(&std::fs::read(place).ok()?));
+        let place = self.beside("branches");
+        let kept = place.as_ref().and_then(|place| branches_from(&std::fs::read(place).ok()?));
         kept.unwrap_or_else(|| {
             let found = self.find_branches();
-            if let Some(place) = &self.branches_place {
-                write_cached(place, &branches_to_bytes(&found));
+            if let Some(place) = place {
+                write_cached(&place, &branches_to_bytes(&found));
             }
             found
         })
@@ -93,6 +132,11 @@ impl ImageCache {
         ImageCache { directory: base.map(|base| base.join("trimtab/symbols")), loaded: Mutex::default() }
     }
 
+    /// A cache in this directory.
+    pub fn in_directory(directory: &Path) -> Self {
+        ImageCache { directory: Some(directory.to_path_buf()), loaded: Mutex::default() }
+    }
+
     /// A cache in memory only.
     pub fn in_memory() -> Self {
         ImageCache::default()
@@ -112,10 +156,7 @@ impl ImageCache {
             data.mtime_nsec() ^ (data.mtime() << 30),
             fold(path)
         );
-        let mut loaded = match self.loaded.lock() {
-            Ok(guard) => guard,
-            Err(poisoned) => poisoned.into_inner(),
-        };
+        let mut loaded = locked(&self.loaded);
         if let Some(image) = loaded.get(&key) {
             return Ok(image.clone());
         }
@@ -125,8 +166,8 @@ impl ImageCache {
             None => key.clone(),
         };
         let (image, from_cache) = self.image(&name, &file, path)?;
-        let branches_place = self.directory.as_ref().map(|directory| directory.join(format!("{name}.branches")));
-        let image = Arc::new(LoadedImage::new(image, file, from_cache, branches_place));
+        let place = self.directory.as_ref().map(|directory| directory.join(name));
+        let image = Arc::new(LoadedImage::new(image, file, from_cache, place));
         loaded.insert(key, image.clone());
         Ok(image)
     }
@@ -144,6 +185,11 @@ impl ImageCache {
     }
 }
 
+/// Locks it; whoever panicked while holding it left it whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn read_cached(place: &Path) -> Option<Image> {
     let bytes = std::fs::read(place).ok()?;
     Image::from_cache(&bytes).ok()
@@ -152,7 +198,8 @@ fn read_cached(place: &Path) -> Option<Image> {
 /// Writes beside and renames, so that a reader never sees half an entry.
 fn write_cached(place: &Path, bytes: &[u8]) {
     let Some(directory) = place.parent() else { return };
-    let beside = place.with_extension(format!("{}.new", std::process::id()));
+    let mut beside = place.as_os_str().to_owned();
+    beside.push(format!(".{}.new", std::process::id()));
     let written = std::fs::create_dir_all(directory)
         .and_then(|()| std::fs::write(&beside, bytes))
         .and_then(|()| std::fs::rename(&beside, place));

@@ -39,7 +39,7 @@ impl Modules {
     pub fn control_flow(&self, function: ProcAddr) -> Result<ControlFlow, String> {
         let memory = Memory::open(self.pid).map_err(|error| error.to_string())?;
         let module = self.at(function).ok_or("it lies in no readable module")?;
-        let subject = Subject { module, memory: &memory, maps: &self.maps };
+        let subject = Subject::new(module, &memory, self);
         subject.analysed(function, |_, analysis| Ok(ControlFlow::of(analysis)))
     }
 
@@ -50,7 +50,7 @@ impl Modules {
     pub fn check_instruction(&self, function: ProcAddr, address: ProcAddr) -> Result<(), String> {
         let memory = Memory::open(self.pid).map_err(|error| error.to_string())?;
         let module = self.at(function).ok_or("it lies in no readable module")?;
-        let subject = Subject { module, memory: &memory, maps: &self.maps };
+        let subject = Subject::new(module, &memory, self);
         subject.analysed(function, |code, analysis| instruction_site(code, analysis, address).map(drop))
     }
 }
@@ -87,7 +87,7 @@ impl Prepared {
         request: &InnerRequest,
     ) -> Result<(usize, PlannedSite), String> {
         let module = modules.at(request.function).ok_or("it lies in no readable module")?;
-        let subject = Subject { module, memory, maps: &modules.maps };
+        let subject = Subject::new(module, memory, modules);
         let site = subject.analysed(request.function, |code, analysis| match &request.place {
             Inner::Instruction(address) => instruction_site(code, analysis, *address),
             Inner::Loop(number) => loop_of(code, analysis, number),

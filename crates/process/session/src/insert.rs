@@ -12,11 +12,11 @@ use crate::mapping::Mapper;
 use crate::prepare::Prepared;
 use crate::remove::{self, Removal, Target};
 use crate::script::ScriptSource;
-use crate::threads::{Stacks, Stand, inside, stands};
+use crate::threads::{Ranges, Stacks, Stand, inside, stands};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use trimtab_os::{MappingTable, SharedMapping, Stopped};
-use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, Routines, build, build_script, code_needed};
+use trimtab_os::{MappingTable, Memory, SharedMapping, Stopped};
+use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, build, build_script, code_needed};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
     ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, Needs, PAGE,
@@ -171,7 +171,7 @@ impl Prepared {
         let mut mapper = Mapper { pid, gadgets: self.gadgets, maps, layout, pause_ns: 0 };
         let shared = mapper.map(&fill)?;
         let mut target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
-        target.functions = (self.ranges.clone(), self.program.clone());
+        target.functions = (Ranges::new(self.ranges.clone()), self.program.clone());
         let mut inserted = Inserted {
             pid,
             shared,
@@ -188,10 +188,14 @@ impl Prepared {
 
     /// Writes the patches, in a stop in which every thread can be moved off the displaced instructions.
     fn patch(&self, layout: &Layout, inserted: &mut Inserted) -> Result<(), Error> {
+        if let Some(address) = inserted.target.patches.first_changed(&Memory::open(inserted.pid)?) {
+            return Err(foreign(layout, address));
+        }
+        let displaced = self.displaced();
         for attempt in 1u64.. {
             let maps = MappingTable::of(inserted.pid)?;
             let mut stopped = Stopped::stop(inserted.pid)?;
-            let patched = self.patch_stopped(&mut stopped, &maps, layout);
+            let patched = self.patch_stopped(&mut stopped, &maps, layout, (&inserted.target, &displaced));
             inserted.pause_ns += stopped.resume();
             match patched {
                 Err(Error::ThreadInTheWay { .. }) if attempt < STOPS_MAX => {
@@ -212,28 +216,45 @@ impl Prepared {
         stopped: &mut Stopped,
         maps: &MappingTable,
         layout: &Layout,
+        (target, displaced): (&Target, &Ranges),
     ) -> Result<Vec<(u64, u32)>, Error> {
         check_thread_pointers(stopped)?;
-        check_text(stopped, &layout.plan)?;
         let stacks = Stacks::read(stopped, maps);
-        let moves = self.moves(stopped, &stacks, layout)?;
-        let inside = inside(stopped, &stacks, &self.ranges, &self.program);
-        apply(stopped, layout, &moves)?;
+        let moves = self.moves(stopped, &stacks, layout, displaced)?;
+        let inside = inside(stopped, &stacks, &target.functions.0, &target.functions.1);
+        move_threads(stopped, &moves)?;
+        if let Some(address) = target.patches.write(stopped)? {
+            return Err(foreign(layout, address));
+        }
+        open_gates(stopped, layout)?;
         Ok(inside)
     }
 
+    /// Where a thread can't stay, with the place of the function among all.
+    fn displaced(&self) -> Ranges {
+        let of_site = |index: usize, site: &PlannedSite| {
+            let carrier = site.site.carrier.as_ref().map(Carrier::covered);
+            [Some(site.site.covered()), carrier].into_iter().flatten().map(move |range| (range, index as u32))
+        };
+        let functions = self.functions.iter().enumerate();
+        let all =
+            functions.flat_map(|(index, function)| function.sites.iter().flat_map(move |site| of_site(index, site)));
+        Ranges::new(all.collect())
+    }
+
     /// Threads and signal frames that stand on displaced instructions, with where they go on.
-    fn moves(&self, stopped: &Stopped, stacks: &Stacks, layout: &Layout) -> Result<Vec<(Stand, u64)>, Error> {
+    fn moves(
+        &self,
+        stopped: &Stopped,
+        stacks: &Stacks,
+        layout: &Layout,
+        displaced: &Ranges,
+    ) -> Result<Vec<(Stand, u64)>, Error> {
         let mut moves = Vec::new();
         for stand in stands(stopped, stacks, self.gadgets.signal_return) {
-            let address = stand.address();
-            let site =
-                self.functions.iter().flat_map(|f| f.sites.iter().map(move |site| (f, site))).find(|(_, site)| {
-                    let (own, carrier) = (site.site.covered(), site.site.carrier.as_ref().map(Carrier::covered));
-                    [Some(own), carrier].into_iter().flatten().any(|r| address > r.start && address < r.end)
-                });
-            let Some((function, _)) = site else { continue };
-            match layout.plan.moved(address) {
+            let Some(index) = displaced.behind_start(stand.address()) else { continue };
+            let function = &self.functions[index as usize];
+            match layout.plan.moved(stand.address()) {
                 Some(new) => moves.push((stand, new)),
                 None => return Err(Error::ThreadInTheWay { pid: stopped.pid(), function: function.name.clone() }),
             }
@@ -296,15 +317,10 @@ fn check_thread_pointers(stopped: &Stopped) -> Result<(), Error> {
     Ok(())
 }
 
-/// The text must still be what the plan was made from.
-fn check_text(stopped: &Stopped, plan: &Plan) -> Result<(), Error> {
-    let ranges: Vec<_> = plan.patches.iter().map(|patch| (patch.address, patch.original.len())).collect();
-    for (patch, now) in plan.patches.iter().zip(stopped.memory().read_many(&ranges)) {
-        if now != patch.original {
-            return Err(Error::ForeignPatch { function: patch.function.clone() });
-        }
-    }
-    Ok(())
+/// The place at `address` no longer holds what the plan was made from.
+fn foreign(layout: &Layout, address: u64) -> Error {
+    let patch = layout.plan.patches.iter().find(|patch| patch.address == address);
+    Error::ForeignPatch { function: patch.map_or_else(|| format!("{address:#x}"), |patch| patch.function.clone()) }
 }
 
 /// Writes everything the target and a later trimtab must know, except the magic word.
@@ -362,17 +378,17 @@ fn patch_record(patch: &trimtab_plan::Patch) -> PatchRecord {
     }
 }
 
-/// Moves threads, writes the patches, opens the gates.
-fn apply(stopped: &mut Stopped, layout: &Layout, moves: &[(Stand, u64)]) -> Result<(), Error> {
+fn move_threads(stopped: &mut Stopped, moves: &[(Stand, u64)]) -> Result<(), Error> {
     for (stand, new) in moves {
         match *stand {
             Stand::Thread { index, .. } => stopped.move_thread(index, *new)?,
             Stand::SignalFrame { saved_at, .. } => stopped.memory().write(saved_at, &new.to_le_bytes())?,
         }
     }
-    for patch in &layout.plan.patches {
-        stopped.write_text(patch.address, &patch.patched)?;
-    }
+    Ok(())
+}
+
+fn open_gates(stopped: &Stopped, layout: &Layout) -> Result<(), Error> {
     for place in &layout.places {
         let slots = layout.header + layout.geometry.slots_offset;
         stopped.memory().write(place.gate + gate::HEADER, &layout.header.to_le_bytes())?;

@@ -8,8 +8,9 @@
 
 use crate::error::Error;
 use crate::modules::check_own_memory;
-use crate::remove::{self, PatchBytes, Removal, TRIES_MAX, Target, is_ours, open_descriptors, rest};
-use crate::threads::is_making_calls;
+use crate::pages::{PageWrites, PatchBytes};
+use crate::remove::{self, Removal, TRIES_MAX, Target, is_ours, open_descriptors, rest};
+use crate::threads::{Ranges, is_making_calls};
 use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, Stopped, find_gadgets, start_time_ticks};
 use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
 use trimtab_types::Pid;
@@ -101,7 +102,7 @@ fn look_once(pid: Pid) -> Result<Leftover, Error> {
     Ok(Leftover::Complete {
         monitor,
         monitor_runs: start_time_ticks(monitor).is_some_and(|start| start == raw.monitor_start),
-        patches: target.patches.len(),
+        patches: target.patches.patches().len(),
         target: Box::new(UndoTarget(target)),
     })
 }
@@ -120,10 +121,10 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
                 gates: Vec::new(),
                 arenas: mappings.iter().map(|(address, length)| *address..address + length).collect(),
                 mappings: mappings.clone(),
-                patches: Vec::new(),
+                patches: PageWrites::default(),
                 geometry: Geometry::default(),
                 gadgets: find_gadgets(pid, &memory, &maps)?,
-                functions: (Vec::new(), 0..0),
+                functions: (Ranges::default(), 0..0),
                 abandoned: true,
             };
             remove::restore(pid, &target)
@@ -261,10 +262,10 @@ impl Raw {
             gates,
             arenas,
             mappings,
-            patches: self.patches(pid, maps)?,
+            patches: PageWrites::new(self.patches(pid, maps)?),
             geometry: self.geometry,
             gadgets,
-            functions: (Vec::new(), 0..0),
+            functions: (Ranges::default(), 0..0),
             abandoned: true,
         })
     }
@@ -280,7 +281,8 @@ impl Raw {
                 return Err(bad("a patch it lists is not in code"));
             }
             let length = record.length as usize;
-            patches.push((record.address, record.original[..length].to_vec(), record.patched[..length].to_vec()));
+            let (original, patched) = (record.original[..length].to_vec(), record.patched[..length].to_vec());
+            patches.push(PatchBytes { address: record.address, original, patched });
         }
         Ok(patches)
     }
@@ -349,8 +351,10 @@ mod tests {
     fn a_good_descriptor_is_believed() {
         let (bytes, maps) = good();
         let target = judge(&bytes, &maps).expect("is good").expect("is finished");
-        assert_eq!(target.patches.len(), 2);
-        assert_eq!(target.patches[1], (CODE + 16, vec![0x90; 5], vec![0xe9; 5]));
+        let patches = target.patches.patches();
+        assert_eq!(patches.len(), 2);
+        let second = PatchBytes { address: CODE + 16, original: vec![0x90; 5], patched: vec![0xe9; 5] };
+        assert_eq!(patches[1], second);
         assert_eq!(target.gates, [CODE - 0x3000]);
     }
 
@@ -376,7 +380,7 @@ mod tests {
         let no_arena = without(1).expect("is good").expect("is finished");
         assert_eq!((no_arena.gates.len(), no_arena.arenas.len(), no_arena.mappings.len()), (0, 0, 1));
         let no_library = without(2).expect("is good").expect("is finished");
-        assert_eq!((no_library.patches.len(), no_library.arenas.len()), (0, 1), "unmapped with its patches");
+        assert_eq!((no_library.patches.patches().len(), no_library.arenas.len()), (0, 1), "unmapped with its patches");
         let mut data = maps.clone();
         data.0[2].executable = false;
         assert!(judge(&bytes, &data).is_err(), "its patches lie in no code");
@@ -395,7 +399,7 @@ mod tests {
             if let Ok(Some(target)) = judge(&bytes, &maps) {
                 // Only what the checksum does not cover may differ: monitor, state, settings.
                 let truth = judge(&good_bytes, &maps).expect("is good").expect("is finished");
-                prop_assert_eq!(target.patches, truth.patches);
+                prop_assert_eq!(target.patches.patches(), truth.patches.patches());
                 prop_assert_eq!(target.mappings, truth.mappings);
             }
         }

@@ -7,6 +7,7 @@
 //! Next: `prepare` and `insert`; `trimtab-measure` runs several of these side by side.
 #![forbid(unsafe_code)]
 
+mod decided;
 mod error;
 mod image_cache;
 mod inner;
@@ -14,9 +15,11 @@ mod insert;
 pub mod leftover;
 mod mapping;
 mod modules;
+mod pages;
 mod prepare;
 mod remove;
 mod script;
+mod text;
 mod threads;
 
 pub use error::Error;

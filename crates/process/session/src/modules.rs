@@ -77,7 +77,12 @@ impl Modules {
 
     /// The module that holds `address`.
     pub fn at(&self, address: ProcAddr) -> Option<&Module> {
-        self.modules.iter().find(|module| module.text.contains(&address.0))
+        self.index_of(address).map(|index| &self.modules[index])
+    }
+
+    /// The number of the module that holds `address`.
+    pub(crate) fn index_of(&self, address: ProcAddr) -> Option<usize> {
+        self.modules.iter().position(|module| module.text.contains(&address.0))
     }
 
     /// Address of a data object such as `ompi_mpi_comm_world`, in the first module that has it.

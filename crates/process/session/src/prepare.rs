@@ -6,21 +6,25 @@
 //!
 //! Next: `insert` carries it out.
 
+use crate::decided::{Decision, Decisions, OwnSites};
 use crate::error::Error;
 use crate::modules::{Module, Modules};
 use crate::script::ScriptSource;
+use crate::text::Text;
 use crate::threads::FunctionRange;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::panic::resume_unwind;
-use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, find_gadgets};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use trimtab_os::{Gadgets, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite};
 use trimtab_stub::layout::{Probe, flag};
-use trimtab_symbols::{fde_at, unwind_facts};
+use trimtab_symbols::{fde_at, fingerprint, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
-    Analysis, ClassifyJump, CodeRange, ExitKind, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site,
-    analyse, own_sites,
+    Analysis, ClassifyJump, CodeRange, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site, analyse,
+    own_sites,
 };
 
 /// A function that is to be measured.
@@ -109,6 +113,22 @@ impl Prepared {
         self.functions.iter().map(|function| function.sites.len()).sum()
     }
 
+    /// A number that stands for every decision: which bytes are patched, how, and what was refused why.
+    pub fn digest(&self) -> u64 {
+        use std::fmt::Write;
+        let mut text = String::new();
+        for site in self.functions.iter().flat_map(|function| &function.sites) {
+            // Writing to a string does not fail.
+            let _ = write!(text, "{site:?}");
+        }
+        for refused in &self.refused {
+            // Where the file is mapped changes no decision.
+            let words = refused.reason.split_whitespace().filter(|word| !word.contains("0x"));
+            words.chain([refused.name.as_str()]).for_each(|word| text.push_str(word));
+        }
+        trimtab_stub::layout::checksum(text.as_bytes())
+    }
+
     /// Number of the probe at `address`.
     pub fn probe_at(&self, address: ProcAddr) -> Option<u32> {
         self.addresses.iter().position(|known| *known == address).map(|index| index as u32)
@@ -174,53 +194,146 @@ fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<u64>> {
 
 /// What was decided about one function: its module and places, or why not.
 type Decided<'a> = Result<(&'a Module, Vec<PlannedSite>), String>;
+/// The same, with the module's number and what is worth keeping.
+type Judged<'a> = (Decided<'a>, Option<(usize, Decision)>);
 
 /// Functions below which more threads do not pay.
 const PER_THREAD_MIN: usize = 256;
+/// Functions a thread takes at once: large ones lie side by side.
+const BATCH: usize = 64;
 
-/// Decides about all functions, which know nothing of each other, on as many processors as that is worth.
+/// Decides about all functions; what has been decided about a file before is not decided again.
 fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
-    let decide = |request: &&FunctionRequest| {
-        let module = modules.at(request.address).ok_or("it lies in no readable module")?;
-        let subject = Subject { module, memory, maps: &modules.maps };
-        Ok((module, subject.sites(request)?))
+    let subjects: Vec<Subject<'_>> =
+        modules.modules.iter().map(|module| Subject::new(module, memory, modules)).collect();
+    let mut counts = vec![0; subjects.len()];
+    requests.iter().filter_map(|request| modules.index_of(request.address)).for_each(|index| counts[index] += 1);
+    let known: Vec<_> = modules.modules.iter().zip(&counts).map(|(m, count)| m.loaded.decisions(*count)).collect();
+    let judge = |request: &&FunctionRequest| -> Judged<'a> {
+        let Some(index) = modules.index_of(request.address) else {
+            return (Err("it lies in no readable module".into()), None);
+        };
+        let (sites, new) = subjects[index].sites(request, &known[index]);
+        (sites.map(|sites| (&modules.modules[index], sites)), new.map(|new| (index, new)))
     };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let per_thread = requests.len().div_ceil(processors).max(PER_THREAD_MIN);
-    if requests.len() <= per_thread {
-        return requests.iter().map(decide).collect();
+    let mut new: Vec<Vec<Decision>> = vec![Vec::new(); subjects.len()];
+    let mut all = Vec::with_capacity(requests.len());
+    for (decided, decision) in side_by_side(requests, &judge) {
+        all.push(decided);
+        decision.into_iter().for_each(|(index, decision)| new[index].push(decision));
     }
-    std::thread::scope(|scope| {
-        let decide = &decide;
-        let parts = requests.chunks(per_thread);
-        let running: Vec<_> = parts.map(|part| scope.spawn(move || part.iter().map(decide).collect())).collect();
-        let joined = running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        joined.collect::<Vec<Vec<Decided<'a>>>>().into_iter().flatten().collect()
-    })
+    for (module, new) in modules.modules.iter().zip(new).filter(|(_, new)| !new.is_empty()) {
+        module.loaded.keep(new);
+    }
+    all
+}
+
+/// Judges functions, which know nothing of each other, on as many processors as that is worth.
+fn side_by_side<'a>(
+    requests: &[&FunctionRequest],
+    judge: &(impl Fn(&&FunctionRequest) -> Judged<'a> + Sync),
+) -> Vec<Judged<'a>> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = processors.min(requests.len() / PER_THREAD_MIN);
+    if threads <= 1 {
+        return requests.iter().map(judge).collect();
+    }
+    let batches: Vec<(usize, &[&FunctionRequest])> = requests.chunks(BATCH).enumerate().collect();
+    let next = AtomicUsize::new(0);
+    let work = || -> Vec<(usize, Vec<Judged<'a>>)> {
+        let taken = std::iter::from_fn(|| batches.get(next.fetch_add(1, Relaxed)));
+        taken.map(|(index, batch)| (*index, batch.iter().map(judge).collect())).collect()
+    };
+    let mut done: Vec<(usize, Vec<Judged<'a>>)> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().flat_map(|(_, judged)| judged).collect()
 }
 
 /// A module of a process, to be judged.
 pub(crate) struct Subject<'a> {
-    pub module: &'a Module,
-    pub memory: &'a Memory,
-    pub maps: &'a MappingTable,
+    module: &'a Module,
+    memory: &'a Memory,
+    maps: &'a MappingTable,
+    text: Text<'a>,
 }
 
 /// One piece of a function: where, its bytes, and the bytes behind it.
-struct Piece {
+struct Piece<'a> {
     address: u64,
-    bytes: Vec<u8>,
-    after: Vec<u8>,
+    bytes: &'a [u8],
+    after: &'a [u8],
 }
 
-impl Subject<'_> {
-    fn sites(&self, request: &FunctionRequest) -> Result<Vec<PlannedSite>, String> {
-        self.analysed(request.address, |code, analysis| self.chosen_sites(request, code, analysis))
+impl<'a> Subject<'a> {
+    pub(crate) fn new(module: &'a Module, memory: &'a Memory, modules: &'a Modules) -> Self {
+        Subject { module, memory, maps: &modules.maps, text: Text::new(module, memory) }
+    }
+
+    /// Where a function is patched, by what is `known` or else by a new decision; that too, if it is worth keeping.
+    fn sites(
+        &self,
+        request: &FunctionRequest,
+        known: &Decisions,
+    ) -> (Result<Vec<PlannedSite>, String>, Option<Decision>) {
+        let timed = request.probe.flags & flag::TIMED != 0;
+        let start = self.module.bias.to_file(request.address).0;
+        if let Some(decision) = known.at(start).filter(|decision| self.still_holds(decision)) {
+            return (self.chosen(decision, timed), None);
+        }
+        match self.decide(request.address) {
+            Ok((decision, is_lasting)) => (self.chosen(&decision, timed), is_lasting.then_some(decision)),
+            Err(reason) => (Err(reason), None),
+        }
+    }
+
+    /// Whether all code that a decision was made from is what it was.
+    fn still_holds(&self, decision: &Decision) -> bool {
+        self.code_in(&decision.parts).is_ok_and(|code| code == decision.code)
+    }
+
+    /// Stands for the code at these addresses of the file.
+    fn code_in(&self, parts: &[Range<u64>]) -> Result<u64, String> {
+        let to_proc = |address: u64| self.module.bias.to_proc(FileAddr(address)).0;
+        let mut bytes = parts.iter().map(|part| self.text.bytes(to_proc(part.start)..to_proc(part.end)));
+        bytes.try_fold(0u64, |all, part| Ok(all.rotate_left(1) ^ fingerprint(part?)))
+    }
+
+    fn chosen(&self, decision: &Decision, timed: bool) -> Result<Vec<PlannedSite>, String> {
+        let own = decision.outcome.as_ref().map_err(Clone::clone)?;
+        own.chosen(timed)?.map(|site| self.planned(site.shifted(self.module.bias.0))).collect()
+    }
+
+    /// Decides anew; whether it is decided for good, or some memory that it depends on may yet change.
+    fn decide(&self, address: ProcAddr) -> Result<(Decision, bool), String> {
+        let tables = Tables::new(self);
+        let decision = self.analysed_with(&tables, address, |code, analysis| {
+            let parts = code.ranges.iter().map(|range| {
+                let start = self.module.bias.to_file(ProcAddr(range.addr)).0;
+                start..start + (range.bytes.len() + range.after.len()) as u64
+            });
+            let parts: Vec<Range<u64>> = parts.collect();
+            let start = self.module.bias.to_file(address).0;
+            let outcome = OwnSites::of(own_sites(code, analysis), self.module.bias.0);
+            Ok(Decision { start, code: self.code_in(&parts)?, parts, outcome })
+        })?;
+        Ok((decision, !tables.may_change.get()))
     }
 
     /// Hands over the code of the function that begins at `address`, with its analysis.
     pub(crate) fn analysed<T>(
         &self,
+        address: ProcAddr,
+        then: impl FnOnce(&FunctionCode<'_>, &Analysis) -> Result<T, String>,
+    ) -> Result<T, String> {
+        self.analysed_with(&Tables::new(self), address, then)
+    }
+
+    fn analysed_with<T>(
+        &self,
+        tables: &Tables<'_>,
         address: ProcAddr,
         then: impl FnOnce(&FunctionCode<'_>, &Analysis) -> Result<T, String>,
     ) -> Result<T, String> {
@@ -239,11 +352,12 @@ impl Subject<'_> {
         let facts =
             unwind_facts(self.module.loaded.file.bytes(), image, function).map_err(|error| error.to_string())?;
         let landing_pads: Vec<u64> = facts.landing_pads.iter().map(|pad| self.module.bias.to_proc(*pad).0).collect();
+        let to_file = self.module.bias.0.wrapping_neg();
         let mut pieces = vec![self.piece(address.0, function.size)?];
         loop {
             let outside = self.outside_branches(&pieces);
             let code = function_code(&pieces, &landing_pads, &outside);
-            let analysis = analyse(&code, self, self).map_err(|refusal| refusal.to_string())?;
+            let analysis = analyse(&code, tables, self).map_err(|refusal| refusal.shifted(to_file).to_string())?;
             let jumped_into = analysis.external_jumps.iter().filter_map(|jump| self.around(jump.target));
             let mut new: Vec<Range<u64>> = analysis.fragments.iter().cloned().chain(jumped_into).collect();
             new.retain(|range| pieces.iter().all(|piece| piece.address != range.start));
@@ -274,36 +388,8 @@ impl Subject<'_> {
         (fde.range.start != file_target && has_frame(fde.cfa_rsp_offset_at)).then_some(range)
     }
 
-    fn chosen_sites(
-        &self,
-        request: &FunctionRequest,
-        code: &FunctionCode<'_>,
-        analysis: &Analysis,
-    ) -> Result<Vec<PlannedSite>, String> {
-        let sites = own_sites(code, analysis);
-        let entry = sites.entry.map_err(|refusal| refusal.to_string())?;
-        let mut chosen = vec![self.planned(entry)?];
-        let timed = request.probe.flags & flag::TIMED != 0;
-        for (exit, site) in sites.exits {
-            let site = match site {
-                Ok(site) => site,
-                Err(_) if exit.kind == ExitKind::FallsThrough || !timed => continue,
-                Err(refusal) => return Err(refusal.to_string()),
-            };
-            if timed && !chosen.iter().any(|known| known.site == site) {
-                chosen.push(self.planned(site)?);
-            }
-        }
-        if timed && chosen.len() == 1 && matches!(chosen[0].site.kind, trimtab_x86::SiteKind::Entry) {
-            return Err("it never returns".into());
-        }
-        Ok(chosen)
-    }
-
     pub(crate) fn planned(&self, site: Site) -> Result<PlannedSite, String> {
-        let read = |range: &Range<u64>| {
-            self.memory.read_vec(range.start, (range.end - range.start) as usize).map_err(|error| error.to_string())
-        };
+        let read = |range: &Range<u64>| self.text.bytes(range.clone()).map(<[u8]>::to_vec);
         let springboard = match site.jump {
             JumpForm::Near5 => Vec::new(),
             JumpForm::Short2 { via } => read(&(via..via + NEAR_JUMP_LEN))?,
@@ -314,7 +400,7 @@ impl Subject<'_> {
     }
 
     /// Where the rest of the module branches into these pieces.
-    fn outside_branches(&self, pieces: &[Piece]) -> Vec<u64> {
+    fn outside_branches(&self, pieces: &[Piece<'_>]) -> Vec<u64> {
         let bias = self.module.bias;
         let range = |piece: &Piece| {
             let start = bias.to_file(ProcAddr(piece.address));
@@ -326,21 +412,11 @@ impl Subject<'_> {
     }
 
     /// Bytes of one piece, which must be as in the file.
-    fn piece(&self, address: u64, size: u64) -> Result<Piece, String> {
-        let file_address = self.module.bias.to_file(ProcAddr(address));
-        let next = self.next_function(FileAddr(file_address.0 + size));
-        let after = next.saturating_sub(file_address.0 + size).min(AFTER_MAX);
-        let total = (size + after) as usize;
-        let in_memory = self.memory.read_vec(address, total).map_err(|error| error.to_string())?;
-        let offset = self.module.loaded.image.file_offset_of(file_address).ok_or("it lies in no segment")? as usize;
-        let in_file = self.module.loaded.file.bytes().get(offset..offset + total).ok_or("its file is too short")?;
-        if in_memory != in_file {
-            return Err(
-                "its code in memory differs from its file: another tool has patched it, end that tool first".into()
-            );
-        }
-        let (bytes, after) = in_memory.split_at(size as usize);
-        Ok(Piece { address, bytes: bytes.to_vec(), after: after.to_vec() })
+    fn piece(&self, address: u64, size: u64) -> Result<Piece<'a>, String> {
+        let file_end = FileAddr(self.module.bias.to_file(ProcAddr(address)).0 + size);
+        let after = self.next_function(file_end).saturating_sub(file_end.0).min(AFTER_MAX);
+        let (bytes, after) = self.text.bytes(address..address + size + after)?.split_at(size as usize);
+        Ok(Piece { address, bytes, after })
     }
 
     /// Where the next function or fragment begins, at or after `address`.
@@ -356,18 +432,32 @@ impl Subject<'_> {
     }
 }
 
-fn function_code<'a>(pieces: &'a [Piece], landing_pads: &'a [u64], outside_branches: &'a [u64]) -> FunctionCode<'a> {
-    let ranges = pieces
-        .iter()
-        .map(|piece| CodeRange { addr: piece.address, bytes: &piece.bytes, after: &piece.after })
-        .collect();
+fn function_code<'a>(pieces: &[Piece<'a>], landing_pads: &'a [u64], outside_branches: &'a [u64]) -> FunctionCode<'a> {
+    let ranges =
+        pieces.iter().map(|piece| CodeRange { addr: piece.address, bytes: piece.bytes, after: piece.after }).collect();
     FunctionCode { entry: pieces[0].address, ranges, landing_pads, other_entries: &[], outside_branches }
 }
 
-impl ReadMemory for Subject<'_> {
+/// Constant data of a process, as one function's analysis reads it.
+struct Tables<'a> {
+    subject: &'a Subject<'a>,
+    /// Whether it asked for what is writable: of a program that just starts, the loader makes some of it constant later.
+    may_change: Cell<bool>,
+}
+
+impl<'a> Tables<'a> {
+    fn new(subject: &'a Subject<'a>) -> Self {
+        Tables { subject, may_change: Cell::new(false) }
+    }
+}
+
+impl ReadMemory for Tables<'_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-        let constant = |mapping: &Mapping| !mapping.writable;
-        self.maps.at(address).is_some_and(constant) && self.memory.read(address, buffer).is_ok()
+        let Some(mapping) = self.subject.maps.at(address) else { return false };
+        if mapping.writable {
+            self.may_change.set(true);
+        }
+        !mapping.writable && self.subject.memory.read(address, buffer).is_ok()
     }
 }
 

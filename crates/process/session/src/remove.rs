@@ -8,7 +8,8 @@
 
 use crate::error::Error;
 use crate::mapping::{close, unmap_calls, wait_until};
-use crate::threads::{FunctionRange, Stacks, Stand, anyone_in, inside, stands};
+use crate::pages::{PageWrites, PatchBytes};
+use crate::threads::{Ranges, Stacks, Stand, anyone_in, inside, stands};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -17,7 +18,6 @@ use trimtab_os::{Call, Gadgets, MappingTable, Memory, Stopped, Thread, used_stac
 use trimtab_plan::{ArenaPlace, Plan};
 use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
 use trimtab_types::Pid;
-use trimtab_x86::SHORT_JUMP_LEN;
 
 /// Further stops tried until nobody is inside an island.
 pub(crate) const TRIES_MAX: usize = 50;
@@ -29,8 +29,6 @@ const REST_US_MAX: u64 = 20_000;
 const JUMPED_OUT_AFTER: usize = 20;
 /// Most of a stack that is searched for a way back into our code.
 const STACK_BYTES_MAX: u64 = 1 << 20;
-/// First byte of `jmp rel8`.
-const SHORT_JUMP: u8 = 0xeb;
 /// Place of `Slot::busy` within a slot.
 const BUSY_OFFSET: u64 = std::mem::offset_of!(trimtab_stub::layout::Slot, busy) as u64;
 
@@ -53,9 +51,6 @@ pub struct Removal {
     pub foreign: Vec<u64>,
 }
 
-/// Address, original and patched bytes of one place.
-pub(crate) type PatchBytes = (u64, Vec<u8>, Vec<u8>);
-
 /// What must be known to restore a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -63,18 +58,23 @@ pub(crate) struct Target {
     pub gates: Vec<u64>,
     pub arenas: Vec<Range<u64>>,
     pub mappings: Vec<(u64, u64)>,
-    /// Address, original and patched bytes, in order of writing.
-    pub patches: Vec<PatchBytes>,
+    /// What was written to its text.
+    pub patches: PageWrites,
     pub geometry: Geometry,
     pub gadgets: Gadgets,
     /// Measured functions, and the text of the program itself.
-    pub functions: (Vec<FunctionRange>, Range<u64>),
+    pub functions: (Ranges, Range<u64>),
     /// Its maker is gone, and may have left the memory's descriptor open.
     pub abandoned: bool,
 }
 
 impl Target {
     pub(crate) fn new(header: u64, places: &[ArenaPlace], plan: &Plan, geometry: Geometry, gadgets: Gadgets) -> Self {
+        let bytes = |patch: &trimtab_plan::Patch| PatchBytes {
+            address: patch.address,
+            original: patch.original.clone(),
+            patched: patch.patched.clone(),
+        };
         let mut mappings = vec![(header, geometry.data_length)];
         mappings.extend(places.iter().flat_map(|place| [(place.gate, PAGE), (place.code, place.capacity)]));
         Target {
@@ -82,10 +82,10 @@ impl Target {
             gates: places.iter().map(|place| place.gate).collect(),
             arenas: places.iter().map(|place| place.code..place.code + place.capacity).collect(),
             mappings,
-            patches: plan.patches.iter().map(|p| (p.address, p.original.clone(), p.patched.clone())).collect(),
+            patches: PageWrites::new(plan.patches.iter().map(bytes).collect()),
             geometry,
             gadgets,
-            functions: (Vec::new(), 0..0),
+            functions: (Ranges::default(), 0..0),
             abandoned: false,
         }
     }
@@ -112,6 +112,7 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
     close_gates(pid, target)?;
     // Whoever reads a page of the slots first waits for the kernel to make it: not while the process is held.
     let _ = busy_slots(&Memory::open(pid)?, target);
+    let springboards = springboards(target);
     for attempt in 0..TRIES_MAX {
         let maps = MappingTable::of(pid)?;
         let mut stopped = Stopped::stop(pid)?;
@@ -119,8 +120,8 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         if attempt == 0 {
             let pointers = stopped.threads().iter().map(|thread| (thread.registers.fs_base, thread.registers.rsp));
             removal.stacks = pointers.collect();
-            leave_springboards(&mut stopped, &stacks, target)?;
-            removal.foreign = restore_text(&stopped, target)?;
+            leave_springboards(&mut stopped, &stacks, target, &springboards)?;
+            removal.foreign = target.patches.restore(&stopped)?;
             // Calls are recognised by their bytes, some of which were displaced.
             removal.inside = inside(&stopped, &stacks, &target.functions.0, &target.functions.1);
         }
@@ -184,8 +185,12 @@ fn close_gates(pid: Pid, target: &Target) -> Result<(), Error> {
 
 /// Who stands at a springboard has taken a short jump and done nothing since: it goes back to where that jump stands, so
 /// that the springboard's bytes may become what they were.
-fn leave_springboards(stopped: &mut Stopped, stacks: &Stacks, target: &Target) -> Result<(), Error> {
-    let springboards: BTreeMap<u64, u64> = target.patches.iter().filter_map(springboard_of).collect();
+fn leave_springboards(
+    stopped: &mut Stopped,
+    stacks: &Stacks,
+    target: &Target,
+    springboards: &BTreeMap<u64, u64>,
+) -> Result<(), Error> {
     if springboards.is_empty() {
         return Ok(());
     }
@@ -199,27 +204,9 @@ fn leave_springboards(stopped: &mut Stopped, stacks: &Stacks, target: &Target) -
     Ok(())
 }
 
-/// Where a patch that is a short jump leads, and where it stands.
-fn springboard_of((address, _, patched): &PatchBytes) -> Option<(u64, u64)> {
-    let [SHORT_JUMP, distance] = patched[..] else { return None };
-    let via = (address + SHORT_JUMP_LEN).wrapping_add_signed(i64::from(distance as i8));
-    Some((via, *address))
-}
-
-/// Puts the original bytes back, last patch first; places that hold neither version. What can't be read was unmapped by
-/// the program, and the patch with it.
-fn restore_text(stopped: &Stopped, target: &Target) -> Result<Vec<u64>, Error> {
-    let mut foreign = Vec::new();
-    let ranges: Vec<_> = target.patches.iter().map(|(address, _, patched)| (*address, patched.len())).collect();
-    let found = stopped.memory().read_many(&ranges);
-    for ((address, original, patched), now) in target.patches.iter().zip(found).rev() {
-        if now == *patched {
-            stopped.write_text(*address, original)?;
-        } else if now != *original && !now.is_empty() {
-            foreign.push(*address);
-        }
-    }
-    Ok(foreign)
+/// Every springboard, with where the short jump to it stands.
+fn springboards(target: &Target) -> BTreeMap<u64, u64> {
+    target.patches.patches().iter().filter_map(|patch| Some((patch.springboard()?, patch.address))).collect()
 }
 
 /// `patient`: who says it is in our routine is believed. Later its stack is asked, too: a signal handler may have left
@@ -294,22 +281,4 @@ pub(crate) fn open_descriptors(pid: Pid) -> Vec<u64> {
         .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(is_ours))
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn springboards_are_found_by_their_short_jumps() {
-        let rows: &[(&str, &[u8], Option<u64>)] = &[
-            ("forward", &[0xeb, 0x10], Some(0x1012)),
-            ("back", &[0xeb, 0xf0], Some(0xff2)),
-            ("near_jump", &[0xe9, 0, 0, 0, 0], None),
-        ];
-        for (name, patched, want) in rows {
-            let patch = (0x1000, vec![0x90; patched.len()], patched.to_vec());
-            assert_eq!(springboard_of(&patch), want.map(|via| (via, 0x1000)), "{name}");
-        }
-    }
 }

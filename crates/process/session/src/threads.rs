@@ -101,38 +101,60 @@ pub(crate) fn anyone_in(stands: &[Stand], ranges: &[Range<u64>]) -> bool {
 /// A measured function and the probe that belongs to it.
 pub(crate) type FunctionRange = (Range<u64>, u32);
 
+/// Numbered ranges, sorted before a process is held: thousands of words of its stacks are looked up here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ranges {
+    /// By start; they may overlap.
+    sorted: Vec<FunctionRange>,
+    /// The highest end of each and all before it.
+    ends: Vec<u64>,
+}
+
+impl Ranges {
+    pub(crate) fn new(mut ranges: Vec<FunctionRange>) -> Self {
+        ranges.sort_by_key(|(range, number)| (range.start, *number));
+        let highest = |highest: &mut u64, (range, _): &FunctionRange| {
+            *highest = range.end.max(*highest);
+            Some(*highest)
+        };
+        let ends = ranges.iter().scan(0, highest).collect();
+        Ranges { sorted: ranges, ends }
+    }
+
+    /// From the first to the last of them.
+    fn span(&self) -> Range<u64> {
+        let start = self.sorted.first().map_or(0, |(range, _)| range.start);
+        start..self.ends.last().copied().unwrap_or_default()
+    }
+
+    /// The lowest number of those that hold `address` behind their first byte.
+    pub(crate) fn behind_start(&self, address: u64) -> Option<u32> {
+        let after = self.sorted.partition_point(|(range, _)| range.start < address);
+        let candidates = (0..after).rev().take_while(|index| self.ends[*index] > address);
+        candidates.map(|index| &self.sorted[index]).filter(|(range, _)| range.contains(&address)).map(|(_, n)| *n).min()
+    }
+}
+
 /// Threads that are inside a measured function right now, as (thread pointer, probe): they stand in it, or the innermost
 /// return address into one on their stack was put there by a call. `ignored` is the program's own text: who stands there
 /// computes, whatever old words its stack holds.
-pub(crate) fn inside(
-    stopped: &Stopped,
-    stacks: &Stacks,
-    functions: &[FunctionRange],
-    ignored: &Range<u64>,
-) -> Vec<(u64, u32)> {
-    let first = functions.iter().map(|(range, _)| range.start).min().unwrap_or_default();
-    let end = functions.iter().map(|(range, _)| range.end).max().unwrap_or_default();
-    let span = first..end;
+pub(crate) fn inside(stopped: &Stopped, stacks: &Stacks, functions: &Ranges, ignored: &Range<u64>) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     for (thread, stack) in stopped.threads().iter().zip(&stacks.0) {
         let at = thread.instruction_pointer();
-        let standing = function_at(functions, at);
-        let calling = || innermost_call(stopped, stack, functions, &span);
+        // A return address never is a function's first byte, and who stands there has not entered it.
+        let standing = functions.behind_start(at);
+        let calling = || innermost_call(stopped, stack, functions);
         let probe = standing.or_else(|| if ignored.contains(&at) { None } else { calling() });
         found.extend(probe.map(|probe| (thread.registers.fs_base, probe)));
     }
     found
 }
 
-fn function_at(functions: &[FunctionRange], address: u64) -> Option<u32> {
-    // A return address never is a function's first byte, and who stands there has not entered it.
-    functions.iter().find(|(range, _)| range.contains(&address) && address != range.start).map(|(_, probe)| *probe)
-}
-
-/// `span` holds all `functions`: most words on a stack lie outside it.
-fn innermost_call(stopped: &Stopped, stack: &Stack, functions: &[FunctionRange], span: &Range<u64>) -> Option<u32> {
+fn innermost_call(stopped: &Stopped, stack: &Stack, functions: &Ranges) -> Option<u32> {
+    let span = functions.span();
     let near = stack.words().map(|(_, word)| word).filter(|word| span.contains(word));
-    let mut calls = near.filter_map(|word| function_at(functions, word).map(|probe| (word, probe)));
+    let mut calls = near.filter_map(|word| functions.behind_start(word).map(|probe| (word, probe)));
     calls.find(|(word, _)| follows_call(stopped, *word)).map(|(_, probe)| probe)
 }
 
@@ -141,4 +163,29 @@ fn follows_call(stopped: &Stopped, address: u64) -> bool {
     let Ok(before) = stopped.memory().read_vec(address.saturating_sub(7), 7) else { return false };
     let indirect = |length: usize| before[7 - length] == 0xff && before[8 - length] & 0x38 == 0x10;
     before[2] == 0xe8 || indirect(2) || indirect(3) || indirect(6) || indirect(7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_any_address_behind_their_first() {
+        let functions = Ranges::new(vec![(0x300..0x310, 0), (0x100..0x200, 1), (0x120..0x130, 2), (0x100..0x140, 3)]);
+        for (name, address, want) in [
+            ("before_all", 0xff, None),
+            ("first_byte", 0x100, None),
+            ("shared_start", 0x101, Some(1)),
+            ("inside_another", 0x125, Some(1)),
+            ("first_byte_of_the_inner", 0x120, Some(1)),
+            ("behind_the_inner", 0x1ff, Some(1)),
+            ("between", 0x200, None),
+            ("last", 0x30f, Some(0)),
+            ("behind_all", 0x310, None),
+        ] {
+            assert_eq!(functions.behind_start(address), want, "{name}");
+        }
+        assert_eq!(functions.span(), 0x100..0x310);
+        assert_eq!(Ranges::default().behind_start(0), None);
+    }
 }

@@ -44,8 +44,8 @@ pub fn seal(payload: &[u8]) -> Vec<u8> {
     seal_as(MAGIC, VERSION, payload)
 }
 
-/// Puts the header of any kind of cache before a payload.
-pub(crate) fn seal_as(magic: &[u8; 8], version: u32, payload: &[u8]) -> Vec<u8> {
+/// Puts the header of any kind of cache before a payload: what it is, its version, and a checksum.
+pub fn seal_as(magic: &[u8; 8], version: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
     bytes.extend_from_slice(magic);
     bytes.extend_from_slice(&version.to_le_bytes());
@@ -55,7 +55,10 @@ pub(crate) fn seal_as(magic: &[u8; 8], version: u32, payload: &[u8]) -> Vec<u8> 
 }
 
 /// The payload behind a header of this kind and version.
-pub(crate) fn unseal_as<'a>(magic: &[u8; 8], version: u32, bytes: &'a [u8]) -> Result<&'a [u8], String> {
+///
+/// # Errors
+/// What is wrong with it, as a sentence.
+pub fn unseal_as<'a>(magic: &[u8; 8], version: u32, bytes: &'a [u8]) -> Result<&'a [u8], String> {
     let Some((header, payload)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Err(format!("{} bytes are no header", bytes.len()));
     };
@@ -71,6 +74,11 @@ pub(crate) fn unseal_as<'a>(magic: &[u8; 8], version: u32, bytes: &'a [u8]) -> R
         return Err("its checksum is wrong".to_string());
     }
     Ok(payload)
+}
+
+/// A number that stands for these bytes, so that later it can be seen that they are the same.
+pub fn fingerprint(bytes: &[u8]) -> u64 {
+    XxHash3_128::oneshot(bytes) as u64
 }
 
 fn check_order(image: &Image) -> Result<(), Error> {

@@ -44,6 +44,7 @@ mod symtab;
 
 #[doc(hidden)]
 pub use cache::seal;
+pub use cache::{fingerprint, seal_as, unseal_as};
 pub use demangle::{demangle, demangle_name};
 pub use error::Error;
 pub use frames::{CfaRow, FdeInfo, Frame, FrameKind, UnwindFacts, fde_at, unwind_facts, unwind_facts_of};

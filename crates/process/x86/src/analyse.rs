@@ -10,6 +10,7 @@ use crate::jump_table::{Table, TableTargets};
 use crate::states::States;
 use crate::value::{State, Value};
 use crate::{ClassifyJump, FunctionCode, JumpTarget, ReadMemory, Refusal};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -28,7 +29,8 @@ pub struct Analysis {
     pub exits: Vec<Exit>,
     /// Jumps out of the ranges that [`ClassifyJump`] did not know; each is also an exit.
     pub external_jumps: Vec<ExternalJump>,
-    /// Parts of the function that jumps lead to and that were not among the ranges: add them and analyse again.
+    /// Parts of the function that jumps lead to and that were not among the ranges: add them and analyse again. As long
+    /// as there are new ones, nothing else need be filled in.
     pub fragments: Vec<Range<u64>>,
     /// Indirect jumps that could not be followed. If there are any, every instruction is a possible target, and each
     /// of them may be one more exit that is not in `exits`.
@@ -52,7 +54,7 @@ pub struct Analysis {
 }
 
 /// A place where the function leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Exit {
     /// Address of the leaving instruction.
     pub at: u64,
@@ -63,7 +65,7 @@ pub struct Exit {
 }
 
 /// How a function leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ExitKind {
     /// `ret`, with the bytes of arguments it pops.
     Ret {
@@ -118,6 +120,10 @@ pub fn analyse(
 ) -> Result<Analysis, Refusal> {
     check_ranges(code)?;
     let mut work = Work::new(code, memory, classify);
+    work.explore_directly()?;
+    if work.finds_new_parts() {
+        return Ok(Analysis { fragments: work.fragments, ..Analysis::default() });
+    }
     work.explore()?;
     Ok(work.finish())
 }
@@ -245,11 +251,31 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Reaches everything reachable, following indirect jumps until no more are found.
-    fn explore(&mut self) -> Result<(), Refusal> {
+    /// Reaches what direct branches lead to.
+    fn explore_directly(&mut self) -> Result<(), Refusal> {
         let known = self.roots.iter().copied().filter(|&addr| self.graph.index_of(addr).is_some());
         let starts: Vec<u64> = [self.code.entry].into_iter().chain(known).collect();
-        self.graph.explore(self.code, starts)?;
+        self.graph.explore(self.code, starts)
+    }
+
+    /// Whether direct branches lead to parts that are missing. Following indirect jumps, which is most of the work, is
+    /// worth it only once they are there.
+    fn finds_new_parts(&mut self) -> bool {
+        for index in 0..self.graph.steps.len() {
+            let step = &self.graph.steps[index];
+            if let Next::Jump(target) | Next::Branch(target) = step.next()
+                && (!step.is_filler || self.graph.reached[index])
+                && !self.code.contains(target)
+            {
+                self.note_fragment(target);
+            }
+        }
+        let is_new = |part: &Range<u64>| self.code.ranges.iter().all(|range| range.addr != part.start);
+        self.fragments.iter().any(is_new)
+    }
+
+    /// Reaches everything reachable, following indirect jumps until no more are found.
+    fn explore(&mut self) -> Result<(), Refusal> {
         for _ in 0..ROUNDS_MAX {
             let jumps = self.indirect_jumps();
             if jumps.is_empty() {

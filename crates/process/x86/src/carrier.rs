@@ -10,10 +10,11 @@ use crate::island::Island;
 use crate::site::{Planner, check_page};
 use crate::springboard::first_fit;
 use crate::{NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, encode_near_jump, relocate};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A patch that only frees bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carrier {
     /// Exactly the bytes of the near jump to its island.
     pub overwritten: Range<u64>,

@@ -40,6 +40,7 @@ mod point;
 mod probe_island;
 mod refusal;
 mod relocate;
+mod shift;
 mod site;
 mod springboard;
 mod states;

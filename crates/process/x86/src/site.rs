@@ -13,10 +13,11 @@ use crate::edge;
 use crate::instruction::Step;
 use crate::padding::{padding_end, padding_runs};
 use crate::{Analysis, Exit, ExitKind, FunctionCode, NEAR_JUMP_LEN, PAGE_BYTES, Refusal, SHORT_JUMP_LEN, Springboards};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A place to patch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
     /// First overwritten byte: where the jump goes.
     pub at: u64,
@@ -38,7 +39,7 @@ pub struct Site {
 }
 
 /// The jump that fits at a site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JumpForm {
     /// `jmp rel32` to the island.
     Near5,
@@ -58,7 +59,7 @@ impl Site {
 }
 
 /// What passes at a site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SiteKind {
     /// Every call, before its first instruction.
     Entry,

@@ -1,9 +1,9 @@
 //! What holds for the sites of any bytes: real instructions in random order, and plain noise.
 //!
 //! No panic; sites lie in the function or its padding, overlap nothing, cross no page, hold no target; whatever is
-//! displaced can be relocated. The same check runs under the fuzzer (`fuzz/`). Next: `execution.rs`.
+//! displaced can be relocated. The same check is a target of `testing/fuzz`. Next: `execution.rs`.
 
-#[path = "../fuzz/src/check.rs"]
+#[path = "invariants/check.rs"]
 mod check;
 
 use check::check;
