@@ -8,6 +8,7 @@
 
 mod bench;
 mod demo;
+mod fuzz;
 mod goldens;
 mod release;
 mod setup;
@@ -30,6 +31,8 @@ cargo xtask COMMAND
                                 measure against the baseline, interleaved; default file: benches/results/DATE-NAME.json
   torture [--seconds S] [--program NAME]... [--seed N] [--json FILE]
                                 patch real programs at random moments while they work, and check them
+  fuzz [--target NAME]... [--executions N | --seconds S] [--seed N] [--jobs N] [--keep] [--json FILE]
+                                give hostile bytes to everything that reads bytes; fuzz replay TARGET FILE: one again
   goldens [FILTER...]           accept today's output as the expected one and show what changed
   release                       build target/dist with checksums and check what the binary needs
 
@@ -65,6 +68,7 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
         "setup" => setup::command(rest),
         "bench" => bench::command(rest),
         "torture" => torture::command(rest),
+        "fuzz" => fuzz::command(rest),
         "goldens" => goldens::command(rest),
         "release" => release::command(rest),
         "help" | "--help" | "-h" => {
@@ -90,7 +94,7 @@ mod tests {
 
     #[test]
     fn arguments_no_command_takes_are_refused() {
-        for command in ["demo", "tidy", "setup", "release", "bench", "test", "torture"] {
+        for command in ["demo", "tidy", "setup", "release", "bench", "test", "torture", "fuzz"] {
             let arguments = [command.to_string(), "--no-such-option".to_string()];
             let error = dispatch(&arguments).expect_err(command).to_string();
             assert!(error.contains("--no-such-option"), "{command}: {error}");

@@ -8,7 +8,7 @@
 use crate::bench::Record;
 use crate::{Outcome, shell};
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// `cargo xtask torture [--seconds S] [--program NAME]... [--seed N] [--json FILE]`.
@@ -29,7 +29,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         _ => bail!("the torture could not be run ({status})"),
     };
     if let Some(json) = json {
-        keep(&record, &found, &json)?;
+        record.write_found("torture", &found, &json)?;
         println!("written: {}", shell::relative(&root, &json));
     }
     Ok(outcome)
@@ -51,19 +51,6 @@ fn parse(arguments: &[String]) -> Result<(Vec<String>, Option<PathBuf>)> {
         }
     }
     Ok((passed_on, json))
-}
-
-/// Adds machine, commit and date to what was found.
-fn keep(record: &Record, found: &Path, json: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(found).context("the torture wrote no result")?;
-    let outcome: serde_json::Value = serde_json::from_str(&text).context("the torture's result is no JSON")?;
-    let mut kept = record.to_json();
-    kept["torture"] = outcome;
-    for unused in ["rows", "results"] {
-        kept.as_object_mut().and_then(|fields| fields.remove(unused));
-    }
-    let text = serde_json::to_string_pretty(&kept)? + "\n";
-    std::fs::write(json, text).with_context(|| format!("cannot write {}", json.display()))
 }
 
 #[cfg(test)]

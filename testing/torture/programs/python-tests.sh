@@ -3,5 +3,5 @@
   test_struct test_threading_local test_bytes test_deque test_dict test_set test_traceback > log 2>&1
 code=$?
 grep -E '^(test[A-Za-z0-9_]* .*\.\.\. [a-zA-Z]|== Tests result|Tests result|Result:|[0-9]+ tests? OK|All [0-9]+ tests OK)' log |
-  sed -E 's/ in [0-9.]+( sec|s)?.*//; s/0x[0-9a-f]+//g' | sort
+  sed -E 's/ in [0-9.]+( sec|s)?.*//; s/0x[0-9a-f]+//g; s/task [0-9]+ will run.*//' | sort
 exit $code

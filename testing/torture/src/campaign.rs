@@ -75,9 +75,10 @@ pub fn campaign(options: &Options) -> Result<Outcome> {
         seen: HashSet::new(),
     };
     let mut functions = Functions::new();
-    let share = options.budget / ready.len().max(1) as u32;
+    let share = options.budget / ready.iter().map(|program| program.shares()).sum::<u32>().max(1);
     let watch = Watch::begin();
     for program in ready {
+        let share = share * program.shares();
         let mut session =
             Session { program, seed: options.seed, share, folder: &folder, torment: &mut torment, watch: &watch };
         let tally = session.torture()?;

@@ -3,6 +3,7 @@
 //! Next: `target` does many of them to one process.
 
 use crate::random::Random;
+use crate::target::Functions;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use trimtab_os::ticks;
@@ -22,6 +23,11 @@ const ALL_IN_THOUSAND: u64 = 10;
 /// Most probes in one cycle: their numbers per thread must fit into memory.
 pub(crate) const PROBES_MAX: u64 = 60_000;
 
+/// As long as many functions had no probe yet, subsets hold between these shares of them, so that a large program's are
+/// reached in time; but not more than the last number, so that a cycle stays short.
+const UNTRIED_SHARES: (u64, u64) = (200, 6);
+const UNTRIED_MAX: u64 = 8000;
+
 /// What a cycle does, drawn before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -34,21 +40,28 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Draws the next one.
-    pub fn draw(random: &mut Random) -> Choice {
-        let count = if random.in_thousand(ALL_IN_THOUSAND) { u64::MAX } else { random.magnitude(SUBSET.0, SUBSET.1) };
+    /// Draws the next one; `untried` functions had no probe yet.
+    pub fn draw(random: &mut Random, untried: u64) -> Choice {
+        let least = SUBSET.0.max(untried / UNTRIED_SHARES.0);
+        let most = SUBSET.1.max((untried / UNTRIED_SHARES.1).min(UNTRIED_MAX));
+        let count = if random.in_thousand(ALL_IN_THOUSAND) { u64::MAX } else { random.magnitude(least, most) };
         Choice { seed: random.bits(), count, wait: Duration::from_micros(random.below(WAIT_MS_MAX * 1000)) }
     }
 
-    /// The functions it means.
-    pub fn requests(&self, modules: &Modules) -> Vec<FunctionRequest> {
+    /// The functions it means: out of `untried` as far as there are, then out of all.
+    pub fn requests(&self, modules: &Modules, untried: &[ProcAddr]) -> Vec<FunctionRequest> {
         let mut random = Random::new(self.seed);
         let all: Vec<ProcAddr> = modules.modules.iter().flat_map(all_of).map(|(address, _)| address).collect();
         let chosen: Vec<ProcAddr> = if self.count >= all.len() as u64 {
             let skipped = random.below((all.len() as u64).saturating_sub(PROBES_MAX) + 1) as usize;
             all.into_iter().skip(skipped).take(PROBES_MAX as usize).collect()
         } else {
-            (0..self.count).map(|_| all[random.below(all.len() as u64) as usize]).collect()
+            let (first, from) = match untried.len() as u64 > self.count {
+                true => (&[][..], untried),
+                false => (untried, &all[..]),
+            };
+            let drawn = (first.len() as u64..self.count).map(|_| from[random.below(from.len() as u64) as usize]);
+            first.iter().copied().chain(drawn).collect()
         };
         let request = |(index, address): (usize, &ProcAddr)| FunctionRequest {
             name: format!("{:x}", address.0),
@@ -57,6 +70,16 @@ impl Choice {
         };
         chosen.iter().enumerate().map(request).collect()
     }
+}
+
+/// Functions of `modules` that are not in `tried`.
+pub(crate) fn untried(modules: &Modules, tried: &Functions) -> Vec<ProcAddr> {
+    let of_module = |module: &Module| {
+        let known = tried.get(&module.path);
+        let is_new = |address: &ProcAddr| known.is_none_or(|known| !known.contains(&module.bias.to_file(*address).0));
+        all_of(module).map(|(address, _)| address).filter(is_new).collect::<Vec<_>>()
+    };
+    modules.modules.iter().flat_map(of_module).collect()
 }
 
 /// Address and size of every function of `module` whose size is known.
@@ -126,8 +149,17 @@ pub(crate) fn cycle(modules: &Modules, prepared: &Prepared, functions: u64, wait
 
 /// Calls counted by all threads in all functions.
 fn hits(inserted: &Inserted, functions: u64) -> u64 {
-    let of = |slot: trimtab_stub::view::SlotView<'_>| -> u64 {
-        (0..functions).map(|index| slot.stat(index).calls.load(Relaxed) + slot.stat(index).nested.load(Relaxed)).sum()
-    };
-    inserted.view().slots().map(of).sum()
+    counts(inserted, functions).iter().sum()
+}
+
+/// Calls counted by all threads in each of so many functions.
+pub fn counts(inserted: &Inserted, functions: u64) -> Vec<u64> {
+    let mut counts = vec![0; functions as usize];
+    for slot in inserted.view().slots() {
+        for (index, count) in counts.iter_mut().enumerate() {
+            let stat = slot.stat(index as u64);
+            *count += stat.calls.load(Relaxed) + stat.nested.load(Relaxed);
+        }
+    }
+    counts
 }

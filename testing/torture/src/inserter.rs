@@ -22,7 +22,7 @@ pub fn inserter(pid: Pid, seed: u64, count: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let modules = Modules::read(pid, &ImageCache::of_user(), &|_| true)?;
     let choice = Choice { seed: random.bits(), count, wait: Duration::ZERO };
-    let requests = choice.requests(&modules);
+    let requests = choice.requests(&modules, &[]);
     let prepared = Prepared::new(&modules, &requests)?;
     println!("{READY}");
     std::io::stdout().flush()?;

@@ -23,9 +23,10 @@ mod text;
 mod tree;
 
 pub use campaign::{Options, campaign};
-pub use cycle::{Choice, begin_recording, probe_of};
+pub use cycle::{Choice, begin_recording, counts, probe_of};
 pub use inserter::inserter;
 pub use outcome::{Failure, FailureKind, Outcome, Pauses, ProgramOutcome, Shares};
 pub use programs::{NAMES, Program};
 pub use random::Random;
 pub use table::render;
+pub use text::text_differences;

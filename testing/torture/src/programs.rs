@@ -24,6 +24,10 @@ pub struct Program {
     generated: Generated,
 }
 
+/// Programs of so many functions or so long runs that they get more time, and how many times as much.
+const LARGE: &[&str] = &["gcc", "gdb", "node", "java", "postgres", "lammps"];
+const LARGE_SHARES: u32 = 2;
+
 #[derive(Debug, PartialEq, Eq)]
 enum Generated {
     Nothing,
@@ -73,6 +77,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         &[file!("postgres.sh")],
         Nothing,
     ),
+    row("nginx", &["/usr/sbin/nginx", "/usr/bin/curl"], "nginx curl", &[file!("nginx.sh"), file!("nginx.conf")], Text),
     row("hpcc", &["/usr/bin/hpcc", MPI], "hpcc", &[file!("hpcc.sh"), file!("hpccinf.txt")], Nothing),
     row("lammps", &["/usr/bin/lmp", MPI], "lammps", &[file!("lammps.sh"), file!("in.melt")], Nothing),
 ];
@@ -101,7 +106,7 @@ const fn row(
 /// Lines of [`Text`] input.
 const INPUT_LINES: u64 = 25_000;
 /// Functions of [`Source`].
-const SOURCE_FUNCTIONS: u64 = 900;
+const SOURCE_FUNCTIONS: u64 = 350;
 
 impl Program {
     /// Why it can't run here, with what to install; `None`: it can.
@@ -109,6 +114,11 @@ impl Program {
         let is_there = |need: &&str| need.split('|').any(|path| Path::new(path).exists());
         let missing = self.needs.iter().find(|need| !is_there(need))?;
         Some(format!("{missing} is not there. Next: apt-get install {}", self.package))
+    }
+
+    /// Shares of all time it gets.
+    pub fn shares(&self) -> u32 {
+        if LARGE.contains(&self.name) { LARGE_SHARES } else { 1 }
     }
 
     /// The script it is started by.

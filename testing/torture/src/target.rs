@@ -5,7 +5,7 @@
 //!
 //! Next: `campaign` picks the processes.
 
-use crate::cycle::{Choice, Cycle, Stop, cycle};
+use crate::cycle::{Choice, Cycle, Stop, cycle, untried};
 use crate::inserter::READY;
 use crate::outcome::{Failure, FailureKind, ProgramOutcome, Shares, without_numbers};
 use crate::random::Random;
@@ -19,7 +19,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_session::{ImageCache, Modules, Prepared};
-use trimtab_types::Pid;
+use trimtab_types::{Pid, ProcAddr};
 
 /// Of 1000 cycles, those in which the inserting process is killed.
 const KILLS_IN_THOUSAND: u64 = 60;
@@ -46,6 +46,8 @@ pub(crate) struct Tally {
     pub outcome: ProgramOutcome,
     /// Functions that had a probe.
     pub functions: Functions,
+    /// Those and functions that were refused.
+    pub tried: Functions,
     /// Pauses of insertions, nanoseconds.
     pub insert_ns: Vec<u64>,
     /// Pauses of removals, nanoseconds.
@@ -182,8 +184,9 @@ impl Torment {
         tally: &mut Tally,
         random: &mut Random,
     ) -> Result<bool, Box<Failure>> {
-        let choice = Choice::draw(random);
-        let requests = choice.requests(modules);
+        let untried = untried(modules, &tally.tried);
+        let choice = Choice::draw(random, untried.len() as u64);
+        let requests = choice.requests(modules, &untried);
         let started = Instant::now();
         let prepared = match Prepared::new(modules, &requests) {
             Ok(prepared) => prepared,
@@ -196,6 +199,7 @@ impl Torment {
             match cycle(modules, &prepared, requests.len() as u64, choice.wait) {
                 Ok(done) => {
                     count(tally, modules, &prepared, &done);
+                    note_all(&mut tally.tried, modules, requests.iter().map(|request| request.address));
                     self.judge(subject, tally, &done, random)?;
                 }
                 Err(Stop::Insert(error)) => {
@@ -334,10 +338,14 @@ fn count(tally: &mut Tally, modules: &Modules, prepared: &Prepared, done: &Cycle
     tally.outcome.probes_inserted += prepared.probes.len() as u64;
     tally.insert_ns.push(done.insert_pause_ns);
     tally.remove_ns.push(done.removal.pause_ns_max);
-    for address in &prepared.addresses {
-        if let Some(module) = modules.at(*address) {
-            let known = tally.functions.entry(module.path.clone()).or_default();
-            known.insert(module.bias.to_file(*address).0);
+    note_all(&mut tally.functions, modules, prepared.addresses.iter().copied());
+}
+
+fn note_all(functions: &mut Functions, modules: &Modules, addresses: impl Iterator<Item = ProcAddr>) {
+    for address in addresses {
+        if let Some(module) = modules.at(address) {
+            let known = functions.entry(module.path.clone()).or_default();
+            known.insert(module.bias.to_file(address).0);
         }
     }
 }

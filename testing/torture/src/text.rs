@@ -52,6 +52,12 @@ impl Files {
     }
 }
 
+/// Places where the code in `pid` differs from its files, in words; `None` if the process went away meanwhile.
+pub fn text_differences(pid: Pid) -> Option<Vec<String>> {
+    let found = Files::default().differences(pid)?;
+    Some(found.iter().map(|difference| format!("{difference:x?}")).collect())
+}
+
 /// The first difference of one mapping: `Some(None)`: there is none; `None`: its memory is gone.
 fn difference(memory: &Memory, mapping: &Mapping, file: &[u8]) -> Option<Option<Difference>> {
     let mut at = mapping.start;

@@ -1,6 +1,6 @@
-//! A few seconds of torture on three programs, and counts of a program that counts itself.
+//! A few seconds of torture on three programs.
 //!
-//! Next: docs/testing.md for the long one.
+//! Next: docs/testing.md for the long one, `counts` for whether what is counted is right.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -117,6 +117,22 @@ impl Record {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// Writes what another program found into the JSON file `found`, under `key`, with machine, commit and date.
+    ///
+    /// # Errors
+    /// When there is nothing, or it cannot be written.
+    pub fn write_found(&self, key: &str, found: &Path, path: &Path) -> Result<()> {
+        let text = std::fs::read_to_string(found).with_context(|| format!("the {key} wrote no result"))?;
+        let outcome: Value = serde_json::from_str(&text).with_context(|| format!("the {key}'s result is no JSON"))?;
+        let mut kept = self.to_json();
+        kept[key] = outcome;
+        for unused in ["rows", "results"] {
+            kept.as_object_mut().and_then(|fields| fields.remove(unused));
+        }
+        let text = serde_json::to_string_pretty(&kept)? + "\n";
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
     /// The record as JSON.
     pub fn to_json(&self) -> Value {
         let Machine { cpu, core_count, kernel, load } = &self.machine;
@@ -211,6 +227,11 @@ mod tests {
         let path = folder.join("deep").join(record.file_name());
         record.write(&path).expect("temp is writable");
         let json: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("written")).expect("JSON");
+        record.write_found("other", &path, &folder.join("other.json")).expect("JSON is there");
+        let text = std::fs::read_to_string(folder.join("other.json")).expect("written");
+        let other: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!((&other["other"], &other["commit"], other.get("rows")), (&json, &json["commit"], None));
+        assert!(record.write_found("other", &folder.join("missing.json"), &path).is_err());
         std::fs::remove_dir_all(&folder).expect("ours to remove");
         assert_eq!(json["machine"]["cores"], record.machine.core_count);
         assert_eq!((&json["rows"][0]["verdict"], &json["rows"][1]["verdict"]), (&json!("met"), &json!("SKIPPED")));

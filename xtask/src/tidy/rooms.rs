@@ -37,6 +37,7 @@ const ROOMS: &[Room] = &[
     room("trimtab", &[ALL], false),
     room("trimtab-specimens", &[], false),
     room("trimtab-torture", &["trimtab-os", "trimtab-stub", "trimtab-session"], false),
+    room("trimtab-fuzz", FUZZ, false),
     room("xtask", &[SPECIMENS], false),
 ];
 
@@ -65,6 +66,9 @@ const SCRIPT: &[&str] = &[
     "trimtab-mpi",
     "trimtab-measure",
 ];
+/// Everything that reads bytes from outside, and everything that makes code.
+const FUZZ: &[&str] =
+    &["trimtab-symbols", "trimtab-x86", "trimtab-snippet", "trimtab-plan", "trimtab-stub", "trimtab-session"];
 /// Used by everyone.
 const TYPES: &str = "trimtab-types";
 /// Any crate's tests may attach to a specimen.

@@ -183,7 +183,7 @@ pub(crate) fn main_slot(view: View<'_>) -> Option<SlotView<'_>> {
 /// Number of each communicator of a thread, the same on all its members: 0 the world, else a hash of its members.
 fn comm_ids(view: View<'_>, slot: &SlotView<'_>) -> HashMap<u32, u64> {
     let count = slot.slot.comm_count.load(Relaxed).min(COMMS_MAX);
-    let world_size = view.header().world_size.load(Relaxed) as i32;
+    let world_size = view.world_size() as i32;
     let ids = (0..count).map(|index| {
         // A duplicate of the world synchronises the world as well.
         let is_world = |list: &[i32]| list.iter().copied().eq(0..world_size);
@@ -210,7 +210,7 @@ pub(crate) fn members(view: View<'_>, slot: &SlotView<'_>, comm: u32) -> Option<
     if comm == 0 || first == u64::MAX {
         return None;
     }
-    (0..entry.size.load(Relaxed)).map(|member| view.pool(first + member)).collect()
+    (0..entry.size.load(Relaxed)).map(|member| view.pool(first.checked_add(member)?)).collect()
 }
 
 fn peer(view: View<'_>, slot: &SlotView<'_>, comm: u32, named: i32, facts: Option<&HandleFacts>) -> i32 {

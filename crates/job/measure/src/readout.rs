@@ -418,7 +418,7 @@ impl Reader<'_> {
     fn links(&self) -> Vec<LinkSample> {
         let view = self.member.inserted.view();
         let own = self.member.process.rank.0;
-        let world_size = view.header().world_size.load(Relaxed) as u32;
+        let world_size = view.world_size();
         let mut links: BTreeMap<(u32, bool), (u64, u64)> = BTreeMap::new();
         for slot in view.slots() {
             for entry in slot.links() {

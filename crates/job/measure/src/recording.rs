@@ -276,7 +276,9 @@ impl<'a> Watch<'a> {
         for ((member, marks), read) in self.team.members.iter().zip(&mut self.marks).zip(&mut self.read) {
             let view = member.inserted.view();
             let written = view.header().marks_written.load(Acquire);
-            for index in *read..written {
+            // Older marks are overwritten; and the program may have written anything over their number.
+            let first = (*read).max(written.saturating_sub(view.geometry().mark_capacity));
+            for index in first..written {
                 let mark = view.mark(index);
                 marks
                     .push(IterationMark { ticks: mark.ticks.load(Relaxed), comm_ticks: mark.comm_ticks.load(Relaxed) });

@@ -257,7 +257,7 @@ impl Member {
             let known = |number: Option<u32>| number.map_or(-1, i64::from);
             let rank = (known(target.rank), known(target.ranks));
             script.start(unit, ScriptStart { rank, ticks_per_second, recording: true });
-            script.set_ranges(&maps, source.guarded);
+            script.set_ranges(unit, &maps, source.guarded);
         };
         let inserted = source.prepared.insert(pid, SETUP, &initialise).map_err(Error::of(pid))?;
         let (reader, clock_area) = (Reader::new(unit), vec![0; unit.thread_bytes as usize / 8]);
@@ -275,14 +275,14 @@ impl Member {
     /// Fills the tables of readable memory anew; a call that took memory away has emptied them.
     fn refresh(&self) {
         if let (Some(script), Ok(maps)) = (self.inserted.script(), MappingTable::of(self.target.pid)) {
-            script.set_ranges(&maps, self.source.guarded);
+            script.set_ranges(self.unit(), &maps, self.source.guarded);
         }
     }
 
     fn messages(&mut self) -> Vec<Message> {
         let rank = self.rank();
         let Some(script) = self.inserted.script() else { return Vec::new() };
-        let (ring, head) = script.messages();
+        let (ring, head) = script.messages(self.unit());
         let messages = self.reader.read(&ring, head, rank, self.target.pid.0);
         script.messages_read(self.reader.position());
         messages

@@ -189,7 +189,7 @@ impl<'a> Injection<'a> {
         let original = stopped.threads()[index].registers;
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         let frame = signal_frame(&original, mask, gadgets.signal_return, layout.state);
-        stopped.memory().write(layout.state, &signal_state(state))?;
+        stopped.memory().write(layout.state, &state)?;
         stopped.memory().write(layout.frame, &frame)?;
         // First into the signal return, which also restores the mask: then the mask.
         let mut returning = original;
@@ -308,7 +308,7 @@ fn fit(stopped: &Stopped, index: usize, maps: &MappingTable, frames_before: u64)
     let (pid, thread) = (stopped.pid(), &stopped.threads()[index]);
     let failed = |source| Error::Call { call: "ptrace", pid, source };
     let mask = sys::signal_mask(thread.tid).map_err(failed)?;
-    let state = sys::extended_state(thread.tid).map_err(failed)?;
+    let state = signal_state(sys::extended_state(thread.tid).map_err(failed)?);
     let needed = StackLayout::needed(state.len() as u64, frames_before);
     let top = room_for(pid, thread, maps, needed).ok_or(Error::NoStack { tid: thread.tid, needed })?;
     check_calls(pid, thread.tid)?;
@@ -328,7 +328,7 @@ struct StackLayout {
 
 impl StackLayout {
     fn below(stack: u64, state_length: u64, frames_before: u64) -> Self {
-        let state = (stack.saturating_sub(RED_ZONE + state_length + 8)) & !63;
+        let state = (stack.saturating_sub(RED_ZONE + state_length)) & !63;
         let scratch = state.saturating_sub(SCRATCH_BYTES);
         let frame = scratch.saturating_sub(8 + UCONTEXT_BYTES as u64 + 128) & !63;
         StackLayout { state, scratch, frame, frames_before }
@@ -363,7 +363,7 @@ impl StackLayout {
         if let Some(text) = calls.iter().find_map(|call| call.text) {
             put(self.scratch, &text.as_bytes()[..text.len().min(SCRATCH_BYTES as usize - 1)]);
         }
-        bytes.extend(signal_state(state));
+        bytes.extend(state);
         bytes
     }
 }

@@ -3,6 +3,7 @@
 //! Next: `stop` and `inject` build on these; nothing else calls libc.
 
 use std::io;
+use std::sync::OnceLock;
 
 /// A thread's general registers.
 pub type Registers = libc::user_regs_struct;
@@ -123,10 +124,15 @@ pub(crate) fn extended_state(tid: i32) -> io::Result<Vec<u8>> {
     Ok(state)
 }
 
-/// Offset and size of a component of the extended state, as this processor has it.
+/// Offset and size of a component of the extended state, as this processor has it. Each is asked once: in a virtual
+/// machine every question is a way out of it, and a process is held meanwhile.
 pub(crate) fn state_component(number: u32) -> (usize, usize) {
-    let found = core::arch::x86_64::__cpuid_count(0xd, number);
-    (found.ebx as usize, found.eax as usize)
+    static KNOWN: [OnceLock<(usize, usize)>; 64] = [const { OnceLock::new() }; 64];
+    let ask = || {
+        let found = core::arch::x86_64::__cpuid_count(0xd, number);
+        (found.ebx as usize, found.eax as usize)
+    };
+    KNOWN.get(number as usize).map_or_else(ask, |known| *known.get_or_init(ask))
 }
 
 pub(crate) fn poke(tid: i32, address: u64, word: u64) -> io::Result<()> {

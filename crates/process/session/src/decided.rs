@@ -161,3 +161,124 @@ fn is_sound(decision: &Decision) -> bool {
         && decision.parts.iter().all(|part| part.start < part.end)
         && decision.outcome.as_ref().map_or(true, |own| own.all().all(is_sound_site))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_x86::Exit;
+
+    const ENGINE: u64 = 0x1234;
+
+    fn site(at: u64, kind: SiteKind) -> Site {
+        Site {
+            at,
+            overwritten: at..at + 5,
+            displaced: at..at + 6,
+            resume: Some(at + 6),
+            jump: JumpForm::Near5,
+            kind,
+            carrier: None,
+        }
+    }
+
+    fn ret(at: u64) -> Exit {
+        Exit { at, len: 1, kind: ExitKind::Ret { pop: 0 } }
+    }
+
+    fn decision(start: u64, outcome: Result<OwnSites, String>) -> Decision {
+        Decision { start, parts: std::iter::once(start..start + 0x80).collect(), code: 7, outcome }
+    }
+
+    fn good() -> Decisions {
+        let carrier = Carrier { overwritten: 0x2040..0x2045, displaced: 0x2040..0x204a, resume: Some(0x204a) };
+        let exit = Site {
+            overwritten: 0x2060..0x2062,
+            jump: JumpForm::Short2 { via: 0x2045 },
+            carrier: Some(carrier),
+            ..site(0x2060, SiteKind::Exit(ret(0x2065)))
+        };
+        let own = OwnSites { entry: site(0x2000, SiteKind::Entry), exits: vec![exit], refused: None };
+        Decisions(vec![decision(0x1000, Err("no reason".into())), decision(0x2000, Ok(own))])
+    }
+
+    #[test]
+    fn decisions_are_kept_whole_or_not_at_all() {
+        let bytes = good().to_bytes(ENGINE);
+        assert_eq!(Decisions::from_bytes(ENGINE, &bytes), Some(good()));
+        assert_eq!(Decisions::from_bytes(ENGINE + 1, &bytes), None, "of another program");
+        assert_eq!(Decisions::from_bytes(ENGINE, &Decisions::default().to_bytes(ENGINE)), Some(Decisions::default()));
+        for index in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 1;
+            assert_eq!(Decisions::from_bytes(ENGINE, &damaged), None, "byte {index}");
+            assert_eq!(Decisions::from_bytes(ENGINE, &bytes[..index]), None, "{index} bytes");
+        }
+    }
+
+    #[test]
+    fn what_leaves_its_code_is_not_believed() {
+        type Row = (&'static str, fn(&mut Decisions));
+        fn own(all: &mut Decisions) -> &mut OwnSites {
+            all.0[1].outcome.as_mut().expect("has sites")
+        }
+        let rows: &[Row] = &[
+            ("out_of_order", |all| all.0.swap(0, 1)),
+            ("twice_the_same", |all| all.0[0] = all.0[1].clone()),
+            ("no_parts", |all| all.0[0].parts.clear()),
+            ("a_part_that_ends_before_it_begins", |all| all.0[0].parts.push(Range { start: 9, end: 8 })),
+            ("begins_elsewhere", |all| all.0[0].start += 1),
+            ("entry_outside", |all| own(all).entry = site(0x3000, SiteKind::Entry)),
+            ("displaced_outside", |all| own(all).entry.displaced.end = 0x3000),
+            ("jump_elsewhere", |all| own(all).entry.at += 1),
+            ("jump_too_long", |all| own(all).entry.overwritten.end += 1),
+            ("a_point", |all| own(all).entry.kind = SiteKind::At(0x2000)),
+            ("springboard_outside", |all| own(all).exits[0].jump = JumpForm::Short2 { via: 0x2100 }),
+            ("springboard_at_the_end_of_memory", |all| own(all).exits[0].jump = JumpForm::Short2 { via: u64::MAX }),
+            ("carrier_too_short", |all| {
+                own(all).exits[0].carrier.as_mut().expect("has one").displaced.end = 0x2044;
+            }),
+            ("carrier_of_a_near_jump", |all| own(all).entry.carrier = own(all).exits[0].carrier.clone()),
+        ];
+        for (name, change) in rows {
+            let mut changed = good();
+            change(&mut changed);
+            assert_eq!(Decisions::from_bytes(ENGINE, &changed.to_bytes(ENGINE)), None, "{name}");
+        }
+        let mut crossing = good();
+        crossing.0[1].parts.push(0x2ff0..0x3010);
+        own(&mut crossing).entry = site(0x2ffd, SiteKind::Entry);
+        assert_eq!(Decisions::from_bytes(ENGINE, &crossing.to_bytes(ENGINE)), None, "over a page boundary");
+    }
+
+    #[test]
+    fn what_is_chosen() {
+        let (entry, whole) = (site(0x2000, SiteKind::Entry), site(0x2000, SiteKind::Whole(ret(0x2005))));
+        let exit = site(0x2060, SiteKind::Exit(ret(0x2065)));
+        let of = |entry: &Site, exits: &[&Site], refused: Option<&str>| OwnSites {
+            entry: entry.clone(),
+            exits: exits.iter().map(|site| (*site).clone()).collect(),
+            refused: refused.map(str::to_string),
+        };
+        for (name, own, timed, want) in [
+            ("entry_alone", of(&entry, &[&exit], None), false, Ok(1)),
+            ("with_exits", of(&entry, &[&exit], None), true, Ok(2)),
+            ("whole", of(&whole, &[], None), true, Ok(1)),
+            ("never_returns", of(&entry, &[], None), true, Err("it never returns")),
+            ("never_returns_untimed", of(&entry, &[], None), false, Ok(1)),
+            ("refused_exit", of(&entry, &[&exit], Some("why")), true, Err("why")),
+            ("refused_exit_untimed", of(&entry, &[&exit], Some("why")), false, Ok(1)),
+        ] {
+            let found = own.chosen(timed).map(Iterator::count);
+            assert_eq!(found, want.map_err(str::to_string), "{name}");
+        }
+    }
+
+    #[test]
+    fn new_decisions_replace_old_ones() {
+        let renewed = decision(0x1000, Err("another reason".into()));
+        let all = good().with(vec![decision(0x3000, Err("far".into())), renewed.clone()]);
+        assert_eq!(all.at(0x1000), Some(&renewed));
+        assert_eq!(all.at(0x2000), good().at(0x2000));
+        assert_eq!((all.0.len(), all.at(0x3001)), (3, None));
+    }
+}

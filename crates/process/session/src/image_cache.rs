@@ -60,11 +60,16 @@ impl LoadedImage {
         known.insert(Arc::new(kept().unwrap_or_default())).clone()
     }
 
-    /// Keeps what was decided now.
+    /// Keeps what was decided now, unless so few were asked for that nobody looked for kept ones.
     pub(crate) fn keep(&self, new: Vec<Decision>) {
-        let count = new.len();
         let mut known = locked(&self.decisions);
-        let all = Arc::new(known.take().unwrap_or_default().with(new));
+        let Some(old) = known.as_ref() else { return };
+        // Another process's decisions, made at the same time, are the same.
+        if new.iter().all(|decision| old.at(decision.start) == Some(decision)) {
+            return;
+        }
+        let count = new.len();
+        let all = Arc::new(old.with(new));
         if let (true, Some(place), Some(engine)) = (count >= DECISIONS_MIN, self.beside("decisions"), engine()) {
             write_cached(&place, &all.to_bytes(engine));
         }
@@ -208,8 +213,8 @@ fn write_cached(place: &Path, bytes: &[u8]) {
     }
 }
 
-/// A magic word, a checksum, then the pairs.
-fn branches_to_bytes(branches: &[(u64, u64)]) -> Vec<u8> {
+/// A magic word, a checksum, then the pairs. Public for fuzzing only, as its counterpart.
+pub fn branches_to_bytes(branches: &[(u64, u64)]) -> Vec<u8> {
     let words = branches.iter().flat_map(|(to, from)| [*to, *from]);
     let pairs: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     let mut bytes = BRANCHES_MAGIC.to_le_bytes().to_vec();
@@ -218,15 +223,16 @@ fn branches_to_bytes(branches: &[(u64, u64)]) -> Vec<u8> {
     bytes
 }
 
-/// The pairs again; `None` if the bytes are not whole.
-fn branches_from(bytes: &[u8]) -> Option<Vec<(u64, u64)>> {
+/// The pairs again; `None` if the bytes are not whole, or not in the order that look-ups rely on.
+pub fn branches_from(bytes: &[u8]) -> Option<Vec<(u64, u64)>> {
     let word = |chunk: &[u8]| chunk.try_into().map(u64::from_le_bytes).ok();
     let (magic, checksum, pairs) = (word(bytes.get(..8)?)?, word(bytes.get(8..16)?)?, bytes.get(16..)?);
     let is_whole = magic == BRANCHES_MAGIC && checksum == trimtab_stub::layout::checksum(pairs);
     if !is_whole || pairs.len() % 16 != 0 {
         return None;
     }
-    pairs.chunks_exact(16).map(|pair| Some((word(&pair[..8])?, word(&pair[8..])?))).collect()
+    let pairs = pairs.chunks_exact(16).map(|pair| Some((word(&pair[..8])?, word(&pair[8..])?)));
+    pairs.collect::<Option<Vec<_>>>().filter(|pairs| pairs.is_sorted())
 }
 
 fn fold(text: &str) -> u64 {
@@ -243,6 +249,7 @@ mod tests {
         let bytes = branches_to_bytes(&branches);
         assert_eq!(branches_from(&bytes), Some(branches));
         assert_eq!(branches_from(&branches_to_bytes(&[])), Some(Vec::new()));
+        assert_eq!(branches_from(&branches_to_bytes(&[(8, 1), (4, 1)])), None, "look-ups would miss the second");
         for index in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[index] ^= 1;

@@ -14,6 +14,7 @@ use crate::remove::{self, Removal, Target};
 use crate::script::ScriptSource;
 use crate::threads::{Ranges, Stacks, Stand, inside, stands};
 use std::mem::offset_of;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::{MappingTable, Memory, SharedMapping, Stopped};
 use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, build, build_script, code_needed};
@@ -110,8 +111,7 @@ impl Prepared {
             };
             let capacity = round_up(needed, PAGE);
             let length = capacity + PAGE;
-            let gap = maps.gap_near(text.clone(), length, REACH, MARGIN);
-            let start = gap.ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
+            let start = place_near(&maps, text, length).ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
             reserve(&mut maps, start, length);
             places.push(ArenaPlace { gate: start, code: start + PAGE, capacity });
         }
@@ -189,7 +189,7 @@ impl Prepared {
     /// Writes the patches, in a stop in which every thread can be moved off the displaced instructions.
     fn patch(&self, layout: &Layout, inserted: &mut Inserted) -> Result<(), Error> {
         if let Some(address) = inserted.target.patches.first_changed(&Memory::open(inserted.pid)?) {
-            return Err(foreign(layout, address));
+            return Err(foreign(inserted.pid, layout, address));
         }
         let displaced = self.displaced();
         for attempt in 1u64.. {
@@ -224,7 +224,7 @@ impl Prepared {
         let inside = inside(stopped, &stacks, &target.functions.0, &target.functions.1);
         move_threads(stopped, &moves)?;
         if let Some(address) = target.patches.write(stopped)? {
-            return Err(foreign(layout, address));
+            return Err(foreign(stopped.pid(), layout, address));
         }
         open_gates(stopped, layout)?;
         Ok(inside)
@@ -261,6 +261,11 @@ impl Prepared {
         }
         Ok(moves)
     }
+}
+
+/// Where an arena may lie from which all of `text` is reached.
+pub(crate) fn place_near(maps: &MappingTable, text: &Range<u64>, length: u64) -> Option<u64> {
+    maps.gap_near(text.clone(), length, REACH, MARGIN)
 }
 
 /// What the islands of a simple probe do inline; the routine knows them by [`flag::SIMPLE`].
@@ -317,10 +322,17 @@ fn check_thread_pointers(stopped: &Stopped) -> Result<(), Error> {
     Ok(())
 }
 
-/// The place at `address` no longer holds what the plan was made from.
-fn foreign(layout: &Layout, address: u64) -> Error {
+/// The place at `address` no longer holds what the plan was made from, or is there no more.
+fn foreign(pid: Pid, layout: &Layout, address: u64) -> Error {
     let patch = layout.plan.patches.iter().find(|patch| patch.address == address);
-    Error::ForeignPatch { function: patch.map_or_else(|| format!("{address:#x}"), |patch| patch.function.clone()) }
+    let function = patch.map_or_else(|| format!("{address:#x}"), |patch| patch.function.clone());
+    let is_mapped = MappingTable::of(pid).is_ok_and(|maps| maps.at(address).is_some());
+    match is_mapped {
+        true => Error::ForeignPatch { function },
+        false => {
+            Error::NothingToDo { pid, reason: format!("the program has unmapped the code of {function}; try again") }
+        }
+    }
 }
 
 /// Writes everything the target and a later trimtab must know, except the magic word.
@@ -406,7 +418,7 @@ impl Inserted {
 
     /// Its shared memory.
     pub fn view(&self) -> View<'_> {
-        View::new(self.shared.words())
+        View::laid_out(self.shared.words(), &self.target.geometry)
     }
 
     /// Whether our memory is still mapped there: false after the process has executed another program or ended.

@@ -143,6 +143,52 @@ pub fn undo_inherited(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
     }
 }
 
+/// What undoing would do. Public for fuzzing only.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Judged {
+    /// Memory that would be unmapped: address and length.
+    pub unmapped: Vec<(u64, u64)>,
+    /// Gates that would be closed.
+    pub gates: Vec<u64>,
+    /// Patches that would be taken back: address, original and patched bytes.
+    pub patches: Vec<(u64, Vec<u8>, Vec<u8>)>,
+    writes: PageWrites,
+}
+
+impl Judged {
+    /// Takes the patches back in memory that is read and written by these; the places left alone.
+    pub fn restore_text(&self, read: &dyn Fn(u64, &mut [u8]) -> bool, write: &mut dyn FnMut(u64, &[u8])) -> Vec<u64> {
+        let restored = self.writes.restore_through(read, &mut |start, page, _| {
+            write(start, page);
+            Ok(())
+        });
+        restored.unwrap_or_default()
+    }
+}
+
+/// Judges a descriptor's bytes in a process with these mappings, with a checksum that fits if `sealed`. `None`: it is not
+/// finished. Public for fuzzing only.
+#[doc(hidden)]
+pub fn judge(bytes: &[u8], maps: Vec<Mapping>, sealed: bool) -> Result<Option<Judged>, String> {
+    let maps = MappingTable(maps);
+    let read = |offset: u64, length: usize| {
+        let start = usize::try_from(offset).ok()?;
+        bytes.get(start..start.checked_add(length)?).map(<[u8]>::to_vec)
+    };
+    let length = maps.0.iter().find(|mapping| is_ours(mapping) && mapping.writable).map_or(0, Mapping::length);
+    let Some(mut raw) = Raw::parse(bytes, length, &read)? else { return Ok(None) };
+    if sealed {
+        raw.checksum = checksum(&raw.checked);
+    }
+    let gadgets = Gadgets { system_call: 0, signal_return: 0 };
+    let target = raw.check(Pid(1), &maps, gadgets).map_err(|error| error.to_string())?;
+    let listed = target.patches.patches().iter();
+    let patches = listed.map(|patch| (patch.address, patch.original.clone(), patch.patched.clone())).collect();
+    let (unmapped, gates) = (remove::joined(&target.mappings), target.gates);
+    Ok(Some(Judged { unmapped, gates, patches, writes: target.patches }))
+}
+
 fn ours(maps: &MappingTable) -> Vec<(u64, u64)> {
     maps.0
         .iter()
@@ -257,6 +303,12 @@ impl Raw {
         if self.mappings[0].address != self.base || !ours_at(&self.mappings[0]) {
             return Err(bad("it lies elsewhere than it says"));
         }
+        // Whatever else they cover would be unmapped along with them.
+        let is_whole = |record: &MappingRecord| is_all_ours(maps, record.address, record.length);
+        let mut covered = self.mappings.iter().step_by(2).filter(|record| ours_at(record));
+        if !covered.all(is_whole) || overlap(&mappings) {
+            return Err(bad("its mappings are not as it says"));
+        }
         Ok(Target {
             header: self.base,
             gates,
@@ -277,7 +329,9 @@ impl Raw {
             let record = PatchRecord::from_bytes(raw).ok_or_else(|| bad("a patch it lists is impossible"))?;
             // The program may have unmapped a library meanwhile, and the patch with it.
             let Some(mapping) = maps.at(record.address) else { continue };
-            if !mapping.executable {
+            // Shorter than a page, so that code at both ends is code all along.
+            let last = maps.at(record.address.saturating_add(record.length.saturating_sub(1)));
+            if !mapping.executable || !last.is_some_and(|last| last.executable) {
                 return Err(bad("a patch it lists is not in code"));
             }
             let length = record.length as usize;
@@ -288,53 +342,45 @@ impl Raw {
     }
 }
 
+/// Whether all of this memory is shared memory of a trimtab.
+fn is_all_ours(maps: &MappingTable, address: u64, length: u64) -> bool {
+    let Some(end) = address.checked_add(length).filter(|_| length > 0) else { return false };
+    let mut at = address;
+    while at < end {
+        let Some(mapping) = maps.at(at).filter(|mapping| is_ours(mapping)) else { return false };
+        at = mapping.end;
+    }
+    true
+}
+
+/// Whether any of these ranges share a byte: one of them would be unmapped twice, the second time perhaps as memory that
+/// is somebody else's by then.
+fn overlap(ranges: &[(u64, u64)]) -> bool {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[0].0.saturating_add(pair[0].1) > pair[1].0)
+}
+
+#[cfg(test)]
+#[path = "../tests/common/descriptor.rs"]
+mod descriptor;
+
 #[cfg(test)]
 mod tests {
+    use super::descriptor::{BASE, CODE, example, maps_text};
     use super::*;
     use proptest::prelude::*;
-    use std::sync::atomic::AtomicU64;
-    use std::sync::atomic::Ordering::Relaxed;
-    use trimtab_stub::layout::Needs;
-    use trimtab_stub::view::View;
     use trimtab_types::procfs::parse_maps;
 
-    const BASE: u64 = 0x7f00_0000_0000;
-    const CODE: u64 = 0x5500_0000_0000;
     const GADGETS: Gadgets = Gadgets { system_call: 0, signal_return: 0 };
 
     fn maps(data_length: u64) -> MappingTable {
-        let (gate, arena) = (CODE - 0x3000, CODE - 0x2000);
-        let text = format!(
-            "{gate:x}-{arena:x} rw-p 00000000 00:00 0 \n\
-             {arena:x}-{:x} r-xs 00001000 00:01 9 /memfd:trimtab (deleted)\n\
-             {CODE:x}-{:x} r-xp 00001000 fe:00 77 /bin/app\n\
-             {BASE:x}-{:x} rw-s 00000000 00:01 9 /memfd:trimtab (deleted)\n",
-            arena + 0x1000,
-            CODE + 0x1000,
-            BASE + data_length
-        );
-        MappingTable(parse_maps(text.as_bytes()).expect("a map"))
+        MappingTable(parse_maps(maps_text(data_length).as_bytes()).expect("a map"))
     }
 
-    /// A descriptor as an insertion writes it, and the mappings of its process.
     fn good() -> (Vec<u8>, MappingTable) {
-        let needs =
-            Needs { patches: 2, probes: 1, functions: 1, ranks: 2, details: 0, code: 4096, threads: 1, areas: None };
-        let geometry = Geometry::for_needs(&needs);
-        let words: Vec<AtomicU64> = (0..geometry.requests_offset / 8 + 1).map(|_| AtomicU64::new(0)).collect();
-        let view = View::new(&words);
-        view.set_geometry(&geometry);
-        let records = [(BASE, geometry.data_length), (CODE - 0x3000, PAGE), (CODE - 0x2000, PAGE)];
-        let records = records.map(|(address, length)| MappingRecord { address, length });
-        view.set_mappings(&records);
-        for index in 0..2 {
-            let address = CODE + 16 * index;
-            view.set_patch(index, &PatchRecord { address, length: 5, original: [0x90; 32], patched: [0xe9; 32] });
-        }
-        view.header().base.store(BASE, Relaxed);
-        view.header().magic.store(MAGIC, Relaxed);
-        view.header().checksum.store(view.descriptor_checksum(), Relaxed);
-        (view.read_bytes(0, words.len() * 8), maps(geometry.data_length))
+        let (bytes, data_length) = example();
+        (bytes, maps(data_length))
     }
 
     fn judge(bytes: &[u8], maps: &MappingTable) -> Result<Option<Target>, String> {
@@ -384,6 +430,50 @@ mod tests {
         let mut data = maps.clone();
         data.0[2].executable = false;
         assert!(judge(&bytes, &data).is_err(), "its patches lie in no code");
+    }
+
+    /// Rows of what a descriptor says of its mappings: word of the list, and value.
+    #[test]
+    fn more_memory_than_is_ours_is_never_unmapped() {
+        let (bytes, maps) = good();
+        let list = std::mem::offset_of!(Header, mappings);
+        let count = std::mem::offset_of!(Header, mapping_count);
+        let arena = (CODE - 0x2000).to_le_bytes();
+        for (name, words) in [
+            ("all of shared memory and what lies behind", vec![(list + 8, 1_u64 << 40)]),
+            ("an arena up to the program's code", vec![(list + 40, 0x3000)]),
+            ("an arena beyond all memory", vec![(list + 40, u64::MAX)]),
+            ("an arena of no length", vec![(list + 40, 0)]),
+            (
+                "an arena twice",
+                vec![
+                    (count, 5),
+                    (list + 48, CODE - 0x3000),
+                    (list + 56, PAGE),
+                    (list + 64, CODE - 0x2000),
+                    (list + 72, PAGE),
+                ],
+            ),
+        ] {
+            let mut bytes = bytes.clone();
+            for (place, value) in words {
+                bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            let refused = super::judge(&bytes, maps.0.clone(), true).expect_err(name);
+            assert!(refused.contains("its mappings are not as it says"), "{name}: {refused}");
+        }
+        assert_eq!(bytes[list + 32..list + 40], arena);
+        let believed = super::judge(&bytes, maps.0.clone(), true).expect("is good").expect("is finished");
+        assert_eq!(believed.unmapped.len(), 2);
+    }
+
+    #[test]
+    fn a_patch_that_reaches_beyond_code_is_refused() {
+        let (mut bytes, maps) = good();
+        let place = bytes.windows(8).position(|word| word == CODE.to_le_bytes()).expect("the first patch");
+        bytes[place..place + 8].copy_from_slice(&(CODE + 0xffd).to_le_bytes());
+        let refused = super::judge(&bytes, maps.0, true).expect_err("three of five bytes are code");
+        assert!(refused.contains("is not in code"), "{refused}");
     }
 
     proptest! {

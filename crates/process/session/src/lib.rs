@@ -17,14 +17,18 @@ mod mapping;
 mod modules;
 mod pages;
 mod prepare;
+mod reach;
 mod remove;
 mod script;
+mod side_by_side;
 mod text;
 mod threads;
 
 pub use error::Error;
 
 pub use image_cache::{ImageCache, LoadedImage};
+#[doc(hidden)]
+pub use image_cache::{branches_from, branches_to_bytes};
 pub use inner::{Inner, InnerRequest};
 pub use insert::{Inserted, Setup};
 pub use modules::{Module, Modules, imported_names};

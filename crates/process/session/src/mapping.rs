@@ -234,10 +234,21 @@ mod tests {
 
     const DATA_BYTES: u64 = 0x10000;
 
+    /// Ends with the test, also one that fails.
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            self.0.kill().expect("kills");
+            self.0.wait().expect("ends");
+        }
+    }
+
     /// A program that computes, or one that sleeps: a thread of each makes its calls in its own way.
-    fn start(program: &str, argument: &str) -> (Child, Pid) {
-        let child = Command::new(program).arg(argument).stdout(Stdio::null()).spawn().expect("starts");
-        let pid = Pid(child.id() as i32);
+    fn start(program: &str, argument: &str) -> (Running, Pid) {
+        let child = Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = Running(child.expect("starts"));
+        let pid = Pid(child.0.id() as i32);
         let own = std::fs::read_link("/proc/self/exe").ok();
         let runs = || std::fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|exe| Some(exe) != own.as_ref());
         wait_until(pid, "start", || runs().is_some() && gadgets(pid).is_some()).expect("starts");
@@ -269,7 +280,7 @@ mod tests {
     #[test]
     fn memory_is_mapped_and_taken_back() {
         for (program, argument) in [("yes", "a"), ("sleep", "100")] {
-            let (mut child, pid) = start(program, argument);
+            let (child, pid) = start(program, argument);
             let maps = MappingTable::of(pid).expect("maps");
             let (header, gate) = gaps(&maps);
             let layout = layout(header, gate);
@@ -284,15 +295,14 @@ mod tests {
             drop(shared);
             mapper.run(&unmap_calls(&[(header, DATA_BYTES), (gate, 2 * PAGE)]), None).expect("unmaps");
             wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
-            child.kill().expect("kills");
-            child.wait().expect("ends");
+            drop(child);
         }
     }
 
     #[test]
     fn a_place_that_was_taken_meanwhile_is_left_alone() {
         for (program, argument) in [("yes", "a"), ("sleep", "100")] {
-            let (mut child, pid) = start(program, argument);
+            let (child, pid) = start(program, argument);
             let maps = MappingTable::of(pid).expect("maps");
             let taken = maps.0.iter().find(|mapping| mapping.executable).expect("has code").start;
             let text = |memory: &Memory| memory.read_vec(taken, PAGE as usize).expect("reads");
@@ -306,8 +316,7 @@ mod tests {
             assert!(matches!(error, Error::NoRoom { .. }), "{error}");
             wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
             assert_eq!(text(&memory), before, "{program}");
-            child.kill().expect("kills");
-            child.wait().expect("ends");
+            drop(child);
         }
     }
 }

@@ -117,32 +117,58 @@ impl PageWrites {
                 }
                 page[group.places(patch)].copy_from_slice(&patch.patched);
             }
-            group.write(stopped, &page, patches.iter().map(|patch| (patch.address, patch.patched.as_slice())))?;
+            let changes: Vec<_> = patches.iter().map(|patch| (patch.address, patch.patched.as_slice())).collect();
+            write_page(stopped, group.bytes.start, &page, &changes)?;
         }
         Ok(None)
     }
 
-    /// Puts the original bytes back, last write first; places that hold neither version, which are left alone. What
-    /// can't be read was unmapped by the program, and the patch with it.
+    /// Puts the original bytes back, last write first; places that hold neither version, which are left alone. What can't
+    /// be read was unmapped by the program, and the patch with it.
     pub(crate) fn restore(&self, stopped: &Stopped) -> Result<Vec<u64>, Error> {
+        let read = |address: u64, bytes: &mut [u8]| stopped.memory().read(address, bytes).is_ok();
+        self.restore_through(&read, &mut |start, page, changes| write_page(stopped, start, page, changes))
+    }
+
+    /// As [`PageWrites::restore`], of memory that is read and written by these: `write` gets an address, all bytes from
+    /// there on, and the changes among them in their order.
+    pub(crate) fn restore_through(&self, read: &Read<'_>, write: &mut Write<'_>) -> Result<Vec<u64>, Error> {
         let (mut foreign, mut page) = (Vec::new(), Vec::new());
         for group in self.groups.iter().rev() {
-            let is_there = group.read(stopped.memory(), &mut page);
+            page.resize((group.bytes.end - group.bytes.start) as usize, 0);
+            if !read(group.bytes.start, &mut page) {
+                continue;
+            }
             let mut ours = Vec::new();
             for patch in self.patches[group.patches.clone()].iter().rev() {
-                if is_there && page[group.places(patch)] == patch.patched {
+                if page[group.places(patch)] == patch.patched {
                     page[group.places(patch)].copy_from_slice(&patch.original);
                     ours.push((patch.address, patch.original.as_slice()));
-                } else if is_there && page[group.places(patch)] != patch.original {
+                } else if page[group.places(patch)] != patch.original {
                     foreign.push(patch.address);
                 }
             }
             if !ours.is_empty() {
-                group.write(stopped, &page, ours.into_iter())?;
+                write(group.bytes.start, &page, &ours)?;
             }
         }
         Ok(foreign)
     }
+}
+
+/// Reads memory; false if it is not there.
+type Read<'a> = dyn Fn(u64, &mut [u8]) -> bool + 'a;
+/// Writes memory.
+type Write<'a> = dyn FnMut(u64, &[u8], &[(u64, &[u8])]) -> Result<(), Error> + 'a;
+
+/// Writes bytes of a page as they should be, or where the kernel forbids that, the `changes` in their order.
+fn write_page(stopped: &Stopped, start: u64, page: &[u8], changes: &[(u64, &[u8])]) -> Result<(), Error> {
+    if stopped.memory().write(start, page).is_err() {
+        for (address, bytes) in changes {
+            stopped.write_text(*address, bytes)?;
+        }
+    }
+    Ok(())
 }
 
 impl Group {
@@ -156,21 +182,6 @@ impl Group {
     fn places(&self, patch: &PatchBytes) -> Range<usize> {
         let start = (patch.address - self.bytes.start) as usize;
         start..start + patch.patched.len()
-    }
-
-    /// Writes the page as it should be, or where the kernel forbids that, the `changes` in their order.
-    fn write<'a>(
-        &self,
-        stopped: &Stopped,
-        page: &[u8],
-        changes: impl Iterator<Item = (u64, &'a [u8])>,
-    ) -> Result<(), Error> {
-        if stopped.memory().write(self.bytes.start, page).is_err() {
-            for (address, bytes) in changes {
-                stopped.write_text(address, bytes)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -10,17 +10,16 @@ use crate::decided::{Decision, Decisions, OwnSites};
 use crate::error::Error;
 use crate::modules::{Module, Modules};
 use crate::script::ScriptSource;
+use crate::side_by_side::side_by_side;
 use crate::text::Text;
 use crate::threads::FunctionRange;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use trimtab_os::{Gadgets, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite};
 use trimtab_stub::layout::{Probe, flag};
-use trimtab_symbols::{fde_at, fingerprint, unwind_facts};
+use trimtab_symbols::{FrameKind, fde_at, fingerprint, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
     Analysis, ClassifyJump, CodeRange, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site, analyse,
@@ -61,7 +60,7 @@ pub struct Prepared {
     pub(crate) gadgets: Gadgets,
     pub(crate) ranges: Vec<FunctionRange>,
     /// Bytes that patches need, by their first, with their end.
-    taken: BTreeMap<u64, u64>,
+    pub(crate) taken: BTreeMap<u64, u64>,
     /// Text of the program itself.
     pub(crate) program: Range<u64>,
     /// What runs instead of the in-target routine.
@@ -105,6 +104,7 @@ impl Prepared {
                 Err(reason) => prepared.refused.push(Refused { name: request.name.clone(), reason }),
             }
         }
+        prepared.leave_out_unreachable(&modules.maps);
         Ok(prepared)
     }
 
@@ -197,11 +197,6 @@ type Decided<'a> = Result<(&'a Module, Vec<PlannedSite>), String>;
 /// The same, with the module's number and what is worth keeping.
 type Judged<'a> = (Decided<'a>, Option<(usize, Decision)>);
 
-/// Functions below which more threads do not pay.
-const PER_THREAD_MIN: usize = 256;
-/// Functions a thread takes at once: large ones lie side by side.
-const BATCH: usize = 64;
-
 /// Decides about all functions; what has been decided about a file before is not decided again.
 fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
     let subjects: Vec<Subject<'_>> =
@@ -226,30 +221,6 @@ fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionReq
         module.loaded.keep(new);
     }
     all
-}
-
-/// Judges functions, which know nothing of each other, on as many processors as that is worth.
-fn side_by_side<'a>(
-    requests: &[&FunctionRequest],
-    judge: &(impl Fn(&&FunctionRequest) -> Judged<'a> + Sync),
-) -> Vec<Judged<'a>> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = processors.min(requests.len() / PER_THREAD_MIN);
-    if threads <= 1 {
-        return requests.iter().map(judge).collect();
-    }
-    let batches: Vec<(usize, &[&FunctionRequest])> = requests.chunks(BATCH).enumerate().collect();
-    let next = AtomicUsize::new(0);
-    let work = || -> Vec<(usize, Vec<Judged<'a>>)> {
-        let taken = std::iter::from_fn(|| batches.get(next.fetch_add(1, Relaxed)));
-        taken.map(|(index, batch)| (*index, batch.iter().map(judge).collect())).collect()
-    };
-    let mut done: Vec<(usize, Vec<Judged<'a>>)> = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        running.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    });
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().flat_map(|(_, judged)| judged).collect()
 }
 
 /// A module of a process, to be judged.
@@ -476,6 +447,10 @@ impl ClassifyJump for Subject<'_> {
         if let Some(fragment) = image.fragment_at(file_target) {
             let end = FileAddr(fragment.addr.0 + fragment.size);
             return JumpTarget::Fragment(to_proc(&(fragment.addr..end)));
+        }
+        // What begins like a called function has no frame there; its rules need not be read again.
+        if let Some(frame) = image.frame_at(file_target).filter(|frame| frame.kind == FrameKind::Entry) {
+            return if frame.addr == file_target { JumpTarget::TailCall } else { JumpTarget::Unknown };
         }
         let bytes = self.module.loaded.file.bytes();
         match fde_at(bytes, image, file_target).ok().flatten() {

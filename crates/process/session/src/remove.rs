@@ -258,7 +258,7 @@ fn calls_to_unmap(pid: Pid, target: &Target) -> Vec<Call> {
 }
 
 /// Neighbours in the list that touch in memory become one, so that a gate goes with its code.
-fn joined(mappings: &[(u64, u64)]) -> Vec<(u64, u64)> {
+pub(crate) fn joined(mappings: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut joined: Vec<(u64, u64)> = Vec::new();
     for (address, length) in mappings {
         match joined.last_mut() {

@@ -45,16 +45,7 @@ pub(crate) struct ScriptSource {
 
 impl ScriptSource {
     pub(crate) fn needs(&self) -> AreaNeeds {
-        AreaNeeds { process_bytes: self.ring_at() + MESSAGES_BYTES, thread_bytes: u64::from(self.unit.thread_bytes) }
-    }
-
-    /// Offset of the table of readable ranges; that of writable ones follows, then the ring.
-    fn ranges_at(&self) -> u64 {
-        round_up(u64::from(self.unit.process_bytes), 64)
-    }
-
-    fn ring_at(&self) -> u64 {
-        self.ranges_at() + 2 * RANGES_MAX * RANGE_BYTES
+        AreaNeeds { process_bytes: ring_at(&self.unit) + MESSAGES_BYTES, thread_bytes: self.unit.thread_bytes.into() }
     }
 
     /// The script with its areas at their places in the target.
@@ -91,6 +82,20 @@ impl ScriptSource {
         let needed = script.code_needed(functions, arena, text);
         needed.map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })
     }
+}
+
+/// Offset of the table of readable ranges in the process area; that of writable ones follows, then the ring. The area says
+/// so too, but the program may have written over it.
+fn ranges_at(unit: &Unit) -> u64 {
+    round_up(u64::from(unit.process_bytes), 64)
+}
+
+fn writables_at(unit: &Unit) -> u64 {
+    ranges_at(unit) + RANGES_MAX * RANGE_BYTES
+}
+
+fn ring_at(unit: &Unit) -> u64 {
+    writables_at(unit) + RANGES_MAX * RANGE_BYTES
 }
 
 impl Prepared {
@@ -159,14 +164,13 @@ impl<'a> ScriptView<'a> {
 
     /// Fills the process area; to be called from the `initialise` of [`Prepared::insert`].
     pub fn start(&self, unit: &Unit, start: ScriptStart) {
-        let source = ScriptSource { unit: unit.clone() };
         let nanoseconds = (1e9 / start.ticks_per_second * 4_294_967_296.0).round() as u64;
         for (word, value) in [
             (process_word::RANK, start.rank.0 as u64),
             (process_word::RANKS, start.rank.1 as u64),
-            (process_word::RANGES, source.ranges_at()),
-            (process_word::WRITABLES, source.ranges_at() + RANGES_MAX * RANGE_BYTES),
-            (process_word::MESSAGES, source.ring_at()),
+            (process_word::RANGES, ranges_at(unit)),
+            (process_word::WRITABLES, writables_at(unit)),
+            (process_word::MESSAGES, ring_at(unit)),
             (process_word::MESSAGES_BYTES, MESSAGES_BYTES),
             (process_word::TICKS_PER_SECOND, start.ticks_per_second as u64),
             (process_word::NS_PER_TICK_SHIFTED, nanoseconds),
@@ -178,17 +182,17 @@ impl<'a> ScriptView<'a> {
 
     /// Tells bodies which memory may be read and written: what the process has mapped now, without devices. Unless the
     /// calls that take memory away are `guarded`, only files and the main stack.
-    pub fn set_ranges(&self, maps: &MappingTable, guarded: bool) {
+    pub fn set_ranges(&self, unit: &Unit, maps: &MappingTable, guarded: bool) {
         let lasting = |mapping: &&Mapping| guarded || mapping.inode != 0 || mapping.path == "[stack]";
         let plain =
             |mapping: &&Mapping| !mapping.path.starts_with("/dev/") && mapping.path != "[vvar]" && lasting(mapping);
         let readable: Vec<&Mapping> = maps.0.iter().filter(plain).filter(|mapping| mapping.readable).collect();
         let writable: Vec<&Mapping> = readable.iter().filter(|mapping| mapping.writable).copied().collect();
         for (mappings, table, count) in [
-            (readable, process_word::RANGES, process_word::RANGE_COUNT),
-            (writable, process_word::WRITABLES, process_word::WRITABLE_COUNT),
+            (readable, ranges_at(unit), process_word::RANGE_COUNT),
+            (writable, writables_at(unit), process_word::WRITABLE_COUNT),
         ] {
-            let place = self.geometry.process_area_offset + self.process_word(table).load(Relaxed);
+            let place = self.geometry.process_area_offset + table;
             let joined = joined(&mappings);
             for (index, (start, end)) in joined.iter().enumerate() {
                 self.view.word(place + index as u64 * RANGE_BYTES).store(*start, Relaxed);
@@ -231,8 +235,8 @@ impl<'a> ScriptView<'a> {
     }
 
     /// The ring of messages, whole, with how many bytes were ever written to it.
-    pub fn messages(&self) -> (Vec<u8>, u64) {
-        let place = self.geometry.process_area_offset + self.process_word(process_word::MESSAGES).load(Relaxed);
+    pub fn messages(&self, unit: &Unit) -> (Vec<u8>, u64) {
+        let place = self.geometry.process_area_offset + ring_at(unit);
         let head = self.process_word(process_word::MESSAGES_HEAD).load(Acquire);
         (self.view.read_bytes(place, MESSAGES_BYTES as usize), head)
     }

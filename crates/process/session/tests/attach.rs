@@ -93,6 +93,7 @@ impl Target {
         Pid(self.child.id() as i32)
     }
 
+    /// Tells it to end, so that no machine is too slow for it.
     fn finish(mut self) {
         let ended = Command::new("kill").arg(self.child.id().to_string()).status();
         assert!(ended.expect("kill runs").success());
@@ -103,6 +104,16 @@ impl Target {
         assert!(status.success());
     }
 }
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // Nothing stays of it, also not after a failure; it has ended otherwise.
+        let _ = self.child.kill();
+    }
+}
+
+/// Longest time it runs if nobody tells it to end.
+const SECONDS_MAX: &str = "300";
 
 fn text_of(pid: Pid) -> Vec<(String, u64, Vec<u8>)> {
     let memory = Memory::open(pid).expect("memory");
@@ -118,9 +129,6 @@ fn text_of(pid: Pid) -> Vec<(String, u64, Vec<u8>)> {
 fn timed(function: u32) -> Probe {
     Probe { function, group: 4, flags: flag::TIMED | flag::RING, ..Probe::ABSENT }
 }
-
-/// After which a target that nobody ends does so by itself.
-const SECONDS_MAX: &str = "300";
 const NAMES: [&str; 3] = ["tiny", "deep", "many"];
 
 fn prepare(pid: Pid) -> Prepared {

@@ -178,3 +178,21 @@ fn short_areas_have_no_result() {
     assert!(collect(&unit, &[RankAreas { rank: 0, process: &[], threads: &[&[0; 20]] }]).is_empty());
     assert_eq!(merge(Value::Sum { value: Number::Int(1) }, Value::Each { values: Vec::new() }), None);
 }
+
+/// A program may write anything over what its probes counted.
+#[test]
+fn whatever_the_words_are_there_is_a_result() {
+    for kind in KINDS.iter().copied().chain([Kind::Stacks]) {
+        let unit = unit(kind, Area::Thread);
+        let areas = [0, 1].map(|rank| RankAreas { rank, process: &[], threads: &[] });
+        assert!(collect(&unit, &areas).is_empty(), "{kind:?}");
+        let full: Vec<u64> = std::iter::repeat_n(u64::MAX, unit.thread_bytes as usize / 8).collect();
+        let threads = [&full[..], &full[..]];
+        let areas = [0, 1].map(|rank| RankAreas { rank, process: &[], threads: &threads });
+        let results = collect(&unit, &areas);
+        assert_eq!(results.len(), 1, "{kind:?}");
+        if let Value::Histogram(histogram) = &results[0].value {
+            assert!(histogram.percentile(0.5).is_some() && histogram.mean().is_some());
+        }
+    }
+}

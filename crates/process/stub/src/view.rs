@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     words: &'a [AtomicU64],
+    /// Where things lie, if that is known better than from the memory itself.
+    laid_out: Option<&'a Geometry>,
 }
 
 /// A structure that consists of plain words and atomics only, so that any bytes are a valid value of it.
@@ -31,7 +33,17 @@ impl<'a> View<'a> {
     /// If `words` is too short.
     pub fn new(words: &'a [AtomicU64]) -> Self {
         assert!(words.len() * 8 >= size_of::<Header>(), "shared memory holds a header");
-        View { words }
+        View { words, laid_out: None }
+    }
+
+    /// A view of memory that was laid out so by ourselves: whatever the program has written there since, nothing is looked
+    /// for anywhere else.
+    ///
+    /// # Panics
+    /// If `words` is shorter than `geometry` says.
+    pub fn laid_out(words: &'a [AtomicU64], geometry: &'a Geometry) -> Self {
+        assert!(words.len() as u64 * 8 >= geometry.data_length, "shared memory holds all that was laid out");
+        View { words, laid_out: Some(geometry) }
     }
 
     fn get<T: Plain>(self, offset: u64) -> &'a T {
@@ -89,7 +101,7 @@ impl<'a> View<'a> {
 
     /// Where things lie.
     pub fn geometry(self) -> Geometry {
-        self.header().geometry
+        self.laid_out.copied().unwrap_or(self.header().geometry)
     }
 
     /// Writes bytes, word by word; `offset` must be a multiple of 8.
@@ -112,7 +124,9 @@ impl<'a> View<'a> {
     pub fn read_bytes(self, offset: u64, length: usize) -> Vec<u8> {
         let first = offset as usize / 8;
         let words = &self.words[first..first + length.div_ceil(8)];
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+        // A word at a time: a ring of messages is a megabyte, and is read many times per second.
+        let mut bytes = Vec::with_capacity(words.len() * 8);
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.load(Relaxed).to_le_bytes()));
         bytes.truncate(length);
         bytes
     }
@@ -131,6 +145,11 @@ impl<'a> View<'a> {
     pub fn mark(self, index: u64) -> &'a Mark {
         let geometry = self.geometry();
         self.get(geometry.marks_offset + (index & (geometry.mark_capacity - 1)) * size_of::<Mark>() as u64)
+    }
+
+    /// Members of `MPI_COMM_WORLD` as the MPI library said, or as many as were laid out for if it says more than can be.
+    pub fn world_size(self) -> u32 {
+        self.header().world_size.load(Relaxed).min(self.geometry().pool_capacity) as u32
     }
 
     /// World rank number `index` of the pool; `None` outside it.

@@ -8,6 +8,7 @@
 //!
 //! Next: `site` says what is displaced, `relocate` moves it, `trimtab-plan` puts islands into arenas.
 
+use crate::jump::taken_over_near_jump;
 use crate::relocate::relocate;
 use crate::{ExitKind, Refusal, Site, SiteKind, encode_near_jump};
 
@@ -253,16 +254,7 @@ impl Writer<'_> {
     /// `jcc target`: the probe belongs only to the taken side, and must not disturb the flags before it.
     fn conditional_leave(&mut self, site: &Site, last: &[u8], target: u64) -> Result<(), Refusal> {
         let over = site.resume.unwrap_or(site.displaced.end);
-        // Relocated to where it stands, the branch takes its long form `0f 8x rel32`; its target becomes the probe
-        // that follows the jump back.
-        let long = relocate(last, site.displaced.end - last.len() as u64, self.here())?;
-        let [0x0f, condition, ..] = long.bytes[..] else {
-            return Err(Refusal::Unmovable {
-                at: site.displaced.end - last.len() as u64,
-                what: "a conditional jump without a long form",
-            });
-        };
-        self.put(&[0x0f, condition, 5, 0, 0, 0]);
+        self.put(&taken_over_near_jump(last));
         self.jump_to(over)?;
         self.leave()?;
         self.jump_to(target)

@@ -35,6 +35,19 @@ pub(crate) fn displacement32(next: u64, target: u64) -> Option<i32> {
     i32::try_from(target.wrapping_sub(next) as i64).ok()
 }
 
+/// The conditional jump `last` so that, where it is taken, it passes over a near jump that follows it.
+pub(crate) fn taken_over_near_jump(last: &[u8]) -> Vec<u8> {
+    // An 8-bit displacement reaches that far, whatever the condition: flags, or a counter that has no longer form.
+    const LONG_CONDITIONAL: u8 = 0x0f;
+    let condition = last.iter().position(|byte| *byte == LONG_CONDITIONAL).and_then(|at| last.get(at + 1));
+    let mut bytes = match (last.len() > 4, condition) {
+        (true, Some(condition)) => vec![(condition & 0x0f) | 0x70],
+        _ => last[..last.len() - 1].to_vec(),
+    };
+    bytes.push(NEAR_JUMP_LEN as u8);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +64,20 @@ mod tests {
         ];
         for &(name, from, to, ref want) in rows {
             assert_eq!(encode_near_jump(from, to).ok(), *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn conditions_of_every_form() {
+        let rows: &[(&str, &[u8], &[u8])] = &[
+            ("short", &[0x74, 0x80], &[0x74, 5]),
+            ("long", &[0x0f, 0x8f, 1, 2, 3, 4], &[0x7f, 5]),
+            ("hinted", &[0x3e, 0x0f, 0x84, 1, 2, 3, 4], &[0x74, 5]),
+            ("counter", &[0xe3, 0x0f], &[0xe3, 5]),
+            ("narrow counter", &[0x67, 0xe2, 0xf0], &[0x67, 0xe2, 5]),
+        ];
+        for (name, last, want) in rows {
+            assert_eq!(taken_over_near_jump(last), *want, "{name}");
         }
     }
 

@@ -7,6 +7,7 @@
 //!
 //! Next: `island` for the islands of the measuring window.
 
+use crate::jump::taken_over_near_jump;
 use crate::relocate::{Relocated, relocate};
 use crate::{ExitKind, Refusal, Site, SiteKind, encode_near_jump};
 use iced_x86::{Decoder, DecoderOptions};
@@ -200,12 +201,7 @@ impl Builder {
         leave: &mut [Box<WriteProbe<'_, E>>],
     ) -> Result<(), E> {
         let over = site.resume.unwrap_or(site.displaced.end);
-        let from = site.displaced.end - last.len() as u64;
-        let long = relocate(last, from, self.here())?;
-        let [0x0f, condition, ..] = long.bytes[..] else {
-            return Err(Refusal::Unmovable { at: from, what: "a conditional jump without a long form" }.into());
-        };
-        self.put(&[0x0f, condition, 5, 0, 0, 0]);
+        self.put(&taken_over_near_jump(last));
         self.jump_to(over)?;
         self.probes(leave)?;
         Ok(self.jump_to(target)?)

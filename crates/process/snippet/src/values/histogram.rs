@@ -48,8 +48,11 @@ impl Histogram {
         let length = self.buckets.len().max(other.buckets.len());
         let at = |buckets: &[u64], index: usize| buckets.get(index).copied().unwrap_or(0);
         Histogram {
-            buckets: (0..length).map(|index| at(&self.buckets, index) + at(&other.buckets, index)).collect(),
-            count: self.count + other.count,
+            buckets: (0..length)
+                .map(|index| at(&self.buckets, index).saturating_add(at(&other.buckets, index)))
+                .collect(),
+            // The program may have written anything over its counts.
+            count: self.count.saturating_add(other.count),
             sum: self.sum + other.sum,
             min: self.min.min(other.min),
             max: self.max.max(other.max),
@@ -64,14 +67,14 @@ impl Histogram {
     /// An estimate of the value below which `share` (0 to 1) of all values lie: evenly spread within the bucket, never
     /// beyond the smallest and largest value seen. `None` without values.
     pub fn percentile(&self, share: f64) -> Option<f64> {
-        let total: u64 = self.buckets.iter().sum();
+        let total = self.buckets.iter().fold(0_u64, |total, count| total.saturating_add(*count));
         if total == 0 {
             return None;
         }
         let wanted = share.clamp(0.0, 1.0) * total as f64;
         let mut below = 0_u64;
         for (index, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let reached = below + count;
+            let reached = below.saturating_add(*count);
             if reached as f64 >= wanted {
                 let (low, high) = self.bounds(index);
                 let part = (wanted - below as f64).max(0.0) / *count as f64;

@@ -113,13 +113,13 @@ pub fn merge(a: Value, b: Value) -> Option<Value> {
             Value::Each { values }
         }
         (Value::Min { value: a, count: n }, Value::Min { value: b, count: m }) => {
-            Value::Min { value: better(a, b, |a, b| a < b), count: n + m }
+            Value::Min { value: better(a, b, |a, b| a < b), count: n.saturating_add(m) }
         }
         (Value::Max { value: a, count: n }, Value::Max { value: b, count: m }) => {
-            Value::Max { value: better(a, b, |a, b| a > b), count: n + m }
+            Value::Max { value: better(a, b, |a, b| a > b), count: n.saturating_add(m) }
         }
         (Value::Mean { sum: a, count: n }, Value::Mean { sum: b, count: m }) => {
-            Value::Mean { sum: a + b, count: n + m }
+            Value::Mean { sum: a + b, count: n.saturating_add(m) }
         }
         (Value::Histogram(a), Value::Histogram(b)) => Value::Histogram(a.merge(&b)),
         (Value::Stacks(a), Value::Stacks(b)) => Value::Stacks(a.merge(b)),

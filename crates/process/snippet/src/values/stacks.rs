@@ -21,7 +21,7 @@ impl Stacks {
         let (pairs, last) = words.split_at(words.len().min(STACKS_WORDS as usize - 2));
         let mut stacks = Stacks { counts: BTreeMap::new(), unplaced: last.get(1).copied().unwrap_or(0) };
         for pair in pairs.chunks_exact(2).filter(|pair| pair[0] != 0) {
-            *stacks.counts.entry(pair[0]).or_insert(0) += pair[1];
+            add(stacks.counts.entry(pair[0]).or_insert(0), pair[1]);
         }
         stacks
     }
@@ -30,9 +30,9 @@ impl Stacks {
     #[must_use]
     pub fn merge(mut self, other: Stacks) -> Stacks {
         for (hash, count) in other.counts {
-            *self.counts.entry(hash).or_insert(0) += count;
+            add(self.counts.entry(hash).or_insert(0), count);
         }
-        self.unplaced += other.unplaced;
+        add(&mut self.unplaced, other.unplaced);
         self
     }
 
@@ -43,4 +43,9 @@ impl Stacks {
         all.truncate(count);
         all
     }
+}
+
+/// The program may have written anything over its counts: they stay at the most there can be.
+fn add(count: &mut u64, more: u64) {
+    *count = count.saturating_add(more);
 }

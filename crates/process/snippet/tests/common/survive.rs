@@ -1,6 +1,6 @@
 //! Hostile scripts: what they are made of, and what must hold of each.
 //!
-//! Next: `hostile` and the example `fuzz`, which make them.
+//! Next: `hostile` and the fuzzing of `testing/fuzz`, which make them.
 
 use super::{GLOBALS, STACK};
 use std::sync::OnceLock;

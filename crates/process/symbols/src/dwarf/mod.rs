@@ -49,6 +49,8 @@ pub use error::LookupError;
 pub use expression::{BinaryOperator, Expression, UnaryOperator};
 pub use function::Function;
 pub use index::Index;
+#[doc(hidden)]
+pub use index::seal_index;
 pub use lines::{LineCode, LinePlace};
 pub use place::{Piece, Place, PlaceInRange};
 pub use sections::Sections;

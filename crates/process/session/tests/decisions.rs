@@ -1,0 +1,143 @@
+//! Decisions that were kept on disk are the same as new ones, and are not believed where code or bytes changed.
+//!
+//! The C library of a sleeping process stands for any file with many functions. Nothing is patched by trimtab here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use trimtab_os::{MappingTable, Memory, Stopped};
+use trimtab_session::{FunctionRequest, ImageCache, Modules, Prepared};
+use trimtab_stub::layout::{Probe, flag};
+use trimtab_types::Pid;
+
+const LIBRARY: &str = "/libc.so.6";
+
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Self {
+        let sleeper = Sleeper(Command::new("sleep").arg("1000").spawn().expect("starts"));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let has_library = || {
+            // Relocated and made constant: asleep in the call it was started for.
+            let asleep = trimtab_os::stat_of(sleeper.pid(), sleeper.pid().0)
+                .is_some_and(|stat| stat.state == trimtab_types::procfs::State::Sleeping);
+            let maps = MappingTable::of(sleeper.pid());
+            asleep && maps.is_ok_and(|maps| maps.0.iter().any(|mapping| mapping.path.ends_with(LIBRARY)))
+        };
+        while !has_library() {
+            assert!(Instant::now() < deadline, "sleep does not come up");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        sleeper
+    }
+
+    fn pid(&self) -> Pid {
+        Pid(self.0.id() as i32)
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.0.kill().expect("kills");
+        self.0.wait().expect("ends");
+    }
+}
+
+fn modules(pid: Pid, cache: &ImageCache) -> Modules {
+    Modules::read(pid, cache, &|path| path.ends_with(LIBRARY)).expect("modules")
+}
+
+fn decide(pid: Pid, cache: &ImageCache, flags: u8) -> Prepared {
+    let modules = modules(pid, cache);
+    let module = &modules.modules[0];
+    let request = |function: &trimtab_symbols::Function| FunctionRequest {
+        name: function.name(),
+        address: module.bias.to_proc(function.addr),
+        probe: Probe { flags, ..Probe::ABSENT },
+    };
+    let requests: Vec<FunctionRequest> = module.loaded.image.functions.iter().map(request).collect();
+    assert!(requests.len() > 1000, "{} functions", requests.len());
+    Prepared::new(&modules, &requests).expect("prepares")
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+fn kept(folder: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
+    let mut kept = entries.filter(|path| path.extension().is_some_and(|extension| extension == "decisions"));
+    kept.next().expect("decisions were kept")
+}
+
+fn inode(path: &Path) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).expect("is there"))
+}
+
+#[test]
+fn kept_decisions_are_the_same_as_new_ones() {
+    let (one, other, folder) = (Sleeper::start(), Sleeper::start(), folder("decisions"));
+    for flags in [flag::TIMED, 0] {
+        let new = decide(one.pid(), &ImageCache::in_memory(), flags);
+        let _ = std::fs::remove_dir_all(&folder);
+        let first = decide(one.pid(), &ImageCache::in_directory(&folder), flags);
+        assert_eq!(new.digest(), first.digest(), "with a place to keep them");
+        let written = inode(&kept(&folder));
+        let again = decide(one.pid(), &ImageCache::in_directory(&folder), flags);
+        assert_eq!(new.digest(), again.digest(), "kept ones");
+        assert_eq!(inode(&kept(&folder)), written, "nothing was decided anew");
+        // The other process has it elsewhere.
+        let (there, elsewhere) = (
+            decide(other.pid(), &ImageCache::in_directory(&folder), flags),
+            decide(other.pid(), &ImageCache::in_memory(), flags),
+        );
+        assert_eq!(there.digest(), elsewhere.digest(), "in another process");
+    }
+    std::fs::remove_dir_all(&folder).expect("removes its folder");
+}
+
+#[test]
+fn damaged_bytes_are_made_anew() {
+    let (sleeper, folder) = (Sleeper::start(), folder("damaged"));
+    let new = decide(sleeper.pid(), &ImageCache::in_directory(&folder), flag::TIMED);
+    let (path, whole) = (kept(&folder), std::fs::read(kept(&folder)).expect("reads"));
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 0x10;
+    for (name, bytes) in [("empty", &[][..]), ("cut", &whole[..whole.len() / 2]), ("changed", &changed)] {
+        std::fs::write(&path, bytes).expect("writes");
+        let again = decide(sleeper.pid(), &ImageCache::in_directory(&folder), flag::TIMED);
+        assert_eq!(again.digest(), new.digest(), "{name}");
+        assert_eq!(std::fs::read(&path).expect("reads"), whole, "{name}: mended");
+    }
+    std::fs::remove_dir_all(&folder).expect("removes its folder");
+}
+
+#[test]
+fn changed_code_is_refused_whatever_is_kept() {
+    let (sleeper, folder) = (Sleeper::start(), folder("changed"));
+    let cache = ImageCache::in_directory(&folder);
+    let before = decide(sleeper.pid(), &cache, 0);
+    let modules = modules(sleeper.pid(), &cache);
+    let (_, address) = modules.modules[0].function("qsort").expect("is there");
+    assert!(before.probe_at(address).is_some());
+    let memory = Memory::open(sleeper.pid()).expect("memory");
+    let original = memory.read_vec(address.0 + 1, 1).expect("reads");
+    // Nobody sorts while asleep.
+    let write = |bytes: &[u8]| {
+        let stopped = Stopped::stop(sleeper.pid()).expect("stops");
+        stopped.write_text(address.0 + 1, bytes).expect("writes");
+        stopped.resume();
+    };
+    write(&[original[0] ^ 0xff]);
+    let changed = decide(sleeper.pid(), &ImageCache::in_directory(&folder), 0);
+    assert_eq!(changed.probe_at(address), None);
+    let refused = changed.refused.iter().find(|refused| refused.name == "qsort");
+    assert!(refused.is_some_and(|refused| refused.reason.contains("another tool")), "{refused:?}");
+    assert_eq!(changed.probes.len() + 1, before.probes.len(), "only that one");
+    write(&original);
+    assert_eq!(decide(sleeper.pid(), &cache, 0).digest(), before.digest(), "as before");
+    std::fs::remove_dir_all(&folder).expect("removes its folder");
+}

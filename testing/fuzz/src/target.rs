@@ -1,0 +1,81 @@
+//! What a target is, and the table of them.
+//!
+//! Next: `targets` for each.
+
+use crate::mutate::Mutator;
+use crate::targets::{
+    cache, code, debug, descriptor, elf, frames, memory, minidebug, names, patched, planted, relocate, script, sites,
+};
+use anyhow::{Result, bail};
+
+/// Code that takes any bytes.
+pub trait Target: Send {
+    /// Inputs to begin with, made now by the system's compiler or written here.
+    ///
+    /// # Errors
+    /// When they can't be made.
+    fn seeds(&self) -> Result<Vec<Vec<u8>>>;
+
+    /// Longest input, in bytes: what is made longer by changes is cut.
+    fn length_max(&self) -> usize {
+        16 * 1024
+    }
+
+    /// Changes an input. `other` is another kept one.
+    fn mutate(&self, mutator: &mut Mutator<'_>, input: &mut Vec<u8>, other: &[u8]) {
+        mutator.change(input, other, &[]);
+    }
+
+    /// Runs one input; panics where something promised does not hold. Whether the input got past the first checks: a
+    /// target that refuses nearly everything tests little.
+    fn run(&mut self, input: &[u8]) -> bool;
+}
+
+/// Makes a target.
+type Make = fn() -> Box<dyn Target>;
+
+const TABLE: &[(&str, Make)] = &[
+    ("elf", || Box::new(elf::Elf)),
+    ("minidebug", || Box::new(minidebug::MiniDebug)),
+    ("frames", || Box::new(frames::Frames)),
+    ("dwarf", || Box::new(debug::Debug)),
+    ("cache", || Box::new(cache::Cache)),
+    ("names", || Box::new(names::Names)),
+    ("script", || Box::new(script::Script)),
+    ("code", || Box::new(code::Code::new())),
+    ("sites", || Box::new(sites::Sites)),
+    ("relocate", || Box::new(relocate::Relocate::new())),
+    ("patched", || Box::new(patched::Patched::new())),
+    ("descriptor", || Box::new(descriptor::Descriptor)),
+    ("memory", || Box::new(memory::SharedMemory::new())),
+];
+
+/// The names of all targets.
+pub const NAMES: [&str; TABLE.len()] = names();
+
+/// A target with faults on purpose, so that it can be seen that faults are found.
+pub const PLANTED: &str = "planted";
+
+const fn names() -> [&'static str; TABLE.len()] {
+    let mut names = [""; TABLE.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = TABLE[at].0;
+        at += 1;
+    }
+    names
+}
+
+/// The target of this name.
+///
+/// # Errors
+/// When there is none.
+pub fn target(name: &str) -> Result<Box<dyn Target>> {
+    if name == PLANTED {
+        return Ok(Box::new(planted::Planted));
+    }
+    match TABLE.iter().find(|(known, _)| *known == name) {
+        Some((_, make)) => Ok(make()),
+        None => bail!("no target `{name}`; there are: {}", NAMES.join(", ")),
+    }
+}

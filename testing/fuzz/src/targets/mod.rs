@@ -1,0 +1,18 @@
+//! The targets: what takes bytes from outside, and what must do the same in two ways.
+//!
+//! Next: `super::target` for the table.
+
+pub mod cache;
+pub mod code;
+pub mod debug;
+pub mod descriptor;
+pub mod elf;
+pub mod frames;
+pub mod memory;
+pub mod minidebug;
+pub mod names;
+pub mod patched;
+pub mod planted;
+pub mod relocate;
+pub mod script;
+pub mod sites;

@@ -1,0 +1,48 @@
+//! Any bytes as a function: no panic, and every plan holds its invariants.
+//!
+//! Next: `patched`, which runs what is planned.
+
+use crate::invariants::check;
+use crate::random::Random;
+use crate::seeds::{SHAPES, THROWS, section};
+use crate::target::Target;
+use anyhow::Result;
+use trimtab_x86::branches_between;
+
+/// Longest piece of code taken as one function, in bytes.
+const PIECE_BYTES: usize = 192;
+const PIECES_MAX: usize = 24;
+
+/// The target.
+pub struct Sites;
+
+impl Target for Sites {
+    fn seeds(&self) -> Result<Vec<Vec<u8>>> {
+        let mut seeds = Vec::new();
+        for specimen in [SHAPES, THROWS] {
+            let file = specimen.build(&[])?;
+            let pieces = section(&file, ".text").0.chunks(PIECE_BYTES).take(PIECES_MAX);
+            seeds.extend(pieces.map(|piece| [&[16, 0, 200, 0], piece].concat()));
+        }
+        let arena = crate::arena::Arena::new();
+        let mut random = Random::new(1);
+        for _ in 0..PIECES_MAX {
+            let function = crate::function::random(&mut random, &arena, arena.original());
+            seeds.push([&[16, 0, 200, 0], &function.bytes[..]].concat());
+        }
+        Ok(seeds)
+    }
+
+    fn length_max(&self) -> usize {
+        768
+    }
+
+    fn run(&mut self, input: &[u8]) -> bool {
+        let starts = [0x1000, 0x1010, 0x1040, 0x1100];
+        for (to, from) in branches_between(input, 0x1000, &starts) {
+            let inside = 0x1000..0x1000 + input.len() as u64;
+            assert!(inside.contains(&to) && inside.contains(&from) && !starts.contains(&to), "{to:x} {from:x}");
+        }
+        check(input) > 0
+    }
+}
