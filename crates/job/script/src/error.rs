@@ -10,7 +10,7 @@ pub enum Error {
     #[error("the script was refused")]
     Script(Refused),
     /// A process could not be opened, changed or restored.
-    #[error("process {pid}: {source}")]
+    #[error("process {pid}")]
     Process {
         /// Which.
         pid: Pid,

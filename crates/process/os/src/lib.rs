@@ -31,6 +31,7 @@ pub use inject::{Call, Gadgets, Injection, find_gadgets};
 pub use memory::Memory;
 pub use proc::{MappingTable, open_file_of, start_time_ticks, stat_of, thread_ids, tracer_of};
 pub use shared::SharedMapping;
+pub use stacks::used_stack;
 pub use stop::{Stopped, Thread};
 pub use sys::{Registers, monotonic_ns, ticks, unix_s};
 pub use trimtab_types::procfs::Mapping;

@@ -12,6 +12,7 @@
 use crate::proc::MappingTable;
 use crate::stop::Thread;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use trimtab_types::Pid;
 use trimtab_types::procfs::Mapping;
@@ -31,6 +32,14 @@ pub(crate) fn room_for(pid: Pid, thread: &Thread, maps: &MappingTable, needed: u
     let pages = needed.div_ceil(PAGE);
     let top = own.start + pages * PAGE;
     (top + PAGE <= own.end && !is_touched(pid, own.start, pages + 1)).then_some(top)
+}
+
+/// What of its own stack `thread` uses: from the stack pointer to the stack's end. `None` if it stands elsewhere, on an
+/// alternate signal stack perhaps.
+pub fn used_stack(pid: Pid, thread: &Thread, maps: &MappingTable) -> Option<Range<u64>> {
+    let own = own_stack(thread.tid == pid.0, thread.registers.fs_base, maps)?;
+    let stack = thread.registers.rsp;
+    (own.start..own.end).contains(&stack).then_some(stack..own.end)
 }
 
 /// The mapping that holds the stack of a process's first thread, or of one with its control block at `base`.
@@ -93,6 +102,18 @@ mod tests {
         ];
         for (name, tid, rsp, fs_base, wanted) in rows {
             assert_eq!(room_for(nobody, &thread(tid, rsp, fs_base), &maps, 0x1000), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_used_of_a_stack() {
+        let maps = MappingTable(parse_maps(MAPS.as_bytes()).expect("a map"));
+        let rows = [
+            ("own", 0x7f00_0008_0000, Some(0x7f00_0008_0000..0x7f00_0010_0000)),
+            ("elsewhere", 0x7f00_0028_0000, None),
+        ];
+        for (name, rsp, wanted) in rows {
+            assert_eq!(used_stack(Pid(9), &thread(7, rsp, 0x7f00_000f_f000), &maps), wanted, "{name}");
         }
     }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 use trimtab_os::Error as OsError;
-use trimtab_os::{Call, Gadgets, MappingTable, Memory, Stopped};
+use trimtab_os::{Call, Gadgets, MappingTable, Memory, Stopped, Thread, used_stack};
 use trimtab_plan::{ArenaPlace, Plan};
 use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
 use trimtab_types::Pid;
@@ -25,6 +25,10 @@ pub(crate) const TRIES_MAX: usize = 50;
 /// that thread first has to get a processor.
 const FIRST_REST_US: u64 = 500;
 const REST_US_MAX: u64 = 20_000;
+/// Tries after which a slot's word is no longer enough: its owner may have jumped out of our routine.
+const JUMPED_OUT_AFTER: usize = 20;
+/// Most of a stack that is searched for a way back into our code.
+const STACK_BYTES_MAX: u64 = 1 << 20;
 /// Place of `Slot::busy` within a slot.
 const BUSY_OFFSET: u64 = std::mem::offset_of!(trimtab_stub::layout::Slot, busy) as u64;
 
@@ -107,7 +111,7 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
     }
     close_gates(pid, target)?;
     // Whoever reads a page of the slots first waits for the kernel to make it: not while the process is held.
-    let _ = is_any_slot_busy(&Memory::open(pid)?, target);
+    let _ = busy_slots(&Memory::open(pid)?, target);
     let springboards = springboards(target);
     for attempt in 0..TRIES_MAX {
         let maps = MappingTable::of(pid)?;
@@ -121,7 +125,8 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
             // Calls are recognised by their bytes, some of which were displaced.
             removal.inside = inside(&stopped, &stacks, &target.functions.0, &target.functions.1);
         }
-        let leave = is_anyone_inside(&stopped, &stacks, target) || !removal.foreign.is_empty();
+        let patient = attempt < JUMPED_OUT_AFTER;
+        let leave = is_anyone_inside(&stopped, &stacks, &maps, target, patient) || !removal.foreign.is_empty();
         let pause_ns = match leave {
             true => stopped.resume(),
             false => match stopped.resume_through(&calls_to_unmap(pid, target), target.gadgets, &maps) {
@@ -204,21 +209,43 @@ fn springboards(target: &Target) -> BTreeMap<u64, u64> {
     target.patches.patches().iter().filter_map(|patch| Some((patch.springboard()?, patch.address))).collect()
 }
 
-fn is_anyone_inside(stopped: &Stopped, stacks: &Stacks, target: &Target) -> bool {
+/// `patient`: who says it is in our routine is believed. Later its stack is asked, too: a signal handler may have left
+/// the routine by `siglongjmp`, and the thread may have ended since.
+fn is_anyone_inside(stopped: &Stopped, stacks: &Stacks, maps: &MappingTable, target: &Target, patient: bool) -> bool {
     let stands = stands(stopped, stacks, target.gadgets.signal_return);
-    anyone_in(&stands, &target.arenas) || is_any_slot_busy(stopped.memory(), target)
+    if anyone_in(&stands, &target.arenas) {
+        return true;
+    }
+    let busy = busy_slots(stopped.memory(), target);
+    let is_inside = |thread: &Thread| patient || returns_into(stopped, thread, maps, &target.arenas);
+    let is_owner_inside = |key: &u64| stopped.threads().iter().any(|t| t.registers.fs_base == *key && is_inside(t));
+    busy.iter().any(is_owner_inside) || (patient && !busy.is_empty())
 }
 
-/// A thread that called the MPI library from inside our routine has our return address on its stack and its slot says so.
-fn is_any_slot_busy(memory: &Memory, target: &Target) -> bool {
+/// Whether a word on the thread's own stack points into our code; also if that can't be told.
+fn returns_into(stopped: &Stopped, thread: &Thread, maps: &MappingTable, arenas: &[Range<u64>]) -> bool {
+    let Some(used) = used_stack(stopped.pid(), thread, maps) else { return true };
+    let first = used.start & !7;
+    if used.end - first > STACK_BYTES_MAX {
+        return true;
+    }
+    let Ok(bytes) = stopped.memory().read_vec(first, (used.end - first) as usize) else { return true };
+    let words = bytes.chunks_exact(8).map(|raw| u64::from_le_bytes(raw.try_into().unwrap_or_default()));
+    words.into_iter().any(|word| arenas.iter().any(|arena| arena.contains(&word)))
+}
+
+/// Owners of the slots that say so: a thread that called the MPI library from inside our routine has our return address
+/// on its stack.
+fn busy_slots(memory: &Memory, target: &Target) -> Vec<u64> {
     let geometry = &target.geometry;
     let slot = |index: u64| target.header + geometry.slots_offset + index * geometry.slot_stride;
     let words = |offset: u64| -> Vec<(u64, usize)> {
         (0..geometry.slot_count).map(|index| (slot(index) + offset, size_of::<u64>())).collect()
     };
-    let is_set = |word: &Vec<u8>| word.iter().any(|byte| *byte != 0);
+    let number = |raw: &Vec<u8>| raw.as_slice().try_into().map_or(0, u64::from_le_bytes);
     let (keys, busy) = (memory.read_many(&words(0)), memory.read_many(&words(BUSY_OFFSET)));
-    keys.iter().zip(&busy).any(|(key, busy)| is_set(key) && is_set(busy))
+    let slots = keys.iter().map(number).zip(busy.iter().map(number));
+    slots.filter(|(key, busy)| *key != 0 && *busy != 0).map(|(key, _)| key).collect()
 }
 
 /// Shared memory last: as long as it is there, a later trimtab can finish this.

@@ -7,7 +7,7 @@
 mod common_hazards;
 mod common_trace;
 
-use common_hazards::Hazard;
+use common_hazards::{Hazard, changed_code};
 use common_trace::{Home, alone, probes_mapped, signal_to, skip, until};
 use rustix::process::Signal;
 use std::fs;
@@ -125,24 +125,17 @@ fn gdb_sees_the_same_callers() {
         all.into_iter().skip(first.saturating_sub(1)).take(3).collect()
     };
     let before = of_blocked(backtrace_by_gdb(hazard.pid()));
-    assert!(before.iter().any(|line| line.contains("blocks_for_long")), "{before:?}");
+    assert!(before.len() == 3 && before.iter().any(|line| line.contains("blocked_inside")), "{before:?}");
     let pid = hazard.pid().to_string();
     let script = ALL.replace("for 80 ms;", "");
     let probe = home.start(&["probe", &script, &pid]);
-    until("probes", || hazard_has_patches(hazard.pid()));
+    until("probes", || changed_code(hazard.pid()).is_some());
     assert_eq!(of_blocked(backtrace_by_gdb(hazard.pid())), before);
     // And a tracer that is there is left alone.
     probe.signal(Signal::INT);
     probe.wait();
     hazard.is_as_its_files("after gdb");
     hazard.ends_well();
-}
-
-/// Whether code is patched: then pages of it are the process's own.
-fn hazard_has_patches(pid: i32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    let mut lines = text.lines().skip_while(|line| !(line.contains(" r-xp ") && line.ends_with("/hazards")));
-    lines.find_map(|line| line.strip_prefix("Private_Dirty:")).is_some_and(|size| !size.trim().starts_with("0 "))
 }
 
 fn state_of(pid: i32) -> char {
@@ -170,7 +163,7 @@ fn a_stopped_program_stays_stopped() {
         signal_to(pid, Signal::CONT);
         for stays in [true, false] {
             let probe = home.start(&["probe", &ALL.replace("80 ms", "600 ms"), &pid.to_string()]);
-            until("probes", || hazard_has_patches(pid));
+            until("probes", || changed_code(pid).is_some());
             signal_to(pid, Signal::STOP);
             until("stop", || state_of(pid) == 'T');
             if !stays {
@@ -232,6 +225,12 @@ fn a_zombie_is_no_program() {
     child.wait().expect("ends");
 }
 
+/// What a process has mapped.
+fn mapped_bytes(pid: i32) -> u64 {
+    let pages = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    pages.split_whitespace().next().and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096
+}
+
 /// Where the kernel gives the program nothing more, it is refused and goes on.
 #[test]
 fn limits_are_respected() {
@@ -239,9 +238,11 @@ fn limits_are_respected() {
         return skip("limits_are_respected", "no prlimit; apt-get install util-linux");
     }
     let (_alone, home) = (alone(), Home::new());
-    for (limit, fragment) in [("--as=20000000:", "may not map"), ("--nofile=3:", "no descriptors left")] {
+    for (kind, fragment) in [("as", "may not map"), ("nofile", "no descriptors left")] {
         let mut hazard = Hazard::start(HazardVariant::Optimised, "recursion");
         let pid = hazard.pid().to_string();
+        let value = if kind == "as" { mapped_bytes(hazard.pid()) } else { 3 };
+        let limit = &format!("--{kind}={value}:");
         assert!(Command::new("prlimit").args(["--pid", &pid, limit]).status().expect("prlimit").success());
         let outcome = hazard.probe(&home, ALL);
         assert!(outcome.code() == 2 && outcome.stderr.contains(fragment), "{limit}: {outcome:?}");
@@ -258,7 +259,7 @@ fn a_program_that_shuts_itself_in() {
     let hazard = Hazard::start(HazardVariant::Optimised, "shut");
     let pid = hazard.pid();
     let probe = home.start(&["probe", &ALL.replace("80 ms", "900 ms"), &pid.to_string()]);
-    until("probes", || hazard_has_patches(pid));
+    until("probes", || changed_code(pid).is_some());
     hazard.tell("go");
     hazard.says("shut");
     let outcome = probe.wait();
@@ -269,6 +270,39 @@ fn a_program_that_shuts_itself_in() {
     assert!(outcome.code() == 2 && outcome.stderr.contains("seccomp"), "{outcome:?}");
     let undo = home.run(&["undo", &pid.to_string()]);
     assert_eq!(undo.code(), 0, "{undo:?}");
-    assert_eq!(common_hazards::changed_code(pid), None);
+    assert_eq!(changed_code(pid), None);
     hazard.ends_well();
+}
+
+/// A library is unloaded with its probes: nothing is written where it was, what was counted is kept, and whoever comes
+/// later finds nothing to wonder about.
+#[test]
+fn a_library_is_unloaded_while_it_is_probed() {
+    let (_alone, home) = (alone(), Home::new());
+    for is_killed in [false, true] {
+        let mut hazard = Hazard::start(HazardVariant::Optimised, "late");
+        let pid = hazard.pid();
+        hazard.tell("go");
+        let maps = || fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        until("the library", || maps().contains("libplugin.so"));
+        let script = "entry plugin_*@libplugin.so { n++ } exit plugin_*@libplugin.so { time = hist(elapsed) }";
+        let probe = home.start(&["probe", script, &pid.to_string()]);
+        until("probes", || changed_code(pid).is_some());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        hazard.tell("close");
+        hazard.says("closed");
+        assert!(!maps().contains("libplugin.so"));
+        probe.signal(if is_killed { Signal::KILL } else { Signal::INT });
+        let outcome = probe.wait();
+        if is_killed {
+            let undo = home.run(&["undo", &pid.to_string()]);
+            undo.reports("undo", 0, &["places restored, 0 bytes left"]);
+        } else {
+            let n = outcome.stdout.lines().find_map(|line| line.strip_prefix("n ")?.trim().parse::<u64>().ok());
+            assert!(outcome.code() <= 1 && n.is_some_and(|n| n > 20), "{outcome:?}");
+            assert!(!outcome.stdout.contains("stay mapped"), "{outcome:?}");
+        }
+        hazard.is_as_its_files("unloaded");
+        hazard.ends_well();
+    }
 }

@@ -1,0 +1,188 @@
+//! No crash: the probes of windows come and go in every function of a program that throws, jumps, forks, loads and
+//! unloads, and runs on strange stacks; also when the one who put them in is gone and another takes them out.
+//!
+//! Next: `testing/specimens/hazards` for what each hazard does; `crates/ui/cli/tests/hazards.rs` for scripts.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use trimtab_os::ticks;
+use trimtab_session::leftover::{self, Leftover};
+use trimtab_session::{Error, FunctionRequest, ImageCache, Inserted, Modules, Prepared, Setup};
+use trimtab_specimens::{HazardVariant, TextSnapshot, hazards};
+use trimtab_stub::layout::{Probe, flag, state};
+use trimtab_types::Pid;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long probes stay in.
+const IN_BETWEEN: Duration = Duration::from_millis(40);
+
+struct Hazard {
+    child: Child,
+    end: PathBuf,
+    name: &'static str,
+}
+
+impl Hazard {
+    fn start(variant: HazardVariant, name: &'static str) -> Hazard {
+        let (program, plugin) = hazards(variant).expect("builds");
+        let end = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("end-{name}-{}", std::process::id()));
+        let begun = end.with_extension("begun");
+        for old in [&end, &begun] {
+            let _may_be_absent = std::fs::remove_file(old);
+        }
+        let mut command = Command::new(program);
+        let child = command.arg(name).arg(&end).arg(plugin).stdout(Stdio::null()).spawn().expect("starts");
+        let deadline = Instant::now() + LIMIT;
+        while !begun.exists() {
+            assert!(Instant::now() < deadline, "{name} does not begin");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Hazard { child, end, name }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid(self.child.id() as i32)
+    }
+
+    /// It exits with 0 only if every repetition was right.
+    fn ends_well(mut self) {
+        File::create(&self.end).expect("a file");
+        assert!(self.child.wait().expect("ends").success(), "{}", self.name);
+    }
+}
+
+impl Drop for Hazard {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+        for file in [&self.end, &self.end.with_extension("begun")] {
+            let _may_be_absent = std::fs::remove_file(file);
+        }
+    }
+}
+
+fn prepare(pid: Pid, flags: u8) -> Result<Prepared, Error> {
+    let modules = Modules::read(pid, &ImageCache::in_memory(), &|path| path.contains("/hazards"))?;
+    let mut known = BTreeSet::new();
+    let mut requests = Vec::new();
+    for module in &modules.modules {
+        for function in &module.loaded.image.functions {
+            let address = module.bias.to_proc(function.addr);
+            if known.insert(address.0) {
+                let probe = Probe { function: requests.len() as u32, group: 4, flags, ..Probe::ABSENT };
+                requests.push(FunctionRequest { name: function.name(), address, probe });
+            }
+        }
+    }
+    Prepared::new(&modules, &requests)
+}
+
+fn insert(pid: Pid, prepared: &Prepared) -> Result<Inserted, Error> {
+    let functions = prepared.probes.iter().map(|probe| u64::from(probe.function) + 1).max().unwrap_or(1);
+    prepared.insert(pid, Setup { functions, ranks: 1, details: 0 }, &|view| {
+        let header = view.header();
+        header.marker_probe.store(u32::MAX, Relaxed);
+        header.first_ticks.store(ticks(), Relaxed);
+        header.state.store(state::RECORD, Relaxed);
+    })
+}
+
+fn calls(inserted: &Inserted, prepared: &Prepared) -> u64 {
+    let view = inserted.view();
+    let of =
+        |probe: &Probe| view.slots().map(|slot| slot.stat(u64::from(probe.function)).calls.load(Relaxed)).sum::<u64>();
+    prepared.probes.iter().map(of).sum()
+}
+
+/// Counting probes, timed ones, and timed ones whose maker is gone.
+fn rounds(variant: HazardVariant, name: &'static str) {
+    let mut hazard = Hazard::start(variant, name);
+    let pid = hazard.pid();
+    let mut seen = 0;
+    for (round, (flags, is_left)) in
+        [(0, false), (flag::TIMED, false), (flag::TIMED | flag::RING, true)].iter().enumerate()
+    {
+        let step = format!("{name}, {variant:?}, round {round}");
+        let prepared = prepare(pid, *flags).unwrap_or_else(|error| panic!("{step}: {error}"));
+        let mut inserted = insert(pid, &prepared).unwrap_or_else(|error| panic!("{step}: {error}"));
+        std::thread::sleep(IN_BETWEEN);
+        let removal = if *is_left {
+            // As if we had been killed: nobody removes, and the process id belongs to nobody.
+            inserted.view().header().monitor_start.store(1, Relaxed);
+            seen += calls(&inserted, &prepared);
+            std::mem::forget(inserted);
+            let found = leftover::find(pid).unwrap_or_else(|error| panic!("{step}: {error}"));
+            assert!(!matches!(found, Leftover::None), "{step}");
+            leftover::undo(pid, &found)
+        } else {
+            let removal = inserted.remove();
+            seen += calls(&inserted, &prepared);
+            removal
+        };
+        let removal = removal.unwrap_or_else(|error| panic!("{step}: {error}"));
+        assert_eq!((removal.left_mapped_bytes, removal.left_because), (0, None), "{step}");
+        assert_eq!(removal.foreign, [0u64; 0], "{step}");
+        assert!(hazard.child.try_wait().expect("a child").is_none(), "{step}: it has ended");
+    }
+    assert!(seen > 0, "{name}: no call was seen");
+    hazard.ends_well();
+}
+
+/// Hazards that stay in one program all the time, so that every round must succeed.
+const HAZARDS: [&str; 20] = [
+    "throw",
+    "longjmp",
+    "backtrace",
+    "recursion",
+    "siglongjmp",
+    "altstack",
+    "tail",
+    "table",
+    "assembly",
+    "vectors",
+    "holding",
+    "coroutine",
+    "threads",
+    "cancel",
+    "fork",
+    "vfork",
+    "spawn",
+    "plugin",
+    "blocked",
+    "dozing",
+];
+
+#[test]
+fn hazards_of_optimised_code() {
+    HAZARDS.iter().for_each(|name| rounds(HazardVariant::Optimised, name));
+}
+
+#[test]
+fn hazards_of_small_code() {
+    HAZARDS.iter().for_each(|name| rounds(HazardVariant::Small, name));
+}
+
+#[test]
+fn hazards_of_plain_code() {
+    HAZARDS.iter().for_each(|name| rounds(HazardVariant::Plain, name));
+}
+
+/// Nothing of the program's text is written that is not put back.
+#[test]
+fn text_is_as_before_all_of_it() {
+    for name in ["throw", "coroutine", "threads"] {
+        let hazard = Hazard::start(HazardVariant::Small, name);
+        let pid = hazard.pid();
+        let before = TextSnapshot::of(pid.0).expect("text");
+        let prepared = prepare(pid, flag::TIMED).expect("prepares");
+        let mut inserted = insert(pid, &prepared).expect("inserts");
+        assert_ne!(before.difference_now().expect("text"), None, "{name}: patched");
+        inserted.remove().expect("removes");
+        assert_eq!(before.difference_now().expect("text"), None, "{name}");
+        hazard.ends_well();
+    }
+}
