@@ -81,7 +81,10 @@ pub fn compare(world: &mut World, unit: &Unit, state: &State, script: &str) {
         assert!(same(native, wanted), "thread area at {offset}: {native:#x}, not {wanted:#x}\n{script}");
     }
     let area = words(world, world.areas.process, unit.process_bytes);
-    for (number, (native, wanted)) in area.iter().zip(&machine.process).enumerate() {
+    // Where addresses were lately is no meaning of the language.
+    let hot = process_word::HOT_RANGES as usize / 8..process_word::FIRST_FREE as usize / 8;
+    let meant = area.iter().zip(&machine.process).enumerate().filter(|(number, _)| !hot.contains(number));
+    for (number, (native, wanted)) in meant {
         assert_eq!(native, wanted, "word {number} of the process area\n{script}");
     }
 }
