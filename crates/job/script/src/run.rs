@@ -283,7 +283,7 @@ impl Member {
         };
         let inserted = source.prepared.insert(pid, SETUP, &initialise).map_err(Error::of(pid))?;
         let (reader, clock_area) = (Reader::new(unit), vec![0; unit.thread_bytes as usize / 8]);
-        Ok(Member {
+        let mut member = Member {
             target,
             source,
             inserted,
@@ -294,8 +294,11 @@ impl Member {
             alive_ns: monotonic_ns(),
             end: ProcessEnd::of(pid).ok(),
             tables: tables.into_inner(),
-            refused_count: 0,
-        })
+            // Anything but what it is: what was mapped is looked at again now that it is known what goes.
+            refused_count: u64::MAX,
+        };
+        member.refresh();
+        Ok(member)
     }
 
     fn rank(&self) -> i64 {
@@ -308,7 +311,7 @@ impl Member {
 
     /// How often to look without being woken.
     fn look_every(&self) -> Duration {
-        let is_watched = self.source.speaks || self.source.uses_tables || self.end.is_none();
+        let is_watched = self.source.speaks || self.source.inside_at.is_some() || self.end.is_none();
         if is_watched { LOOK_EVERY } else { ALIVE_EVERY }
     }
 
@@ -324,15 +327,18 @@ impl Member {
     /// Fills the tables of readable memory anew: if a call that took memory away has emptied them, if a body was refused
     /// something, which may have been mapped since, and always where such calls can't all be seen.
     fn refresh(&mut self) {
-        let Some(script) = self.inserted.script().filter(|_| self.source.uses_tables) else { return };
+        let (Some(script), Some(inside_at)) = (self.inserted.script(), self.source.inside_at) else { return };
         let refused_count = script.refused_count();
-        let is_known = self.source.guarded && !script.is_emptied() && refused_count == self.refused_count;
-        if is_known {
+        // A thread without an area of its own can't say that it takes memory away.
+        let guarded = self.source.guarded && script.threads_dropped() == 0;
+        let is_known = guarded && !script.is_emptied() && refused_count == self.refused_count;
+        if is_known || !script.begin_ranges(inside_at) {
             return;
         }
         self.refused_count = refused_count;
         if let Ok(maps) = MappingTable::of(self.target.pid) {
-            script.set_ranges(&mut self.tables, &maps, self.source.guarded);
+            script.set_ranges(&mut self.tables, &maps, guarded);
+            script.end_ranges();
         }
     }
 
