@@ -76,9 +76,9 @@ pub fn check<F: Filter>(filter: &F, a: &F::Value, b: &F::Value, c: &F::Value) ->
 /// Checks that merging `values` in a tree gives what merging them in a row gives. `choices` makes the tree: each names
 /// two of the remaining values, which become one.
 pub fn check_shape<F: Filter>(filter: &F, values: &[F::Value], choices: &[(usize, usize)]) -> Result<(), Broken> {
-    let all = || values.iter().cloned().map(Ok);
-    let in_a_row = all().fold(Ok(filter.identity()), |into, other| merged(filter, into, other));
-    let mut rest: Vec<Result<F::Value, Bad>> = all().collect();
+    let mut all = values.iter().cloned();
+    let in_a_row = all.try_fold(filter.identity(), |into, other| merged(filter, Ok(into), Ok(other)));
+    let mut rest: Vec<Result<F::Value, Bad>> = values.iter().cloned().map(Ok).collect();
     for (one, other) in choices.iter().copied().chain(std::iter::repeat((0, 0))) {
         if rest.len() < 2 {
             break;
