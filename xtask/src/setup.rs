@@ -36,6 +36,12 @@ const PACKAGES: &[(&str, Need)] = &[
     ("lammps", Need::RealPrograms),
     ("lammps-examples", Need::RealPrograms),
     ("netpipe-mpich2", Need::RealPrograms),
+    ("munge", Need::RealPrograms),
+    ("slurmctld", Need::RealPrograms),
+    ("slurmd", Need::RealPrograms),
+    ("slurm-client", Need::RealPrograms),
+    ("musl-tools", Need::RealPrograms),
+    ("uftrace", Need::RealPrograms),
 ];
 
 /// What to do about the packages.
