@@ -196,7 +196,7 @@ fn what_can_not_wait_is_refused() {
         ("entry f@libnever.so { n += $count } for 100 ms;", 2, &["$count"][..]),
         ("entry f@libnever.so { n += *(long *)$0 } for 100 ms;", 2, &["libnever.so is not loaded yet", "memory"]),
         ("entry f@libnever.so { n++ } start after 3 hits of usleep; for 100 ms;", 2, &["not loaded yet", "`start`"]),
-        ("at f+0x1@libnever.so { n++ } for 100 ms;", 2, &[]),
+        ("loop f@libnever.so:1 { n++ } for 100 ms;", 2, &["libnever.so is not loaded", "only `entry` and `exit` wait"]),
         ("entry f@libnever.so { n++ } for 100 ms;", 1, &["the library of f@libnever.so was never loaded"]),
         ("entry no_such@hazards { n++ } for 100 ms;", 2, &["no function matches"]),
         ("entry no_such { n++ } for 100 ms;", 2, &["no function matches"]),
