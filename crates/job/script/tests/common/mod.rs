@@ -50,6 +50,7 @@ pub fn skip(name: &str, reason: &str) {
 pub fn words(error: Error) -> String {
     match error {
         Error::Script(refused) => format!("{refused:?}"),
+        Error::Process { source, .. } => source.to_string(),
         other => other.to_string(),
     }
 }
