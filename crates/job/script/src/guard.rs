@@ -2,7 +2,7 @@
 //!
 //! The process's own calls that unmap or protect memory are probed too. Their bodies empty the table of readable ranges
 //! before the memory goes, so that every checked load yields 0 from then on, until trimtab has looked at the mappings
-//! again. A script that loads from no address of the program gets no such bodies. Where such a call can't be probed, only
+//! again: not while a thread is inside such a call, and what was found is thrown away if one began meanwhile. A script that loads from no address of the program gets no such bodies. Where such a call can't be probed, only
 //! memory is readable that a program hardly ever gives back: files it has mapped, and the main thread's stack.
 //!
 //! UCX, which MPICH uses, replaces the first bytes of these functions with jumps to its own; then those are probed.
@@ -28,8 +28,10 @@ const REPLACED: &str = "ucm_override_";
 /// The bit of a protection that allows reading.
 const PROTECTION_READ: i64 = 1;
 
-/// Operations of emptying: a word per table and per range that is kept, and a condition.
+/// Operations of emptying: a word for itself, per table and per range that is kept, and a condition.
 const EMPTYING_COST_MAX: u64 = 16;
+/// Operations of saying that a thread is inside.
+const INSIDE_COST_MAX: u64 = 1;
 
 /// When a call takes memory away.
 #[derive(Clone, Copy)]
@@ -44,8 +46,9 @@ enum Takes {
 /// The bodies that keep the tables true, and where they go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
-    /// Whether bodies look at memory at all.
-    pub needed: bool,
+    /// If bodies look at memory at all: offset in a thread's area of the word that is not 0 while that thread is inside
+    /// a call that takes memory away.
+    pub inside_at: Option<u32>,
     pub requests: Vec<ScriptRequest>,
 }
 
@@ -69,26 +72,32 @@ pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
     if !unit.bodies.iter().any(looks_at_memory) {
         return Guard::default();
     }
+    let inside_at = unit.thread_bytes;
+    unit.thread_bytes += 8;
+    let inside = add_variable(unit, Area::Thread, inside_at);
     // The counts first: what is kept of a table is made nothing once it can't be taken from there any more.
     let kept = (0..process_word::HOT_RANGE_COUNT).map(|number| process_word::HOT_RANGES + 8 * number);
-    let words = [process_word::RANGE_COUNT, process_word::WRITABLE_COUNT].into_iter().chain(kept);
-    let tables: Vec<usize> = words
-        .map(|offset| {
-            let name = format!("(table {offset})");
-            unit.variables.push(Variable { name, area: Area::Process, offset, kind: Kind::Last });
-            unit.variables.len() - 1
-        })
-        .collect();
+    let words = [process_word::TABLES_SEEN, process_word::RANGE_COUNT, process_word::WRITABLE_COUNT];
+    let tables: Vec<usize> =
+        words.into_iter().chain(kept).map(|offset| add_variable(unit, Area::Process, offset)).collect();
+    let set = |variable: usize, value| Statement::Set { variable, value: Expression::Int(value) };
     let mut requests = Vec::new();
     for (name, takes) in CALLS {
-        let empty = |&variable: &usize| Statement::Set { variable, value: Expression::Int(0) };
-        let empty: Vec<Statement> = tables.iter().map(empty).collect();
-        let statements = match takes.condition() {
-            Some(condition) => vec![Statement::If { condition, then: empty, otherwise: Vec::new() }],
-            None => empty,
+        let empty: Vec<Statement> = tables.iter().map(|&variable| set(variable, 0)).collect();
+        let emptied = match takes.condition() {
+            Some(condition) => vec![Statement::If { condition, then: empty.clone(), otherwise: Vec::new() }],
+            None => empty.clone(),
         };
-        unit.bodies.push(Body { probe: usize::MAX, when: When::Entry, statements, cost_max: EMPTYING_COST_MAX });
-        let bodies = FunctionBodies { entry: vec![unit.bodies.len() - 1], ..FunctionBodies::default() };
+        let mut add = |when, statements, cost_max| {
+            unit.bodies.push(Body { probe: usize::MAX, when, statements, cost_max });
+            unit.bodies.len() - 1
+        };
+        let entry =
+            vec![add(When::Entry, vec![set(inside, 1)], INSIDE_COST_MAX), add(When::Entry, emptied, EMPTYING_COST_MAX)];
+        // A call that had begun before the probes were there is seen only here.
+        let exit =
+            vec![add(When::Exit, empty, EMPTYING_COST_MAX), add(When::Exit, vec![set(inside, 0)], INSIDE_COST_MAX)];
+        let bodies = FunctionBodies { entry, exit, ..FunctionBodies::default() };
         for name in [name.to_owned(), format!("{REPLACED}{name}")] {
             let found = modules.modules.iter().filter_map(|module| module.function(&name));
             requests.extend(found.map(|(_, address)| ScriptRequest {
@@ -98,7 +107,13 @@ pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
             }));
         }
     }
-    Guard { needed: true, requests }
+    Guard { inside_at: Some(inside_at), requests }
+}
+
+/// A word that bodies set.
+fn add_variable(unit: &mut Unit, area: Area, offset: u32) -> usize {
+    unit.variables.push(Variable { name: format!("(guard {area:?} {offset})"), area, offset, kind: Kind::Last });
+    unit.variables.len() - 1
 }
 
 impl Takes {

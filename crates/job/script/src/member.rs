@@ -52,7 +52,7 @@ impl Member {
         let (part, tables) = inserted(&target, &source.prepared, unit, ticks_per_second, Some((&maps, source.guarded)))
             .map_err(Error::of(pid))?;
         let clock_area = vec![0; unit.thread_bytes as usize / 8];
-        Ok(Member {
+        let mut member = Member {
             target,
             source,
             part,
@@ -64,8 +64,11 @@ impl Member {
             libraries_ns: 0,
             end: ProcessEnd::of(pid).ok(),
             tables,
-            refused_count: 0,
-        })
+            // Anything but what it is: what was mapped is looked at again now that it is known what goes.
+            refused_count: u64::MAX,
+        };
+        member.refresh();
+        Ok(member)
     }
 
     /// All insertions, those in later libraries first: they are taken out first.
@@ -146,7 +149,7 @@ impl Member {
 
     /// How often to look without being woken.
     pub fn look_every(&self) -> Duration {
-        let is_watched = self.source.speaks || self.source.uses_tables || self.end.is_none();
+        let is_watched = self.source.speaks || self.source.inside_at.is_some() || self.end.is_none();
         if is_watched || !self.source.waiting.is_empty() { LOOK_EVERY } else { ALIVE_EVERY }
     }
 
@@ -162,15 +165,18 @@ impl Member {
     /// Fills the tables of readable memory anew: if a call that took memory away has emptied them, if a body was refused
     /// something, which may have been mapped since, and always where such calls can't all be seen.
     pub fn refresh(&mut self) {
-        let Some(script) = self.part.inserted.script().filter(|_| self.source.uses_tables) else { return };
+        let (Some(script), Some(inside_at)) = (self.part.inserted.script(), self.source.inside_at) else { return };
         let refused_count = script.refused_count();
-        let is_known = self.source.guarded && !script.is_emptied() && refused_count == self.refused_count;
-        if is_known {
+        // A thread without an area of its own can't say that it takes memory away.
+        let guarded = self.source.guarded && script.threads_dropped() == 0;
+        let is_known = guarded && !script.is_emptied() && refused_count == self.refused_count;
+        if is_known || !script.begin_ranges(inside_at) {
             return;
         }
         self.refused_count = refused_count;
         if let Ok(maps) = MappingTable::of(self.target.pid) {
-            script.set_ranges(&mut self.tables, &maps, self.source.guarded);
+            script.set_ranges(&mut self.tables, &maps, guarded);
+            script.end_ranges();
         }
     }
 

@@ -35,8 +35,8 @@ pub(crate) struct Source {
     pub refused: Vec<Refused>,
     /// Whether everything that takes memory away is seen.
     pub guarded: bool,
-    /// Whether bodies look at the program's memory by the tables.
-    pub uses_tables: bool,
+    /// If bodies look at the program's memory by the tables: where threads say that they take memory away.
+    pub inside_at: Option<u32>,
     /// Whether something may come from the bodies before the end: messages, or that it is over.
     pub speaks: bool,
     /// Libraries with places that are not loaded yet.
@@ -71,8 +71,8 @@ impl Source {
             let reasons = refused.iter().take(REASONS_MAX).map(|one| format!("{}: {}", one.name, one.reason));
             return Err(Error::NoPlace { pid, reasons: reasons.collect::<Vec<_>>().join("; ") });
         }
-        let (uses_tables, speaks) = (guard.needed, walk::speaks(&compiled.unit));
-        Ok(Source { compiled, prepared, functions, refused, guarded, uses_tables, speaks, waiting })
+        let (inside_at, speaks) = (guard.inside_at, walk::speaks(&compiled.unit));
+        Ok(Source { compiled, prepared, functions, refused, guarded, inside_at, speaks, waiting })
     }
 }
 

@@ -1,8 +1,8 @@
 //! The tables of memory that bodies may read and write, as they are in the target, and how they are changed while bodies
 //! look at them.
 //!
-//! A table is written anew in its other place only when something has changed, and the old one is made empty first: its
-//! ranges end at 0, so whoever still holds one of them finds nothing in it. Bodies that search meanwhile may be refused,
+//! A table is written anew in its other place only when something has changed. Unless everything it had is in the new one
+//! too, the old one is made empty first: its ranges end at 0, so whoever still holds one of them finds nothing in it. Bodies that search meanwhile may be refused,
 //! which they count; none is let through to memory that the new table does not have. What a body read of a table before
 //! is as old as the body.
 //!
@@ -97,13 +97,14 @@ impl Table {
         if count.load(Relaxed) == ranges.len() as u64 && self.ranges == ranges {
             return;
         }
-        count.store(0, SeqCst);
-        let old = self.place();
-        for index in 0..self.ranges.len() as u64 {
-            area.word(old + index * RANGE_BYTES + 8).store(0, SeqCst);
+        let only_grew = count.load(Relaxed) == self.ranges.len() as u64 && has_all(&ranges, &self.ranges);
+        if !only_grew {
+            count.store(0, SeqCst);
+            self.close(area);
+            kept.iter().for_each(|word| area.word(*word).store(0, SeqCst));
         }
-        kept.iter().for_each(|word| area.word(*word).store(0, SeqCst));
         self.second = !self.second;
+        self.close(area);
         let new = self.place();
         self.longest = self.longest.max(ranges.len());
         // Who still has a larger count finds ranges that begin behind every address.
@@ -119,9 +120,24 @@ impl Table {
         count.store(self.ranges.len() as u64, SeqCst);
     }
 
+    /// Makes every range end at 0 in the place that it is in.
+    fn close(&self, area: Area<'_>) {
+        for index in 0..self.longest as u64 {
+            area.word(self.place() + index * RANGE_BYTES + 8).store(0, SeqCst);
+        }
+    }
+
     fn place(&self) -> u64 {
         self.first_at + if self.second { RANGES_MAX * RANGE_BYTES } else { 0 }
     }
+}
+
+/// Whether each of `some` lies in one of `ranges`; both sorted.
+fn has_all(ranges: &[(u64, u64)], some: &[(u64, u64)]) -> bool {
+    some.iter().all(|(start, end)| {
+        let behind = ranges.partition_point(|(from, _)| from <= start);
+        behind.checked_sub(1).is_some_and(|index| *end <= ranges[index].1)
+    })
 }
 
 /// Neighbouring ranges become one; at most as many as the table holds.
@@ -182,5 +198,32 @@ mod tests {
         area.word(process_word::RANGE_COUNT.into()).store(0, Relaxed);
         tables.set(area, &maps(&all[..1]), true);
         assert_eq!(found(area), all[..1], "what a call emptied is filled again");
+    }
+
+    #[test]
+    fn whoever_looks_while_a_table_grows_finds_what_was_there() {
+        let words: Vec<AtomicU64> = (0..(AT + TABLES + TABLES_BYTES) / 8 + 1024).map(|_| AtomicU64::new(0)).collect();
+        let area = Area { view: View::new(&words), at: AT };
+        let mut tables = RangeTables::at(TABLES);
+        let all = [(0x1000, 0x2000), (0x4000, 0x5000), (0x7000, 0x8000)];
+        tables.set(area, &maps(&all), true);
+        let hot = area.word(process_word::HOT_RANGES.into());
+        hot.store(7, Relaxed);
+        let old = area.word(process_word::RANGES.into()).load(Relaxed);
+        let ends = |place: u64| (0..3).map(move |index| area.word(place + index * RANGE_BYTES + 8).load(Relaxed));
+        let more = [(0x1000, 0x3000), (0x4000, 0x5000), (0x7000, 0x8000), (0x9000, 0xa000)];
+        tables.set(area, &maps(&more), true);
+        assert_eq!((found(area), hot.load(Relaxed)), (more.to_vec(), 7));
+        assert_eq!(ends(old).collect::<Vec<_>>(), [0x2000, 0x5000, 0x8000], "the old table still lets through");
+        tables.set(area, &maps(&more[..2]), true);
+        assert_eq!((found(area), hot.load(Relaxed)), (more[..2].to_vec(), 0));
+        let new = area.word(process_word::RANGES.into()).load(Relaxed);
+        assert_eq!(new, old, "there are two places");
+        tables.set(area, &maps(&all[2..]), true);
+        assert_eq!(
+            ends(old).take(2).collect::<Vec<_>>(),
+            [0; 2],
+            "nobody is let through by what was there twice before"
+        );
     }
 }

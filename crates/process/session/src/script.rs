@@ -11,7 +11,7 @@ use crate::insert::Inserted;
 use crate::modules::Modules;
 use crate::prepare::{FunctionRequest, Prepared};
 use crate::ranges::{Area, RangeTables, TABLES_BYTES};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use trimtab_os::{MappingTable, Memory};
 use trimtab_plan::{FunctionBodies, PlannedFunction, Script};
 use trimtab_snippet::emit::{Areas, ThreadKey};
@@ -180,6 +180,27 @@ impl<'a> ScriptView<'a> {
     /// calls that take memory away are `guarded`, only files and the main stack.
     pub fn set_ranges(&self, tables: &mut RangeTables, maps: &MappingTable, guarded: bool) {
         tables.set(Area { view: self.view, at: self.geometry.process_area_offset }, maps, guarded);
+    }
+
+    /// Before one looks what is mapped. False if a thread is inside a call that takes memory away, by the word of its area
+    /// at `inside_at`: try again later.
+    pub fn begin_ranges(&self, inside_at: u32) -> bool {
+        self.process_word(process_word::TABLES_SEEN).store(1, SeqCst);
+        !self.owned_areas().any(|place| self.view.word(place + u64::from(inside_at)).load(SeqCst) != 0)
+    }
+
+    /// After [`ScriptView::set_ranges`]: empties the tables again if such a call has begun meanwhile, since what was found
+    /// to be mapped may have gone.
+    pub fn end_ranges(&self) {
+        if self.process_word(process_word::TABLES_SEEN).load(SeqCst) == 0 {
+            self.process_word(process_word::RANGE_COUNT).store(0, SeqCst);
+            self.process_word(process_word::WRITABLE_COUNT).store(0, SeqCst);
+        }
+    }
+
+    /// Hits on threads that found no area of their own.
+    pub fn threads_dropped(&self) -> u64 {
+        self.process_word(process_word::THREADS_DROPPED).load(Relaxed)
     }
 
     /// Whether a call that takes memory away has emptied the tables.

@@ -170,6 +170,8 @@ pub mod process_word {
     pub const WRITABLE_COUNT: u32 = 104;
     /// Offset in the process area of the sorted table of writable ranges, formed as the one at `RANGES`.
     pub const WRITABLES: u32 = 112;
+    /// Set by trimtab before it looks what is mapped; made 0 by whoever takes memory away, before `RANGE_COUNT`.
+    pub const TABLES_SEEN: u32 = 120;
     /// First of [`HOT_RANGE_COUNT`] words with the address of a readable range that an address was in, or 0: where
     /// conditions look before anything is saved. Whoever takes a range away makes them 0 after `RANGE_COUNT`.
     pub const HOT_RANGES: u32 = 128;

@@ -6,6 +6,7 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -50,8 +51,14 @@ pub fn skip(name: &str, reason: &str) {
 pub fn words(error: Error) -> String {
     match error {
         Error::Script(refused) => format!("{refused:?}"),
-        Error::Process { source, .. } => source.to_string(),
-        other => other.to_string(),
+        other => {
+            let (mut said, mut cause) = (other.to_string(), other.source());
+            while let Some(error) = cause {
+                said = format!("{said}: {error}");
+                cause = error.source();
+            }
+            said
+        }
     }
 }
 

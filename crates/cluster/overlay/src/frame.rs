@@ -1,0 +1,319 @@
+//! What nodes say to each other, and its bytes.
+//!
+//! A frame belongs to one link: the one pair of numbers that a child gave when it asked to join. What a dead
+//! incarnation sent, or an earlier link, names another one and is dropped. Two channels per link: commands, which are
+//! numbered and handled in order, and bulk results, which need credit and any order will do. A driver gives each its own
+//! connection, or sends commands first.
+//!
+//! Next: `node` for who says what when.
+
+use crate::StreamSpec;
+use crate::limits::FRAME_BYTES_MAX;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ops::Deref;
+use std::sync::Arc;
+use trimtab_reduce::RankSet;
+
+/// One message between two nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Which link it belongs to.
+    pub link: Link,
+    /// What it says.
+    pub body: Body,
+}
+
+/// A link's name, given by the child: higher ones are newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Link {
+    /// Which life of the child.
+    pub incarnation: u32,
+    /// Which attempt to join in that life.
+    pub number: u32,
+}
+
+/// The two ways between nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Channel {
+    /// Short, never waits behind the other.
+    Commands,
+    /// Results on their way up.
+    Bulk,
+}
+
+/// What a frame says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Body {
+    /// Child to ancestor: be my parent.
+    Join(Box<Join>),
+    /// Ancestor to child: I am.
+    Accept(Box<Accept>),
+    /// Ancestor to child: I can not, try another.
+    Refuse,
+    /// Child to parent: I have another one now.
+    Leave,
+    /// Either way: that link does not exist.
+    Stranger,
+    /// A numbered command of the link.
+    Ordered(u32, Ordered),
+    /// A numbered result.
+    Unit(u32, Box<Unit>),
+}
+
+/// A place in the list of commands: which controller's, and the last one that was received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cursor {
+    /// Which life of the controller; 0 before any.
+    pub reign: u32,
+    /// The last command.
+    pub sequence: u64,
+}
+
+/// A request to be adopted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Join {
+    /// What the child has received.
+    pub cursor: Cursor,
+    /// The ranks at and below it.
+    pub ranks: RankSet,
+    /// How many nearer ancestors it would rather have.
+    pub distance: u32,
+}
+
+/// An adoption.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accept {
+    /// The child's hops from the root now.
+    pub depth: u32,
+    /// The latest sign of the root's life.
+    pub pulse: u64,
+    /// What a child needs that has received nothing of use; others go on where they were.
+    pub fresh: Option<Snapshot>,
+}
+
+/// Where commands are, for a node that begins here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The last command that is contained in this.
+    pub cursor: Cursor,
+    /// Open streams: number, description, first wave that isn't over.
+    pub streams: Vec<(u32, StreamSpec, u64)>,
+}
+
+/// Commands of a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Ordered {
+    /// Up, every beat: all below have received the commands up to this one.
+    Beat(Cursor),
+    /// Up: the ranks below have changed.
+    Members {
+        /// New ones.
+        gained: RankSet,
+        /// Gone ones.
+        lost: RankSet,
+    },
+    /// Down, every beat: the root's latest sign of life, and the number of the last result that may be sent.
+    Pulse {
+        /// Which life of the controller.
+        reign: u32,
+        /// Counts in that life.
+        count: u64,
+        /// Results up to this number may be sent.
+        credit: u32,
+    },
+    /// Down: results up to this number may be sent.
+    Credit(u32),
+    /// Down: a command of the controller.
+    Command(u64, Shared<Command>),
+    /// Down: begin here instead.
+    Fresh(Box<Snapshot>),
+    /// Down: I have no parent; find another than me.
+    Dissolve,
+}
+
+/// Commands of the controller; every node gets every one, in order, once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// A stream begins.
+    Open {
+        /// Its number in this life of the controller.
+        stream: u32,
+        /// What it is.
+        spec: StreamSpec,
+    },
+    /// A stream ends.
+    Close {
+        /// Which.
+        stream: u32,
+    },
+    /// For the leaves.
+    Data {
+        /// On which stream.
+        stream: u32,
+        /// For whom of its target.
+        to: RankSet,
+        /// What.
+        payload: Vec<u8>,
+    },
+    /// Contribute again: it was lost on the way.
+    Again {
+        /// On which stream.
+        stream: u32,
+        /// To which wave.
+        wave: u64,
+        /// Counts these requests.
+        attempt: u32,
+        /// Who.
+        ranks: RankSet,
+    },
+    /// Waves below this one are over.
+    Retire {
+        /// Of which stream.
+        stream: u32,
+        /// The first that isn't.
+        below: u64,
+    },
+}
+
+/// A merged value on its way up. It is true wherever it comes from: the value of exactly the ranks it covers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unit {
+    /// Which life of the controller.
+    pub reign: u32,
+    /// On which stream.
+    pub stream: u32,
+    /// Of which wave.
+    pub wave: u64,
+    /// After how many requests to contribute again.
+    pub attempt: u32,
+    /// Whose contributions.
+    pub covers: RankSet,
+    /// Their merged value, encoded by the stream's filter.
+    pub value: Vec<u8>,
+}
+
+/// A command that many queues hold; one copy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shared<T>(Arc<T>);
+
+impl<T> From<T> for Shared<T> {
+    fn from(value: T) -> Self {
+        Shared(Arc::new(value))
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Shared::from)
+    }
+}
+
+/// Why bytes are no frame, or a frame has no bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadFrame {
+    /// It is longer than any frame.
+    #[error("a frame of {byte_count} bytes, at most {FRAME_BYTES_MAX}: close the connection")]
+    TooLong {
+        /// How long it is.
+        byte_count: usize,
+    },
+    /// It doesn't have the form of one.
+    #[error("malformed frame: close the connection; do both ends run the same version?")]
+    Form,
+}
+
+impl Frame {
+    /// On which channel it travels.
+    pub fn channel(&self) -> Channel {
+        if matches!(self.body, Body::Unit(..)) { Channel::Bulk } else { Channel::Commands }
+    }
+
+    /// Its bytes, without a length in front.
+    pub fn encode(&self) -> Result<Vec<u8>, BadFrame> {
+        let bytes = postcard::to_stdvec(self).map_err(|_| BadFrame::Form)?;
+        if bytes.len() > FRAME_BYTES_MAX { Err(BadFrame::TooLong { byte_count: bytes.len() }) } else { Ok(bytes) }
+    }
+
+    /// A frame from its bytes, all of which must belong to it.
+    pub fn decode(bytes: &[u8]) -> Result<Frame, BadFrame> {
+        if bytes.len() > FRAME_BYTES_MAX {
+            return Err(BadFrame::TooLong { byte_count: bytes.len() });
+        }
+        match postcard::take_from_bytes(bytes) {
+            Ok((frame, [])) => Ok(frame),
+            _ => Err(BadFrame::Form),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sync;
+    use crate::stream::Down;
+    use proptest::prelude::*;
+    use trimtab_reduce::FilterSpec;
+    use trimtab_types::Rank;
+
+    fn examples() -> Vec<Frame> {
+        let target = RankSet::range(Rank(3), Rank(9));
+        let spec =
+            StreamSpec { target: target.clone(), filter: FilterSpec::Sum, sync: Sync::DontWait, down: Down::Same };
+        let cursor = Cursor { reign: 1, sequence: 99 };
+        let snapshot = Snapshot { cursor, streams: vec![(1, spec.clone(), 7)] };
+        let unit = Unit { reign: 1, stream: 2, wave: 3, attempt: 4, covers: target.clone(), value: vec![1, 2] };
+        let bodies = [
+            Body::Join(Box::new(Join { cursor, ranks: target.clone(), distance: 1 })),
+            Body::Accept(Box::new(Accept { depth: 2, pulse: 5, fresh: Some(snapshot.clone()) })),
+            Body::Leave,
+            Body::Ordered(4, Ordered::Fresh(Box::new(snapshot))),
+            Body::Ordered(5, Ordered::Command(6, Command::Open { stream: 1, spec }.into())),
+            Body::Ordered(7, Ordered::Members { gained: target.clone(), lost: RankSet::EMPTY }),
+            Body::Unit(8, Box::new(unit)),
+        ];
+        let link = Link { incarnation: 3, number: 1 };
+        bodies.into_iter().map(|body| Frame { link, body }).collect()
+    }
+
+    #[test]
+    fn frames_go_there_and_back() {
+        for frame in examples() {
+            assert_eq!(Frame::decode(&frame.encode().unwrap()), Ok(frame));
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_unread() {
+        let bytes = vec![0; FRAME_BYTES_MAX + 1];
+        assert_eq!(Frame::decode(&bytes), Err(BadFrame::TooLong { byte_count: FRAME_BYTES_MAX + 1 }));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_give_a_frame_or_an_error(
+            bytes in proptest::collection::vec(any::<u8>(), 0..60),
+            (example, at, byte) in (0_usize..7, any::<usize>(), any::<u8>()),
+        ) {
+            let _ = Frame::decode(&bytes);
+            let mut bytes = examples()[example].encode().unwrap();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            let _ = Frame::decode(&bytes);
+            prop_assert!(Frame::decode(&bytes[..at]).is_err());
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What goes down: the controller's commands, kept until every node below has them.
+//!
+//! Commands have one numbering per life of the controller. A node handles each once and in order, gives it to each
+//! child once and in order, and remembers it until all of them, and the orphans of lost ones, have it. So an adopted
+//! child goes on exactly where it stopped. A log that is full stops the one above it, up to the controller.
+//!
+//! Next: `children` for who acknowledges, `root` for who makes commands.
+
+use super::{Node, Told};
+use crate::NodeId;
+use crate::frame::{Command, Cursor, Ordered, Shared, Snapshot};
+use crate::limits::{ACK_STEP, LOG_COUNT_MAX};
+use std::collections::VecDeque;
+use trimtab_reduce::RankSet;
+
+/// The commands that somebody below may lack.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// Everything up to this one is held by all below.
+    floor: u64,
+    /// `floor + 1` and so on.
+    commands: VecDeque<Shared<Command>>,
+}
+
+impl Log {
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    pub(super) fn head(&self) -> u64 {
+        self.floor + self.commands.len() as u64
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.commands.len() as u64 >= LOG_COUNT_MAX
+    }
+
+    pub(super) fn push(&mut self, command: Shared<Command>) {
+        self.commands.push_back(command);
+    }
+
+    fn after(&self, sequence: u64) -> Option<(u64, &Shared<Command>)> {
+        let index = sequence.checked_sub(self.floor)?;
+        self.commands.get(usize::try_from(index).ok()?).map(|command| (sequence + 1, command))
+    }
+
+    fn trim(&mut self, floor: u64) {
+        while self.floor < floor && self.commands.pop_front().is_some() {
+            self.floor += 1;
+        }
+    }
+
+    fn begin_at(&mut self, sequence: u64) {
+        *self = Log { floor: sequence, commands: VecDeque::new() };
+    }
+}
+
+impl Node {
+    /// What all nodes below this one have, and so what a new parent must hold the successors of: if this node is lost
+    /// next, its children will ask there for what they lack.
+    pub(super) fn cursor_below(&self) -> Cursor {
+        Cursor { reign: self.reign, sequence: self.log.floor() }
+    }
+
+    /// A command of the parent: handled if it is the next one.
+    pub(super) fn command_came(&mut self, sequence: u64, command: Shared<Command>) {
+        if sequence <= self.log.head() {
+            return;
+        }
+        if sequence != self.log.head() + 1 || self.log.is_full() {
+            // The parent does not follow the rules of this list; a new link makes both agree.
+            return self.orphaned();
+        }
+        self.append(command);
+        let held = self.log.floor();
+        if self.up.joined.as_ref().is_some_and(|joined| held >= joined.acknowledged + ACK_STEP) {
+            self.beat_up();
+        }
+    }
+
+    /// Puts a command into the log, gives it to the children and does what it says.
+    pub(super) fn append(&mut self, command: Shared<Command>) {
+        self.log.push(command.clone());
+        let sequence = self.log.head();
+        self.counts.log_max = self.counts.log_max.max(sequence - self.log.floor());
+        for id in self.children.keys().copied().collect::<Vec<_>>() {
+            self.send_commands(id);
+        }
+        self.trim_log();
+        self.obey(sequence, &command);
+    }
+
+    /// Sends a child what it hasn't got, as much as it may have on the way.
+    pub(super) fn send_commands(&mut self, to: NodeId) {
+        while let Some(child) = self.children.get(&to) {
+            let is_full = child.commanded - child.acknowledged >= LOG_COUNT_MAX;
+            let Some((sequence, command)) = self.log.after(child.commanded).filter(|_| !is_full) else { return };
+            let ordered = Ordered::Command(sequence, command.clone());
+            if let Some(child) = self.children.get_mut(&to) {
+                child.commanded = sequence;
+            }
+            self.send_down(to, ordered);
+        }
+    }
+
+    /// Forgets what all below have.
+    pub(super) fn trim_log(&mut self) {
+        let children = self.children.values().map(|child| child.acknowledged);
+        let floor = children.chain(self.ghosts.iter().map(|ghost| ghost.acknowledged)).min();
+        self.log.trim(floor.unwrap_or(self.log.head()));
+    }
+
+    fn obey(&mut self, sequence: u64, command: &Command) {
+        match command {
+            Command::Open { stream, spec } => self.open_stream(*stream, spec, 0),
+            Command::Close { stream } => {
+                self.streams.remove(stream);
+                self.tell(Told::Closed { stream: *stream });
+            }
+            Command::Data { stream, to, payload } => self.deliver(sequence, *stream, to, payload),
+            Command::Again { stream, wave, attempt, ranks } => self.asked_again(*stream, *wave, *attempt, ranks),
+            Command::Retire { stream, below } => self.retire(*stream, *below),
+        }
+    }
+
+    fn deliver(&mut self, sequence: u64, stream: u32, to: &RankSet, payload: &[u8]) {
+        let Some(spec) = self.streams.get(&stream).map(|stream| &stream.spec) else { return };
+        let mine = self.setup.ranks.intersection(&spec.target).intersection(to);
+        if mine.is_empty() {
+            return;
+        }
+        match spec.down.pass(payload, &mine) {
+            Ok(payload) => self.tell(Told::Command { sequence, stream, payload }),
+            Err(bad) => self.tell(Told::Trouble(super::Trouble::Stream { stream, bad })),
+        }
+    }
+
+    /// Where commands are, for a child that begins here.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let streams = self.streams.iter().map(|(number, stream)| (*number, stream.spec.clone(), stream.below));
+        Snapshot { cursor: self.cursor(), streams: streams.collect() }
+    }
+
+    /// Begins at a snapshot: nothing before it counts, here and below.
+    pub(super) fn begin_at(&mut self, snapshot: Snapshot) {
+        if self.leased {
+            self.tell_agent(Told::Uninstrument);
+        }
+        self.forget_streams();
+        if self.reign != snapshot.cursor.reign {
+            self.pulse = 0;
+        }
+        self.reign = snapshot.cursor.reign;
+        self.log.begin_at(snapshot.cursor.sequence);
+        self.ghosts.clear();
+        (self.leased, self.pulse_us) = (true, self.now_us);
+        self.tell_agent(Told::Adopt);
+        for (number, spec, below) in &snapshot.streams {
+            self.open_stream(*number, spec, *below);
+        }
+        let sequence = snapshot.cursor.sequence;
+        for id in self.children.keys().copied().collect::<Vec<_>>() {
+            if let Some(child) = self.children.get_mut(&id) {
+                (child.commanded, child.acknowledged) = (sequence, sequence);
+            }
+            self.send_down(id, Ordered::Fresh(Box::new(snapshot.clone())));
+        }
+    }
+
+    /// Everything of an old lease or an old controller is over.
+    pub(super) fn forget_streams(&mut self) {
+        self.streams.clear();
+        self.queue.clear();
+        self.children.values_mut().for_each(|child| child.units_queued = 0);
+    }
+}

@@ -1,0 +1,270 @@
+//! What must hold in every simulated run, checked at every step; the first broken promise panics with the seed.
+//!
+//! - A result is the exact sum of what the ranks it covers contributed, each once, to that wave and no other.
+//! - A wave has one result; where contributions are passed on one by one, no rank comes twice.
+//! - A rank is missing from a result that waits for all only if it, or an ancestor of it, was in trouble lately.
+//! - Commands reach a leaf in order, without gaps or repetition, from its adoption until its lease is over.
+//! - A leaf takes out its instrumentation only if there was trouble.
+//! - A child of a lost node has another parent within a second, unless the network kept it from the root.
+//! - Queues and logs keep their bounds.
+//!
+//! Next: `sim`, which calls this.
+
+use crate::random::scramble;
+use crate::sim::{Plan, sum_of};
+use std::collections::{BTreeMap, BTreeSet};
+use trimtab_overlay::limits::LOG_COUNT_MAX;
+use trimtab_overlay::node::WaveResult;
+use trimtab_overlay::{Node, NodeId, Sync, Told};
+use trimtab_reduce::RankSet;
+use trimtab_types::Rank;
+
+/// Trouble explains what is missing for so long: a lease, and the time to come back.
+const TROUBLE_US: u64 = 12_000_000;
+/// An orphan must have another parent by then.
+pub const REPARENT_US_MAX: u64 = 1_000_000;
+
+/// What a rank contributes to a wave: positive and negative, and different for every pair.
+pub fn value_of(rank: Rank, wave: u64) -> i128 {
+    i128::from(scramble(u64::from(rank.0) << 32 ^ wave) as i64)
+}
+
+/// What a leaf was told last.
+#[derive(Clone, Debug, Default)]
+struct Leaf {
+    is_instrumented: bool,
+    command: Option<u64>,
+    sequence: u64,
+}
+
+/// Figures of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Nodes killed.
+    pub kills: u64,
+    /// Results, each of them checked.
+    pub results: u64,
+    /// Results that covered their whole target.
+    pub whole_results: u64,
+    /// Contributions in them.
+    pub contributions: u64,
+    /// How long each orphan was without a parent.
+    pub orphan_us: Vec<u64>,
+    /// Commands received by leaves.
+    pub commands: u64,
+    /// The longest time from sending a command to a leaf's receiving it, over commands that left in fair weather.
+    pub command_us_max: u64,
+    /// Leaves that took out their instrumentation.
+    pub uninstrumented: u64,
+}
+
+/// Holds a run to what the tree promises.
+#[derive(Debug)]
+pub struct Checker {
+    seed: u64,
+    syncs: BTreeMap<u32, Sync>,
+    parents: Vec<Option<NodeId>>,
+    homes: BTreeMap<Rank, NodeId>,
+    leaves: BTreeMap<NodeId, Leaf>,
+    trouble_us: Vec<u64>,
+    orphans: BTreeMap<NodeId, u64>,
+    finished: BTreeSet<(u32, u64)>,
+    arrived: BTreeMap<(u32, u64), RankSet>,
+    commanded_us: BTreeMap<u64, u64>,
+    is_root_dead: bool,
+    /// Figures so far.
+    pub figures: Figures,
+    /// Streams that had a result which lacked nobody, since somebody cleared this.
+    pub whole: BTreeSet<u32>,
+}
+
+impl Checker {
+    /// A checker for a plan.
+    pub fn new(plan: &Plan) -> Self {
+        let tree = &plan.tree;
+        let homes = tree.nodes().filter_map(|node| tree.ranks(node).lowest().map(|rank| (rank, node)));
+        Checker {
+            seed: plan.seed,
+            syncs: BTreeMap::new(),
+            parents: tree.nodes().map(|node| tree.parent(node)).collect(),
+            homes: homes.collect(),
+            leaves: BTreeMap::new(),
+            trouble_us: vec![0; tree.node_count()],
+            orphans: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            arrived: BTreeMap::new(),
+            commanded_us: BTreeMap::new(),
+            is_root_dead: false,
+            figures: Figures::default(),
+            whole: BTreeSet::new(),
+        }
+    }
+
+    /// Ends the run.
+    pub fn broken(&self, now_us: u64, what: String) -> ! {
+        panic!("seed {}, at {:.6} s: {what}", self.seed, now_us as f64 / 1e6);
+    }
+
+    /// How many ranks there are.
+    pub fn rank_count(&self) -> u32 {
+        self.homes.len() as u32
+    }
+
+    /// How many leaves may have something in a target.
+    pub fn instrumented_count(&self) -> usize {
+        self.leaves.values().filter(|leaf| leaf.is_instrumented).count()
+    }
+
+    /// Whether a leaf may have something in its target.
+    pub fn is_instrumented(&self, id: NodeId) -> bool {
+        self.leaves.get(&id).is_some_and(|leaf| leaf.is_instrumented)
+    }
+
+    /// A node has died; these were its children.
+    pub fn killed(&mut self, now_us: u64, id: NodeId, orphans: &[NodeId]) {
+        self.figures.kills += 1;
+        self.trouble_us[id.0 as usize] = now_us;
+        self.leaves.remove(&id);
+        self.orphans.remove(&id);
+        if id == NodeId::ROOT {
+            self.is_root_dead = true;
+            self.orphans.clear();
+        } else if !self.is_root_dead {
+            self.orphans.extend(orphans.iter().map(|orphan| (*orphan, now_us)));
+            // The loss of another ancestor begins the search of those below anew.
+            let below: Vec<NodeId> = self.orphans.keys().copied().filter(|orphan| self.is_below(*orphan, id)).collect();
+            self.orphans.extend(below.into_iter().map(|orphan| (orphan, now_us)));
+        }
+    }
+
+    /// A stream was opened.
+    pub fn opened(&mut self, stream: u32, sync: Sync) {
+        self.syncs.insert(stream, sync);
+    }
+
+    /// A node has begun a new life.
+    pub fn revived(&mut self, now_us: u64, id: NodeId) {
+        self.trouble_us[id.0 as usize] = now_us;
+        if id == NodeId::ROOT {
+            self.is_root_dead = false;
+            self.finished.clear();
+            self.arrived.clear();
+        }
+    }
+
+    /// The network lost something on the way to or from a node.
+    pub fn troubled(&mut self, now_us: u64, id: NodeId) {
+        self.trouble_us[id.0 as usize] = now_us;
+        self.orphans.remove(&id);
+    }
+
+    /// A numbered command was sent.
+    pub fn commanded(&mut self, now_us: u64, number: u64) {
+        self.commanded_us.insert(number, now_us);
+    }
+
+    /// A node, after every event.
+    pub fn node(&self, node: &Node) {
+        assert!(node.queue_count() <= node.queue_bound(), "seed {}: a queue of {}", self.seed, node.queue_count());
+        assert!(node.counts().log_max <= LOG_COUNT_MAX, "seed {}: a log of {}", self.seed, node.counts().log_max);
+    }
+
+    /// What a node told its program.
+    pub fn told(&mut self, now_us: u64, id: NodeId, told: &Told) {
+        match told {
+            Told::Result(result) => self.result(now_us, result),
+            Told::Command { sequence, payload, .. } => self.command(now_us, id, *sequence, payload),
+            Told::Adopt => {
+                let leaf = self.leaves.entry(id).or_default();
+                *leaf = Leaf { is_instrumented: true, command: None, sequence: leaf.sequence };
+            }
+            Told::Uninstrument => self.uninstrument(now_us, id),
+            Told::Attached { .. } => self.attached(now_us, id),
+            Told::Trouble(trouble) => self.broken(now_us, format!("{id}: {trouble}")),
+            _ => {}
+        }
+    }
+
+    /// Orphans that have been without a parent for too long, at the end of a run.
+    pub fn nobody_is_lost(&self, now_us: u64) {
+        let late = self.orphans.iter().find(|(_, since)| now_us - **since > REPARENT_US_MAX);
+        if let Some((id, since)) = late {
+            self.broken(now_us, format!("{id} has had no parent since {since} us"));
+        }
+    }
+
+    fn is_below(&self, node: NodeId, ancestor: NodeId) -> bool {
+        std::iter::successors(self.parents[node.0 as usize], |at| self.parents[at.0 as usize]).any(|at| at == ancestor)
+    }
+
+    fn is_troubled(&self, now_us: u64, id: NodeId) -> bool {
+        let since_us = now_us.saturating_sub(TROUBLE_US);
+        let mut path = std::iter::successors(Some(id), |at| self.parents[at.0 as usize]);
+        path.any(|at| self.trouble_us[at.0 as usize] >= since_us)
+    }
+
+    fn attached(&mut self, now_us: u64, id: NodeId) {
+        let Some(since) = self.orphans.remove(&id) else { return };
+        let orphan_us = now_us - since;
+        self.figures.orphan_us.push(orphan_us);
+        if orphan_us > REPARENT_US_MAX {
+            self.broken(now_us, format!("{id} was without a parent for {orphan_us} us"));
+        }
+    }
+
+    fn uninstrument(&mut self, now_us: u64, id: NodeId) {
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        leaf.is_instrumented = false;
+        self.figures.uninstrumented += 1;
+        if !self.is_troubled(now_us, id) {
+            self.broken(now_us, format!("{id} gave up though nothing was wrong on its way to the root"));
+        }
+    }
+
+    fn command(&mut self, now_us: u64, id: NodeId, sequence: u64, payload: &[u8]) {
+        let number = payload.try_into().map(u64::from_le_bytes).expect("a command is a number");
+        let leaf = self.leaves.entry(id).or_default().clone();
+        if !leaf.is_instrumented || leaf.command.is_some_and(|last| number != last + 1) {
+            self.broken(now_us, format!("{id} received command {number} after {leaf:?}"));
+        }
+        self.leaves.insert(id, Leaf { command: Some(number), sequence, ..leaf });
+        self.figures.commands += 1;
+        let sent_us = self.commanded_us.get(&number).copied().unwrap_or(now_us);
+        // The beginning of all nodes is trouble too, but a leaf that receives commands has it behind it.
+        if sent_us < TROUBLE_US && self.figures.kills == 0 || !self.is_troubled(sent_us, id) {
+            self.figures.command_us_max = self.figures.command_us_max.max(now_us - sent_us);
+        }
+    }
+
+    fn result(&mut self, now_us: u64, result: &WaveResult) {
+        let all = RankSet::range(Rank(0), Rank(self.rank_count() - 1));
+        let key = (result.stream, result.wave);
+        let name = format!("wave {} of stream {}", result.wave, result.stream);
+        let expected: i128 = result.covers.iter().map(|rank| value_of(rank, result.wave)).sum();
+        if sum_of(result) != expected || result.covers.is_empty() {
+            self.broken(now_us, format!("{name} is {}, not the sum {expected} of {}", sum_of(result), result.covers));
+        }
+        let arrived = self.arrived.entry(key).or_default();
+        let is_repeated = !arrived.is_disjoint(&result.covers);
+        *arrived = arrived.union(&result.covers);
+        if is_repeated || arrived.union(&result.missing) != all || !arrived.is_disjoint(&result.missing) {
+            self.broken(now_us, format!("{name} has {} and lacks {}", result.covers, result.missing));
+        }
+        let sync = self.syncs[&result.stream];
+        if sync != Sync::DontWait && !self.finished.insert(key) {
+            self.broken(now_us, format!("{name} has a second result"));
+        }
+        if sync == Sync::WaitForAll {
+            let unexplained = |rank: &Rank| !self.is_troubled(now_us, self.homes[rank]);
+            if let Some(rank) = result.missing.iter().find(unexplained) {
+                self.broken(now_us, format!("{name} lacks rank {rank}, with which nothing was wrong"));
+            }
+        }
+        self.figures.results += 1;
+        self.figures.whole_results += u64::from(result.missing.is_empty());
+        self.figures.contributions += result.covers.rank_count();
+        if result.missing.is_empty() {
+            self.whole.insert(result.stream);
+        }
+    }
+}
