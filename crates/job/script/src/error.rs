@@ -24,6 +24,14 @@ pub enum Error {
         /// Which kind.
         point: &'static str,
     },
+    /// What a script asks of a library that is not loaded yet can't be done.
+    #[error("{library} is not loaded yet, and {reason}; start the script once it is")]
+    Awaited {
+        /// The library.
+        library: String,
+        /// What can't be done.
+        reason: &'static str,
+    },
     /// No place of the script can be probed.
     #[error("process {pid}: no place of the script can be probed: {reasons}")]
     NoPlace {

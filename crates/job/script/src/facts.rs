@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use trimtab_measure::{datatype_sizes, describe_library};
 use trimtab_mpi::{DatatypeSizes, prototype};
-use trimtab_session::{Module, Modules};
+use trimtab_session::{Module, Modules, mappings_of};
 use trimtab_snippet::facts::{
     Argument, DatatypeSize, Facts, FunctionId, Location, NoObject, Object, Signature, Site, SiteId,
 };
@@ -31,12 +31,17 @@ pub(crate) struct FunctionPlace {
     pub address: ProcAddr,
 }
 
+/// Where a function is said to be whose library is not loaded yet.
+const NOWHERE: ProcAddr = ProcAddr(0);
+
 /// Facts about one process.
 pub(crate) struct ProcessFacts<'a> {
     pub(crate) modules: &'a Modules,
     datatype_sizes: Option<(DatatypeSizes, u8)>,
     known: RefCell<Vec<FunctionPlace>>,
     inner: RefCell<Vec<InnerPlace>>,
+    /// Stand-ins among the known functions, with what they stand for.
+    awaited: RefCell<Vec<(FunctionId, FunctionPattern)>>,
     numbers: RefCell<BTreeMap<u64, u32>>,
     pub(crate) debug: DebugFacts<'a>,
 }
@@ -46,12 +51,19 @@ impl<'a> ProcessFacts<'a> {
         let handles = describe_library(modules).and_then(|library| library.handles());
         let datatype_sizes = handles.and_then(|facts| Some((datatype_sizes(modules, &facts)?, facts.handle_bytes)));
         let (known, inner, numbers) = (RefCell::default(), RefCell::default(), RefCell::default());
-        ProcessFacts { modules, datatype_sizes, known, inner, numbers, debug: DebugFacts::new(sections) }
+        let (awaited, debug) = (RefCell::default(), DebugFacts::new(sections));
+        ProcessFacts { modules, datatype_sizes, known, inner, awaited, numbers, debug }
     }
 
     /// A function that was handed out before.
     pub(crate) fn function(&self, id: FunctionId) -> FunctionPlace {
         self.known.borrow()[id.0 as usize].clone()
+    }
+
+    /// What a function stands for, if its library is not loaded yet.
+    pub(crate) fn awaited_pattern(&self, id: FunctionId) -> Option<FunctionPattern> {
+        let awaited = self.awaited.borrow();
+        awaited.iter().find(|(known, _)| *known == id).map(|(_, pattern)| pattern.clone())
     }
 
     /// A place that was handed out before.
@@ -79,36 +91,8 @@ impl<'a> ProcessFacts<'a> {
         FunctionId(number)
     }
 
-    /// Functions of one module that match, in the order of their addresses.
-    fn matching(&self, module: &Module, pattern: &str) -> Vec<FunctionPlace> {
-        let image = &module.loaded.image;
-        let found = if is_glob(pattern) {
-            image.functions_matching(pattern)
-        } else {
-            image.function_named(pattern).into_iter().collect()
-        };
-        let place = |function: &trimtab_symbols::Function| {
-            let plain = function.names.iter().find(|name| name.as_str() == pattern);
-            let place = self.place_of(module, function);
-            FunctionPlace { name: plain.cloned().unwrap_or(place.name), ..place }
-        };
-        found.into_iter().map(place).collect()
-    }
-
-    /// The function that begins at an address of the process, or of the file of a library.
-    fn beginning_at(&self, library: Option<&str>, address: u64) -> Option<FunctionPlace> {
-        let module = match library {
-            Some(library) => self.modules.modules.iter().find(|module| module.file_name().ends_with(library))?,
-            None => self.modules.at(ProcAddr(address))?,
-        };
-        let file = if library.is_some() { FileAddr(address) } else { module.bias.to_file(ProcAddr(address)) };
-        let function = module.loaded.image.function_at(file).filter(|function| function.addr == file)?;
-        Some(self.place_of(module, function))
-    }
-
     pub(crate) fn place_of(&self, module: &Module, function: &trimtab_symbols::Function) -> FunctionPlace {
-        let (name, module_name) = (function.name(), module.file_name().to_owned());
-        FunctionPlace { name, module: module_name, address: self.modules.code_of(module, function) }
+        place_of(self.modules, module, function)
     }
 
     fn handle_width(&self) -> Width {
@@ -130,6 +114,57 @@ impl<'a> ProcessFacts<'a> {
             _ => Type::Void.pointer(),
         }
     }
+}
+
+/// The functions of these modules that a pattern means.
+pub(crate) fn matching(modules: &Modules, pattern: &FunctionPattern) -> Vec<FunctionPlace> {
+    if let Some(address) = hexadecimal(&pattern.name) {
+        return beginning_at(modules, pattern.library.as_deref(), address).into_iter().collect();
+    }
+    let in_library = |module: &&Module| {
+        pattern.library.as_ref().is_none_or(|library| module.file_name().ends_with(library.as_str()))
+    };
+    let mut found = Vec::new();
+    for module in modules.modules.iter().filter(in_library) {
+        found.extend(matching_in(modules, module, &pattern.name));
+        // A name means what the program's own calls would find: the first module that has it.
+        if !is_glob(&pattern.name) && !found.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+/// Functions of one module that match, in the order of their addresses.
+fn matching_in(modules: &Modules, module: &Module, pattern: &str) -> Vec<FunctionPlace> {
+    let image = &module.loaded.image;
+    let found = if is_glob(pattern) {
+        image.functions_matching(pattern)
+    } else {
+        image.function_named(pattern).into_iter().collect()
+    };
+    let place = |function: &trimtab_symbols::Function| {
+        let plain = function.names.iter().find(|name| name.as_str() == pattern);
+        let place = place_of(modules, module, function);
+        FunctionPlace { name: plain.cloned().unwrap_or(place.name), ..place }
+    };
+    found.into_iter().map(place).collect()
+}
+
+/// The function that begins at an address of the process, or of the file of a library.
+fn beginning_at(modules: &Modules, library: Option<&str>, address: u64) -> Option<FunctionPlace> {
+    let module = match library {
+        Some(library) => modules.modules.iter().find(|module| module.file_name().ends_with(library))?,
+        None => modules.at(ProcAddr(address))?,
+    };
+    let file = if library.is_some() { FileAddr(address) } else { module.bias.to_file(ProcAddr(address)) };
+    let function = module.loaded.image.function_at(file).filter(|function| function.addr == file)?;
+    Some(place_of(modules, module, function))
+}
+
+fn place_of(modules: &Modules, module: &Module, function: &trimtab_symbols::Function) -> FunctionPlace {
+    let (name, module_name) = (function.name(), module.file_name().to_owned());
+    FunctionPlace { name, module: module_name, address: modules.code_of(module, function) }
 }
 
 /// The number that a function may be named by instead: where it begins.
@@ -156,25 +191,27 @@ fn plain_type(size: u64) -> Type {
 
 impl Facts for ProcessFacts<'_> {
     fn functions(&self, pattern: &FunctionPattern) -> Vec<FunctionId> {
-        if let Some(address) = hexadecimal(&pattern.name) {
-            let found = self.beginning_at(pattern.library.as_deref(), address);
-            return found.into_iter().map(|place| self.number(place)).collect();
-        }
-        let in_library = |module: &&Module| {
-            pattern.library.as_ref().is_none_or(|library| module.file_name().ends_with(library.as_str()))
-        };
-        let mut found = Vec::new();
-        for module in self.modules.modules.iter().filter(in_library) {
-            found.extend(self.matching(module, &pattern.name));
-            // A name means what the program's own calls would find: the first module that has it.
-            if !is_glob(&pattern.name) && !found.is_empty() {
-                break;
-            }
-        }
+        let found = matching(self.modules, pattern);
         let mut ids: Vec<FunctionId> = found.into_iter().map(|place| self.number(place)).collect();
         ids.sort_unstable();
         ids.dedup();
         ids
+    }
+
+    fn awaited(&self, pattern: &FunctionPattern) -> Option<FunctionId> {
+        let library = pattern.library.as_ref()?;
+        if self.modules.is_of_file() || !mappings_of(&self.modules.maps, library).is_empty() {
+            return None;
+        }
+        let mut awaited = self.awaited.borrow_mut();
+        if let Some((id, _)) = awaited.iter().find(|(_, known)| known == pattern) {
+            return Some(*id);
+        }
+        let mut known = self.known.borrow_mut();
+        let id = FunctionId(known.len() as u32);
+        known.push(FunctionPlace { name: pattern.name.clone(), module: library.clone(), address: NOWHERE });
+        awaited.push((id, pattern.clone()));
+        Some(id)
     }
 
     fn function_name(&self, function: FunctionId) -> String {
@@ -193,6 +230,9 @@ impl Facts for ProcessFacts<'_> {
     }
 
     fn signature(&self, function: FunctionId) -> Signature {
+        if self.awaited_pattern(function).is_some() {
+            return Signature::default();
+        }
         let place = self.function(function);
         let Some(names) = prototype(&place.name) else {
             return self.debug.signature(place.address).unwrap_or_default();
@@ -217,7 +257,8 @@ impl Facts for ProcessFacts<'_> {
     }
 
     fn global(&self, name: &Name, from: Option<FunctionId>) -> Result<Object, NoObject> {
-        match self.debug.global(name, from.map(|from| self.function(from).address)) {
+        let from = from.map(|from| self.function(from).address).filter(|address| *address != NOWHERE);
+        match self.debug.global(name, from) {
             Err(NoObject::Unknown) => {}
             found => return found,
         }

@@ -133,7 +133,7 @@ impl Takes {
 }
 
 /// Whether a body reads or writes memory of the program through the tables.
-fn looks_at_memory(body: &Body) -> bool {
+pub(crate) fn looks_at_memory(body: &Body) -> bool {
     let mut found = uses_tables(&body.statements);
     walk::expressions(&body.statements, &mut |expression| {
         found |= matches!(

@@ -64,7 +64,7 @@ impl ProcessFacts<'_> {
     fn insides(&self, pattern: &FunctionPattern) -> Result<Vec<(FunctionPlace, ControlFlow)>, String> {
         let found = self.functions(pattern);
         if found.is_empty() {
-            return Err(format!("no function matches `{}`", pattern.name));
+            return Err(self.no_function(pattern));
         }
         let inside = |id| {
             let function = self.function(id);
@@ -73,6 +73,16 @@ impl ProcessFacts<'_> {
             Ok((function, flow))
         };
         found.into_iter().map(inside).collect()
+    }
+
+    fn no_function(&self, pattern: &FunctionPattern) -> String {
+        match self.awaited(pattern) {
+            Some(_) => {
+                let library = pattern.library.as_deref().unwrap_or_default();
+                format!("{library} is not loaded; only `entry` and `exit` wait for a library")
+            }
+            None => format!("no function matches `{}`", pattern.name),
+        }
     }
 
     fn calls(&self, point: &CallPoint) -> Result<Vec<InnerPlace>, String> {
@@ -185,7 +195,7 @@ impl ProcessFacts<'_> {
     fn offsets(&self, pattern: &FunctionPattern, offset: u64) -> Result<Vec<InnerPlace>, String> {
         let found = self.functions(pattern);
         if found.is_empty() {
-            return Err(format!("no function matches `{}`", pattern.name));
+            return Err(self.no_function(pattern));
         }
         let place = |id| self.instruction(self.function(id), offset);
         found.into_iter().map(place).collect()

@@ -3,29 +3,25 @@
 //! Reading stops nobody: variables and messages lie in memory that both sides map. Bodies that the clock calls run here,
 //! on what the process's threads have counted so far.
 //!
-//! Next: `source` for how a process is made ready; `message` for the ring.
+//! Next: `source` for how a process is made ready; `member` for one that has it.
 
 use crate::error::Error;
-use crate::message::{Message, MessageValue, Reader};
-use crate::source::{Options, SETUP, Source};
-use std::cell::RefCell;
+use crate::member::Member;
+use crate::message::Message;
+use crate::part::{AreaWords, Part};
+use crate::source::{Options, Source};
 use std::time::Duration;
-use trimtab_os::{MappingTable, Memory, ProcessEnd, monotonic_ns, ticks, wait_for_end};
-use trimtab_session::{ImageCache, Inserted, RangeTables, ScriptStart, ScriptView};
-use trimtab_snippet::ir::{Area, Body, Expression, Kind, Unit, When, process_word, thread_word};
-use trimtab_snippet::reference::{self, Machine, SentValue};
+use trimtab_os::{monotonic_ns, ticks, wait_for_end};
+use trimtab_session::ImageCache;
+use trimtab_snippet::ir::When;
 use trimtab_snippet::values::{Named, RankAreas, collect};
-use trimtab_stub::view::View;
 use trimtab_types::Pid;
 
 /// Shortest stretch over which the tick rate is worth something.
 const RATE_NS_MIN: u64 = 20_000_000;
 /// Between two looks at memory that bodies write to. They make no system call, so nothing can wake us when they do; a
 /// look at a few words every so often uses less than a thousandth of a processor.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Between two looks where nothing comes from the bodies before the end, or while none of the processes is known to be
-/// another program by now: only `execve` goes unnoticed otherwise.
-const ALIVE_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A process to run the script in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +32,13 @@ pub struct Target {
     pub rank: Option<u32>,
     /// Ranks of its job, if that is known.
     pub ranks: Option<u32>,
+}
+
+impl Target {
+    /// The rank, or -1.
+    pub(crate) fn rank_number(&self) -> i64 {
+        self.rank.map_or(-1, i64::from)
+    }
 }
 
 /// A function that can't be probed.
@@ -73,6 +76,19 @@ pub struct Loss {
     pub threads: u64,
 }
 
+/// A library that came while the script was in. Calls before that were missed.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Late {
+    /// The process.
+    pub pid: i32,
+    /// The end of the library's file name, as the script gives it.
+    pub library: String,
+    /// When its probes were in, seconds from the start.
+    pub after_s: f64,
+    /// Places that were patched in it.
+    pub points: usize,
+}
+
 /// How it ended.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Summary {
@@ -84,26 +100,10 @@ pub struct Summary {
     pub pause_remove_us_max: f64,
     /// What was not counted.
     pub loss: Loss,
+    /// Libraries that came later.
+    pub late: Vec<Late>,
     /// Anything that was not as it should be.
     pub warnings: Vec<String>,
-}
-
-struct Member {
-    target: Target,
-    source: Source,
-    inserted: Inserted,
-    reader: Reader,
-    /// The clock's own thread area, as if a thread ran its bodies.
-    clock_area: Vec<u64>,
-    pause_remove_ns: u64,
-    alive: bool,
-    /// When that was last looked at.
-    alive_ns: u64,
-    /// What wakes us when the process ends; `None` where the kernel does not tell.
-    end: Option<ProcessEnd>,
-    tables: RangeTables,
-    /// Refused loads when the tables were filled last.
-    refused_count: u64,
 }
 
 /// A script in its processes. Dropping it takes the probes out.
@@ -113,6 +113,7 @@ pub struct Running {
     /// When each clock body is due, by number of the body.
     due_ns: Vec<(usize, u64)>,
     warnings: Vec<String>,
+    cache: ImageCache,
 }
 
 impl Running {
@@ -131,7 +132,7 @@ impl Running {
         }
         let started_ns = monotonic_ns();
         let due_ns = clock_bodies(&members).map(|(number, period_ns)| (number, started_ns + period_ns)).collect();
-        Ok(Running { members, started_ns, due_ns, warnings: Vec::new() })
+        Ok(Running { members, started_ns, due_ns, warnings: Vec::new(), cache: cache.clone() })
     }
 
     /// How long the script wants to record; `None`: until told otherwise.
@@ -163,6 +164,11 @@ impl Running {
         (first.source.functions, refused.collect())
     }
 
+    /// Places in libraries of the first process that are still to be loaded, as the script names them.
+    pub fn awaited(&self) -> Vec<String> {
+        self.members.first().map(Member::awaited).unwrap_or_default()
+    }
+
     /// Reads what has come, refreshes tables, runs what the clock calls.
     pub fn poll(&mut self) -> Poll {
         let due = self.take_due();
@@ -170,13 +176,14 @@ impl Running {
         for member in self.members.iter_mut().filter(|member| member.alive) {
             member.look_alive();
             member.refresh();
+            self.warnings.extend(member.look_for_libraries(&self.cache, self.started_ns));
             poll.messages.extend(member.messages());
             for number in &due {
                 let (messages, problem) = member.run_clock(*number);
                 poll.messages.extend(messages);
                 self.warnings.extend(problem.filter(|problem| !self.warnings.contains(problem)));
             }
-            poll.stopped |= member.inserted.script().is_some_and(|script| script.is_stopped());
+            poll.stopped |= member.parts().any(Part::is_stopped);
             poll.alive += usize::from(member.alive);
         }
         poll
@@ -197,12 +204,14 @@ impl Running {
     /// The variables as they stand, over all processes.
     pub fn values(&self) -> Vec<Named> {
         let Some(first) = self.members.first() else { return Vec::new() };
-        let areas: Vec<(Vec<u64>, Vec<Vec<u64>>)> = self.members.iter().map(Member::areas).collect();
+        let of = |member: &Member| member.areas().into_iter().map(|areas| (member.rank(), areas)).collect::<Vec<_>>();
+        let areas: Vec<(i64, AreaWords)> = self.members.iter().flat_map(of).collect();
         let threads: Vec<Vec<&[u64]>> =
-            areas.iter().map(|(_, threads)| threads.iter().map(Vec::as_slice).collect()).collect();
-        let ranks = self.members.iter().zip(&areas).zip(&threads);
-        let ranks: Vec<RankAreas<'_>> = ranks
-            .map(|((member, (process, _)), threads)| RankAreas { rank: member.rank(), process, threads })
+            areas.iter().map(|(_, (_, threads))| threads.iter().map(Vec::as_slice).collect()).collect();
+        let ranks: Vec<RankAreas<'_>> = areas
+            .iter()
+            .zip(&threads)
+            .map(|((rank, (process, _)), threads)| RankAreas { rank: *rank, process, threads })
             .collect();
         collect(&first.source.compiled.unit, &ranks)
     }
@@ -210,24 +219,11 @@ impl Running {
     /// Takes the probes out everywhere, reads the last messages, and says what it cost.
     pub fn finish(mut self) -> (Vec<Message>, Vec<Named>, Summary) {
         for member in &mut self.members {
-            if let Some(script) = member.inserted.script() {
-                script.set_recording(false);
-            }
-            match member.inserted.remove() {
-                Ok(removal) => {
-                    member.pause_remove_ns = removal.pause_ns_max;
-                    if removal.left_mapped_bytes > 0 {
-                        self.warnings.push(format!(
-                            "process {pid}: every byte of code is restored, but {} bytes stay mapped: {}; `trimtab undo \
-                             {pid}` unmaps them later",
-                            removal.left_mapped_bytes,
-                            removal.left_because.unwrap_or_default(),
-                            pid = member.target.pid
-                        ));
-                    }
-                }
-                Err(error) => self.warnings.push(format!("process {}: {error}", member.target.pid)),
-            }
+            let target = member.target;
+            self.warnings.extend(member.parts_mut().filter_map(|part| part.remove(&target)));
+            let never = member.awaited().into_iter();
+            self.warnings
+                .extend(never.map(|name| format!("process {}: the library of {name} was never loaded", target.pid)));
         }
         let messages = self.members.iter_mut().flat_map(Member::messages).collect();
         (messages, self.values(), self.summary())
@@ -238,12 +234,14 @@ impl Running {
         for member in &self.members {
             member.add_loss(&mut loss);
         }
-        let longest = |pause: fn(&Member) -> u64| self.members.iter().map(pause).max().unwrap_or(0) as f64 / 1e3;
+        let parts = || self.members.iter().flat_map(Member::parts);
+        let longest = |pause: fn(&Part) -> u64| parts().map(pause).max().unwrap_or(0) as f64 / 1e3;
         Summary {
-            points: self.members.iter().map(|member| member.inserted.point_count).sum(),
-            pause_insert_us_max: longest(|member| member.inserted.pause_ns),
-            pause_remove_us_max: longest(|member| member.pause_remove_ns),
+            points: parts().map(|part| part.inserted.point_count).sum(),
+            pause_insert_us_max: longest(|part| part.inserted.pause_ns),
+            pause_remove_us_max: longest(|part| part.pause_remove_ns),
             loss,
+            late: self.members.iter().flat_map(|member| member.late.iter().map(|(late, _)| late.clone())).collect(),
             warnings: self.warnings.clone(),
         }
     }
@@ -264,196 +262,4 @@ fn tick_rate(first_ticks: u64, first_ns: u64) -> f64 {
         std::thread::sleep(Duration::from_nanos(RATE_NS_MIN - passed));
     }
     (ticks() - first_ticks) as f64 / (monotonic_ns() - first_ns) as f64 * 1e9
-}
-
-impl Member {
-    fn insert(target: Target, source: Source, ticks_per_second: f64) -> Result<Self, Error> {
-        let pid = target.pid;
-        let unit = &source.compiled.unit;
-        let maps = MappingTable::of(pid).map_err(|error| Error::of(pid)(error.into()))?;
-        let tables = RefCell::new(ScriptView::tables(unit));
-        let initialise = |view: View<'_>| {
-            let Some(script) = ScriptView::of(view) else { return };
-            let known = |number: Option<u32>| number.map_or(-1, i64::from);
-            let rank = (known(target.rank), known(target.ranks));
-            script.start(unit, ScriptStart { rank, ticks_per_second, recording: true });
-            // Another place may be tried, where they are empty again.
-            *tables.borrow_mut() = ScriptView::tables(unit);
-            script.set_ranges(&mut tables.borrow_mut(), &maps, source.guarded);
-        };
-        let inserted = source.prepared.insert(pid, SETUP, &initialise).map_err(Error::of(pid))?;
-        let (reader, clock_area) = (Reader::new(unit), vec![0; unit.thread_bytes as usize / 8]);
-        let mut member = Member {
-            target,
-            source,
-            inserted,
-            reader,
-            clock_area,
-            pause_remove_ns: 0,
-            alive: true,
-            alive_ns: monotonic_ns(),
-            end: ProcessEnd::of(pid).ok(),
-            tables: tables.into_inner(),
-            // Anything but what it is: what was mapped is looked at again now that it is known what goes.
-            refused_count: u64::MAX,
-        };
-        member.refresh();
-        Ok(member)
-    }
-
-    fn rank(&self) -> i64 {
-        self.target.rank.map_or(-1, i64::from)
-    }
-
-    fn unit(&self) -> &Unit {
-        &self.source.compiled.unit
-    }
-
-    /// How often to look without being woken.
-    fn look_every(&self) -> Duration {
-        let is_watched = self.source.speaks || self.source.inside_at.is_some() || self.end.is_none();
-        if is_watched { LOOK_EVERY } else { ALIVE_EVERY }
-    }
-
-    /// Whether the process still runs the program, looked at where something says so and else now and then.
-    fn look_alive(&mut self) {
-        let now = monotonic_ns();
-        let has_ended = self.end.as_ref().is_none_or(ProcessEnd::is_over);
-        if has_ended || now >= self.alive_ns + ALIVE_EVERY.as_nanos() as u64 {
-            (self.alive, self.alive_ns) = (self.inserted.is_alive(), now);
-        }
-    }
-
-    /// Fills the tables of readable memory anew: if a call that took memory away has emptied them, if a body was refused
-    /// something, which may have been mapped since, and always where such calls can't all be seen.
-    fn refresh(&mut self) {
-        let (Some(script), Some(inside_at)) = (self.inserted.script(), self.source.inside_at) else { return };
-        let refused_count = script.refused_count();
-        // A thread without an area of its own can't say that it takes memory away.
-        let guarded = self.source.guarded && script.threads_dropped() == 0;
-        let is_known = guarded && !script.is_emptied() && refused_count == self.refused_count;
-        if is_known || !script.begin_ranges(inside_at) {
-            return;
-        }
-        self.refused_count = refused_count;
-        if let Ok(maps) = MappingTable::of(self.target.pid) {
-            script.set_ranges(&mut self.tables, &maps, guarded);
-            script.end_ranges();
-        }
-    }
-
-    fn messages(&mut self) -> Vec<Message> {
-        let rank = self.rank();
-        let Some(script) = self.inserted.script() else { return Vec::new() };
-        if script.messages_head() == self.reader.position() {
-            return Vec::new();
-        }
-        let (ring, head) = script.messages(self.unit());
-        let messages = self.reader.read(&ring, head, rank, self.target.pid.0);
-        script.messages_read(self.reader.position());
-        messages
-    }
-
-    /// The process area, and those of all threads with the clock's last.
-    fn areas(&self) -> (Vec<u64>, Vec<Vec<u64>>) {
-        let Some(script) = self.inserted.script() else { return (Vec::new(), Vec::new()) };
-        let mut threads = script.thread_areas(self.unit());
-        if self.unit().bodies.iter().any(|body| matches!(body.when, When::Every { .. })) {
-            threads.push(self.clock_area.clone());
-        }
-        if threads.is_empty() {
-            // Nothing was hit: what was never counted is zero.
-            threads.push(vec![0; self.unit().thread_bytes as usize / 8]);
-        }
-        (script.process_area(self.unit()), threads)
-    }
-
-    fn add_loss(&self, loss: &mut Loss) {
-        let (process, threads) = self.areas();
-        let sum = |word: u32| threads.iter().filter_map(|area| area.get(word as usize / 8)).sum::<u64>();
-        loss.unreadable_loads += sum(thread_word::UNREADABLE);
-        loss.messages += sum(thread_word::MESSAGES_DROPPED) + self.reader.unfinished;
-        loss.elapsed_unknown += sum(thread_word::ELAPSED_UNKNOWN);
-        loss.skipped += sum(thread_word::SKIPPED);
-        loss.threads += process.get(process_word::THREADS_DROPPED as usize / 8).copied().unwrap_or(0);
-    }
-
-    /// Runs a body of the clock here. It sees sums over all threads, other variables as its own thread left them, and
-    /// globals of the program as they are now.
-    fn run_clock(&mut self, number: usize) -> (Vec<Message>, Option<String>) {
-        let Some(script) = self.inserted.script() else { return (Vec::new(), None) };
-        let unit = self.source.compiled.unit.clone();
-        let Some(body) = unit.bodies.get(number) else { return (Vec::new(), None) };
-        let counted = sums(&unit, &script.thread_areas(&unit));
-        let mut machine = Machine::new(&unit);
-        machine.process = script.process_area(&unit);
-        machine.thread.clone_from(&self.clock_area);
-        machine.now_ticks = ticks();
-        add_sums(&unit, &mut machine.thread, &counted, u64::wrapping_add);
-        self.provide_globals(body, &mut machine);
-        let problem = reference::run(&unit, body, &mut machine).err();
-        add_sums(&unit, &mut machine.thread, &counted, u64::wrapping_sub);
-        self.clock_area = machine.thread;
-        let sent = machine.messages.into_iter().map(|message| Message {
-            rank: self.rank(),
-            pid: self.target.pid.0,
-            tag: unit.texts.get(message.text).cloned().unwrap_or_default(),
-            ticks: machine.now_ticks,
-            values: message.values.into_iter().map(sent_value).collect(),
-        });
-        (sent.collect(), problem.map(|problem| format!("a body of the clock could not be run: {problem:?}")))
-    }
-
-    /// Copies the program's words that the body loads from constant addresses.
-    fn provide_globals(&self, body: &Body, machine: &mut Machine) {
-        let Ok(memory) = Memory::open(self.target.pid) else { return };
-        for address in constant_addresses(body) {
-            if let Ok(bytes) = memory.read_vec(address, 8) {
-                machine.memory.insert(address, bytes);
-            }
-        }
-    }
-}
-
-fn sent_value(value: SentValue) -> MessageValue {
-    match value {
-        SentValue::Int(value) => MessageValue::Int(value),
-        SentValue::Address(value) => MessageValue::Text(format!("{value:#x}")),
-        SentValue::Float(value) => MessageValue::Float(value),
-        SentValue::Text(bytes) => MessageValue::Text(String::from_utf8_lossy(&bytes).into_owned()),
-    }
-}
-
-/// Integer sums over all threads, by variable.
-fn sums(unit: &Unit, threads: &[Vec<u64>]) -> Vec<u64> {
-    let word = |offset: u32| threads.iter().map(move |area| area[offset as usize / 8]);
-    unit.variables
-        .iter()
-        .map(|variable| match (variable.kind, variable.area) {
-            (Kind::Sum, Area::Thread) => word(variable.offset).fold(0, u64::wrapping_add),
-            _ => 0,
-        })
-        .collect()
-}
-
-fn add_sums(unit: &Unit, area: &mut [u64], sums: &[u64], operation: fn(u64, u64) -> u64) {
-    for (variable, sum) in unit.variables.iter().zip(sums).filter(|(variable, _)| variable.area == Area::Thread) {
-        let word = &mut area[variable.offset as usize / 8];
-        *word = operation(*word, *sum);
-    }
-}
-
-/// Addresses that a body's loads name outright.
-fn constant_addresses(body: &Body) -> Vec<u64> {
-    let mut found = Vec::new();
-    crate::walk::expressions(&body.statements, &mut |expression| {
-        if let Expression::Load { address, .. } | Expression::LoadFloat { address, .. } = expression
-            && let Expression::Int(address) = **address
-        {
-            found.push(address as u64);
-        }
-    });
-    found.sort_unstable();
-    found.dedup();
-    found
 }

@@ -5,11 +5,12 @@
 use crate::debug::{DebugFiles, DebugSections};
 use crate::error::Error;
 use crate::facts::ProcessFacts;
+use crate::late::{Awaited, Waiting};
 use crate::{guard, walk};
 use std::collections::BTreeMap;
 use trimtab_session::Inner;
 use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
-use trimtab_snippet::facts::SiteId;
+use trimtab_snippet::facts::{FunctionId, SiteId};
 use trimtab_snippet::ir::When;
 use trimtab_snippet::{Compiled, Permissions, Place, compile};
 use trimtab_types::Pid;
@@ -38,6 +39,8 @@ pub(crate) struct Source {
     pub inside_at: Option<u32>,
     /// Whether something may come from the bodies before the end: messages, or that it is over.
     pub speaks: bool,
+    /// Libraries with places that are not loaded yet.
+    pub waiting: Vec<Waiting>,
 }
 
 pub(crate) const SETUP: Setup = Setup { functions: 1, ranks: 1, details: 0 };
@@ -52,7 +55,8 @@ impl Source {
         let sections = DebugSections::of(&files);
         let facts = ProcessFacts::new(&modules, &sections);
         let mut compiled = compile(&options.text, &facts, options.permissions).map_err(Error::Script)?;
-        let (requests, inner) = requests(&compiled, &facts)?;
+        let Requests { functions: requests, inner, awaited } = requests(&compiled, &facts)?;
+        let waiting = Waiting::all(&awaited, &compiled)?;
         let functions = requests.len() + inner.len();
         let guard = guard::add(&mut compiled.unit, &modules);
         let all: Vec<ScriptRequest> = requests.iter().chain(&guard.requests).cloned().collect();
@@ -63,18 +67,26 @@ impl Source {
         let refused: Vec<Refused> = prepared.refused.iter().filter(|one| is_users(&one.name)).cloned().collect();
         let guarded = guard.holds(|name| !prepared.refused.iter().any(|refused| refused.name == name));
         let has_clock = compiled.places.iter().flatten().any(|place| *place == Place::Clock);
-        if refused.len() == functions && !has_clock {
+        if refused.len() == functions && !has_clock && waiting.is_empty() {
             let reasons = refused.iter().take(REASONS_MAX).map(|one| format!("{}: {}", one.name, one.reason));
             return Err(Error::NoPlace { pid, reasons: reasons.collect::<Vec<_>>().join("; ") });
         }
         let (inside_at, speaks) = (guard.inside_at, walk::speaks(&compiled.unit));
-        Ok(Source { compiled, prepared, functions, refused, guarded, inside_at, speaks })
+        Ok(Source { compiled, prepared, functions, refused, guarded, inside_at, speaks, waiting })
     }
 }
 
-/// The functions of all places, and the places inside functions, with their bodies in the order of the script.
-fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<(Vec<ScriptRequest>, Vec<InnerRequest>), Error> {
+/// All places, with their bodies in the order of the script.
+struct Requests {
+    functions: Vec<ScriptRequest>,
+    inner: Vec<InnerRequest>,
+    /// Functions of libraries that are not loaded yet.
+    awaited: Vec<Awaited>,
+}
+
+fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, Error> {
     let mut of_function: BTreeMap<u64, ScriptRequest> = BTreeMap::new();
+    let mut awaited: BTreeMap<FunctionId, Awaited> = BTreeMap::new();
     let mut of_site: BTreeMap<SiteId, Vec<usize>> = BTreeMap::new();
     for (number, places) in compiled.places.iter().enumerate() {
         for place in places {
@@ -88,17 +100,21 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<(Vec<Script
                 }
                 Place::Once => return Err(Error::Point { point: "once" }),
             };
-            let found = facts.function(function);
-            let request = of_function.entry(found.address.0).or_insert_with(|| ScriptRequest {
-                name: found.name.clone(),
-                address: found.address,
-                bodies: FunctionBodies::default(),
-            });
-            if at_exit { &mut request.bodies.exit } else { &mut request.bodies.entry }.push(number);
+            let bodies = if let Some(pattern) = facts.awaited_pattern(function) {
+                let fresh = || Awaited { pattern, bodies: FunctionBodies::default() };
+                &mut awaited.entry(function).or_insert_with(fresh).bodies
+            } else {
+                let found = facts.function(function);
+                let fresh =
+                    || ScriptRequest { name: found.name, address: found.address, bodies: FunctionBodies::default() };
+                &mut of_function.entry(found.address.0).or_insert_with(fresh).bodies
+            };
+            if at_exit { &mut bodies.exit } else { &mut bodies.entry }.push(number);
         }
     }
     let inner = of_site.into_iter().map(|(site, bodies)| inner_request(facts, site, bodies)).collect();
-    Ok((of_function.into_values().collect(), inner))
+    let (functions, awaited) = (of_function.into_values().collect(), awaited.into_values().collect());
+    Ok(Requests { functions, inner, awaited })
 }
 
 fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<usize>) -> InnerRequest {
@@ -141,6 +157,8 @@ pub fn explain(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Explai
         };
         format!("body {number}: runs {when}, {} operations at most", body.cost_max)
     };
-    let bodies = source.compiled.unit.bodies.iter().enumerate().map(body).collect();
+    let waits = source.waiting.iter().flat_map(Waiting::names);
+    let waits = waits.map(|name| format!("{name} waits until its library is loaded"));
+    let bodies = source.compiled.unit.bodies.iter().enumerate().map(body).chain(waits).collect();
     Ok(Explained { writes: plan.to_string(), refused: source.refused, bodies })
 }

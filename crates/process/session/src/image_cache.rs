@@ -130,11 +130,11 @@ impl LoadedImage {
     }
 }
 
-/// All images read so far.
-#[derive(Debug, Default)]
+/// All images read so far. Clones share them.
+#[derive(Clone, Debug, Default)]
 pub struct ImageCache {
     directory: Option<PathBuf>,
-    loaded: Mutex<HashMap<String, Arc<LoadedImage>>>,
+    loaded: Arc<Mutex<HashMap<String, Arc<LoadedImage>>>>,
 }
 
 impl ImageCache {
@@ -143,12 +143,12 @@ impl ImageCache {
         let base = std::env::var_os("XDG_CACHE_HOME")
             .map(PathBuf::from)
             .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
-        ImageCache { directory: base.map(|base| base.join("trimtab/symbols")), loaded: Mutex::default() }
+        ImageCache { directory: base.map(|base| base.join("trimtab/symbols")), loaded: Arc::default() }
     }
 
     /// A cache in this directory.
     pub fn in_directory(directory: &Path) -> Self {
-        ImageCache { directory: Some(directory.to_path_buf()), loaded: Mutex::default() }
+        ImageCache { directory: Some(directory.to_path_buf()), loaded: Arc::default() }
     }
 
     /// A cache in memory only.

@@ -82,7 +82,8 @@ impl Prepared {
 
     /// Inserts the probes. `initialise` fills in the header's settings before any probe can run.
     pub fn insert(&self, pid: Pid, setup: Setup, initialise: &dyn Fn(View<'_>)) -> Result<Inserted, Error> {
-        if self.functions.is_empty() {
+        // A script may have nothing to patch yet: its clock runs, and its places may come with a library.
+        if self.functions.is_empty() && self.script.is_none() {
             let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
             return Err(Error::NothingToDo { pid, reason });
         }
@@ -131,7 +132,7 @@ impl Prepared {
             areas: self.script.as_ref().map(ScriptSource::needs),
         };
         let mut geometry = Geometry::for_needs(&needs);
-        let near = self.arena_modules[0].1.clone();
+        let near = self.arena_modules.first().map_or(self.program.clone(), |(_, text)| text.clone());
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
         let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
         let built = match &self.script {

@@ -29,16 +29,16 @@ pub enum Leftover {
     None,
     /// Memory that was mapped before any patch was written; it is unmapped by [`undo`].
     Unfinished(Vec<(u64, u64)>),
-    /// A complete descriptor.
+    /// Complete descriptors: one, and one more for each library that was waited for and came.
     Complete {
-        /// Process id of its maker.
+        /// Process id of their maker; of one that still runs, if there are several.
         monitor: Pid,
         /// Whether that process still runs.
         monitor_runs: bool,
         /// Number of patches.
         patches: usize,
         #[doc(hidden)]
-        target: Box<UndoTarget>,
+        targets: Vec<UndoTarget>,
     },
 }
 
@@ -87,23 +87,27 @@ fn wait_for_calls(pid: Pid) -> Result<(), Error> {
 
 fn look_once(pid: Pid) -> Result<Leftover, Error> {
     let maps = MappingTable::of(pid)?;
-    let Some(first) = maps.0.iter().find(|mapping| is_ours(mapping) && mapping.offset == 0) else {
+    let memory = Memory::open(pid)?;
+    let first_parts = maps.0.iter().filter(|mapping| is_ours(mapping) && mapping.offset == 0);
+    let mut complete: Vec<Raw> = Vec::new();
+    for first in first_parts {
+        complete.extend(read_descriptor(pid, &memory, first)?);
+    }
+    if complete.is_empty() {
         return Ok(match ours(&maps) {
             found if found.is_empty() && open_descriptors(pid).is_empty() => Leftover::None,
             found => Leftover::Unfinished(found),
         });
-    };
-    let memory = Memory::open(pid)?;
-    let descriptor = read_descriptor(pid, &memory, first)?;
-    let Some(raw) = descriptor else { return Ok(Leftover::Unfinished(ours(&maps))) };
+    }
     let gadgets = find_gadgets(pid, &memory, &maps)?;
-    let target = raw.check(pid, &maps, gadgets)?;
-    let monitor = Pid(raw.monitor_pid as i32);
+    let targets = complete.iter().map(|raw| Ok(UndoTarget(raw.check(pid, &maps, gadgets)?)));
+    let targets = targets.collect::<Result<Vec<UndoTarget>, Error>>()?;
+    let running = complete.iter().find(|raw| raw.monitor_runs());
     Ok(Leftover::Complete {
-        monitor,
-        monitor_runs: start_time_ticks(monitor).is_some_and(|start| start == raw.monitor_start),
-        patches: target.patches.patches().len(),
-        target: Box::new(UndoTarget(target)),
+        monitor: Pid(running.unwrap_or(&complete[0]).monitor_pid as i32),
+        monitor_runs: running.is_some(),
+        patches: targets.iter().map(|target| target.0.patches.patches().len()).sum(),
+        targets,
     })
 }
 
@@ -112,7 +116,14 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
     match leftover {
         Leftover::None => Ok(Removal::default()),
         Leftover::Complete { monitor, monitor_runs: true, .. } => Err(Error::InUse { pid, monitor: *monitor }),
-        Leftover::Complete { target, .. } => remove::restore(pid, &target.0),
+        Leftover::Complete { targets, .. } => {
+            let removal = restore_all(pid, targets)?;
+            // The memory of one more may have been mapped before any patch of it was written.
+            match look(pid)? {
+                rest @ Leftover::Unfinished(_) => Ok(removal.and(undo(pid, &rest)?)),
+                _ => Ok(removal),
+            }
+        }
         Leftover::Unfinished(mappings) => {
             let maps = MappingTable::of(pid)?;
             let memory = Memory::open(pid)?;
@@ -132,12 +143,18 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
     }
 }
 
+/// Restores everything, also what comes behind something that could not be.
+fn restore_all(pid: Pid, targets: &[UndoTarget]) -> Result<Removal, Error> {
+    let removals: Vec<Result<Removal, Error>> = targets.iter().map(|target| remove::restore(pid, &target.0)).collect();
+    removals.into_iter().try_fold(Removal::default(), |all, removal| Ok(all.and(removal?)))
+}
+
 /// Restores a process that was forked while this very process had its parent patched: it carries the patches, dormant
 /// behind a closed gate. Otherwise as [`undo`]. Not for a process that is being measured: its islands would go.
 pub fn undo_inherited(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
     match leftover {
-        Leftover::Complete { monitor, target, .. } if monitor.0 == std::process::id() as i32 => {
-            remove::restore(pid, &target.0)
+        Leftover::Complete { monitor, targets, .. } if monitor.0 == std::process::id() as i32 => {
+            restore_all(pid, targets)
         }
         other => undo(pid, other),
     }
@@ -218,6 +235,10 @@ fn read_descriptor(pid: Pid, memory: &Memory, first: &Mapping) -> Result<Option<
 }
 
 impl Raw {
+    fn monitor_runs(&self) -> bool {
+        start_time_ticks(Pid(self.monitor_pid as i32)).is_some_and(|start| start == self.monitor_start)
+    }
+
     /// Takes a descriptor apart. `page` begins with the header, `length` is the mapping's, `read` gives further bytes of
     /// it. `None`: not a finished descriptor.
     fn parse(

@@ -51,6 +51,20 @@ pub struct Removal {
     pub foreign: Vec<u64>,
 }
 
+impl Removal {
+    /// This, and what was taken out behind it.
+    pub(crate) fn and(mut self, next: Removal) -> Removal {
+        self.pause_ns_max = self.pause_ns_max.max(next.pause_ns_max);
+        self.pause_ns_total += next.pause_ns_total;
+        self.left_mapped_bytes += next.left_mapped_bytes;
+        self.left_because = self.left_because.or(next.left_because);
+        self.stacks.extend(next.stacks);
+        self.inside.extend(next.inside);
+        self.foreign.extend(next.foreign);
+        self
+    }
+}
+
 /// What must be known to restore a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {

@@ -107,6 +107,11 @@ pub enum DatatypeSize {
 pub trait Facts {
     /// The functions that match, each once; empty if none does.
     fn functions(&self, pattern: &FunctionPattern) -> Vec<FunctionId>;
+    /// A stand-in for the functions that a pattern will mean once its library is loaded, if that is waited for. Nothing is
+    /// known of it but its name.
+    fn awaited(&self, _pattern: &FunctionPattern) -> Option<FunctionId> {
+        None
+    }
     /// The name of a function, for messages.
     fn function_name(&self, function: FunctionId) -> String;
     /// Names of functions to suggest for one that is not there; may be a selection.

@@ -20,6 +20,7 @@ const LIBRARY_NAME_BYTES_MAX: usize = 4096;
 pub(crate) struct Dynamic<'a> {
     pub is_present: bool,
     pub is_pie: bool,
+    pub relocates_text: bool,
     pub needed: Vec<String>,
     pub soname: Option<String>,
     pub symbols_addr: u64,
@@ -45,6 +46,8 @@ impl<'a> Dynamic<'a> {
         Dynamic {
             is_present: !entries.is_empty(),
             is_pie: value(elf::DT_FLAGS_1).is_some_and(|flags| flags & elf::DF_1_PIE.0 != 0),
+            relocates_text: value(elf::DT_TEXTREL).is_some()
+                || value(elf::DT_FLAGS).is_some_and(|flags| flags & elf::DF_TEXTREL.0 != 0),
             needed: needed.filter_map(|entry| string_at(strings, entry.1)).collect(),
             soname: value(elf::DT_SONAME).and_then(|offset| string_at(strings, offset)),
             symbols_addr: value(elf::DT_SYMTAB).unwrap_or(0),

@@ -5,6 +5,8 @@
 //! Next: `dynamic` for what else the dynamic section says.
 
 use crate::Error;
+use crate::dynamic::Dynamic;
+use crate::elf::Elf;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSymbol};
 
@@ -20,4 +22,13 @@ pub fn imported_names(bytes: &[u8]) -> Result<Vec<String>, Error> {
     let undefined = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
     let names = undefined.filter_map(|symbol| symbol.name().ok().map(str::to_string));
     Ok(names.filter(|name| !name.is_empty() && name.len() <= NAME_BYTES_MAX).collect())
+}
+
+/// Whether the loader writes addresses into the file's code, so that it is not what the file holds, and not at once what
+/// it will be.
+///
+/// # Errors
+/// [`Error`] if the bytes are no 64-bit little-endian ELF file.
+pub fn relocates_text(bytes: &[u8]) -> Result<bool, Error> {
+    Ok(Dynamic::parse(&Elf::parse(bytes)?).relocates_text)
 }

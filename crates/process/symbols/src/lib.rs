@@ -50,7 +50,7 @@ pub use error::Error;
 pub use frames::{CfaRow, FdeInfo, Frame, FrameKind, UnwindFacts, fde_at, unwind_facts, unwind_facts_of};
 pub use glob::matches as glob_matches;
 pub use image::{DataObject, Function, Image, ImageKind, Protection, Segment, Source, ThreadLocal, TlsSegment};
-pub use imports::imported_names;
+pub use imports::{imported_names, relocates_text};
 pub use linkage::{Slot, SlotTarget, Stub};
 pub use lsda::CallSite;
 pub use machine::Machine;

@@ -19,6 +19,21 @@ const LINKED: &[(&str, &[&str])] = &[
     ("static-pie", &["-O1", "-static-pie"]),
 ];
 
+/// A library whose code holds an address of its own is changed by its loader; another is not.
+#[test]
+fn text_that_the_loader_changes_is_known() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("text-relocations");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for (code, expected) in [("movabs $here, %rax; here: ret", true), ("lea here(%rip), %rax; here: ret", false)] {
+        let (source, library) = (folder.join("code.S"), folder.join("libcode.so"));
+        std::fs::write(&source, format!(".globl code\ncode: {code}\n.section .note.GNU-stack\n")).expect("writes");
+        let flags = ["-shared", "-nostdlib", "-Wl,-z,notext", "-o"];
+        run(Command::new("cc").args(flags).args([&library, &source]));
+        let found = trimtab_symbols::relocates_text(&std::fs::read(&library).expect("the library"));
+        assert_eq!(found.expect("is one"), expected, "{code}");
+    }
+}
+
 #[test]
 fn each_stub_is_where_objdump_says() {
     for (case, flags) in LINKED {

@@ -148,6 +148,9 @@ fn watch(mut running: Running, options: &ProbeOptions) -> anyhow::Result<u8> {
     for one in &refused {
         eprintln!("trimtab: not probed: {}: {}", one.function, one.reason);
     }
+    for name in running.awaited() {
+        eprintln!("trimtab: {name} waits until its library is loaded");
+    }
     let limit = [options.seconds.map(Duration::from_secs_f64), running.wanted()].into_iter().flatten().min();
     let to_standard_output = options.json.as_deref() == Some(Path::new("-"));
     let mut messages: Vec<Message> = Vec::new();

@@ -80,6 +80,13 @@ impl Outcome<'_> {
             summary.pause_insert_us_max,
             summary.pause_remove_us_max
         );
+        for late in &summary.late {
+            let _ = writeln!(
+                text,
+                "late: {} in process {} after {:.1} s, {} places; calls before that were missed",
+                late.library, late.pid, late.after_s, late.points
+            );
+        }
         for (count, what) in [
             (summary.loss.unreadable_loads, "loads from addresses that can't be read yielded 0"),
             (summary.loss.messages, "messages found no room"),

@@ -78,7 +78,10 @@ pub(super) fn without_repetition(spots: &mut Vec<Spot>) {
 }
 
 fn functions(point: &Point, pattern: &FunctionPattern, facts: &dyn Facts, entry: bool) -> Lowered<Vec<Spot>> {
-    let found = facts.functions(pattern);
+    let mut found = facts.functions(pattern);
+    if found.is_empty() {
+        found.extend(facts.awaited(pattern));
+    }
     if found.is_empty() {
         return Err(no_function(point, pattern, facts));
     }
