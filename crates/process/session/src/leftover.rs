@@ -199,7 +199,7 @@ pub fn judge(bytes: &[u8], maps: Vec<Mapping>, sealed: bool) -> Result<Option<Ju
         raw.checksum = checksum(&raw.checked);
     }
     let gadgets = Gadgets { system_call: 0, signal_return: 0 };
-    let target = raw.check(Pid(1), &maps, gadgets).map_err(|error| error.to_string())?;
+    let target = raw.check(Pid(0), &maps, gadgets).map_err(|error| error.to_string())?;
     let listed = target.patches.patches().iter();
     let patches = listed.map(|patch| (patch.address, patch.original.clone(), patch.patched.clone())).collect();
     let (unmapped, gates) = (remove::joined(&target.mappings), target.gates);
@@ -350,17 +350,27 @@ impl Raw {
             let record = PatchRecord::from_bytes(raw).ok_or_else(|| bad("a patch it lists is impossible"))?;
             // The program may have unmapped a library meanwhile, and the patch with it.
             let Some(mapping) = maps.at(record.address) else { continue };
+            let length = record.length as usize;
+            let (original, patched) = (record.original[..length].to_vec(), record.patched[..length].to_vec());
+            if !mapping.executable && !holds(pid, record.address, &patched) {
+                // Something else has been mapped in its place.
+                continue;
+            }
             // Shorter than a page, so that code at both ends is code all along.
             let last = maps.at(record.address.saturating_add(record.length.saturating_sub(1)));
             if !mapping.executable || !last.is_some_and(|last| last.executable) {
                 return Err(bad("a patch it lists is not in code"));
             }
-            let length = record.length as usize;
-            let (original, patched) = (record.original[..length].to_vec(), record.patched[..length].to_vec());
             patches.push(PatchBytes { address: record.address, original, patched });
         }
         Ok(patches)
     }
+}
+
+/// Whether a process has these bytes there.
+fn holds(pid: Pid, address: u64, bytes: &[u8]) -> bool {
+    let now = Memory::open(pid).and_then(|memory| memory.read_vec(address, bytes.len()));
+    now.is_ok_and(|now| now == bytes)
 }
 
 /// Whether all of this memory is shared memory of a trimtab.
@@ -450,7 +460,8 @@ mod tests {
         assert_eq!((no_library.patches.patches().len(), no_library.arenas.len()), (0, 1), "unmapped with its patches");
         let mut data = maps.clone();
         data.0[2].executable = false;
-        assert!(judge(&bytes, &data).is_err(), "its patches lie in no code");
+        let replaced = judge(&bytes, &data).expect("is good").expect("is finished");
+        assert_eq!(replaced.patches.patches().len(), 0, "something else lies in the library's place");
     }
 
     /// Rows of what a descriptor says of its mappings: word of the list, and value.

@@ -9,6 +9,7 @@
 
 mod decided;
 mod error;
+mod gone;
 mod image_cache;
 mod indirect;
 mod inner;

@@ -7,6 +7,7 @@
 //! Next: `leftover` calls this for what a killed trimtab left.
 
 use crate::error::Error;
+use crate::gone::is_gone;
 use crate::mapping::{close, unmap_calls, wait_until};
 use crate::pages::{PageWrites, PatchBytes};
 use crate::threads::{Ranges, Stacks, Stand, anyone_in, inside, stands};
@@ -136,6 +137,7 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
             removal.stacks = pointers.collect();
             leave_springboards(&mut stopped, &stacks, target, &springboards)?;
             removal.foreign = target.patches.restore(&stopped)?;
+            forget_gone(&stopped, target, &mut removal.foreign);
             // Calls are recognised by their bytes, some of which were displaced.
             removal.inside = inside(&stopped, &stacks, &target.functions.0, &target.functions.1);
         }
@@ -168,6 +170,19 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         std::thread::sleep(rest(attempt));
     }
     Ok(left_mapped(removal, target, "a thread did not leave them".into()))
+}
+
+/// Leaves out of `foreign` what lies where the program has mapped something else.
+fn forget_gone(stopped: &Stopped, target: &Target, foreign: &mut Vec<u64>) {
+    if foreign.is_empty() {
+        return;
+    }
+    let Ok(maps) = MappingTable::of(stopped.pid()) else { return };
+    let length =
+        |address: u64| target.patches.patches().iter().find(|patch| patch.address == address).map(|p| p.patched.len());
+    foreign.retain(|address| {
+        length(*address).is_none_or(|length| !is_gone(stopped.pid(), &maps, stopped.memory(), *address, length))
+    });
 }
 
 /// Text is restored and gates are closed, so what stays mapped harms nobody.
