@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use trimtab_os::{FileMapping, Mapping, MappingTable, Memory};
 use trimtab_types::Pid;
 
@@ -14,6 +15,10 @@ pub(crate) struct Files(HashMap<(u64, String), Option<Arc<FileMapping>>>);
 
 /// Bytes compared at a time.
 const CHUNK: u64 = 1 << 20;
+
+/// How often a difference must be seen after it was first, and the time between.
+const LOOKS_AGAIN: usize = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// A byte that is not its file's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +36,22 @@ pub(crate) struct Difference {
 impl Files {
     /// Places where executable mappings of `pid` differ from their files, the first one of each mapping; `None` if the
     /// process went away meanwhile.
+    ///
+    /// A program may load another library where one was while we look; what is seen again and again is real.
     pub fn differences(&mut self, pid: Pid) -> Option<Vec<Difference>> {
+        let mut found = self.look(pid)?;
+        for _ in 0..LOOKS_AGAIN {
+            if found.is_empty() {
+                break;
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+            let again = self.look(pid)?;
+            found.retain(|difference| again.contains(difference));
+        }
+        Some(found)
+    }
+
+    fn look(&mut self, pid: Pid) -> Option<Vec<Difference>> {
         let maps = MappingTable::of(pid).ok()?;
         let memory = Memory::open(pid).ok()?;
         let mut found = Vec::new();

@@ -65,6 +65,8 @@ impl Drop for Hazard {
     }
 }
 
+const TRIES_MAX: usize = 50;
+
 fn prepare(pid: Pid, flags: u8) -> Result<Prepared, Error> {
     let modules = Modules::read(pid, &ImageCache::in_memory(), &|path| path.contains("/hazards"))?;
     let mut known = BTreeSet::new();
@@ -91,6 +93,19 @@ fn insert(pid: Pid, prepared: &Prepared) -> Result<Inserted, Error> {
     })
 }
 
+/// A program that unloads libraries may do so right between planning and writing, and is then left alone.
+fn prepare_and_insert(pid: Pid, flags: u8, step: &str) -> (Prepared, Inserted) {
+    for _ in 0..TRIES_MAX {
+        let prepared = prepare(pid, flags).unwrap_or_else(|error| panic!("{step}: {error}"));
+        match insert(pid, &prepared) {
+            Ok(inserted) => return (prepared, inserted),
+            Err(Error::NothingToDo { reason, .. }) if reason.contains("has unmapped the code") => {}
+            Err(error) => panic!("{step}: {error}"),
+        }
+    }
+    panic!("{step}: the code was unmapped {TRIES_MAX} times in a row");
+}
+
 fn calls(inserted: &Inserted, prepared: &Prepared) -> u64 {
     let view = inserted.view();
     let of =
@@ -107,8 +122,7 @@ fn rounds(variant: HazardVariant, name: &'static str) {
         [(0, false), (flag::TIMED, false), (flag::TIMED | flag::RING, true)].iter().enumerate()
     {
         let step = format!("{name}, {variant:?}, round {round}");
-        let prepared = prepare(pid, *flags).unwrap_or_else(|error| panic!("{step}: {error}"));
-        let mut inserted = insert(pid, &prepared).unwrap_or_else(|error| panic!("{step}: {error}"));
+        let (prepared, mut inserted) = prepare_and_insert(pid, *flags, &step);
         std::thread::sleep(IN_BETWEEN);
         let removal = if *is_left {
             // As if we had been killed: nobody removes, and the process id belongs to nobody.
