@@ -26,6 +26,7 @@ mod error;
 mod groundtruth;
 mod launch;
 mod process;
+mod skip;
 mod snapshot;
 
 pub use build::{HazardVariant, Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth, hazards};
@@ -33,4 +34,5 @@ pub use error::{Error, Result};
 pub use groundtruth::{FunctionTruth, GroundTruth, IterationTruth, LinkTruth, RangeTruth, truths_of};
 pub use launch::{Finished, Launch, Running};
 pub use process::{interrupt, threads_running};
+pub use skip::skip;
 pub use snapshot::{TextDifference, TextSnapshot};

@@ -5,13 +5,13 @@
 
 mod common;
 
-use common::{Program, build_of, options, run, skip};
+use common::{Program, build_of, options, run};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trimtab_script::{Error, FunctionPoints, ListedPoint, PointKind, explain, list_points};
 use trimtab_session::{ImageCache, Modules};
-use trimtab_specimens::TextSnapshot;
+use trimtab_specimens::{TextSnapshot, skip};
 use trimtab_symbols::Image;
 
 /// How often the program goes round while it is counted, at least.

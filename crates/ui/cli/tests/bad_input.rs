@@ -4,7 +4,7 @@
 
 mod common_trace;
 
-use common_trace::{Home, Job, Started, alone, is_root, probes_mapped, signal_to, skip, specimen, steady, until};
+use common_trace::{Home, Job, Started, alone, is_root, probes_mapped, signal_to, specimen, steady, until};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
-use trimtab_specimens::{Launch, Mpi, Variant, build};
+use trimtab_specimens::{Launch, Mpi, Variant, build, skip};
 use trimtab_types::report::Report;
 
 /// A process of ours that must not outlive the test.

@@ -8,11 +8,11 @@ mod common_hazards;
 mod common_trace;
 
 use common_hazards::{Hazard, changed_code};
-use common_trace::{Home, alone, probes_mapped, signal_to, skip, until};
+use common_trace::{Home, alone, probes_mapped, signal_to, until};
 use rustix::process::Signal;
 use std::fs;
 use std::process::{Command, Stdio};
-use trimtab_specimens::HazardVariant;
+use trimtab_specimens::{HazardVariant, skip};
 
 /// Entries and exits of all functions of the program and of the library that it may load.
 const ALL: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed) } for 80 ms;";

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, threads_running};
+use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, skip, threads_running};
 
 const TEST: &str = "a_job_is_found_from_srun";
 const TOOLS: [&str; 4] = ["munged", "slurmctld", "slurmd", "srun"];
@@ -24,10 +24,10 @@ fn a_job_is_found_from_srun() {
     let _alone = alone();
     let paths = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(Path::new);
     if let Some(tool) = TOOLS.iter().find(|tool| !paths.iter().any(|path| path.join(tool).exists())) {
-        return skip(&format!("there is no {tool}; apt-get install {PACKAGES}"));
+        return skip(TEST, &format!("there is no {tool}; apt-get install {PACKAGES}"));
     }
     if fs::read_dir("/root").is_err() {
-        return skip("Slurm's daemons need root; run it as root");
+        return skip(TEST, "Slurm's daemons need root; run it as root");
     }
     let slurm = Slurm::start();
     for (mpi, plugin) in [(Mpi::Mpich, "pmi2"), (Mpi::OpenMpi, "pmix")] {
@@ -198,16 +198,5 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// Says loudly that this can't run here; `reason` ends with what to do about it.
-fn skip(reason: &str) {
-    let line = format!("SKIPPED: {TEST}: {reason}\n");
-    print!("{line}");
-    if let Some(log) = std::env::var_os("TRIMTAB_SKIP_LOG") {
-        use std::io::Write;
-        let file = fs::OpenOptions::new().append(true).create(true).open(log);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the skip log");
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -35,16 +35,6 @@ pub fn build_of(case: &str, compiler: &str, sources: &[&str], flags: &[&str]) ->
     let sources = sources.iter().map(|source| programs.join(source));
     run(Command::new(compiler).args(flags).arg("-o").arg(&program).args(sources));
     program
-}
-
-/// Says loudly that a case can't run here; `reason` ends with what to do about it.
-pub fn skip(name: &str, reason: &str) {
-    let line = format!("SKIPPED: {name}: {reason}\n");
-    print!("{line}");
-    if let Some(log) = std::env::var_os("TRIMTAB_SKIP_LOG") {
-        let file = std::fs::OpenOptions::new().append(true).create(true).open(log);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the skip log");
-    }
 }
 
 /// An error as its reader sees it.

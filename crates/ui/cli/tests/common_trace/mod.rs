@@ -8,8 +8,7 @@
 #![allow(dead_code)]
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -32,16 +31,6 @@ const SETTLED_LOOK: Duration = Duration::from_millis(25);
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Says loudly that a case can't run here; `reason` ends with what to do about it.
-pub fn skip(name: &str, reason: &str) {
-    let line = format!("SKIPPED: {name}: {reason}\n");
-    print!("{line}");
-    if let Some(log) = std::env::var_os("TRIMTAB_SKIP_LOG") {
-        let file = OpenOptions::new().append(true).create(true).open(log);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the skip log");
-    }
 }
 
 /// Whether these tests may do what only root may.
