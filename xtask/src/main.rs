@@ -10,6 +10,7 @@ mod bench;
 mod demo;
 mod fuzz;
 mod goldens;
+mod programs;
 mod release;
 mod setup;
 mod shell;

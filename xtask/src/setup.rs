@@ -36,6 +36,7 @@ const PACKAGES: &[(&str, Need)] = &[
     ("lammps", Need::RealPrograms),
     ("lammps-examples", Need::RealPrograms),
     ("netpipe-mpich2", Need::RealPrograms),
+    ("iproute2", Need::RealPrograms),
     ("munge", Need::RealPrograms),
     ("slurmctld", Need::RealPrograms),
     ("slurmd", Need::RealPrograms),

@@ -4,8 +4,9 @@
 //! cannot run here appends `SKIPPED: name: reason` to the file named by `TRIMTAB_SKIP_LOG` (docs/testing.md); libtest
 //! counts it as passed, so it is taken out of that count here.
 //!
-//! Next: docs/testing.md for the convention, `setup` for what is installed first.
+//! Next: docs/testing.md for the convention, `programs` for what is built, `setup` for what is installed first.
 
+use crate::programs::{self, TestProgram};
 use crate::{Outcome, setup, shell};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -40,44 +41,48 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     std::fs::create_dir_all(&target).context("cannot create target")?;
     let skip_log = target.join("skipped-tests.log");
     std::fs::write(&skip_log, "").context("cannot empty the log of skipped tests")?;
+    let quick = !options.is_empty();
     let mut tally = Tally::default();
-    for arguments in phases(!options.is_empty()) {
-        let mut cargo = shell::cargo(&root, &["test", "--no-fail-fast"]);
-        cargo.args(arguments).args(&filters).env(SKIP_LOG_VARIABLE, &skip_log);
-        run_phase(&mut cargo, &mut tally)?;
+    let programs = programs::build(&root).unwrap_or_else(|error| {
+        tally.problems.push(format!("{error:#}"));
+        Vec::new()
+    });
+    for (program, alone) in in_order(programs.iter(), quick) {
+        println!("{}", program.heading(&root));
+        run_program(program.command(&filters, alone).env(SKIP_LOG_VARIABLE, &skip_log), &mut tally)?;
     }
+    let mut examples = shell::cargo(&root, &["test", "--workspace", "--doc", "--no-fail-fast", "--"]);
+    run_program(examples.args(&filters).env(SKIP_LOG_VARIABLE, &skip_log), &mut tally)?;
     tally.read_skip_log(&std::fs::read_to_string(&skip_log).context("cannot read the log of skipped tests")?);
-    print_end(&tally, !options.is_empty(), &target)
+    print_end(&tally, quick, &target)
 }
 
-/// The arguments of each `cargo test`, up to where filters follow.
-fn phases(quick: bool) -> [Vec<&'static str>; 2] {
-    let mut side_by_side = vec!["--workspace"];
-    side_by_side.extend(ATTACHING.iter().flat_map(|name| ["--exclude", name]));
-    side_by_side.push("--");
-    let mut one_by_one: Vec<&str> = ATTACHING.iter().flat_map(|name| ["--package", name]).collect();
-    if quick {
-        one_by_one.extend(["--lib", "--bins"]);
-    }
-    one_by_one.extend(["--", "--test-threads=1"]);
-    [side_by_side, one_by_one]
+/// First those whose tests may run side by side, then those that attach, whose tests run alone (`true`).
+fn in_order<'a>(
+    programs: impl Iterator<Item = &'a TestProgram>,
+    quick: bool,
+) -> impl Iterator<Item = (&'a TestProgram, bool)> {
+    let attaches = |program: &&TestProgram| ATTACHING.contains(&program.package.as_str());
+    let (alone, side_by_side): (Vec<_>, Vec<_>) = programs.partition(attaches);
+    let alone = alone.into_iter().filter(move |program| !(quick && program.is_integration));
+    side_by_side.into_iter().map(|program| (program, false)).chain(alone.map(|program| (program, true)))
 }
 
-/// Runs one `cargo test`, passing its output on line by line while counting.
-fn run_phase(cargo: &mut Command, tally: &mut Tally) -> Result<()> {
-    let line = shell::display(cargo);
-    println!("$ {line}");
-    let started = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+/// Runs tests, passing their output on line by line while counting.
+fn run_program(tests: &mut Command, tally: &mut Tally) -> Result<()> {
+    let line = shell::display(tests);
+    let started = tests.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = started.with_context(|| format!("cannot start `{line}`"))?;
-    let stdout = child.stdout.take().context("cargo has no stdout")?;
+    let stdout = child.stdout.take().context("it has no stdout")?;
     let problems_before = tally.failed();
     for bytes in BufReader::new(stdout).split(b'\n') {
-        let text = String::from_utf8_lossy(&bytes.context("cannot read cargo's output")?).into_owned();
+        let text =
+            String::from_utf8_lossy(&bytes.with_context(|| format!("cannot read what `{line}` says"))?).into_owned();
         println!("{text}");
         tally.read_line(&text);
     }
-    let status = child.wait().context("cannot wait for cargo")?;
-    tally.end_phase(&line, status, problems_before);
+    let status = child.wait().with_context(|| format!("cannot wait for `{line}`"))?;
+    tally.end_of(&line, status, problems_before);
     Ok(())
 }
 
@@ -125,7 +130,7 @@ struct Program {
 }
 
 impl Tally {
-    /// Counts one line of cargo's stdout.
+    /// Counts one line of what tests print.
     fn read_line(&mut self, line: &str) {
         if let Some(count) = begun_count(line) {
             self.end_program();
@@ -166,7 +171,7 @@ impl Tally {
         }
     }
 
-    fn end_phase(&mut self, line: &str, status: ExitStatus, problems_before: usize) {
+    fn end_of(&mut self, line: &str, status: ExitStatus, problems_before: usize) {
         self.end_program();
         if !status.success() && self.failed() == problems_before {
             self.problems
@@ -213,7 +218,7 @@ mod tests {
     fn tally_of(output: &str, log: &str, exit_code: i32) -> Tally {
         let mut tally = Tally::default();
         output.lines().for_each(|line| tally.read_line(line));
-        tally.end_phase("cargo test", ExitStatus::from_raw(exit_code << 8), 0);
+        tally.end_of("cargo test", ExitStatus::from_raw(exit_code << 8), 0);
         tally.read_skip_log(log);
         tally
     }
@@ -261,21 +266,25 @@ mod tests {
 
     #[test]
     fn attaching_crates_run_once_and_alone() {
-        let [side_by_side, one_by_one] = phases(false);
-        for name in ATTACHING {
-            assert!(side_by_side.windows(2).any(|pair| pair == ["--exclude", name]), "{name} would run twice");
-            assert!(one_by_one.windows(2).any(|pair| pair == ["--package", name]), "{name} would not run");
-        }
-        assert!(one_by_one.ends_with(&["--", "--test-threads=1"]));
-        assert!(phases(true)[1].contains(&"--lib"), "quick leaves the integration tests out");
+        let program = |package: &str, is_integration| TestProgram {
+            package: package.into(),
+            folder: "/w".into(),
+            source: "x.rs".into(),
+            is_integration,
+            executable: "/w/x".into(),
+        };
+        let programs = [program("trimtab-os", true), program("trimtab-os", false), program("trimtab-x86", true)];
+        let order = |quick| in_order(programs.iter(), quick).collect::<Vec<_>>();
+        assert_eq!(order(false), [(&programs[2], false), (&programs[0], true), (&programs[1], true)]);
+        assert_eq!(order(true), [(&programs[2], false), (&programs[1], true)], "quick");
     }
 
     #[test]
-    fn a_phase_streams_and_counts_a_real_process() {
+    fn a_program_streams_and_is_counted() {
         let mut tally = Tally::default();
         let script = "echo 'running 1 test'; echo 'test a ... ok'; echo 'test result: ok. 1 passed; 0 failed'";
-        run_phase(Command::new("sh").args(["-c", script]), &mut tally).expect("sh runs");
-        run_phase(Command::new("sh").args(["-c", "echo 'running 1 test'; kill -9 $$"]), &mut tally).expect("sh runs");
+        run_program(Command::new("sh").args(["-c", script]), &mut tally).expect("sh runs");
+        run_program(Command::new("sh").args(["-c", "echo 'running 1 test'; kill -9 $$"]), &mut tally).expect("sh runs");
         assert_eq!(tally.summary(), "1 passed, 1 failed, 0 skipped");
     }
 }

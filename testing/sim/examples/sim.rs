@@ -10,7 +10,7 @@ use std::time::Instant;
 use trimtab_overlay::{Sync, Tree};
 use trimtab_sim::check::Figures;
 use trimtab_sim::storm::is_whole;
-use trimtab_sim::{Plan, Sim, Storm};
+use trimtab_sim::{Flow, Plan, Sim, Storm};
 
 /// How often conditions are looked at.
 const STEP_US: u64 = 5_000;
@@ -74,7 +74,7 @@ fn storm(name: &str, wish: &Wish, storm: Storm) -> Result<()> {
     let tree = Tree::balanced(6, 1296)?;
     println!("\n{name}: {} failures in a tree of {} nodes, depth {}", wish.failures, tree.node_count(), tree.depth());
     let mut plan = Plan::new(wish.seed, tree);
-    plan.syncs = vec![Sync::WaitForAll, Sync::DontWait];
+    plan.flows = [Sync::WaitForAll, Sync::DontWait].map(Flow::sum).to_vec();
     let mut sim = begin(plan, 2_000_000)?;
     storm.strike(&mut sim);
     let until_us = sim.now_us() + 60_000_000;
@@ -130,11 +130,11 @@ fn print_figures(sim: &Sim, figures: &Figures) {
 fn scale(seed: u64, leaf_count: u32) -> Result<()> {
     let began = Instant::now();
     let mut plan = Plan::new(seed, Tree::automatic(leaf_count)?);
-    plan.syncs.clear();
+    plan.flows.clear();
     // Nobody thinks, so that the time of a wave is the tree's alone.
     let mut sim = begin(plan, 2)?;
     let joined_us = sim.now_us();
-    sim.open(Sync::WaitForAll);
+    sim.open(Flow::sum(Sync::WaitForAll));
     let frames = sim.work().frames;
     let result_us = |sim: &mut Sim, count: u64| {
         sim.run_while(joined_us + 60_000_000, 20, |sim| sim.checker.figures.results < count);

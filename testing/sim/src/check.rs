@@ -1,33 +1,33 @@
 //! What must hold in every simulated run, checked at every step; the first broken promise panics with the seed.
 //!
-//! - A result is the exact sum of what the ranks it covers contributed, each once, to that wave and no other.
+//! - A result is exactly what its filter makes of what the ranks it covers contributed, each once, to that wave and no
+//!   other.
 //! - A wave has one result; where contributions are passed on one by one, no rank comes twice.
 //! - A rank is missing from a result that waits for all only if it, or an ancestor of it, was in trouble lately.
 //! - Commands reach a leaf in order, without gaps or repetition, from its adoption until its lease is over.
 //! - A leaf takes out its instrumentation only if there was trouble.
-//! - A child of a lost node has another parent within a second, unless the network kept it from the root.
+//! - A child of a lost node, or of one it is cut off from, has a parent again within a second, from then or from the last
+//!   loss on its way to the root. If there was no way to the root at all, it has one within its longest pause between two
+//!   attempts and that second, from when there is a way again.
 //! - Queues and logs keep their bounds.
 //!
 //! Next: `sim`, which calls this.
 
-use crate::random::scramble;
-use crate::sim::{Plan, sum_of};
+use crate::contribution::{merged, registry};
+use crate::sim::{Flow, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_overlay::limits::LOG_COUNT_MAX;
 use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::{Node, NodeId, Sync, Told};
-use trimtab_reduce::RankSet;
+use trimtab_reduce::{RankSet, Registry};
 use trimtab_types::Rank;
 
 /// Trouble explains what is missing for so long: a lease, and the time to come back.
 const TROUBLE_US: u64 = 12_000_000;
 /// An orphan must have another parent by then.
 pub const REPARENT_US_MAX: u64 = 1_000_000;
-
-/// What a rank contributes to a wave: positive and negative, and different for every pair.
-pub fn value_of(rank: Rank, wave: u64) -> i128 {
-    i128::from(scramble(u64::from(rank.0) << 32 ^ wave) as i64)
-}
+/// The longest pause of one that found nobody for long, and the second after it.
+const AFTER_NOBODY_US_MAX: u64 = 1_600_000 + REPARENT_US_MAX;
 
 /// What a leaf was told last.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +35,16 @@ struct Leaf {
     is_instrumented: bool,
     command: Option<u64>,
     sequence: u64,
+}
+
+/// A node without a parent.
+#[derive(Clone, Copy, Debug)]
+struct Orphan {
+    since_us: u64,
+    /// There is a way from it to the root now.
+    has_way: bool,
+    /// For some time there was none.
+    had_none: bool,
 }
 
 /// Figures of a run.
@@ -48,7 +58,7 @@ pub struct Figures {
     pub whole_results: u64,
     /// Contributions in them.
     pub contributions: u64,
-    /// How long each orphan was without a parent.
+    /// How long each orphan was without a parent that always had a way to the root.
     pub orphan_us: Vec<u64>,
     /// Commands received by leaves.
     pub commands: u64,
@@ -62,12 +72,17 @@ pub struct Figures {
 #[derive(Debug)]
 pub struct Checker {
     seed: u64,
-    syncs: BTreeMap<u32, Sync>,
+    registry: Registry,
+    flows: BTreeMap<u32, Flow>,
     parents: Vec<Option<NodeId>>,
     homes: BTreeMap<Rank, NodeId>,
     leaves: BTreeMap<NodeId, Leaf>,
     trouble_us: Vec<u64>,
-    orphans: BTreeMap<NodeId, u64>,
+    orphans: BTreeMap<NodeId, Orphan>,
+    ancestors: Vec<Vec<NodeId>>,
+    dead: BTreeSet<NodeId>,
+    cut: BTreeSet<(NodeId, NodeId)>,
+    islands: BTreeMap<NodeId, u64>,
     finished: BTreeSet<(u32, u64)>,
     arrived: BTreeMap<(u32, u64), RankSet>,
     commanded_us: BTreeMap<u64, u64>,
@@ -78,6 +93,12 @@ pub struct Checker {
     pub whole: BTreeSet<u32>,
 }
 
+impl Orphan {
+    fn us_max(&self) -> u64 {
+        if self.had_none { AFTER_NOBODY_US_MAX } else { REPARENT_US_MAX }
+    }
+}
+
 impl Checker {
     /// A checker for a plan.
     pub fn new(plan: &Plan) -> Self {
@@ -85,12 +106,17 @@ impl Checker {
         let homes = tree.nodes().filter_map(|node| tree.ranks(node).lowest().map(|rank| (rank, node)));
         Checker {
             seed: plan.seed,
-            syncs: BTreeMap::new(),
+            registry: registry(),
+            flows: BTreeMap::new(),
             parents: tree.nodes().map(|node| tree.parent(node)).collect(),
             homes: homes.collect(),
             leaves: BTreeMap::new(),
             trouble_us: vec![0; tree.node_count()],
             orphans: BTreeMap::new(),
+            ancestors: tree.nodes().map(|node| tree.ancestors(node)).collect(),
+            dead: BTreeSet::new(),
+            cut: BTreeSet::new(),
+            islands: BTreeMap::new(),
             finished: BTreeSet::new(),
             arrived: BTreeMap::new(),
             commanded_us: BTreeMap::new(),
@@ -126,36 +152,117 @@ impl Checker {
         self.trouble_us[id.0 as usize] = now_us;
         self.leaves.remove(&id);
         self.orphans.remove(&id);
+        self.dead.insert(id);
         if id == NodeId::ROOT {
             self.is_root_dead = true;
             self.orphans.clear();
         } else if !self.is_root_dead {
-            self.orphans.extend(orphans.iter().map(|orphan| (*orphan, now_us)));
+            orphans.iter().for_each(|orphan| self.orphaned(now_us, *orphan));
             // The loss of another ancestor begins the search of those below anew.
             let below: Vec<NodeId> = self.orphans.keys().copied().filter(|orphan| self.is_below(*orphan, id)).collect();
-            self.orphans.extend(below.into_iter().map(|orphan| (orphan, now_us)));
+            below.into_iter().for_each(|orphan| self.begin_anew(now_us, orphan));
+        }
+        self.review(now_us);
+    }
+
+    fn orphaned(&mut self, now_us: u64, id: NodeId) {
+        self.orphans.insert(id, Orphan { since_us: now_us, has_way: true, had_none: false });
+    }
+
+    fn begin_anew(&mut self, now_us: u64, id: NodeId) {
+        if let Some(orphan) = self.orphans.get_mut(&id) {
+            orphan.since_us = now_us;
         }
     }
 
+    /// After the network or the nodes have changed: which orphans have a way to the root.
+    fn review(&mut self, now_us: u64) {
+        let ways: Vec<(NodeId, bool)> = self.orphans.keys().map(|id| (*id, self.has_way(*id))).collect();
+        for (id, has_way) in ways {
+            if let Some(orphan) = self.orphans.get_mut(&id) {
+                if has_way && !orphan.has_way {
+                    orphan.since_us = now_us;
+                }
+                orphan.has_way = has_way;
+                orphan.had_none |= !has_way;
+            }
+        }
+    }
+
+    fn has_way(&self, id: NodeId) -> bool {
+        let island = |id: NodeId| self.islands.get(&id);
+        let connects = |ancestor: &NodeId| !self.cut.contains(&(id, *ancestor)) && island(id) == island(*ancestor);
+        let lives = |ancestor: &NodeId| !self.dead.contains(ancestor);
+        let mut reached = self.ancestors[id.0 as usize].iter().filter(|ancestor| lives(ancestor) && connects(ancestor));
+        id == NodeId::ROOT || reached.any(|ancestor| self.has_way(*ancestor))
+    }
+
     /// A stream was opened.
-    pub fn opened(&mut self, stream: u32, sync: Sync) {
-        self.syncs.insert(stream, sync);
+    pub fn opened(&mut self, stream: u32, flow: Flow) {
+        self.flows.insert(stream, flow);
+    }
+
+    /// What a stream was opened as.
+    pub fn flow(&self, stream: u32) -> &Flow {
+        &self.flows[&stream]
     }
 
     /// A node has begun a new life.
     pub fn revived(&mut self, now_us: u64, id: NodeId) {
         self.trouble_us[id.0 as usize] = now_us;
+        self.dead.remove(&id);
         if id == NodeId::ROOT {
             self.is_root_dead = false;
             self.finished.clear();
             self.arrived.clear();
         }
+        self.review(now_us);
     }
 
-    /// The network lost something on the way to or from a node.
-    pub fn troubled(&mut self, now_us: u64, id: NodeId) {
+    /// The network lost a frame on the way to or from a node: what it was about to do must be done again.
+    pub fn lost_frame(&mut self, now_us: u64, id: NodeId) {
         self.trouble_us[id.0 as usize] = now_us;
-        self.orphans.remove(&id);
+        self.begin_anew(now_us, id);
+    }
+
+    /// The link between a node and its parent was cut.
+    pub fn cut(&mut self, now_us: u64, id: NodeId, parent: NodeId) {
+        self.trouble_us[id.0 as usize] = now_us;
+        self.cut.insert((id, parent));
+        self.orphaned(now_us, id);
+        self.review(now_us);
+    }
+
+    /// That link is whole again; `is_there`: the node has noticed nothing, or has come back to this parent.
+    pub fn mended(&mut self, now_us: u64, id: NodeId, parent: NodeId, is_there: bool) {
+        self.trouble_us[id.0 as usize] = now_us;
+        self.cut.remove(&(id, parent));
+        if is_there {
+            self.orphans.remove(&id);
+        }
+        self.review(now_us);
+    }
+
+    /// Nodes are on an island, where nobody knows how long it takes them to see that there is no way out.
+    pub fn islanded(&mut self, now_us: u64, nodes: &[NodeId], island: u64) {
+        for id in nodes {
+            self.trouble_us[id.0 as usize] = now_us;
+            self.islands.insert(*id, island);
+            self.orphans.remove(id);
+        }
+        self.review(now_us);
+    }
+
+    /// That island is none any more; these of its nodes have no parent as far as they know.
+    pub fn joined(&mut self, now_us: u64, nodes: &[NodeId], orphans: &[NodeId]) {
+        for id in nodes {
+            self.trouble_us[id.0 as usize] = now_us;
+            self.islands.remove(id);
+        }
+        for id in orphans.iter().filter(|id| **id != NodeId::ROOT && !self.is_root_dead) {
+            self.orphans.insert(*id, Orphan { since_us: now_us, has_way: true, had_none: true });
+        }
+        self.review(now_us);
     }
 
     /// A numbered command was sent.
@@ -187,9 +294,9 @@ impl Checker {
 
     /// Orphans that have been without a parent for too long, at the end of a run.
     pub fn nobody_is_lost(&self, now_us: u64) {
-        let late = self.orphans.iter().find(|(_, since)| now_us - **since > REPARENT_US_MAX);
-        if let Some((id, since)) = late {
-            self.broken(now_us, format!("{id} has had no parent since {since} us"));
+        let late = self.orphans.iter().find(|(_, orphan)| orphan.has_way && now_us - orphan.since_us > orphan.us_max());
+        if let Some((id, orphan)) = late {
+            self.broken(now_us, format!("{id} has had no parent since {} us", orphan.since_us));
         }
     }
 
@@ -204,11 +311,13 @@ impl Checker {
     }
 
     fn attached(&mut self, now_us: u64, id: NodeId) {
-        let Some(since) = self.orphans.remove(&id) else { return };
-        let orphan_us = now_us - since;
-        self.figures.orphan_us.push(orphan_us);
-        if orphan_us > REPARENT_US_MAX {
-            self.broken(now_us, format!("{id} was without a parent for {orphan_us} us"));
+        let Some(orphan) = self.orphans.remove(&id) else { return };
+        let orphan_us = now_us - orphan.since_us;
+        if !orphan.had_none {
+            self.figures.orphan_us.push(orphan_us);
+        }
+        if orphan_us > orphan.us_max() {
+            self.broken(now_us, format!("{id} was without a parent for {orphan_us} us: {orphan:?}"));
         }
     }
 
@@ -240,9 +349,10 @@ impl Checker {
         let all = RankSet::range(Rank(0), Rank(self.rank_count() - 1));
         let key = (result.stream, result.wave);
         let name = format!("wave {} of stream {}", result.wave, result.stream);
-        let expected: i128 = result.covers.iter().map(|rank| value_of(rank, result.wave)).sum();
-        if sum_of(result) != expected || result.covers.is_empty() {
-            self.broken(now_us, format!("{name} is {}, not the sum {expected} of {}", sum_of(result), result.covers));
+        let Flow { sync, filter } = self.flow(result.stream).clone();
+        let expected = merged(&self.registry, &filter, &result.covers, result.wave);
+        if result.value != expected || result.covers.is_empty() {
+            self.broken(now_us, format!("{name} is not what {filter:?} makes of {}", result.covers));
         }
         let arrived = self.arrived.entry(key).or_default();
         let is_repeated = !arrived.is_disjoint(&result.covers);
@@ -250,7 +360,6 @@ impl Checker {
         if is_repeated || arrived.union(&result.missing) != all || !arrived.is_disjoint(&result.missing) {
             self.broken(now_us, format!("{name} has {} and lacks {}", result.covers, result.missing));
         }
-        let sync = self.syncs[&result.stream];
         if sync != Sync::DontWait && !self.finished.insert(key) {
             self.broken(now_us, format!("{name} has a second result"));
         }

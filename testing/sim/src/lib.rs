@@ -8,11 +8,12 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod contribution;
 pub mod network;
 pub mod random;
 pub mod sim;
 pub mod storm;
 
 pub use network::Weather;
-pub use sim::{Plan, Sim};
+pub use sim::{Flow, Plan, Sim};
 pub use storm::Storm;

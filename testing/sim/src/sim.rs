@@ -6,17 +6,16 @@
 //!
 //! Next: `check` for what must hold, `storm` for what goes wrong.
 
-use crate::check::{Checker, value_of};
+use crate::check::Checker;
+use crate::contribution::{contribution, registry};
 use crate::network::{Network, Weather};
 use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
-use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{Action, Event, Frame, Node, NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
-use trimtab_reduce::numbers::Sum;
-use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
+use trimtab_reduce::{FilterSpec, RankSet, Registry};
 use trimtab_types::Rank;
 
 /// What is simulated.
@@ -31,7 +30,7 @@ pub struct Plan {
     /// What the network does to frames.
     pub weather: Weather,
     /// The streams that the controller opens.
-    pub syncs: Vec<Sync>,
+    pub flows: Vec<Flow>,
     /// Longest time that a leaf thinks about a contribution.
     pub think_us_max: u64,
     /// Between two commands of the controller; 0 for none.
@@ -48,11 +47,27 @@ impl Plan {
             tree,
             timing: Timing::default(),
             weather: Weather::default(),
-            syncs: vec![Sync::WaitForAll],
+            flows: vec![Flow::sum(Sync::WaitForAll)],
             think_us_max: 200_000,
             command_us: 300_000,
             wire: false,
         }
+    }
+}
+
+/// A stream that the controller opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// When a wave goes on.
+    pub sync: Sync,
+    /// How it is merged.
+    pub filter: FilterSpec,
+}
+
+impl Flow {
+    /// A stream of sums.
+    pub fn sum(sync: Sync) -> Self {
+        Flow { sync, filter: FilterSpec::Sum }
     }
 }
 
@@ -148,7 +163,7 @@ impl Sim {
             frames_at: vec![0; count],
             network,
             random,
-            registry: Arc::new(Registry::default()),
+            registry: Arc::new(registry()),
             checker: Checker::new(&plan),
             work: Work::default(),
             command_count: 0,
@@ -246,17 +261,17 @@ impl Sim {
     }
 
     fn open_streams(&mut self) {
-        self.plan.syncs.clone().into_iter().for_each(|sync| self.open(sync));
+        self.plan.flows.clone().into_iter().for_each(|flow| self.open(flow));
     }
 
     /// Opens one more stream in this life of the controller; the next life opens those of the plan.
-    pub fn open(&mut self, sync: Sync) {
+    pub fn open(&mut self, flow: Flow) {
         let target = RankSet::range(Rank(0), Rank(self.checker.rank_count() - 1));
-        let spec = StreamSpec { target, filter: FilterSpec::Sum, sync, down: Down::Same };
+        let spec = StreamSpec { target, filter: flow.filter.clone(), sync: flow.sync, down: Down::Same };
         let now_us = self.now_us;
         if let Some(root) = &mut self.places[0].node {
             let (stream, actions) = root.open(now_us, spec).expect("a controller has room for some streams");
-            self.checker.opened(stream, sync);
+            self.checker.opened(stream, flow);
             self.act(NodeId::ROOT, actions);
         }
     }
@@ -325,7 +340,7 @@ impl Sim {
         };
         match self.network.arrival_us(self.now_us, from, to, frame.channel()) {
             Some(at_us) => self.schedule(at_us, What::Deliver { from, to, frame }),
-            None => self.checker.troubled(self.now_us, from.max(to)),
+            None => self.checker.lost_frame(self.now_us, from.max(to)),
         }
     }
 
@@ -365,7 +380,7 @@ impl Sim {
             return;
         }
         let rank = self.plan.tree.ranks(id).lowest().expect("only nodes with ranks contribute");
-        let value = Sum.encode(&value_of(rank, *next)).expect("a number has bytes");
+        let value = contribution(&self.checker.flow(stream).filter, rank, *next);
         let wave = *next;
         let contributed = node.contribute(now_us, stream, wave, value);
         *next += 1;
@@ -393,9 +408,4 @@ impl Sim {
             self.act(NodeId::ROOT, actions);
         }
     }
-}
-
-/// The sum in a result.
-pub fn sum_of(result: &WaveResult) -> i128 {
-    Sum.decode(&result.value).expect("a stream of sums gives sums")
 }

@@ -120,7 +120,7 @@ impl<'a> Running<'a> {
         let Some(parent) = sim.node(child).and_then(|node| node.parent()) else { return false };
         sim.network.cut(child, parent, true);
         let now_us = sim.now_us();
-        sim.checker.troubled(now_us, child);
+        sim.checker.cut(now_us, child, parent);
         self.later(sim, Repair::Mend(child, parent));
         true
     }
@@ -135,8 +135,8 @@ impl<'a> Running<'a> {
         let is_on_it = |id: &NodeId| *id == top || tree.ancestors(*id).contains(&top);
         let nodes: Vec<NodeId> = tree.nodes().filter(is_on_it).collect();
         let now_us = sim.now_us();
-        nodes.iter().for_each(|id| sim.checker.troubled(now_us, *id));
         self.serial += 1;
+        sim.checker.islanded(now_us, &nodes, self.serial);
         sim.network.island(nodes.iter().copied(), Some(self.serial as u32));
         self.later(sim, Repair::Join(nodes));
         true
@@ -148,10 +148,13 @@ impl<'a> Running<'a> {
             Some(Repair::Revive(id)) => sim.revive(id),
             Some(Repair::Mend(child, parent)) => {
                 sim.network.cut(child, parent, false);
-                sim.checker.troubled(now_us, child);
+                let is_there = sim.node(child).is_none_or(|node| node.parent() == Some(parent));
+                sim.checker.mended(now_us, child, parent, is_there);
             }
             Some(Repair::Join(nodes)) => {
-                nodes.iter().for_each(|id| sim.checker.troubled(now_us, *id));
+                let is_orphan = |id: &NodeId| sim.node(*id).is_some_and(|node| node.parent().is_none());
+                let orphans: Vec<NodeId> = nodes.iter().copied().filter(is_orphan).collect();
+                sim.checker.joined(now_us, &nodes, &orphans);
                 sim.network.island(nodes, None);
             }
             None => {}

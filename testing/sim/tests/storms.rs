@@ -6,8 +6,9 @@
 
 use trimtab_overlay::{NodeId, Sync, Tree};
 use trimtab_sim::check::REPARENT_US_MAX;
+use trimtab_sim::contribution::every_filter;
 use trimtab_sim::storm::is_whole;
-use trimtab_sim::{Plan, Sim, Storm};
+use trimtab_sim::{Flow, Plan, Sim, Storm};
 
 const ALL_SYNCS: [Sync; 3] = [Sync::WaitForAll, Sync::TimeOut { us: 400_000 }, Sync::DontWait];
 const INNER_ONLY: Storm =
@@ -15,6 +16,13 @@ const INNER_ONLY: Storm =
 
 /// How often conditions are looked at.
 const STEP_US: u64 = 5_000;
+
+/// One stream of each way to wait, each with another filter; over some seeds every filter meets every way.
+fn flows(seed: u64) -> Vec<Flow> {
+    let filters = every_filter();
+    let filter = |place: usize| filters[(seed as usize + 3 * place) % filters.len()].clone();
+    ALL_SYNCS.into_iter().enumerate().map(|(place, sync)| Flow { sync, filter: filter(place) }).collect()
+}
 
 /// A tree whose shape and network depend on the seed.
 fn plan(seed: u64) -> Plan {
@@ -26,7 +34,7 @@ fn plan(seed: u64) -> Plan {
         _ => Tree::balanced(8, leaf_count),
     };
     let mut plan = Plan::new(seed, tree.unwrap());
-    plan.syncs = ALL_SYNCS.to_vec();
+    plan.flows = flows(seed);
     plan.think_us_max = 700_000;
     plan.wire = seed.is_multiple_of(2);
     plan
@@ -41,8 +49,9 @@ fn run(plan: Plan, storm: Storm) -> Sim {
     assert!(sim.run_while(until_us, STEP_US, |sim| !is_whole(sim)), "seed {}: never whole again", sim.plan().seed);
     sim.checker.nobody_is_lost(sim.now_us());
     // Streams with a time-out may leave out whoever is slow; the others have everybody again.
-    let waiting = |(stream, sync): (usize, &Sync)| (!matches!(sync, Sync::TimeOut { .. })).then_some(stream as u32);
-    let streams: Vec<u32> = sim.plan().syncs.iter().enumerate().filter_map(waiting).collect();
+    let waiting =
+        |(stream, flow): (usize, &Flow)| (!matches!(flow.sync, Sync::TimeOut { .. })).then_some(stream as u32);
+    let streams: Vec<u32> = sim.plan().flows.iter().enumerate().filter_map(waiting).collect();
     sim.checker.whole.clear();
     let until_us = sim.now_us() + 30_000_000;
     let whole =
@@ -142,7 +151,7 @@ fn an_island_gives_up_and_comes_back() {
 fn bulk_never_delays_commands() {
     let mut plan = Plan::new(402, Tree::balanced(8, 512).unwrap());
     plan.weather.bulk_delay_us = 3_000_000;
-    plan.syncs = vec![Sync::DontWait];
+    plan.flows = vec![Flow::sum(Sync::DontWait)];
     plan.think_us_max = 1_000;
     let mut sim = Sim::new(plan);
     sim.run_until(40_000_000);

@@ -30,6 +30,8 @@ pub struct Bench {
     pub folder: PathBuf,
     /// Fewer rounds, to try the benchmark itself.
     pub quick: bool,
+    /// The programs to compare with the wrapper; none: all.
+    pub programs: Vec<String>,
 }
 
 /// What one `trimtab attach` gave.

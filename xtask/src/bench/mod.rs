@@ -27,7 +27,7 @@ use attach::Bench;
 pub use record::Record;
 use std::path::{Path, PathBuf};
 
-/// `cargo xtask bench [window|probe] [--json FILE] [--quick] [--only PART]`.
+/// `cargo xtask bench [window|probe] [--json FILE] [--quick] [--only PART] [--program NAME]...`.
 pub fn command(arguments: &[String]) -> Result<Outcome> {
     let options = parse(arguments)?;
     let root = shell::root()?;
@@ -48,7 +48,8 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         let words = ["build", "--release", "--package", "trimtab-session", "--example", example];
         shell::run(&mut shell::cargo(&root, &words))?;
     }
-    let bench = Bench { folder: emptied_folder(&root)?, root, quick: options.quick };
+    let Options { quick, programs, .. } = options;
+    let bench = Bench { folder: emptied_folder(&root)?, root, quick, programs };
     let mut record = Record::begin(options.name.word(), &bench.root)?;
     println!("{}", record.machine_line());
     match options.name {
@@ -91,6 +92,8 @@ struct Options {
     json: Option<PathBuf>,
     quick: bool,
     only: Option<Part>,
+    /// Programs that `truth` is to measure; none: all.
+    programs: Vec<String>,
 }
 
 /// A part of the table that can be measured by itself.
@@ -137,19 +140,25 @@ impl Name {
 fn parse(arguments: &[String]) -> Result<Options> {
     let is_probe = arguments.first().is_some_and(|word| word == "probe");
     let name = if is_probe { Name::Probe } else { Name::Window };
-    let mut options = Options { name, json: None, quick: false, only: None };
+    let mut options = Options { name, json: None, quick: false, only: None, programs: vec![] };
     let mut words = arguments.iter().enumerate();
     while let Some((index, word)) = words.next() {
         match word.as_str() {
             "window" | "probe" if index == 0 => {}
             "--quick" => options.quick = true,
             "--only" => options.only = Some(name.part(words.next().map(|(_, part)| part))?),
+            "--program" => match words.next() {
+                Some((_, program)) => options.programs.push(program.clone()),
+                None => bail!("--program needs the NAME of a specimen"),
+            },
             "--json" => match words.next() {
                 Some((_, file)) => options.json = Some(file.into()),
                 None => bail!("--json needs a FILE"),
             },
             unknown => {
-                bail!("bench takes `window` or `probe`, then --json FILE, --quick and --only PART, got `{unknown}`")
+                bail!(
+                    "bench takes `window` or `probe`, then --json FILE, --quick, --only PART and --program NAME, got `{unknown}`"
+                )
             }
         }
     }
@@ -168,15 +177,22 @@ mod tests {
         {
             let options = parse(&words(text)).expect(name);
             let json = json.map(PathBuf::from);
-            assert_eq!(options, Options { name: Name::Window, json, quick: false, only: None }, "{name}");
+            assert_eq!(
+                options,
+                Options { name: Name::Window, json, quick: false, only: None, programs: vec![] },
+                "{name}"
+            );
         }
         assert!(parse(&words("window --quick")).expect("quick").quick);
         assert_eq!(parse(&words("--only truth")).expect("a part").only, Some(Part::Truth));
         assert_eq!(parse(&words("--only probe")).expect("a part").only, Some(Part::Probe));
-        let probe = Options { name: Name::Probe, json: None, quick: true, only: Some(Part::Peers) };
+        assert_eq!(parse(&words("--program fft --program is")).expect("two").programs, ["fft", "is"]);
+        let (name, only) = (Name::Probe, Some(Part::Peers));
+        let probe = Options { name, json: None, quick: true, only, programs: vec![] };
         assert_eq!(parse(&words("probe --quick --only peers")).expect("another bench"), probe);
         for (name, text) in [
             ("no file", "--json"),
+            ("no program", "--program"),
             ("unknown bench", "tree"),
             ("unknown part", "--only all"),
             ("a part of the other bench", "probe --only truth"),

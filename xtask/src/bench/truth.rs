@@ -27,8 +27,10 @@ const DETAILS: u32 = 2;
 const MARKING_THREADS_CALL: &str = "MPI_Barrier";
 /// Iterations per window.
 const ITERATIONS: u32 = 10;
-/// How long a run is made to last.
+/// How long a run is made to last: start and end of the program, which no window sees, must be a small part of it.
 const RUN_SECONDS: f64 = 10.0;
+/// The same where a window's share is so exact that even they show.
+const EXACT_RUN_SECONDS: f64 = 25.0;
 /// At least so many iterations, so that a window and what lies before it fit.
 const RUN_ITERATIONS: u32 = 60;
 /// A measured run goes on by itself for this long before the attach of round 0, and longer by a step in each other one,
@@ -51,10 +53,12 @@ struct Case {
     /// Messages and bytes per iteration to the other rank by persistent requests made before the loop: trimtab came
     /// later, says how often such were started, and does not know what they send.
     made_before: (u64, u64),
+    run_seconds: f64,
 }
 
 const fn case(program: &'static str) -> Case {
-    Case { program, options: &[], number_by_value: true, many_threads: false, made_before: (0, 0) }
+    let run_seconds = RUN_SECONDS;
+    Case { program, options: &[], number_by_value: true, many_threads: false, made_before: (0, 0), run_seconds }
 }
 
 /// Sizes at which an iteration takes some 100 ms and 20 to 50% of it is communication, as in the tables of ScoPro: ten
@@ -62,14 +66,19 @@ const fn case(program: &'static str) -> Case {
 /// hardly communicate; `--uneven` makes one rank wait, as ranks do elsewhere.
 const CASES: [Case; 9] = [
     Case { options: &["--size", "1024", "--particles", "3200000", "--uneven", "30000"], ..case("particle") },
-    Case { options: &["--size", "1024", "--uneven", "20000"], ..case("fft") },
+    Case { options: &["--size", "512", "--uneven", "60000"], ..case("fft") },
     Case { options: &["--size", "400000", "--uneven", "24000"], ..case("cg") },
     Case { options: &["--size", "4000000", "--uneven", "16000"], ..case("is") },
     Case { options: &["--every", "1", "--size", "15000000", "--uneven", "30000"], ..case("ep") },
     Case { options: &["--size", "512", "--block", "32", "--columns", "12000", "--uneven", "24000"], ..case("wave") },
-    Case { options: &["--uneven", "30000"], made_before: (2, 100), ..case("kinds") },
-    Case { number_by_value: false, options: &["--size", "4000000", "--uneven", "15000"], ..case("heat") },
-    Case { many_threads: true, options: &["--size", "4000000", "--uneven", "40000"], ..case("threads") },
+    Case { options: &["--uneven", "30000"], made_before: (2, 100), run_seconds: EXACT_RUN_SECONDS, ..case("kinds") },
+    Case { number_by_value: false, options: &["--size", "1000000", "--uneven", "40000"], ..case("heat") },
+    Case {
+        many_threads: true,
+        options: &["--size", "4000000", "--uneven", "40000"],
+        run_seconds: EXACT_RUN_SECONDS,
+        ..case("threads")
+    },
 ];
 /// Messages of two worker threads that may fall on the other side of a window's two edges.
 const EDGE_MESSAGES_MAX: u64 = 4;
@@ -120,7 +129,8 @@ impl Window {
 /// The rows about truth.
 pub fn rows(bench: &Bench) -> Result<Vec<Row>> {
     let mut runs = Vec::new();
-    for case in CASES.iter().take(bench.rounds(CASES.len(), QUICK_CASES)) {
+    let is_wanted = |case: &&Case| bench.programs.is_empty() || bench.programs.iter().any(|name| name == case.program);
+    for case in CASES.iter().filter(is_wanted).take(bench.rounds(CASES.len(), QUICK_CASES)) {
         for mpi in Mpi::ALL {
             let name = format!("{}, {}", case.program, mpi.name());
             eprintln!("  against the wrapper: {name}");
@@ -154,7 +164,7 @@ fn run(bench: &Bench, case: &Case, mpi: Mpi, name: String) -> Result<Run> {
         ensure!(finished.status.success(), "the undisturbed run failed: {}", finished.stderr.trim());
         Ok(truths_of(&prefix, RANK_COUNT)?)
     };
-    let iterations = iterations_for(&undisturbed(TRIAL_ITERATIONS)?, RUN_SECONDS)?.max(RUN_ITERATIONS);
+    let iterations = iterations_for(&undisturbed(TRIAL_ITERATIONS)?, case.run_seconds)?.max(RUN_ITERATIONS);
     let mut run = Run { name, windows: vec![], by_time: 0, whole_shares: vec![] };
     for round in 0..bench.rounds(ROUNDS, 1) {
         if round % ROUNDS_PER_UNDISTURBED == 0 {
@@ -163,6 +173,9 @@ fn run(bench: &Bench, case: &Case, mpi: Mpi, name: String) -> Result<Run> {
         let job = bench.start(&launch(iterations)?)?;
         std::thread::sleep(ATTACH_STEP * round as u32);
         let report = window_of(bench, &job, mpi)?;
+        if !report.window.valid {
+            eprintln!("    round {round}: an invalid window: {}", report.warnings.join("; "));
+        }
         job.check_untouched()?;
         let finished = job.running.wait(RUN_LIMIT)?;
         ensure!(

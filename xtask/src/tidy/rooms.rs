@@ -35,11 +35,13 @@ const ROOMS: &[Room] = &[
     room("trimtab-reduce", &[], true),
     room("trimtab-overlay", &["trimtab-reduce"], true),
     room("trimtab-store", &[], false),
+    room("trimtab-audit", &[], false),
     room("trimtab-report", &[], false),
     room("trimtab", &[ALL], false),
     room("trimtab-specimens", &[], false),
     room("trimtab-torture", &["trimtab-os", "trimtab-stub", "trimtab-session"], false),
     room("trimtab-fuzz", FUZZ, false),
+    room("trimtab-testbed", &[], false),
     room("trimtab-sim", &["trimtab-reduce", "trimtab-overlay"], true),
     room("xtask", &[SPECIMENS], false),
 ];

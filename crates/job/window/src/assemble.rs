@@ -252,7 +252,7 @@ pub fn assemble(input: &WindowInput) -> Report {
         window,
         time_per_iteration_s,
         iterations_per_s: time_per_iteration_s.filter(|time| time.mean > 0.0).map(|time| 1.0 / time.mean),
-        communication_fraction: communication_fraction(input, &ranks, scale),
+        communication_fraction: communication_fraction(input, &ranks, &cost, scale),
         communication_to_computation: communication_to_computation(input, &ranks),
         imbalance: imbalance(input, &ranks),
         functions: function_totals(input, scale),
@@ -368,8 +368,9 @@ fn time_per_iteration(ranks: &[RankTotal]) -> Option<Estimate> {
     statistics::estimate(&(0..iterations).map(over_ranks).collect::<Vec<_>>())
 }
 
-/// The mean comes from the whole window and the longest thread, the interval from the main threads' iterations.
-fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], scale: Scale) -> Option<Estimate> {
+/// The mean comes from the whole window and the longest thread, the interval from the main threads' iterations. What the
+/// probes took may lie in communication or beside it, so the share without them is that much less certain.
+fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], cost: &Cost, scale: Scale) -> Option<Estimate> {
     if !input.has_comm() {
         return None;
     }
@@ -377,7 +378,13 @@ fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], scale: Scale
     let fractions: Vec<f64> = fractions.collect::<Option<_>>()?;
     let mean = statistics::mean(&fractions)?;
     let spread = statistics::share(&input.ranks.iter().map(|rank| shares(rank, scale)).collect::<Vec<_>>());
-    Some(spread.map_or_else(|| without_spread(mean), |spread| Estimate { mean, ..spread }))
+    let half_width = |spread: &Estimate| Some(spread.half_width_95? + cost.fraction.unwrap_or(0.0));
+    Some(
+        spread.map_or_else(
+            || without_spread(mean),
+            |spread| Estimate { mean, half_width_95: half_width(&spread), ..spread },
+        ),
+    )
 }
 
 /// A mean of the whole window where no iteration was marked: a single sample.

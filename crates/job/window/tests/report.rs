@@ -152,6 +152,22 @@ fn what_was_not_measured_is_no_number() {
     assert!(headline(&report).contains("not measured"), "{}", headline(&report));
 }
 
+#[test]
+fn what_probes_took_widens_the_interval_of_the_share() {
+    let mut input = input(&[4, 2]);
+    let interval = |input: &WindowInput| {
+        let report = assemble(input);
+        let fraction = report.communication_fraction.expect("measured");
+        (fraction.half_width_95.expect("iterations"), report.cost.fraction.expect("known"))
+    };
+    let (narrow, cheap) = interval(&input);
+    for rank in &mut input.ranks {
+        rank.probe_ns = rank.probe_ns.map(|ns| ns * 1000.0);
+    }
+    let (wide, dear) = interval(&input);
+    assert!(dear > cheap && near(wide - narrow, dear - cheap), "{narrow} at {cheap}, {wide} at {dear}");
+}
+
 /// Ten iterations of a microsecond: no processor time that the kernel could tell, and a word on what to ask for.
 #[test]
 fn a_very_short_window_says_so() {

@@ -1,0 +1,234 @@
+//! Nodes as namespaces: made, entered, made slow, removed.
+//!
+//! All network namespaces exist before the first node starts, because a mount namespace is a snapshot of what is mounted
+//! when it is made.
+//!
+//! Next: `slurm` for a batch system on them.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest time for a node to come up.
+const UP_SECONDS_MAX: u64 = 20;
+/// What making nodes takes, and which Debian package has it.
+const TOOLS: [(&str, &str); 4] =
+    [("ip", "iproute2"), ("unshare", "util-linux"), ("nsenter", "util-linux"), ("mount", "mount")];
+
+/// Why there can be no nodes here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack(pub String);
+
+/// Nodes that live as long as this.
+#[derive(Debug)]
+pub struct Testbed {
+    prefix: String,
+    folder: PathBuf,
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: String,
+    /// `unshare`, which ends the node when it ends.
+    keeper: Option<Child>,
+    /// The node's first process, as we see it.
+    pid: u32,
+}
+
+impl Testbed {
+    /// What this machine lacks for nodes, with the next step; `None`: nothing.
+    pub fn lack() -> Option<Lack> {
+        if let Some((tool, package)) = TOOLS.iter().find(|(tool, _)| !is_installed(tool)) {
+            return Some(Lack(format!("there is no {tool}; apt-get install {package}")));
+        }
+        let made = Command::new("unshare").args(["--net", "--pid", "--mount", "--uts", "--fork", "true"]).output();
+        match made {
+            Ok(output) if output.status.success() => None,
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                Some(Lack(format!("namespaces can't be made here ({why}); run it as root on a machine of its own")))
+            }
+            Err(error) => Some(Lack(format!("unshare can't be started: {error}"))),
+        }
+    }
+
+    /// A head and `count` nodes. What they keep lies below `folder`, which must not be in `/tmp`: that is a node's own.
+    ///
+    /// # Errors
+    /// A tool that fails, with what it said. What was made until then is removed.
+    pub fn up(folder: &Path, count: usize) -> Result<Self> {
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        ensure!(count > 0 && count < 254, "{count} nodes: from 1 to 253 fit into the network");
+        let prefix = format!("tt{}x{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
+        let folder = folder.join(&prefix);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let folder = folder.canonicalize()?;
+        ensure!(!folder.starts_with("/tmp"), "{} is in /tmp, which nodes don't share", folder.display());
+        let node = |number: usize| Node { name: format!("{prefix}n{number}"), keeper: None, pid: 0 };
+        let nodes = (0..=count).map(node).collect();
+        let mut testbed = Testbed { prefix, folder, nodes };
+        testbed.make_networks()?;
+        for number in 0..testbed.nodes.len() {
+            testbed.begin(number)?;
+        }
+        for number in 0..testbed.nodes.len() {
+            testbed.wait_for(number)?;
+        }
+        Ok(testbed)
+    }
+
+    /// How many nodes there are beside the head.
+    pub fn count(&self) -> usize {
+        self.nodes.len() - 1
+    }
+
+    /// What all node names begin with.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Host name of a node; 0 is the head.
+    pub fn name(&self, node: usize) -> &str {
+        &self.nodes[node].name
+    }
+
+    /// Address of a node.
+    pub fn address(&self, node: usize) -> String {
+        address(node)
+    }
+
+    /// A folder that all nodes see.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A command on a node, in our working directory. Ending the `Child` does not end what runs on the node.
+    pub fn on(&self, node: usize, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.nodes[node].pid.to_string(), "--net", "--uts", "--ipc", "--pid", "--mount"]);
+        let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        command.arg(format!("--wd={}", directory.display())).arg("--").arg(program);
+        command
+    }
+
+    /// A command on the head that can enter the other nodes, as a shell command like `rsh` does.
+    pub fn login(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.nodes[0].pid.to_string(), "--net", "--uts", "--ipc"]);
+        let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        command.arg(format!("--wd={}", directory.display())).arg("--").arg(program);
+        command
+    }
+
+    /// Takes a node off the network, or puts it on again.
+    pub fn cut(&self, node: usize, is_cut: bool) -> Result<()> {
+        let state = if is_cut { "down" } else { "up" };
+        ip(&["-n", &self.nodes[0].name, "link", "set", &format!("p{node}"), state])
+    }
+
+    /// Ends a node and all in it, as a power failure would.
+    pub fn fail(&mut self, node: usize) -> Result<()> {
+        let Some(mut keeper) = self.nodes[node].keeper.take() else { return Ok(()) };
+        keeper.kill().context("cannot end a node")?;
+        keeper.wait().context("cannot wait for a node")?;
+        Ok(())
+    }
+
+    fn make_networks(&self) -> Result<()> {
+        let head = &self.nodes[0].name;
+        for node in &self.nodes {
+            ip(&["netns", "add", &node.name])?;
+            ip(&["-n", &node.name, "link", "set", "lo", "up"])?;
+        }
+        ip(&["-n", head, "link", "add", "br0", "type", "bridge"])?;
+        ip(&["-n", head, "addr", "add", &format!("{}/24", address(0)), "dev", "br0"])?;
+        ip(&["-n", head, "link", "set", "br0", "up"])?;
+        let mut hosts = format!("127.0.0.1 localhost\n{} {head}\n", address(0));
+        for (number, node) in self.nodes.iter().enumerate().skip(1) {
+            let port = format!("p{number}");
+            let pair =
+                ["link", "add", "eth0", "netns", &node.name, "type", "veth", "peer", "name", &port, "netns", head];
+            ip(&pair)?;
+            ip(&["-n", head, "link", "set", &port, "master", "br0", "up"])?;
+            ip(&["-n", &node.name, "addr", "add", &format!("{}/24", address(number)), "dev", "eth0"])?;
+            ip(&["-n", &node.name, "link", "set", "eth0", "up"])?;
+            hosts += &format!("{} {}\n", address(number), node.name);
+        }
+        fs::write(self.folder.join("hosts"), hosts).context("cannot write the nodes' names")
+    }
+
+    /// Starts a node's first process: it names the node, mounts what is its own, and waits.
+    fn begin(&mut self, number: usize) -> Result<()> {
+        let name = self.nodes[number].name.clone();
+        let private = self.folder.join(&name);
+        for own in ["tmp", "var"] {
+            fs::create_dir_all(private.join(own)).context("cannot create a node's folder")?;
+        }
+        let (private, hosts) = (private.display(), self.folder.join("hosts").display().to_string());
+        let script = format!(
+            "hostname {name} && mount --bind '{hosts}' /etc/hosts && mount -t tmpfs tmpfs /dev/shm && \
+             mount --bind '{private}/var' /var/tmp && mount --bind '{private}/tmp' /tmp && touch '{private}/up'\n\
+             trap 'exit 0' TERM\nwhile :; do sleep 3600 & wait $!; done"
+        );
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{name}")).arg("unshare");
+        command.args(["--uts", "--ipc", "--pid", "--mount", "--propagation", "private", "--fork", "--kill-child"]);
+        command.args(["--mount-proc", "bash", "-c", &script]);
+        let log = fs::File::create(self.folder.join(format!("{name}.log"))).context("cannot create a node's log")?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        self.nodes[number].keeper = Some(command.spawn().context("cannot start nsenter")?);
+        Ok(())
+    }
+
+    fn wait_for(&mut self, number: usize) -> Result<()> {
+        let (folder, node) = (self.folder.clone(), &mut self.nodes[number]);
+        let keeper = node.keeper.as_mut().context("a node that was not started")?;
+        let deadline = Instant::now() + Duration::from_secs(UP_SECONDS_MAX);
+        while !folder.join(&node.name).join("up").exists() {
+            if keeper.try_wait()?.is_some() || Instant::now() > deadline {
+                let log = fs::read_to_string(folder.join(format!("{}.log", node.name))).unwrap_or_default();
+                bail!("node {} did not come up: {}", node.name, log.trim());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let keeper = keeper.id();
+        let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))?;
+        node.pid = children.trim().parse().with_context(|| format!("node {} has no first process", node.name))?;
+        Ok(())
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            if let Some(mut keeper) = node.keeper.take() {
+                let _ = keeper.kill();
+                let _ = keeper.wait();
+            }
+        }
+        for node in &self.nodes {
+            let _ = Command::new("ip").args(["netns", "del", &node.name]).stderr(Stdio::null()).status();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Whether a program is where programs are.
+pub(crate) fn is_installed(name: &str) -> bool {
+    ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter().any(|folder| Path::new(folder).join(name).exists())
+}
+
+fn address(number: usize) -> String {
+    format!("10.77.0.{}", if number == 0 { 254 } else { number })
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    let output = Command::new("ip").args(words).stdin(Stdio::null()).output().context("cannot start ip")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`ip {}` failed: {}", words.join(" "), said.trim());
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Nodes are apart and joined, and leave nothing behind.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use trimtab_specimens::skip;
+use trimtab_testbed::{Slurm, Testbed};
+
+fn said(command: &mut Command) -> String {
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
+fn nodes_are_apart_and_joined() {
+    if let Some(lack) = Testbed::lack() {
+        return skip("nodes_are_apart_and_joined", &lack.0);
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut testbed = Testbed::up(folder, 3).expect("nodes come up");
+    let names: Vec<String> = (0..4).map(|node| testbed.name(node).to_owned()).collect();
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(&said(&mut testbed.on(number, "hostname")), name);
+        assert_eq!(said(testbed.on(number, "sh").args(["-c", "ls /proc | grep -c '^1$'"])), "1", "its own processes");
+    }
+    said(testbed.on(1, "touch").arg("/tmp/only-here"));
+    assert_eq!(said(testbed.on(2, "ls").arg("/tmp")), "", "/tmp is a node's own");
+    let resolves = |to: usize| {
+        let mut getent = testbed.on(1, "getent");
+        said(getent.args(["hosts", &names[to]])).starts_with(&testbed.address(to))
+    };
+    assert!((0..4).all(resolves));
+    assert!(listens_and_answers(&testbed), "node 1 reaches node 2");
+    testbed.cut(2, true).expect("the link goes down");
+    assert!(!listens_and_answers(&testbed), "a node that is cut off");
+    testbed.cut(2, false).expect("the link comes up");
+    assert!(listens_and_answers(&testbed), "and joined again");
+    testbed.fail(3).expect("it ends");
+    assert!(!testbed.on(3, "true").output().expect("nsenter starts").status.success());
+    let kept = testbed.folder().to_path_buf();
+    drop(testbed);
+    let networks = said(Command::new("ip").args(["netns", "list"]));
+    assert!(!names.iter().any(|name| networks.contains(name)), "{networks}");
+    assert!(!kept.exists());
+}
+
+/// Set for the child of the test below that listens; it holds the address.
+const LISTEN: &str = "TRIMTAB_TESTBED_LISTEN";
+
+/// Whether node 1 can connect to node 2.
+fn listens_and_answers(testbed: &Testbed) -> bool {
+    let own = std::env::current_exe().expect("a test program");
+    let mut listener = testbed.on(2, "timeout");
+    listener.arg("4").arg(own).args(["--exact", "listens_when_asked"]).env(LISTEN, "0.0.0.0:7777");
+    let mut child = listener.stdout(Stdio::null()).spawn().expect("it starts");
+    let script = format!("exec 3<>/dev/tcp/{}/7777", testbed.address(2));
+    while matches!(child.try_wait(), Ok(None)) {
+        testbed.on(1, "timeout").args(["0.5", "bash", "-c", &script]).output().expect("it starts");
+    }
+    child.wait().expect("it ended").success()
+}
+
+#[test]
+fn listens_when_asked() {
+    if let Ok(address) = std::env::var(LISTEN) {
+        TcpListener::bind(address).expect("a port").accept().expect("somebody");
+    }
+}
+
+#[test]
+fn slurm_runs_on_all_nodes() {
+    if let Some(lack) = Slurm::lack() {
+        return skip("slurm_runs_on_all_nodes", &lack.0);
+    }
+    let testbed = Testbed::up(Path::new(env!("CARGO_TARGET_TMPDIR")), 4).expect("nodes come up");
+    let slurm = Slurm::start(&testbed, 2).expect("Slurm starts");
+    let mut hosts: Vec<String> =
+        said(slurm.command("srun").args(["-N4", "hostname"])).lines().map(str::to_owned).collect();
+    hosts.sort();
+    assert_eq!(hosts, (1..=4).map(|node| testbed.name(node).to_owned()).collect::<Vec<_>>());
+}
