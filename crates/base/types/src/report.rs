@@ -30,12 +30,18 @@ pub struct Report {
     pub communication_to_computation: Option<f64>,
     /// max over ranks of computation time / mean over ranks - 1.
     pub imbalance: Option<f64>,
+    /// Why ranks compute differently long; `None`: they do not, beyond what their iterations vary by.
+    #[serde(default)]
+    pub difference: Option<Difference>,
     /// One entry per measured function, longest time first, summed over ranks.
     pub functions: Vec<FunctionTotal>,
     /// Bytes and messages from rank to rank, in world ranks, counted at the sender.
     pub links: Vec<Link>,
     /// One entry per rank, in rank order.
     pub ranks: Vec<RankTotal>,
+    /// Parts of communication that are waiting, for calls of recorded iterations that could be matched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wait_states: Vec<WaitState>,
     /// What the measurement itself cost.
     pub cost: Cost,
     /// First calls of each function as trace records, where `--detail` asked for them.
@@ -93,6 +99,50 @@ pub struct Window {
     pub groups: Vec<String>,
     /// The loop that was found, for a reader: e.g. "12 MPI calls per iteration, covering 99.1% of the time".
     pub loop_description: Option<String>,
+}
+
+/// Why one rank computes longer than another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The rank that computes longest.
+    pub longest: u32,
+    /// The rank that computes shortest.
+    pub shortest: u32,
+    /// Computation time of the first over that of the second.
+    pub ratio: f64,
+    /// "work": it has more to do; "node": its machine is slower; "processor": it was kept from its processor;
+    /// "undetermined": nothing that was recorded tells these apart.
+    pub cause: String,
+    /// The facts this rests on, or what would decide it.
+    pub because: String,
+}
+
+/// All waits of one kind in one function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitState {
+    /// "wait at collective", "late sender", "late receiver".
+    pub state: String,
+    /// The function that waits.
+    pub function: String,
+    /// Recorded iterations that this was derived from: those that all ranks' rings still held.
+    pub iterations: u64,
+    /// Calls in them that could be matched with their partners.
+    pub calls: u64,
+    /// Time waited in them, summed over ranks.
+    pub time_s: f64,
+    /// It may be this much more or less, because clocks of several machines differ.
+    pub error_s: f64,
+    /// The ranks that were waited for longest, four at most.
+    pub late_ranks: Vec<LateRank>,
+}
+
+/// A rank that others waited for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LateRank {
+    /// World rank.
+    pub rank: u32,
+    /// Time others waited for it.
+    pub time_s: f64,
 }
 
 /// A mean with its spread over iterations.

@@ -2,6 +2,7 @@
 //!
 //! Next: `drive` raises these; the command line adds nothing but the exit code.
 
+use trimtab_session::Passing;
 use trimtab_types::{Pid, Rank};
 
 /// A measurement that could not be made. Every rank is as it was.
@@ -55,6 +56,60 @@ pub enum Error {
         /// How long we waited.
         seconds: f64,
     },
+    /// A node could not do what it was asked.
+    #[error("on {host}: {text}")]
+    There {
+        /// The node's machine.
+        host: String,
+        /// What it said.
+        text: String,
+    },
+    /// No node answered, or none is left that does.
+    #[error(
+        "no node of the job answered when asked to {purpose}; their probes take themselves out when their lease ends"
+    )]
+    NoNode {
+        /// What they were asked to do.
+        purpose: &'static str,
+    },
+    /// Nodes measure different functions.
+    #[error(
+        "{first} and {other} would not measure the same functions, so their numbers can't be added: do both run the same \
+         program with the same libraries?"
+    )]
+    NodesDiffer {
+        /// One machine.
+        first: String,
+        /// Another one.
+        other: String,
+    },
+    /// A command of a window that is not open.
+    #[error("window {asked} is not open here ({}); insert under a newer number", newest_text(*newest))]
+    Stale {
+        /// The window of the command.
+        asked: u64,
+        /// The newest window that was open here.
+        newest: Option<u64>,
+    },
+    /// A request or an answer that fits nothing that was said before.
+    #[error("a message does not fit the window: {what}; end the window and measure again")]
+    Malformed {
+        /// What it was.
+        what: &'static str,
+    },
+    /// Bytes that are no message, or a message that has no bytes.
+    #[error("{what} can't be understood; do all nodes run the same version of trimtab?")]
+    Wire {
+        /// What was expected.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: postcard::Error,
+    },
+}
+
+fn newest_text(newest: Option<u64>) -> String {
+    newest.map_or_else(|| "none was yet".to_string(), |id| format!("the newest was {id}"))
 }
 
 impl Error {
@@ -64,5 +119,11 @@ impl Error {
             Error::Rank { source: trimtab_session::Error::Os(trimtab_os::Error::Gone { .. }), .. } => Error::EndedEarly,
             other => other,
         }
+    }
+}
+
+impl Passing for Error {
+    fn is_passing(&self) -> bool {
+        matches!(self, Error::Rank { source, .. } if source.is_passing())
     }
 }

@@ -4,28 +4,33 @@
 //! what is a loop and what a number means in `trimtab-window`. This crate carries them through for all ranks at once
 //! and leaves every process as it was, whatever happens on the way.
 //!
-//! Next: [`measure`] in `drive`; `requests` for what is patched, `observe` and `readout` for what comes back.
+//! It has two halves. [`Node`] is one machine's part: all that touches a process or its memory. `job` decides what is
+//! one for all ranks, and asks nodes by plain values ([`Request`], [`Answer`]) through a [`Crew`]: of the one node in
+//! this process, or of nodes anywhere, whose answers come as bytes and may be missing.
+//!
+//! Next: [`measure`] in `job::drive`; `request` for what is asked; `node` for what is patched and what comes back.
 #![forbid(unsafe_code)]
 
-mod agreement;
-mod checked;
-mod counting;
-mod drive;
-mod early;
+mod clock;
+mod crew;
 mod error;
-mod library;
-mod marker;
-mod observe;
+mod excerpt;
+mod job;
+mod node;
 mod options;
-mod readout;
-mod recording;
-mod requests;
-mod team;
+mod request;
+mod runs;
+pub mod wire;
 
-pub use drive::{Outcome, measure};
+pub use crew::{Crew, Here, Reply};
 pub use error::Error;
-pub use library::{datatype_sizes, describe_library, has_static_mpi};
+pub use excerpt::Excerpt;
+pub use job::{Outcome, measure, measure_with};
+pub use node::{Listed, Node, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions};
 pub use options::{Ended, Mark, Options, Progress, Silent, Stage};
-pub use readout::host_name;
-pub use requests::{Listed, list_functions};
-pub use team::dry_run;
+pub use request::{
+    Answer, Choice, Command, Early, Facts, Fitted, Inserted, Looked, LoopSeen, OnceCall, Passed, Polled, RankCheck,
+    RankPasses, Recording, Reference, Request, WindowId, WordSeen,
+};
+pub use runs::{Run, runs_of, value_of};
+pub use wire::{Envelope, Failed, FailedKind};

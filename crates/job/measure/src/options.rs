@@ -2,10 +2,11 @@
 //!
 //! Next: `drive` acts on these.
 
+use serde::{Deserialize, Serialize};
 use trimtab_mpi::Group;
 
 /// What counts iterations.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mark {
     /// `measuremark` if the program has it, else the main loop that is found.
     Auto,
@@ -14,7 +15,7 @@ pub enum Mark {
 }
 
 /// A window as asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Iterations to record.
     pub iterations: u64,
@@ -25,6 +26,7 @@ pub struct Options {
     /// What counts iterations.
     pub mark: Mark,
     /// Groups of functions.
+    #[serde(with = "group_names")]
     pub groups: Vec<Group>,
     /// Further functions, `NAME` or `NAME@LIB`, with `*` and `?`.
     pub functions: Vec<String>,
@@ -46,8 +48,34 @@ pub struct Options {
     pub command_ns: u64,
 }
 
+/// Groups travel by their names.
+mod group_names {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+    use trimtab_mpi::Group;
+
+    const ALL: [(Group, &str); 5] = [
+        (Group::Comm, "comm"),
+        (Group::Io, "io"),
+        (Group::Memory, "mem"),
+        (Group::Sleep, "sleep"),
+        (Group::All, "all"),
+    ];
+
+    pub fn serialize<S: Serializer>(groups: &[Group], serializer: S) -> Result<S::Ok, S::Error> {
+        let name = |group: &Group| ALL.iter().find(|(known, _)| known == group).map(|(_, name)| *name);
+        groups.iter().filter_map(name).collect::<Vec<&str>>().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Group>, D::Error> {
+        let names: Vec<String> = Vec::deserialize(deserializer)?;
+        let group = |name: &String| Group::from_name(name);
+        names.iter().map(|name| group(name).ok_or_else(|| D::Error::custom(format!("no group {name:?}")))).collect()
+    }
+}
+
 /// Why recording ended, as the report says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
     /// All iterations were recorded.
     Iterations,

@@ -39,6 +39,8 @@ pub struct RankStream<'a> {
     pub first_count: u64,
     /// How far this rank's ticks may be from the common clock.
     pub uncertainty_ticks: u64,
+    /// Which machine's clock they were read from: ranks of one machine differ by nothing, whatever the uncertainty.
+    pub clock: u32,
 }
 
 /// The ranks' iterations on one scale.
@@ -177,6 +179,9 @@ impl Job<'_> {
     }
 
     fn slack(&self, a: usize, b: usize) -> u64 {
+        if self.streams[a].clock == self.streams[b].clock {
+            return 0;
+        }
         self.streams[a].uncertainty_ticks.saturating_add(self.streams[b].uncertainty_ticks)
     }
 

@@ -6,9 +6,12 @@
 //!
 //! Next: `headline` for the first sentences, `trimtab-report` for drawing.
 
+use crate::explain::difference;
 use crate::formulas;
 use crate::remarks::{name_ranks, remarks};
 use crate::statistics::{self, Share};
+use crate::waits::Waits;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_types::report::{
     Cost, Detail, Estimate, FunctionTotal, GroupTime, Job, Link, RankTotal, Report, SCHEMA, Window,
@@ -40,6 +43,8 @@ pub struct WindowInput {
     pub command_to_first_record_s: Option<f64>,
     /// From ticks to wall-clock time.
     pub unix_time: UnixTime,
+    /// Who waited for whom.
+    pub waits: Waits,
 }
 
 /// What was asked for and how it went.
@@ -77,7 +82,7 @@ pub struct UnixTime {
 }
 
 /// One measured function.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FunctionInfo {
     /// Name as users know it.
     pub name: String,
@@ -92,7 +97,7 @@ pub struct FunctionInfo {
 }
 
 /// One rank's recording.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankSample {
     /// World rank.
     pub rank: u32,
@@ -141,7 +146,7 @@ pub struct RankSample {
 }
 
 /// One entry of the anchor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationMark {
     /// Clock at entry.
     pub ticks: u64,
@@ -150,7 +155,7 @@ pub struct IterationMark {
 }
 
 /// One function on one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionSample {
     /// Position in `WindowInput::functions`.
     pub function: usize,
@@ -173,14 +178,14 @@ pub struct FunctionSample {
 }
 
 /// A thread other than the main one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadSample {
     /// Communication time of this thread in the window.
     pub comm_ticks: u64,
 }
 
 /// What one rank sent to another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSample {
     /// Receiving world rank.
     pub to: u32,
@@ -193,7 +198,7 @@ pub struct LinkSample {
 }
 
 /// What the system counted for one process in the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time in user mode, all threads, seconds.
     pub cpu_user_s: f64,
@@ -210,7 +215,7 @@ pub struct Usage {
 }
 
 /// One call kept as a trace record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DetailSample {
     /// Thread in order of appearance, 0 the main one.
     pub thread: u32,
@@ -255,9 +260,11 @@ pub fn assemble(input: &WindowInput) -> Report {
         communication_fraction: communication_fraction(input, &ranks, &cost, scale),
         communication_to_computation: communication_to_computation(input, &ranks),
         imbalance: imbalance(input, &ranks),
+        difference: difference(input, &ranks),
         functions: function_totals(input, scale),
         links: links(input),
         ranks,
+        wait_states: input.waits.states(&input.functions, |ticks| scale.seconds(ticks)),
         cost,
         details: details(input, scale),
         warnings,

@@ -42,7 +42,10 @@ pub fn best_cut(reference: &RankStream, rank: u32, events: &[CallEvent], cuts: &
     let fit = |(_, index): &(f64, usize)| {
         let (events, marks) = since(from, events, &cuts[*index].marks);
         let is_common = cuts[*index].is_common;
-        certainty(&align(&[first, RankStream { rank, events, occurrences: &marks, is_common, ..*reference }]))
+        // The reference carries what both clocks may differ by.
+        let (clock, uncertainty_ticks) = (reference.clock.wrapping_add(1), 0);
+        let own = RankStream { rank, events, occurrences: &marks, is_common, clock, uncertainty_ticks, ..*reference };
+        certainty(&align(&[first, own]))
     };
     // The first of equals is the nearest in time.
     let fits: Vec<(f64, usize)> = nearest.iter().map(|near| (fit(near), near.1)).collect();
@@ -74,6 +77,9 @@ fn distance(reference: &RankStream, events: &[CallEvent], marks: &[usize]) -> f6
         let around = [after.checked_sub(1), Some(after)].into_iter().flatten().filter_map(|at| times.get(at));
         around.map(|time| time.abs_diff(ticks) as f64).min_by(f64::total_cmp)
     };
-    let gaps: Vec<f64> = marks.iter().filter_map(|mark| nearest(events[*mark].enter_ticks)).collect();
+    // The reference may be shorter than what was seen of this rank: marks long before it are near nothing.
+    let from = times.first().map_or(0, |first| first.saturating_sub(times.get(1).map_or(0, |next| next - first)));
+    let ticks = marks.iter().map(|mark| events[*mark].enter_ticks).filter(|ticks| *ticks >= from);
+    let gaps: Vec<f64> = ticks.filter_map(nearest).collect();
     median(&gaps).unwrap_or(f64::INFINITY)
 }

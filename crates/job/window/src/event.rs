@@ -5,6 +5,8 @@
 //!
 //! Next: `level` groups symbols into loop levels, `order` turns events into ordering constraints between ranks.
 
+use serde::{Deserialize, Serialize};
+
 /// `CallEvent::peer` of a call without a partner.
 pub const PEER_NONE: i32 = -1;
 
@@ -12,7 +14,7 @@ pub const PEER_NONE: i32 = -1;
 pub const PEER_ANY: i32 = -2;
 
 /// One outermost MPI call of a rank's main thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEvent {
     /// Number of the MPI function, the same on all ranks.
     pub function: u32,
@@ -57,7 +59,7 @@ impl CallEvent {
 }
 
 /// A place in the program from which an MPI function is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Symbol {
     /// Number of the MPI function.
     pub function: u32,

@@ -5,14 +5,8 @@
 //!
 //! Next: `trimtab-report`, which prints them above the tables.
 
-use crate::statistics;
+use crate::explain::{BALANCED_RATIO_MAX, extremes, is_significant};
 use trimtab_types::report::{RankTotal, Report};
-
-/// Computation times within this of each other are balanced, whatever the noise.
-const BALANCED_RATIO_MAX: f64 = 1.1;
-
-/// A difference must be this many standard errors of the ranks' iteration times to be called one.
-const STANDARD_ERRORS_MIN: f64 = 3.0;
 
 /// Share of time in communication from which every rank is said to be bound by it.
 const COMMUNICATION_BOUND: f64 = 0.5;
@@ -41,12 +35,7 @@ fn communication(report: &Report) -> String {
 /// Who computes longest against who computes shortest; nothing if there is nobody to compare.
 fn balance(report: &Report) -> Option<String> {
     report.communication_fraction?;
-    let by_computation = |a: &&RankTotal, b: &&RankTotal| a.computation_s.total_cmp(&b.computation_s);
-    let longest = report.ranks.iter().rev().max_by(by_computation)?;
-    let shortest = report.ranks.iter().min_by(by_computation)?;
-    if report.ranks.len() < 2 || longest.computation_s <= 0.0 {
-        return None;
-    }
+    let (longest, shortest) = extremes(&report.ranks)?;
     if shortest.computation_s <= 0.0 {
         return Some(format!("Rank {} only communicates; rank {} computes longest.", shortest.rank, longest.rank));
     }
@@ -80,7 +69,7 @@ fn unbalanced(report: &Report, longest: &RankTotal, shortest: &RankTotal, ratio:
         _ => format!("{heavy} ranks (longest rank {}) compute", longest.rank),
     };
     let who = format!("{}{}", who[..1].to_uppercase(), &who[1..]);
-    format!("{who} {ratio:.1}x as long as rank {}{waits}; {}.", shortest.rank, cause(longest, shortest))
+    format!("{who} {ratio:.1}x as long as rank {}{waits}; {}.", shortest.rank, cause(report))
 }
 
 /// True if every rank that computes less also communicates more than the longest one.
@@ -92,25 +81,15 @@ fn others_wait(report: &Report, longest: &RankTotal) -> bool {
         .all(|rank| rank.communication_s > longest.communication_s)
 }
 
-/// More work and a slower processor look alike from outside, unless the rank was kept from its processor.
-fn cause(longest: &RankTotal, shortest: &RankTotal) -> String {
-    let starved = |rank: &RankTotal| rank.cpu_s.is_some_and(|cpu| cpu < 0.8 * rank.duration_s);
-    let asks_for_more = longest.cpu_s.is_some_and(|cpu| cpu < longest.computation_s * 0.9);
-    if asks_for_more && starved(longest) && !starved(shortest) {
-        return format!("it had a processor for {:.2} s of {:.2} s", longest.cpu_s.unwrap_or(0.0), longest.duration_s);
+/// Why it computes longer, where that is known.
+fn cause(report: &Report) -> String {
+    let known = report.difference.as_ref().map(|difference| (difference.cause.as_str(), difference.because.as_str()));
+    match known {
+        Some(("processor", because)) => because.to_owned(),
+        Some(("work", because)) => format!("it has more work: {because}"),
+        Some(("node", because)) => format!("its node is slower: {because}"),
+        _ => "more work or a slower processor is undetermined".to_owned(),
     }
-    "more work or a slower processor is undetermined".to_owned()
-}
-
-/// The difference in computation against the noise of the two ranks' own iterations; true without iterations to judge.
-fn is_significant(longest: &RankTotal, shortest: &RankTotal) -> bool {
-    let error = |rank: &RankTotal| {
-        let half_width = statistics::half_width_95(&rank.iteration_times_s)?;
-        let count = rank.iteration_times_s.len() as f64;
-        Some(half_width / statistics::student_t_quantile(0.975, count - 1.0) * count)
-    };
-    let (Some(a), Some(b)) = (error(longest), error(shortest)) else { return true };
-    longest.computation_s - shortest.computation_s >= STANDARD_ERRORS_MIN * a.hypot(b)
 }
 
 fn pace(report: &Report) -> Option<String> {

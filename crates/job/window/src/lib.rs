@@ -9,9 +9,10 @@
 //!    calls leave it open.
 //! 3. [`align`] finds which of one rank's iterations is the same iteration on another rank, with proof where the
 //!    streams allow one; [`choose_start`] names the first iteration to record; [`verify`] checks afterwards that the
-//!    ranks really recorded the same ones.
+//!    ranks really recorded the same ones. Times of several machines are first put on one clock, with their error
+//!    ([`Relation`]).
 //! 4. [`statistics`] turns samples into means with honest intervals; [`formulas`] holds ratios and imbalance.
-//! 5. [`assemble`] makes the [`Report`](trimtab_types::report::Report), [`headline`] its first sentences.
+//! 5. [`waits`] derives who waited for whom; [`assemble`] makes the [`Report`](trimtab_types::report::Report), [`headline`] its first sentences.
 //!
 //! Next: `event` for the input, then the steps in the order above.
 #![forbid(unsafe_code)]
@@ -19,9 +20,12 @@
 mod agree;
 mod align;
 mod assemble;
+mod clock;
+mod convert;
 mod cut;
 mod detect;
 mod event;
+mod explain;
 pub mod formulas;
 mod headline;
 mod level;
@@ -31,6 +35,7 @@ mod remarks;
 mod start;
 pub mod statistics;
 mod verify;
+mod waits;
 mod word;
 
 pub use agree::{Agreement, Disagreement, RankAnchor, RankLoop, agree};
@@ -39,11 +44,14 @@ pub use assemble::{
     DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,
     WindowFacts, WindowInput, assemble,
 };
+pub use clock::{Exchange, Moment, Reading, Relation};
 pub use cut::{Cut, best_cut};
 pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect};
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol};
 pub use headline::headline;
 pub use patience::Patience;
+pub use remarks::name_ranks;
 pub use start::choose_start;
 pub use verify::{MarkTimes, Verdict, verify};
+pub use waits::{RankCalls, WaitKind, WaitSum, Waits, waits};
 pub use word::word_marks;

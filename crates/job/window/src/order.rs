@@ -114,7 +114,8 @@ pub(crate) fn lower_bound(before: &Sequence, after: &Sequence, slack_ticks: u64)
         .max()
 }
 
-/// Lower bounds on the differences of all ranks' numberings.
+/// Lower bounds on the differences of all ranks' numberings: of all pairs, or of pairs with the first rank where all
+/// would be too many to keep.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     ranks: usize,
@@ -124,7 +125,8 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Nothing known about `ranks` ranks.
     pub fn new(ranks: usize) -> Self {
-        let mut bounds = Self { ranks, low: vec![UNBOUNDED; ranks * ranks] };
+        let cells = if are_all_pairs(ranks) { ranks * ranks } else { 2 * ranks };
+        let mut bounds = Self { ranks, low: vec![UNBOUNDED; cells] };
         for rank in 0..ranks {
             bounds.raise(rank, rank, 0);
         }
@@ -133,28 +135,32 @@ impl Bounds {
 
     /// Numbering of `a` minus numbering of `b` is at least `low`.
     pub fn raise(&mut self, a: usize, b: usize, low: i64) {
-        let cell = &mut self.low[a * self.ranks + b];
-        *cell = (*cell).max(low);
+        if let Some(cell) = self.cell(a, b) {
+            self.low[cell] = self.low[cell].max(low);
+        }
     }
 
     /// Numbering of `a` minus numbering of `b` is exactly `value`; closes again over the new knowledge.
     pub fn fix(&mut self, a: usize, b: usize, value: i64) {
         self.raise(a, b, value);
         self.raise(b, a, -value);
-        self.close_through(a);
-        self.close_through(b);
+        if are_all_pairs(self.ranks) {
+            self.close_through(a);
+            self.close_through(b);
+        }
     }
 
     /// Draws every consequence of the bounds.
     pub fn close(&mut self) {
-        for through in 0..self.ranks {
-            self.close_through(through);
-        }
+        // Pairs with the first rank have no consequences for each other.
+        let through = if are_all_pairs(self.ranks) { self.ranks } else { 0 };
+        (0..through).for_each(|rank| self.close_through(rank));
     }
 
     /// False if the bounds contradict one another; meaningful once closed.
     pub fn is_consistent(&self) -> bool {
-        (0..self.ranks).all(|rank| self.at(rank, rank) <= 0)
+        let round_trip = |rank: usize| self.at(rank, 0).saturating_add(self.at(0, rank));
+        (0..self.ranks).all(|rank| self.at(rank, rank) <= 0 && round_trip(rank) <= 0)
     }
 
     /// Smallest and largest difference a - b, where known.
@@ -164,7 +170,17 @@ impl Bounds {
     }
 
     fn at(&self, a: usize, b: usize) -> i64 {
-        self.low[a * self.ranks + b]
+        self.cell(a, b).map_or(UNBOUNDED, |cell| self.low[cell])
+    }
+
+    /// Where the bound of a pair is kept; `None`: nowhere.
+    fn cell(&self, a: usize, b: usize) -> Option<usize> {
+        match (a, b) {
+            _ if are_all_pairs(self.ranks) => Some(a * self.ranks + b),
+            (a, 0) => Some(2 * a),
+            (0, b) => Some(2 * b + 1),
+            _ => None,
+        }
     }
 
     fn close_through(&mut self, through: usize) {
@@ -183,10 +199,17 @@ impl Bounds {
     }
 }
 
+fn are_all_pairs(ranks: usize) -> bool {
+    ranks <= ALL_PAIRS_RANKS_MAX
+}
+
 /// The pairs of ranks worth comparing, both orders.
 pub(crate) fn pairs(ranks: usize) -> impl Iterator<Item = (usize, usize)> {
-    let keep = move |a: usize, b: usize| a != b && (ranks <= ALL_PAIRS_RANKS_MAX || a == 0 || b == 0);
-    (0..ranks).flat_map(move |a| (0..ranks).map(move |b| (a, b))).filter(move |(a, b)| keep(*a, *b))
+    let firsts = if are_all_pairs(ranks) { ranks } else { 1 };
+    (0..firsts).flat_map(move |a| {
+        let later = a + 1..ranks;
+        later.flat_map(move |b| [(a, b), (b, a)])
+    })
 }
 
 #[cfg(test)]
@@ -216,6 +239,25 @@ mod tests {
         for (name, other, slack, expected) in cases {
             assert_eq!(lower_bound(&steady, &other, slack), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn very_many_ranks_are_bounded_by_the_first() {
+        let ranks = 65_536;
+        let mut bounds = Bounds::new(ranks);
+        assert_eq!(pairs(ranks).count(), 2 * (ranks - 1));
+        for rank in 1..ranks {
+            bounds.raise(rank, 0, 3);
+            bounds.raise(0, rank, -5);
+        }
+        bounds.close();
+        assert!(bounds.is_consistent());
+        assert_eq!(bounds.range(70, 0), (Some(3), Some(5)));
+        bounds.fix(70, 0, 4);
+        assert_eq!(bounds.range(70, 0), (Some(4), Some(4)));
+        assert_eq!(bounds.range(70, 71), (None, None), "not kept");
+        bounds.raise(0, 9, -2);
+        assert!(!bounds.is_consistent(), "at least 3 and at most 2");
     }
 
     #[test]

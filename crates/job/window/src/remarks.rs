@@ -64,7 +64,7 @@ fn too_short(input: &WindowInput, duration_s: f64) -> String {
 }
 
 /// "rank 3", "ranks 0-2, 5".
-pub(crate) fn name_ranks(ranks: &[u32]) -> String {
+pub fn name_ranks(ranks: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for rank in ranks {
         match runs.last_mut() {

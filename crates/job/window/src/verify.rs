@@ -5,8 +5,10 @@
 //!
 //! Next: `assemble`, which marks the window.
 
+use serde::{Deserialize, Serialize};
+
 /// One rank's recorded anchor calls.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MarkTimes {
     /// World rank.
     pub rank: u32,

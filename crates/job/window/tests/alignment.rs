@@ -210,6 +210,7 @@ fn streams(observed: &[Observed], uncertainty_ticks: u64) -> Vec<RankStream<'_>>
             is_common: true,
             first_count: one.first_count,
             uncertainty_ticks,
+            clock: rank as u32,
         })
         .collect()
 }
@@ -298,8 +299,15 @@ fn observations_that_never_meet_prove_nothing() {
 #[test]
 fn degenerate_input() {
     assert_eq!(align(&[]).offsets, []);
-    let empty =
-        RankStream { rank: 0, events: &[], occurrences: &[], is_common: true, first_count: 5, uncertainty_ticks: 0 };
+    let empty = RankStream {
+        rank: 0,
+        events: &[],
+        occurrences: &[],
+        is_common: true,
+        first_count: 5,
+        uncertainty_ticks: 0,
+        clock: 0,
+    };
     assert_eq!(align(&[empty]).offsets, [0]);
     let two = align(&[empty, RankStream { rank: 1, ..empty }]);
     assert_eq!(two.certainty, Certainty::Likely { rank: 1, margin: 0.0 });

@@ -3,7 +3,7 @@
 use trimtab_types::report::{Job, Report, SCHEMA};
 use trimtab_window::{
     DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,
-    WindowFacts, WindowInput, assemble, headline,
+    Waits, WindowFacts, WindowInput, assemble, headline,
 };
 
 const TICKS_PER_SECOND: f64 = 1e6;
@@ -95,6 +95,7 @@ fn input(comm_ticks: &[u64]) -> WindowInput {
         warnings: Vec::new(),
         command_to_first_record_s: Some(0.25),
         unix_time: UnixTime { unix_s: 1000.0, at_ticks: 5_000_000, ticks_per_second: TICKS_PER_SECOND },
+        waits: Waits::default(),
     }
 }
 

@@ -261,6 +261,7 @@ fn the_ranks_of_a_sweep_begin_with_the_same_iteration() {
             is_common: false,
             first_count: 0,
             uncertainty_ticks: 0,
+            clock: 0,
         };
         let leak = |marks: Vec<usize>| -> &'static [usize] { marks.leak() };
         let first = stream(0, leak(found[0].occurrences.clone()));

@@ -17,6 +17,9 @@ pub struct Stat {
     pub threads: u32,
     /// Start in clock ticks after boot; with the pid it names a process for ever.
     pub start_time_ticks: u64,
+    /// Where its stack began when it executed its program, 0 if we may not know: another one after each exec, as the
+    /// kernel places stacks at random.
+    pub stack_start: u64,
     /// Processor it ran on last.
     pub last_cpu: u32,
 }
@@ -74,6 +77,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
         parent: Pid(field(4)?.parse().ok()?),
         threads: field(20)?.parse().ok()?,
         start_time_ticks: field(22)?.parse().ok()?,
+        stack_start: field(28)?.parse().ok()?,
         last_cpu: field(39)?.parse().ok()?,
     })
 }
@@ -96,6 +100,7 @@ mod tests {
                 parent: Pid(10),
                 threads: 3,
                 start_time_ticks: 245_203,
+                stack_start: 1,
                 last_cpu: 6,
             };
             assert_eq!(stat(name), Some(expected), "{name:?}");

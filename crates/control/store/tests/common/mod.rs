@@ -31,9 +31,11 @@ pub fn report(batch: u32, iterations: usize) -> Report {
         communication_fraction: Some(share),
         communication_to_computation: Some(0.63),
         imbalance: None,
+        difference: None,
         functions: Vec::new(),
         links: vec![Link { from: 0, to: 1, messages: 10, bytes: 81920, collective_messages: 0, collective_bytes: 0 }],
         ranks: vec![rank(iterations)],
+        wait_states: Vec::new(),
         cost: Cost {
             pause_us_max: 800.0,
             pause_us_total: 1500.0,

@@ -86,6 +86,22 @@ pub fn everything() -> Report {
     for detail in &mut report.details {
         detail.duration_s = Some(0.001);
     }
+    report.wait_states = vec![WaitState {
+        state: "wait at collective".into(),
+        function: "MPI_Allreduce".into(),
+        iterations: 10,
+        calls: 30,
+        time_s: 0.0123,
+        error_s: 4.1e-6,
+        late_ranks: vec![LateRank { rank: 2, time_s: 0.0101 }],
+    }];
+    report.difference = Some(Difference {
+        longest: 2,
+        shortest: 0,
+        ratio: 1.95,
+        cause: "work".into(),
+        because: "it calls push 20000 times, rank 0 10000 times".into(),
+    });
     report.warnings = vec!["a warning".into()];
     report
 }
@@ -96,6 +112,7 @@ pub fn bare() -> Report {
     let full = everything();
     (report.functions, report.links, report.ranks, report.details) =
         (full.functions, full.links, full.ranks, full.details);
+    report.wait_states = full.wait_states;
     let window = &mut report.window;
     (window.marker, window.start, window.iterations, window.loop_description) = (None, None, None, None);
     let (mean, samples) = (1.0, 1);
@@ -225,6 +242,7 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         communication_fraction: Some(estimate(fraction, 0.03, calls)),
         communication_to_computation: Some(communication_s / computation_s),
         imbalance: Some(0.004),
+        difference: None,
         functions: vec![
             function("MPI_Sendrecv", calls * 2, communication_s * 0.9, Some((calls * 2 * 8192, 8192))),
             function("MPI_Allreduce", calls, communication_s * 0.1, Some((calls * 8, 8))),
@@ -232,6 +250,7 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         ],
         links: ring(ranks, iterations.max(1)),
         ranks: totals,
+        wait_states: Vec::new(),
         cost: Cost {
             pause_us_max: 812.5,
             pause_us_total: 1503.0,

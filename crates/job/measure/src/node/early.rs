@@ -4,9 +4,10 @@
 //! waited for a marker. So it is recorded by time from early on: forgotten as soon as a marker is agreed on, else the
 //! window itself.
 //!
-//! Next: `recording`, which goes on with it or forgets it.
+//! Next: `job::recording`, which goes on with it or forgets it.
 
-use crate::team::{Member, Team};
+use super::team::{Member, Team};
+use crate::request;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 use trimtab_os::{monotonic_ns, ticks};
@@ -21,22 +22,22 @@ const INSIDE_MAX: Duration = Duration::from_millis(500);
 
 /// A recording by time that nobody has asked for yet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Early {
+pub(super) struct Early {
     /// Monotonic time at which it began; `None`: not yet.
-    pub begun_ns: Option<u64>,
+    begun_ns: Option<u64>,
 }
 
 impl Early {
     /// Begins after some observation.
-    pub(crate) fn begin_when_due(&mut self, team: &Team, seconds: f64) {
+    pub(super) fn begin_when_due(&mut self, team: &Team, seconds: f64) {
         if self.begun_ns.is_none() && seconds >= EARLY_SECONDS {
             self.begin(team);
         }
     }
 
-    /// Has every rank record from now on, if it does not yet; since when.
-    pub(crate) fn begin(&mut self, team: &Team) -> u64 {
-        *self.begun_ns.get_or_insert_with(|| {
+    /// Has every rank record from now on, if it does not yet.
+    pub(super) fn begin(&mut self, team: &Team) {
+        self.begun_ns.get_or_insert_with(|| {
             let now = monotonic_ns();
             for member in &team.members {
                 let header = member.inserted.view().header();
@@ -44,17 +45,21 @@ impl Early {
                 header.state.store(state::RECORD, Release);
             }
             now
-        })
+        });
     }
 
-    /// Whether a rank has recorded a call.
-    pub(crate) fn has_calls(&self, team: &Team) -> bool {
+    /// Since when it is recorded, and whether a rank has recorded a call.
+    pub(super) fn seen(&self, team: &Team) -> request::Early {
         let has_calls = |member: &Member| member.inserted.view().slots().any(|slot| slot.slot.hits.load(Relaxed) > 0);
-        self.begun_ns.is_some() && team.members.iter().any(has_calls)
+        request::Early {
+            seconds: self.begun_ns.map(|begun| (monotonic_ns() - begun) as f64 / 1e9),
+            has_calls: self.begun_ns.is_some() && team.members.iter().any(has_calls),
+            is_alive: team.members.iter().all(|member| member.inserted.is_alive()),
+        }
     }
 
     /// Forgets what was recorded, if anything was.
-    pub(crate) fn forget(&mut self, team: &Team) {
+    pub(super) fn forget(&mut self, team: &Team) {
         if self.begun_ns.take().is_some() {
             reset(team);
         }
@@ -62,7 +67,7 @@ impl Early {
 }
 
 /// Forgets what ranks have recorded; they only observe afterwards.
-pub(crate) fn reset(team: &Team) {
+pub(super) fn reset(team: &Team) {
     for member in &team.members {
         member.inserted.view().header().state.store(state::OBSERVE, Release);
     }

@@ -1,6 +1,6 @@
 //! Which MPI library a process has, and what the in-target routine must know about it.
 //!
-//! Next: `requests` names its functions; `team` stores the facts in each rank's header.
+//! Next: `selection` names its functions; `team` stores the facts in each rank's header.
 
 use memchr::memmem;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,161 +1,46 @@
-//! From shared memory to a report: sums over threads, links in world ranks, calls still open at the window's end.
+//! From shared memory to samples: sums over threads, links in world ranks, calls still open at the window's end.
 //!
-//! Next: `trimtab-window` turns these samples into numbers for people.
+//! Next: `job::report`; `trimtab-window` turns these samples into numbers for people.
 
-use crate::marker::Marker;
-use crate::observe::{main_slot, members};
-use crate::options::{Ended, Options};
-use crate::recording::Recorded;
-use crate::requests::{GROUP_NAMES, readable};
-use crate::team::{Member, Team};
+use super::Window;
+use super::observe::{main_slot, members};
+use super::selection::{GROUP_NAMES, readable};
+use super::team::{Member, Team};
+use crate::clock::Clock;
+use crate::options::Ended;
+use crate::request::{Facts, Recording};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use trimtab_os::{monotonic_ns, ticks, unix_s};
 use trimtab_stub::layout::{
     CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Slot, USER_GROUP, Usage as RawUsage, flag,
     outermost,
 };
 use trimtab_stub::view::SlotView;
 use trimtab_track::Job;
-use trimtab_types::report::{self, Report};
 use trimtab_window::{
-    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,
-    Verdict, WindowFacts, WindowInput, assemble,
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, Usage,
 };
 
-/// Relates ticks to seconds and to the calendar.
+/// How a recording ended, as whoever reads it was told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    ticks: u64,
-    ns: u64,
-    unix_s: f64,
+pub(super) struct Ending {
+    pub ended: Ended,
+    /// Every rank recorded to the end that was meant.
+    pub is_whole: bool,
+    pub by_iterations: bool,
 }
 
-/// Shortest stretch over which the tick rate is worth something.
-const RATE_NS_MIN: u64 = 20_000_000;
-
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Clock { ticks: ticks(), ns: monotonic_ns(), unix_s: unix_s() }
+impl Window<'_> {
+    /// What the ranks recorded; they are restored by now.
+    pub(super) fn recording(&mut self, ending: Ending, clock: &Clock) -> Recording {
+        self.drain();
+        let ticks_per_second = clock.ticks_per_second();
+        let members = self.team.members.iter().zip(&self.marks);
+        let ranks =
+            members.map(|(member, marks)| Reader { team: &self.team, member, ticks_per_second }.sample(marks, &ending));
+        Recording { ranks: ranks.collect(), warnings: rank_warnings(&self.team) }
     }
-
-    /// Ticks of the time stamp counter in one second, from the time since the start.
-    pub(crate) fn ticks_per_second(&self) -> f64 {
-        let passed = monotonic_ns() - self.ns;
-        if passed < RATE_NS_MIN {
-            std::thread::sleep(std::time::Duration::from_nanos(RATE_NS_MIN - passed));
-        }
-        let (ticks, ns) = (ticks(), monotonic_ns());
-        (ticks - self.ticks) as f64 / (ns - self.ns) as f64 * 1e9
-    }
-
-    fn unix_time(&self, ticks_per_second: f64) -> UnixTime {
-        UnixTime { unix_s: self.unix_s, at_ticks: self.ticks, ticks_per_second }
-    }
-}
-
-/// The report of a window whose ranks are restored.
-pub(crate) fn report(
-    job: &Job,
-    options: &Options,
-    team: &Team,
-    marker: &Marker,
-    recorded: &Recorded,
-    verdict: &Verdict,
-    clock: &Clock,
-) -> Report {
-    let ticks_per_second = clock.ticks_per_second();
-    let samples: Vec<RankSample> = team
-        .members
-        .iter()
-        .zip(&recorded.marks)
-        .map(|(member, marks)| Reader { team, member, ticks_per_second }.sample(marks, recorded))
-        .collect();
-    let mut warnings = team.warnings.clone();
-    warnings.extend(marker_warnings(marker, verdict));
-    warnings.extend(rank_warnings(team));
-    let unix_time = clock.unix_time(ticks_per_second);
-    let begun = samples.iter().map(|sample| sample.first_ticks).filter(|first| *first > 0).min();
-    let input = WindowInput {
-        job: job_facts(job, options, team),
-        facts: WindowFacts {
-            batch: options.batch,
-            trigger: options.trigger.clone(),
-            marker: marker_name(marker),
-            marker_source: marker_source(marker).to_string(),
-            start: recorded.start,
-            ended_by: recorded.ended.word().to_string(),
-            groups: groups(team),
-            loop_description: loop_description(marker),
-            started_unix_s: begun.map_or(0.0, |begun| unix_time.at(begun)),
-        },
-        ticks_per_second,
-        functions: team.selection.functions.iter().map(readable_info).collect(),
-        ranks: samples,
-        warnings,
-        command_to_first_record_s: (recorded.begun_ns > options.command_ns)
-            .then(|| (recorded.begun_ns - options.command_ns) as f64 / 1e9),
-        unix_time,
-    };
-    let mut report = assemble(&input);
-    report.window.valid &= !verdict.is_invalid();
-    report
-}
-
-fn readable_info(info: &FunctionInfo) -> FunctionInfo {
-    FunctionInfo { name: readable(&info.name), ..info.clone() }
-}
-
-fn marker_name(marker: &Marker) -> Option<String> {
-    match marker {
-        Marker::Time { .. } => None,
-        Marker::Call(call) => Some(call.name.clone()),
-    }
-}
-
-fn marker_source(marker: &Marker) -> &'static str {
-    match marker {
-        Marker::Time { .. } => "time",
-        Marker::Call(call) => call.source,
-    }
-}
-
-fn loop_description(marker: &Marker) -> Option<String> {
-    match marker {
-        Marker::Time { why } => Some(format!("no loop: {why}")),
-        Marker::Call(call) => call.description.clone(),
-    }
-}
-
-fn groups(team: &Team) -> Vec<String> {
-    let has = |group: &&&str| team.selection.functions.iter().any(|function| function.group == **group);
-    GROUP_NAMES.iter().filter(has).map(|group| group.to_string()).collect()
-}
-
-fn marker_warnings(marker: &Marker, verdict: &Verdict) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if let Marker::Call(call) = marker
-        && !call.certain
-    {
-        warnings.push(format!("that all ranks count the same iterations is likely, not proven: {}", call.explanation));
-    }
-    match verdict {
-        Verdict::StartsDiffer { earliest, latest } => warnings.push(format!(
-            "INVALID: rank {} began at iteration {}, rank {} at {}",
-            earliest.1, earliest.0, latest.1, latest.0
-        )),
-        Verdict::Broken { mark, left, entered, by_ticks } => warnings.push(format!(
-            "INVALID: at mark {mark} rank {left} left the marker {by_ticks} ticks before rank {entered} had entered it, so \
-             they recorded different iterations"
-        )),
-        Verdict::Miscounted { rank } => warnings.push(format!(
-            "INVALID: rank {rank} passed the marker's call site another number of times in an iteration, so its \
-             iterations were not the program's"
-        )),
-        Verdict::Holds { .. } | Verdict::NotChecked => {}
-    }
-    warnings
 }
 
 fn rank_warnings(team: &Team) -> Vec<String> {
@@ -186,7 +71,8 @@ fn rank_warnings(team: &Team) -> Vec<String> {
     warnings
 }
 
-fn job_facts(job: &Job, options: &Options, team: &Team) -> report::Job {
+/// What is measured, and of which program.
+pub(super) fn facts(job: &Job, team: &Team) -> Facts {
     let first = team.members.first();
     let builds = first.map_or_else(Vec::new, |member| {
         let modules = member.modules.modules.iter();
@@ -195,16 +81,20 @@ fn job_facts(job: &Job, options: &Options, team: &Team) -> report::Job {
         wanted.map(|(_, module)| format!("{} {}", module.path, module.loaded.image.build_id)).collect()
     });
     let process = first.map(|member| &member.process);
-    report::Job {
-        id: options.job_id.clone(),
+    Facts {
+        functions: team.selection.functions.iter().map(readable_info).collect(),
+        marker: team.selection.marker.map(|(index, source)| (index as u32, source == "named")),
+        mpi: team.library.as_ref().map_or_else(|| "no MPI library".to_string(), trimtab_mpi::Library::title),
+        size: job.size,
         program: process.map_or_else(String::new, |process| process.executable.display().to_string()),
         arguments: process.map_or_else(Vec::new, |process| process.arguments.iter().skip(1).cloned().collect()),
-        ranks: job.size.unwrap_or(job.ranks.len() as u32),
-        mpi: team.library.as_ref().map_or_else(|| "no MPI library".to_string(), trimtab_mpi::Library::title),
-        hosts: vec![host_name()],
         builds,
         started_unix_s: process.map_or(0.0, |process| start_unix_s(process.start_time_ticks)),
     }
+}
+
+fn readable_info(info: &FunctionInfo) -> FunctionInfo {
+    FunctionInfo { name: readable(&info.name), ..info.clone() }
 }
 
 /// This machine's name.
@@ -230,11 +120,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn sample(&self, marks: &[IterationMark], recorded: &Recorded) -> RankSample {
+    fn sample(&self, marks: &[IterationMark], ending: &Ending) -> RankSample {
         let view = self.member.inserted.view();
         let header = view.header();
         let first_ticks = header.first_ticks.load(Relaxed);
-        let last_ticks = self.last_ticks(marks, recorded);
+        let last_ticks = self.last_ticks(marks, ending);
         let main_key = main_slot(view).map(|slot| slot.slot.key.load(Relaxed));
         let (main, others): (Vec<_>, Vec<_>) = view.slots().partition(|s| Some(s.slot.key.load(Relaxed)) == main_key);
         let mut open: BTreeMap<(u64, u32), u64> = BTreeMap::new();
@@ -253,7 +143,7 @@ impl Reader<'_> {
             first_ticks,
             last_ticks,
             marks: marks.to_vec(),
-            complete: first_ticks > 0 && (recorded.is_whole || self.came_to_the_end(recorded)),
+            complete: first_ticks > 0 && (ending.is_whole || self.came_to_the_end(ending)),
             functions: self.functions(&open),
             comm_ticks: main.iter().map(comm).sum::<u64>().max(self.blocked_comm_ticks(&open)),
             threads: others.iter().map(|slot| ThreadSample { comm_ticks: comm(slot) }).collect(),
@@ -273,15 +163,15 @@ impl Reader<'_> {
     }
 
     /// Whether this rank, unlike others, was not the one that ended early.
-    fn came_to_the_end(&self, recorded: &Recorded) -> bool {
-        recorded.ended == Ended::ProgramEnded && self.member.was_alive
+    fn came_to_the_end(&self, ending: &Ending) -> bool {
+        ending.ended == Ended::ProgramEnded && self.member.was_alive
     }
 
     /// A window of iterations that was cut short ends with its last whole one... unless nothing was marked.
-    fn last_ticks(&self, marks: &[IterationMark], recorded: &Recorded) -> u64 {
+    fn last_ticks(&self, marks: &[IterationMark], ending: &Ending) -> u64 {
         let told = self.member.inserted.view().header().last_ticks.load(Relaxed);
         match marks.last() {
-            Some(last) if told == 0 && recorded.start.is_some() => last.ticks,
+            Some(last) if told == 0 && ending.by_iterations => last.ticks,
             _ => told,
         }
     }

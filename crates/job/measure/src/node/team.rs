@@ -1,11 +1,11 @@
-//! All ranks of a job with their probes: inserted together, removed together.
+//! A node's ranks of a job with their probes: inserted together, removed together.
 //!
-//! Next: `requests` for what goes in, `drive` for what happens between.
+//! Next: `selection` for what goes in, `job::drive` for what happens between.
 
+use super::library::{describe_library, set_library};
+use super::selection::Selection;
 use crate::error::Error;
-use crate::library::{describe_library, set_library};
 use crate::options::{Mark, Options};
-use crate::requests::Selection;
 use std::sync::atomic::Ordering::Relaxed;
 use trimtab_mpi::{Group, HandleFacts, Library, is_mpi_module};
 use trimtab_plan::Plan;
@@ -29,7 +29,7 @@ pub(crate) struct Member {
     pub was_alive: bool,
 }
 
-/// All ranks of a job.
+/// All ranks of a node.
 #[derive(Debug)]
 pub(crate) struct Team {
     pub members: Vec<Member>,

@@ -5,8 +5,8 @@
 //!
 //! Next: `team` hands the requests to each rank's session.
 
+use super::library::library_function;
 use crate::error::Error;
-use crate::library::library_function;
 use crate::options::{Mark, Options};
 use std::collections::BTreeSet;
 use trimtab_mpi::is_mpi_module;

@@ -3,10 +3,10 @@
 //! Call sites become hashes of file and offset, so that they are the same on all ranks wherever libraries were loaded;
 //! peers become world ranks. The busiest thread is the rank's main thread.
 //!
-//! Next: `marker` looks for loops in these.
+//! Next: `looks` looks for loops in these.
 
-use crate::requests::Selection;
-use crate::team::Member;
+use super::selection::Selection;
+use super::team::Member;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_mpi::HandleFacts;

@@ -1,0 +1,273 @@
+//! From each rank's own loop to one call that counts iterations on all of them.
+//!
+//! Where calls happen once per iteration, the one that most ranks share counts. Where iterations only repeat call by call,
+//! one rank says where they begin, and the others begin theirs where that fits best, which their nodes find out.
+//!
+//! Next: `counting` has it counted and aligns the ranks' counters.
+
+use super::drive::Lead;
+use crate::error::Error;
+use crate::request::{Answer, Choice, Fitted, Looked, LoopSeen, OnceCall, Reference, Request, WordSeen};
+use std::collections::{BTreeMap, BTreeSet};
+use trimtab_window::Symbol;
+
+/// A rank may be this much faster than the slowest one's loop and still be in the same loop.
+const PACE_TOLERANCE: f64 = 0.7;
+
+/// Calls of the reference that go to every node, for each call of a rank that an answer may hold.
+const REFERENCE_EVENTS: u32 = 64;
+
+/// What the ranks agree on.
+#[derive(Clone, Debug)]
+pub(super) struct Agreed {
+    /// By rank, ascending.
+    pub choices: Vec<(u32, Choice)>,
+    /// Complete iterations that every rank was seen to make.
+    pub iterations_seen: u64,
+    /// Ticks of one iteration of the slowest rank, about.
+    pub iteration_ticks: f64,
+    /// A loop around this one is suspected, and more of the streams will tell.
+    pub is_undecided: bool,
+    /// The loop in a sentence.
+    pub description: String,
+}
+
+/// A look at all ranks.
+pub(super) struct Seen {
+    /// Calls of the rank that called least.
+    pub calls: u64,
+    /// The loop that all ranks run, or why there is none.
+    pub agreed: Result<Agreed, String>,
+}
+
+/// A call site whatever the direction of its messages.
+type Base = (u32, u64);
+
+/// All ranks' loops, by rank, and the first one in a sentence.
+type Loops = (Vec<LoopSeen>, String);
+
+/// Looks at the ranks and has them agree.
+pub(super) fn look(lead: &mut Lead) -> Result<Seen, Error> {
+    let (calls, loops) = loops(lead, true, false)?;
+    let agreed = match loops {
+        Err(why) => Err(why),
+        Ok(found) => match agree(lead, &found)? {
+            // A rank may see the loop around the others' loop; then all take the inner one.
+            Err(why) if found.0.iter().any(|found| found.word.is_some()) => match loops_inside(lead)? {
+                Ok(inner) => agree(lead, &inner)?.map(|inner| Agreed { is_undecided: true, ..inner }).map_err(|_| why),
+                Err(_) => Err(why),
+            },
+            result => result,
+        },
+    };
+    Ok(Seen { calls, agreed })
+}
+
+fn loops_inside(lead: &mut Lead) -> Result<Result<Loops, String>, Error> {
+    loops(lead, false, true).map(|(_, loops)| loops)
+}
+
+fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<(u64, Result<Loops, String>), Error> {
+    let looked = lead.muster.ask(Request::Look { fresh, levels_only }, |answer| match answer {
+        Answer::Looked(looked) => Some(looked),
+        _ => None,
+    })?;
+    if looked.iter().any(|(_, looked)| !looked.is_alive) {
+        return Err(Error::EndedEarly);
+    }
+    let calls = looked.iter().map(|(_, looked)| looked.calls).min().unwrap_or(0);
+    let mut all: Vec<LoopSeen> = Vec::new();
+    let mut descriptions = BTreeMap::new();
+    for (node, Looked { loops, description, .. }) in looked {
+        let mut loops = match loops {
+            Ok(loops) => loops,
+            Err(why) => return Ok((calls, Err(why))),
+        };
+        let relation = lead.muster.relation(node);
+        for found in &mut loops {
+            found.iteration_ticks = relation.span_of(found.iteration_ticks);
+            found.once.iter_mut().for_each(|call| call.gap_ticks = relation.span_of(f64::from(call.gap_ticks)) as f32);
+        }
+        descriptions.insert(loops.first().map_or(u32::MAX, |first| first.rank), description);
+        all.append(&mut loops);
+    }
+    all.sort_by_key(|found| found.rank);
+    let description = descriptions.into_values().next().unwrap_or_default();
+    Ok((calls, Ok((all, description))))
+}
+
+fn agree(lead: &mut Lead, (loops, description): &Loops) -> Result<Result<Agreed, String>, Error> {
+    let pace = loops.iter().map(|found| found.iteration_ticks).fold(0.0, f64::max);
+    if loops.iter().any(|found| found.iteration_ticks < pace * PACE_TOLERANCE) {
+        return Ok(Err("the ranks do not repeat at one pace yet".into()));
+    }
+    let choices = match own_choices(loops) {
+        Ok(choices) => choices,
+        Err(why) => return Ok(Err(why)),
+    };
+    let has_words = loops.iter().any(|found| found.word.is_some());
+    let choices = if has_words { fit(lead, loops, choices)? } else { Ok(choices) };
+    Ok(choices.map(|choices| Agreed {
+        choices: choices.into_iter().collect(),
+        iterations_seen: loops.iter().map(|found| found.iterations_seen).min().unwrap_or(0),
+        iteration_ticks: pace,
+        is_undecided: loops.iter().any(|found| found.is_undecided),
+        description: description.clone(),
+    }))
+}
+
+/// What counts on each rank where its own calls say it; the reference is always among them.
+fn own_choices(loops: &[LoopSeen]) -> Result<BTreeMap<u32, Choice>, String> {
+    let common = elect(loops);
+    let first = reference_of(loops).ok_or("there is no rank to look at")?;
+    let mut choices = BTreeMap::new();
+    for found in loops {
+        match &found.word {
+            None => choices.insert(found.rank, chosen(found, common)?),
+            Some(word) if found.rank == first.rank => choices.insert(found.rank, by_word(word)?),
+            Some(_) => None,
+        };
+    }
+    Ok(choices)
+}
+
+/// The rank whose iterations the others fit theirs to: the first one with a call that happens once in each.
+fn reference_of(loops: &[LoopSeen]) -> Option<&LoopSeen> {
+    loops.iter().find(|found| found.word.is_none()).or(loops.first())
+}
+
+/// The choices of all ranks, once those whose iterations only repeat call by call fit the reference's.
+fn fit(
+    lead: &mut Lead,
+    loops: &[LoopSeen],
+    mut choices: BTreeMap<u32, Choice>,
+) -> Result<Result<BTreeMap<u32, Choice>, String>, Error> {
+    let Some(first) = reference_of(loops) else { return Ok(Ok(choices)) };
+    let symbol = choices.get(&first.rank).filter(|choice| choice.place.is_none()).map(|choice| choice.symbol);
+    let Some(reference) = refer(lead, first.rank, symbol)? else { return Ok(Err("the loop has ended".into())) };
+    let clocks = lead.muster.relations();
+    let fitted = lead.muster.ask(Request::Fit { reference: Box::new(reference), clocks }, |answer| match answer {
+        Answer::Fitted(fitted) => Some(fitted),
+        _ => None,
+    })?;
+    for (_, fitted) in fitted {
+        match fitted {
+            Ok(fitted) => choices.extend(fitted.into_iter().map(|Fitted { rank, choice }| (rank, choice))),
+            Err(why) => return Ok(Err(why)),
+        }
+    }
+    Ok(Ok(choices))
+}
+
+/// A rank's latest iterations on the clock of this process.
+fn refer(lead: &mut Lead, rank: u32, symbol: Option<Symbol>) -> Result<Option<Reference>, Error> {
+    let events_max = lead.muster.events_max().saturating_mul(REFERENCE_EVENTS);
+    let answers = lead.muster.ask(Request::Refer { rank, symbol, events_max }, |answer| match answer {
+        Answer::Reference(reference) => Some(Some(reference)),
+        Answer::Done => Some(None),
+        _ => None,
+    })?;
+    let found = answers.into_iter().find_map(|(node, reference)| Some((node, reference?)));
+    Ok(found.map(|(node, mut reference)| {
+        let _error = reference.calls.onto_lead(&lead.muster.relation(node));
+        *reference
+    }))
+}
+
+/// The call site that most ranks pass once per iteration; a synchronising one if there is a choice.
+fn elect(loops: &[LoopSeen]) -> Option<Base> {
+    let mut votes: BTreeMap<Base, (usize, bool, usize)> = BTreeMap::new();
+    for found in loops {
+        let mut seen = BTreeSet::new();
+        for call in &found.once {
+            let vote = votes.entry(base_of(call)).or_default();
+            vote.0 += usize::from(seen.insert(base_of(call)));
+            vote.1 |= call.synchronises;
+            vote.2 += usize::from(call.symbol == found.anchor);
+        }
+    }
+    votes.into_iter().max_by_key(|(_, vote)| *vote).map(|(base, _)| base)
+}
+
+fn base_of(call: &OnceCall) -> Base {
+    (call.symbol.function, call.base_site)
+}
+
+/// The call that counts where one happens once per iteration: the common one, else the rank's own.
+fn chosen(found: &LoopSeen, common: Option<Base>) -> Result<Choice, String> {
+    let mut candidates: Vec<&OnceCall> = found.once.iter().filter(|call| Some(base_of(call)) == common).collect();
+    if candidates.is_empty() {
+        candidates = found.once.iter().filter(|call| call.symbol == found.anchor).collect();
+    }
+    // Of several directions the one after the longest computation: that is where an iteration begins.
+    let best = candidates.into_iter().max_by(|a, b| a.gap_ticks.total_cmp(&b.gap_ticks));
+    let best = best.ok_or("a rank has no call that happens once per iteration")?;
+    Ok(Choice {
+        symbol: best.symbol,
+        place: None,
+        every: passes(best.every)?,
+        is_common: common.is_none_or(|common| common == base_of(best)),
+        synchronises: best.synchronises,
+    })
+}
+
+/// A rank that begins its iterations where it likes.
+fn by_word(word: &WordSeen) -> Result<Choice, String> {
+    let every = passes(word.every)?;
+    Ok(Choice { symbol: word.symbol, place: Some(0), every, is_common: true, synchronises: word.synchronises })
+}
+
+fn passes(every: Option<u32>) -> Result<u64, String> {
+    every.map(u64::from).ok_or_else(|| "a call site is passed a varying number of times".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(site: u64, direction: u64, gap_ticks: f32, synchronises: bool) -> OnceCall {
+        let symbol = Symbol { function: 1, site: site ^ direction };
+        OnceCall { symbol, base_site: site, synchronises, gap_ticks, every: Some(1) }
+    }
+
+    fn found(rank: u32, once: Vec<OnceCall>) -> LoopSeen {
+        LoopSeen {
+            rank,
+            iterations_seen: 10,
+            iteration_ticks: 1000.0,
+            is_undecided: false,
+            anchor: once.first().map_or(Symbol { function: 9, site: 9 }, |call| call.symbol),
+            once,
+            word: None,
+        }
+    }
+
+    #[test]
+    fn most_ranks_decide_and_others_count_their_own() {
+        let both = |rank| found(rank, vec![call(10, 0, 1.0, false), call(20, 0, 5.0, true)]);
+        let loops = vec![both(0), both(1), found(2, vec![call(30, 0, 2.0, false)])];
+        let choices = own_choices(&loops).expect("agreed");
+        let sites: Vec<(u64, bool)> = choices.values().map(|choice| (choice.symbol.site, choice.is_common)).collect();
+        assert_eq!(sites, [(20, true), (20, true), (30, false)], "what synchronises is preferred among equals");
+    }
+
+    #[test]
+    fn of_directions_the_one_after_the_longest_computation() {
+        let loops = vec![found(0, vec![call(10, 4, 1.0, false), call(10, 8, 7.0, false)])];
+        assert_eq!(own_choices(&loops).expect("agreed")[&0].symbol.site, 10 ^ 8);
+    }
+
+    #[test]
+    fn what_can_not_be_counted_is_said() {
+        let varying = OnceCall { every: None, ..call(10, 0, 1.0, false) };
+        let rows = [
+            ("no rank", vec![], "no rank"),
+            ("no call", vec![found(0, vec![])], "no call that happens once"),
+            ("a call site passed now more, now less often", vec![found(0, vec![varying])], "varying"),
+        ];
+        for (name, loops, expected) in rows {
+            let said = own_choices(&loops).expect_err(name);
+            assert!(said.contains(expected), "{name}: {said}");
+        }
+    }
+}

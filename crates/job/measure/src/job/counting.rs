@@ -1,0 +1,161 @@
+//! The ranks' counters: seen to count the agreed call, aligned to one numbering.
+//!
+//! Next: `recording` arms the ranks.
+
+use super::drive::Lead;
+use super::marker::{LOOK_MS_MAX, MarkerCall};
+use crate::error::Error;
+use crate::node::PASSES_MIN;
+use crate::options::Stage;
+use crate::request::{Answer, RankPasses, Request};
+use crate::runs::runs_of;
+use std::time::Duration;
+use trimtab_window::{Alignment, Certainty, RankStream, align};
+
+/// Looks that must agree on an alignment that can't be proven, and passes they must rest on.
+const ALIGN_LOOKS_MIN: usize = 3;
+const ALIGN_PASSES_MIN: u64 = 8;
+
+/// Counters on one numbering.
+pub(super) struct Aligned {
+    pub alignment: Alignment,
+    pub iteration_ticks: f64,
+    pub synchronises: bool,
+}
+
+impl Aligned {
+    pub(super) fn call(self, name: String, source: &'static str, description: Option<String>) -> MarkerCall {
+        MarkerCall {
+            name,
+            source,
+            certain: self.alignment.certainty == Certainty::Proven,
+            explanation: self.alignment.explanation,
+            iteration_ticks: self.iteration_ticks,
+            synchronises: self.synchronises,
+            description,
+        }
+    }
+}
+
+/// How long to wait for a marker, seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    /// While some rank has not passed it once.
+    pub silent_s: f64,
+    /// For all that is needed.
+    pub limit_s: f64,
+}
+
+/// A rank's passes on the clock of this process.
+struct Row {
+    node: u32,
+    passes: RankPasses,
+    uncertainty_ticks: u64,
+}
+
+/// Waits until every rank has passed its marker a few times, and aligns their counters. `Err` holds a rank that stayed
+/// silent.
+pub(super) fn aligned(lead: &mut Lead, Waiting { silent_s, limit_s }: Waiting) -> Result<Result<Aligned, u32>, Error> {
+    let begun_s = lead.seconds();
+    let mut wait_ms = 2;
+    let mut same_looks = 0;
+    let mut offsets_before = Vec::new();
+    loop {
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
+        lead.check_interrupted()?;
+        // In one process the messages cost nothing; elsewhere they are asked for where they are needed.
+        let rows = passes(lead, true, lead.muster.is_here())?;
+        let waited_s = lead.seconds() - begun_s;
+        if let Some(silent) = rows.iter().find(|row| row.passes.counted < PASSES_MIN) {
+            if waited_s > if silent.passes.is_silent { silent_s } else { limit_s } {
+                return Ok(Err(silent.passes.rank));
+            }
+            tell(lead, "every rank must pass the marker a few times");
+            continue;
+        }
+        if let Some(apart) = apart(&rows) {
+            if waited_s > limit_s {
+                return Ok(Err(apart));
+            }
+            tell(lead, "the ranks' latest calls must overlap in time");
+            continue;
+        }
+        let (rows, alignment) = align_rows(lead, rows)?;
+        same_looks = if alignment.offsets == offsets_before { same_looks + 1 } else { 1 };
+        offsets_before.clone_from(&alignment.offsets);
+        let enough = rows.iter().all(|row| row.passes.counted >= ALIGN_PASSES_MIN);
+        let is_settled = same_looks >= ALIGN_LOOKS_MIN && enough;
+        if alignment.certainty == Certainty::Proven || is_settled || waited_s > limit_s {
+            let offsets = rows.iter().map(|row| row.passes.rank).zip(alignment.offsets.iter().copied());
+            lead.muster.tell(Request::Number { offsets: runs_of(offsets) })?;
+            let iteration_ticks = rows.iter().map(|row| row.passes.period_ticks).fold(0.0, f64::max);
+            return Ok(Ok(Aligned { iteration_ticks, synchronises: false, alignment }));
+        }
+    }
+}
+
+fn tell(lead: &Lead, why: &str) {
+    lead.progress.stage(&Stage::Observing { seconds: lead.seconds(), why: why.to_string() });
+}
+
+/// How all ranks passed, by rank.
+fn passes(lead: &mut Lead, fresh: bool, with_messages: bool) -> Result<Vec<Row>, Error> {
+    let events_max = lead.muster.events_max();
+    let passed = lead.muster.ask(Request::Passes { fresh, with_messages, events_max }, |answer| match answer {
+        Answer::Passed(passed) => Some(passed),
+        _ => None,
+    })?;
+    if passed.iter().any(|(_, passed)| !passed.is_alive) {
+        return Err(Error::EndedEarly);
+    }
+    let mut rows = Vec::new();
+    for (node, passed) in passed {
+        let relation = lead.muster.relation(node);
+        for mut passes in passed.ranks {
+            let uncertainty_ticks = passes.calls.onto_lead(&relation);
+            passes.period_ticks = relation.span_of(passes.period_ticks);
+            rows.push(Row { node, passes, uncertainty_ticks });
+        }
+    }
+    rows.sort_by_key(|row| row.passes.rank);
+    Ok(rows)
+}
+
+/// A rank that passed its marker too seldom in the stretch of time that all ranks' calls have in common: nothing could
+/// be said of its numbering.
+fn apart(rows: &[Row]) -> Option<u32> {
+    let times = |row: &Row| row.passes.calls.mark_ticks().collect::<Vec<u64>>();
+    let from = rows.iter().filter_map(|row| row.passes.calls.mark_ticks().next()).max().unwrap_or(0);
+    let to = rows.iter().filter_map(|row| row.passes.calls.mark_ticks().next_back()).min().unwrap_or(0);
+    let common = |row: &&Row| times(row).iter().filter(|time| (from..=to).contains(time)).count() as u64;
+    rows.iter().find(|row| common(row) < PASSES_MIN).map(|row| row.passes.rank)
+}
+
+/// Aligns by what is there, and by messages where that proves nothing.
+fn align_rows(lead: &mut Lead, rows: Vec<Row>) -> Result<(Vec<Row>, Alignment), Error> {
+    let alignment = align_passes(&rows);
+    if alignment.certainty == Certainty::Proven || lead.muster.is_here() {
+        return Ok((rows, alignment));
+    }
+    let more = passes(lead, false, true)?;
+    let alignment = align_passes(&more);
+    Ok((more, alignment))
+}
+
+fn align_passes(rows: &[Row]) -> Alignment {
+    let ranks = rows.iter().map(|row| RankStream {
+        rank: row.passes.rank,
+        events: &row.passes.calls.events,
+        occurrences: &row.passes.calls.marks,
+        is_common: row.passes.is_common,
+        first_count: row.passes.first_count,
+        uncertainty_ticks: row.uncertainty_ticks,
+        clock: row.node,
+    });
+    let mut alignment = align(&ranks.collect::<Vec<RankStream>>());
+    // The smallest offset is 0 for biased counts; the bias is the same for all, so it falls out.
+    let smallest = alignment.offsets.iter().copied().min().unwrap_or(0);
+    alignment.offsets.iter_mut().for_each(|offset| *offset -= smallest);
+    alignment
+}

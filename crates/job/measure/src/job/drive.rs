@@ -1,0 +1,121 @@
+//! One window from the command to the report.
+//!
+//! Next: `muster` (who), `marker` (what counts), `recording` (when), `report` (what it says).
+
+use super::checked;
+use super::marker::{self, Marker};
+use super::muster::Muster;
+use super::recording::{self, Recorded};
+use super::report;
+use crate::clock::Clock;
+use crate::crew::{Crew, Here};
+use crate::error::Error;
+use crate::node::Node;
+use crate::options::{Options, Progress, Stage};
+use crate::request::{Answer, Facts, Request, WindowId};
+use trimtab_os::{monotonic_ns, ticks};
+use trimtab_session::ImageCache;
+use trimtab_track::Job;
+use trimtab_types::report::Report;
+
+/// A finished window.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was measured.
+    pub report: Report,
+    /// Its first sentences.
+    pub headline: String,
+}
+
+/// Measures one window of a job whose ranks are all on this machine. Whatever happens, every rank is restored before
+/// this returns.
+pub fn measure(job: &Job, options: &Options, cache: &ImageCache, progress: &dyn Progress) -> Result<Outcome, Error> {
+    let mut crew = Here { node: Node::new(0, job.clone(), cache) };
+    measure_with(&mut crew, WindowId(1), options, progress)
+}
+
+/// Measures one window of the ranks that the nodes of a crew have. Every rank of a node that answers is restored before
+/// this returns; one that does not answer has to restore its own.
+pub fn measure_with(
+    crew: &mut dyn Crew,
+    window: WindowId,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Outcome, Error> {
+    let mut lead = Lead::new(Muster::new(crew, window), options, progress);
+    let outcome = lead.measure();
+    if outcome.is_err() {
+        lead.muster.abandon();
+    }
+    outcome
+}
+
+/// Whoever leads a window through.
+pub(super) struct Lead<'a> {
+    pub muster: Muster<'a>,
+    pub options: &'a Options,
+    pub progress: &'a dyn Progress,
+    pub facts: Facts,
+    pub clock: Clock,
+    started_ns: u64,
+    started_ticks: u64,
+}
+
+impl<'a> Lead<'a> {
+    fn new(muster: Muster<'a>, options: &'a Options, progress: &'a dyn Progress) -> Self {
+        let (started_ns, started_ticks) = (monotonic_ns(), ticks());
+        Lead { muster, options, progress, facts: Facts::default(), clock: Clock::start(), started_ns, started_ticks }
+    }
+
+    fn measure(&mut self) -> Result<Outcome, Error> {
+        self.progress.stage(&Stage::Planning);
+        self.facts = self.muster.insert(self.options, &self.clock)?;
+        (self.started_ns, self.started_ticks) = (monotonic_ns(), ticks());
+        self.progress.stage(&Stage::Inserting { ranks: self.muster.rank_total() });
+        let (marker, recorded) = self.window()?;
+        self.muster.end_clocks()?;
+        let checked = checked::verify_marks(self, &marker)?;
+        self.progress.stage(&Stage::Removing);
+        let removed = self.muster.ask(Request::Remove, |answer| match answer {
+            Answer::Removed { warnings } => Some(warnings),
+            _ => None,
+        })?;
+        self.muster.warnings.extend(removed.into_iter().flat_map(|(_, warnings)| warnings));
+        let report = report::report(self, &marker, &recorded, checked)?;
+        let headline = trimtab_window::headline(&report);
+        Ok(Outcome { report, headline })
+    }
+
+    /// Finds what counts iterations and records; by time if nothing does.
+    fn window(&mut self) -> Result<(Marker, Recorded), Error> {
+        let marker = match marker::find(self) {
+            // What is known of a program that ended too early was recorded by time.
+            Err(Error::EndedEarly) => {
+                let early = recording::early(self)?;
+                let Some(seconds) = early.seconds.filter(|_| early.has_calls) else { return Err(Error::EndedEarly) };
+                let why = format!("the program ended after {seconds:.1} s, before its main loop was sure");
+                return Ok((Marker::Time { why }, recording::cut_short(self, seconds)?));
+            }
+            found => found?,
+        };
+        let recorded = match &marker {
+            Marker::Time { .. } => recording::by_time(self)?,
+            Marker::Call(call) => recording::by_iterations(self, call)?,
+        };
+        Ok((marker, recorded))
+    }
+
+    /// Since the probes went in.
+    pub(super) fn seconds(&self) -> f64 {
+        (monotonic_ns() - self.started_ns) as f64 / 1e9
+    }
+
+    /// So many ticks in seconds, about.
+    pub(super) fn seconds_of(&self, some_ticks: f64) -> f64 {
+        some_ticks * self.seconds() / (ticks() - self.started_ticks).max(1) as f64
+    }
+
+    pub(super) fn check_interrupted(&self) -> Result<(), Error> {
+        if self.progress.is_interrupted() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,181 @@
+//! What counts iterations: a function of the program, or a call of the main loop that is found while it runs.
+//!
+//! A loop is accepted once it has been seen again after the observation doubled and many times, or for a while, so that
+//! a short inner loop does not win over the outer one at first sight. All ranks must agree; their counters are then
+//! aligned to one numbering. A marker that is not passed again was no main loop: the search goes on, as long as there is
+//! hope.
+//!
+//! Next: `agreement` for what the ranks have in common, `counting` for their counters.
+
+use super::agreement::{Agreed, look};
+use super::counting::{Aligned, Waiting, aligned};
+use super::drive::Lead;
+use crate::error::Error;
+use crate::options::Stage;
+use crate::request::{Answer, Request};
+use crate::runs::runs_of;
+use std::time::Duration;
+use trimtab_types::Rank;
+use trimtab_window::{Patience, Symbol};
+
+/// First look at the rings.
+const FIRST_LOOK_MS: u64 = 4;
+/// Longest time between two looks.
+pub(super) const LOOK_MS_MAX: u64 = 100;
+/// A loop seen this long needs no second look.
+const CERTAIN_SECONDS: f64 = 1.0;
+/// Iterations in which an inner loop would most likely have been left once.
+const ITERATIONS_MANY: u64 = 32;
+/// A loop around the one seen is waited for this long, from when that one was seen.
+const UNDECIDED_SECONDS_MAX: f64 = 3.0;
+/// Observation without any loop ends here, or after a third of `--max-seconds`.
+const OBSERVE_SECONDS_MAX: f64 = 20.0;
+/// A marker that was found is waited for this long, and this many of its iterations more.
+const MARKER_SECONDS_MAX: f64 = 2.0;
+const MARKER_ITERATIONS_MAX: f64 = 20.0;
+/// A `measuremark` that nobody calls is waited for this long before a loop is looked for.
+const SILENT_SECONDS_MAX: f64 = 3.0;
+/// The part of `--max-seconds` that may pass until a marker that is being called is aligned.
+const CALLED_PART_MAX: f64 = 2.0 / 3.0;
+
+/// What counts iterations in a window.
+#[derive(Clone, Debug)]
+pub(super) enum Marker {
+    /// Nothing: the window is by time.
+    Time {
+        /// Why no loop was found.
+        why: String,
+    },
+    /// A call.
+    Call(MarkerCall),
+}
+
+/// A call that counts iterations on all ranks.
+#[derive(Clone, Debug)]
+pub(super) struct MarkerCall {
+    /// For a reader.
+    pub name: String,
+    /// "detected", "named", "measuremark".
+    pub source: &'static str,
+    /// Whether the ranks' numbering is proven.
+    pub certain: bool,
+    /// What it rests on, for a reader.
+    pub explanation: String,
+    /// Ticks of one iteration, about.
+    pub iteration_ticks: f64,
+    /// The call synchronises all ranks.
+    pub synchronises: bool,
+    /// The loop in a sentence.
+    pub description: Option<String>,
+}
+
+/// Finds what counts iterations.
+pub(super) fn find(lead: &mut Lead) -> Result<Marker, Error> {
+    let max_seconds = lead.options.max_seconds;
+    let limit_s = OBSERVE_SECONDS_MAX.min(max_seconds / 3.0).max(0.2);
+    match lead.facts.marker {
+        Some((index, is_named)) => {
+            let silent_s = if is_named { limit_s } else { limit_s.min(SILENT_SECONDS_MAX) };
+            let waiting = Waiting { silent_s, limit_s: limit_s.max(max_seconds * CALLED_PART_MAX) };
+            match named(lead, index, is_named, waiting)? {
+                Some(marker) => Ok(marker),
+                // A program that has a marker but has not come to it yet: its calls may still show a loop.
+                None => detected(lead, limit_s + silent_s),
+            }
+        }
+        None => detected(lead, limit_s),
+    }
+}
+
+/// A function of the program counts iterations; `None`: nobody asked for it, and it stays silent.
+fn named(lead: &mut Lead, function: u32, is_named: bool, waiting: Waiting) -> Result<Option<Marker>, Error> {
+    let name = lead.facts.functions.get(function as usize).map(|info| info.name.clone());
+    let name = name.ok_or(Error::Malformed { what: "a marker that is not measured" })?;
+    lead.muster.tell(Request::CountFunction { function })?;
+    let begun_s = lead.seconds();
+    let source = if is_named { "named" } else { "measuremark" };
+    match aligned(lead, waiting)? {
+        Ok(found) => Ok(Some(Marker::Call(found.call(name, source, None)))),
+        Err(silent) if is_named => {
+            Err(Error::MarkerSilent { marker: name, rank: Rank(silent), seconds: lead.seconds() - begun_s })
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Looks for the main loop.
+fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
+    let mut patience = Patience::default();
+    let mut first_seen: Option<(Symbol, f64)> = None;
+    let mut wait_ms = FIRST_LOOK_MS;
+    loop {
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
+        lead.check_interrupted()?;
+        let seen = look(lead)?;
+        let seconds = lead.seconds();
+        let mut why = match seen.agreed {
+            Ok(loops) => {
+                let anchor = loops.choices.first().map(|(_, choice)| choice.symbol);
+                let anchor = anchor.ok_or(Error::Malformed { what: "a loop of no rank" })?;
+                let same = first_seen.filter(|(symbol, _)| *symbol == anchor);
+                if same.is_none() {
+                    patience.none();
+                }
+                patience.found();
+                let since = same.map_or(seconds, |(_, at)| at);
+                first_seen = Some((anchor, since));
+                match is_sure(&loops, seconds, since, limit_s) {
+                    true => match count(lead, &loops, limit_s)? {
+                        Ok(found) => return Ok(found),
+                        Err(why) => {
+                            first_seen = None;
+                            patience.none();
+                            why
+                        }
+                    },
+                    false => "seeing it again".to_string(),
+                }
+            }
+            Err(why) => {
+                first_seen = None;
+                patience.none();
+                why
+            }
+        };
+        let ended = patience.ended(lead.seconds(), seen.calls);
+        if ended.is_some() || lead.seconds() > limit_s {
+            why = ended.unwrap_or(why);
+            return Ok(Marker::Time { why });
+        }
+        lead.progress.stage(&Stage::Observing { seconds, why });
+    }
+}
+
+/// Whether a loop that was first seen after `since` seconds was seen long and often enough.
+fn is_sure(loops: &Agreed, seconds: f64, since: f64, limit_s: f64) -> bool {
+    let is_long = seconds >= since + CERTAIN_SECONDS || seconds > limit_s;
+    let is_known = is_long || (seconds >= 2.0 * since && loops.iterations_seen >= ITERATIONS_MANY);
+    let may_wait = loops.is_undecided && seconds < (since + UNDECIDED_SECONDS_MAX).min(limit_s);
+    is_known && !may_wait
+}
+
+/// Has every rank count its call, then aligns the ranks' counters. The inner error says why it does not count.
+fn count(lead: &mut Lead, loops: &Agreed, limit_s: f64) -> Result<Result<Marker, String>, Error> {
+    let counted =
+        lead.muster.ask(Request::Count { choices: runs_of(loops.choices.iter().copied()) }, |answer| match answer {
+            Answer::Counted { name } => Some(name),
+            _ => None,
+        })?;
+    let name = counted.into_iter().find_map(|(_, name)| name).unwrap_or_default();
+    let patience_s = MARKER_SECONDS_MAX + MARKER_ITERATIONS_MAX * lead.seconds_of(loops.iteration_ticks);
+    let limit_s = limit_s.min(patience_s);
+    Ok(match aligned(lead, Waiting { silent_s: limit_s, limit_s })? {
+        Ok(found) => {
+            let synchronises = loops.choices.iter().all(|(_, choice)| choice.synchronises);
+            let found = Aligned { synchronises, ..found };
+            Ok(Marker::Call(found.call(name, "detected", Some(loops.description.clone()))))
+        }
+        Err(silent) => Err(format!("rank {silent} did not pass {name} again")),
+    })
+}

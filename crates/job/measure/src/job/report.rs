@@ -1,0 +1,139 @@
+//! All nodes' samples to the report of a window whose ranks are restored.
+//!
+//! Next: `trimtab-window` turns the samples into numbers for people.
+
+use super::drive::Lead;
+use super::marker::Marker;
+use super::recording::Recorded;
+use crate::error::Error;
+use crate::node::GROUP_NAMES;
+use crate::options::Options;
+use crate::request::{Answer, Facts, Request};
+use trimtab_types::report::{self, Report};
+use trimtab_window::{RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble};
+
+/// Reads what all ranks recorded; the nodes forget the window.
+pub(super) fn report(
+    lead: &mut Lead,
+    marker: &Marker,
+    recorded: &Recorded,
+    (verdict, waits): (Verdict, Waits),
+) -> Result<Report, Error> {
+    let ticks_per_second = lead.clock.ticks_per_second();
+    let (ranks, rank_warnings) = read(lead, recorded)?;
+    let mut warnings = std::mem::take(&mut lead.muster.warnings);
+    warnings.extend(lead.muster.losses());
+    warnings.extend(marker_warnings(marker, &verdict));
+    warnings.extend(rank_warnings);
+    let unix_time = lead.clock.unix_time(ticks_per_second);
+    let begun = ranks.iter().map(|sample| sample.first_ticks).filter(|first| *first > 0).min();
+    let options = lead.options;
+    let input = WindowInput {
+        job: job_facts(lead, options),
+        facts: WindowFacts {
+            batch: options.batch,
+            trigger: options.trigger.clone(),
+            marker: marker_name(marker),
+            marker_source: marker_source(marker).to_string(),
+            start: recorded.start,
+            ended_by: recorded.ended.word().to_string(),
+            groups: groups(&lead.facts),
+            loop_description: loop_description(marker),
+            started_unix_s: begun.map_or(0.0, |begun| unix_time.at(begun)),
+        },
+        ticks_per_second,
+        functions: lead.facts.functions.clone(),
+        ranks,
+        warnings,
+        command_to_first_record_s: (recorded.begun_ns > options.command_ns)
+            .then(|| (recorded.begun_ns - options.command_ns) as f64 / 1e9),
+        unix_time,
+        waits,
+    };
+    let mut report = assemble(&input);
+    report.window.valid &= !verdict.is_invalid();
+    Ok(report)
+}
+
+/// All ranks' samples on the clock of this process, and what their nodes warn of.
+fn read(lead: &mut Lead, recorded: &Recorded) -> Result<(Vec<RankSample>, Vec<String>), Error> {
+    let by_iterations = recorded.start.is_some();
+    let request = Request::Read { ended: recorded.ended, is_whole: recorded.is_whole, by_iterations };
+    let read = lead.muster.ask(request, |answer| match answer {
+        Answer::Read(recording) => Some(recording),
+        _ => None,
+    })?;
+    let (mut ranks, mut warnings) = (Vec::new(), Vec::new());
+    for (node, mut recording) in read {
+        let relation = lead.muster.relation(node);
+        recording.ranks.iter_mut().for_each(|sample| sample.onto_lead(&relation));
+        ranks.append(&mut recording.ranks);
+        warnings.append(&mut recording.warnings);
+    }
+    Ok((ranks, warnings))
+}
+
+fn marker_name(marker: &Marker) -> Option<String> {
+    match marker {
+        Marker::Time { .. } => None,
+        Marker::Call(call) => Some(call.name.clone()),
+    }
+}
+
+fn marker_source(marker: &Marker) -> &'static str {
+    match marker {
+        Marker::Time { .. } => "time",
+        Marker::Call(call) => call.source,
+    }
+}
+
+fn loop_description(marker: &Marker) -> Option<String> {
+    match marker {
+        Marker::Time { why } => Some(format!("no loop: {why}")),
+        Marker::Call(call) => call.description.clone(),
+    }
+}
+
+fn groups(facts: &Facts) -> Vec<String> {
+    let has = |group: &&&str| facts.functions.iter().any(|function| function.group == **group);
+    GROUP_NAMES.iter().filter(has).map(|group| group.to_string()).collect()
+}
+
+fn marker_warnings(marker: &Marker, verdict: &Verdict) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Marker::Call(call) = marker
+        && !call.certain
+    {
+        warnings.push(format!("that all ranks count the same iterations is likely, not proven: {}", call.explanation));
+    }
+    match verdict {
+        Verdict::StartsDiffer { earliest, latest } => warnings.push(format!(
+            "INVALID: rank {} began at iteration {}, rank {} at {}",
+            earliest.1, earliest.0, latest.1, latest.0
+        )),
+        Verdict::Broken { mark, left, entered, by_ticks } => warnings.push(format!(
+            "INVALID: at mark {mark} rank {left} left the marker {by_ticks} ticks before rank {entered} had entered it, so \
+             they recorded different iterations"
+        )),
+        Verdict::Miscounted { rank } => warnings.push(format!(
+            "INVALID: rank {rank} passed the marker's call site another number of times in an iteration, so its \
+             iterations were not the program's"
+        )),
+        Verdict::Holds { .. } | Verdict::NotChecked => {}
+    }
+    warnings
+}
+
+fn job_facts(lead: &Lead, options: &Options) -> report::Job {
+    let facts = &lead.facts;
+    report::Job {
+        id: options.job_id.clone(),
+        program: facts.program.clone(),
+        arguments: facts.arguments.clone(),
+        ranks: facts.size.unwrap_or_else(|| lead.muster.rank_count()),
+        mpi: facts.mpi.clone(),
+        hosts: lead.muster.hosts(),
+        builds: facts.builds.clone(),
+        started_unix_s: facts.started_unix_s,
+    }
+}

@@ -1,0 +1,300 @@
+//! A node's ranks' loops, and what each rank would count: said in a few words of each rank.
+//!
+//! Next: `job::agreement` for what becomes of them, `passes` for how what counts was passed.
+
+use super::observe::{self, Stream, calls, snapshot};
+use super::selection::readable;
+use super::team::Team;
+use super::{Wanted, Window, header};
+use crate::error::Error;
+use crate::excerpt::Excerpt;
+use crate::request::{Answer, Choice, Fitted, Looked, LoopSeen, OnceCall, Reference, WordSeen};
+use crate::runs::{Run, value_of};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use trimtab_os::ticks;
+use trimtab_window::{
+    CallEvent, Cut, DetectOptions, Detection, FoundLoop, RankStream, Relation, Symbol, best_cut, detect, word_marks,
+};
+
+/// The marker is a function of the program, wherever it is called from.
+const ANY_SITE: u64 = u64::MAX;
+
+/// Calls that happen once per iteration that are told of each rank; more would only be more of the same.
+const ONCE_MAX: usize = 32;
+
+/// A call site whatever the direction of its messages.
+type Base = (u32, u64);
+
+impl Wanted {
+    /// Events of a rank that begin an iteration.
+    pub(super) fn marks(&self, team: &Team, stream: &Stream) -> Vec<usize> {
+        let is_polling = |symbol: Symbol| team.selection.polling.contains(&symbol.function);
+        if !self.word.is_empty() {
+            return word_marks(&stream.events, &self.word, is_polling);
+        }
+        (0..stream.events.len()).filter(|index| self.is_call(stream.events[*index].symbol())).collect()
+    }
+
+    /// Whether this is a call of the marker's call site, in the marker's direction.
+    pub(super) fn is_call(&self, symbol: Symbol) -> bool {
+        symbol.function == self.symbol.function && (self.symbol.site == ANY_SITE || symbol.site == self.symbol.site)
+    }
+}
+
+impl Window<'_> {
+    /// Copies all ranks' rings at nearly one moment, then makes streams of them.
+    pub(super) fn read_streams(&mut self) {
+        let snapshots: Vec<_> = self.team.members.iter().map(snapshot).collect();
+        let (selection, facts) = (&self.team.selection, self.facts.as_ref());
+        let members = self.team.members.iter().zip(&snapshots).zip(&mut self.sites);
+        let streams =
+            members.map(|((member, snapshot), sites)| observe::stream(member, snapshot, selection, facts, sites));
+        self.streams = streams.collect();
+    }
+
+    fn detect_options(&self, levels_only: bool) -> DetectOptions {
+        let polling_functions = self.team.selection.polling.clone();
+        DetectOptions { polling_functions, levels_only, ..DetectOptions::default() }
+    }
+
+    pub(super) fn look(&mut self, fresh: bool, levels_only: bool) -> Looked {
+        let is_alive = self.observe();
+        if fresh || self.streams.is_empty() {
+            self.read_streams();
+        }
+        let options = self.detect_options(levels_only);
+        let detected = self.streams.iter().map(|stream| match detect(&stream.events, stream.until_ticks, &options) {
+            Detection::Loop(found) => Ok(found),
+            Detection::NotYet { why } => Err(why),
+        });
+        let found: Result<Vec<FoundLoop>, String> = detected.collect();
+        let loops = found.map(|found| {
+            self.found = found;
+            self.streams.iter().zip(&self.found).map(|(stream, found)| seen(stream, found)).collect()
+        });
+        let description = self.found.first().filter(|_| loops.is_ok()).map(|found| found.description.clone());
+        let calls = self.team.members.iter().map(calls).min().unwrap_or(0);
+        Looked { is_alive, calls, loops, description: description.unwrap_or_default() }
+    }
+
+    /// The iterations of a rank, if it is one of this node's and was seen.
+    pub(super) fn refer(&self, rank: u32, symbol: Option<Symbol>, events_max: u32) -> Answer {
+        let seen = self.streams.iter().zip(&self.found).find(|(stream, _)| stream.rank == rank);
+        let Some((stream, found)) = seen else { return Answer::Done };
+        let marks = symbol.map_or_else(|| found.occurrences.clone(), |symbol| calls_of(stream, symbol));
+        let Some(last) = marks.last() else { return Answer::Done };
+        let from = stream.events.len().saturating_sub(events_max as usize);
+        let calls = Excerpt {
+            events: stream.events[from..].to_vec(),
+            marks: marks.iter().filter(|mark| **mark >= from).map(|mark| mark - from).collect(),
+        };
+        Answer::Reference(Box::new(Reference { rank, calls, base: base_of(stream, *last) }))
+    }
+
+    /// Where the ranks whose iterations repeat call by call begin theirs; the reference itself is not asked.
+    pub(super) fn fit(&self, reference: &Reference, clocks: &[(u32, Relation)]) -> Result<Vec<Fitted>, String> {
+        let relation =
+            clocks.iter().find(|(node, _)| *node == self.node).map_or(Relation::SAME, |(_, relation)| *relation);
+        let mut calls = reference.calls.clone();
+        let uncertainty_ticks = calls.onto_node(&relation);
+        let stream = RankStream {
+            rank: reference.rank,
+            events: &calls.events,
+            occurrences: &calls.marks,
+            is_common: true,
+            first_count: 0,
+            uncertainty_ticks,
+            clock: 0,
+        };
+        let options = self.detect_options(false);
+        let ranks = self.streams.iter().zip(&self.found);
+        let with_word = ranks.filter(|(own, found)| own.rank != reference.rank && !found.word.is_empty());
+        with_word
+            .map(|(own, found)| {
+                let choice = fitted(&stream, reference.base, own, found, &options)?;
+                Ok(Fitted { rank: own.rank, choice })
+            })
+            .collect()
+    }
+
+    /// Counts the calls that were chosen.
+    pub(super) fn count(&mut self, choices: &[Run<Choice>]) -> Result<Answer, Error> {
+        let mut counted = Vec::with_capacity(self.streams.len());
+        for (index, stream) in self.streams.iter().enumerate() {
+            let choice = value_of(choices, stream.rank).ok_or(Error::Malformed { what: "a rank without a choice" })?;
+            let last = stream.events.iter().rposition(|event| event.symbol() == choice.symbol);
+            let word = choice.place.map_or(Some(Vec::new()), |place| self.word_from(index, place as usize));
+            let (Some(last), Some(word)) = (last, word) else {
+                return Err(Error::Malformed { what: "a choice that was not seen" });
+            };
+            counted.push((choice, last, word));
+        }
+        for ((member, stream), (choice, last, _)) in self.team.members.iter().zip(&self.streams).zip(&counted) {
+            let header = header(member);
+            // An earlier marker counts no more while its parts are exchanged; passes go on from where they are.
+            header.marker_probe.store(u32::MAX, SeqCst);
+            header.marker_every.store(choice.every.max(1), Relaxed);
+            header.marker_site.store(stream.return_addresses[*last], Relaxed);
+            header.marker_probe.store(stream.probes[*last] as u32, SeqCst);
+        }
+        let since_ticks = ticks();
+        let name = self.marker_name(&counted);
+        let wanted = counted.into_iter().map(|(choice, _, word)| Wanted {
+            symbol: choice.symbol,
+            word,
+            every: choice.every.max(1),
+            since_ticks,
+            is_common: choice.is_common,
+        });
+        self.wanted = wanted.collect();
+        Ok(Answer::Counted { name })
+    }
+
+    pub(super) fn count_function(&mut self, function: u32) -> Answer {
+        let symbol = Symbol { function, site: ANY_SITE };
+        let any_site = Wanted { symbol, word: Vec::new(), every: 1, since_ticks: 0, is_common: true };
+        self.wanted = vec![any_site; self.team.members.len()];
+        Answer::Counted { name: None }
+    }
+
+    /// A rank's word as it begins at one of its calls.
+    fn word_from(&self, index: usize, place: usize) -> Option<Vec<Symbol>> {
+        let mut word = self.found.get(index)?.word.clone();
+        (place < word.len()).then(|| {
+            word.rotate_left(place);
+            word
+        })
+    }
+
+    /// `MPI_Allreduce at solve+0x1f3`.
+    fn marker_name(&self, counted: &[(Choice, usize, Vec<Symbol>)]) -> Option<String> {
+        let mut ranks = counted.iter().zip(&self.streams).zip(&self.team.members);
+        let (((choice, last, _), stream), member) = ranks.find(|(((choice, ..), _), _)| choice.is_common)?;
+        let function = &self.team.selection.functions[choice.symbol.function as usize].name;
+        let times = if choice.every > 1 { format!(", every {} calls", choice.every) } else { String::new() };
+        let place = member.modules.describe(stream.return_addresses[*last], self.cache);
+        let (caller, offset) = place.rsplit_once('+').unwrap_or((&place, "0x0"));
+        Some(format!("{function} at {}+{offset}{times}", readable(caller)))
+    }
+}
+
+/// A rank's loop for those who know only what is said here.
+fn seen(stream: &Stream, found: &FoundLoop) -> LoopSeen {
+    let word = (!found.word.is_empty()).then(|| found.occurrences.last()).flatten().map(|last| WordSeen {
+        symbol: stream.events[*last].symbol(),
+        synchronises: found.occurrences.iter().all(|mark| synchronises_world(&stream.events[*mark])),
+        every: passes_per_iteration(stream, &found.occurrences, base_of(stream, *last)),
+    });
+    LoopSeen {
+        rank: stream.rank,
+        iterations_seen: found.iterations_seen as u64,
+        iteration_ticks: found.time_per_iteration_ticks,
+        is_undecided: found.is_undecided,
+        anchor: found.anchor,
+        once: once(stream, found),
+        word,
+    }
+}
+
+/// Once-per-iteration calls of a rank with their call sites; of very many those that all ranks would keep as well.
+fn once(stream: &Stream, found: &FoundLoop) -> Vec<OnceCall> {
+    let mut known: Vec<OnceCall> =
+        found.once_per_iteration.iter().filter_map(|symbol| once_call(stream, *symbol)).collect();
+    if known.len() > ONCE_MAX {
+        known.sort_by_key(|call| {
+            (call.symbol != found.anchor, !call.synchronises, call.symbol.function, call.base_site, call.symbol.site)
+        });
+        known.truncate(ONCE_MAX);
+    }
+    known
+}
+
+fn once_call(stream: &Stream, symbol: Symbol) -> Option<OnceCall> {
+    let calls = calls_of(stream, symbol);
+    let (first, last) = (*calls.first()?, *calls.last()?);
+    Some(OnceCall {
+        symbol,
+        base_site: stream.bases[first],
+        synchronises: synchronises_world(&stream.events[first]),
+        gap_ticks: gap_before(stream, symbol) as f32,
+        every: passes_per_iteration(stream, &calls, base_of(stream, last)),
+    })
+}
+
+fn calls_of(stream: &Stream, symbol: Symbol) -> Vec<usize> {
+    (0..stream.events.len()).filter(|index| stream.events[*index].symbol() == symbol).collect()
+}
+
+/// A collective of all ranks that nobody leaves before all have entered.
+fn synchronises_world(event: &CallEvent) -> bool {
+    event.synchronising && event.comm == 0
+}
+
+/// Call site of an event.
+fn base_of(stream: &Stream, index: usize) -> Base {
+    (stream.events[index].function, stream.bases[index])
+}
+
+/// The choice of a rank whose iterations repeat call by call: those that fit the reference's iterations best.
+fn fitted(
+    reference: &RankStream,
+    common: Base,
+    stream: &Stream,
+    found: &FoundLoop,
+    options: &DetectOptions,
+) -> Result<Choice, String> {
+    let kept: Vec<usize> =
+        (0..stream.events.len()).filter(|index| !options.is_polling(stream.events[*index].symbol())).collect();
+    let begins: Vec<usize> = found.occurrences.iter().map(|mark| kept.partition_point(|index| index < mark)).collect();
+    let synchronises = reference.occurrences.iter().all(|mark| synchronises_world(&reference.events[*mark]));
+    let shares = found.occurrences.windows(2).any(|pair| (pair[0]..pair[1]).any(|at| base_of(stream, at) == common));
+    let mut cuts = Vec::new();
+    let mut places = Vec::new();
+    for (place, symbol) in found.word.iter().enumerate() {
+        let marks: Vec<usize> = begins
+            .iter()
+            .filter_map(|begin| kept.get(begin + place).copied())
+            .filter(|at| stream.events[*at].symbol() == *symbol)
+            .collect();
+        let is_common = marks.first().is_some_and(|mark| base_of(stream, *mark) == common);
+        let before = found.word[(place + found.word.len() - 1) % found.word.len()];
+        // What synchronises is the same call on all ranks; else an iteration does not begin inside a run of one call.
+        let is_possible = if synchronises && shares { is_common } else { before != *symbol };
+        if is_possible {
+            cuts.push(Cut { marks, is_common });
+            places.push(place);
+        }
+    }
+    let best = best_cut(reference, stream.rank, &stream.events, &cuts)
+        .ok_or("the ranks' calls do not say which of their iterations are the same")?;
+    let marks = cuts.swap_remove(best).marks;
+    let last = *marks.last().ok_or("the loop has ended")?;
+    let base = base_of(stream, last);
+    let every = passes_per_iteration(stream, &marks, base).ok_or("a call site is passed a varying number of times")?;
+    Ok(Choice {
+        symbol: stream.events[last].symbol(),
+        place: Some(places[best] as u32),
+        every: u64::from(every),
+        is_common: common == base,
+        synchronises: marks.iter().all(|mark| synchronises_world(&stream.events[*mark])),
+    })
+}
+
+/// Mean time between the call before and each call of `symbol`.
+fn gap_before(stream: &Stream, symbol: Symbol) -> f64 {
+    let gaps: Vec<f64> = stream
+        .events
+        .windows(2)
+        .filter(|pair| pair[1].symbol() == symbol && pair[0].exit_ticks != 0)
+        .map(|pair| pair[1].enter_ticks.saturating_sub(pair[0].exit_ticks) as f64)
+        .collect();
+    trimtab_window::formulas::median(&gaps).unwrap_or(0.0)
+}
+
+/// How often the call site is passed from one occurrence to the next, if that is always the same.
+fn passes_per_iteration(stream: &Stream, occurrences: &[usize], base: Base) -> Option<u32> {
+    let passes = |range: &[usize]| (range[0]..range[1]).filter(|index| base_of(stream, *index) == base).count() as u32;
+    let counts: BTreeSet<u32> = occurrences.windows(2).map(passes).collect();
+    (counts.len() == 1).then(|| counts.first().copied()).flatten()
+}

@@ -1,0 +1,252 @@
+//! One machine's part of a window: everything that touches a process of the job or its memory.
+//!
+//! A node is told what to do by commands and decides nothing about other nodes' ranks. It keeps what it saw last, so
+//! that a question about it need not carry it. Commands of a window it does not have open are refused: they may be from
+//! before a connection was lost. Whatever was inserted is taken out when the window is read, abandoned or dropped.
+//!
+//! Next: `team` (in and out), `looks` and `passes` (what counts), `recorder` (when), `readout` (what was recorded).
+
+mod checked;
+mod early;
+mod library;
+mod looks;
+mod observe;
+mod passes;
+mod readout;
+mod recorder;
+mod selection;
+mod team;
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::options::Options;
+use crate::request::{Answer, Command, Inserted, Request, WindowId};
+use early::Early;
+pub use library::{datatype_sizes, describe_library, has_static_mpi};
+use observe::{Sites, Stream};
+pub(crate) use passes::PASSES_MIN;
+use readout::Ending;
+pub use readout::host_name;
+pub(crate) use selection::GROUP_NAMES;
+pub use selection::{Listed, list_functions};
+pub use team::dry_run;
+use team::{Member, Team};
+use trimtab_mpi::HandleFacts;
+use trimtab_os::monotonic_ns;
+use trimtab_session::{ImageCache, try_again};
+use trimtab_stub::layout::{Header, checksum};
+use trimtab_track::Job;
+use trimtab_window::{FoundLoop, IterationMark, Symbol};
+
+/// The ranks of a job on this machine.
+#[derive(Debug)]
+pub struct Node<'c> {
+    id: u32,
+    job: Job,
+    cache: &'c ImageCache,
+    clock: Clock,
+    newest: Option<WindowId>,
+    open: Option<Window<'c>>,
+}
+
+/// A window whose probes are in.
+#[derive(Debug)]
+struct Window<'c> {
+    id: WindowId,
+    node: u32,
+    team: Team,
+    cache: &'c ImageCache,
+    clock: Clock,
+    facts: Option<HandleFacts>,
+    sites: Vec<Sites>,
+    started_ns: u64,
+    early: Early,
+    /// What was seen of each rank when it was looked at last, and the loops that were found in it.
+    streams: Vec<Stream>,
+    found: Vec<FoundLoop>,
+    /// What counts on each rank, and the pass that marks an iteration.
+    wanted: Vec<Wanted>,
+    phases: Vec<u64>,
+    /// The job's iteration minus the rank's count.
+    offsets: Vec<i64>,
+    /// Marks of each rank so far, and how many of those it wrote were read.
+    marks: Vec<Vec<IterationMark>>,
+    read: Vec<u64>,
+    alive_ns: u64,
+}
+
+/// What counts iterations on one rank.
+#[derive(Clone, Debug)]
+struct Wanted {
+    symbol: Symbol,
+    /// The calls of an iteration, if not every call of `symbol` begins one.
+    word: Vec<Symbol>,
+    every: u64,
+    /// It counts for sure from then on.
+    since_ticks: u64,
+    is_common: bool,
+}
+
+impl<'c> Node<'c> {
+    /// A node that measures the ranks of `job` on this machine. Nothing is touched yet.
+    pub fn new(id: u32, job: Job, cache: &'c ImageCache) -> Self {
+        Node { id, job, cache, clock: Clock::start(), newest: None, open: None }
+    }
+
+    /// Its number in the crew.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// World ranks of the job on this machine.
+    pub fn ranks(&self) -> Vec<u32> {
+        self.job.ranks.iter().map(|process| process.rank.0).collect()
+    }
+
+    /// Takes out what is in, without results; true if anything was. For a node that hears nothing of the job's side any
+    /// more: nobody would end its window.
+    pub fn abandon(&mut self) -> bool {
+        let open = self.open.take();
+        open.map(|mut window| window.team.remove()).is_some()
+    }
+
+    /// Does what a command says.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] for a window that is not open here, [`Error::Malformed`] for what fits no window, and whatever
+    /// went wrong while doing it; then the ranks stay as they are until the window is abandoned.
+    pub fn handle(&mut self, command: &Command) -> Result<Answer, Error> {
+        let id = command.window;
+        match &command.request {
+            Request::Insert(options) => return self.insert(id, options),
+            Request::Time => return Ok(Answer::Time { ticks_per_second: self.clock.ticks_per_second() }),
+            _ => {}
+        }
+        let newest = self.newest;
+        let window = self.open.as_mut().filter(|window| window.id == id);
+        let Some(window) = window else { return Err(Error::Stale { asked: id.0, newest: newest.map(|id| id.0) }) };
+        match &command.request {
+            Request::Describe { node } if *node == self.id => {
+                Ok(Answer::Described(Box::new(readout::facts(&self.job, &window.team))))
+            }
+            Request::Describe { .. } => Ok(Answer::Done),
+            Request::Read { ended, is_whole, by_iterations } => {
+                let ending = Ending { ended: *ended, is_whole: *is_whole, by_iterations: *by_iterations };
+                let recording = window.recording(ending, &self.clock);
+                self.open = None;
+                Ok(Answer::Read(Box::new(recording)))
+            }
+            Request::Abandon => {
+                self.abandon();
+                Ok(Answer::Done)
+            }
+            request => window.handle(request),
+        }
+    }
+
+    fn insert(&mut self, id: WindowId, options: &Options) -> Result<Answer, Error> {
+        if self.newest.is_some_and(|newest| newest >= id) {
+            return Err(Error::Stale { asked: id.0, newest: self.newest.map(|id| id.0) });
+        }
+        self.newest = Some(id);
+        self.abandon();
+        // A library may go right between planning and writing; each attempt reads the ranks anew.
+        let team = try_again(|_| Team::insert(&self.job, options, self.cache)).map_err(Error::or_ended)?;
+        let window = self.open.insert(Window::new((id, self.id), team, self.cache, self.clock));
+        Ok(Answer::Inserted(Inserted {
+            host: host_name(),
+            ranks: window.ranks(),
+            digest: window.digest(),
+            warnings: window.team.warnings.clone(),
+        }))
+    }
+}
+
+impl<'c> Window<'c> {
+    fn new((id, node): (WindowId, u32), team: Team, cache: &'c ImageCache, clock: Clock) -> Self {
+        let ranks = team.members.len();
+        Window {
+            id,
+            node,
+            cache,
+            clock,
+            facts: team.library.as_ref().and_then(trimtab_mpi::Library::handles),
+            sites: team.members.iter().map(Sites::of).collect(),
+            started_ns: monotonic_ns(),
+            early: Early::default(),
+            streams: Vec::new(),
+            found: Vec::new(),
+            wanted: Vec::new(),
+            phases: Vec::new(),
+            offsets: vec![0; ranks],
+            marks: vec![Vec::new(); ranks],
+            read: vec![0; ranks],
+            alive_ns: monotonic_ns(),
+            team,
+        }
+    }
+
+    fn handle(&mut self, request: &Request) -> Result<Answer, Error> {
+        Ok(match request {
+            Request::Look { fresh, levels_only } => Answer::Looked(self.look(*fresh, *levels_only)),
+            Request::Refer { rank, symbol, events_max } => self.refer(*rank, *symbol, *events_max),
+            Request::Fit { reference, clocks } => Answer::Fitted(self.fit(reference, clocks)),
+            Request::Count { choices } => self.count(choices)?,
+            Request::CountFunction { function } => self.count_function(*function),
+            Request::Passes { fresh, with_messages, events_max } => {
+                Answer::Passed(self.passes(*fresh, *with_messages, *events_max as usize))
+            }
+            Request::Number { offsets } => self.number(offsets)?,
+            Request::Furthest => Answer::Furthest(self.furthest()),
+            Request::Arm { start, end } => self.arm(*start, *end),
+            Request::Reset => {
+                early::reset(&self.team);
+                Answer::Done
+            }
+            Request::RecordByTime => {
+                self.early.begin(&self.team);
+                Answer::Early(self.early.seen(&self.team))
+            }
+            Request::SeeEarly => Answer::Early(self.early.seen(&self.team)),
+            Request::Poll { confident_percent } => Answer::Polled(self.poll(*confident_percent)),
+            Request::EndAt { end } => self.end_at(*end),
+            Request::EndNow { program_ended } => Answer::Ended { iterations_max: self.end_now(*program_ended) },
+            Request::Check { marks_max } => Answer::Checked(self.check_marks(*marks_max as usize)),
+            Request::Remove => {
+                let told = self.team.warnings.len();
+                self.team.remove();
+                Answer::Removed { warnings: self.team.warnings.split_off(told) }
+            }
+            // Those that the node answers by itself.
+            Request::Insert(_) | Request::Describe { .. } | Request::Time | Request::Read { .. } | Request::Abandon => {
+                Answer::Done
+            }
+        })
+    }
+
+    fn ranks(&self) -> Vec<u32> {
+        self.team.members.iter().map(|member| member.process.rank.0).collect()
+    }
+
+    /// Stands for what is measured: nodes with the same one speak of the same functions by the same numbers.
+    fn digest(&self) -> u64 {
+        let selection = &self.team.selection;
+        let names = selection.functions.iter().map(|function| format!("{} {}\n", function.name, function.group));
+        let marker = selection.marker.map_or_else(String::new, |(index, source)| format!("{index} {source}"));
+        checksum((names.collect::<String>() + &marker).as_bytes())
+    }
+
+    /// What happens while a loop is looked for: it is recorded by time in case none is found. Whether all ranks run.
+    fn observe(&mut self) -> bool {
+        self.early.begin_when_due(&self.team, (monotonic_ns() - self.started_ns) as f64 / 1e9);
+        self.is_alive()
+    }
+
+    fn is_alive(&self) -> bool {
+        self.team.members.iter().all(|member| member.inserted.is_alive())
+    }
+}
+
+fn header(member: &Member) -> &Header {
+    member.inserted.view().header()
+}

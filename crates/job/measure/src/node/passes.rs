@@ -1,0 +1,225 @@
+//! How a node's ranks passed what counts, and the calls that let others say which iterations are the same.
+//!
+//! Next: `job::counting`, which aligns all ranks by these.
+
+use super::observe::Stream;
+use super::{Wanted, Window, header};
+use crate::error::Error;
+use crate::excerpt::Excerpt;
+use crate::request::{Answer, Passed, RankPasses};
+use crate::runs::{Run, value_of};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::atomic::Ordering::Release;
+use trimtab_window::CallEvent;
+
+/// Added to every rank's counter, so that calls before the counter began have numbers too.
+const COUNT_BIAS: u64 = 1 << 32;
+
+/// Passes of a rank before which its calls say too little to be told.
+pub(crate) const PASSES_MIN: u64 = 3;
+
+impl Window<'_> {
+    pub(super) fn passes(&mut self, fresh: bool, with_messages: bool, events_max: usize) -> Passed {
+        let is_alive = self.observe();
+        if fresh || self.streams.is_empty() {
+            self.read_streams();
+        }
+        let passes: Vec<Passes> =
+            self.streams.iter().zip(&self.wanted).map(|(stream, wanted)| self.passes_of(stream, wanted)).collect();
+        self.phases = passes.iter().map(|passes| passes.phase).collect();
+        let have_passed = passes.iter().all(|passes| passes.counted >= PASSES_MIN);
+        let told = passes.into_iter().zip(&self.streams).zip(&self.wanted).map(|((passes, stream), wanted)| {
+            let (calls, skipped) = match have_passed {
+                true => excerpt(stream, &passes.marks, with_messages, events_max),
+                false => (Excerpt::default(), 0),
+            };
+            RankPasses {
+                rank: stream.rank,
+                counted: passes.counted,
+                is_silent: passes.marks.is_empty(),
+                first_count: passes.first_count + skipped as u64,
+                period_ticks: passes.period_ticks,
+                is_common: wanted.is_common,
+                calls,
+            }
+        });
+        Passed { is_alive, ranks: told.collect() }
+    }
+
+    fn passes_of(&self, stream: &Stream, wanted: &Wanted) -> Passes {
+        let marks = wanted.marks(&self.team, stream);
+        let is_counted =
+            |index: &usize| stream.passes[*index] > 0 && stream.events[*index].enter_ticks > wanted.since_ticks;
+        let first_counted = marks.iter().position(is_counted);
+        let counted = first_counted.map_or(0, |first| marks.len() - first);
+        // A call's record shows the passes after it was counted, hence the one less.
+        let pass = first_counted.map_or(0, |first| stream.passes[marks[first]] - 1);
+        let first_count = COUNT_BIAS + pass / wanted.every - first_counted.unwrap_or(0) as u64;
+        let span = match (marks.first(), marks.last()) {
+            (Some(first), Some(last)) => stream.events[*last].enter_ticks - stream.events[*first].enter_ticks,
+            _ => 0,
+        };
+        let period_ticks = span as f64 / marks.len().saturating_sub(1).max(1) as f64;
+        Passes { counted: counted as u64, first_count, phase: pass % wanted.every, period_ticks, marks }
+    }
+
+    /// Gives iterations the job's numbers from now on.
+    pub(super) fn number(&mut self, offsets: &[Run<i64>]) -> Result<Answer, Error> {
+        let own = self.ranks().into_iter().map(|rank| value_of(offsets, rank)).collect::<Option<Vec<i64>>>();
+        let own = own.filter(|own| own.len() == self.phases.len());
+        self.offsets = own.ok_or(Error::Malformed { what: "offsets of ranks that did not pass their marker" })?;
+        for (member, phase) in self.team.members.iter().zip(&self.phases) {
+            header(member).marker_phase.store(*phase, Release);
+        }
+        self.early.forget(&self.team);
+        Ok(Answer::Done)
+    }
+}
+
+/// One rank's passes of its marker.
+struct Passes {
+    /// Events that begin an iteration.
+    marks: Vec<usize>,
+    /// Those that its counter has seen.
+    counted: u64,
+    /// Number of the first mark, biased.
+    first_count: u64,
+    /// The pass of the call site, modulo passes per iteration, that marks an iteration.
+    phase: u64,
+    period_ticks: f64,
+}
+
+/// The calls that alignment needs, the latest `events_max` of them, and how many marks were left out with the others.
+fn excerpt(stream: &Stream, marks: &[usize], with_messages: bool, events_max: usize) -> (Excerpt, usize) {
+    if events_max >= stream.events.len() {
+        return (Excerpt { events: stream.events.clone(), marks: marks.to_vec() }, 0);
+    }
+    let mut needed = needed(&stream.events, marks, with_messages);
+    needed.drain(..needed.len().saturating_sub(events_max));
+    let from = needed.first().copied().unwrap_or(0);
+    let skipped = marks.partition_point(|mark| *mark < from);
+    let position = |mark: &usize| needed.binary_search(mark).ok();
+    let excerpt = Excerpt {
+        events: needed.iter().map(|index| stream.events[*index]).collect(),
+        marks: marks[skipped..].iter().filter_map(position).collect(),
+    };
+    (excerpt, skipped)
+}
+
+/// Positions of the marks, of collectives of all ranks, and of the first and last call, which say how long was looked.
+/// With messages, of each iteration the last send to each rank, the first receive from each, and the first collective of
+/// each smaller communicator: alignment asks for no others.
+fn needed(events: &[CallEvent], marks: &[usize], with_messages: bool) -> Vec<usize> {
+    let is_always = |index: usize| {
+        let event = &events[index];
+        index == 0 || index + 1 == events.len() || (event.synchronising && event.comm == 0)
+    };
+    let mut needed: Vec<usize> =
+        (0..events.len()).filter(|index| is_always(*index)).chain(marks.iter().copied()).collect();
+    if with_messages {
+        let mut chosen = BTreeMap::new();
+        let from = marks.first().copied().unwrap_or(events.len());
+        for (index, event) in events.iter().enumerate().skip(from) {
+            let iteration = marks.partition_point(|mark| *mark <= index);
+            for (key, is_last) in relations(event) {
+                match chosen.entry((iteration, key)) {
+                    Entry::Vacant(entry) => {
+                        entry.insert(index);
+                    }
+                    Entry::Occupied(mut entry) if is_last => *entry.get_mut() = index,
+                    Entry::Occupied(_) => {}
+                }
+            }
+        }
+        needed.extend(chosen.into_values());
+    }
+    needed.sort_unstable();
+    needed.dedup();
+    needed
+}
+
+/// What a call relates its iteration to: a rank it sends to, of which the last call counts; a rank it receives from, or
+/// a smaller communicator, of which the first does.
+fn relations(event: &CallEvent) -> impl Iterator<Item = ((u8, i64), bool)> {
+    let sends = event.is_send.then_some(((0, i64::from(event.peer)), true));
+    let receives = event.is_receive.then_some(((1 + u8::from(event.is_send), i64::from(event.peer)), false));
+    let meets = (event.synchronising && event.comm != 0).then_some(((3, event.comm as i64), false));
+    [sends, receives, meets].into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_window::{RankStream, align};
+
+    /// Iterations of a ring: sends to the next (several), a receive from the one before, and now and then a barrier.
+    fn ring(rank: i32, iterations: u64) -> (Vec<CallEvent>, Vec<usize>) {
+        let (mut events, mut marks) = (Vec::new(), Vec::new());
+        let mut now = 1_000 + rank as u64 * 40;
+        let mut call = |function: u32, peer: i32, is_send: bool, is_receive: bool, synchronising: bool| {
+            now += 50;
+            let (enter_ticks, exit_ticks) = (now, now + 20);
+            events.push(CallEvent {
+                function,
+                site: u64::from(function),
+                enter_ticks,
+                exit_ticks,
+                peer,
+                is_send,
+                is_receive,
+                synchronising,
+                comm: 0,
+            });
+            events.len() - 1
+        };
+        for iteration in 0..iterations {
+            marks.push(call(1, (rank + 1) % 4, true, false, false));
+            call(2, (rank + 1) % 4, true, false, false);
+            call(2, (rank + 1) % 4, true, false, false);
+            call(3, (rank + 3) % 4, false, true, false);
+            call(3, (rank + 3) % 4, false, true, false);
+            if iteration % 5 == 4 {
+                call(4, -1, false, false, true);
+            }
+        }
+        (events, marks)
+    }
+
+    fn aligned(excerpts: &[(Excerpt, usize)]) -> trimtab_window::Alignment {
+        let ranks: Vec<RankStream> = excerpts
+            .iter()
+            .enumerate()
+            .map(|(rank, (excerpt, skipped))| RankStream {
+                rank: rank as u32,
+                events: &excerpt.events,
+                occurrences: &excerpt.marks,
+                is_common: true,
+                first_count: 100 + *skipped as u64,
+                uncertainty_ticks: 0,
+                clock: 0,
+            })
+            .collect();
+        align(&ranks)
+    }
+
+    #[test]
+    fn fewer_calls_say_the_same() {
+        let streams: Vec<Stream> =
+            (0..4).map(|rank| Stream { rank: rank as u32, events: ring(rank, 40).0, ..Stream::default() }).collect();
+        let marks: Vec<Vec<usize>> = (0..4).map(|rank| ring(rank, 40).1).collect();
+        let with = |messages: bool, events_max: usize| -> Vec<(Excerpt, usize)> {
+            streams.iter().zip(&marks).map(|(stream, marks)| excerpt(stream, marks, messages, events_max)).collect()
+        };
+        let all = aligned(&with(true, usize::MAX));
+        let thinned = with(true, 200);
+        assert!(thinned.iter().all(|(excerpt, skipped)| *skipped == 0 && excerpt.events.len() < 150), "thinned");
+        assert_eq!(aligned(&thinned), all, "without calls that alignment does not ask for");
+        let world = with(false, 200);
+        assert_eq!(world[0].0.events.len(), 40 + 8, "marks and barriers");
+        assert_eq!(aligned(&world).offsets, all.offsets, "collectives alone");
+        let latest = with(true, 60);
+        assert!(latest.iter().all(|(excerpt, skipped)| *skipped > 0 && excerpt.events.len() == 60), "the latest only");
+        assert_eq!(aligned(&latest).offsets, all.offsets, "the latest only, numbered as before");
+    }
+}

@@ -1,0 +1,137 @@
+//! A node's ranks while they record: armed, watched, ended.
+//!
+//! While ranks record nothing is sent to them; their shared memory is looked at now and then, and their marks are copied
+//! before the ring of marks wraps.
+//!
+//! Next: `job::recording` for who decides, `readout` for what is read afterwards.
+
+use super::observe::last_seen_ticks;
+use super::team::Member;
+use super::{Window, header};
+use crate::request::{Answer, Polled};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+use trimtab_os::{monotonic_ns, ticks};
+use trimtab_stub::layout::state;
+use trimtab_window::{IterationMark, statistics};
+
+/// Time for the other ranks to end once one has.
+const ENDING_MS: u64 = 20;
+/// Time between two looks at whether all ranks still run this program, which reads their lists of mappings.
+const ALIVE_NS: u64 = 50_000_000;
+/// End of an open-ended window; a real end is told later.
+const OPEN_END: u64 = u64::MAX;
+
+impl Window<'_> {
+    /// The job's iteration of the rank that is furthest.
+    pub(super) fn furthest(&self) -> u64 {
+        let members = self.team.members.iter().zip(&self.offsets);
+        let counts =
+            members.map(|(member, offset)| header(member).iteration.load(Acquire).saturating_add_signed(*offset));
+        counts.max().unwrap_or(0)
+    }
+
+    pub(super) fn arm(&mut self, start: u64, end: Option<u64>) -> Answer {
+        for (member, offset) in self.team.members.iter().zip(&self.offsets) {
+            let local = |iteration: u64| iteration.saturating_add_signed(-offset);
+            header(member).start.store(local(start), Relaxed);
+            header(member).end.store(end.map_or(OPEN_END, local), Relaxed);
+            header(member).state.store(state::ARMED, Release);
+        }
+        self.marks.iter_mut().for_each(Vec::clear);
+        self.read.fill(0);
+        Answer::Armed { is_missed: self.team.members.iter().any(has_missed) }
+    }
+
+    pub(super) fn end_at(&self, end: u64) -> Answer {
+        for (member, offset) in self.team.members.iter().zip(&self.offsets) {
+            header(member).end.store(end.saturating_add_signed(-offset), Release);
+        }
+        Answer::Done
+    }
+
+    pub(super) fn poll(&mut self, confident_percent: Option<f64>) -> Polled {
+        self.drain();
+        let is_alive = !self.is_due() || self.is_alive();
+        let states: Vec<u32> = self.team.members.iter().map(|member| header(member).state.load(Acquire)).collect();
+        let has_begun = states.iter().any(|now| *now >= state::RECORD);
+        let left =
+            |member: &Member| header(member).end.load(Relaxed).saturating_sub(header(member).iteration.load(Relaxed));
+        let slowest = self.marks.iter().min_by_key(|marks| marks.len());
+        Polled {
+            is_alive,
+            is_done: states.iter().all(|now| *now == state::DONE),
+            since_first_s: has_begun.then(|| self.since_first_s()),
+            marks_min: slowest.map_or(0, |marks| marks.len() as u64),
+            left_max: self.team.members.iter().map(left).max().unwrap_or(0),
+            is_confident: confident_percent.zip(slowest).is_some_and(|(percent, marks)| is_confident(marks, percent)),
+        }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let is_due = monotonic_ns() - self.alive_ns > ALIVE_NS;
+        if is_due {
+            self.alive_ns = monotonic_ns();
+        }
+        is_due
+    }
+
+    fn since_first_s(&self) -> f64 {
+        let first = self.team.members.iter().map(|member| header(member).first_ticks.load(Relaxed)).filter(|t| *t != 0);
+        let rate = self.clock.ticks_per_second();
+        first.min().map_or(0.0, |first| ticks().saturating_sub(first) as f64 / rate)
+    }
+
+    /// Ends the recording wherever the ranks are; iterations of the rank that recorded most.
+    pub(super) fn end_now(&mut self, program_ended: bool) -> u64 {
+        let now = ticks();
+        if program_ended {
+            // The others are about to end too; let them come to it.
+            std::thread::sleep(Duration::from_millis(ENDING_MS));
+        }
+        for member in &self.team.members {
+            end_member(member, now);
+        }
+        self.drain();
+        self.marks.iter().map(|marks| (marks.len() as u64).saturating_sub(1)).max().unwrap_or(0)
+    }
+
+    /// Copies new marks before the ring of marks wraps.
+    pub(super) fn drain(&mut self) {
+        for ((member, marks), read) in self.team.members.iter().zip(&mut self.marks).zip(&mut self.read) {
+            let view = member.inserted.view();
+            let written = view.header().marks_written.load(Acquire);
+            // Older marks are overwritten; and the program may have written anything over their number.
+            let first = (*read).max(written.saturating_sub(view.geometry().mark_capacity));
+            for index in first..written {
+                let mark = view.mark(index);
+                marks
+                    .push(IterationMark { ticks: mark.ticks.load(Relaxed), comm_ticks: mark.comm_ticks.load(Relaxed) });
+            }
+            *read = written;
+        }
+    }
+}
+
+/// A share is one whatever its unit: ticks do.
+fn is_confident(marks: &[IterationMark], percent: f64) -> bool {
+    let times: Vec<f64> = marks.windows(2).map(|pair| pair[1].ticks.saturating_sub(pair[0].ticks) as f64).collect();
+    statistics::until_confident(&times, percent)
+}
+
+/// A rank that had passed its start before it was armed waits for ever.
+fn has_missed(member: &Member) -> bool {
+    let header = header(member);
+    header.state.load(Acquire) == state::ARMED && header.iteration.load(Acquire) > header.start.load(Relaxed)
+}
+
+/// Ends the recording of a rank wherever it is. Of one that is gone nothing is known after its last call.
+fn end_member(member: &Member, now: u64) {
+    let header = header(member);
+    if header.state.load(Acquire) == state::RECORD {
+        // The window of whole iterations ends with the last mark, which the read-out uses.
+        let end = if member.inserted.is_alive() { now } else { last_seen_ticks(member).min(now) };
+        header.last_ticks.store(end.max(header.first_ticks.load(Relaxed)), Relaxed);
+        header.state.store(state::DONE, Release);
+    }
+}

@@ -1,0 +1,450 @@
+//! What the job asks of its nodes, and what they answer: plain values that mean the same on any machine.
+//!
+//! A request goes to every node; each answers for its own ranks. What can be one number for a whole node is one; what
+//! must be told of each rank is short, because all of it meets at the root: [`Answer`] says for each how many bytes a
+//! rank costs, and a test holds it to that. Moments are ticks of the node's own clock; whoever compares them converts
+//! them first. Iterations are the job's from [`Request::Number`] on: a node adds its ranks' offsets by itself.
+//!
+//! Next: `crew` for how a request comes to nodes, `node` for what it does there, `job` for who asks what when.
+
+use crate::excerpt::Excerpt;
+use crate::options::{Ended, Options};
+use crate::runs::Run;
+use serde::{Deserialize, Serialize};
+use trimtab_window::{FunctionInfo, MarkTimes, RankSample, Relation, Symbol};
+
+/// Names one window for ever: a node refuses requests of any but the newest it has heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WindowId(pub u64);
+
+/// A request of one window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Command {
+    /// The window; only [`Request::Insert`] begins one.
+    pub window: WindowId,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// What the job asks. The answer that belongs to each is named with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Plan for every rank and insert into all at once: [`Answer::Inserted`]. A window that is still open is abandoned.
+    Insert(Options),
+    /// What is measured and what the program is, by one node for all: [`Answer::Described`], [`Answer::Done`] by others.
+    Describe {
+        /// The node that is to answer.
+        node: u32,
+    },
+    /// Nothing but the time: [`Answer::Time`].
+    Time,
+    /// The ranks' loops: [`Answer::Looked`].
+    Look {
+        /// Look at the ranks; else think again about what was seen last.
+        fresh: bool,
+        /// As [`trimtab_window::DetectOptions::levels_only`].
+        levels_only: bool,
+    },
+    /// The latest iterations of one rank, by its node: [`Answer::Reference`], [`Answer::Done`] by others.
+    Refer {
+        /// The rank.
+        rank: u32,
+        /// The call that begins its iterations, where that is a call of one place; else its word does.
+        symbol: Option<Symbol>,
+        /// Calls that the answer may hold.
+        events_max: u32,
+    },
+    /// Where ranks whose iterations repeat call by call begin theirs, so that they fit another's: [`Answer::Fitted`].
+    Fit {
+        /// The other rank's iterations.
+        reference: Box<Reference>,
+        /// Each node's clock on that of the reference.
+        clocks: Vec<(u32, Relation)>,
+    },
+    /// Count these calls from now on: [`Answer::Counted`].
+    Count {
+        /// For runs of ranks.
+        choices: Vec<Run<Choice>>,
+    },
+    /// Count a function of the program, wherever it is called from: [`Answer::Counted`].
+    CountFunction {
+        /// Its position among the measured functions.
+        function: u32,
+    },
+    /// How the ranks passed what counts: [`Answer::Passed`].
+    Passes {
+        /// Look at the ranks; else tell more of what was seen last.
+        fresh: bool,
+        /// With messages and smaller communicators, where collectives of all ranks do not suffice.
+        with_messages: bool,
+        /// Calls of one rank that the answer may hold.
+        events_max: u32,
+    },
+    /// Iterations have these numbers from now on, and what was recorded meanwhile is forgotten: [`Answer::Done`].
+    Number {
+        /// The job's iteration minus the rank's count, for runs of ranks.
+        offsets: Vec<Run<i64>>,
+    },
+    /// The iteration of the furthest rank: [`Answer::Furthest`].
+    Furthest,
+    /// Record from one iteration on: [`Answer::Armed`].
+    Arm {
+        /// The first one.
+        start: u64,
+        /// The one after the last; `None`: told later.
+        end: Option<u64>,
+    },
+    /// Record nothing and forget what was recorded: [`Answer::Done`].
+    Reset,
+    /// Record by time from now on, if that is not done yet: [`Answer::Early`].
+    RecordByTime,
+    /// What was recorded by time so far: [`Answer::Early`].
+    SeeEarly,
+    /// How far the recording is: [`Answer::Polled`].
+    Poll {
+        /// The half width of the interval that is narrow enough, percent.
+        confident_percent: Option<f64>,
+    },
+    /// End before this iteration: [`Answer::Done`].
+    EndAt {
+        /// The one after the last.
+        end: u64,
+    },
+    /// End the recording wherever ranks are: [`Answer::Ended`].
+    EndNow {
+        /// A rank has ended; the others may be about to.
+        program_ended: bool,
+    },
+    /// When the recorded iterations began: [`Answer::Checked`].
+    Check {
+        /// Latest iterations of each rank to tell of, and calls of each in them.
+        marks_max: u32,
+    },
+    /// Take the probes out: [`Answer::Removed`].
+    Remove,
+    /// What was recorded: [`Answer::Read`]. The node forgets the window.
+    Read {
+        /// Why the recording ended.
+        ended: Ended,
+        /// Every rank recorded to the end that was meant.
+        is_whole: bool,
+        /// The window is counted in iterations.
+        by_iterations: bool,
+    },
+    /// Take the probes out, without results: [`Answer::Done`].
+    Abandon,
+}
+
+impl Request {
+    /// What the request is for, as a reader is told that it was not answered.
+    pub fn purpose(&self) -> &'static str {
+        match self {
+            Request::Insert(_) => "insert probes",
+            Request::Describe { .. } => "describe the program",
+            Request::Time => "tell its time",
+            Request::Look { .. } | Request::Refer { .. } | Request::Fit { .. } => "look for the main loop",
+            Request::Count { .. } | Request::CountFunction { .. } | Request::Passes { .. } => "count iterations",
+            Request::Number { .. } | Request::Furthest => "agree on the first iteration",
+            Request::Arm { .. } | Request::Reset | Request::RecordByTime | Request::SeeEarly => "begin to record",
+            Request::Poll { .. } => "tell how far the recording is",
+            Request::EndAt { .. } | Request::EndNow { .. } => "end the recording",
+            Request::Check { .. } => "check the recorded iterations",
+            Request::Remove | Request::Abandon => "take out the probes",
+            Request::Read { .. } => "hand over what was recorded",
+        }
+    }
+
+    /// Answered at once, so that the time it takes is that of the way.
+    pub fn is_quick(&self) -> bool {
+        matches!(self, Request::Time | Request::Furthest)
+    }
+}
+
+/// What a node answers. Bytes are those of the serialized answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// At most [`Answer::INSERTED_BYTES`] a rank.
+    Inserted(Inserted),
+    /// Of one node only.
+    Described(Box<Facts>),
+    /// For the node.
+    Time {
+        /// Ticks of the node's clock in a second.
+        ticks_per_second: f64,
+    },
+    /// At most [`Answer::LOOKED_BYTES`] a rank, and [`Answer::ONCE_BYTES`] for each call that counts iterations there.
+    Looked(Looked),
+    /// Of one node only.
+    Reference(Box<Reference>),
+    /// At most [`Answer::FITTED_BYTES`] a rank; the inner error says why a rank does not fit.
+    Fitted(Result<Vec<Fitted>, String>),
+    /// The call that counts, of the lowest rank of the node whose call is the job's.
+    Counted {
+        /// For a reader: `MPI_Allreduce at solve+0x1f3`.
+        name: Option<String>,
+    },
+    /// At most [`Answer::PASSED_BYTES`] a rank, and [`Answer::EVENT_BYTES`] for each call; no calls before all ranks of
+    /// the node have passed.
+    Passed(Passed),
+    /// For the node.
+    Furthest(u64),
+    /// For the node.
+    Armed {
+        /// A rank had passed the first iteration already.
+        is_missed: bool,
+    },
+    /// For the node.
+    Early(Early),
+    /// For the node.
+    Polled(Polled),
+    /// For the node.
+    Ended {
+        /// Iterations that the rank with most of them recorded.
+        iterations_max: u64,
+    },
+    /// At most [`Answer::CHECKED_BYTES`] a rank, [`Answer::MARK_BYTES`] for each mark and [`Answer::EVENT_BYTES`] for each
+    /// call.
+    Checked(Vec<RankCheck>),
+    /// Warnings of the node.
+    Removed {
+        /// What did not go as it should.
+        warnings: Vec<String>,
+    },
+    /// At most [`Answer::READ_BYTES`] a rank, [`Answer::ITERATION_BYTES`] for each iteration, [`Answer::FUNCTION_BYTES`]
+    /// for each function and [`Answer::LINK_BYTES`] for each link; trace records come on top where they were asked for.
+    Read(Box<Recording>),
+}
+
+impl Answer {
+    /// A rank in [`Answer::Inserted`].
+    pub const INSERTED_BYTES: usize = 8;
+    /// A rank in [`Answer::Looked`].
+    pub const LOOKED_BYTES: usize = 80;
+    /// A call that happens once per iteration.
+    pub const ONCE_BYTES: usize = 40;
+    /// A rank in [`Answer::Fitted`].
+    pub const FITTED_BYTES: usize = 36;
+    /// A rank in [`Answer::Passed`], its call sites included.
+    pub const PASSED_BYTES: usize = 200;
+    /// A call of a rank in [`Answer::Passed`].
+    pub const EVENT_BYTES: usize = 16;
+    /// A rank in [`Answer::Checked`].
+    pub const CHECKED_BYTES: usize = 240;
+    /// A mark in [`Answer::Checked`].
+    pub const MARK_BYTES: usize = 32;
+    /// A rank in [`Answer::Read`].
+    pub const READ_BYTES: usize = 240;
+    /// An iteration of a rank.
+    pub const ITERATION_BYTES: usize = 20;
+    /// A function of a rank.
+    pub const FUNCTION_BYTES: usize = 64;
+    /// A link of a rank.
+    pub const LINK_BYTES: usize = 24;
+}
+
+/// The ranks of a node, with probes in them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inserted {
+    /// The node's name.
+    pub host: String,
+    /// World ranks, ascending.
+    pub ranks: Vec<u32>,
+    /// Stands for what is measured: nodes with another value measure something else.
+    pub digest: u64,
+    /// What a reader must know.
+    pub warnings: Vec<String>,
+}
+
+/// What is measured, and of which program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The measured functions; everything else refers to them by position.
+    pub functions: Vec<FunctionInfo>,
+    /// Position of the marker if it is a function of the program, and whether the user named it.
+    pub marker: Option<(u32, bool)>,
+    /// The MPI library.
+    pub mpi: String,
+    /// Size of `MPI_COMM_WORLD` where the launcher says it.
+    pub size: Option<u32>,
+    /// The executable.
+    pub program: String,
+    /// Its arguments without itself.
+    pub arguments: Vec<String>,
+    /// Build ids of executable and library.
+    pub builds: Vec<String>,
+    /// Start of the process, seconds since 1970.
+    pub started_unix_s: f64,
+}
+
+/// The loops of a node's ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Looked {
+    /// Whether all ranks still run this program.
+    pub is_alive: bool,
+    /// Calls of the rank that called least since the probes went in.
+    pub calls: u64,
+    /// One for each rank, ascending; the error: why some rank has none.
+    pub loops: Result<Vec<LoopSeen>, String>,
+    /// The loop of the lowest rank in a sentence.
+    pub description: String,
+}
+
+/// The loop of one rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopSeen {
+    /// World rank.
+    pub rank: u32,
+    /// Complete iterations seen.
+    pub iterations_seen: u64,
+    /// Ticks of one.
+    pub iteration_ticks: f64,
+    /// A loop around it is suspected.
+    pub is_undecided: bool,
+    /// The call that the rank itself would count.
+    pub anchor: Symbol,
+    /// Calls that happen once in each iteration, those that most ranks may share first.
+    pub once: Vec<OnceCall>,
+    /// Where iterations only repeat call by call: how they would be counted on this rank alone.
+    pub word: Option<WordSeen>,
+}
+
+/// A call that happens once in each iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OnceCall {
+    /// The call in its direction.
+    pub symbol: Symbol,
+    /// Its call site whatever the direction.
+    pub base_site: u64,
+    /// It is a collective of all ranks that nobody leaves before all have entered.
+    pub synchronises: bool,
+    /// Ticks of computing before it.
+    pub gap_ticks: f32,
+    /// Passes of its call site in one iteration; `None`: they vary.
+    pub every: Option<u32>,
+}
+
+/// Iterations that repeat call by call, on one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WordSeen {
+    /// The call that begins an iteration.
+    pub symbol: Symbol,
+    /// As [`OnceCall::synchronises`].
+    pub synchronises: bool,
+    /// As [`OnceCall::every`].
+    pub every: Option<u32>,
+}
+
+/// The call that counts iterations on a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// The call in its direction.
+    pub symbol: Symbol,
+    /// Where iterations repeat call by call: the call of the rank's word that begins one.
+    pub place: Option<u32>,
+    /// Passes of its call site in one iteration.
+    pub every: u64,
+    /// Its call site is the job's.
+    pub is_common: bool,
+    /// As [`OnceCall::synchronises`].
+    pub synchronises: bool,
+}
+
+/// A rank that begins its iterations where they fit the reference's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fitted {
+    /// World rank.
+    pub rank: u32,
+    /// What counts there.
+    pub choice: Choice,
+}
+
+/// The latest iterations of a rank, for others to fit theirs to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// World rank.
+    pub rank: u32,
+    /// Its calls; marks begin iterations.
+    pub calls: Excerpt,
+    /// Function and call site of the marks.
+    pub base: (u32, u64),
+}
+
+/// How the ranks of a node passed what counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Passed {
+    /// Whether all ranks still run this program.
+    pub is_alive: bool,
+    /// One for each rank, ascending.
+    pub ranks: Vec<RankPasses>,
+}
+
+/// How one rank passed what counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankPasses {
+    /// World rank.
+    pub rank: u32,
+    /// Passes that its counter has seen.
+    pub counted: u64,
+    /// It was never seen to pass.
+    pub is_silent: bool,
+    /// The rank's counter at the first mark of `calls`.
+    pub first_count: u64,
+    /// Ticks from one pass to the next, about.
+    pub period_ticks: f64,
+    /// Its call site is the job's.
+    pub is_common: bool,
+    /// The calls that say which iterations of other ranks are the same.
+    pub calls: Excerpt,
+}
+
+/// A recording by time that began while the loop was looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Early {
+    /// Seconds since it began; `None`: it did not.
+    pub seconds: Option<f64>,
+    /// A rank has recorded a call.
+    pub has_calls: bool,
+    /// Whether all ranks still run this program.
+    pub is_alive: bool,
+}
+
+/// How far the recording is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Polled {
+    /// Whether all ranks still run this program, as far as was looked.
+    pub is_alive: bool,
+    /// All ranks have recorded to the end.
+    pub is_done: bool,
+    /// Seconds since the first rank began to record; `None`: none has.
+    pub since_first_s: Option<f64>,
+    /// Marks of the rank with fewest.
+    pub marks_min: u64,
+    /// Iterations until the end of the rank that is furthest from it.
+    pub left_max: u64,
+    /// The interval of the rank with fewest marks is narrow enough.
+    pub is_confident: bool,
+}
+
+/// When the recorded iterations of a rank began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankCheck {
+    /// It passed its call site another number of times in some iteration.
+    pub is_miscounted: bool,
+    /// The job's number of each mark that is still known.
+    pub iterations: Vec<u64>,
+    /// Those marks.
+    pub marks: MarkTimes,
+    /// The latest calls of these iterations that could have waited; their marks are the last of `iterations`.
+    pub calls: Excerpt,
+}
+
+/// What the ranks of a node recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// One for each rank.
+    pub ranks: Vec<RankSample>,
+    /// What a reader must know.
+    pub warnings: Vec<String>,
+}

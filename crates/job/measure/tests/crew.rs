@@ -1,0 +1,227 @@
+//! Two nodes lead through windows as one does: they begin at the same iteration and count what is true, although one's
+//! clock is another and all they say are bytes; a node that falls silent is missed and named; a window that is over is
+//! refused.
+//!
+//! Next: `common` for the nodes.
+
+mod common;
+
+use common::{RANKS, STEADY, Subject, TRUE_MARK, Wires, options};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trimtab_measure::{Answer, Command, Crew, Error, Mark, Outcome, Request, Silent, WindowId, measure_with};
+use trimtab_session::ImageCache;
+use trimtab_specimens::GroundTruth;
+use trimtab_types::report::{Link, Report};
+
+/// Iterations of each window.
+const ITERATIONS: u64 = 10;
+
+/// Held for a whole test: jobs run one at a time, the machine may have two processors.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn named() -> Mark {
+    Mark::Function(TRUE_MARK.into())
+}
+
+#[test]
+fn two_nodes_begin_together_and_count_what_is_true() {
+    let _alone = alone();
+    let subject = Subject::start(STEADY.0, STEADY.1);
+    let cache = ImageCache::in_memory();
+    let mut crew = Wires::new(&subject.job, &cache);
+    let window = |crew: &mut Wires<'_>, id: u64, mark: Mark| -> Report {
+        let Outcome { report, .. } =
+            measure_with(crew, WindowId(id), &options(mark, ITERATIONS), &Silent).expect("a window");
+        report
+    };
+    let by_mark = window(&mut crew, 1, named());
+    let by_loop = window(&mut crew, 2, Mark::Auto);
+    subject.assert_restored();
+    crew.answers.iter().for_each(|(answer, bytes)| check_size(answer, *bytes));
+    let truths = subject.finish();
+
+    let first = same_start(&by_mark);
+    check_counts(&by_mark, &truths, first);
+    assert_eq!(by_loop.window.marker_source, "detected", "{:?}", by_loop.warnings);
+    same_start(&by_loop);
+    assert!(by_loop.warnings.iter().all(|warning| !warning.contains("likely, not proven")), "{:?}", by_loop.warnings);
+    // The second node's processor counts a fifth faster; its ranks' iterations last as long as the others'.
+    for report in [&by_mark, &by_loop] {
+        let durations: Vec<f64> = report.ranks.iter().map(|rank| rank.duration_s).collect();
+        let longest = durations.iter().copied().fold(0.0, f64::max);
+        assert!(durations.iter().all(|one| *one > 0.9 * longest), "one clock: {durations:?}");
+    }
+}
+
+/// Iterations without any collective, which no call marks: nodes fit theirs to another node's, and what is not proven is
+/// not called so.
+#[test]
+fn iterations_that_only_messages_relate_are_not_called_proven() {
+    let _alone = alone();
+    let subject = Subject::start("wave", "--iterations 1000000");
+    let cache = ImageCache::in_memory();
+    let mut crew = Wires::new(&subject.job, &cache);
+    let outcome = measure_with(&mut crew, WindowId(1), &options(Mark::Auto, ITERATIONS), &Silent);
+    subject.assert_restored();
+    crew.answers.iter().for_each(|(answer, bytes)| check_size(answer, *bytes));
+    let Report { window, ranks, warnings, functions, .. } = outcome.expect("a window").report;
+    assert_eq!(window.marker_source, "detected", "{window:?} {warnings:?}");
+    assert!(warnings.iter().any(|warning| warning.contains("likely, not proven")), "{warnings:?}");
+    assert!(ranks.iter().all(|rank| rank.iterations == Some(ITERATIONS)), "{ranks:?}");
+    let mark = functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
+    assert_eq!(mark.calls, u64::from(RANKS) * ITERATIONS, "each iteration is one of the program's: {window:?}");
+    let fitted = |answer: &Answer| matches!(answer, Answer::Fitted(Ok(ranks)) if !ranks.is_empty());
+    assert!(crew.answers.iter().any(|(answer, _)| fitted(answer)), "the other node's ranks were fitted");
+}
+
+#[test]
+fn a_node_that_falls_silent_while_it_records_is_named() {
+    let _alone = alone();
+    let subject = Subject::start(STEADY.0, STEADY.1);
+    let cache = ImageCache::in_memory();
+    let mut crew = Wires::new(&subject.job, &cache);
+    let mut polls = 0;
+    crew.silence = Some(Box::new(move |request| {
+        polls += u32::from(matches!(request, Request::Poll { .. }));
+        polls == 2
+    }));
+    let outcome = measure_with(&mut crew, WindowId(1), &options(named(), 200), &Silent).expect("a partial report");
+    assert!(crew.is_silent, "it fell silent");
+    let Report { window, ranks, warnings, job, .. } = outcome.report;
+    assert!(!window.valid, "{warnings:?}");
+    assert_eq!(ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1]);
+    assert!(ranks.iter().all(|rank| rank.iterations == Some(200)), "the others are whole: {warnings:?}");
+    assert_eq!(job.ranks, RANKS);
+    let says = |text: &str| warnings.iter().any(|warning| warning.contains(text));
+    assert!(says("(ranks 2, 3) did not answer when asked to tell how far the recording is"), "{warnings:?}");
+    assert!(says("ranks 2, 3 recorded nothing; the totals are without them"), "{warnings:?}");
+    // What its lease would do.
+    assert!(crew.nodes[1].abandon(), "its probes were still in");
+    assert!(!crew.nodes[1].abandon(), "and are out now");
+    subject.assert_restored();
+    subject.finish();
+}
+
+#[test]
+fn commands_of_a_window_that_is_over_are_refused() {
+    let _alone = alone();
+    let subject = Subject::start(STEADY.0, STEADY.1);
+    let cache = ImageCache::in_memory();
+    let mut crew = Wires::new(&subject.job, &cache);
+    let mut ask = |window: u64, request: Request| {
+        let replies = crew.ask(&Command { window: WindowId(window), request });
+        assert_eq!(replies.len(), 2);
+        replies.into_iter().map(|reply| reply.result).collect::<Vec<Result<Answer, Error>>>()
+    };
+    let is_stale = |answers: &[Result<Answer, Error>], of: u64, than: Option<u64>| {
+        let is = |answer: &Result<Answer, Error>| matches!(answer, Err(Error::Stale { asked, newest }) if *asked == of && *newest == than);
+        answers.iter().all(is)
+    };
+    assert!(is_stale(&ask(4, Request::Furthest), 4, None), "none was open yet");
+    let inserted = ask(4, Request::Insert(options(named(), 3)));
+    assert!(inserted.iter().all(|answer| matches!(answer, Ok(Answer::Inserted(_)))), "{inserted:?}");
+    let arm = || Request::Arm { start: 1, end: Some(2) };
+    assert!(is_stale(&ask(3, arm()), 3, Some(4)), "an older window");
+    assert!(is_stale(&ask(4, Request::Insert(options(named(), 3))), 4, Some(4)), "the same one again");
+    assert!(is_stale(&ask(5, Request::Remove), 5, Some(4)), "one that never began");
+    // A newer one takes the place of one whose end was never heard.
+    let inserted = ask(7, Request::Insert(options(named(), 3)));
+    assert!(inserted.iter().all(|answer| matches!(answer, Ok(Answer::Inserted(_)))), "{inserted:?}");
+    assert!(is_stale(&ask(4, arm()), 4, Some(7)), "its commands come too late");
+    let malformed = ask(7, Request::Number { offsets: Vec::new() });
+    assert!(malformed.iter().all(Result::is_err), "offsets before any pass: {malformed:?}");
+    assert!(ask(7, Request::Abandon).iter().all(|answer| matches!(answer, Ok(Answer::Done))));
+    assert!(is_stale(&ask(7, Request::Poll { confident_percent: None }), 7, Some(7)), "it is over");
+    subject.assert_restored();
+    subject.finish();
+}
+
+/// All ranks recorded the iterations asked for from the same one on, which is returned.
+fn same_start(report: &Report) -> u64 {
+    assert!(report.window.valid, "{:?} {:?}", report.window, report.warnings);
+    let first: BTreeMap<u32, u64> = report
+        .details
+        .iter()
+        .filter(|detail| detail.function == TRUE_MARK)
+        .map(|detail| (detail.rank, detail.arguments[0]))
+        .collect();
+    let start = first[&0];
+    assert_eq!(first, (0..RANKS).map(|rank| (rank, start)).collect(), "first iteration by rank: {:?}", report.warnings);
+    assert!(report.ranks.iter().all(|rank| rank.iterations == Some(ITERATIONS)), "{:?}", report.ranks);
+    let sum = u64::from(RANKS) * (start..start + ITERATIONS).sum::<u64>();
+    let mark = report.functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
+    assert_eq!((mark.calls, mark.argument_sum), (u64::from(RANKS) * ITERATIONS, Some(sum as i64)));
+    start
+}
+
+/// Links, calls and bytes equal the wrapper's.
+fn check_counts(report: &Report, truths: &[GroundTruth], first: u64) {
+    let range = first as u32..(first + ITERATIONS) as u32;
+    let mut links = Vec::new();
+    let mut functions: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for truth in truths {
+        let sum = truth.range(range.clone()).expect("these iterations");
+        links.extend(sum.links.values().map(|link| Link {
+            from: truth.rank,
+            to: link.to,
+            messages: link.messages,
+            bytes: link.bytes,
+            collective_messages: link.collective_messages,
+            collective_bytes: link.collective_bytes,
+        }));
+        for function in sum.functions.values() {
+            let total = functions.entry(function.name.clone()).or_default();
+            *total = (total.0 + function.calls, total.1 + function.bytes);
+        }
+    }
+    assert_eq!(report.links, links, "links (left: trimtab)");
+    for (name, truly) in functions {
+        let found = report.functions.iter().find(|function| function.name == name).expect("measured");
+        assert_eq!((found.calls, found.bytes.unwrap_or(0)), truly, "{name} (calls, bytes)");
+    }
+}
+
+/// An answer is as small as is promised: so many bytes for each rank, and some for the node.
+fn check_size(answer: &Answer, bytes: usize) {
+    const NODE_BYTES: usize = 512;
+    let allowed = match answer {
+        Answer::Inserted(inserted) => {
+            let warnings: usize = inserted.warnings.iter().map(String::len).sum();
+            inserted.ranks.len() * Answer::INSERTED_BYTES + warnings
+        }
+        Answer::Looked(looked) => {
+            let ranks = looked.loops.iter().flatten();
+            ranks.map(|rank| Answer::LOOKED_BYTES + rank.once.len() * Answer::ONCE_BYTES).sum()
+        }
+        Answer::Fitted(fitted) => fitted.iter().flatten().count() * Answer::FITTED_BYTES,
+        Answer::Passed(passed) => {
+            let of_rank = |events: usize| Answer::PASSED_BYTES + events * Answer::EVENT_BYTES;
+            passed.ranks.iter().map(|rank| of_rank(rank.calls.events.len())).sum()
+        }
+        Answer::Checked(ranks) => {
+            let rank = |marks: usize, calls: usize| {
+                Answer::CHECKED_BYTES + marks * Answer::MARK_BYTES + calls * Answer::EVENT_BYTES
+            };
+            ranks.iter().map(|one| rank(one.iterations.len(), one.calls.events.len())).sum()
+        }
+        Answer::Read(recording) => {
+            let warnings: usize = recording.warnings.iter().map(String::len).sum();
+            let ranks = recording.ranks.iter().map(|rank| {
+                Answer::READ_BYTES
+                    + rank.marks.len() * Answer::ITERATION_BYTES
+                    + rank.functions.len() * Answer::FUNCTION_BYTES
+                    + rank.links.len() * Answer::LINK_BYTES
+                    + rank.details.len() * 100
+            });
+            ranks.sum::<usize>() + warnings
+        }
+        // One node's for all.
+        Answer::Described(_) | Answer::Reference(_) => return,
+        _ => 0,
+    };
+    assert!(bytes <= NODE_BYTES + allowed, "{bytes} bytes, {allowed} and {NODE_BYTES} allowed: {answer:?}");
+}

@@ -1,0 +1,379 @@
+//! The job's part with thousands of ranks: nodes that are played, with clocks, counters and answers as real ones would
+//! have, all in bytes. The numbering must be the true one, proven, and what goes up must stay small.
+//!
+//! Next: `crew.rs` for real nodes.
+
+use std::ops::RangeInclusive;
+use std::time::Instant;
+use trimtab_measure::{
+    Answer, Command, Crew, Early, Ended, Envelope, Excerpt, Facts, Inserted, Looked, LoopSeen, Mark, OnceCall, Options,
+    Passed, Polled, RankCheck, RankPasses, Recording, Reply, Request, Run, Silent, WindowId, measure_with, value_of,
+    wire,
+};
+use trimtab_os::{monotonic_ns, ticks};
+use trimtab_window::{
+    CallEvent, FunctionInfo, FunctionSample, IterationMark, MarkTimes, PEER_NONE, RankSample, Reading, Relation, Symbol,
+};
+
+const RANKS_OF_NODE: u32 = 32;
+/// Length of an iteration, and how far ranks are apart in it at most.
+const PERIOD_TICKS: u64 = 4_000_000;
+const APART_TICKS: u64 = 400_000;
+/// Iterations that a rank's ring still holds, and those that are recorded.
+const SEEN: u64 = 20;
+const RECORDED: u64 = 10;
+/// The program's iteration that began last when it was looked at.
+const LAST: u64 = 5_000;
+const ALLREDUCE: Symbol = Symbol { function: 0, site: 0x5eed_5eed_5eed_5eed };
+
+/// A played job.
+struct Played {
+    nodes: u32,
+    /// The lead's clock when the program's last iteration began.
+    now_ticks: u64,
+    bytes_up: usize,
+    bytes_down: usize,
+    offsets: Vec<Run<i64>>,
+    /// What is armed, in the job's iterations.
+    start: u64,
+    /// This node answers nothing once ranks record.
+    silent: Option<u32>,
+    /// There is no collective: each iteration sends to the next rank and receives from the one before.
+    is_ring: bool,
+}
+
+/// Different for each argument, the same in each run.
+fn scatter(seed: u64) -> u64 {
+    let mixed = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+}
+
+/// How many iterations the program had made when this rank's counter began.
+fn counted_from(rank: u32) -> u64 {
+    scatter(u64::from(rank)) % 1_000
+}
+
+impl Played {
+    fn new(nodes: u32) -> Self {
+        Played {
+            nodes,
+            now_ticks: ticks(),
+            bytes_up: 0,
+            bytes_down: 0,
+            offsets: Vec::new(),
+            start: 0,
+            silent: None,
+            is_ring: false,
+        }
+    }
+
+    /// A node's clock: "node" is the lead's, "lead" what the node's shows.
+    fn clock(&self, node: u32) -> Relation {
+        let shown = scatter(u64::from(node)) % (1 << 45) + (1 << 40);
+        let start = Reading { lead_ticks: shown, node_ticks: self.now_ticks, error_ticks: 0 };
+        Relation::begun(start, 1.0, 1.0)
+    }
+
+    fn ranks(node: u32) -> std::ops::Range<u32> {
+        node * RANKS_OF_NODE..(node + 1) * RANKS_OF_NODE
+    }
+
+    /// A rank's collective of an iteration, on its node's clock: nobody leaves before the last has entered.
+    fn call(&self, node: u32, rank: u32, iteration: u64) -> CallEvent {
+        let begin = self.now_ticks - (LAST + 1 - iteration) * PERIOD_TICKS;
+        let enter = begin + scatter(u64::from(rank) << 20 | iteration) % APART_TICKS;
+        let clock = self.clock(node);
+        CallEvent {
+            function: ALLREDUCE.function,
+            site: ALLREDUCE.site,
+            enter_ticks: clock.to_lead(enter).ticks,
+            exit_ticks: clock.to_lead(begin + APART_TICKS + 1_000).ticks,
+            peer: if self.is_ring { ((rank + 1) % self.ranks_of_job()) as i32 } else { PEER_NONE },
+            is_send: self.is_ring,
+            is_receive: false,
+            synchronising: !self.is_ring,
+            comm: 0,
+        }
+    }
+
+    fn ranks_of_job(&self) -> u32 {
+        self.nodes * RANKS_OF_NODE
+    }
+
+    /// With the receive that follows each send of a ring.
+    fn calls_and_messages(&self, node: u32, rank: u32, iterations: RangeInclusive<u64>) -> Excerpt {
+        let before = (rank + self.ranks_of_job() - 1) % self.ranks_of_job();
+        let both = |iteration: u64| {
+            let send = self.call(node, rank, iteration);
+            let enter_ticks = send.exit_ticks + 100;
+            let received = CallEvent {
+                function: 1,
+                site: 7,
+                enter_ticks,
+                exit_ticks: enter_ticks + 5_000,
+                peer: before as i32,
+                is_send: false,
+                is_receive: true,
+                ..send
+            };
+            [send, received]
+        };
+        let events: Vec<CallEvent> = iterations.flat_map(both).collect();
+        Excerpt { marks: (0..events.len()).step_by(2).collect(), events }
+    }
+
+    fn calls(&self, node: u32, rank: u32, iterations: RangeInclusive<u64>) -> Excerpt {
+        let events: Vec<CallEvent> = iterations.map(|iteration| self.call(node, rank, iteration)).collect();
+        Excerpt { marks: (0..events.len()).collect(), events }
+    }
+
+    fn loop_of(&self, rank: u32) -> LoopSeen {
+        let once = OnceCall {
+            symbol: ALLREDUCE,
+            base_site: ALLREDUCE.site,
+            synchronises: !self.is_ring,
+            gap_ticks: 3e6,
+            every: Some(1),
+        };
+        LoopSeen {
+            rank,
+            iterations_seen: 40,
+            iteration_ticks: PERIOD_TICKS as f64,
+            is_undecided: false,
+            anchor: ALLREDUCE,
+            once: vec![once],
+            word: None,
+        }
+    }
+
+    fn passes(&self, node: u32, rank: u32, with_messages: bool) -> RankPasses {
+        // Rings are read at slightly different moments.
+        let first = LAST - SEEN + 1 + u64::from(rank % 3);
+        RankPasses {
+            rank,
+            counted: SEEN,
+            is_silent: false,
+            first_count: (1 << 32) + first - counted_from(rank),
+            period_ticks: PERIOD_TICKS as f64,
+            is_common: true,
+            calls: match self.is_ring && with_messages {
+                true => self.calls_and_messages(node, rank, first..=LAST),
+                false => self.calls(node, rank, first..=LAST),
+            },
+        }
+    }
+
+    /// The program's number of the first recorded iteration, for the job's.
+    fn true_start(&self, rank: u32) -> u64 {
+        let offset = value_of(&self.offsets, rank).expect("an offset for each rank");
+        self.start.checked_add_signed(-offset).expect("a count") + counted_from(rank)
+    }
+
+    fn check(&self, node: u32, rank: u32) -> RankCheck {
+        let calls = self.calls(node, rank, LAST - RECORDED..=LAST);
+        RankCheck {
+            is_miscounted: false,
+            iterations: (self.start..=self.start + RECORDED).collect(),
+            marks: MarkTimes {
+                rank,
+                first_iteration: self.start as i64,
+                enter_ticks: calls.events.iter().map(|event| event.enter_ticks).collect(),
+                exit_ticks: calls.events.iter().map(|event| event.exit_ticks).collect(),
+                uncertainty_ticks: 0,
+            },
+            calls,
+        }
+    }
+
+    fn sample(&self, node: u32, rank: u32) -> RankSample {
+        let calls = self.calls(node, rank, LAST - RECORDED..=LAST).events;
+        let mark = |(number, event): (usize, &CallEvent)| IterationMark {
+            ticks: event.enter_ticks,
+            comm_ticks: number as u64 * 300_000,
+        };
+        let (first_ticks, last_ticks) = (calls[0].enter_ticks, calls[RECORDED as usize].enter_ticks);
+        RankSample {
+            rank,
+            pid: 4_000_000,
+            host: format!("node{node:05}"),
+            first_ticks,
+            last_ticks,
+            marks: calls.iter().enumerate().map(mark).collect(),
+            complete: true,
+            functions: vec![FunctionSample {
+                function: 0,
+                calls: RECORDED,
+                ticks: RECORDED * 300_000,
+                first_ticks,
+                last_ticks,
+                ..FunctionSample::default()
+            }],
+            comm_ticks: RECORDED * 300_000,
+            ..RankSample::default()
+        }
+    }
+
+    fn answer(&self, node: u32, request: &Request) -> Answer {
+        let ranks = Self::ranks(node);
+        match request {
+            Request::Insert(_) => Answer::Inserted(Inserted {
+                host: format!("node{node:05}"),
+                ranks: ranks.collect(),
+                digest: 7,
+                warnings: Vec::new(),
+            }),
+            Request::Describe { node: wanted } if *wanted == node => Answer::Described(Box::new(Facts {
+                functions: vec![FunctionInfo {
+                    name: "MPI_Allreduce".into(),
+                    group: "comm".into(),
+                    timed: true,
+                    ..FunctionInfo::default()
+                }],
+                size: Some(self.nodes * RANKS_OF_NODE),
+                ..Facts::default()
+            })),
+            Request::Time => Answer::Time { ticks_per_second: ticks_per_second() },
+            Request::Look { .. } => Answer::Looked(Looked {
+                is_alive: true,
+                calls: 1_000,
+                loops: Ok(ranks.map(|rank| self.loop_of(rank)).collect()),
+                description: "one call".into(),
+            }),
+            Request::Count { .. } => Answer::Counted { name: Some("MPI_Allreduce at solve+0x10".into()) },
+            Request::Passes { with_messages, .. } => Answer::Passed(Passed {
+                is_alive: true,
+                ranks: ranks.map(|rank| self.passes(node, rank, *with_messages)).collect(),
+            }),
+            Request::Furthest => {
+                let count = |rank: u32| LAST - counted_from(rank);
+                let numbered =
+                    ranks.map(|rank| count(rank).saturating_add_signed(value_of(&self.offsets, rank).unwrap_or(0)));
+                Answer::Furthest(numbered.max().unwrap_or(0))
+            }
+            Request::Arm { .. } => Answer::Armed { is_missed: false },
+            Request::Poll { .. } => Answer::Polled(Polled {
+                is_alive: true,
+                is_done: true,
+                since_first_s: Some(0.1),
+                marks_min: RECORDED + 1,
+                left_max: 0,
+                is_confident: false,
+            }),
+            Request::Check { .. } => Answer::Checked(ranks.map(|rank| self.check(node, rank)).collect()),
+            Request::Remove => Answer::Removed { warnings: Vec::new() },
+            Request::Read { ended: Ended::Iterations, .. } => Answer::Read(Box::new(Recording {
+                ranks: ranks.map(|rank| self.sample(node, rank)).collect(),
+                warnings: Vec::new(),
+            })),
+            Request::SeeEarly => Answer::Early(Early { seconds: None, has_calls: false, is_alive: true }),
+            _ => Answer::Done,
+        }
+    }
+}
+
+/// Of this machine, near enough.
+fn ticks_per_second() -> f64 {
+    static RATE: std::sync::OnceLock<f64> = std::sync::OnceLock::new();
+    *RATE.get_or_init(|| {
+        let begun = (ticks(), monotonic_ns());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let (passed_ticks, passed_ns) = (ticks() - begun.0, monotonic_ns() - begun.1);
+        passed_ticks as f64 / passed_ns as f64 * 1e9
+    })
+}
+
+impl Crew for Played {
+    fn nodes(&self) -> Vec<u32> {
+        (0..self.nodes).collect()
+    }
+
+    fn ask(&mut self, command: &Command) -> Vec<Reply> {
+        self.bytes_down += wire::command_bytes(command).expect("bytes").len();
+        match &command.request {
+            Request::Number { offsets } => self.offsets.clone_from(offsets),
+            Request::Arm { start, .. } => self.start = *start,
+            _ => {}
+        }
+        let is_recording = self.start > 0;
+        let nodes = (0..self.nodes).filter(|node| !(is_recording && self.silent == Some(*node)));
+        let mut replies = Vec::new();
+        for node in nodes.collect::<Vec<u32>>() {
+            let sent_ticks = ticks();
+            let answer = self.answer(node, &command.request);
+            let shown = self.clock(node).to_lead(ticks()).ticks;
+            let bytes = wire::envelope_bytes(&Envelope { node, ticks: shown, result: Ok(answer) }).expect("bytes");
+            self.bytes_up += bytes.len();
+            replies.push(Reply::from_bytes(&bytes, sent_ticks, ticks()).expect("an answer"));
+        }
+        replies
+    }
+}
+
+fn options() -> Options {
+    Options {
+        iterations: RECORDED,
+        start: None,
+        max_seconds: 1000.0,
+        mark: Mark::Auto,
+        groups: Vec::new(),
+        functions: Vec::new(),
+        arguments: Vec::new(),
+        detail: 0,
+        follow: false,
+        until_confident: None,
+        trigger: "attach".into(),
+        batch: 0,
+        job_id: String::new(),
+        command_ns: monotonic_ns(),
+    }
+}
+
+#[test]
+fn thousands_of_ranks_get_one_numbering() {
+    // The whole mission's size with TRIMTAB_SCALE_NODES=2048.
+    let nodes = std::env::var("TRIMTAB_SCALE_NODES").ok().and_then(|text| text.parse().ok()).unwrap_or(64);
+    let ranks = nodes * RANKS_OF_NODE;
+    let mut played = Played::new(nodes);
+    let begun = Instant::now();
+    let report = measure_with(&mut played, WindowId(1), &options(), &Silent).expect("a window").report;
+    println!(
+        "{ranks} ranks on {nodes} nodes: {:.1} s, {} bytes up ({} a rank), {} bytes down",
+        begun.elapsed().as_secs_f64(),
+        played.bytes_up,
+        played.bytes_up / ranks as usize,
+        played.bytes_down
+    );
+    assert!(report.window.valid, "{:?}", report.warnings);
+    assert!(report.warnings.iter().all(|warning| !warning.contains("not proven")), "{:?}", report.warnings);
+    assert_eq!(report.ranks.len(), ranks as usize);
+    let first = played.true_start(0);
+    assert!((0..ranks).all(|rank| played.true_start(rank) == first), "the same iteration of the program on all ranks");
+    let wait = report.wait_states.first().expect("waits at the collective");
+    let per_rank_s = wait.time_s / (wait.iterations * u64::from(ranks)) as f64;
+    let apart_s = APART_TICKS as f64 / ticks_per_second();
+    assert!(per_rank_s > 0.2 * apart_s && per_rank_s < 0.9 * apart_s, "{per_rank_s} s of {apart_s} s: {wait:?}");
+    // Twice looked at, aligned, checked and read: a few KiB of each rank in the whole window.
+    assert!(played.bytes_up / (ranks as usize) < 4096, "{} bytes a rank", played.bytes_up / ranks as usize);
+}
+
+/// Without a collective nothing is proven, and said so; the messages and the clocks still give the true numbering.
+#[test]
+fn messages_align_ranks_on_many_clocks() {
+    let mut played = Played { is_ring: true, ..Played::new(2) };
+    let report = measure_with(&mut played, WindowId(1), &options(), &Silent).expect("a window").report;
+    let first = played.true_start(0);
+    let ranks = played.ranks_of_job();
+    assert!((0..ranks).all(|rank| played.true_start(rank) == first), "the same iteration of the program on all ranks");
+    assert!(report.warnings.iter().any(|warning| warning.contains("likely, not proven")), "{:?}", report.warnings);
+}
+
+#[test]
+fn a_silent_node_among_many_is_named() {
+    let mut played = Played { silent: Some(5), ..Played::new(8) };
+    let report = measure_with(&mut played, WindowId(1), &options(), &Silent).expect("a partial report").report;
+    assert!(!report.window.valid);
+    assert_eq!(report.ranks.len(), 7 * RANKS_OF_NODE as usize);
+    let says = |text: &str| report.warnings.iter().any(|warning| warning.contains(text));
+    assert!(says("node00005 (ranks 160-191) did not answer when asked to begin to record"), "{:?}", report.warnings);
+    assert!(says("ranks 160-191 recorded nothing"), "{:?}", report.warnings);
+}

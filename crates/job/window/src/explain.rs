@@ -1,0 +1,272 @@
+//! Why do some ranks compute longer than others: more work, a slower node, or no processor?
+//!
+//! From outside, more work and a slower processor look alike. What can tell them apart was recorded beside the times: the
+//! processor time says whether a rank could run at all; counts of calls, which no processor changes, say whether ranks
+//! did the same. Where neither decides, that is the answer, with what would decide it.
+//!
+//! Next: `headline`, which says it in a sentence.
+
+use crate::assemble::{FunctionSample, RankSample, WindowInput};
+use crate::statistics;
+use std::collections::BTreeMap;
+use trimtab_types::report::{Difference, RankTotal};
+
+/// Computation times within this of each other are balanced, whatever the noise.
+pub(crate) const BALANCED_RATIO_MAX: f64 = 1.1;
+
+/// A difference must be this many standard errors of the ranks' iteration times to be called one.
+const STANDARD_ERRORS_MIN: f64 = 3.0;
+
+/// Share of its time below which a rank was kept from its processor, and of its computation if it computed longest.
+const STARVED_SHARE: f64 = 0.8;
+const STARVED_COMPUTATION_SHARE: f64 = 0.9;
+
+/// Counts are in proportion to computation if their ratios differ by no more than this share.
+const PROPORTION_TOLERANCE: f64 = 0.15;
+
+/// Counts are the same if they differ by no more than this share.
+const SAME_SHARE: f64 = 0.01;
+
+/// Ranks of a node from which its speed is told from that of one rank.
+const RANKS_OF_NODE_MIN: usize = 2;
+
+/// The rank that computes longest and the one that computes shortest; `None`: there is nobody to compare.
+pub(crate) fn extremes(ranks: &[RankTotal]) -> Option<(&RankTotal, &RankTotal)> {
+    let by_computation = |a: &&RankTotal, b: &&RankTotal| a.computation_s.total_cmp(&b.computation_s);
+    let longest = ranks.iter().rev().max_by(by_computation)?;
+    let shortest = ranks.iter().min_by(by_computation)?;
+    (ranks.len() >= 2 && longest.computation_s > 0.0).then_some((longest, shortest))
+}
+
+/// The difference in computation against the noise of the two ranks' own iterations; true without iterations to judge.
+pub(crate) fn is_significant(longest: &RankTotal, shortest: &RankTotal) -> bool {
+    let error = |rank: &RankTotal| {
+        let half_width = statistics::half_width_95(&rank.iteration_times_s)?;
+        let count = rank.iteration_times_s.len() as f64;
+        Some(half_width / statistics::student_t_quantile(0.975, count - 1.0) * count)
+    };
+    let (Some(a), Some(b)) = (error(longest), error(shortest)) else { return true };
+    longest.computation_s - shortest.computation_s >= STANDARD_ERRORS_MIN * a.hypot(b)
+}
+
+/// Why the ranks compute differently long; `None`: they do not, or not more than their iterations vary.
+pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Difference> {
+    let (longest, shortest) = extremes(ranks).filter(|_| input.has_comm())?;
+    if shortest.computation_s <= 0.0 {
+        return None;
+    }
+    let ratio = longest.computation_s / shortest.computation_s;
+    if ratio <= BALANCED_RATIO_MAX || !is_significant(longest, shortest) {
+        return None;
+    }
+    let (cause, because) = by_processor(longest, shortest)
+        .or_else(|| by_counts(input, longest, shortest, ratio))
+        .or_else(|| by_nodes(input, ranks))
+        .unwrap_or_else(|| ("undetermined", undetermined(longest, shortest)));
+    let (longest, shortest) = (longest.rank, shortest.rank);
+    Some(Difference { longest, shortest, ratio, cause: cause.to_owned(), because })
+}
+
+/// A cause and the facts it rests on.
+type Cause = (&'static str, String);
+
+/// The rank was kept from its processor while the other was not.
+fn by_processor(longest: &RankTotal, shortest: &RankTotal) -> Option<Cause> {
+    let is_starved = |rank: &RankTotal| rank.cpu_s.is_some_and(|cpu| cpu < STARVED_SHARE * rank.duration_s);
+    let cpu_s = longest.cpu_s.filter(|cpu| *cpu < longest.computation_s * STARVED_COMPUTATION_SHARE)?;
+    let is_cause = is_starved(longest) && !is_starved(shortest);
+    is_cause.then(|| ("processor", format!("it had a processor for {cpu_s:.2} s of {:.2} s", longest.duration_s)))
+}
+
+/// A function of the program is called more often in the same proportion, in which the rank spends its time.
+fn by_counts(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> Option<Cause> {
+    let sample = |rank: u32| input.ranks.iter().find(|sample| sample.rank == rank);
+    let (long, short) = (sample(longest.rank)?, sample(shortest.rank)?);
+    let calls = |sample: &RankSample, number: usize| {
+        sample.functions.iter().find(|one| one.function == number).map_or(0, |one| one.calls + one.nested)
+    };
+    let is_in_proportion = |one: &&FunctionSample| {
+        let (more, less) = (calls(long, one.function) as f64, calls(short, one.function) as f64);
+        less > 0.0 && (more / less / ratio - 1.0).abs() <= PROPORTION_TOLERANCE
+    };
+    let is_own = |one: &&FunctionSample| input.functions.get(one.function).is_some_and(|info| info.group != "comm");
+    let telling = long.functions.iter().filter(is_own).filter(is_in_proportion).max_by_key(|one| one.ticks)?;
+    let (more, less) = (calls(long, telling.function), calls(short, telling.function));
+    let name = &input.functions[telling.function].name;
+    Some(("work", format!("it calls {name} {more} times, rank {} {less} times", shortest.rank)))
+}
+
+/// All ranks do the same calls with the same bytes, ranks of one node take alike, and nodes do not.
+fn by_nodes(input: &WindowInput, ranks: &[RankTotal]) -> Option<Cause> {
+    let mut nodes: BTreeMap<&str, Vec<&RankTotal>> = BTreeMap::new();
+    ranks.iter().for_each(|rank| nodes.entry(&rank.host).or_default().push(rank));
+    let is_known = |rank: &&RankTotal| {
+        let least_s = STARVED_COMPUTATION_SHARE * rank.computation_s;
+        rank.computation_s > 0.0 && rank.cpu_s.is_some_and(|cpu| cpu >= least_s)
+    };
+    let is_even = |ranks: &Vec<&RankTotal>| {
+        let times = || ranks.iter().map(|rank| rank.computation_s);
+        let (least, most) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+        ranks.len() >= RANKS_OF_NODE_MIN && ranks.iter().all(is_known) && most <= least * BALANCED_RATIO_MAX
+    };
+    if nodes.len() < 2 || !nodes.values().all(is_even) || !is_symmetric(input) {
+        return None;
+    }
+    let mean = |ranks: &Vec<&RankTotal>| ranks.iter().map(|rank| rank.computation_s).sum::<f64>() / ranks.len() as f64;
+    let by_mean = |a: &(&&str, f64), b: &(&&str, f64)| a.1.total_cmp(&b.1);
+    let means = || nodes.iter().map(|(host, ranks)| (host, mean(ranks)));
+    let (slowest, fastest) = (means().max_by(by_mean)?, means().min_by(by_mean)?);
+    let ratio = slowest.1 / fastest.1;
+    let because = format!(
+        "all ranks make the same calls with the same bytes, and those of {} compute {ratio:.2}x as long as those of {}",
+        slowest.0, fastest.0
+    );
+    (ratio > BALANCED_RATIO_MAX).then_some(("node", because))
+}
+
+/// Every rank makes the same calls and moves the same bytes.
+fn is_symmetric(input: &WindowInput) -> bool {
+    let counts = |rank: &RankSample| {
+        let mut counts: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        rank.functions.iter().for_each(|one| {
+            let count = counts.entry(one.function).or_default();
+            *count = (count.0 + one.calls, count.1 + one.bytes);
+        });
+        counts
+    };
+    let all: Vec<_> = input.ranks.iter().map(counts).collect();
+    let Some(first) = all.first().filter(|first| !first.is_empty()) else { return false };
+    let same = |a: u64, b: u64| a.abs_diff(b) as f64 <= SAME_SHARE * a.max(b) as f64;
+    all.iter().all(|other| {
+        other.len() == first.len()
+            && first.iter().zip(other).all(|((one, a), (two, b))| one == two && same(a.0, b.0) && same(a.1, b.1))
+    })
+}
+
+/// What is known, and what would decide.
+fn undetermined(longest: &RankTotal, shortest: &RankTotal) -> String {
+    let place = match longest.host == shortest.host {
+        true => "both ran on one machine, whose processors may still differ",
+        false => "they ran on different machines",
+    };
+    format!(
+        "{place}, and nothing that was counted differs with the time; count a function of the inner loop with --function"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assemble::{FunctionInfo, UnixTime, WindowFacts};
+
+    /// Computation of a rank in seconds, its processor time, its host, and calls of a function of the program.
+    type Rank = (f64, f64, &'static str, u64);
+
+    fn totals(ranks: &[Rank]) -> Vec<RankTotal> {
+        let total = |(number, rank): (usize, &Rank)| total(number as u32, rank.0, rank.1, rank.2);
+        ranks.iter().enumerate().map(total).collect()
+    }
+
+    fn total(rank: u32, computation_s: f64, cpu_s: f64, host: &str) -> RankTotal {
+        RankTotal {
+            rank,
+            pid: 1,
+            host: host.to_owned(),
+            duration_s: 10.0,
+            communication_s: 10.0 - computation_s,
+            computation_s,
+            cpu_s: Some(cpu_s),
+            cpu_user_s: None,
+            cpu_system_s: None,
+            iterations: None,
+            time_per_iteration_s: None,
+            iteration_times_s: Vec::new(),
+            minor_faults: None,
+            major_faults: None,
+            voluntary_switches: None,
+            involuntary_switches: None,
+            group_s: Vec::new(),
+            unattributed_bytes: 0,
+            pause_insert_us: 0.0,
+            pause_remove_us: None,
+            probe_hits: 0,
+        }
+    }
+
+    fn input(ranks: &[Rank]) -> WindowInput {
+        let info = |name: &str, group: &str| FunctionInfo {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            timed: true,
+            ..FunctionInfo::default()
+        };
+        let sample = |(number, (.., calls)): (usize, &Rank)| RankSample {
+            rank: number as u32,
+            functions: vec![
+                FunctionSample { function: 0, calls: 100, bytes: 800, ticks: 9, ..FunctionSample::default() },
+                FunctionSample { function: 1, calls: *calls, ticks: 5, ..FunctionSample::default() },
+            ],
+            ..RankSample::default()
+        };
+        WindowInput {
+            job: trimtab_types::report::Job {
+                id: String::new(),
+                program: String::new(),
+                arguments: Vec::new(),
+                ranks: ranks.len() as u32,
+                mpi: String::new(),
+                hosts: Vec::new(),
+                builds: Vec::new(),
+                started_unix_s: 0.0,
+            },
+            facts: WindowFacts::default(),
+            ticks_per_second: 1e9,
+            functions: vec![info("MPI_Allreduce", "comm"), info("cell", "user")],
+            ranks: ranks.iter().enumerate().map(sample).collect(),
+            warnings: Vec::new(),
+            command_to_first_record_s: None,
+            unix_time: UnixTime::default(),
+            waits: crate::waits::Waits::default(),
+        }
+    }
+
+    #[test]
+    fn causes() {
+        let rows: [(&str, Vec<Rank>, Option<&str>, &str); 8] = [
+            ("balanced", vec![(5.0, 10.0, "a", 50), (5.2, 10.0, "a", 50)], None, ""),
+            ("kept from its processor", vec![(4.0, 10.0, "a", 50), (8.0, 4.0, "a", 50)], Some("processor"), "4.00 s"),
+            ("calls in proportion", vec![(4.0, 10.0, "a", 50), (8.0, 10.0, "a", 98)], Some("work"), "98 times"),
+            (
+                "some more calls only",
+                vec![(4.0, 10.0, "a", 50), (8.0, 10.0, "a", 60)],
+                Some("undetermined"),
+                "one machine",
+            ),
+            (
+                "a slower node",
+                vec![(4.0, 10.0, "a", 50), (4.1, 10.0, "a", 50), (5.0, 10.0, "b", 50), (4.9, 10.0, "b", 50)],
+                Some("node"),
+                "those of b compute 1.22x as long as those of a",
+            ),
+            (
+                "a slow rank of a node",
+                vec![(4.0, 10.0, "a", 50), (4.1, 10.0, "a", 50), (8.0, 10.0, "b", 50), (4.1, 10.0, "b", 50)],
+                Some("undetermined"),
+                "different machines",
+            ),
+            (
+                "nodes that do not do the same",
+                vec![(4.0, 10.0, "a", 50), (4.1, 10.0, "a", 50), (5.0, 10.0, "b", 55), (4.9, 10.0, "b", 55)],
+                Some("work"),
+                "cell 55 times",
+            ),
+            ("one rank each", vec![(4.0, 10.0, "a", 50), (8.0, 10.0, "b", 50)], Some("undetermined"), "--function"),
+        ];
+        for (name, ranks, cause, because) in rows {
+            let found = difference(&input(&ranks), &totals(&ranks));
+            assert_eq!(found.as_ref().map(|found| found.cause.as_str()), cause, "{name}: {found:?}");
+            let said = found.map_or_else(String::new, |found| found.because);
+            assert!(said.contains(because), "{name}: {said}");
+        }
+    }
+}
