@@ -24,6 +24,10 @@ pub struct Identity {
     pub job_key: String,
     /// The variable that gave the rank.
     pub source: &'static str,
+    /// Whether another MPI program started it (`MPI_Comm_spawn`).
+    pub spawned: bool,
+    /// What the key of the program that started it begins with, where the launcher says so.
+    pub parent: Option<String>,
 }
 
 /// The identity from the first variable that has one; `environ` is a block of `NAME=value` ended by zero bytes.
@@ -95,19 +99,36 @@ impl Scheme {
         };
         let size = companion(self.size).filter(|size| rank < *size);
         let local_rank = companion(self.local_rank);
-        Some(Identity { rank, size, local_rank, job_key: self.job_key(variables, size), source: self.rank })
+        let parent = self.parent(variables);
+        let spawned = parent.is_some() || (self.rank == "PMI_RANK" && variables.0.contains_key(SPAWNED));
+        let job_key = self.job_key(variables, size, spawned);
+        Some(Identity { rank, size, local_rank, job_key, source: self.rank, spawned, parent })
     }
 
-    fn job_key(&self, variables: &Variables, size: Option<u32>) -> String {
+    /// Open MPI tells a program that was spawned the port of rank 0 of the one that did it: `NAMESPACE.0:...`.
+    fn parent(&self, variables: &Variables) -> Option<String> {
+        let namespace = variables.0.get("OMPI_PARENT_PORT")?.split('.').next()?;
+        (self.rank == "PMIX_RANK").then(|| format!("PMIX_NAMESPACE={namespace}"))
+    }
+
+    fn job_key(&self, variables: &Variables, size: Option<u32>, spawned: bool) -> String {
         let values = |names: &&[&str]| -> Option<Vec<String>> {
             names.iter().map(|name| Some(format!("{name}={}", variables.0.get(name)?))).collect()
         };
         let mut parts = self.keys.iter().find_map(values).unwrap_or_else(|| vec![format!("by={}", self.rank)]);
+        // A requeued job runs again under the same ids.
+        parts.extend(variables.0.get(RESTARTS).map(|count| format!("{RESTARTS}={count}")));
+        // Hydra gives what was spawned no name of its own: it must not be taken for the program that spawned it.
+        parts.extend((spawned && self.rank == "PMI_RANK").then(|| "spawned".to_owned()));
         parts.extend(size.map(|size| format!("size={size}")));
         parts.join(",")
     }
 }
 
+/// Hydra sets it for programs that `MPI_Comm_spawn` started.
+const SPAWNED: &str = "PMI_SPAWNED";
+/// Slurm sets it when it has requeued a job.
+const RESTARTS: &str = "SLURM_RESTART_COUNT";
 const SLURM_STEP: &[&str] = &["SLURM_JOB_ID", "SLURM_STEP_ID"];
 
 /// Most specific first.
@@ -221,6 +242,12 @@ mod tests {
             expected: Some((0, Some(2), Some(0), "FLUX_JOB_ID=f1,size=2", "FLUX_TASK_RANK")) },
         Case { name: "slurm_alone", environ: &["SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_JOB_ID=3", "SLURM_STEP_ID=1"],
             expected: Some((1, Some(2), None, "SLURM_JOB_ID=3,SLURM_STEP_ID=1,size=2", "SLURM_PROCID")) },
+        Case { name: "spawned_by_hydra", environ: &["PMI_SPAWNED=1", "PMI_RANK=0", "PMI_SIZE=2"],
+            expected: Some((0, Some(2), None, "by=PMI_RANK,spawned,size=2", "PMI_RANK")) },
+        Case { name: "spawned_by_open_mpi", environ: &["OMPI_PARENT_PORT=2010578945.0:4171699868", "PMIX_NAMESPACE=2010578946", "PMIX_RANK=1"],
+            expected: Some((1, None, None, "PMIX_NAMESPACE=2010578946", "PMIX_RANK")) },
+        Case { name: "requeued", environ: &["PMI_RANK=0", "PMI_SIZE=2", "SLURM_JOB_ID=12", "SLURM_STEP_ID=0", "SLURM_RESTART_COUNT=1"],
+            expected: Some((0, Some(2), None, "SLURM_JOB_ID=12,SLURM_STEP_ID=0,SLURM_RESTART_COUNT=1,size=2", "PMI_RANK")) },
         Case { name: "batch_script_is_not_as_large_as_its_allocation", environ: &["SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_JOB_ID=3"],
             expected: Some((0, None, None, "SLURM_JOB_ID=3", "SLURM_PROCID")) },
         Case { name: "rank_is_no_number", environ: &["PMI_RANK=x", "SLURM_PROCID=-1"], expected: None },
@@ -235,6 +262,16 @@ mod tests {
             let found = found.as_ref().map(|id| (id.rank, id.size, id.local_rank, id.job_key.as_str(), id.source));
             assert_eq!(found, case.expected, "{}", case.name);
         }
+    }
+
+    #[test]
+    fn a_spawned_program_knows_its_parent_where_the_launcher_says_so() {
+        let parent =
+            |variables: &[&str]| identify(&block(variables)).map(|identity| (identity.spawned, identity.parent));
+        let spawned = ["OMPI_PARENT_PORT=77.0:41", "PMIX_NAMESPACE=78", "PMIX_RANK=1"];
+        assert_eq!(parent(&spawned), Some((true, Some("PMIX_NAMESPACE=77".to_owned()))));
+        assert_eq!(parent(&["PMI_SPAWNED=1", "PMI_RANK=0"]), Some((true, None)));
+        assert_eq!(parent(&["PMI_RANK=0"]), Some((false, None)));
     }
 
     #[test]

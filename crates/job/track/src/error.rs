@@ -53,6 +53,22 @@ pub enum Error {
         /// "PID (command)" of each launcher or program.
         launchers: Vec<String>,
     },
+    /// A Slurm job none of whose ranks is here yet.
+    #[error("no MPI rank of Slurm job {job} runs on this machine yet: {seen}; try again in a moment")]
+    NoSlurmRanks {
+        /// The job.
+        job: String,
+        /// What was looked at.
+        seen: String,
+    },
+    /// A Slurm job runs several MPI programs here.
+    #[error("Slurm job {job} runs {} MPI programs here; `trimtab attach` one of: {}", worlds.len(), worlds.join(", "))]
+    SeveralInSlurm {
+        /// The job.
+        job: String,
+        /// A step, or "PID (command)" of a launcher, each.
+        worlds: Vec<String>,
+    },
     /// Two unrelated processes of one job have the same rank.
     #[error(
         "processes {first} and {second} both are rank {rank} of one job; give the pid of the rank whose program you mean, or start one MPI program per rank"
@@ -64,6 +80,22 @@ pub enum Error {
         first: Pid,
         /// The other.
         second: Pid,
+    },
+    /// The launcher's table and the environment name different ranks.
+    #[error(
+        "process {pid} is rank {of_table} in the table of launcher {launcher} (MPIR_proctable) and rank {of_environment} by {variable} in its environment; please report it with `trimtab --version` and the launcher's version, and give the pid of one rank"
+    )]
+    SourcesDisagree {
+        /// The process.
+        pid: Pid,
+        /// Whose table it is.
+        launcher: Pid,
+        /// Its place in the table.
+        of_table: Rank,
+        /// What its environment says.
+        of_environment: Rank,
+        /// The variable that says it.
+        variable: &'static str,
     },
     /// The system will not let us look at or attach to the process.
     #[error("not allowed to measure process {pid} ({command}): {denial}")]
@@ -170,12 +202,14 @@ impl Error {
     /// Whether the same question may have another answer a moment later, without the user doing anything.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Error::NoRanksYet { .. } => true,
+            Error::NoRanksYet { .. } | Error::NoSlurmRanks { .. } => true,
             Error::NoSuchProcess { .. }
             | Error::Zombie { .. }
             | Error::NotMpi { .. }
             | Error::SeveralJobs { .. }
+            | Error::SeveralInSlurm { .. }
             | Error::SameRankTwice { .. }
+            | Error::SourcesDisagree { .. }
             | Error::NotPermitted { .. }
             | Error::WrongMachine { .. }
             | Error::Traced { .. }

@@ -25,6 +25,8 @@ use trimtab_types::procfs::{Mapping, Stat, State};
 pub struct Recorded {
     /// The processes.
     pub processes: BTreeMap<Pid, RecordedProcess>,
+    /// Name of the machine.
+    pub host: String,
     /// Which of them asks.
     pub own: Pid,
     /// Yama's restriction.
@@ -52,6 +54,12 @@ pub struct RecordedProcess {
     pub directory: PathBuf,
     /// `/proc/PID/ns`
     pub namespaces: BTreeMap<String, String>,
+    /// `/proc/PID/cgroup`
+    pub control_group: String,
+    /// Data objects of its program, by name.
+    pub symbols: BTreeMap<String, u64>,
+    /// Parts of its memory, by address.
+    pub memory: BTreeMap<u64, Vec<u8>>,
     /// Whether its map and environment may not be read.
     pub hidden: bool,
 }
@@ -86,6 +94,7 @@ impl RecordedProcess {
                 parent,
                 threads: 1,
                 start_time_ticks: 100 + u64::from(pid.0.unsigned_abs()),
+                stack_start: 0,
                 last_cpu: 0,
             },
             status: Status {
@@ -105,6 +114,9 @@ impl RecordedProcess {
             elf_kind: ElfKind::X86_64,
             directory: PathBuf::from("/tmp"),
             namespaces: BTreeMap::new(),
+            control_group: String::new(),
+            symbols: BTreeMap::new(),
+            memory: BTreeMap::new(),
             hidden: false,
             executable,
         }
@@ -139,6 +151,10 @@ fn file_mapping(start: u64, path: &str) -> Mapping {
 impl Processes for Recorded {
     fn pids(&self) -> Result<Vec<Pid>, Error> {
         Ok(self.processes.keys().copied().collect())
+    }
+
+    fn host(&self) -> String {
+        self.host.clone()
     }
 
     fn own_pid(&self) -> Pid {
@@ -179,6 +195,22 @@ impl Processes for Recorded {
 
     fn namespaces(&self, pid: Pid) -> Result<BTreeMap<String, String>, Error> {
         Ok(self.shown(pid)?.namespaces.clone())
+    }
+
+    fn control_group(&self, pid: Pid) -> Result<String, Error> {
+        Ok(self.get(pid)?.control_group.clone())
+    }
+
+    fn memory(&self, pid: Pid, address: u64, length: usize) -> Result<Vec<u8>, Error> {
+        let process = self.shown(pid)?;
+        let part = process.memory.range(..=address).next_back();
+        let bytes = part.and_then(|(start, bytes)| bytes.get((address - start) as usize..)?.get(..length));
+        let missing = || Error::Malformed { path: format!("/proc/{pid}/mem").into(), text: format!("{address:#x}") };
+        bytes.map(<[u8]>::to_vec).ok_or_else(missing)
+    }
+
+    fn data_symbol(&self, pid: Pid, name: &str) -> Option<u64> {
+        self.shown(pid).ok()?.symbols.get(name).copied()
     }
 
     fn ptrace_scope(&self) -> Option<u8> {

@@ -3,9 +3,11 @@
 //! All facts come through [`Processes`], so the decision is the same on a recording as on a machine. Processes
 //! come and go while they are looked at: one that vanishes is left out, unless it is the one asked for.
 //!
-//! Next: `job/tree.rs` for parents and launchers, `job/member.rs` for what makes a process a rank.
+//! Next: `job/tree.rs` for parents and launchers, `job/member.rs` for what makes a process a rank, `job/slurm.rs` for jobs
+//! by Slurm's ids.
 
 mod member;
+mod slurm;
 mod tree;
 
 use crate::attach::{check_alive, check_attachable};
@@ -14,6 +16,7 @@ use crate::launcher;
 use crate::procfs::{ProcFs, Processes};
 use crate::status::Seccomp;
 use member::Member;
+pub use slurm::{find_slurm_job, find_slurm_job_in};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tree::Tree;
@@ -37,6 +40,10 @@ pub struct Job {
     pub key: String,
     /// Ranks of other worlds that the same launcher started (`MPI_Comm_spawn`), which are not part of this job.
     pub other_worlds: Vec<Pid>,
+    /// Whether another MPI program started this one, by `MPI_Comm_spawn`.
+    pub spawned: bool,
+    /// The ranks of that program: some of `other_worlds`. Empty if none is here, or the launcher does not say which.
+    pub parent: Vec<Pid>,
 }
 
 /// One rank: who it is and what a measurement must know before it begins.
@@ -113,7 +120,7 @@ pub fn find_job_in(processes: &dyn Processes, pid: Pid, is_static_mpi: StaticMpi
     let stat = processes.stat(pid)?;
     check_alive(&stat)?;
     let pid = processes.status(pid)?.process;
-    let search = Search { processes, is_static_mpi, tree: Tree::scan(processes)? };
+    let search = Search::begin(processes, is_static_mpi)?;
     let world = match search.member(pid)? {
         Some(member) => search.world_of_rank(member)?,
         None => search.world_below(pid)?,
@@ -132,6 +139,12 @@ struct Search<'a> {
     processes: &'a dyn Processes,
     is_static_mpi: StaticMpi<'a>,
     tree: Tree,
+}
+
+impl<'a> Search<'a> {
+    fn begin(processes: &'a dyn Processes, is_static_mpi: StaticMpi<'a>) -> Result<Search<'a>, Error> {
+        Ok(Search { processes, is_static_mpi, tree: Tree::scan(processes)? })
+    }
 }
 
 impl Search<'_> {
@@ -278,18 +291,6 @@ impl Search<'_> {
         members.into_iter().filter(|member| !is_copy(member)).collect()
     }
 
-    /// Tasks of Slurm steps on this machine, of the same Slurm job as `srun` if that is known.
-    fn slurm_members(&self, srun: Pid) -> Result<Vec<Member>, Error> {
-        let steps = self.tree.pids().filter(|pid| launcher::is_slurm_step(self.tree.command(*pid)));
-        let below: BTreeSet<Pid> = steps.flat_map(|step| self.tree.descendants(step)).collect();
-        let wanted = member::slurm_job(self.processes, srun);
-        let mut members = self.members_among(below.into_iter())?;
-        if wanted.is_some() {
-            members.retain(|member| member.slurm_job == wanted);
-        }
-        Ok(members)
-    }
-
     fn job(&self, world: World) -> Result<Job, Error> {
         let key = self.key(&world);
         let mut members = world.members;
@@ -302,8 +303,31 @@ impl Search<'_> {
             [only] if only.identity.is_none() => Some(1),
             members => members.iter().find_map(|member| member.identity.as_ref()?.size),
         };
+        let (spawned, parent) = self.parent(&members, &world.other_worlds)?;
         let ranks: Result<Vec<RankProcess>, Error> = members.into_iter().map(|member| self.rank(member)).collect();
-        Ok(Job { launcher: world.launcher, ranks: ranks?, size, key, other_worlds: world.other_worlds })
+        let (launcher, other_worlds) = (world.launcher, world.other_worlds);
+        Ok(Job { launcher, ranks: ranks?, size, key, other_worlds, spawned, parent })
+    }
+
+    /// Whether the members were spawned, and which of `others` are the ranks that did it.
+    fn parent(&self, members: &[Member], others: &[Pid]) -> Result<(bool, Vec<Pid>), Error> {
+        let Some(identity) = members.iter().find_map(|member| member.identity.as_ref()).filter(|own| own.spawned)
+        else {
+            return Ok((false, Vec::new()));
+        };
+        let mut candidates = self.members_among(others.iter().copied())?;
+        match &identity.parent {
+            // Keys go on behind a comma, if at all.
+            Some(key) => candidates.retain(|other| other.world_key().split(',').next() == Some(key)),
+            // Hydra does not say who spawned whom: it can only have been the first program, if no other was spawned.
+            None => {
+                let is_spawned = |other: &Member| other.identity.as_ref().is_some_and(|identity| identity.spawned);
+                if candidates.iter().any(is_spawned) {
+                    candidates.clear();
+                }
+            }
+        }
+        Ok((true, candidates.iter().map(|member| member.pid).collect()))
     }
 
     /// The launcher's own job id where there is one; otherwise the launcher, or the program, and when it started.

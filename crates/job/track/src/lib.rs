@@ -13,6 +13,8 @@
 //! Whether each rank may be attached to is checked at the end ([`check_attachable`]); a rank that may not makes the
 //! search an error with the reason and the next step.
 //!
+//! [`slurm`] asks Slurm about a job by its id, and [`find_slurm_job`] finds the ranks of one run of it here.
+//!
 //! Reading `/proc` is in `procfs.rs` alone, behind [`Processes`]; [`fake::Recorded`] is its twin in memory.
 //!
 //! Next: `job.rs` for the decision; `trimtab-mpi` for what an environment means.
@@ -23,12 +25,16 @@ mod error;
 pub mod fake;
 mod job;
 mod launcher;
+mod mpir;
+mod origin;
 mod procfs;
+pub mod slurm;
 mod status;
 
 pub use attach::check_attachable;
 pub use error::{Denial, Error};
-pub use job::{Job, RankProcess, StaticMpi, find_job, find_job_in};
+pub use job::{Job, RankProcess, StaticMpi, find_job, find_job_in, find_slurm_job, find_slurm_job_in};
+pub use origin::{Origin, origin};
 pub use procfs::{ElfKind, ProcFs, Processes};
 pub use status::{Seccomp, Status, parse_status};
 pub use trimtab_types::procfs::{Mapping, Stat, State, parse_stat};

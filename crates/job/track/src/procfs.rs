@@ -4,7 +4,9 @@ use crate::error::{Denial, Error};
 use crate::status::{Status, parse_status};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use trimtab_symbols::Image;
 use trimtab_types::Pid;
 use trimtab_types::procfs::{Mapping, Stat, parse_maps, parse_stat};
 
@@ -18,6 +20,9 @@ pub trait Processes {
     /// # Errors
     /// The list can't be read.
     fn pids(&self) -> Result<Vec<Pid>, Error>;
+
+    /// Name of this machine.
+    fn host(&self) -> String;
 
     /// Our own process.
     fn own_pid(&self) -> Pid;
@@ -75,6 +80,21 @@ pub trait Processes {
     /// # Errors
     /// See [`Processes`].
     fn namespaces(&self, pid: Pid) -> Result<BTreeMap<String, String>, Error>;
+
+    /// The control groups the process is in, as the kernel writes them.
+    ///
+    /// # Errors
+    /// See [`Processes`].
+    fn control_group(&self, pid: Pid) -> Result<String, Error>;
+
+    /// Some of its memory, all of it or nothing.
+    ///
+    /// # Errors
+    /// See [`Processes`].
+    fn memory(&self, pid: Pid, address: u64, length: usize) -> Result<Vec<u8>, Error>;
+
+    /// Where a data object of its program lies in its memory; `None` if there is none of that name.
+    fn data_symbol(&self, pid: Pid, name: &str) -> Option<u64>;
 
     /// Yama's restriction of tracing; `None` where the kernel has no Yama.
     fn ptrace_scope(&self) -> Option<u8>;
@@ -174,6 +194,11 @@ impl Processes for ProcFs {
         Ok(pids)
     }
 
+    fn host(&self) -> String {
+        let path = self.root.join("sys/kernel/hostname");
+        std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    }
+
     fn own_pid(&self) -> Pid {
         Pid(i32::try_from(std::process::id()).unwrap_or(i32::MAX))
     }
@@ -230,6 +255,29 @@ impl Processes for ProcFs {
             };
         }
         Ok(namespaces)
+    }
+
+    fn control_group(&self, pid: Pid) -> Result<String, Error> {
+        Ok(String::from_utf8_lossy(&self.read(pid, "cgroup")?).into_owned())
+    }
+
+    fn memory(&self, pid: Pid, address: u64, length: usize) -> Result<Vec<u8>, Error> {
+        let path = self.path(pid, "mem");
+        let mut bytes = vec![0; length];
+        let read = std::fs::File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, address));
+        read.map(|()| bytes).map_err(|source| self.classify(pid, path, source))
+    }
+
+    fn data_symbol(&self, pid: Pid, name: &str) -> Option<u64> {
+        let bytes = self.read(pid, "exe").ok()?;
+        let (address, _) = Image::parse(&bytes).ok()?.object_named(name)?;
+        let program = self.executable(pid).ok()?;
+        let maps = self.maps(pid).ok()?;
+        let first = maps.iter().find(|mapping| mapping.offset == 0 && Path::new(&mapping.path) == program)?;
+        // A program that can be anywhere counts its addresses from its own beginning; another one's are what they are.
+        const ANYWHERE: [u8; 2] = [3, 0];
+        let base = if bytes.get(16..18) == Some(&ANYWHERE) { first.start } else { 0 };
+        base.checked_add(address.0)
     }
 
     fn ptrace_scope(&self) -> Option<u8> {

@@ -2,7 +2,8 @@
 //!
 //! [`Stopped`] holds all threads of a process still and lets them go again; [`Injection`] makes one of them run system
 //! calls for us, in such a way that the target restores itself if we are killed at any instant; [`Memory`] reads and
-//! writes remote memory; [`SharedMapping`] is our view of a file both sides map.
+//! writes remote memory; [`SharedMapping`] is our view of a file both sides map. [`ProcessEvents`] and [`ExecFiles`] tell
+//! which programs start.
 //!
 //! Why ptrace only for moments: while the program runs nobody traces it, so signals, new threads and `exec` go their
 //! way undisturbed, and a monitor that dies leaves nothing pending.
@@ -10,6 +11,8 @@
 //! Next: `trimtab-session` drives this with plans made beforehand.
 
 mod error;
+mod events;
+mod exec_files;
 mod file;
 mod guards;
 mod inject;
@@ -25,15 +28,19 @@ mod vfork;
 mod wait;
 
 pub use error::Error;
+pub use events::{EventSource, ProcessEvent, ProcessEvents};
+pub use exec_files::{ExecFile, ExecFiles};
 pub use file::FileMapping;
 pub use guards::check_all_calls;
 pub use inject::{Call, Gadgets, Injection, find_gadgets};
 pub use memory::Memory;
+pub use place::take_precedence;
 pub use proc::{MappingTable, open_file_of, start_time_ticks, stat_of, thread_ids, tracer_of};
 pub use shared::SharedMapping;
 pub use stacks::used_stack;
 pub use stop::{Stopped, Thread};
 pub use sys::{Registers, monotonic_ns, ticks, unix_s};
 pub use trimtab_types::procfs::Mapping;
+pub use vectors::vector_state;
 pub use vfork::parent_sharing_memory;
 pub use wait::{ProcessEnd, wait_for_end};

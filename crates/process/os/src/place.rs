@@ -29,6 +29,12 @@ impl Place {
     }
 }
 
+/// Gives the calling thread precedence over all ordinary ones, for good; false if the kernel refuses. For a thread that
+/// only waits for something and then does very little.
+pub fn take_precedence() -> bool {
+    sys::set_urgent(true)
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(before) = &self.processors_before {

@@ -19,6 +19,22 @@ const LEGACY_BYTES: usize = 576;
 /// Components that a thread has only after it asked for them: the matrix tiles' data.
 const ON_REQUEST: u64 = 1 << 18;
 
+/// Vector, mask and x87 state: neither protection keys nor the matrix tiles' data.
+const CALLED_MAY_CHANGE: u64 = 0xe7;
+
+/// What a thread must keep across a call of a function: components of the extended state as a mask, and the bytes of an
+/// area for them. Nothing if the processor or the system can't save them in one instruction.
+pub fn vector_state() -> Option<(u64, u32)> {
+    /// Whether the system has switched extended states on.
+    const SYSTEM_SAVES: u32 = 1 << 27;
+    if core::arch::x86_64::__cpuid(1).ecx & SYSTEM_SAVES == 0 {
+        return None;
+    }
+    let leaf = core::arch::x86_64::__cpuid_count(0xd, 0);
+    let all = u64::from(leaf.edx) << 32 | u64::from(leaf.eax);
+    Some((all & CALLED_MAY_CHANGE, leaf.ecx))
+}
+
 /// The state with its software-defined bytes and closing words.
 pub(crate) fn signal_state(state: Vec<u8>) -> Vec<u8> {
     declared(state, &state_component)
@@ -109,6 +125,13 @@ mod tests {
     #[test]
     fn an_old_processors_state_is_left_as_it_is() {
         assert_eq!(declared(vec![7; 512], &component)[..512], [7; 512]);
+    }
+
+    #[test]
+    fn what_a_called_function_may_change_has_room() {
+        let (mask, bytes) = vector_state().expect("every x86-64 processor of the last ten years");
+        assert_eq!(mask & 0b11, 0b11, "x87 and vectors");
+        assert!(bytes as usize >= LEGACY_BYTES);
     }
 
     #[test]

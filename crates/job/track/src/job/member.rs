@@ -3,6 +3,7 @@
 use super::StaticMpi;
 use crate::error::Error;
 use crate::procfs::Processes;
+use crate::slurm::restarts;
 use std::path::PathBuf;
 use trimtab_mpi::{Family, Identity, identify, identify_for, is_mpi_module};
 use trimtab_types::Pid;
@@ -18,6 +19,8 @@ pub(super) struct Member {
     pub(super) library: Option<PathBuf>,
     pub(super) start_time_ticks: u64,
     pub(super) slurm_job: Option<String>,
+    /// How often its Slurm job had been requeued.
+    pub(super) restarts: u32,
 }
 
 impl Member {
@@ -36,7 +39,8 @@ impl Member {
         let library = paths.into_iter().find(|path| is_mpi_module(path)).map(PathBuf::from);
         let start_time_ticks = processes.stat(pid)?.start_time_ticks;
         let slurm_job = variable(&environment, "SLURM_JOB_ID");
-        Ok(Some(Member { pid, identity, family, library, start_time_ticks, slurm_job }))
+        let restarts = restarts(&environment);
+        Ok(Some(Member { pid, identity, family, library, start_time_ticks, slurm_job, restarts }))
     }
 
     /// The rank, if a launcher gave one.

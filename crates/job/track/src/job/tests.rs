@@ -182,7 +182,8 @@ fn slurm_steps_are_found_from_srun_and_from_a_task() {
     let job = find_job_in(&machine, Pid(70), &|_| false).expect("a job");
     assert_eq!(job.missing_ranks(), [Rank(2), Rank(3)], "on other machines");
     machine.add(Pid(70), Pid(5), "srun");
-    check("srun_without_job_id", &machine, &[70], "has 2 MPI jobs below it");
+    // Other jobs' ranks may be the only ones that have begun.
+    check("srun_of_which_nothing_is_known", &machine, &[70], "has no MPI rank on this machine yet");
 }
 
 #[test]
@@ -250,4 +251,56 @@ fn facts_about_a_rank_are_kept() {
     assert_eq!((rank.family, rank.size, rank.identity_source), (Family::Mpich, Some(2), Some("PMI_RANK")));
     assert_eq!(rank.library.as_deref(), Some(Path::new(MPICH)));
     assert_eq!((rank.uid, rank.cpus_allowed.as_str()), (1000, "0-1"));
+}
+
+/// `orterun(20) - app(21), app(22)`, and `app(23), app(24)` that they spawned; Hydra does the same below one proxy.
+fn spawning(open: bool) -> Recorded {
+    let mut machine = if open { open_mpi() } else { hydra() };
+    let first = if open { 23 } else { 14 };
+    for (pid, rank) in [(first, "0"), (first + 1, "1")] {
+        if open {
+            open_mpi_rank(&mut machine, pid, 20, rank, "78");
+            let process = machine.processes.get_mut(&Pid(pid)).expect("a rank");
+            process.environment.extend(b"OMPI_PARENT_PORT=77.0:41\0");
+        } else {
+            let rank = format!("PMI_RANK={rank}");
+            machine.add(Pid(pid), Pid(11), "app").mpi(MPICH, &["PMI_SPAWNED=1", &rank, "PMI_SIZE=2"]);
+        }
+    }
+    machine
+}
+
+#[test]
+fn spawned_programs_are_jobs_of_their_own_that_know_their_parent() {
+    for (case, open, parents, children) in
+        [("open_mpi", true, [21, 22], [23, 24]), ("hydra", false, [12, 13], [14, 15])]
+    {
+        let machine = spawning(open);
+        let job = |pid: i32| find_job_in(&machine, Pid(pid), &|_| false).expect(case);
+        let pids = |pids: [i32; 2]| pids.map(Pid).to_vec();
+        let ranks = |job: &Job| job.ranks.iter().map(|rank| rank.pid).collect::<Vec<_>>();
+        for pid in parents {
+            let job = job(pid);
+            assert_eq!((ranks(&job), job.other_worlds.clone()), (pids(parents), pids(children)), "{case}");
+            assert_eq!((job.spawned, job.parent), (false, vec![]), "{case}");
+        }
+        for pid in children {
+            let job = job(pid);
+            assert_eq!((ranks(&job), job.other_worlds.clone()), (pids(children), pids(parents)), "{case}");
+            assert_eq!((job.spawned, job.parent), (true, pids(parents)), "{case}");
+        }
+        let launcher = job(if open { 20 } else { 10 });
+        assert_eq!(ranks(&launcher), pids(parents), "{case}: the launcher's own program");
+        assert_ne!(job(parents[0]).key, job(children[0]).key, "{case}");
+    }
+}
+
+#[test]
+fn two_spawned_programs_that_can_not_be_told_apart_are_refused() {
+    let mut machine = spawning(false);
+    for (pid, rank) in [(16, "PMI_RANK=0"), (17, "PMI_RANK=1")] {
+        machine.add(Pid(pid), Pid(11), "app").mpi(MPICH, &["PMI_SPAWNED=1", rank, "PMI_SIZE=2"]);
+    }
+    check("second_spawn", &machine, &[14, 16], "both are rank 0 of one job");
+    check("their_parent", &machine, &[12], "10: 0=12 1=13");
 }

@@ -1,0 +1,172 @@
+/* Slurm plug-in: `srun --trimtab=window ./app` measures one window of a step while it runs.
+ *
+ * Why a plug-in: Slurm knows when and where the tasks of a step begin, so nobody has to look for them, and the user adds
+ * one word to a command. What it does is little: when the first task of a step is made on a node, it starts
+ * `trimtab attach --slurm JOB.STEP --wait` there, on the first node only, as the job's user, with no right that the user
+ * has not, and forgets it. That one has agents started on the others. The task is not held up, and whatever fails here fails without harm to the job.
+ *
+ * In plugstack.conf, on all nodes:
+ *
+ *     optional /usr/lib/x86_64-linux-gnu/slurm/trimtab_spank.so binary=/usr/bin/trimtab
+ *
+ * Build: gcc -shared -fPIC -O2 -Wall -Wextra -o trimtab_spank.so trimtab_spank.c   (header: package libslurm-dev)
+ *
+ * Next: docs/slurm.md for users; crates/ui/cli/tests/slurm.rs, which runs it in a real Slurm.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <slurm/spank.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+SPANK_PLUGIN(trimtab, 1);
+
+/* Longest value of the option, and most words in it: it becomes a command line of ours. */
+#define VALUE_BYTES_MAX 1024
+#define WORDS_MAX 64
+/* Seconds that `trimtab attach` waits for the ranks. */
+#define WAIT "120"
+#define GROUPS_MAX 65536
+
+static char value[VALUE_BYTES_MAX];
+static const char *binary = "/usr/bin/trimtab";
+static int started;
+
+static int read_option(int val, const char *text, int remote) {
+    (void)val;
+    (void)remote;
+    const char *words = text ? text : "window";
+    size_t mode = strcspn(words, ":");
+    int known = (mode == 6 && !strncmp(words, "window", mode)) || (mode == 3 && !strncmp(words, "off", mode));
+    if (!known) {
+        slurm_error("--trimtab=%s: expected window or off, and options behind a colon, e.g. "
+                    "--trimtab='window:--iterations 20'", words);
+        return -1;
+    }
+    if (strlen(words) >= sizeof value) {
+        slurm_error("--trimtab: more than %zu characters", sizeof value - 1);
+        return -1;
+    }
+    strcpy(value, words);
+    return 0;
+}
+
+static struct spank_option option = {
+    "trimtab", "window|off[:options]",
+    "Measure one window of this step with trimtab; options as of `trimtab attach`", 1, 0, read_option,
+};
+
+int slurm_spank_init(spank_t spank, int ac, char **av) {
+    for (int i = 0; i < ac; i++) {
+        if (!strncmp(av[i], "binary=", 7)) binary = av[i] + 7;
+        else slurm_error("trimtab: unknown word in plugstack.conf: %s (expected binary=PATH)", av[i]);
+    }
+    /* srun shows it in its help; the daemon of the step gets what srun was given. Batch scripts call srun themselves. */
+    if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_REMOTE) return spank_option_register(spank, &option);
+    return ESPANK_SUCCESS;
+}
+
+/* Who the job belongs to. */
+struct user {
+    uid_t uid;
+    gid_t gid;
+    gid_t *groups;
+    int group_count;
+};
+
+static int become(const struct user *user) {
+    /* Groups first: without root's rights they can't be changed any more. All three user ids, so that none comes back. */
+    if (geteuid() == 0 && setgroups((size_t)user->group_count, user->groups)) return -1;
+    if (setresgid(user->gid, user->gid, user->gid) || setresuid(user->uid, user->uid, user->uid)) return -1;
+    return user->uid != 0 && (setuid(0) == 0 || seteuid(0) == 0) ? -1 : 0;
+}
+
+/* Words of the option's second half, parted by spaces; no shell sees them. */
+static int split(char *words, char **list, int count) {
+    char *rest = NULL;
+    for (char *word = strtok_r(words, " ", &rest); word && count < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
+        list[count++] = word;
+    return count;
+}
+
+/* In the child of a child of the daemon: nothing of the daemon's stays open, and errors can only be written down. */
+static void measure(const struct user *user, const char *id, const char *folder, const char *file, char **environment) {
+    char *list[WORDS_MAX + 8] = {(char *)binary, "attach", "--slurm", (char *)id, "--wait", WAIT, NULL};
+    char *options = strchr(value, ':');
+    int count = options ? split(options + 1, list, 6) : 6;
+    list[count] = NULL;
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
+    setsid();
+    if (become(user) || (chdir(folder) && chdir("/"))) _exit(2);
+    int input = open("/dev/null", O_RDONLY), output = open(file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0644);
+    if (output < 0) output = open("/dev/null", O_WRONLY);
+    dup2(input, 0);
+    dup2(output, 1);
+    dup2(output, 2);
+    if (close_range(3, ~0U, 0)) _exit(2);
+    execve(binary, list, environment);
+    dprintf(2, "trimtab: can't run %s: %s\n", binary, strerror(errno));
+    _exit(2);
+}
+
+/* The job's own environment, so that trimtab finds scontrol and the user's store as the user would. */
+static char **environment_of(spank_t spank) {
+    char **environment = NULL;
+    return spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS ? environment : NULL;
+}
+
+static void start(spank_t spank) {
+    uint32_t job = 0, step = 0, node = 0;
+    struct user user = {0};
+    char folder[4096] = "/", id[64], file[128];
+    if (spank_get_item(spank, S_JOB_ID, &job) || spank_get_item(spank, S_JOB_STEPID, &step) ||
+        spank_get_item(spank, S_JOB_NODEID, &node) || spank_get_item(spank, S_JOB_UID, &user.uid) ||
+        spank_get_item(spank, S_JOB_GID, &user.gid)) {
+        slurm_error("trimtab: Slurm does not say whose step this is; it is not measured");
+        return;
+    }
+    /* Batch scripts, shells and such have numbers from here on; they are no MPI programs. */
+    if (step >= 0xfffffff0u) return;
+    /* One window of all ranks: whoever leads it reaches the other nodes. */
+    if (node != 0) return;
+    if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &user.groups, &user.group_count) || user.group_count < 0 ||
+        user.group_count > GROUPS_MAX) {
+        user.groups = &user.gid;
+        user.group_count = 1;
+    }
+    char **environment = environment_of(spank);
+    if (spank_getenv(spank, "PWD", folder, sizeof folder) != ESPANK_SUCCESS) strcpy(folder, "/");
+    snprintf(id, sizeof id, "%u.%u", job, step);
+    snprintf(file, sizeof file, "trimtab-%u.%u.txt", job, step);
+    pid_t child = fork();
+    if (child == 0) {
+        /* Twice, so that the daemon never waits for a child that is no task. */
+        pid_t grandchild = fork();
+        if (grandchild == 0) measure(&user, id, folder, file, environment);
+        _exit(grandchild < 0);
+    }
+    if (child > 0) waitpid(child, NULL, 0);
+    else slurm_error("trimtab: fork: %s; step %s is not measured", strerror(errno), id);
+}
+
+/* Called in the daemon of the step for each task that is made, before the task runs its program. */
+int slurm_spank_task_post_fork(spank_t spank, int ac, char **av) {
+    (void)ac;
+    (void)av;
+    if (!started && !strncmp(value, "window", 6)) {
+        started = 1;
+        start(spank);
+    }
+    return ESPANK_SUCCESS;
+}
