@@ -1,5 +1,6 @@
 //! What can go wrong with a script.
 
+use trimtab_session::Passing;
 use trimtab_snippet::Refused;
 use trimtab_types::Pid;
 
@@ -18,9 +19,12 @@ pub enum Error {
         #[source]
         source: trimtab_session::Error,
     },
-    /// A point of a kind that can't be probed yet.
-    #[error("{point} points can't be probed yet; entries and exits of functions can")]
-    Point {
+    /// A function is called where no thread of the program is at hand.
+    #[error(
+        "`{point}` bodies are run by trimtab, outside of the program, and can't call its functions; call it where the \
+         program comes by and nothing is held: `process int done; entry FUNCTION {{ if (done == 0) {{ done = 1; call ... }} }}`"
+    )]
+    CallsOutside {
         /// Which kind.
         point: &'static str,
     },
@@ -45,5 +49,12 @@ pub enum Error {
 impl Error {
     pub(crate) fn of(pid: Pid) -> impl Fn(trimtab_session::Error) -> Error {
         move |source| Error::Process { pid, source }
+    }
+}
+
+/// A process that unloads a library just then is read anew.
+impl Passing for Error {
+    fn is_passing(&self) -> bool {
+        matches!(self, Error::Process { source, .. } if source.is_passing())
     }
 }

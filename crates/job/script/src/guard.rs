@@ -69,7 +69,7 @@ impl Guard {
 
 /// Adds bodies to `unit` that empty the tables, and says where they go. Nothing for a script that loads nothing.
 pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
-    if !unit.bodies.iter().any(looks_at_memory) {
+    if !unit.bodies.iter().any(|body| !runs_outside(body) && looks_at_memory(body)) {
         return Guard::default();
     }
     let inside_at = unit.thread_bytes;
@@ -132,6 +132,11 @@ impl Takes {
     }
 }
 
+/// Whether trimtab runs a body itself, and so looks at memory from outside.
+pub(crate) fn runs_outside(body: &Body) -> bool {
+    matches!(body.when, When::Every { .. } | When::Once)
+}
+
 /// Whether a body reads or writes memory of the program through the tables.
 pub(crate) fn looks_at_memory(body: &Body) -> bool {
     let mut found = uses_tables(&body.statements);
@@ -147,6 +152,8 @@ pub(crate) fn looks_at_memory(body: &Body) -> bool {
 fn uses_tables(statements: &[Statement]) -> bool {
     statements.iter().any(|statement| match statement {
         Statement::Store { .. } | Statement::StoreFloat { .. } | Statement::CountStack { .. } => true,
+        // A called function gets as much stack as the tables say is there.
+        Statement::Call { .. } => true,
         Statement::Send { values, .. } => values.iter().any(|value| matches!(value, Sent::Text { .. })),
         Statement::If { then, otherwise, .. } => uses_tables(then) || uses_tables(otherwise),
         Statement::While { body, .. } => uses_tables(body),

@@ -1,8 +1,9 @@
 //! Places in libraries that the program has not loaded yet: looking for the library, and making its places ready.
 //!
 //! The bodies are compiled with all others, against a function of which nothing is known; so they are the same unit, put
-//! in once more with an area of its own. They can't look at the program's memory: the calls that take memory away are
-//! probed already, and empty the tables of the first area only.
+//! in once more with an area of its own. The calls that take memory away are probed already, and empty the tables of the
+//! first area only; so bodies here can look at no memory but what stays: the program's own file, the library's while its
+//! functions run, and the main thread's stack.
 //!
 //! A library counts as there when two looks in a row see the same of it and every part of it is in its place; its loader
 //! may still be writing its data then, but no more its code.
@@ -11,8 +12,8 @@
 
 use crate::error::Error;
 use crate::facts::matching;
-use crate::guard::looks_at_memory;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use trimtab_os::{Mapping, MappingTable};
 use trimtab_session::{FunctionBodies, ImageCache, Modules, Prepared, ScriptRequest, mappings_of};
 use trimtab_snippet::Compiled;
@@ -62,12 +63,8 @@ impl Waiting {
         let library = |one: &Awaited| one.pattern.library.clone().unwrap_or_default();
         for one in awaited {
             let refused = |reason| Err(Error::Awaited { library: library(one), reason });
-            let mut bodies = one.bodies.entry.iter().chain(&one.bodies.exit);
             if compiled.recording.is_some() {
                 return refused("a condition with `start` would not reach what runs in it");
-            }
-            if bodies.any(|number| looks_at_memory(&compiled.unit.bodies[*number])) {
-                return refused("what runs in it can't look at the program's memory, only at arguments and variables");
             }
         }
         let libraries: BTreeSet<String> = awaited.iter().map(library).collect();
@@ -94,6 +91,20 @@ impl Waiting {
             Err(error) => self.failed(&error.to_string()),
             Ok(look) => look,
         }
+    }
+
+    /// What bodies in the library may look at, of what is mapped. `program` is where the program's own file is.
+    pub(crate) fn lasting(&self, maps: &MappingTable, program: &[Range<u64>]) -> MappingTable {
+        let of_program = |mapping: &Mapping| {
+            let parts = program.iter().map(|part| part.start.max(mapping.start)..part.end.min(mapping.end));
+            let clipped = |part: Range<u64>| Mapping { start: part.start, end: part.end, ..mapping.clone() };
+            parts.filter(|part| part.start < part.end).map(clipped).collect::<Vec<_>>()
+        };
+        let lasting = |mapping: &Mapping| match mapping.path == "[stack]" || self.seen.contains(mapping) {
+            true => vec![mapping.clone()],
+            false => of_program(mapping),
+        };
+        MappingTable(maps.0.iter().flat_map(lasting).collect())
     }
 
     /// It may go better at a later look.
@@ -137,5 +148,49 @@ impl Waiting {
             matching(modules, &awaited.pattern).into_iter().map(request).collect::<Vec<_>>()
         };
         self.awaited.iter().flat_map(of).collect()
+    }
+}
+
+/// Where the program's own file lies in its process, data that begins as zeros included.
+pub(crate) fn program_of(modules: &Modules) -> Vec<Range<u64>> {
+    const PAGE: u64 = 4096;
+    let Some(program) = modules.modules.first() else { return Vec::new() };
+    let place = |segment: &trimtab_symbols::Segment| {
+        let start = program.bias.to_proc(segment.addr).0;
+        start & !(PAGE - 1)..start.saturating_add(segment.mem_size).next_multiple_of(PAGE)
+    };
+    program.loaded.image.segments.iter().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_types::procfs::parse_maps;
+
+    #[test]
+    fn only_what_stays_may_be_looked_at() {
+        let text = "400000-402000 r-xp 00000000 08:01 7 /bin/program\n\
+                    402000-404000 rw-p 00002000 08:01 7 /bin/program\n\
+                    404000-408000 rw-p 00000000 00:00 0 \n\
+                    409000-40b000 rw-p 00000000 00:00 0 [heap]\n\
+                    7f0000000000-7f0000002000 r-xp 00000000 08:01 8 /lib/liblate.so\n\
+                    7f0000002000-7f0000003000 rw-p 00000000 00:00 0 \n\
+                    7f0000004000-7f0000005000 r-xp 00000000 08:01 9 /lib/libother.so\n\
+                    7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0 [stack]\n";
+        let maps = MappingTable(parse_maps(text.as_bytes()).expect("a map"));
+        let seen = mappings_of(&maps, "liblate.so");
+        let waiting = Waiting { library: "liblate.so".into(), awaited: Vec::new(), seen, tries: 0 };
+        // The last segment goes on into memory without a file, and ends before that does.
+        let program = [0x40_0000..0x40_2000, 0x40_2000..0x40_5000];
+        let found: Vec<(u64, u64)> =
+            waiting.lasting(&maps, &program).0.iter().map(|mapping| (mapping.start, mapping.end)).collect();
+        let expected = [
+            (0x40_0000, 0x40_2000),
+            (0x40_2000, 0x40_4000),
+            (0x40_4000, 0x40_5000),
+            (0x7f00_0000_0000, 0x7f00_0000_2000),
+            (0x7ffc_0000_0000, 0x7ffc_0002_1000),
+        ];
+        assert_eq!(found, expected);
     }
 }

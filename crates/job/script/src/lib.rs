@@ -14,6 +14,7 @@ mod guard;
 mod late;
 mod member;
 mod message;
+mod outside;
 mod part;
 mod places;
 mod points;

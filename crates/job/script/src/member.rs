@@ -1,24 +1,26 @@
 //! One process with a script in it: what is in, what it has sent and counted, what the clock runs for it.
 //!
-//! Next: `part` for one insertion; `late` for libraries that come later; `run`, which has all processes.
+//! Next: `part` for one insertion; `outside` for what trimtab runs itself; `late` for libraries that come later; `run`, which has all processes.
 
 use crate::error::Error;
 use crate::late::{Look, Waiting};
-use crate::message::{Message, MessageValue};
+use crate::message::Message;
+use crate::outside::bodies_of_once;
 use crate::part::{AreaWords, Part};
-use crate::run::{LOOK_EVERY, Late, Loss, Target};
+use crate::run::{LOOK_EVERY, LOOK_EVERY_MAX, Late, Loss, Target};
 use crate::source::{SETUP, Source};
 use std::cell::RefCell;
 use std::time::Duration;
-use trimtab_os::{MappingTable, Memory, ProcessEnd, monotonic_ns, ticks};
+use trimtab_os::{MappingTable, ProcessEnd, monotonic_ns};
 use trimtab_session::{ImageCache, Prepared, RangeTables, ScriptStart, ScriptView};
-use trimtab_snippet::ir::{Area, Body, Expression, Kind, Unit, When};
-use trimtab_snippet::reference::{self, Machine, SentValue};
+use trimtab_snippet::ir::{Unit, When, thread_word};
 use trimtab_stub::view::View;
 
 /// Between two looks where nothing comes from the bodies before the end, or while none of the processes is known to be
 /// another program by now: only `execve` goes unnoticed otherwise.
 const ALIVE_EVERY: Duration = Duration::from_millis(500);
+/// The longer nothing comes, the less often one looks: this part of that time later.
+const QUIET_PART: u32 = 8;
 /// Between two looks at what a process has mapped while a library is waited for; it is in after the second that sees it.
 const LIBRARIES_EVERY: Duration = Duration::from_millis(20);
 
@@ -29,8 +31,12 @@ pub(crate) struct Member {
     pub part: Part,
     /// Insertions in libraries that came later, which know nothing of this one.
     pub late: Vec<(Late, Part)>,
-    /// The clock's own thread area, as if a thread ran its bodies.
-    clock_area: Vec<u64>,
+    /// The thread area of bodies that trimtab runs itself, as if a thread ran them.
+    pub outside_area: Vec<u64>,
+    /// Bodies that run once and have not yet.
+    pub once: Vec<usize>,
+    /// What went wrong with those.
+    pub problems: Vec<String>,
     pub alive: bool,
     /// When that was last looked at.
     alive_ns: u64,
@@ -42,6 +48,8 @@ pub(crate) struct Member {
     tables: RangeTables,
     /// Refused loads when the tables were filled last.
     refused_count: u64,
+    /// When something last came from the bodies: a message, or that the tables were emptied or did not have an address.
+    heard_ns: u64,
 }
 
 impl Member {
@@ -49,15 +57,18 @@ impl Member {
         let pid = target.pid;
         let unit = &source.compiled.unit;
         let maps = MappingTable::of(pid).map_err(|error| Error::of(pid)(error.into()))?;
-        let (part, tables) = inserted(&target, &source.prepared, unit, ticks_per_second, Some((&maps, source.guarded)))
+        let (part, tables) = inserted(&target, &source.prepared, unit, ticks_per_second, (&maps, source.guarded))
             .map_err(Error::of(pid))?;
-        let clock_area = vec![0; unit.thread_bytes as usize / 8];
+        let outside_area = vec![0; unit.thread_bytes as usize / 8];
+        let once = bodies_of_once(unit);
         let mut member = Member {
             target,
             source,
             part,
             late: Vec::new(),
-            clock_area,
+            outside_area,
+            once,
+            problems: Vec::new(),
             ticks_per_second,
             alive: true,
             alive_ns: monotonic_ns(),
@@ -66,6 +77,7 @@ impl Member {
             tables,
             // Anything but what it is: what was mapped is looked at again now that it is known what goes.
             refused_count: u64::MAX,
+            heard_ns: monotonic_ns(),
         };
         member.refresh();
         Ok(member)
@@ -122,7 +134,10 @@ impl Member {
         started_ns: u64,
         problems: &mut Vec<String>,
     ) -> Look {
-        let part = match inserted(&self.target, prepared, self.unit(), self.ticks_per_second, None) {
+        let maps = MappingTable::of(self.target.pid).unwrap_or_default();
+        // What stays need not be guarded.
+        let readable = (&waiting.lasting(&maps, &self.source.program), true);
+        let part = match inserted(&self.target, prepared, self.unit(), self.ticks_per_second, readable) {
             Ok((part, _)) => part,
             Err(error) => return waiting.failed(&error.to_string()),
         };
@@ -143,14 +158,26 @@ impl Member {
         self.target.rank_number()
     }
 
-    fn unit(&self) -> &Unit {
+    pub fn unit(&self) -> &Unit {
         &self.source.compiled.unit
     }
 
     /// How often to look without being woken.
     pub fn look_every(&self) -> Duration {
-        let is_watched = self.source.speaks || self.source.inside_at.is_some() || self.end.is_none();
-        if is_watched || !self.source.waiting.is_empty() { LOOK_EVERY } else { ALIVE_EVERY }
+        if self.end.is_none() || !self.source.waiting.is_empty() || !self.once.is_empty() {
+            return LOOK_EVERY;
+        }
+        match self.source.inside_at {
+            // What goes away unseen must not stay in the tables.
+            Some(_) if !self.is_guarded() => LOOK_EVERY,
+            None if !self.source.speaks => ALIVE_EVERY,
+            _ => look_after(Duration::from_nanos(monotonic_ns().saturating_sub(self.heard_ns))),
+        }
+    }
+
+    /// Whether every call that takes memory away is seen. A thread without an area of its own can't say that it does.
+    fn is_guarded(&self) -> bool {
+        self.source.guarded && self.part.inserted.script().is_some_and(|script| script.threads_dropped() == 0)
     }
 
     /// Whether the process still runs the program, looked at where something says so and else now and then.
@@ -167,10 +194,12 @@ impl Member {
     pub fn refresh(&mut self) {
         let (Some(script), Some(inside_at)) = (self.part.inserted.script(), self.source.inside_at) else { return };
         let refused_count = script.refused_count();
-        // A thread without an area of its own can't say that it takes memory away.
-        let guarded = self.source.guarded && script.threads_dropped() == 0;
-        let is_known = guarded && !script.is_emptied() && refused_count == self.refused_count;
-        if is_known || !script.begin_ranges(inside_at) {
+        let guarded = self.is_guarded();
+        if guarded && !script.is_emptied() && refused_count == self.refused_count {
+            return;
+        }
+        self.heard_ns = monotonic_ns();
+        if !script.begin_ranges(inside_at) {
             return;
         }
         self.refused_count = refused_count;
@@ -181,16 +210,21 @@ impl Member {
     }
 
     pub fn messages(&mut self) -> Vec<Message> {
+        let mut messages = self.run_once();
         let (target, unit) = (self.target, self.source.compiled.unit.clone());
-        self.parts_mut().flat_map(|part| part.messages(&target, &unit)).collect()
+        messages.extend(self.parts_mut().flat_map(|part| part.messages(&target, &unit)));
+        if !messages.is_empty() {
+            self.heard_ns = monotonic_ns();
+        }
+        messages
     }
 
     /// The process area, and those of all threads with the clock's last; then those of later libraries that were used.
     pub fn areas(&self) -> Vec<AreaWords> {
         let unit = self.unit();
         let (process, mut threads) = self.part.areas(unit);
-        if unit.bodies.iter().any(|body| matches!(body.when, When::Every { .. })) {
-            threads.push(self.clock_area.clone());
+        if unit.bodies.iter().any(|body| matches!(body.when, When::Every { .. } | When::Once)) {
+            threads.push(self.outside_area.clone());
         }
         if threads.is_empty() {
             // Nothing was hit: what was never counted is zero.
@@ -202,53 +236,22 @@ impl Member {
 
     pub fn add_loss(&self, loss: &mut Loss) {
         self.parts().for_each(|part| part.add_loss(&part.areas(self.unit()), loss));
-    }
-
-    /// Runs a body of the clock here. It sees sums over all threads, other variables as its own thread left them, and
-    /// globals of the program as they are now.
-    pub fn run_clock(&mut self, number: usize) -> (Vec<Message>, Option<String>) {
-        let Some(script) = self.part.inserted.script() else { return (Vec::new(), None) };
-        let unit = self.source.compiled.unit.clone();
-        let Some(body) = unit.bodies.get(number) else { return (Vec::new(), None) };
-        let threads: Vec<Vec<u64>> = self.parts().flat_map(|part| part.areas(&unit).1).collect();
-        let counted = sums(&unit, &threads);
-        let mut machine = Machine::new(&unit);
-        machine.process = script.process_area(&unit);
-        machine.thread.clone_from(&self.clock_area);
-        machine.now_ticks = ticks();
-        add_sums(&unit, &mut machine.thread, &counted, u64::wrapping_add);
-        self.provide_globals(body, &mut machine);
-        let problem = reference::run(&unit, body, &mut machine).err();
-        add_sums(&unit, &mut machine.thread, &counted, u64::wrapping_sub);
-        self.clock_area = machine.thread;
-        let sent = machine.messages.into_iter().map(|message| Message {
-            rank: self.rank(),
-            pid: self.target.pid.0,
-            tag: unit.texts.get(message.text).cloned().unwrap_or_default(),
-            ticks: machine.now_ticks,
-            values: message.values.into_iter().map(sent_value).collect(),
-        });
-        (sent.collect(), problem.map(|problem| format!("a body of the clock could not be run: {problem:?}")))
-    }
-
-    /// Copies the program's words that the body loads from constant addresses.
-    fn provide_globals(&self, body: &Body, machine: &mut Machine) {
-        let Ok(memory) = Memory::open(self.target.pid) else { return };
-        for address in constant_addresses(body) {
-            if let Ok(bytes) = memory.read_vec(address, 8) {
-                machine.memory.insert(address, bytes);
-            }
-        }
+        loss.unreadable_loads += self.outside_area[thread_word::UNREADABLE as usize / 8];
     }
 }
 
-/// Puts a script in. Without `readable` mappings its bodies find no memory of the program readable.
+/// When to look again if nothing has come for so long.
+fn look_after(quiet: Duration) -> Duration {
+    (quiet / QUIET_PART).clamp(LOOK_EVERY, LOOK_EVERY_MAX)
+}
+
+/// Puts a script in. Of `readable` mappings, if what takes them away is not seen, only some are.
 fn inserted(
     target: &Target,
     prepared: &Prepared,
     unit: &Unit,
     ticks_per_second: f64,
-    readable: Option<(&MappingTable, bool)>,
+    (readable, guarded): (&MappingTable, bool),
 ) -> Result<(Part, RangeTables), trimtab_session::Error> {
     let tables = RefCell::new(ScriptView::tables(unit));
     let initialise = |view: View<'_>| {
@@ -257,53 +260,19 @@ fn inserted(
         script.start(unit, ScriptStart { rank, ticks_per_second, recording: true });
         // Another place may be tried, where they are empty again.
         *tables.borrow_mut() = ScriptView::tables(unit);
-        if let Some((maps, guarded)) = readable {
-            script.set_ranges(&mut tables.borrow_mut(), maps, guarded);
-        }
+        script.set_ranges(&mut tables.borrow_mut(), readable, guarded);
     };
     let inserted = prepared.insert(target.pid, SETUP, &initialise)?;
     Ok((Part::new(inserted, unit), tables.into_inner()))
 }
 
-fn sent_value(value: SentValue) -> MessageValue {
-    match value {
-        SentValue::Int(value) => MessageValue::Int(value),
-        SentValue::Address(value) => MessageValue::Text(format!("{value:#x}")),
-        SentValue::Float(value) => MessageValue::Float(value),
-        SentValue::Text(bytes) => MessageValue::Text(String::from_utf8_lossy(&bytes).into_owned()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_nothing_comes_the_less_often_one_looks() {
+        let after = |quiet_ms| look_after(Duration::from_millis(quiet_ms)).as_millis();
+        assert_eq!([0, 100, 400, 60_000].map(after), [20, 20, 50, 100]);
     }
-}
-
-/// Integer sums over all threads, by variable.
-fn sums(unit: &Unit, threads: &[Vec<u64>]) -> Vec<u64> {
-    let word = |offset: u32| threads.iter().map(move |area| area[offset as usize / 8]);
-    unit.variables
-        .iter()
-        .map(|variable| match (variable.kind, variable.area) {
-            (Kind::Sum, Area::Thread) => word(variable.offset).fold(0, u64::wrapping_add),
-            _ => 0,
-        })
-        .collect()
-}
-
-fn add_sums(unit: &Unit, area: &mut [u64], sums: &[u64], operation: fn(u64, u64) -> u64) {
-    for (variable, sum) in unit.variables.iter().zip(sums).filter(|(variable, _)| variable.area == Area::Thread) {
-        let word = &mut area[variable.offset as usize / 8];
-        *word = operation(*word, *sum);
-    }
-}
-
-/// Addresses that a body's loads name outright.
-fn constant_addresses(body: &Body) -> Vec<u64> {
-    let mut found = Vec::new();
-    crate::walk::expressions(&body.statements, &mut |expression| {
-        if let Expression::Load { address, .. } | Expression::LoadFloat { address, .. } = expression
-            && let Expression::Int(address) = **address
-        {
-            found.push(address as u64);
-        }
-    });
-    found.sort_unstable();
-    found.dedup();
-    found
 }

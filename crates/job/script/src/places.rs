@@ -3,13 +3,13 @@
 //! Next: `facts`, which numbers them; `trimtab-session`'s `inner`, which patches there.
 
 use crate::facts::{FunctionPlace, ProcessFacts};
-use trimtab_session::{Inner, Module};
+use trimtab_session::{Inner, Inside, Module};
 use trimtab_snippet::Facts;
 use trimtab_snippet::facts::{Site, SiteId};
 use trimtab_snippet::syntax::{CallPoint, FunctionPattern, LoopEdge, LoopPoint, PointKind};
 use trimtab_symbols::{Slot, SlotTarget};
 use trimtab_types::{FileAddr, ProcAddr};
-use trimtab_x86::{CallSite, ControlFlow};
+use trimtab_x86::{CallSite, ControlFlow, Edge, Loop};
 
 /// One place inside a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,15 +163,27 @@ impl ProcessFacts<'_> {
             let Some(found) = flow.loop_numbered(&point.path) else {
                 return Err(format!("{} has no loop {}; {}", function.name, dotted(&point.path), loops_of(&flow)));
             };
-            let inner: Vec<Inner> = match point.edge {
+            let inner = match point.edge {
                 LoopEdge::Pass => vec![Inner::Loop(point.path.clone())],
-                LoopEdge::Entry => entered_from(&flow, found)?,
-                LoopEdge::Exit => left_to(&flow, found)?,
+                edge => self.loop_edges(&function, found, edge)?,
             };
             let at = |place| InnerPlace { function: function.clone(), place, callee: None };
             places.extend(inner.into_iter().map(at));
         }
         Ok(places)
+    }
+
+    /// All ways into a loop or out of it. One of them less, and what is counted would be wrong.
+    fn loop_edges(&self, function: &FunctionPlace, found: &Loop, edge: LoopEdge) -> Result<Vec<Inner>, String> {
+        let ways = self.modules.look_inside(function.address, |inside| {
+            let ways = match edge {
+                LoopEdge::Entry => entered_from(inside, found, function.address.0)?,
+                _ => left_to(inside, found)?,
+            };
+            ways.iter().try_for_each(|way| inside.place(way).map(drop))?;
+            Ok(ways)
+        });
+        ways.and_then(|ways| ways).map_err(|reason: String| format!("{}: {reason}", function.name))
     }
 
     fn blocks(&self, pattern: &FunctionPattern, number: Option<u32>) -> Result<Vec<InnerPlace>, String> {
@@ -238,7 +250,7 @@ impl ProcessFacts<'_> {
     pub(crate) fn instruction_of(&self, site: SiteId) -> Option<ProcAddr> {
         let found = self.inner(site);
         match found.place {
-            Inner::Instruction(address) => Some(address),
+            Inner::Instruction(address) | Inner::Way { from: address, .. } => Some(address),
             Inner::Loop(number) => {
                 let flow = self.modules.control_flow(found.function.address).ok()?;
                 Some(ProcAddr(flow.loop_numbered(&number)?.header_at))
@@ -278,28 +290,60 @@ pub(crate) fn after_call(flow: &ControlFlow, address: u64) -> Result<u64, String
     Ok(address)
 }
 
-/// The blocks from which control only enters the loop.
-pub(crate) fn entered_from(flow: &ControlFlow, found: &trimtab_x86::Loop) -> Result<Vec<Inner>, String> {
+/// The ways by which control comes into a loop from outside. `starts_at` is the function's first instruction.
+pub(crate) fn entered_from(inside: &Inside<'_>, found: &Loop, starts_at: u64) -> Result<Vec<Inner>, String> {
+    let flow = &inside.flow;
+    check_edges(flow, found)?;
+    if found.header_at == starts_at {
+        return Err("it begins with the function, which is entered there too; use `loop pass` or `entry`".into());
+    }
     let outside = |block: &&usize| !found.blocks.contains(block);
     let from: Vec<usize> = flow.blocks[found.header].predecessors.iter().filter(outside).copied().collect();
-    let leads_only_in = |block: &usize| flow.blocks[*block].successors.len() == 1;
-    if from.is_empty() || !from.iter().all(leads_only_in) {
-        return Err("its entry can't be told from other ways; use `loop pass` or the block before it".into());
+    if from.is_empty() {
+        return Err("nothing is seen to lead into it; use `loop pass`".into());
     }
-    Ok(from.iter().map(|block| Inner::Instruction(ProcAddr(flow.blocks[*block].last))).collect())
+    let way = |block: &usize| match flow.blocks[*block].successors.len() {
+        1 => Inner::Instruction(ProcAddr(flow.blocks[*block].last)),
+        _ => Inner::Way { from: ProcAddr(flow.blocks[*block].last), to: ProcAddr(found.header_at) },
+    };
+    Ok(from.iter().map(way).collect())
 }
 
-/// The blocks to which control only comes from the loop.
-pub(crate) fn left_to(flow: &ControlFlow, found: &trimtab_x86::Loop) -> Result<Vec<Inner>, String> {
-    let mut to: Vec<usize> = found.exits.iter().filter_map(|edge| flow.block_at(edge.to)).collect();
-    to.sort_unstable();
-    to.dedup();
-    let only_from_loop =
-        |block: &usize| flow.blocks[*block].predecessors.iter().all(|before| found.blocks.contains(before));
-    if to.is_empty() || !to.iter().all(only_from_loop) {
-        return Err("its exits can't be told from other ways; use a block behind it".into());
+/// The ways by which control goes out of a loop: blocks to which it only comes from there, or else the branches that lead
+/// out.
+pub(crate) fn left_to(inside: &Inside<'_>, found: &Loop) -> Result<Vec<Inner>, String> {
+    let flow = &inside.flow;
+    check_edges(flow, found)?;
+    if found.exits.is_empty() {
+        return Err("nothing is seen to lead out of it".into());
     }
-    Ok(to.iter().map(|block| Inner::Instruction(ProcAddr(flow.blocks[*block].range.start))).collect())
+    let only_from_loop = |to: u64| {
+        let block = &flow.blocks[flow.block_at(to)?];
+        let is_alone = block.range.start == to && block.predecessors.iter().all(|from| found.blocks.contains(from));
+        let place = Inner::Instruction(ProcAddr(to));
+        (is_alone && inside.place(&place).is_ok()).then_some(place)
+    };
+    let way = |edge: &Edge| {
+        only_from_loop(edge.to).unwrap_or(Inner::Way { from: ProcAddr(edge.from), to: ProcAddr(edge.to) })
+    };
+    let mut ways: Vec<Inner> = Vec::new();
+    for way in found.exits.iter().map(way) {
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    Ok(ways)
+}
+
+/// Whether all ways into a loop and out of it are known.
+fn check_edges(flow: &ControlFlow, found: &Loop) -> Result<(), String> {
+    if !flow.is_complete {
+        return Err("a jump of the function could not be followed, so there may be other ways; use `loop pass`".into());
+    }
+    match found.is_irreducible() {
+        true => Err("it is entered at several places; use blocks of it".into()),
+        false => Ok(()),
+    }
 }
 
 pub(crate) fn dotted(path: &[u32]) -> String {

@@ -291,8 +291,8 @@ impl PointsOf<'_, '_> {
     }
 
     fn of_loop(&self, found: &Loop) -> Vec<ListedPoint> {
-        let flow = &self.inside.flow;
         let number = format!(":{}", dotted(&found.number));
+        let starts_at = self.place.address.0;
         let blocks: Vec<String> = found.blocks.iter().map(|block| (block + 1).to_string()).collect();
         let pass = self.inside.loop_pass(found);
         let (verdict, seen) = match &pass {
@@ -306,20 +306,36 @@ impl PointsOf<'_, '_> {
             LoopPlace::Call => format!("blocks {}; seen at a call that each pass makes", blocks.join(" ")),
         };
         let mut points = vec![point];
-        for (word, places, what) in
-            [("loop entry", entered_from(flow, found), "entered"), ("loop exit", left_to(flow, found), "left")]
-        {
+        for (word, places, what) in [
+            ("loop entry", entered_from(self.inside, found, starts_at), "entered"),
+            ("loop exit", left_to(self.inside, found), "left"),
+        ] {
             let name = || text(word, self.name, &number);
             match places {
-                Ok(places) => points.extend(places.iter().filter_map(|place| match place {
-                    Inner::Instruction(at) => Some(self.instruction(PointKind::Loop, name(), at.0)),
-                    Inner::Loop(_) => None,
-                })),
+                Ok(places) => points.extend(self.all_or_none(&places, &name())),
                 Err(reason) => points.push(self.point(PointKind::Loop, name(), found.header_at, Err(reason))),
             }
             points.iter_mut().filter(|point| point.what.is_empty()).for_each(|point| point.what = what.into());
         }
         points
+    }
+
+    /// The ways into a loop or out of it: a script probes all of them or none.
+    fn all_or_none(&self, places: &[Inner], name: &str) -> Vec<ListedPoint> {
+        let sites: Vec<Result<Site, String>> = places.iter().map(|place| self.inside.place(place)).collect();
+        let obstacle = sites.iter().find_map(|site| site.as_ref().err());
+        let point = |(place, site): (&Inner, &Result<Site, String>)| {
+            let at = match place {
+                Inner::Instruction(at) | Inner::Way { from: at, .. } => at.0,
+                Inner::Loop(_) => self.place.address.0,
+            };
+            let verdict = match (site, obstacle) {
+                (Ok(_), Some(other)) => Err(format!("another way can't be probed: {other}")),
+                (site, _) => site.as_ref().map(how).map_err(Clone::clone),
+            };
+            self.point(PointKind::Loop, name.to_owned(), at, verdict)
+        };
+        places.iter().zip(&sites).map(point).collect()
     }
 
     fn blocks(&self) -> Vec<ListedPoint> {

@@ -12,7 +12,7 @@ use crate::part::{AreaWords, Part};
 use crate::source::{Options, Source};
 use std::time::Duration;
 use trimtab_os::{monotonic_ns, ticks, wait_for_end};
-use trimtab_session::ImageCache;
+use trimtab_session::{ImageCache, try_again};
 use trimtab_snippet::ir::When;
 use trimtab_snippet::values::{Named, RankAreas, collect};
 use trimtab_types::Pid;
@@ -22,6 +22,8 @@ const RATE_NS_MIN: u64 = 20_000_000;
 /// Between two looks at memory that bodies write to. They make no system call, so nothing can wake us when they do; a
 /// look at a few words every so often uses less than a thousandth of a processor.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The same while nothing comes: the ring of messages still takes 180,000 messages a second until it is looked at.
+pub(crate) const LOOK_EVERY_MAX: Duration = Duration::from_millis(100);
 
 /// A process to run the script in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +130,7 @@ impl Running {
         let ticks_per_second = tick_rate(first_ticks, first_ns);
         let mut members = Vec::new();
         for (target, source) in targets.iter().zip(sources) {
-            members.push(Member::insert(*target, source, ticks_per_second)?);
+            members.push(inserted(*target, source, options, cache, ticks_per_second)?);
         }
         let started_ns = monotonic_ns();
         let due_ns = clock_bodies(&members).map(|(number, period_ns)| (number, started_ns + period_ns)).collect();
@@ -220,6 +222,7 @@ impl Running {
     pub fn finish(mut self) -> (Vec<Message>, Vec<Named>, Summary) {
         for member in &mut self.members {
             let target = member.target;
+            self.warnings.append(&mut member.problems);
             self.warnings.extend(member.parts_mut().filter_map(|part| part.remove(&target)));
             let never = member.awaited().into_iter();
             self.warnings
@@ -247,6 +250,21 @@ impl Running {
     }
 }
 
+/// A process with the script in it. If it unloaded code that was to be patched, it is read anew and tried again.
+fn inserted(
+    target: Target,
+    source: Source,
+    options: &Options,
+    cache: &ImageCache,
+    ticks_per_second: f64,
+) -> Result<Member, Error> {
+    let mut made = Some(source);
+    try_again(|_| {
+        let source = made.take().map_or_else(|| Source::new(target.pid, options, cache), Ok)?;
+        Member::insert(target, source, ticks_per_second)
+    })
+}
+
 /// Bodies that the clock calls, with their periods in nanoseconds.
 fn clock_bodies(members: &[Member]) -> impl Iterator<Item = (usize, u64)> {
     let bodies = members.first().map_or(&[][..], |member| member.source.compiled.unit.bodies.as_slice());
@@ -263,3 +281,6 @@ fn tick_rate(first_ticks: u64, first_ns: u64) -> f64 {
     }
     (ticks() - first_ticks) as f64 / (monotonic_ns() - first_ns) as f64 * 1e9
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,13 +5,14 @@
 use crate::debug::{DebugFiles, DebugSections};
 use crate::error::Error;
 use crate::facts::ProcessFacts;
-use crate::late::{Awaited, Waiting};
+use crate::late::{Awaited, Waiting, program_of};
 use crate::{guard, walk};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use trimtab_session::Inner;
 use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
 use trimtab_snippet::facts::{FunctionId, SiteId};
-use trimtab_snippet::ir::When;
+use trimtab_snippet::ir::{Body, Unit, When};
 use trimtab_snippet::{Compiled, Permissions, Place, compile};
 use trimtab_types::Pid;
 
@@ -41,6 +42,8 @@ pub(crate) struct Source {
     pub speaks: bool,
     /// Libraries with places that are not loaded yet.
     pub waiting: Vec<Waiting>,
+    /// Where the program's own file lies.
+    pub program: Vec<Range<u64>>,
 }
 
 pub(crate) const SETUP: Setup = Setup { functions: 1, ranks: 1, details: 0 };
@@ -55,6 +58,7 @@ impl Source {
         let sections = DebugSections::of(&files);
         let facts = ProcessFacts::new(&modules, &sections);
         let mut compiled = compile(&options.text, &facts, options.permissions).map_err(Error::Script)?;
+        check_calls(&compiled.unit)?;
         let Requests { functions: requests, inner, awaited } = requests(&compiled, &facts)?;
         let waiting = Waiting::all(&awaited, &compiled)?;
         let functions = requests.len() + inner.len();
@@ -66,13 +70,24 @@ impl Source {
         };
         let refused: Vec<Refused> = prepared.refused.iter().filter(|one| is_users(&one.name)).cloned().collect();
         let guarded = guard.holds(|name| !prepared.refused.iter().any(|refused| refused.name == name));
-        let has_clock = compiled.places.iter().flatten().any(|place| *place == Place::Clock);
+        let has_clock = compiled.unit.bodies.iter().any(guard::runs_outside);
         if refused.len() == functions && !has_clock && waiting.is_empty() {
             let reasons = refused.iter().take(REASONS_MAX).map(|one| format!("{}: {}", one.name, one.reason));
             return Err(Error::NoPlace { pid, reasons: reasons.collect::<Vec<_>>().join("; ") });
         }
         let (inside_at, speaks) = (guard.inside_at, walk::speaks(&compiled.unit));
-        Ok(Source { compiled, prepared, functions, refused, guarded, inside_at, speaks, waiting })
+        let program = program_of(&modules);
+        Ok(Source { compiled, prepared, functions, refused, guarded, inside_at, speaks, waiting, program })
+    }
+}
+
+/// What trimtab runs itself, it runs outside of the program, where nothing can be called.
+fn check_calls(unit: &Unit) -> Result<(), Error> {
+    let calls = |body: &&Body| guard::runs_outside(body) && walk::calls(&body.statements);
+    match unit.bodies.iter().find(calls).map(|body| body.when) {
+        None => Ok(()),
+        Some(When::Once) => Err(Error::CallsOutside { point: "once" }),
+        Some(_) => Err(Error::CallsOutside { point: "every" }),
     }
 }
 
@@ -93,12 +108,11 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, E
             let (function, at_exit) = match *place {
                 Place::Entry(function) => (function, false),
                 Place::Exit(function) => (function, true),
-                Place::Clock => continue,
+                Place::Clock | Place::Once => continue,
                 Place::Site(site) => {
                     of_site.entry(site).or_default().push(number);
                     continue;
                 }
-                Place::Once => return Err(Error::Point { point: "once" }),
             };
             let bodies = if let Some(pattern) = facts.awaited_pattern(function) {
                 let fresh = || Awaited { pattern, bodies: FunctionBodies::default() };
@@ -121,6 +135,10 @@ fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<usize>) -> 
     let found = facts.inner(site);
     let name = match &found.place {
         Inner::Instruction(address) => format!("{}+{:#x}", found.function.name, address.0 - found.function.address.0),
+        Inner::Way { from, to } => {
+            let start = found.function.address.0;
+            format!("{}+{:#x} to +{:#x}", found.function.name, from.0 - start, to.0.wrapping_sub(start))
+        }
         Inner::Loop(number) => {
             let number: Vec<String> = number.iter().map(u32::to_string).collect();
             format!("loop {} of {}", number.join("."), found.function.name)

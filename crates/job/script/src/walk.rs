@@ -18,6 +18,16 @@ fn any_speaks(statements: &[Statement]) -> bool {
     })
 }
 
+/// Whether some statement calls a function of the program.
+pub(crate) fn calls(statements: &[Statement]) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::Call { .. } => true,
+        Statement::If { then, otherwise, .. } => calls(then) || calls(otherwise),
+        Statement::While { body, .. } => calls(body),
+        _ => false,
+    })
+}
+
 /// Calls `visit` for each expression of `statements`, operands after what they are operands of.
 pub(crate) fn expressions(statements: &[Statement], visit: &mut dyn FnMut(&Expression)) {
     for statement in statements {
@@ -45,6 +55,7 @@ pub(crate) fn expressions(statements: &[Statement], visit: &mut dyn FnMut(&Expre
             Statement::CountStack { .. }
             | Statement::OpenCall { .. }
             | Statement::CloseCall { .. }
+            | Statement::DropCall { .. }
             | Statement::Return
             | Statement::Break
             | Statement::Stop => {}

@@ -231,6 +231,24 @@ fn a_file_has_the_points_of_its_process() {
     assert!(text.is_err(), "a text is no program");
 }
 
+/// Whoever has only a name finds the code that the loader chose, as scripts do.
+#[test]
+fn an_indirect_function_is_found_by_its_name() {
+    let program = Program::start(&build("named", &[]));
+    let modules = program.modules();
+    for (file, name) in [("program", "chosen"), ("libc.so.6", "memcpy")] {
+        let module = modules.modules.iter().find(|module| module.file_name() == file).expect("it is loaded");
+        let (function, resolver) = module.function(name).expect("it has a name");
+        let code = modules.code_named(module, name).expect("it is there");
+        assert!(function.is_ifunc && code != resolver, "{name}");
+        let chosen = module.loaded.image.function_at(module.bias.to_file(code)).expect("a function");
+        assert!(!chosen.is_ifunc && module.bias.to_proc(chosen.addr) == code, "{name}: {chosen:?}");
+        assert_eq!(modules.code_named(module, "no such function"), None);
+    }
+    let plain = &modules.modules[0];
+    assert_eq!(plain.function("work").map(|(_, address)| address), modules.code_named(plain, "work"));
+}
+
 /// What the language promises of exceptions: they are no exits, and unwinding goes on as if no probe was there.
 #[test]
 fn a_function_left_by_an_exception_was_entered_and_not_left() {
@@ -241,6 +259,21 @@ fn a_function_left_by_an_exception_was_entered_and_not_left() {
     let counts = program.counts(script, |counts| counts.get("rounds").is_some_and(|rounds| *rounds >= ROUNDS));
     is_per_round("throws", &counts, &[("in", 1), ("in_between", 1)]);
     for name in ["out", "out_between", "raised", "caught"] {
+        let (half, count) = (counts["rounds"] / 2, counts[name]);
+        assert!((count - half).abs() <= 2, "{name}: {count} of {half}: {counts:?}");
+    }
+}
+
+/// An exit that asks for it is told of calls that an exception left, when the thread comes by again.
+#[test]
+fn calls_left_by_an_exception_are_told() {
+    let program = Program::start(&build_of("unwound", "c++", &["throws.cc"], &["-O1"]));
+    let script = "exit fragile { if ($unwound) thrown++; else { back++; sum += $ret } all++ }
+                  exit between { lost += $unwound; time = hist(elapsed) } entry fragile { in++ }
+                  call main:between { rounds++ }";
+    let counts = program.counts(script, |counts| counts.get("rounds").is_some_and(|rounds| *rounds >= ROUNDS));
+    is_per_round("unwound", &counts, &[("in", 1), ("all", 1)]);
+    for name in ["thrown", "back", "lost"] {
         let (half, count) = (counts["rounds"] / 2, counts[name]);
         assert!((count - half).abs() <= 2, "{name}: {count} of {half}: {counts:?}");
     }

@@ -9,7 +9,7 @@
 
 mod script;
 
-pub use script::{FunctionBodies, Script};
+pub use script::{FunctionBodies, Keeps, Script};
 
 use script::ArenaScript;
 use std::collections::BTreeMap;
@@ -49,6 +49,8 @@ pub struct PlannedSite {
     pub carrier: Vec<u8>,
     /// What the program does not read any more where bodies run.
     pub unread: Unread,
+    /// Whether the caller may look at flags that the function leaves behind.
+    pub answers_in_flags: bool,
 }
 
 /// What a body may spoil without saving it: nothing, unless the function's code was followed.
@@ -213,10 +215,12 @@ pub fn build(
 pub fn build_script(functions: &[PlannedFunction], places: &[ArenaPlace], script: &Script) -> Result<Plan, Error> {
     let shared = places.iter().map(|place| script.shared(*place)).collect::<Result<Vec<_>, _>>()?;
     let mut plan = Plan { arenas: shared.iter().map(|shared| shared.bytes.clone()).collect(), ..Plan::default() };
+    let arenas = places.iter().zip(&shared).map(|(place, shared)| script.in_arena(&shared.addresses, place.gate));
+    let arenas: Vec<ArenaScript<'_>> = arenas.collect();
     for function in functions {
         let place = places[function.arena];
         let Some(bodies) = &function.bodies else { continue };
-        let arena = ArenaScript { script, routines: &shared[function.arena].addresses, gate: place.gate };
+        let arena = &arenas[function.arena];
         for site in &function.sites {
             let island = |at| arena.island(site, bodies, at).map(|island| (island.bytes, island.entry, island.moves));
             plan.add_site(function, site, place, &island)?;

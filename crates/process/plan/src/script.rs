@@ -8,9 +8,10 @@
 
 use crate::{ArenaPlace, Error, ISLAND_ALIGNMENT, PlannedFunction, PlannedSite, Unread};
 use trimtab_snippet::emit::{
-    Areas, Environment, RegisterSet, Routines, SharedRoutines, compile_together, shared_routines,
+    Areas, Environment, RegisterSet, Routines, SharedRoutines, VectorSave, bodies_are_reentrant, compile_together,
+    shared_routines,
 };
-use trimtab_snippet::ir::{Body, Unit};
+use trimtab_snippet::ir::{Body, Unit, When};
 use trimtab_x86::{
     ISLAND_OVERHEAD_MAX, ProbeBytes, ProbeIsland, ProbePlace, Refusal, SiteKind, WriteProbe, build_probe_island,
 };
@@ -25,6 +26,17 @@ pub struct Script {
     pub unit: Unit,
     /// Where its areas are.
     pub areas: Areas,
+    /// What bodies that call functions keep; without it they are refused.
+    pub keeps: Option<Keeps>,
+}
+
+/// What a called function may change and the program does not expect to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeps {
+    /// Components of the extended state, as in XCR0, and the bytes of an area for them.
+    pub vectors: (u64, u32),
+    /// From the thread pointer to `errno`.
+    pub errno_at: i32,
 }
 
 /// Bodies of one function, by their number in the unit.
@@ -44,6 +56,11 @@ impl Script {
         shared_routines(place.code, &self.areas).map_err(|error| body_error("the shared routines", &error))
     }
 
+    /// The script in an arena with these routines and this gate word.
+    pub(crate) fn in_arena<'a>(&'a self, routines: &'a Routines, gate: u64) -> ArenaScript<'a> {
+        ArenaScript { script: self, routines, gate, reentrant: bodies_are_reentrant(&self.unit) }
+    }
+
     /// Bytes of code `functions` of arena `arena` need at most, if it lies near `near`.
     ///
     /// # Errors
@@ -51,7 +68,7 @@ impl Script {
     pub fn code_needed(&self, functions: &[PlannedFunction], arena: usize, near: u64) -> Result<u64, Error> {
         let place = ArenaPlace { gate: near, code: near + 4096, capacity: 0 };
         let shared = self.shared(place)?;
-        let code = ArenaScript { script: self, routines: &shared.addresses, gate: place.gate };
+        let code = self.in_arena(&shared.addresses, place.gate);
         let mut bytes = shared.bytes.len() + ISLAND_ALIGNMENT;
         for function in functions.iter().filter(|function| function.arena == arena) {
             let Some(bodies) = &function.bodies else { continue };
@@ -75,6 +92,8 @@ pub(crate) struct ArenaScript<'a> {
     pub script: &'a Script,
     pub routines: &'a Routines,
     pub gate: u64,
+    /// Whether no body of the script has to be alone on its thread.
+    pub reentrant: bool,
 }
 
 impl ArenaScript<'_> {
@@ -90,33 +109,44 @@ impl ArenaScript<'_> {
             SiteKind::At(address) => (&bodies.point, address),
             _ => (&bodies.entry, site.at),
         };
-        let mut enter = self.writers(enter, point, planned.unread);
-        let mut leave = self.writers(&bodies.exit, point, planned.unread);
+        let mut enter = self.writers(enter, point, planned);
+        // A way inside a function is patched as an exit is, but its bodies are those of a point.
+        let leaving = if bodies.point.is_empty() { &bodies.exit } else { &bodies.point };
+        let mut leave = self.writers(leaving, point, planned);
         build_probe_island(site, &planned.displaced, at, &mut enter, &mut leave)
     }
 
     /// What writes the code of some bodies; nothing if there are none.
-    fn writers<'a>(&'a self, numbers: &'a [usize], point: u64, unread: Unread) -> Vec<Box<WriteProbe<'a, Refusal>>> {
+    fn writers<'a>(
+        &'a self,
+        numbers: &'a [usize],
+        point: u64,
+        planned: &PlannedSite,
+    ) -> Vec<Box<WriteProbe<'a, Refusal>>> {
         if numbers.is_empty() {
             return Vec::new();
         }
-        vec![Box::new(move |place: ProbePlace| self.compiled(numbers, point, unread, place))]
+        let (unread, answers) = (planned.unread, planned.answers_in_flags);
+        vec![Box::new(move |place: ProbePlace| self.compiled(numbers, point, (unread, answers), place))]
     }
 
     fn compiled(
         &self,
         numbers: &[usize],
         point: u64,
-        unread: Unread,
+        (unread, answers_in_flags): (Unread, bool),
         place: ProbePlace,
     ) -> Result<ProbeBytes, Refusal> {
-        let Script { unit, areas } = self.script;
+        let Script { unit, areas, keeps } = self.script;
         let bodies: Vec<&Body> = numbers.iter().map(|number| &unit.bodies[*number]).collect();
         let cautious = Environment::cautious(bodies[0].when, place.at, point, self.gate, areas, self.routines);
         let environment = Environment {
             room_before: place.room_before,
+            reentrant: self.reentrant,
             free: RegisterSet::numbered(unread.registers.numbers()),
-            flags_live: cautious.flags_live && !unread.flags,
+            flags_live: (cautious.flags_live && !unread.flags) || (bodies[0].when == When::Exit && answers_in_flags),
+            vector_save: keeps.map(|keeps| VectorSave { mask: keeps.vectors.0, bytes: keeps.vectors.1 }),
+            errno_at: keeps.map(|keeps| keeps.errno_at),
             ..cautious
         };
         let code = compile_together(unit, &bodies, &environment);
@@ -129,7 +159,7 @@ impl ArenaScript<'_> {
             return Ok(0);
         }
         // With everything saved it is longest.
-        let code = self.compiled(numbers, at, Unread::default(), ProbePlace { at, room_before: 0 })?;
+        let code = self.compiled(numbers, at, (Unread::default(), true), ProbePlace { at, room_before: 0 })?;
         Ok(code.bytes.len() + PLACE_SLACK)
     }
 }

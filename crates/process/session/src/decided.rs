@@ -11,14 +11,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 use trimtab_os::FileMapping;
-use trimtab_symbols::{fingerprint, seal_as, unseal_as};
+use trimtab_symbols::{fingerprint, gnu_build_id_of, seal_as, unseal_as};
 use trimtab_x86::{
     Carrier, ExitKind, FunctionSites, JumpForm, NEAR_JUMP_LEN, PAGE_BYTES, Refusal, SHORT_JUMP_LEN, Site, SiteKind,
 };
 
 const MAGIC: &[u8; 8] = b"trimtabP";
 /// Raise it when the form of what is kept changes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What was decided about one function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,15 +41,17 @@ pub(crate) struct OwnSites {
     exits: Vec<Site>,
     /// Why not all exits can be patched, if that is so.
     refused: Option<String>,
+    /// Whether its caller may look at the flags it leaves behind.
+    pub(crate) answers_in_flags: bool,
 }
 
 impl OwnSites {
     /// Of what the analysis chose, at addresses that are `bias` higher than the file's.
-    pub(crate) fn of(sites: FunctionSites, bias: u64) -> Result<Self, String> {
+    pub(crate) fn of(sites: FunctionSites, bias: u64, answers_in_flags: bool) -> Result<Self, String> {
         let to_file = bias.wrapping_neg();
         let reason = |refusal: Refusal| refusal.shifted(to_file).to_string();
-        let mut own =
-            OwnSites { entry: sites.entry.map_err(reason)?.shifted(to_file), exits: Vec::new(), refused: None };
+        let entry = sites.entry.map_err(reason)?.shifted(to_file);
+        let mut own = OwnSites { entry, exits: Vec::new(), refused: None, answers_in_flags };
         for (exit, site) in sites.exits {
             match site.map(|site| site.shifted(to_file)) {
                 Ok(site) if site != own.entry && !own.exits.contains(&site) => own.exits.push(site),
@@ -122,7 +124,12 @@ impl Decisions {
 /// A number for this very program: with any other, decisions may be made otherwise.
 pub(crate) fn engine() -> Option<u64> {
     static ENGINE: OnceLock<Option<u64>> = OnceLock::new();
-    let of_program = || Some(fingerprint(FileMapping::open(Path::new("/proc/self/exe")).ok()?.bytes()));
+    let of_program = || {
+        let file = FileMapping::open(Path::new("/proc/self/exe")).ok()?;
+        // What the linker made of all of it stands for it, and saves reading it.
+        let id = gnu_build_id_of(file.bytes()).map(|id| fingerprint(id.0.as_bytes()) ^ file.bytes().len() as u64);
+        Some(id.unwrap_or_else(|| fingerprint(file.bytes())))
+    };
     *ENGINE.get_or_init(of_program)
 }
 
@@ -197,7 +204,12 @@ mod tests {
             carrier: Some(carrier),
             ..site(0x2060, SiteKind::Exit(ret(0x2065)))
         };
-        let own = OwnSites { entry: site(0x2000, SiteKind::Entry), exits: vec![exit], refused: None };
+        let own = OwnSites {
+            entry: site(0x2000, SiteKind::Entry),
+            exits: vec![exit],
+            refused: None,
+            answers_in_flags: false,
+        };
         Decisions(vec![decision(0x1000, Err("no reason".into())), decision(0x2000, Ok(own))])
     }
 
@@ -258,6 +270,7 @@ mod tests {
             entry: entry.clone(),
             exits: exits.iter().map(|site| (*site).clone()).collect(),
             refused: refused.map(str::to_string),
+            answers_in_flags: false,
         };
         for (name, own, timed, want) in [
             ("entry_alone", of(&entry, &[&exit], None), false, Ok(1)),

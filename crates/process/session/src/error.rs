@@ -72,6 +72,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A library was unloaded while its patches were made.
+    #[error("process {pid} has unmapped the code of {function} meanwhile; nothing was changed, try again")]
+    CodeGone {
+        /// The process.
+        pid: Pid,
+        /// A function that was there before.
+        function: String,
+    },
     /// A thread stood at a place that could not be patched.
     #[error("a thread of process {pid} kept standing inside {function} where it is to be patched; try again")]
     ThreadInTheWay {
@@ -108,4 +116,12 @@ pub enum Error {
         /// The other trimtab.
         monitor: Pid,
     },
+}
+
+impl Error {
+    /// Whether it may go well if all is read anew: the program went on while it was looked at, and nothing was changed.
+    /// [`crate::try_again`] does so.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Error::CodeGone { .. })
+    }
 }

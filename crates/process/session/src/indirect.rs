@@ -19,6 +19,13 @@ impl Modules {
         chosen.unwrap_or_else(|| module.bias.to_proc(function.addr))
     }
 
+    /// Where the code of the function of this name begins that `module` has: of an indirect one, what the loader chose for
+    /// this process. Calls of several indirect functions may run the same code, which is patched only once then.
+    pub fn code_named(&self, module: &Module, name: &str) -> Option<ProcAddr> {
+        let function = module.loaded.image.function_named(name)?;
+        Some(self.code_of(module, function))
+    }
+
     /// Why the code of the indirect function whose resolver begins at `address` can't be told; nothing if it can, or if
     /// there is none.
     pub(crate) fn why_unknown(&self, address: ProcAddr) -> Option<String> {

@@ -17,6 +17,13 @@ pub enum Inner {
     Instruction(ProcAddr),
     /// Every pass of the loop with this number.
     Loop(Vec<u32>),
+    /// Where control goes from a branch straight to another place.
+    Way {
+        /// The branch.
+        from: ProcAddr,
+        /// Where it leads, or what follows it.
+        to: ProcAddr,
+    },
 }
 
 /// A place inside a function and what runs there.
@@ -67,14 +74,7 @@ impl Prepared {
         let subject = Subject::new(module, Some(memory), modules);
         let (site, unread) = subject.analysed(request.function, |code, analysis| {
             let inside = Inside::new(code, analysis);
-            let site = match &request.place {
-                Inner::Instruction(address) => inside.instruction(*address),
-                Inner::Loop(number) => {
-                    let found = inside.flow.loop_numbered(number).ok_or("the function has no such loop")?;
-                    inside.loop_pass(found).map(|(site, _)| site)
-                }
-            };
-            let site = site.map_err(|refusal| refusal.to_string())?;
+            let site = inside.place(&request.place)?;
             let unread = unread_at(code, analysis, &site);
             Ok((site, unread))
         })?;

@@ -183,20 +183,20 @@ impl Prepared {
             removed: false,
         };
         // On an error the memory is unmapped as it is dropped.
-        self.patch(layout, &mut inserted)?;
+        self.patch(layout, maps, &mut inserted)?;
         Ok(inserted)
     }
 
     /// Writes the patches, in a stop in which every thread can be moved off the displaced instructions.
-    fn patch(&self, layout: &Layout, inserted: &mut Inserted) -> Result<(), Error> {
+    fn patch(&self, layout: &Layout, planned: &MappingTable, inserted: &mut Inserted) -> Result<(), Error> {
         if let Some(address) = inserted.target.patches.first_changed(&Memory::open(inserted.pid)?) {
-            return Err(foreign(inserted.pid, layout, address));
+            return Err(foreign(inserted.pid, layout, planned, address));
         }
         let displaced = self.displaced();
         for attempt in 1u64.. {
             let maps = MappingTable::of(inserted.pid)?;
             let mut stopped = Stopped::stop(inserted.pid)?;
-            let patched = self.patch_stopped(&mut stopped, &maps, layout, (&inserted.target, &displaced));
+            let patched = self.patch_stopped(&mut stopped, &maps, layout, (&inserted.target, &displaced, planned));
             inserted.pause_ns += stopped.resume();
             match patched {
                 Err(Error::ThreadInTheWay { .. }) if attempt < STOPS_MAX => {
@@ -217,7 +217,7 @@ impl Prepared {
         stopped: &mut Stopped,
         maps: &MappingTable,
         layout: &Layout,
-        (target, displaced): (&Target, &Ranges),
+        (target, displaced, planned): (&Target, &Ranges, &MappingTable),
     ) -> Result<Vec<(u64, u32)>, Error> {
         check_thread_pointers(stopped)?;
         let stacks = Stacks::read(stopped, maps);
@@ -225,7 +225,7 @@ impl Prepared {
         let inside = inside(stopped, &stacks, &target.functions.0, &target.functions.1);
         move_threads(stopped, &moves)?;
         if let Some(address) = target.patches.write(stopped)? {
-            return Err(foreign(stopped.pid(), layout, address));
+            return Err(foreign(stopped.pid(), layout, planned, address));
         }
         open_gates(stopped, layout)?;
         Ok(inside)
@@ -323,16 +323,15 @@ fn check_thread_pointers(stopped: &Stopped) -> Result<(), Error> {
     Ok(())
 }
 
-/// The place at `address` no longer holds what the plan was made from, or is there no more.
-fn foreign(pid: Pid, layout: &Layout, address: u64) -> Error {
+/// The place at `address` no longer holds what the plan was made from, or is there no more. `maps` is what was mapped when
+/// the plan was made: what is now in another file's place was changed by nobody.
+fn foreign(pid: Pid, layout: &Layout, maps: &MappingTable, address: u64) -> Error {
     let patch = layout.plan.patches.iter().find(|patch| patch.address == address);
     let function = patch.map_or_else(|| format!("{address:#x}"), |patch| patch.function.clone());
-    let is_mapped = MappingTable::of(pid).is_ok_and(|maps| maps.at(address).is_some());
-    match is_mapped {
-        true => Error::ForeignPatch { function },
-        false => {
-            Error::NothingToDo { pid, reason: format!("the program has unmapped the code of {function}; try again") }
-        }
+    let file_at = |maps: &MappingTable| maps.at(address).map(|mapping| (mapping.inode, mapping.path.clone()));
+    match MappingTable::of(pid) {
+        Ok(now) if file_at(&now).is_some() && file_at(&now) == file_at(maps) => Error::ForeignPatch { function },
+        _ => Error::CodeGone { pid, function },
     }
 }
 

@@ -4,13 +4,14 @@
 //! Next: `inner`, which patches such places; `trimtab-x86`'s `point`, which chooses the bytes.
 
 use crate::error::Error;
+use crate::inner::Inner;
 use crate::modules::Modules;
 use crate::prepare::Subject;
 use trimtab_os::Memory;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
     Analysis, ControlFlow, FunctionCode, FunctionSites, Loop, LoopPlace, Refusal, Site, Springboards, loop_site,
-    offer_padding, own_sites, point_site,
+    offer_padding, own_sites, point_site, way_site,
 };
 
 /// One function's code, understood.
@@ -46,6 +47,30 @@ impl<'a> Inside<'a> {
     /// Why there is none.
     pub fn loop_pass(&self, found: &Loop) -> Result<(Site, LoopPlace), Refusal> {
         loop_site(self.code, self.analysis, &self.flow, found, &mut self.padding())
+    }
+
+    /// The patch that sees every time control goes from the branch at `from` straight to `to`.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn way(&self, from: ProcAddr, to: ProcAddr) -> Result<Site, Refusal> {
+        way_site(self.code, self.analysis, from.0, to.0, &mut self.padding())
+    }
+
+    /// The patch at a place, however it is given.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn place(&self, place: &Inner) -> Result<Site, String> {
+        let site = match place {
+            Inner::Instruction(address) => self.instruction(*address),
+            Inner::Way { from, to } => self.way(*from, *to),
+            Inner::Loop(number) => {
+                let found = self.flow.loop_numbered(number).ok_or("the function has no such loop")?;
+                self.loop_pass(found).map(|(site, _)| site)
+            }
+        };
+        site.map_err(|refusal| refusal.to_string())
     }
 
     fn padding(&self) -> Springboards {

@@ -7,7 +7,9 @@
 //! Next: `prepare` and `insert`; `trimtab-measure` runs several of these side by side.
 #![forbid(unsafe_code)]
 
+mod again;
 mod decided;
+mod errno;
 mod error;
 mod gone;
 mod image_cache;
@@ -29,6 +31,7 @@ mod side_by_side;
 mod text;
 mod threads;
 
+pub use again::{Passing, try_again};
 pub use error::Error;
 
 pub use image_cache::{ImageCache, LoadedImage};
@@ -40,7 +43,7 @@ pub use inside::Inside;
 pub use late::mappings_of;
 pub use modules::{Module, Modules, imported_names};
 pub use prepare::{FunctionRequest, Prepared, Refused};
-pub use ranges::RangeTables;
+pub use ranges::{RangeTables, may_be_read};
 pub use remove::Removal;
 pub use script::{ScriptRequest, ScriptStart, ScriptView};
 pub use trimtab_plan::FunctionBodies;

@@ -23,7 +23,7 @@ use trimtab_symbols::{FrameKind, fde_at, fingerprint, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
     Analysis, ClassifyJump, CodeRange, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site, analyse,
-    own_sites,
+    answers_in_flags, own_sites,
 };
 
 /// A function that is to be measured.
@@ -78,6 +78,11 @@ const AFTER_MAX: u64 = 64;
 impl Prepared {
     /// Decides about each of `requests`; several requests for one address become one probe.
     pub fn new(modules: &Modules, requests: &[FunctionRequest]) -> Result<Self, Error> {
+        Prepared::decided(modules, requests, false)
+    }
+
+    /// The same; exits of a script may be where flags must be `kept`.
+    pub(crate) fn decided(modules: &Modules, requests: &[FunctionRequest], kept: bool) -> Result<Self, Error> {
         let memory = Memory::open(modules.pid)?;
         let gadgets = find_gadgets(modules.pid, &memory, &modules.maps)?;
         let mut prepared = Prepared {
@@ -96,11 +101,16 @@ impl Prepared {
         let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
         for (request, sites) in requests.iter().zip(all_sites(modules, &memory, &requests)) {
             match sites {
-                Ok((_, sites)) if prepared.is_taken(&sites) => {
+                Ok(placed) if prepared.is_taken(&placed.sites) => {
                     let reason = "it shares code with another function that is probed".into();
                     prepared.refused.push(Refused { name: request.name.clone(), reason });
                 }
-                Ok((module, sites)) => prepared.accept(module, request, sites),
+                Ok(placed) if !kept && is_timed(request) && placed.sites.iter().any(|site| site.answers_in_flags) => {
+                    let reason = "it answers in the processor's flags, which a timed exit does not keep; a script can \
+                                  count it, or measure its callers";
+                    prepared.refused.push(Refused { name: request.name.clone(), reason: reason.into() });
+                }
+                Ok(placed) => prepared.accept(request, placed),
                 Err(reason) => prepared.refused.push(Refused { name: request.name.clone(), reason }),
             }
         }
@@ -136,8 +146,11 @@ impl Prepared {
 
     /// Whether another function's patches need bytes that these do.
     pub(crate) fn is_taken(&self, sites: &[PlannedSite]) -> bool {
+        // Mostly functions come in the order of their addresses: nothing is taken there yet.
+        let end = self.taken.last_key_value().map_or(0, |(_, end)| *end);
         let is_taken = |range: Range<u64>| {
-            self.taken.range(..range.end).next_back().is_some_and(|(_, &taken_end)| taken_end > range.start)
+            range.start < end
+                && self.taken.range(..range.end).next_back().is_some_and(|(_, &taken_end)| taken_end > range.start)
         };
         sites.iter().flat_map(bytes_used).any(is_taken)
     }
@@ -147,14 +160,12 @@ impl Prepared {
         self.taken.extend(sites.iter().flat_map(bytes_used).map(|range| (range.start, range.end)));
     }
 
-    fn accept(&mut self, module: &Module, request: &FunctionRequest, sites: Vec<PlannedSite>) {
+    fn accept(&mut self, request: &FunctionRequest, Placed { module, sites, size }: Placed<'_>) {
         let arena = self.arena_of(module);
         let probe = self.probes.len() as u32;
         let name = request.name.clone();
         self.take(&sites);
         self.functions.push(PlannedFunction { name, probe, arena, sites, inline: None, bodies: None });
-        let file_address = module.bias.to_file(request.address);
-        let size = module.loaded.image.function_at(file_address).map_or(0, |function| function.size);
         self.ranges.push((request.address.0..request.address.0 + size, probe));
         self.probes.push(request.probe);
         self.addresses.push(request.address);
@@ -192,10 +203,18 @@ fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<u64>> {
     [Some(site.covered()), apart].into_iter().flatten()
 }
 
-/// What was decided about one function: its module and places, or why not.
-type Decided<'a> = Result<(&'a Module, Vec<PlannedSite>), String>;
-/// The same, with the module's number and what is worth keeping.
-type Judged<'a> = (Decided<'a>, Option<(usize, Decision)>);
+/// Where one function is patched.
+struct Placed<'a> {
+    module: &'a Module,
+    sites: Vec<PlannedSite>,
+    /// Bytes of the function.
+    size: u64,
+}
+
+/// What was decided about one function, or why it can't be patched.
+type Decided<'a> = Result<Placed<'a>, String>;
+/// The same, with the module's number and what is worth keeping; that is seldom anything, and large.
+type Judged<'a> = (Decided<'a>, Option<Box<(usize, Decision)>>);
 
 /// Decides about all functions; what has been decided about a file before is not decided again.
 fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
@@ -210,13 +229,19 @@ fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionReq
         };
         let (sites, new) = subjects[index].sites(request, &known[index]);
         let sites = sites.map_err(|reason| modules.why_unknown(request.address).unwrap_or(reason));
-        (sites.map(|sites| (&modules.modules[index], sites)), new.map(|new| (index, new)))
+        let module = &modules.modules[index];
+        let size_of = || Some(module.loaded.image.function_at(module.bias.to_file(request.address))?.size);
+        let placed = sites.map(|sites| Placed { module, sites, size: size_of().unwrap_or(0) });
+        (placed, new.map(|new| Box::new((index, new))))
     };
     let mut new: Vec<Vec<Decision>> = vec![Vec::new(); subjects.len()];
     let mut all = Vec::with_capacity(requests.len());
     for (decided, decision) in side_by_side(requests, &judge) {
         all.push(decided);
-        decision.into_iter().for_each(|(index, decision)| new[index].push(decision));
+        if let Some(decision) = decision {
+            let (index, decision) = *decision;
+            new[index].push(decision);
+        }
     }
     for (module, new) in modules.modules.iter().zip(new).filter(|(_, new)| !new.is_empty()) {
         module.loaded.keep(new);
@@ -251,7 +276,7 @@ impl<'a> Subject<'a> {
         request: &FunctionRequest,
         known: &Decisions,
     ) -> (Result<Vec<PlannedSite>, String>, Option<Decision>) {
-        let timed = request.probe.flags & flag::TIMED != 0;
+        let timed = is_timed(request);
         let start = self.module.bias.to_file(request.address).0;
         if let Some(decision) = known.at(start).filter(|decision| self.still_holds(decision)) {
             return (self.chosen(decision, timed), None);
@@ -276,7 +301,12 @@ impl<'a> Subject<'a> {
 
     fn chosen(&self, decision: &Decision, timed: bool) -> Result<Vec<PlannedSite>, String> {
         let own = decision.outcome.as_ref().map_err(Clone::clone)?;
-        own.chosen(timed)?.map(|site| self.planned(site.shifted(self.module.bias.0))).collect()
+        let answers_in_flags = own.answers_in_flags;
+        let planned = |site: &Site| {
+            let planned = self.planned(site.shifted(self.module.bias.0))?;
+            Ok(PlannedSite { answers_in_flags, ..planned })
+        };
+        own.chosen(timed)?.map(planned).collect()
     }
 
     /// Decides anew; whether it is decided for good, or some memory that it depends on may yet change.
@@ -289,7 +319,8 @@ impl<'a> Subject<'a> {
             });
             let parts: Vec<Range<u64>> = parts.collect();
             let start = self.module.bias.to_file(address).0;
-            let outcome = OwnSites::of(own_sites(code, analysis), self.module.bias.0);
+            let answers = answers_in_flags(code, analysis);
+            let outcome = OwnSites::of(own_sites(code, analysis), self.module.bias.0, answers);
             Ok(Decision { start, code: self.code_in(&parts)?, parts, outcome })
         })?;
         Ok((decision, !tables.may_change.get()))
@@ -371,7 +402,15 @@ impl<'a> Subject<'a> {
         };
         let carrier = site.carrier.as_ref().map_or(Ok(Vec::new()), |carrier| read(&carrier.displaced))?;
         let (displaced, overwritten) = (read(&site.displaced)?, read(&site.overwritten)?);
-        Ok(PlannedSite { displaced, overwritten, springboard, carrier, site, unread: Unread::default() })
+        Ok(PlannedSite {
+            displaced,
+            overwritten,
+            springboard,
+            carrier,
+            site,
+            unread: Unread::default(),
+            answers_in_flags: false,
+        })
     }
 
     /// Where the rest of the module branches into these pieces.
@@ -405,6 +444,11 @@ impl<'a> Subject<'a> {
         let end = segment.map_or(address.0, |segment| segment.addr.0 + segment.file_size);
         bounds.into_iter().flatten().min().unwrap_or(end).min(end)
     }
+}
+
+/// Whether exits are asked for too.
+fn is_timed(request: &FunctionRequest) -> bool {
+    request.probe.flags & flag::TIMED != 0
 }
 
 fn function_code<'a>(pieces: &[Piece<'a>], landing_pads: &'a [u64], outside_branches: &'a [u64]) -> FunctionCode<'a> {

@@ -62,13 +62,16 @@ impl RangeTables {
     /// calls that take memory away are `guarded`, only files and the main stack.
     pub(crate) fn set(&mut self, area: Area<'_>, maps: &MappingTable, guarded: bool) {
         let lasting = |mapping: &&Mapping| guarded || mapping.inode != 0 || mapping.path == "[stack]";
-        let plain =
-            |mapping: &&Mapping| !mapping.path.starts_with("/dev/") && mapping.path != "[vvar]" && lasting(mapping);
-        let readable: Vec<&Mapping> = maps.0.iter().filter(plain).filter(|mapping| mapping.readable).collect();
+        let readable: Vec<&Mapping> = maps.0.iter().filter(|mapping| may_be_read(mapping)).filter(lasting).collect();
         let writable: Vec<&Mapping> = readable.iter().filter(|mapping| mapping.writable).copied().collect();
         self.readable.set(area, joined(&readable), &kept_words());
         self.writable.set(area, joined(&writable), &[]);
     }
+}
+
+/// Whether what is mapped there is memory that anybody may look at: no device, which may do something when it is read.
+pub fn may_be_read(mapping: &Mapping) -> bool {
+    mapping.readable && !mapping.path.starts_with("/dev/") && mapping.path != "[vvar]"
 }
 
 /// The process area of a script.

@@ -5,6 +5,7 @@
 //!
 //! Next: `trimtab-plan`'s scripts, which compile the bodies; `insert`, which is the same as for measuring.
 
+use crate::errno::errno_at;
 use crate::error::Error;
 use crate::inner::InnerRequest;
 use crate::insert::Inserted;
@@ -12,10 +13,10 @@ use crate::modules::Modules;
 use crate::prepare::{FunctionRequest, Prepared};
 use crate::ranges::{Area, RangeTables, TABLES_BYTES};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use trimtab_os::{MappingTable, Memory};
-use trimtab_plan::{FunctionBodies, PlannedFunction, Script};
+use trimtab_os::{MappingTable, Memory, vector_state};
+use trimtab_plan::{FunctionBodies, Keeps, PlannedFunction, Script};
 use trimtab_snippet::emit::{Areas, ThreadKey};
-use trimtab_snippet::ir::{Unit, process_word, thread_word};
+use trimtab_snippet::ir::{self, Kind, Unit, Variable, process_word, thread_word};
 use trimtab_stub::layout::{AreaNeeds, Geometry, Probe, SLOT_HASH_MULTIPLIER, flag, round_up};
 use trimtab_stub::view::View;
 use trimtab_types::{Pid, ProcAddr};
@@ -38,6 +39,7 @@ pub struct ScriptRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptSource {
     unit: Unit,
+    keeps: Option<Keeps>,
 }
 
 impl ScriptSource {
@@ -56,7 +58,7 @@ impl ScriptSource {
             multiplier: SLOT_HASH_MULTIPLIER,
             thread_id_at: None,
         };
-        Script { unit: self.unit.clone(), areas }
+        Script { unit: self.unit.clone(), areas, keeps: self.keeps }
     }
 
     /// Bytes of code an arena near `text` needs.
@@ -103,7 +105,7 @@ impl Prepared {
         unit: &Unit,
     ) -> Result<Self, Error> {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
-        let mut prepared = Prepared::new(modules, &functions)?;
+        let mut prepared = Prepared::decided(modules, &functions, true)?;
         for (function, address) in prepared.functions.iter_mut().zip(&prepared.addresses) {
             let of_function = requests.iter().filter(|request| request.address == *address);
             let mut bodies = FunctionBodies::default();
@@ -114,7 +116,8 @@ impl Prepared {
             function.bodies = Some(bodies);
         }
         prepared.add_inner(modules, &Memory::open(modules.pid)?, inner);
-        prepared.script = Some(ScriptSource { unit: unit.clone() });
+        let keeps = vector_state().zip(errno_at(modules)).map(|(vectors, errno_at)| Keeps { vectors, errno_at });
+        prepared.script = Some(ScriptSource { unit: unit.clone(), keeps });
         Ok(prepared)
     }
 }
@@ -231,6 +234,33 @@ impl<'a> ScriptView<'a> {
     /// All words of the process area that hold variables.
     pub fn process_area(&self, unit: &Unit) -> Vec<u64> {
         self.words(self.geometry.process_area_offset, unit.process_bytes)
+    }
+
+    /// Carries over what a body that ran outside has changed between `before` and `after`: sums are added to, because the
+    /// process's threads add to them too, other words are set.
+    pub fn change_process_area(&self, unit: &Unit, before: &[u64], after: &[u64]) {
+        let changed = before.iter().zip(after).enumerate().filter(|(_, (before, after))| before != after);
+        for (index, (before, after)) in changed {
+            let offset = index as u32 * 8;
+            let word = self.process_word(offset);
+            let is_it = |variable: &&Variable| variable.area == ir::Area::Process && variable.offset == offset;
+            match unit.variables.iter().find(is_it).map(|variable| variable.kind) {
+                Some(Kind::Sum) => drop(word.fetch_add(after.wrapping_sub(*before), SeqCst)),
+                Some(Kind::SumFloat) => {
+                    let more = f64::from_bits(*after) - f64::from_bits(*before);
+                    let added = |now: u64| Some((f64::from_bits(now) + more).to_bits());
+                    // It always has something to put there, so it does not fail.
+                    let _ = word.fetch_update(SeqCst, SeqCst, added);
+                }
+                _ => word.store(*after, SeqCst),
+            }
+        }
+    }
+
+    /// Ends the script, as its own `stop()` does.
+    pub fn stop(&self) {
+        self.process_word(process_word::STOPPED).store(1, Release);
+        self.set_recording(false);
     }
 
     /// The words of every thread area that a thread has taken.

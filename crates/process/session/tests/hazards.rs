@@ -99,7 +99,7 @@ fn prepare_and_insert(pid: Pid, flags: u8, step: &str) -> (Prepared, Inserted) {
         let prepared = prepare(pid, flags).unwrap_or_else(|error| panic!("{step}: {error}"));
         match insert(pid, &prepared) {
             Ok(inserted) => return (prepared, inserted),
-            Err(Error::NothingToDo { reason, .. }) if reason.contains("has unmapped the code") => {}
+            Err(error) if error.is_passing() => {}
             Err(error) => panic!("{step}: {error}"),
         }
     }

@@ -40,7 +40,7 @@ fn of_statement(statement: &Statement) -> u64 {
             let pass = of_expression(condition).saturating_add(of(body)).saturating_add(2);
             pass.saturating_mul(u64::from(*bound)).saturating_add(of_expression(condition))
         }
-        Statement::Return | Statement::Break | Statement::Stop => 1,
+        Statement::Return | Statement::Break | Statement::Stop | Statement::DropCall { .. } => 1,
         Statement::Send { values, .. } => SEND + values.iter().map(of_sent).sum::<u64>(),
         Statement::Call { arguments, .. } => CALL + sum(arguments),
         Statement::Store { address, value, .. } | Statement::StoreFloat { address, value, .. } => {
@@ -69,6 +69,7 @@ pub fn of_expression(expression: &Expression) -> u64 {
         Expression::ProcessWord(_) | Expression::ThreadWord(_) => 0,
         Expression::Load { address, .. } | Expression::LoadFloat { address, .. } => LOAD + of_expression(address),
         Expression::Elapsed { .. } | Expression::Now | Expression::Processor => CLOCK,
+        Expression::CallWasLeft { .. } => UPDATE,
         Expression::Unary(_, a) => of_expression(a),
         Expression::Binary(_, a, b) | Expression::And(a, b) | Expression::Or(a, b) => {
             of_expression(a) + of_expression(b)

@@ -9,7 +9,8 @@
 //! without an area takes a free one at its first hit. If none is left, the hit is counted in
 //! `process_word::THREADS_DROPPED` and does nothing.
 //!
-//! `thread_word::BUSY` holds the stack pointer of the body that runs on the thread. Bodies hit by a signal handler
+//! `thread_word::BUSY` holds the stack pointer of the body that runs on the thread, in scripts where one has to be alone
+//! there ([`bodies_are_reentrant`]). Bodies hit by a signal handler
 //! meanwhile do nothing and are counted in `thread_word::SKIPPED`. A mark from further down the stack than a later hit was
 //! left by a handler that jumped out, and is taken over.
 //!
@@ -39,6 +40,7 @@ mod open_call;
 mod ring;
 mod routines;
 mod statement;
+mod timed_exit;
 mod walk;
 mod writer;
 
@@ -49,6 +51,7 @@ pub use error::EmitError;
 pub use message::{
     HEADER_WORDS, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Message, MessageValue, message_bytes, read_message,
 };
+pub use needs::is_reentrant as bodies_are_reentrant;
 pub use routines::{STACK_HASH_MULTIPLIER, SharedRoutines, shared_routines};
 
 use crate::ir::{Body, Unit};

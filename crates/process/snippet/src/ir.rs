@@ -102,7 +102,9 @@ pub enum Kind {
     Histogram,
     /// [`STACKS_WORDS`] words: pairs of stack hash and count, open addressing; the last pair counts what found no place.
     Stacks,
-    /// Open calls of one probe pair: a depth, then [`OPEN_CALLS_MAX`] pairs of stack pointer and time stamp.
+    /// Open calls of one probe pair: [`OPEN_CALL_BYTES`] times the number of all but the innermost, then
+    /// [`OPEN_CALLS_MAX`] pairs of a time stamp and the complement of a stack pointer: the innermost (0 if none is open),
+    /// then the others from the outermost on.
     OpenCalls,
 }
 
@@ -115,6 +117,8 @@ pub const HISTOGRAM_WORDS: u32 = HISTOGRAM_BUCKETS + 4;
 pub const STACKS_WORDS: u32 = 2 * 64 + 2;
 /// Calls of one function that a thread may have open at once; deeper ones have no elapsed time.
 pub const OPEN_CALLS_MAX: u32 = 32;
+/// Bytes of one of them.
+pub const OPEN_CALL_BYTES: u64 = 16;
 
 /// Fixed words at the start of each thread area.
 pub mod thread_word {
@@ -219,6 +223,11 @@ pub enum Statement {
     },
     /// Forgets the innermost open call (at exits, after `Elapsed` was used).
     CloseCall {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+    },
+    /// Forgets the innermost open call, which was left without an exit.
+    DropCall {
         /// Index in [`Unit::variables`].
         variable: usize,
     },
@@ -357,6 +366,13 @@ pub enum Expression {
     Elapsed {
         /// Index in [`Unit::variables`].
         variable: usize,
+    },
+    /// 1 if the innermost open call was left without an exit, as the stack pointer shows; else 0.
+    CallWasLeft {
+        /// Index in [`Unit::variables`].
+        variable: usize,
+        /// At an exit, whose own call is still open; else at an entry.
+        at_exit: bool,
     },
     /// Nanoseconds, from the time stamp counter.
     Now,

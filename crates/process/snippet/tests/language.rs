@@ -347,6 +347,58 @@ fn a_call_left_by_a_long_jump_is_forgotten() {
     assert_eq!((run.int("last"), run.word(Area::Thread, thread_word::ELAPSED_UNKNOWN)), (5, 1));
 }
 
+/// An exception or a long jump passes no exit: the calls it left are seen when the thread comes by again.
+#[test]
+fn calls_left_without_an_exit_are_told_when_the_thread_comes_by_again() {
+    let mut run = Run::new(
+        "exit solve { if ($unwound) left++; else { n++; sum += $ret } all++; if ($unwound) { lost += $ret + 1 } }
+         exit solve { other += $unwound; time = hist(elapsed) } entry solve { seen = left }",
+    );
+    let come = |run: &mut Run, place: u64, exits: bool| {
+        run.machine.set_register(Register::Rsp, STACK + place);
+        if exits { run.exit("solve", 5) } else { run.entry("solve", &[]) }
+    };
+    let counted = |run: &Run| ["left", "n", "all"].map(|name| run.int(name));
+    come(&mut run, 0x800, false);
+    come(&mut run, 0x700, false);
+    come(&mut run, 0x600, false);
+    assert_eq!(counted(&run), [0, 0, 0], "all are open");
+    // The inner two are left; that is seen before anything else happens at the entry.
+    come(&mut run, 0x780, false);
+    assert_eq!((counted(&run), run.int("seen")), ([2, 0, 2], 2));
+    come(&mut run, 0x780, true);
+    come(&mut run, 0x800, true);
+    assert_eq!((counted(&run), run.int("sum")), ([2, 2, 4], 10), "an exit is no call that was left");
+    // At the same place of the stack, and at an exit further up.
+    come(&mut run, 0x800, false);
+    come(&mut run, 0x800, false);
+    assert_eq!(counted(&run), [3, 2, 5]);
+    come(&mut run, 0x700, false);
+    come(&mut run, 0x800, true);
+    assert_eq!(counted(&run), [4, 3, 7]);
+    assert_eq!((run.int("other"), run.int("lost")), (4, 4), "both probes ran; nothing was returned");
+    let Value::Histogram(histogram) = &run.results()["time"] else { panic!("no histogram") };
+    assert_eq!(histogram.count, 3, "what was left has no time");
+    let without = Run::new("exit solve { n++ }");
+    assert!(without.compiled.origins.iter().all(|origin| *origin == Origin::Probe), "who does not ask pays nothing");
+}
+
+#[test]
+fn what_a_left_call_does_not_have_is_refused() {
+    let refused = |script: &str| {
+        let refused = trimtab_snippet::compile(script, &common::facts(), Permissions::default());
+        refused.expect_err(script).render(script)
+    };
+    for (script, reason) in [
+        ("entry solve { n += $unwound }", "`$unwound` is known at the exits"),
+        ("exit solve { if ($unwound) return; n++ }", "can't `return`"),
+        ("exit solve { if ($unwound) n++; else s = $rsp }", "long gone"),
+        ("every 1s { n += $unwound }", "there is no `$unwound` here"),
+    ] {
+        assert!(refused(script).contains(reason), "{script}: {}", refused(script));
+    }
+}
+
 #[test]
 fn open_calls_are_kept_once_per_function() {
     let run = Run::new("exit solve { a = hist(elapsed) } exit solve { b = max(elapsed) } exit norm { c = elapsed }");

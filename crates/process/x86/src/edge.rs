@@ -5,16 +5,49 @@
 //! where control runs into it. The `ret` stays as it is. Next: `site`, which calls this for what it had to refuse.
 
 use crate::SiteKind;
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Carriers};
 use crate::instruction::{Next, Step};
-use crate::site::Room;
-use crate::{Analysis, Exit, ExitKind, JumpForm, NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, Site};
+use crate::site::{Planner, Room};
+use crate::{
+    Analysis, Exit, ExitKind, FunctionCode, JumpForm, NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, Site, Springboards,
+};
 use std::ops::Range;
 
 type SeenExit = (Exit, Result<Site, Refusal>);
 
 /// Branches to one exit that are worth patching; more would cost more than they tell.
 const EDGES_MAX: usize = 16;
+
+/// Chooses a patch that sees every time control goes from the branch at `from` straight to `to`, and nothing else: the
+/// side that the branch takes, or the one on which it runs on.
+///
+/// It may overlap sites of [`crate::function_sites`] and points; whoever combines them must check.
+///
+/// # Errors
+/// Why that way can't be told from others.
+pub fn way_site(
+    code: &FunctionCode<'_>,
+    analysis: &Analysis,
+    from: u64,
+    to: u64,
+    springboards: &mut Springboards,
+) -> Result<Site, Refusal> {
+    let planner = Planner { code, analysis };
+    let index = analysis.index_of(from).filter(|&index| analysis.reached[index]);
+    let step = analysis.steps[index.ok_or(Refusal::NoInstruction { at: from })?];
+    let way = match step.next() {
+        Next::Branch(target) if target == to && step.end() != to => {
+            Exit { at: from, len: step.len, kind: ExitKind::ConditionalTailJump { target } }
+        }
+        // That something begins there is what makes this branch the instruction before it.
+        Next::Branch(target) if target != to && step.end() == to && analysis.index_of(to).is_some() => {
+            Exit { at: to, len: 0, kind: ExitKind::RunsInto { target: to } }
+        }
+        _ => return Err(Refusal::NoWay { from, to }),
+    };
+    let mut room = Room { planner, springboards, carriers: Carriers::default() };
+    edge_site(&mut room, &way, &[way], &[]).ok_or(Refusal::NoRoom { at: from, bytes: step.len.into() })
+}
 
 /// Replaces each refused exit by the ways that lead to it, where all of them can be patched.
 pub(crate) fn replace_refused(room: &mut Room<'_>, entry: &mut Result<Site, Refusal>, exits: &mut Vec<SeenExit>) {

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod analyse;
+mod answers;
 mod at;
 mod between;
 mod blocks;
@@ -47,10 +48,12 @@ mod states;
 mod value;
 
 pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
+pub use answers::answers_in_flags;
 pub use between::branches_between;
 pub use blocks::{Block, CallSite, ControlFlow, Edge};
 pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
+pub use edge::way_site;
 pub use instruction::direct_branches;
 pub use island::{
     ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, ProbeCode, build_calibration, build_island,

@@ -2,8 +2,9 @@
 //!
 //! It errs towards saving. A call reads every register, because its callee may have a calling convention of its own, and
 //! spoils none, because a compiler that knows the callee may count on that. Only flags are as the ABI says: nobody hands
-//! them to a function or back. Where a jump can't be followed, everything is read. Next: `point` for where probes go.
+//! them to a function or back, unless its code shows that it answers in them. Where a jump can't be followed, everything is read. Next: `point` for where probes go.
 
+use crate::answers::answers_in_flags;
 use crate::blocks::for_each_edge;
 use crate::flow::enter;
 use crate::instruction::{Fixed, Next, Step, for_each_instruction};
@@ -110,7 +111,7 @@ impl Effect {
 }
 
 /// Ways from instruction to instruction, as (from, to), in order of `from`.
-fn edges(analysis: &Analysis) -> Vec<(usize, usize)> {
+pub(crate) fn edges(analysis: &Analysis) -> Vec<(usize, usize)> {
     let mut edges = Vec::with_capacity(analysis.steps.len());
     for (index, step) in analysis.steps.iter().enumerate().filter(|(index, _)| analysis.reached[*index]) {
         for_each_edge(analysis, step.at, |edge| {
@@ -126,8 +127,12 @@ fn effects(code: &FunctionCode<'_>, analysis: &Analysis) -> Vec<Effect> {
     for_each_instruction(code, |instruction| effects.push(effect(instruction, &mut info)));
     let reached = effects.iter().zip(&analysis.reached).filter(|(_, reached)| **reached);
     let written = reached.fold(0, |all, (effect, _)| all | effect.overwrites.registers);
+    let answer = if answers_in_flags(code, analysis) { FLAGS } else { 0 };
     for (index, step) in analysis.steps.iter().enumerate() {
         effects[index].reads = effects[index].reads.or(read_besides(analysis, index, step, written));
+        if let Next::Return(_) = step.next() {
+            effects[index].reads.flags |= answer;
+        }
     }
     effects
 }

@@ -115,6 +115,14 @@ pub enum Refusal {
         /// The address asked for.
         at: u64,
     },
+    /// Two places between which control does not go by a branch.
+    #[error("no branch at {from:#x} leads to {to:#x} and elsewhere too; probe a block on the way")]
+    NoWay {
+        /// Where control would come from.
+        from: u64,
+        /// Where it would go.
+        to: u64,
+    },
     /// A loop with several entries has no place that every iteration passes once.
     #[error("the loop at {header:#x} is entered at several places; probe an address or a call inside it")]
     Irreducible {
@@ -151,6 +159,7 @@ impl Refusal {
             Refusal::ExitInsideEntry { .. } => "exit inside entry",
             Refusal::MaybeData { .. } => "maybe data",
             Refusal::NoInstruction { .. } => "no instruction",
+            Refusal::NoWay { .. } => "no branch",
             Refusal::Irreducible { .. } => "irreducible loop",
             Refusal::OutOfReach { .. } => "out of reach",
         }

@@ -69,6 +69,7 @@ impl Refusal {
             Refusal::LoopToFirstInstruction { at, from } => [Some(at), Some(from)],
             Refusal::CallDisplaced { patch, at } => [Some(patch), Some(at)],
             Refusal::OutOfReach { from, target } => [Some(from), Some(target)],
+            Refusal::NoWay { from, to } => [Some(from), Some(to)],
             Refusal::Undecodable { at }
             | Refusal::NoRoom { at, .. }
             | Refusal::NoSpringboard { at, .. }
@@ -146,6 +147,7 @@ mod tests {
             Refusal::NoInstruction { at },
             Refusal::Irreducible { header: at },
             Refusal::OutOfReach { from: at, target },
+            Refusal::NoWay { from: at, to: target },
         ];
         for refusal in rows {
             let moved = refusal.clone().shifted(BY).to_string();

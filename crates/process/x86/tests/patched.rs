@@ -20,7 +20,10 @@ use arena::Arena;
 use function::Function;
 use lab::Lab;
 use random::{Random, cases, seed};
-use trimtab_x86::{ControlFlow, JumpForm, Liveness, Site, SiteKind, Springboards, own_sites, point_site};
+use std::sync::atomic::AtomicU64;
+use trimtab_x86::{
+    ControlFlow, JumpForm, Liveness, Refusal, Site, SiteKind, Springboards, own_sites, point_site, way_site,
+};
 
 const CASES: u64 = 3_000;
 
@@ -77,6 +80,59 @@ fn functions_behave_the_same_with_a_probe_at_any_instruction() {
         passes += entered;
     }
     assert!(points > cases(CASES) / 10 && passes > points / 10, "{points} points, {passes} passes");
+}
+
+/// Each side of a branch is seen by itself: both together are the passes of the branch, and nobody notices.
+#[test]
+fn both_ways_from_a_branch_are_seen_apart() {
+    let mut arena = Arena::new();
+    let mut random = Random::new(seed().rotate_left(13));
+    let count = AtomicU64::new(0);
+    let (mut taken, mut passed, mut compared) = (0, 0, 0);
+    for case in 0..cases(CASES) {
+        let mut lab = Lab::new(&mut arena, &mut random);
+        let analysis = lab.analysis();
+        let flow = ControlFlow::of(&analysis);
+        let branches: Vec<_> = flow.blocks.iter().filter(|block| block.successors.len() == 2).collect();
+        let Some(branch) = branches.get(random.below(branches.len().max(1) as u64) as usize) else { continue };
+        let mut seen = Vec::new();
+        for to in branch.successors.iter().map(|to| flow.blocks[*to].range.start) {
+            let Ok(site) = way_site(&lab.code(), &analysis, branch.last, to, &mut Springboards::new()) else {
+                continue;
+            };
+            let (expected, got, ways) = lab.compare_counted(&site, &count);
+            let what = format!("case {case}: {:02x?} with {site:#x?}", lab.function.bytes);
+            assert_eq!(got, expected, "{what}");
+            if to == branch.range.end {
+                passed += ways
+            } else {
+                taken += ways
+            }
+            seen.push(ways);
+        }
+        let Ok(site) = point_site(&lab.code(), &analysis, branch.last, &mut Springboards::new()) else { continue };
+        let (_, _, all) = lab.compare_counted(&site, &count);
+        if let [one, other] = seen[..] {
+            assert_eq!(one + other, all, "case {case}: {:02x?} at {:#x}", lab.function.bytes, branch.last);
+            compared += 1;
+        }
+    }
+    let few = cases(CASES) / 20;
+    assert!(taken > few && passed > few && compared > few, "{taken} taken, {passed} passed, {compared} compared");
+}
+
+#[test]
+fn ways_that_are_none_are_refused() {
+    let mut arena = Arena::new();
+    // mov ecx, 9; 1: dec ecx; jne 1b; mov rax, rcx; ret
+    let bytes = vec![0xb9, 9, 0, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0x48, 0x89, 0xc8, 0xc3];
+    let entry = arena.original();
+    arena.write_at(entry, &bytes);
+    let lab = Lab { arena: &mut arena, function: Function { entry, bytes }, inputs: vec![0; arena::INPUTS] };
+    let way = |from, to| way_site(&lab.code(), &lab.analysis(), entry + from, entry + to, &mut Springboards::new());
+    assert_eq!(way(7, 12), Err(Refusal::NoWay { from: entry + 7, to: entry + 12 }));
+    assert_eq!(way(5, 7), Err(Refusal::NoWay { from: entry + 5, to: entry + 7 }), "no branch");
+    assert_eq!(way(6, 5), Err(Refusal::NoInstruction { at: entry + 6 }));
 }
 
 /// What is said to be dead is overwritten, and nobody minds.

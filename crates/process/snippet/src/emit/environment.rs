@@ -19,8 +19,9 @@ pub enum ThreadKey {
 
 /// Where the shared areas of one script are in the target, and how a thread finds its own.
 ///
-/// Thread areas are an array; a thread's first place in it is `(key * multiplier) >> shift`, and it takes the first one
-/// from there on (round the end) whose `thread_word::OWNER` is zero or its own key.
+/// Thread areas are an array. The first thread that is hit takes the first of them; another one's first place is
+/// `(key * multiplier) >> shift`, and it takes the first one from there on (round the end) whose `thread_word::OWNER` is
+/// zero or its own key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Areas {
     /// Address of the process area.
@@ -45,7 +46,7 @@ impl Areas {
         (64 - self.thread_count.trailing_zeros()) as u8
     }
 
-    /// The area at which a thread with this thread pointer looks first.
+    /// The area at which a thread with this thread pointer looks if the first one is another's.
     pub fn first_place(&self, thread_pointer: u64) -> u32 {
         (thread_pointer.wrapping_mul(self.multiplier) >> self.shift()) as u32
     }
@@ -135,6 +136,8 @@ pub struct Environment<'a> {
     pub routines: &'a Routines,
     /// When the body looks at anything at all.
     pub runs: Runs,
+    /// Whether no body of the script has to be alone on its thread, as [`super::bodies_are_reentrant`] says.
+    pub reentrant: bool,
     /// Registers whose values the program does not need any more.
     pub free: RegisterSet,
     /// Whether the program needs the arithmetic flags: at `When::At` points unless known otherwise.
@@ -172,6 +175,7 @@ impl<'a> Environment<'a> {
             areas,
             routines,
             runs: Runs::WhileRecording,
+            reentrant: false,
             free: RegisterSet::default(),
             flags_live: inside,
             red_zone: inside,

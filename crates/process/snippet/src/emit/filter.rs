@@ -4,7 +4,8 @@
 //! A *bare* condition compares registers and words in place and changes nothing. An *early* one may compute, but saves
 //! and restores only what it changes itself. It may look up the thread's area, and load from checked addresses: the range
 //! that an address was in lately is compared with first, and only then is the table searched. It is not alone on its
-//! thread; that is no harm because it changes nothing but counts of what failed.
+//! thread; that is no harm because it changes nothing but counts of what failed. Whether the script records is looked at
+//! before such a count or anything else changes, and so only where the condition is true or the unusual happens.
 //!
 //! Next: `condition` for how both are written, `hot` for loads in them.
 
@@ -66,24 +67,40 @@ impl Generator<'_> {
                 Ok(Some(start))
             }
             Filter::Early(condition) => {
-                self.look_at_state(closed)?;
-                self.begin_early();
                 let no = self.w.create_label();
+                let looks_late = !compares_texts(condition);
+                if !looks_late {
+                    self.look_at_state(closed)?;
+                }
+                self.begin_early();
                 self.save()?;
-                if needs_area(self.unit, condition) {
+                self.state_unseen = looks_late.then_some(no);
+                self.has_area = needs_area(self.unit, condition);
+                if self.has_area {
                     self.find_area(no)?;
                 }
                 self.jump(condition, true, yes)?;
+                (self.state_unseen, self.has_area) = (None, false);
                 self.w.bind(no)?;
                 self.restore()?;
                 let start = self.w.instructions().len();
                 self.w.bind(yes)?;
                 self.restore()?;
                 self.end_early();
+                if looks_late {
+                    self.look_at_state(closed)?;
+                }
                 Ok(Some(start))
             }
         }
     }
+}
+
+/// Whether a condition does more than what is usual for it in places that look at the script's state themselves.
+fn compares_texts(condition: &Expression) -> bool {
+    let mut found = false;
+    walk::expression(condition, &mut |part| found |= matches!(part, Expression::TextEquals { .. }));
+    found
 }
 
 /// Whether a condition needs the thread's area before it is tested; loads find it where they fail.

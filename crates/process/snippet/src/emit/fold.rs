@@ -5,7 +5,7 @@
 use crate::emit::error::Emitted;
 use crate::emit::generator::{Generator, R10, RCX, RDX};
 use crate::emit::{routines, walk};
-use crate::ir::{Area, Expression, Kind, Variable, When};
+use crate::ir::{Area, Expression, Kind, Statement, Variable, When};
 use iced_x86::code_asm::*;
 
 impl Generator<'_> {
@@ -88,11 +88,28 @@ impl Generator<'_> {
             self.rounded_to_integer()?;
         }
         self.w.lea(rcx, qword_ptr(r11 + offset))?;
-        let mut is_time = false;
-        walk::expression(value, &mut |part| is_time |= matches!(part, Expression::Elapsed { .. }));
+        let is_time = self.is_time(value);
         let routines = self.environment.routines;
         let histogram = if is_time { routines.times_histogram } else { routines.histogram };
         self.routine(histogram, RDX | R10, routines::HISTOGRAM_INSTRUCTIONS_MAX)
+    }
+
+    /// Whether a value is made of an elapsed time, itself or by a temporary.
+    fn is_time(&self, value: &Expression) -> bool {
+        let mut is_time = false;
+        walk::expression(value, &mut |part| {
+            is_time |= match part {
+                Expression::Elapsed { .. } => true,
+                Expression::Temporary { temporary, .. } => self.bodies.iter().any(|body| {
+                    body.statements.iter().any(|statement| {
+                        matches!(statement, Statement::Let { temporary: set, value: Expression::Elapsed { .. } }
+                            if set == temporary)
+                    })
+                }),
+                _ => false,
+            };
+        });
+        is_time
     }
 
     pub(crate) fn count_stack(&mut self, variable: usize, depth: u8) -> Emitted {

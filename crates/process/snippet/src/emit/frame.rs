@@ -11,6 +11,7 @@ use crate::emit::filter::Filter;
 use crate::emit::generator::{GENERAL, Generator, R11, RED_ZONE_BYTES, VECTORS, frame_word};
 use crate::emit::needs::{self, Needs};
 use crate::emit::routines;
+use crate::emit::timed_exit::TimedExit;
 use crate::ir::{Statement, process_word, thread_word};
 use iced_x86::code_asm::*;
 
@@ -29,7 +30,9 @@ impl Generator<'_> {
             [_] => vec![first],
             several => several.iter().map(|body| &body.statements[..]).collect(),
         };
-        let needs = lists.iter().map(|list| Needs::of(self.unit, list)).fold(Needs::default(), Needs::union);
+        let timed = TimedExit::of(self.when, &lists);
+        let needs = (0..lists.len()).map(|index| self.needs(&lists, index, timed.as_ref()));
+        let needs = needs.fold(Needs::default(), Needs::union);
         self.w.room(self.environment.room_before)?;
         self.save_flags()?;
         self.look_at_gate(closed)?;
@@ -43,8 +46,11 @@ impl Generator<'_> {
         if !near {
             self.look_at_state(left)?;
         }
-        self.first_ticks(&needs)?;
-        self.lists(&needs, &lists, left)?;
+        match timed {
+            Some(_) => self.early_ticks()?,
+            None => self.first_ticks(&needs)?,
+        }
+        self.lists(&needs, &lists, timed.as_ref(), left)?;
         if needs.busy {
             self.w.mov(qword_ptr(r11 + thread_word::BUSY), 0)?;
         }
@@ -59,7 +65,13 @@ impl Generator<'_> {
     }
 
     /// The statements of all bodies, one after the other.
-    fn lists(&mut self, needs: &Needs, lists: &[&[Statement]], left: CodeLabel) -> Emitted {
+    fn lists(
+        &mut self,
+        needs: &Needs,
+        lists: &[&[Statement]],
+        timed: Option<&TimedExit<'_>>,
+        left: CodeLabel,
+    ) -> Emitted {
         let mut lists = lists.to_vec();
         if let [only] = &mut lists[..] {
             self.zero_temporaries(needs.temporaries)?;
@@ -71,16 +83,29 @@ impl Generator<'_> {
         if needs.busy {
             self.mark_busy(left)?;
         }
-        for list in &lists {
+        for index in 0..lists.len() {
             if lists.len() > 1 {
-                self.zero_temporaries(Needs::of(self.unit, list).temporaries)?;
+                self.zero_temporaries(self.needs(&lists, index, timed).temporaries)?;
             }
             self.end = self.w.create_label();
-            self.statements(list)?;
+            match timed {
+                Some(exit) if index == 0 => self.timed_exit(exit)?,
+                Some(_) if index + 1 == lists.len() => {}
+                _ => self.statements(lists[index])?,
+            }
             let end = self.end;
             self.w.bind(end)?;
         }
         Ok(())
+    }
+
+    /// What one of the lists needs.
+    fn needs(&self, lists: &[&[Statement]], index: usize, timed: Option<&TimedExit<'_>>) -> Needs {
+        let needs = Needs::of(self.unit, lists[index], self.environment.reentrant);
+        match timed {
+            Some(exit) if index == 0 => Needs { temporaries: exit.temporaries(needs.temporaries), ..needs },
+            _ => needs,
+        }
     }
 
     fn look_at_gate(&mut self, closed: CodeLabel) -> Emitted {
@@ -144,6 +169,14 @@ impl Generator<'_> {
         let place = self.w.process(word)?;
         self.w.cmp(place, 0)?;
         Ok(if runs_if_zero { self.w.jne(closed) } else { self.w.je(closed) }?)
+    }
+
+    /// Looks at it if an early condition has put that off until something changes.
+    pub(crate) fn look_at_unseen_state(&mut self) -> Emitted {
+        match self.state_unseen {
+            Some(no) => self.look_at_state(no),
+            None => Ok(()),
+        }
     }
 
     /// General registers in the order of their numbers, without `rax` if it was pushed with the flags.
@@ -220,7 +253,9 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// The thread's area into `r11`; changes `rax`. Usually it is at its first place.
+    /// The thread's area into `r11`; changes `rax`. The first area belongs to the first thread that was ever hit, mostly the
+    /// only one that computes: its address is a constant, which the processor goes on with before it knows whose it is.
+    /// Other threads look at their first place next.
     pub(crate) fn find_area(&mut self, none: CodeLabel) -> Emitted {
         let areas = self.environment.areas;
         match areas.key {
@@ -231,6 +266,14 @@ impl Generator<'_> {
                 self.w.je(none)?;
             }
         }
+        let (found, other) = (self.w.create_label(), self.w.create_label());
+        let owner = qword_ptr(r11 + thread_word::OWNER);
+        self.w.mov(r11, areas.threads)?;
+        self.w.cmp(owner, rax)?;
+        self.w.jne(other)?;
+        self.w.bind(found)?;
+        let start = self.w.instructions().len();
+        self.w.bind(other)?;
         self.w.mov(r11, areas.multiplier)?;
         self.w.imul_2(r11, rax)?;
         self.w.shr(r11, i32::from(areas.shift()))?;
@@ -239,12 +282,9 @@ impl Generator<'_> {
         self.w.reach(first)?;
         let first = self.w.near(first);
         self.w.add(r11, first)?;
-        self.w.cmp(qword_ptr(r11 + thread_word::OWNER), rax)?;
-        let (found, elsewhere) = (self.w.create_label(), self.w.create_label());
-        self.w.jne(elsewhere)?;
-        self.w.bind(found)?;
-        let start = self.w.instructions().len();
-        self.w.bind(elsewhere)?;
+        self.w.cmp(owner, rax)?;
+        self.w.je(found)?;
+        self.look_at_unseen_state()?;
         let claim = self.environment.routines.claim;
         self.routine(claim, R11, routines::claim_instructions_max(areas))?;
         self.w.test(r11, r11)?;

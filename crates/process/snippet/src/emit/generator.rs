@@ -107,8 +107,14 @@ pub(crate) struct Generator<'a> {
     pub loop_ends: Vec<CodeLabel>,
     /// The word with this run's time stamp, if the body asks for elapsed times.
     pub ticks_word: Option<u32>,
+    /// Where an early condition that has not looked at the script's state yet goes if the state says that it does nothing.
+    pub state_unseen: Option<CodeLabel>,
+    /// Whether the part being written keeps the thread's area in `r11`.
+    pub has_area: bool,
     /// Whether that word is filled from the start.
     pub ticks_early: bool,
+    /// The temporary that is still in `rax` where a statement begins, and until it first asks for a value.
+    pub in_rax: Option<usize>,
     /// Instructions run beyond those written: repetitions of loops, and routines.
     pub repeated: u64,
 }
@@ -140,7 +146,10 @@ impl<'a> Generator<'a> {
             end,
             loop_ends: Vec::new(),
             ticks_word: None,
+            state_unseen: None,
+            has_area: false,
             ticks_early: false,
+            in_rax: None,
             repeated: 0,
         })
     }

@@ -10,12 +10,12 @@
 
 use crate::emit::environment::{Areas, ThreadKey};
 use crate::emit::error::{EmitError, Emitted};
-use crate::emit::generator::{Generator, RAX, RCX};
+use crate::emit::generator::{Generator, RAX, width_bytes};
 use crate::emit::routines::{RANGE_INSTRUCTIONS_MAX, Shared, claim_instructions_max};
-use crate::ir::{process_word, thread_word};
+use crate::ir::{Width, process_word, thread_word};
 use iced_x86::code_asm::*;
 
-/// Bits of what the search is told in `ecx` that hold the number of bytes to read; the rest is the word's number.
+/// Bits of what the search is told that hold the number of bytes to read; the rest is the word's number.
 const BYTES_BITS: u32 = 4;
 
 /// Instructions of one search, with what it takes to count a refusal.
@@ -24,48 +24,87 @@ fn instructions_max(areas: &Areas) -> u64 {
 }
 
 impl Generator<'_> {
-    /// As `readable_address` for the address in `rax`, without the thread's area. Changes `rcx`. Comparisons are signed,
-    /// so that no address of the kernel's half fits into any range.
+    /// As `readable_address` for the address in `rax`, without the thread's area. Changes `r11` if that is free, else `r10`,
+    /// neither of which holds an argument of a function.
     pub(crate) fn hot_address(&mut self, bytes: u32) -> Emitted {
-        let number = (self.environment.at >> 4) as u32 % process_word::HOT_RANGE_COUNT;
         let (good, search) = (self.w.create_label(), self.w.create_label());
-        let word = self.w.process(process_word::HOT_RANGES + 8 * number)?;
-        self.w.mov(rcx, word)?;
-        self.w.test(rcx, rcx)?;
-        self.w.je(search)?;
-        self.w.cmp(rax, qword_ptr(rcx))?;
-        self.w.jl(search)?;
-        self.w.mov(rcx, qword_ptr(rcx + 8))?;
-        self.w.sub(rcx, rax)?;
-        self.w.cmp(rcx, bytes as i32)?;
-        self.w.jl(search)?;
+        let range = if self.has_area { r10 } else { r11 };
+        self.in_hot_range(rax, range, bytes, search)?;
         self.w.bind(good)?;
         let start = self.w.instructions().len();
         self.w.bind(search)?;
-        self.w.mov(ecx, number << BYTES_BITS | bytes)?;
-        let hot = self.environment.routines.hot;
-        self.routine(hot, RAX | RCX, instructions_max(self.environment.areas))?;
+        self.search(bytes)?;
         self.w.jmp(good)?;
         self.w.cold_since(start);
         Ok(())
     }
+
+    /// Loads into `rax` from the address in a register of the program, which stays as it is; changes no other.
+    pub(crate) fn hot_load(&mut self, address: AsmRegister64, width: Width, signed: bool) -> Emitted {
+        let (loaded, search) = (self.w.create_label(), self.w.create_label());
+        let bytes = width_bytes(width);
+        self.in_hot_range(address, rax, bytes, search)?;
+        self.load(address, width, signed)?;
+        self.w.bind(loaded)?;
+        let start = self.w.instructions().len();
+        self.w.bind(search)?;
+        self.w.mov(rax, address)?;
+        self.search(bytes)?;
+        self.load(rax, width, signed)?;
+        self.w.jmp(loaded)?;
+        self.w.cold_since(start);
+        Ok(())
+    }
+
+    /// Goes on here if the bytes at `address` lie in the range that is kept. Comparisons are signed, so that no address of
+    /// the kernel's half fits into any range. Changes `range`.
+    fn in_hot_range(&mut self, address: AsmRegister64, range: AsmRegister64, bytes: u32, search: CodeLabel) -> Emitted {
+        let number = self.hot_number();
+        let word = self.w.process(process_word::HOT_RANGES + 8 * number)?;
+        self.w.mov(range, word)?;
+        self.w.test(range, range)?;
+        self.w.je(search)?;
+        self.w.cmp(address, qword_ptr(range))?;
+        self.w.jl(search)?;
+        self.w.mov(range, qword_ptr(range + 8))?;
+        self.w.sub(range, address)?;
+        self.w.cmp(range, bytes as i32)?;
+        Ok(self.w.jl(search)?)
+    }
+
+    /// Searches the table for the address in `rax`, which becomes that of zeros if it is not there.
+    fn search(&mut self, bytes: u32) -> Emitted {
+        self.look_at_unseen_state()?;
+        let wanted = self.hot_number() << BYTES_BITS | bytes;
+        self.w.push(wanted as i32)?;
+        let hot = self.environment.routines.hot;
+        self.routine(hot, RAX, instructions_max(self.environment.areas))?;
+        Ok(self.w.lea(rsp, qword_ptr(rsp + 8))?)
+    }
+
+    /// The number of this place's word.
+    fn hot_number(&self) -> u32 {
+        (self.environment.at >> 4) as u32 % process_word::HOT_RANGE_COUNT
+    }
 }
 
 impl Shared<'_> {
-    /// `rax`: an address; `ecx`: bytes, at most 8, and the number of a word. Leaves in `rax` an address those bytes can be
-    /// read from: the same, whose range is put into the word, or that of zeros, and counts that. Changes `rcx`.
+    /// `rax`: an address; on the stack: bytes, at most 8, and the number of a word. Leaves in `rax` an address those bytes
+    /// can be read from: the same, whose range is put into the word, or that of zeros, and counts that.
     pub(crate) fn hot(&mut self, range: CodeLabel, claim: CodeLabel) -> Result<usize, EmitError> {
         let labels: [CodeLabel; 4] = std::array::from_fn(|_| self.w.create_label());
         let [zeros, refused, none, out] = labels;
         self.w.bind(zeros)?;
         self.w.dq(&[0])?;
         let start = self.starts();
-        for register in [rdx, r10, r11, rcx] {
+        let saved = [rcx, rdx, r10, r11];
+        for register in saved {
             self.w.push(register)?;
         }
         self.w.mov(edx, process_word::RANGE_COUNT)?;
         self.w.call(range)?;
-        self.w.pop(r10)?;
+        // Above what was saved and the return address.
+        self.w.mov(r10, qword_ptr(rsp + (8 * saved.len() + 8)))?;
         self.w.mov(r11d, r10d)?;
         self.w.and(r11d, (1 << BYTES_BITS) - 1)?;
         self.w.cmp(rdx, r11)?;
@@ -86,7 +125,7 @@ impl Shared<'_> {
         self.w.bind(none)?;
         self.w.lea(rax, qword_ptr(zeros))?;
         self.w.bind(out)?;
-        for register in [r11, r10, rdx] {
+        for register in saved.into_iter().rev() {
             self.w.pop(register)?;
         }
         self.w.ret()?;

@@ -18,6 +18,11 @@ impl Generator<'_> {
         if self.is_float(value)? {
             return Err(EmitError::Mixed { what: "an integer expression" });
         }
+        if let (Some(known), Expression::Temporary { temporary, .. }) = (self.in_rax.take(), value)
+            && known == *temporary
+        {
+            return Ok(());
+        }
         if let Some(operand) = self.operand(value)? {
             return self.load_operand(rax, operand);
         }
@@ -26,10 +31,17 @@ impl Generator<'_> {
             Expression::Register(Register::Rip) => Ok(self.w.mov(rax, self.environment.point)?),
             Expression::Register(_) => self.stack_pointer(rax),
             Expression::Load { address, width, signed } => {
+                if self.is_early()
+                    && let Expression::Register(_) = **address
+                    && let Some(Operand::Register(address)) = self.operand(address)?
+                {
+                    return self.hot_load(address, *width, *signed);
+                }
                 self.readable_address(address, *width)?;
-                self.load(*width, *signed)
+                self.load(rax, *width, *signed)
             }
             Expression::Elapsed { variable } => self.elapsed(*variable),
+            Expression::CallWasLeft { variable, at_exit } => self.call_was_left(*variable, *at_exit),
             Expression::Now => {
                 self.ticks(rax)?;
                 self.nanoseconds()
@@ -117,15 +129,16 @@ impl Generator<'_> {
         }
     }
 
-    fn load(&mut self, width: Width, signed: bool) -> Emitted {
+    /// Loads from an address that can be read into `rax`.
+    pub(crate) fn load(&mut self, from: AsmRegister64, width: Width, signed: bool) -> Emitted {
         Ok(match (width, signed) {
-            (Width::W8, false) => self.w.movzx(eax, byte_ptr(rax)),
-            (Width::W8, true) => self.w.movsx(rax, byte_ptr(rax)),
-            (Width::W16, false) => self.w.movzx(eax, word_ptr(rax)),
-            (Width::W16, true) => self.w.movsx(rax, word_ptr(rax)),
-            (Width::W32, false) => self.w.mov(eax, dword_ptr(rax)),
-            (Width::W32, true) => self.w.movsxd(rax, dword_ptr(rax)),
-            (Width::W64, _) => self.w.mov(rax, qword_ptr(rax)),
+            (Width::W8, false) => self.w.movzx(eax, byte_ptr(from)),
+            (Width::W8, true) => self.w.movsx(rax, byte_ptr(from)),
+            (Width::W16, false) => self.w.movzx(eax, word_ptr(from)),
+            (Width::W16, true) => self.w.movsx(rax, word_ptr(from)),
+            (Width::W32, false) => self.w.mov(eax, dword_ptr(from)),
+            (Width::W32, true) => self.w.movsxd(rax, dword_ptr(from)),
+            (Width::W64, _) => self.w.mov(rax, qword_ptr(from)),
         }?)
     }
 

@@ -6,7 +6,7 @@
 //! Next: `frame`, which acts on it.
 
 use crate::emit::walk;
-use crate::ir::{Area, Expression, Kind, Statement, Unit};
+use crate::ir::{Area, Expression, Kind, Statement, Unit, When};
 
 /// What a body needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,10 +35,11 @@ impl Needs {
         }
     }
 
-    pub(crate) fn of(unit: &Unit, statements: &[Statement]) -> Needs {
+    /// `reentrant`: whether that is known of all bodies of the script.
+    pub(crate) fn of(unit: &Unit, statements: &[Statement], reentrant: bool) -> Needs {
         let mut needs = Needs::default();
         walk::statements(statements, &mut |statement| {
-            needs.busy |= !is_reentrant(unit, statement);
+            needs.busy |= !reentrant && !does_the_same(unit, statement, &|variable| is_only_added_to(unit, variable));
             needs.area |= statement_needs_area(unit, statement);
             if let Statement::Let { temporary, .. } = statement {
                 needs.temporaries = needs.temporaries.max(*temporary as u32 + 1);
@@ -56,8 +57,8 @@ impl Needs {
                 needs.elapsed_always |= matches!(expression, Expression::Elapsed { .. });
             });
         }
-        needs.busy |= needs.elapsed;
-        needs.area |= needs.busy;
+        needs.busy |= needs.elapsed && !reentrant;
+        needs.area |= needs.busy || needs.elapsed;
         needs
     }
 }
@@ -74,7 +75,7 @@ fn needs_area_itself(unit: &Unit, value: &Expression) -> bool {
         Expression::Variable { variable } => is_in_thread_area(unit, *variable),
         // Loads may be refused, which is counted there.
         Expression::Load { .. } | Expression::LoadFloat { .. } | Expression::TextEquals { .. } => true,
-        Expression::Elapsed { .. } | Expression::ThreadWord(_) => true,
+        Expression::Elapsed { .. } | Expression::CallWasLeft { .. } | Expression::ThreadWord(_) => true,
         _ => false,
     }
 }
@@ -91,6 +92,7 @@ fn statement_needs_area(unit: &Unit, statement: &Statement) -> bool {
         Statement::CountStack { .. }
         | Statement::OpenCall { .. }
         | Statement::CloseCall { .. }
+        | Statement::DropCall { .. }
         | Statement::Send { .. }
         | Statement::Call { .. }
         | Statement::Store { .. }
@@ -105,10 +107,39 @@ fn statement_needs_area(unit: &Unit, statement: &Statement) -> bool {
     }
 }
 
+/// Whether no body of a script that runs in the program has to be alone on its thread: it does the same when any of them
+/// runs in the middle of it. Open calls are no reason to be, as long as there is no other one: they are kept in an order in
+/// which what comes in between leaves them as they were.
+pub fn is_reentrant(unit: &Unit) -> bool {
+    let mut only_added = vec![true; unit.variables.len()];
+    let bodies = || unit.bodies.iter().filter(|body| matches!(body.when, When::Entry | When::Exit | When::At));
+    for body in &unit.bodies {
+        walk::statements(&body.statements, &mut |statement| {
+            if let Statement::Set { variable, .. } | Statement::Fold { variable, .. } = statement
+                && let Some(only) = only_added.get_mut(*variable)
+            {
+                *only = false;
+            }
+        });
+    }
+    let is_only_added_to = |variable: usize| {
+        let found = unit.variables.get(variable).zip(only_added.get(variable));
+        found.is_some_and(|(found, only)| found.area == Area::Process || (*only && found.kind == Kind::Sum))
+    };
+    let mut reentrant = true;
+    for body in bodies() {
+        walk::statements(&body.statements, &mut |statement| {
+            let is_call = matches!(statement, Statement::OpenCall { .. } | Statement::CloseCall { .. });
+            reentrant &= is_call || does_the_same(unit, statement, &is_only_added_to);
+        });
+    }
+    reentrant
+}
+
 /// Whether a statement does the same when another body runs in the middle of it.
-fn is_reentrant(unit: &Unit, statement: &Statement) -> bool {
+fn does_the_same(unit: &Unit, statement: &Statement, is_only_added_to: &dyn Fn(usize) -> bool) -> bool {
     match statement {
-        Statement::Add { variable, .. } => is_only_added_to(unit, *variable),
+        Statement::Add { variable, .. } => is_only_added_to(*variable),
         Statement::Set { variable, .. } => !is_in_thread_area(unit, *variable),
         Statement::Let { .. }
         | Statement::If { .. }
@@ -121,6 +152,7 @@ fn is_reentrant(unit: &Unit, statement: &Statement) -> bool {
         | Statement::CountStack { .. }
         | Statement::OpenCall { .. }
         | Statement::CloseCall { .. }
+        | Statement::DropCall { .. }
         | Statement::Send { .. }
         | Statement::Call { .. }
         | Statement::Store { .. }

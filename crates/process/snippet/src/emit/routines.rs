@@ -29,7 +29,7 @@ const STACK_PLACE_SHIFT: i32 = 58;
 const STACK_PAIRS: i32 = (STACKS_WORDS as i32 - 2) / 2;
 
 pub(crate) fn claim_instructions_max(areas: &Areas) -> u64 {
-    u64::from(areas.thread_count) * 16 + 16
+    u64::from(areas.thread_count + 1) * 16 + 24
 }
 
 pub(crate) fn write_instructions_max(words: u32) -> u64 {
@@ -116,22 +116,28 @@ impl Shared<'_> {
         Ok(self.w.mov(into, base)?)
     }
 
-    /// `rax`: the thread pointer. Leaves the thread's area in `r11`, or 0 if none is free. Changes nothing else.
+    /// `rax`: the thread pointer. Leaves the thread's area in `r11`, or 0 if none is free. Changes nothing else. The first
+    /// area is tried before the thread's own first place and those behind it, so whoever comes first has it.
     fn claim(&mut self) -> Result<usize, EmitError> {
         let start = self.starts();
-        let labels: [CodeLabel; 5] = std::array::from_fn(|_| self.w.create_label());
-        let [next, step, claimed, found, out] = labels;
+        let labels: [CodeLabel; 6] = std::array::from_fn(|_| self.w.create_label());
+        let [next, look, step, claimed, found, out] = labels;
         for register in [rcx, rdx, r10] {
             self.w.push(register)?;
         }
         self.w.mov(r11, self.areas.multiplier)?;
         self.w.imul_2(r11, rax)?;
         self.w.shr(r11, i32::from(self.areas.shift()))?;
-        self.w.mov(ecx, self.areas.thread_count)?;
+        // The first step leads to the thread's own first place.
+        self.w.dec(r11)?;
+        self.w.mov(ecx, self.areas.thread_count + 1)?;
+        self.w.mov(rdx, self.areas.threads)?;
+        self.w.jmp(look)?;
         self.w.bind(next)?;
         self.w.imul_3(rdx, r11, self.areas.thread_stride as i32)?;
         self.w.mov(r10, self.areas.threads)?;
         self.w.add(rdx, r10)?;
+        self.w.bind(look)?;
         let owner = qword_ptr(rdx + thread_word::OWNER);
         self.w.cmp(owner, rax)?;
         self.w.je(found)?;

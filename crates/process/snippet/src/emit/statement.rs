@@ -4,7 +4,7 @@
 
 use crate::emit::error::{EmitError, Emitted};
 use crate::emit::generator::{GENERAL, Generator, Operand, R10, RCX, RDX, frame_word, width_bytes};
-use crate::emit::routines;
+use crate::emit::{routines, timed_exit};
 use crate::ir::{Area, Expression, Kind, Register, Statement, Variable, Width, process_word};
 use iced_x86::code_asm::*;
 
@@ -18,6 +18,7 @@ impl Generator<'_> {
     }
 
     fn statement(&mut self, statement: &Statement) -> Emitted {
+        self.in_rax = self.in_rax.filter(|temporary| timed_exit::uses_at_once(statement, *temporary));
         match statement {
             Statement::Set { variable, value } => self.set(*variable, value),
             Statement::Add { variable, value } => self.add(*variable, value),
@@ -25,6 +26,7 @@ impl Generator<'_> {
             Statement::CountStack { variable, depth } => self.count_stack(*variable, *depth),
             Statement::OpenCall { variable } => self.open_call(*variable),
             Statement::CloseCall { variable } => self.close_call(*variable),
+            Statement::DropCall { variable } => self.drop_call(*variable),
             Statement::Let { temporary, value } => {
                 let place = frame_word(*temporary as u32);
                 self.store_value(place, value)

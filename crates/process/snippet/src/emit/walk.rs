@@ -49,6 +49,7 @@ pub(crate) fn own_expressions(statement: &Statement, visit: &mut dyn FnMut(&Expr
         Statement::CountStack { .. }
         | Statement::OpenCall { .. }
         | Statement::CloseCall { .. }
+        | Statement::DropCall { .. }
         | Statement::Return
         | Statement::Break
         | Statement::Stop => {}

@@ -4,7 +4,7 @@
 
 use super::Malformed;
 use crate::arithmetic::Number;
-use crate::ir::{HISTOGRAM_BUCKETS, Kind, OPEN_CALLS_MAX, STACKS_WORDS};
+use crate::ir::{HISTOGRAM_BUCKETS, Kind, OPEN_CALL_BYTES, OPEN_CALLS_MAX, STACKS_WORDS};
 
 /// The words of a variable.
 pub(super) struct Table<'a> {
@@ -105,39 +105,68 @@ impl Table<'_> {
         self.words[STACKS_WORDS as usize - 1] += 1;
     }
 
-    /// Forgets calls that cannot be open any more: the stack grows down, so a call entered at or below this stack
-    /// pointer was left, by an exception, a long jump or a tail call.
-    fn drop_left(&mut self, stack_pointer: u64) {
-        let mut depth = self.words[0].min(u64::from(OPEN_CALLS_MAX));
-        while depth > 0 && self.words[2 * depth as usize - 1] <= stack_pointer {
-            depth -= 1;
+    /// Stack pointers and time stamps of the open calls, outermost first.
+    fn open_calls(&self) -> Vec<(u64, u64)> {
+        if self.words[2] == 0 {
+            return Vec::new();
         }
-        self.words[0] = depth;
+        let outer = (self.words[0] / OPEN_CALL_BYTES).min(u64::from(OPEN_CALLS_MAX) - 1) as usize;
+        let places = (0..outer).map(|number| 3 + 2 * number).chain([1]);
+        places.map(|at| (!self.words[at + 1], self.words[at])).collect()
+    }
+
+    fn set_open_calls(&mut self, calls: &[(u64, u64)]) {
+        let outer = calls.len().saturating_sub(1);
+        self.words[0] = outer as u64 * OPEN_CALL_BYTES;
+        self.words[2] = 0;
+        let places = (0..outer).map(|number| 3 + 2 * number).chain([1]);
+        for (at, (stack_pointer, ticks)) in places.zip(calls) {
+            (self.words[at], self.words[at + 1]) = (*ticks, !stack_pointer);
+        }
+    }
+
+    /// The calls that can still be open: the stack grows down, so a call entered at or below this stack pointer was left,
+    /// by an exception, a long jump or a tail call.
+    fn not_left(&self, stack_pointer: u64) -> Vec<(u64, u64)> {
+        let mut calls = self.open_calls();
+        while calls.last().is_some_and(|(entered_at, _)| *entered_at <= stack_pointer) {
+            calls.pop();
+        }
+        calls
     }
 
     /// Remembers a call, unless too many are open.
     pub fn open_call(&mut self, stack_pointer: u64, now: u64) {
-        self.drop_left(stack_pointer);
-        if self.words[0] < u64::from(OPEN_CALLS_MAX) {
-            let depth = self.words[0] as usize;
-            self.words[1 + 2 * depth] = stack_pointer;
-            self.words[2 + 2 * depth] = now;
-            self.words[0] += 1;
+        let mut calls = self.not_left(stack_pointer);
+        if calls.len() < OPEN_CALLS_MAX as usize {
+            calls.push((stack_pointer, now));
         }
+        self.set_open_calls(&calls);
     }
 
     /// When the call with this stack pointer was entered; changes nothing.
     pub fn entered(&self, stack_pointer: u64) -> Option<u64> {
-        let depth = self.words[0].min(u64::from(OPEN_CALLS_MAX)) as usize;
-        (1..=depth)
-            .rev()
-            .map(|place| 2 * place - 1)
-            .find(|&at| self.words[at] == stack_pointer)
-            .map(|at| self.words[at + 1])
+        let calls = self.open_calls();
+        calls.iter().rev().find(|(entered_at, _)| *entered_at == stack_pointer).map(|(_, ticks)| *ticks)
+    }
+
+    /// Whether the innermost open call was left without an exit: it began below here or, unless this is an exit of its
+    /// own, right here.
+    pub fn was_left(&self, stack_pointer: u64, at_exit: bool) -> bool {
+        let is_left = |began: u64| began < stack_pointer || (began == stack_pointer && !at_exit);
+        self.open_calls().last().is_some_and(|(began, _)| is_left(*began))
+    }
+
+    /// Forgets the innermost open call.
+    pub fn drop_call(&mut self) {
+        let mut calls = self.open_calls();
+        calls.pop();
+        self.set_open_calls(&calls);
     }
 
     /// Forgets this call and what was left below it.
     pub fn close_call(&mut self, stack_pointer: u64) {
-        self.drop_left(stack_pointer);
+        let calls = self.not_left(stack_pointer);
+        self.set_open_calls(&calls);
     }
 }

@@ -30,6 +30,10 @@ pub struct Machine {
     pub messages: Vec<Message>,
     /// Functions called, oldest first.
     pub calls: Vec<Call>,
+    /// Addresses that were looked at and are not in `memory`, oldest first.
+    pub missed: Vec<u64>,
+    /// What was stored into `memory`, oldest first: where, and the bytes.
+    pub stores: Vec<(u64, Vec<u8>)>,
     /// Statements and expressions carried out so far; for a run of a body at most its `cost_max`.
     pub operations: u64,
 }
@@ -76,6 +80,8 @@ impl Machine {
             processor: 0,
             messages: Vec::new(),
             calls: Vec::new(),
+            missed: Vec::new(),
+            stores: Vec::new(),
             operations: 0,
         };
         machine.set_word(Area::Process, process_word::NS_PER_TICK_SHIFTED, 1 << 32);
@@ -143,10 +149,16 @@ impl Machine {
         bytes.get_mut(first..first.checked_add(count)?)
     }
 
+    /// Counts a look at what is not there.
+    fn miss(&mut self, address: u64) {
+        self.count(thread_word::UNREADABLE);
+        self.missed.push(address);
+    }
+
     pub(super) fn load(&mut self, address: u64, width: Width) -> u64 {
         let count = bytes_of(width) as usize;
         let Some(bytes) = self.bytes(address, count) else {
-            self.count(thread_word::UNREADABLE);
+            self.miss(address);
             return 0;
         };
         let mut word = [0; 8];
@@ -162,9 +174,13 @@ impl Machine {
     /// Stores the low bits; where nothing is writable nothing happens but that it is counted.
     pub(super) fn store(&mut self, address: u64, width: Width, value: u64) {
         let count = bytes_of(width) as usize;
+        let stored = &value.to_le_bytes()[..count];
         match self.bytes_mut(address, count) {
-            Some(bytes) => bytes.copy_from_slice(&value.to_le_bytes()[..count]),
-            None => self.count(thread_word::UNREADABLE),
+            Some(bytes) => {
+                bytes.copy_from_slice(stored);
+                self.stores.push((address, stored.to_vec()));
+            }
+            None => self.miss(address),
         }
     }
 
@@ -177,11 +193,12 @@ impl Machine {
     pub(super) fn text(&mut self, address: u64, bytes_max: usize) -> Vec<u8> {
         let mut text = Vec::new();
         while text.len() < bytes_max {
-            match self.bytes(address.wrapping_add(text.len() as u64), 1) {
+            let at = address.wrapping_add(text.len() as u64);
+            match self.bytes(at, 1) {
                 Some([0]) => break,
                 Some(byte) => text.extend_from_slice(byte),
                 None => {
-                    self.count(thread_word::UNREADABLE);
+                    self.miss(at);
                     break;
                 }
             }
@@ -192,11 +209,12 @@ impl Machine {
     /// Whether exactly these bytes stand at `address`; compared up to the first difference.
     pub(super) fn equals(&mut self, address: u64, wanted: &[u8]) -> bool {
         for (offset, byte) in (0_u64..).zip(wanted) {
-            match self.bytes(address.wrapping_add(offset), 1) {
+            let at = address.wrapping_add(offset);
+            match self.bytes(at, 1) {
                 Some([found]) if found == byte => {}
                 Some(_) => return false,
                 None => {
-                    self.count(thread_word::UNREADABLE);
+                    self.miss(at);
                     return false;
                 }
             }

@@ -146,6 +146,7 @@ impl Run<'_> {
                 let (stack_pointer, _) = self.machine.call_and_time();
                 self.table(*variable)?.close_call(stack_pointer);
             }
+            Statement::DropCall { variable } => self.table(*variable)?.drop_call(),
             _ => {}
         }
         Ok(())
@@ -214,6 +215,10 @@ impl Run<'_> {
                 return Ok(Number::Float(self.machine.load_float(address, *width)));
             }
             Expression::Elapsed { variable } => self.elapsed(*variable)?,
+            Expression::CallWasLeft { variable, at_exit } => {
+                let (stack_pointer, _) = self.machine.call_and_time();
+                i64::from(self.table(*variable)?.was_left(stack_pointer, *at_exit))
+            }
             Expression::Now => self.machine.nanoseconds(self.machine.now_ticks),
             Expression::ProcessWord(offset) => self.machine.word(Area::Process, *offset) as i64,
             Expression::ThreadWord(offset) => self.machine.word(Area::Thread, *offset) as i64,

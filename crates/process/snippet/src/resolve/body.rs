@@ -34,6 +34,8 @@ pub(super) struct Lowering<'r, 'a> {
     open_key: Option<(OpenKey, usize)>,
     /// The temporary that holds the elapsed time.
     elapsed: Option<usize>,
+    /// Whether the body asks if the call was left without an exit, so that it must run then too.
+    pub asks_left: bool,
     open_variable: usize,
 }
 
@@ -49,6 +51,7 @@ impl<'r, 'a> Lowering<'r, 'a> {
             loops: 0,
             open_key,
             elapsed: None,
+            asks_left: false,
             open_variable: 0,
         }
     }
@@ -67,7 +70,10 @@ impl<'r, 'a> Lowering<'r, 'a> {
             statements = vec![Statement::If { condition, then: statements, otherwise: Vec::new() }];
         }
         if let Some(temporary) = self.elapsed {
-            let value = Expression::Elapsed { variable: self.open_variable };
+            let value = match self.here.moment {
+                Moment::Left => Expression::Int(-1),
+                _ => Expression::Elapsed { variable: self.open_variable },
+            };
             statements.insert(0, Statement::Let { temporary, value });
         }
         if let Some(variable) = recording {
@@ -110,6 +116,11 @@ impl<'r, 'a> Lowering<'r, 'a> {
             StmtKind::For { .. } => self.for_loop(statement),
             StmtKind::Repeat { count, body } => self.repeat_loop(count, body),
             StmtKind::Block(body) => Ok(self.statements(body)),
+            StmtKind::Return if self.here.moment == Moment::Left => {
+                let message = "a body that asks `$unwound` can't `return`: several calls may have been left";
+                Err(Problem::new(Code::Unsupported, statement.span, message)
+                    .help("put the rest into `if (...) { ... }`"))
+            }
             StmtKind::Return => one(Statement::Return),
             StmtKind::Break if self.loops == 0 => {
                 Err(Problem::new(Code::UnexpectedToken, statement.span, "`break` stands in no loop")
@@ -157,10 +168,33 @@ impl<'r, 'a> Lowering<'r, 'a> {
 
     /// Nanoseconds since this call's entry, as a temporary that is set once at the start of the body.
     pub fn elapsed(&mut self, span: Span) -> Lowered<Expression> {
-        let Some((key, probe)) = self.open_key.filter(|_| self.here.moment == Moment::Exit) else {
+        let Some(variable) = self.open_calls() else {
             let problem = Problem::new(Code::NotHere, span, "`elapsed` is known at the exits of functions only");
             return Err(problem.help("write `exit FUNCTION { ... }`, or keep `now` of two points in variables"));
         };
+        self.open_variable = variable;
+        let temporary = match self.elapsed {
+            Some(temporary) => temporary,
+            None => self.temporary(),
+        };
+        self.elapsed = Some(temporary);
+        Ok(Expression::Temporary { temporary, float: false })
+    }
+
+    /// `$unwound`: whether the call was left by an exception or a jump, and no exit was passed.
+    pub fn was_left(&mut self, span: Span) -> Lowered<i64> {
+        if self.open_calls().is_none() {
+            let problem = Problem::new(Code::NotHere, span, "`$unwound` is known at the exits of functions only");
+            return Err(problem.help("write `exit FUNCTION { ... }`"));
+        }
+        self.asks_left = true;
+        Ok(i64::from(self.here.moment == Moment::Left))
+    }
+
+    /// The table of open calls of the function that is left here; none elsewhere.
+    fn open_calls(&mut self) -> Option<usize> {
+        let at_end = matches!(self.here.moment, Moment::Exit | Moment::Left);
+        let (key, probe) = self.open_key.filter(|_| at_end)?;
         if let OpenKey::Function(_) = key {
             self.asked = true;
         }
@@ -173,14 +207,8 @@ impl<'r, 'a> Lowering<'r, 'a> {
         };
         let variable = self.resolver.variables.imply(&name, super::variables::Role::OpenCalls, Area::Thread);
         let functions = function.into_iter().collect();
-        self.resolver.open_calls.entry(key).or_insert(OpenCalls { variable, probe, functions });
-        self.open_variable = variable;
-        let temporary = match self.elapsed {
-            Some(temporary) => temporary,
-            None => self.temporary(),
-        };
-        self.elapsed = Some(temporary);
-        Ok(Expression::Temporary { temporary, float: false })
+        self.resolver.open_calls.entry(key).or_insert(OpenCalls { variable, probe, functions, left: Vec::new() });
+        Some(variable)
     }
 
     /// A statement that mentions the elapsed time does nothing where that is not known.

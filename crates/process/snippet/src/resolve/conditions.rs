@@ -9,10 +9,10 @@ use super::body::Lowering;
 use super::operand::{binary, unary};
 use super::places::{self, Here};
 use super::variables::Role;
-use super::{Made, OpenKey, Origin, Place, Resolver};
+use super::{Made, OpenCalls, OpenKey, Origin, Place, Resolver};
 use crate::error::Span;
 use crate::facts::FunctionId;
-use crate::ir::{Area, Binary, Expression, Statement, Unary, When};
+use crate::ir::{Area, Binary, Expression, OPEN_CALLS_MAX, Statement, Unary, When};
 use crate::syntax::{Condition, Expr, Point};
 use std::collections::BTreeSet;
 
@@ -130,22 +130,48 @@ impl Resolver<'_> {
     pub(super) fn open_call_bodies(&self) -> Vec<Made> {
         let mut bodies = Vec::new();
         for (key, table) in &self.open_calls {
-            let functions: BTreeSet<FunctionId> = match key {
-                OpenKey::Function(function) => BTreeSet::from([*function]),
-                OpenKey::Probe(_) => table.functions.iter().copied().collect(),
-            };
             let variable = table.variable;
-            let sides = [
-                (When::Entry, Statement::OpenCall { variable }, functions.iter().map(|f| Place::Entry(*f)).collect()),
-                (When::Exit, Statement::CloseCall { variable }, functions.iter().map(|f| Place::Exit(*f)).collect()),
-            ];
-            for (when, statement, places) in sides {
-                let span = self.script.probes[table.probe].span;
-                let origin = Origin::OpenCalls;
-                bodies.push(Made { origin, probe: table.probe, when, statements: vec![statement], places, span });
-            }
+            let statements = [vec![Statement::OpenCall { variable }], vec![Statement::CloseCall { variable }]];
+            bodies.extend(self.at_both_ends(key, table, Origin::OpenCalls, statements));
         }
         bodies
+    }
+
+    /// Bodies that run what was asked for calls that were left without an exit. They are noticed at the next entry or
+    /// exit, before anything else happens there.
+    pub(super) fn left_bodies(&self) -> Vec<Made> {
+        let mut bodies = Vec::new();
+        for (key, table) in self.open_calls.iter().filter(|(_, table)| !table.left.is_empty()) {
+            let variable = table.variable;
+            let of_each = table.left.iter().flat_map(|(_, statements)| statements.iter().cloned());
+            let body: Vec<Statement> = std::iter::once(Statement::DropCall { variable }).chain(of_each).collect();
+            let statements = [false, true].map(|at_exit| {
+                let condition = Expression::CallWasLeft { variable, at_exit };
+                vec![Statement::While { condition, bound: OPEN_CALLS_MAX, body: body.clone() }]
+            });
+            bodies.extend(self.at_both_ends(key, table, Origin::Left, statements));
+        }
+        bodies
+    }
+
+    /// One body for the entries and one for the exits of the functions of a table.
+    fn at_both_ends(
+        &self,
+        key: &OpenKey,
+        table: &OpenCalls,
+        origin: Origin,
+        [entry, exit]: [Vec<Statement>; 2],
+    ) -> [Made; 2] {
+        let functions: BTreeSet<FunctionId> = match key {
+            OpenKey::Function(function) => BTreeSet::from([*function]),
+            OpenKey::Probe(_) => table.functions.iter().copied().collect(),
+        };
+        let made = |when, statements, place: fn(FunctionId) -> Place| {
+            let places = functions.iter().map(|function| place(*function)).collect();
+            let span = self.script.probes[table.probe].span;
+            Made { origin, probe: table.probe, when, statements, places, span }
+        };
+        [made(When::Entry, entry, Place::Entry), made(When::Exit, exit, Place::Exit)]
     }
 }
 

@@ -88,8 +88,10 @@ pub enum Origin {
     Start,
     /// A `stop` condition, looked at after other bodies; belongs to no probe.
     Stop,
-    /// Remembers or forgets calls for the `elapsed` of the probe that `ir::Body::probe` says.
+    /// Remembers or forgets calls for the `elapsed` or `$unwound` of the probe that `ir::Body::probe` says.
     OpenCalls,
+    /// Somebody wrote it, and asked for calls that were left without an exit: they are noticed here.
+    Left,
 }
 
 /// From text to bodies.
@@ -140,6 +142,8 @@ struct OpenCalls {
     variable: usize,
     probe: usize,
     functions: Vec<FunctionId>,
+    /// What runs for each call that was left without an exit, by probe.
+    left: Vec<(usize, Vec<ir::Statement>)>,
 }
 
 struct Resolver<'a> {
@@ -200,6 +204,7 @@ impl<'a> Resolver<'a> {
             self.probe_bodies(index, spots, spots_max, &mut users);
         }
         let mut bodies = self.start_bodies(&users);
+        bodies.extend(self.left_bodies());
         let stops = self.stop_bodies(&users);
         bodies.append(&mut users);
         bodies.extend(self.open_call_bodies());
@@ -251,10 +256,29 @@ impl<'a> Resolver<'a> {
         };
         let guards: Vec<&Expr> = script.conditions.iter().filter_map(while_condition).chain(&probe.when).collect();
         let recording = self.recording();
+        let problem_count = self.problems.len();
         let mut lowering = Lowering::new(self, spot.here.clone(), Some((open_key, index)));
         let statements = lowering.whole(&guards, &probe.body, recording);
-        let asked = lowering.asked;
+        let (asked, asks_left) = (lowering.asked, lowering.asks_left);
+        if asks_left && self.problems.len() == problem_count {
+            self.body_of_left(index, spot, (open_key, &guards));
+        }
         (statements, asked)
+    }
+
+    /// The same body for calls that were left without an exit; once per probe and table.
+    fn body_of_left(&mut self, index: usize, spot: &Spot, (key, guards): (OpenKey, &[&Expr])) {
+        let is_there = |table: &OpenCalls| table.left.iter().any(|(known, _)| *known == index);
+        if self.open_calls.get(&key).is_some_and(is_there) {
+            return;
+        }
+        let (script, recording) = (self.script, self.recording());
+        let here = Here { moment: places::Moment::Left, ..spot.here.clone() };
+        let statements =
+            Lowering::new(self, here, Some((key, index))).whole(guards, &script.probes[index].body, recording);
+        if let Some(table) = self.open_calls.get_mut(&key) {
+            table.left.push((index, statements));
+        }
     }
 
     fn finish(mut self, bodies: Vec<Made>) -> Result<Compiled, Vec<Problem>> {

@@ -125,6 +125,10 @@ impl Lowering<'_, '_> {
         if let "ret" | "fret" = name {
             return self.returned(name, span);
         }
+        if name == "unwound" {
+            let value = Expression::Int(self.was_left(span)?);
+            return Ok(Operand { kind: Type::LONG, at: At::Value(value) });
+        }
         if let Some(object) = self.named_object(name) {
             self.asked = true;
             return self.object(object, span);
@@ -133,6 +137,11 @@ impl Lowering<'_, '_> {
             return self.float_argument(number, span);
         }
         if let Some((_, register)) = REGISTERS.iter().find(|(known, _)| *known == name) {
+            if self.here.moment == Moment::Left {
+                let message = format!("`${name}` is long gone where a call was left; this body asks `$unwound`");
+                return Err(Problem::new(Code::NotHere, span, message)
+                    .help("use registers in another body: `exit f { ... $rsp ... } exit f { ... $unwound ... }`"));
+            }
             return Ok(Operand { kind: Type::LONG, at: At::Register(*register) });
         }
         Err(self.unknown_dollar(name, span))
@@ -141,7 +150,7 @@ impl Lowering<'_, '_> {
     /// The function whose arguments or return value are at hand.
     fn subject(&self) -> Option<FunctionId> {
         match self.here.moment {
-            Moment::Entry | Moment::Exit => self.here.function,
+            Moment::Entry | Moment::Exit | Moment::Left => self.here.function,
             Moment::Before | Moment::After => self.here.callee,
             Moment::Inside | Moment::Nowhere => None,
         }
@@ -173,7 +182,7 @@ impl Lowering<'_, '_> {
     fn arguments_are_here(&self, span: Span) -> Lowered<()> {
         let (message, help) = match self.here.moment {
             Moment::Entry | Moment::Before => return Ok(()),
-            Moment::Exit | Moment::After => (
+            Moment::Exit | Moment::After | Moment::Left => (
                 "arguments are gone by the time the function returns",
                 "keep it at the entry: `thread int kept; entry f { kept = $0 } exit f { ... kept ... }`",
             ),
@@ -220,10 +229,13 @@ impl Lowering<'_, '_> {
     }
 
     fn returned(&mut self, name: &str, span: Span) -> Lowered<Operand> {
-        if !matches!(self.here.moment, Moment::Exit | Moment::After) {
+        if !matches!(self.here.moment, Moment::Exit | Moment::After | Moment::Left) {
             let problem =
                 Problem::new(Code::NotHere, span, format!("`${name}` is known at exits and after calls only"));
             return Err(problem.help("write `exit FUNCTION { ... }`"));
+        }
+        if self.here.moment == Moment::Left {
+            return self.nothing_returned(name, span);
         }
         if name == "fret" {
             return Ok(Operand { kind: Type::DOUBLE, at: At::Vector(0) });
@@ -241,6 +253,23 @@ impl Lowering<'_, '_> {
         }
     }
 
+    /// What stands for the result of a call that was left without one: zero.
+    fn nothing_returned(&mut self, name: &str, span: Span) -> Lowered<Operand> {
+        self.asked = true;
+        let signature = self.subject().map(|subject| self.resolver.facts.signature(subject));
+        let known = signature.and_then(|signature| signature.returned).map(|object| object.kind);
+        let kind = if name == "fret" { Type::DOUBLE } else { known.unwrap_or(Type::LONG) };
+        let value = match kind {
+            Type::Float(_) => Expression::Float(0.0),
+            Type::Int { .. } | Type::Pointer(_) | Type::Datatype(_) => Expression::Int(0),
+            _ => {
+                let message = "what the function returns can't be looked at in a body that asks `$unwound`";
+                return Err(Problem::new(Code::NotHere, span, message));
+            }
+        };
+        Ok(Operand { kind, at: At::Value(value) })
+    }
+
     fn unknown_dollar(&self, name: &str, span: Span) -> Problem {
         let arguments = self.argument_names();
         if arguments.iter().any(|argument| argument == name) {
@@ -250,7 +279,7 @@ impl Lowering<'_, '_> {
         let of = function.map_or(String::new(), |function| format!(" of `{function}`"));
         let problem = Problem::new(Code::UnknownName, span, format!("`${name}`{of} is not known"));
         let mut known = match self.here.moment {
-            Moment::Exit | Moment::After => vec!["ret".to_string()],
+            Moment::Exit | Moment::After | Moment::Left => vec!["ret".to_string(), "unwound".to_string()],
             _ => arguments,
         };
         known.extend(self.here.site.map(|site| self.resolver.facts.local_names(site)).unwrap_or_default());

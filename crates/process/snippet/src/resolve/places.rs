@@ -37,6 +37,8 @@ pub(super) enum Moment {
     Before,
     /// What the function called returned.
     After,
+    /// A call of the function was left without an exit, some time ago.
+    Left,
     /// Anything.
     Inside,
     /// Nothing of the program.

@@ -52,8 +52,9 @@ fn main() {
         add_variant(world, names[1], body(0, &[Register::Rax, Register::R11]), None);
         add_variant(world, names[2], body(1, &[]), None);
         add_variant(world, names[3], body(2, &[]), None);
-        add_variant(world, names[4], body(3, &[]), Some(together(world, &unit, [4, 8])));
-        add_variant(world, names[5], body(3, &[]), Some(together(world, &unit, [5, 8])));
+        let alone = emitted_reentrant(world, &unit, 3);
+        add_variant(world, names[4], Some(alone), Some(together(world, &unit, [4, 8], true)));
+        add_variant(world, names[5], body(3, &[]), Some(together(world, &unit, [5, 8], false)));
         add_variant(world, names[6], body(6, &[]), None);
         add_variant(world, names[7], body(7, &[]), None);
     }
@@ -110,6 +111,12 @@ fn script() -> Unit {
     ]);
     let count = || add(0, int(1));
     let elapsed = || Expression::Elapsed { variable: 1 };
+    let time = || Expression::Temporary { temporary: 0, float: false };
+    // As the front end writes it.
+    let if_known = |use_it| {
+        let known = binary(Binary::LessEqual, int(0), time());
+        vec![Statement::Let { temporary: 0, value: elapsed() }, when(known, vec![use_it])]
+    };
     let over = |value| binary(Binary::Less, int(100_000), value);
     let tripled = binary(Binary::Multiply, register(Register::Rdi), int(3));
     let loaded = Expression::Load { address: Box::new(register(Register::Rsi)), width: Width::W64, signed: true };
@@ -119,8 +126,8 @@ fn script() -> Unit {
         body(When::Entry, vec![when(over(register(Register::Rdi)), vec![count()])]),
         body(When::Entry, vec![when(over(tripled), vec![count()])]),
         body(When::Entry, vec![Statement::OpenCall { variable: 1 }]),
-        body(When::Exit, vec![add(2, elapsed())]),
-        body(When::Exit, vec![fold(3, elapsed())]),
+        body(When::Exit, if_known(add(2, time()))),
+        body(When::Exit, if_known(fold(3, time()))),
         body(When::At, vec![count()]),
         body(When::Entry, vec![when(binary(Binary::Equal, int(1), loaded), vec![count()])]),
         body(When::Exit, vec![close()]),
@@ -140,11 +147,24 @@ fn emitted<'a>(world: &'a World, unit: &'a Unit, number: usize, free: &'static [
     })
 }
 
-fn together<'a>(world: &'a World, unit: &'a Unit, numbers: [usize; 2]) -> Island<'a> {
+/// As [`emitted`] in a script in which nothing has to be alone on its thread.
+fn emitted_reentrant<'a>(world: &'a World, unit: &'a Unit, number: usize) -> Island<'a> {
+    Box::new(move |at| {
+        let body = &unit.bodies[number];
+        let environment = Environment { at, reentrant: true, ..world.environment(body.when) };
+        let code = compile(unit, body, &environment).expect("the body compiles");
+        (code.bytes, code.entry)
+    })
+}
+
+fn together<'a>(world: &'a World, unit: &'a Unit, numbers: [usize; 2], reentrant: bool) -> Island<'a> {
     Box::new(move |at| {
         let bodies = numbers.map(|number| &unit.bodies[number]);
-        let environment = Environment { at, ..world.environment(When::Exit) };
+        let environment = Environment { at, reentrant, ..world.environment(When::Exit) };
         let code = compile_together(unit, &bodies, &environment).expect("the bodies compile");
+        if std::env::var_os("LISTING").is_some() {
+            println!("{bodies:?}\n{}", code.listing());
+        }
         (code.bytes, code.entry)
     })
 }

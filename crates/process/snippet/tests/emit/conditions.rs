@@ -44,9 +44,9 @@ fn a_false_condition_runs_straight_through() {
     for (name, condition, pushes, instructions_max) in [
         ("argument", binary(Binary::Less, int(100), register(Register::Rdi)), 0, 4),
         ("variable of the process", binary(Binary::Less, int(100), depth(2)), 0, 4),
-        ("product", binary(Binary::Less, int(100), binary(Binary::Multiply, register(Register::Rdi), int(3))), 1, 11),
-        ("load", binary(Binary::Equal, int(5), load(register(Register::Rsi))), 2, 21),
-        ("variable of the thread", binary(Binary::Less, int(100), depth(0)), 2, 24),
+        ("product", binary(Binary::Less, int(100), binary(Binary::Multiply, register(Register::Rdi), int(3))), 1, 9),
+        ("load", binary(Binary::Equal, int(5), load(register(Register::Rsi))), 1, 17),
+        ("variable of the thread", binary(Binary::Less, int(100), depth(0)), 2, 12),
     ] {
         let unit = counting_if(condition);
         let code = compile(&unit, &unit.bodies[0], &world.environment(When::Entry)).expect(name);
@@ -54,6 +54,40 @@ fn a_false_condition_runs_straight_through() {
         let pushed = way.iter().filter(|mnemonic| **mnemonic == Mnemonic::Push).count();
         assert!(pushed <= pushes, "{name} saves {pushed} registers\n{}", code.listing());
         assert!(way.len() <= instructions_max, "{name} takes {} instructions\n{}", way.len(), code.listing());
+    }
+}
+
+/// The script's state is looked at late, but before anything changes.
+#[test]
+fn what_does_not_record_changes_nothing() {
+    let variable = |variable| Expression::Variable { variable };
+    for (name, condition) in [
+        ("unreadable", binary(Binary::Equal, int(0), load(int(16)))),
+        ("readable", binary(Binary::NotEqual, int(5), load(register(Register::Rsi)))),
+        ("variable of the thread", binary(Binary::Equal, int(0), variable(0))),
+        ("of the thread and unreadable", binary(Binary::Equal, variable(0), load(int(16)))),
+    ] {
+        let mut world = World::new();
+        let unit = counting_if(condition);
+        let code = world.compile(&unit, &unit.bodies[0]);
+        let mut state = State::zero();
+        state.general[6] = world.base + DATA;
+        let hot = |world: &World| {
+            (0..process_word::HOT_RANGE_COUNT).any(|n| world.process_word(process_word::HOT_RANGES + 8 * n) != 0)
+        };
+        world.set_process_word(process_word::RECORDING, 0);
+        let after = world.run(&code, &state);
+        assert_eq!(after.general[..4], state.general[..4], "{name}");
+        assert_eq!((world.owned_areas().len(), hot(&world)), (0, false), "{name}");
+        assert_eq!(world.process_word(process_word::THREADS_DROPPED), 0, "{name}");
+        world.set_process_word(process_word::RECORDING, 1);
+        world.run(&code, &state);
+        assert_eq!(world.thread_word(unit.variables[0].offset), 1, "{name}: true as soon as it records");
+        world.set_process_word(process_word::RECORDING, 0);
+        let refused = world.thread_word(thread_word::UNREADABLE);
+        world.run(&code, &state);
+        assert_eq!(world.thread_word(unit.variables[0].offset), 1, "{name}: true, but not recorded");
+        assert_eq!(world.thread_word(thread_word::UNREADABLE), refused, "{name}");
     }
 }
 

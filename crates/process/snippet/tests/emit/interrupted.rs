@@ -13,7 +13,7 @@ use trimtab_snippet::ir::*;
 const TRAP: u64 = 0x100;
 
 /// One test at a time steps.
-static STEPPING: Mutex<()> = Mutex::new(());
+pub static STEPPING: Mutex<()> = Mutex::new(());
 static STEPS: AtomicU64 = AtomicU64::new(0);
 /// Where the stack pointer is while the body runs.
 static STACK: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -34,7 +34,7 @@ extern "C" fn step(_: libc::c_int, _: *const libc::siginfo_t, context: *const li
 }
 
 /// Runs code once while every instruction is followed by a call of `other`; how often it was called.
-fn run_interrupted(world: &mut World, code: &trimtab_snippet::emit::Code, other: usize) -> u64 {
+pub fn run_interrupted(world: &mut World, code: &trimtab_snippet::emit::Code, other: usize) -> u64 {
     let mut action: libc::sigaction = libc::sigaction {
         sa_sigaction: step as *const () as usize,
         sa_flags: libc::SA_SIGINFO,
@@ -97,11 +97,11 @@ fn histograms_and_open_calls_survive_every_interruption() {
     let exit = world.compile(&unit, &unit.bodies[2]);
     let mut called = run_interrupted(&mut world, &entry, inner);
     let open = unit.variables[0].offset;
-    assert_eq!((world.thread_word(open), world.thread_word(open + 8)), (1, world.stack_pointer()));
+    assert_eq!((world.thread_word(open), world.thread_word(open + 16)), (0, !world.stack_pointer()));
     let unknown = world.thread_word(thread_word::ELAPSED_UNKNOWN);
     assert_eq!(unknown, 0, "entries and exits are skipped together");
     called += run_interrupted(&mut world, &exit, inner);
-    assert_eq!(world.thread_word(open), 0);
+    assert_eq!((world.thread_word(open), world.thread_word(open + 16)), (0, 0));
     let time = world.thread_word(unit.variables[2].offset) as i64;
     assert!(time > 0, "{time}");
     assert_eq!(world.thread_word(thread_word::ELAPSED_UNKNOWN), 0);

@@ -12,5 +12,6 @@ mod script;
 mod special;
 mod statements;
 mod threads;
+mod timed;
 mod values;
 mod world;

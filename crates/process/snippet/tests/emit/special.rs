@@ -55,18 +55,25 @@ fn timing(world: &World) -> (Unit, Code, Code) {
 }
 
 /// The pairs of the table, outermost first.
-fn open_calls(world: &World, unit: &Unit) -> Vec<(u64, u64)> {
+pub fn open_calls(world: &World, unit: &Unit) -> Vec<(u64, u64)> {
     let offset = unit.variables[OPEN].offset;
     let word = |number: u64| world.thread_word(offset + 8 * number as u32);
-    (0..word(0)).map(|pair| (word(1 + 2 * pair), word(2 + 2 * pair))).collect()
+    if word(2) == 0 {
+        assert_eq!(word(0), 0, "without an innermost call there are no others");
+        return Vec::new();
+    }
+    let outer = (0..word(0) / OPEN_CALL_BYTES).map(|number| 3 + 2 * number);
+    outer.chain([1]).map(|at| (!word(at + 1), word(at))).collect()
 }
 
-fn put_open_calls(world: &mut World, unit: &Unit, pairs: &[(u64, u64)]) {
+pub fn put_open_calls(world: &mut World, unit: &Unit, pairs: &[(u64, u64)]) {
     let offset = unit.variables[OPEN].offset;
-    world.set_thread_word(offset, pairs.len() as u64);
-    for (number, (stack, ticks)) in pairs.iter().enumerate() {
-        world.set_thread_word(offset + 8 + 16 * number as u32, *stack);
-        world.set_thread_word(offset + 16 + 16 * number as u32, *ticks);
+    let outer = pairs.len().saturating_sub(1) as u32;
+    world.set_thread_word(offset, u64::from(outer) * OPEN_CALL_BYTES);
+    world.set_thread_word(offset + 16, 0);
+    for (at, (stack, ticks)) in (0..outer).map(|number| 3 + 2 * number).chain([1]).zip(pairs) {
+        world.set_thread_word(offset + 8 * at, *ticks);
+        world.set_thread_word(offset + 8 * at + 8, !stack);
     }
 }
 
@@ -88,6 +95,36 @@ fn elapsed_is_the_time_since_the_entry() {
         assert_eq!(open_calls(&world, &unit), []);
         assert_eq!(world.thread_word(thread_word::ELAPSED_UNKNOWN), 0);
         assert_eq!(world.thread_word(thread_word::BUSY), 0);
+    }
+}
+
+/// What is left is what began below the stack pointer, or right there if this is no exit of it.
+#[test]
+fn calls_that_were_left_are_dropped_one_by_one() {
+    for mut world in [World::new(), World::far()] {
+        let here = world.stack_pointer();
+        let body = |at_exit| Statement::While {
+            condition: Expression::CallWasLeft { variable: OPEN, at_exit },
+            bound: OPEN_CALLS_MAX,
+            body: vec![
+                Statement::DropCall { variable: OPEN },
+                set(TIME, binary(Binary::Add, Expression::Variable { variable: TIME }, int(1))),
+            ],
+        };
+        let bodies = vec![(When::Entry, vec![body(false)]), (When::Exit, vec![body(true)])];
+        let (unit, codes) = codes(&world, &CALLS, bodies);
+        let all: Vec<u64> = vec![here + 64, here + 8, here, here - 8, here - 64];
+        for (code, kept) in codes.iter().zip([2, 3]) {
+            for depth in 0..=all.len() {
+                world.reset();
+                let pairs: Vec<(u64, u64)> = all[..depth].iter().map(|place| (*place, 7)).collect();
+                put_open_calls(&mut world, &unit, &pairs);
+                run(&mut world, code, &busy_state());
+                assert_eq!(open_calls(&world, &unit), pairs[..depth.min(kept)], "{depth} of them, {}", code.listing());
+                let dropped = world.thread_word(unit.variables[TIME].offset);
+                assert_eq!(dropped, depth.saturating_sub(kept) as u64);
+            }
+        }
     }
 }
 

@@ -361,6 +361,13 @@ impl World {
 
     /// Where the calling thread's area is, or will be if nobody else is there.
     pub fn expected_area(&self) -> u64 {
+        if let Some(own) = self.own_area() {
+            return own;
+        }
+        let first = self.areas.threads;
+        if self.word(first + u64::from(thread_word::OWNER)) == 0 {
+            return first;
+        }
         let place = self.areas.first_place(thread_pointer());
         self.areas.threads + u64::from(place) * u64::from(THREAD_STRIDE)
     }

@@ -5,9 +5,10 @@
 use crate::arena::{self, Arena, Outcome};
 use crate::function::{self, Function};
 use crate::random::Random;
+use std::sync::atomic::{AtomicU64, Ordering};
 use trimtab_x86::{
-    CodeRange, FunctionCode, JumpForm, ProbeCode, Site, analyse, build_carrier, build_island, encode_near_jump,
-    encode_short_jump, relocate,
+    CodeRange, FunctionCode, JumpForm, ProbeBytes, ProbeCode, ProbePlace, Refusal, Site, WriteProbe, analyse,
+    build_carrier, build_island, build_probe_island, encode_near_jump, encode_short_jump, relocate,
 };
 
 /// A page ends here, so that some patches would cross it.
@@ -66,6 +67,38 @@ impl<'a> Lab<'a> {
         }
     }
 
+    /// Runs without and with a probe that changes nothing but `count`; the original is put back afterwards.
+    pub fn compare_counted(&mut self, site: &Site, count: &AtomicU64) -> (Outcome, Outcome, u64) {
+        let expected = self.arena.call(self.function.entry, &self.inputs);
+        let mut at = self.arena.island();
+        if let Some(carrier) = &site.carrier {
+            let island = build_carrier(carrier, self.original(&carrier.displaced), at).expect("in reach");
+            self.put(carrier.displaced.start, &mut at, &island.bytes);
+        }
+        let probe = counting(count);
+        let write = || -> Vec<Box<WriteProbe<'_, Refusal>>> {
+            let probe = &probe;
+            vec![Box::new(move |place: ProbePlace| {
+                Ok(ProbeBytes { bytes: [vec![0x90; place.room_before], probe.clone()].concat(), entry: 0 })
+            })]
+        };
+        let (mut enter, mut leave) = (write(), write());
+        let original = self.original(&site.displaced);
+        let island = build_probe_island(site, original, at, &mut enter, &mut leave).expect("in reach");
+        drop((enter, leave));
+        let (start, place) = (at, if let JumpForm::Short2 { via } = site.jump { via } else { site.at });
+        self.arena.write_at(at, &island.bytes);
+        let to = start + island.entry as u64;
+        self.arena.write_at(place, &encode_near_jump(place, to).expect("in reach"));
+        if place != site.at {
+            self.arena.write_at(site.at, &encode_short_jump(site.at, place).expect("in reach"));
+        }
+        count.store(0, Ordering::Relaxed);
+        let got = self.arena.call(self.function.entry, &self.inputs);
+        self.arena.write_at(self.function.entry, &self.function.bytes);
+        (expected, got, count.load(Ordering::Relaxed))
+    }
+
     /// Runs `first` at a site, then what was there.
     pub fn patch_with(&mut self, site: &Site, first: &[u8]) {
         let at = self.arena.island();
@@ -88,4 +121,17 @@ impl<'a> Lab<'a> {
         self.arena.write_at(place, &encode_near_jump(place, *at).expect("in reach"));
         *at += island.len() as u64;
     }
+}
+
+/// Code that adds one to `count` and changes nothing else, flags and the red zone included.
+fn counting(count: &AtomicU64) -> Vec<u8> {
+    let address = count.as_ptr() as u64;
+    [
+        // lea rsp, [rsp - 128]; pushfq; push rax; mov rax, ...
+        &[0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0x50, 0x48, 0xb8][..],
+        &address.to_le_bytes(),
+        // inc qword ptr [rax]; pop rax; popfq; lea rsp, [rsp + 128]
+        &[0x48, 0xff, 0x00, 0x58, 0x9d, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0],
+    ]
+    .concat()
 }
