@@ -30,6 +30,8 @@ cargo xtask COMMAND
   setup [--check]               install the Debian packages that tests need; --check only lists what is missing
   bench [window] [--json FILE] [--quick] [--only probe|pauses|truth]
   bench probe [--json FILE] [--quick] [--only cost|peers|idle|large]
+  bench tree [--json FILE] [--quick] [--only packet|trips|rest|survive|scale] [--leaves N]
+  bench cluster [--json FILE] [--quick] [--only slurm|watch]
                                 measure against the baseline, interleaved; default file: benches/results/DATE-NAME.json
   torture [--seconds S] [--program NAME]... [--seed N] [--json FILE]
                                 patch real programs at random moments while they work, and check them

@@ -41,6 +41,7 @@ const PACKAGES: &[(&str, Need)] = &[
     ("slurmctld", Need::RealPrograms),
     ("slurmd", Need::RealPrograms),
     ("slurm-client", Need::RealPrograms),
+    ("libslurm-dev", Need::RealPrograms),
     ("musl-tools", Need::RealPrograms),
     ("uftrace", Need::RealPrograms),
 ];

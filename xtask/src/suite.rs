@@ -20,6 +20,7 @@ const ATTACHING: &[&str] = &[
     "trimtab-session",
     "trimtab-stub",
     "trimtab-track",
+    "trimtab-watch",
     "trimtab-specimens",
     "trimtab-torture",
     "trimtab",

@@ -5,6 +5,7 @@
 use crate::mutate::Mutator;
 use crate::targets::{
     cache, code, debug, descriptor, elf, frames, memory, minidebug, names, patched, planted, relocate, script, sites,
+    wire,
 };
 use anyhow::{Result, bail};
 
@@ -47,6 +48,7 @@ const TABLE: &[(&str, Make)] = &[
     ("relocate", || Box::new(relocate::Relocate::new())),
     ("patched", || Box::new(patched::Patched::new())),
     ("descriptor", || Box::new(descriptor::Descriptor)),
+    ("wire", || Box::new(wire::Wire)),
     ("memory", || Box::new(memory::SharedMemory::new())),
 ];
 

@@ -193,7 +193,9 @@ impl Checker {
         let island = |id: NodeId| self.islands.get(&id);
         let connects = |ancestor: &NodeId| !self.cut.contains(&(id, *ancestor)) && island(id) == island(*ancestor);
         let lives = |ancestor: &NodeId| !self.dead.contains(ancestor);
-        let mut reached = self.ancestors[id.0 as usize].iter().filter(|ancestor| lives(ancestor) && connects(ancestor));
+        // Who has no parent itself takes nobody in.
+        let takes = |ancestor: &NodeId| lives(ancestor) && connects(ancestor) && !self.orphans.contains_key(ancestor);
+        let mut reached = self.ancestors[id.0 as usize].iter().filter(|ancestor| takes(ancestor));
         id == NodeId::ROOT || reached.any(|ancestor| self.has_way(*ancestor))
     }
 
@@ -312,6 +314,7 @@ impl Checker {
 
     fn attached(&mut self, now_us: u64, id: NodeId) {
         let Some(orphan) = self.orphans.remove(&id) else { return };
+        self.review(now_us);
         let orphan_us = now_us - orphan.since_us;
         if !orphan.had_none {
             self.figures.orphan_us.push(orphan_us);

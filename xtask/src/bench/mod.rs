@@ -3,10 +3,11 @@
 //! A machine drifts while one measures: the next run of the same program may be a tenth slower. So contenders take
 //! turns, A B A B, and what is reported is the ratio pair by pair with its spread; times are printed for orientation.
 //!
-//! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window` and
-//! `scripts` for what is measured.
+//! Next: `runner` for the turns and the arithmetic, `row` for bars and verdicts, `record` for the file, `window`,
+//! `scripts` and `tree` for what is measured.
 
 mod attach;
+mod cluster;
 mod contender;
 mod idle;
 mod large;
@@ -17,8 +18,11 @@ mod record;
 mod row;
 mod runner;
 mod scripts;
+mod slurm;
 mod tiny;
+mod tree;
 mod truth;
+mod watch;
 mod window;
 
 use crate::{Outcome, shell};
@@ -27,7 +31,7 @@ use attach::Bench;
 pub use record::Record;
 use std::path::{Path, PathBuf};
 
-/// `cargo xtask bench [window|probe] [--json FILE] [--quick] [--only PART] [--program NAME]...`.
+/// `cargo xtask bench [window|probe|tree|cluster] [--json FILE] [--quick] [--only PART] [--leaves N] [--program NAME]...`.
 pub fn command(arguments: &[String]) -> Result<Outcome> {
     let options = parse(arguments)?;
     let root = shell::root()?;
@@ -37,27 +41,19 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         release.current_dir(std::env::current_dir().context("the current folder is gone")?);
         return shell::run(release.args(arguments)).map(|()| Outcome::Done);
     }
-    shell::run(&mut shell::cargo(&root, &["build", "--release", "--package", "trimtab"]))?;
-    let examples: &[&str] = match options.name {
-        Name::Window => &["probe_cost"],
-        // The parts about large programs are the only ones that need any.
-        Name::Probe if options.only.is_none_or(|only| only == Part::Large) => &["plan_all", "insert_many"],
-        Name::Probe => &[],
-    };
-    for example in examples {
-        let words = ["build", "--release", "--package", "trimtab-session", "--example", example];
-        shell::run(&mut shell::cargo(&root, &words))?;
-    }
-    let Options { quick, programs, .. } = options;
+    build(&root, &options)?;
+    let Options { quick, programs, .. } = options.clone();
     let bench = Bench { folder: emptied_folder(&root)?, root, quick, programs };
     let mut record = Record::begin(options.name.word(), &bench.root)?;
     println!("{}", record.machine_line());
     match options.name {
         Name::Window => window::run(&bench, options.only, &mut record)?,
         Name::Probe => scripts::run(&bench, options.only, &mut record)?,
+        Name::Tree => tree::run(&bench, options.only, options.leaves, &mut record)?,
+        Name::Cluster => cluster::run(&bench, options.only, &mut record)?,
     }
     println!("\n{}", record.summary());
-    if (options.quick || options.only.is_some()) && options.json.is_none() {
+    if (options.quick || options.only.is_some() || options.leaves.is_some()) && options.json.is_none() {
         println!("not kept: too few rounds or rows; give --json FILE to keep it all the same");
         return Ok(Outcome::Done);
     }
@@ -65,6 +61,26 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     record.write(&path)?;
     println!("written: {}", shell::relative(&bench.root, &path));
     Ok(Outcome::Done)
+}
+
+/// Builds what is measured, optimised.
+fn build(root: &Path, options: &Options) -> Result<()> {
+    let (package, examples): (_, &[&str]) = match options.name {
+        Name::Window => ("trimtab-session", &["probe_cost"]),
+        // The parts about large programs are the only ones that need any.
+        Name::Probe if options.only.is_none_or(|only| only == Part::Large) => {
+            ("trimtab-session", &["plan_all", "insert_many"])
+        }
+        Name::Probe | Name::Cluster => ("trimtab-session", &[]),
+        Name::Tree => ("trimtab-link", &["tree"]),
+    };
+    if options.name != Name::Tree {
+        shell::run(&mut shell::cargo(root, &["build", "--release", "--package", "trimtab"]))?;
+    }
+    for example in examples {
+        shell::run(&mut shell::cargo(root, &["build", "--release", "--package", package, "--example", example]))?;
+    }
+    Ok(())
 }
 
 /// A folder for reports and caches in which nothing of an earlier run lies.
@@ -84,14 +100,20 @@ enum Name {
     Window,
     /// Scripts of probes, beside other tools.
     Probe,
+    /// The tree of nodes, beside a bare one.
+    Tree,
+    /// Jobs and nodes.
+    Cluster,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Options {
     name: Name,
     json: Option<PathBuf>,
     quick: bool,
     only: Option<Part>,
+    /// Of the tree only.
+    leaves: Option<u32>,
     /// Programs that `truth` is to measure; none: all.
     programs: Vec<String>,
 }
@@ -106,6 +128,13 @@ enum Part {
     Peers,
     Idle,
     Large,
+    Packet,
+    Trips,
+    Rest,
+    Survive,
+    Scale,
+    Slurm,
+    Watch,
 }
 
 impl Name {
@@ -113,6 +142,8 @@ impl Name {
         match self {
             Name::Window => "window",
             Name::Probe => "probe",
+            Name::Tree => "tree",
+            Name::Cluster => "cluster",
         }
     }
 
@@ -123,6 +154,14 @@ impl Name {
             Name::Probe => {
                 &[("cost", Part::Cost), ("peers", Part::Peers), ("idle", Part::Idle), ("large", Part::Large)]
             }
+            Name::Tree => &[
+                ("packet", Part::Packet),
+                ("trips", Part::Trips),
+                ("rest", Part::Rest),
+                ("survive", Part::Survive),
+                ("scale", Part::Scale),
+            ],
+            Name::Cluster => &[("slurm", Part::Slurm), ("watch", Part::Watch)],
         }
     }
 
@@ -138,16 +177,20 @@ impl Name {
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let is_probe = arguments.first().is_some_and(|word| word == "probe");
-    let name = if is_probe { Name::Probe } else { Name::Window };
-    let mut options = Options { name, json: None, quick: false, only: None, programs: vec![] };
+    let name = match arguments.first().map(String::as_str) {
+        Some("probe") => Name::Probe,
+        Some("tree") => Name::Tree,
+        Some("cluster") => Name::Cluster,
+        _ => Name::Window,
+    };
+    let mut options = Options { name, json: None, quick: false, only: None, leaves: None, programs: vec![] };
     let mut words = arguments.iter().enumerate();
     while let Some((index, word)) = words.next() {
         match word.as_str() {
-            "window" | "probe" if index == 0 => {}
+            "window" | "probe" | "tree" | "cluster" if index == 0 => {}
             "--quick" => options.quick = true,
             "--only" => options.only = Some(name.part(words.next().map(|(_, part)| part))?),
-            "--program" => match words.next() {
+            "--program" if name == Name::Window => match words.next() {
                 Some((_, program)) => options.programs.push(program.clone()),
                 None => bail!("--program needs the NAME of a specimen"),
             },
@@ -155,11 +198,14 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 Some((_, file)) => options.json = Some(file.into()),
                 None => bail!("--json needs a FILE"),
             },
-            unknown => {
-                bail!(
-                    "bench takes `window` or `probe`, then --json FILE, --quick, --only PART and --program NAME, got `{unknown}`"
-                )
+            "--leaves" if name == Name::Tree => {
+                let count = words.next().and_then(|(_, count)| count.replace('_', "").parse().ok());
+                options.leaves = Some(count.context("--leaves needs a number")?);
             }
+            unknown => bail!(
+                "bench takes `window`, `probe`, `tree` or `cluster`, then --json FILE, --quick and --only PART, and of `tree` \
+                 --leaves N, got `{unknown}`"
+            ),
         }
     }
     Ok(options)
@@ -179,21 +225,33 @@ mod tests {
             let json = json.map(PathBuf::from);
             assert_eq!(
                 options,
-                Options { name: Name::Window, json, quick: false, only: None, programs: vec![] },
+                Options { name: Name::Window, json, quick: false, only: None, leaves: None, programs: vec![] },
                 "{name}"
             );
         }
         assert!(parse(&words("window --quick")).expect("quick").quick);
         assert_eq!(parse(&words("--only truth")).expect("a part").only, Some(Part::Truth));
         assert_eq!(parse(&words("--only probe")).expect("a part").only, Some(Part::Probe));
-        assert_eq!(parse(&words("--program fft --program is")).expect("two").programs, ["fft", "is"]);
-        let (name, only) = (Name::Probe, Some(Part::Peers));
-        let probe = Options { name, json: None, quick: true, only, programs: vec![] };
+        let probe = Options {
+            name: Name::Probe,
+            json: None,
+            quick: true,
+            only: Some(Part::Peers),
+            leaves: None,
+            programs: vec![],
+        };
         assert_eq!(parse(&words("probe --quick --only peers")).expect("another bench"), probe);
+        assert_eq!(parse(&words("--program fft --program is")).expect("two").programs, ["fft", "is"]);
+        let tree = parse(&words("tree --leaves 65_536 --only scale")).expect("another bench");
+        assert_eq!((tree.name, tree.leaves, tree.only), (Name::Tree, Some(65_536), Some(Part::Scale)));
+        let cluster = parse(&words("cluster --only watch")).expect("another bench");
+        assert_eq!((cluster.name, cluster.only), (Name::Cluster, Some(Part::Watch)));
         for (name, text) in [
             ("no file", "--json"),
             ("no program", "--program"),
-            ("unknown bench", "tree"),
+            ("unknown bench", "trees"),
+            ("leaves of another bench", "probe --leaves 3"),
+            ("no number of leaves", "tree --leaves many"),
             ("unknown part", "--only all"),
             ("a part of the other bench", "probe --only truth"),
             ("two benches", "window probe"),

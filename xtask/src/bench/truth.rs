@@ -296,7 +296,7 @@ fn find_start(times: &[f64], truth: &GroundTruth) -> Result<u32> {
 
 /// The number that rank `rank` passed to `measuremark` when its first recorded iteration began. The call that begins
 /// the window may be missing among the trace records, since it was entered before the window began.
-fn said_start(report: &Report, rank: u32) -> Option<u32> {
+pub(super) fn said_start(report: &Report, rank: u32) -> Option<u32> {
     let marks = report.details.iter().filter(|one| one.rank == rank && one.function.starts_with("measuremark"));
     let mut numbers: Vec<u32> = marks.filter_map(|one| Some(*one.arguments.first()? as u32)).collect();
     numbers.sort_unstable();

@@ -20,6 +20,7 @@ struct Room {
 /// Every crate. `trimtab-types` may be used by all of them and is not repeated.
 const ROOMS: &[Room] = &[
     room("trimtab-types", &[], true),
+    room("trimtab-wire", &[], true),
     room("trimtab-symbols", &[], true),
     room("trimtab-x86", &[], true),
     room("trimtab-snippet", &["trimtab-x86"], true),
@@ -28,22 +29,26 @@ const ROOMS: &[Room] = &[
     room("trimtab-stub", &[], false),
     room("trimtab-session", SESSION, false),
     room("trimtab-mpi", &[], true),
-    room("trimtab-track", &["trimtab-mpi"], false),
+    room("trimtab-track", &["trimtab-mpi", "trimtab-symbols"], false),
+    room("trimtab-watch", &["trimtab-symbols", "trimtab-os", "trimtab-mpi", "trimtab-track"], false),
     room("trimtab-window", &["trimtab-mpi"], true),
     room("trimtab-measure", MEASURE, false),
     room("trimtab-script", SCRIPT, false),
     room("trimtab-reduce", &[], true),
     room("trimtab-overlay", &["trimtab-reduce"], true),
+    room("trimtab-link", &["trimtab-wire", "trimtab-reduce", "trimtab-overlay"], false),
+    room("trimtab-agent", AGENT, false),
     room("trimtab-store", &[], false),
     room("trimtab-audit", &[], false),
     room("trimtab-report", &[], false),
+    room("trimtab-pack", &[], false),
     room("trimtab", &[ALL], false),
     room("trimtab-specimens", &[], false),
     room("trimtab-torture", &["trimtab-os", "trimtab-stub", "trimtab-session"], false),
     room("trimtab-fuzz", FUZZ, false),
     room("trimtab-testbed", &[], false),
     room("trimtab-sim", &["trimtab-reduce", "trimtab-overlay"], true),
-    room("xtask", &[SPECIMENS], false),
+    room("xtask", &[SPECIMENS, "trimtab-testbed"], false),
 ];
 
 /// One process needs everything that opens it.
@@ -72,8 +77,28 @@ const SCRIPT: &[&str] = &[
     "trimtab-measure",
 ];
 /// Everything that reads bytes from outside, and everything that makes code.
-const FUZZ: &[&str] =
-    &["trimtab-symbols", "trimtab-x86", "trimtab-snippet", "trimtab-plan", "trimtab-stub", "trimtab-session"];
+const FUZZ: &[&str] = &[
+    "trimtab-symbols",
+    "trimtab-x86",
+    "trimtab-snippet",
+    "trimtab-plan",
+    "trimtab-stub",
+    "trimtab-session",
+    "trimtab-wire",
+    "trimtab-reduce",
+    "trimtab-overlay",
+];
+/// An agent measures what is on its node, and writes down what it changes.
+const AGENT: &[&str] = &[
+    "trimtab-audit",
+    "trimtab-link",
+    "trimtab-measure",
+    "trimtab-os",
+    "trimtab-overlay",
+    "trimtab-reduce",
+    "trimtab-session",
+    "trimtab-track",
+];
 /// Used by everyone.
 const TYPES: &str = "trimtab-types";
 /// Any crate's tests may attach to a specimen.

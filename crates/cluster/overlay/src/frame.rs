@@ -248,6 +248,11 @@ impl Frame {
         if bytes.len() > FRAME_BYTES_MAX { Err(BadFrame::TooLong { byte_count: bytes.len() }) } else { Ok(bytes) }
     }
 
+    /// Appends its bytes to a buffer; whoever sends it sees to its length.
+    pub fn encode_onto(&self, bytes: Vec<u8>) -> Result<Vec<u8>, BadFrame> {
+        postcard::to_extend(self, bytes).map_err(|_| BadFrame::Form)
+    }
+
     /// A frame from its bytes, all of which must belong to it.
     pub fn decode(bytes: &[u8]) -> Result<Frame, BadFrame> {
         if bytes.len() > FRAME_BYTES_MAX {

@@ -6,10 +6,13 @@
 pub const LOG_COUNT_MAX: u64 = 256;
 /// A subtree acknowledges commands at least this often, so that the log never fills in steady state.
 pub const ACK_STEP: u64 = 32;
-/// Units a child may have on the way to its parent or waiting in its queue: a round trip's worth.
-pub const CREDIT: u32 = 16;
-/// Waves of one stream that a leaf may be ahead of the oldest unfinished one.
+/// Units a child may have on the way to its parent or waiting in its queue: a round trip's worth, between processes
+/// that share a processor with many others.
+pub const CREDIT: u32 = 64;
+/// Waves of one stream that a leaf may be ahead of the oldest unfinished one, if values may be long; it keeps them all.
 pub const WAVE_WINDOW: u64 = 8;
+/// The same for streams of numbers: as many as come about while one goes through a tree of some hundred processes.
+pub const WAVE_WINDOW_NUMBERS: u64 = 256;
 /// Streams open at once.
 pub const STREAM_COUNT_MAX: usize = 256;
 /// Commands that may overtake a missing one before a link counts as broken.

@@ -2,6 +2,7 @@
 //!
 //! Next: `node::waves` for how waves are merged, `trimtab-reduce` for the filters.
 
+use crate::limits::{WAVE_WINDOW, WAVE_WINDOW_NUMBERS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_reduce::{Bad, FilterSpec, RankSet};
@@ -19,6 +20,22 @@ pub struct StreamSpec {
     pub sync: Sync,
     /// What a leaf gets of a command's payload.
     pub down: Down,
+}
+
+impl StreamSpec {
+    /// Waves that a leaf may be ahead of the oldest unfinished one; all nodes say the same.
+    pub fn wave_window(&self) -> u64 {
+        match self.filter {
+            FilterSpec::Sum | FilterSpec::SumReal | FilterSpec::Min | FilterSpec::Max | FilterSpec::Mean => {
+                WAVE_WINDOW_NUMBERS
+            }
+            FilterSpec::Histogram(_)
+            | FilterSpec::TopK(_)
+            | FilterSpec::Classes(_)
+            | FilterSpec::Concat(_)
+            | FilterSpec::Own { .. } => WAVE_WINDOW,
+        }
+    }
 }
 
 /// When a node passes a wave on.

@@ -102,6 +102,24 @@ impl RankSet {
         RankSet { intervals: both }
     }
 
+    /// Whether everything is in it that is in both of two others.
+    pub fn covers_common(&self, one: &RankSet, other: &RankSet) -> bool {
+        let (mut i, mut j, mut own) = (0, 0, 0);
+        while let (Some(left), Some(right)) = (one.intervals.get(i), other.intervals.get(j)) {
+            let (first, last) = (left.0.max(right.0), left.1.min(right.1));
+            if first <= last {
+                while self.intervals.get(own).is_some_and(|interval| interval.1 < first) {
+                    own += 1;
+                }
+                if self.intervals.get(own).is_none_or(|interval| interval.0 > first || interval.1 < last) {
+                    return false;
+                }
+            }
+            if left.1 < right.1 { i += 1 } else { j += 1 }
+        }
+        true
+    }
+
     /// What is in this set and not in the other.
     pub fn minus(&self, other: &RankSet) -> RankSet {
         let mut rest = Vec::new();
@@ -236,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_behave_as_sets(one in sets(), two in sets(), rank in 0_u32..60) {
+        fn sets_behave_as_sets(one in sets(), two in sets(), three in sets(), rank in 0_u32..60) {
             let (a, b) = (ranks(&one), ranks(&two));
             prop_assert_eq!(a.union(&b), ranks(&(&one | &two)));
             prop_assert_eq!(RankSet::union_of([&a, &b]), a.union(&b));
@@ -244,6 +262,9 @@ mod tests {
             prop_assert_eq!(a.minus(&b), ranks(&(&one - &two)));
             prop_assert_eq!(a.is_disjoint(&b), one.is_disjoint(&two));
             prop_assert_eq!(a.covers(&b), one.is_superset(&two));
+            let common = &two & &three;
+            prop_assert_eq!(a.covers_common(&b, &ranks(&three)), one.is_superset(&common));
+            prop_assert!(ranks(&common).covers_common(&b, &ranks(&three)));
             prop_assert_eq!(a.contains(Rank(rank)), one.contains(&rank));
             prop_assert_eq!(a.rank_count(), one.len() as u64);
             prop_assert_eq!(a.iter().map(|rank| rank.0).collect::<BTreeSet<_>>(), one);

@@ -4,6 +4,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use trimtab_track::slurm::SlurmId;
 
 /// Measure a running MPI program for a few iterations, and leave no trace.
 #[derive(Debug, Parser)]
@@ -38,7 +39,45 @@ pub enum Command {
         #[command(flatten)]
         options: WindowOptions,
         /// Process id of mpirun, mpiexec or srun, or of any one rank
-        pid: i32,
+        #[arg(required_unless_present = "slurm")]
+        pid: Option<i32>,
+        /// Or a job of Slurm, on all of its nodes: an agent is started on each inside of the job
+        #[arg(long, value_name = "JOB[_TASK][.STEP]", conflicts_with = "pid")]
+        slurm: Option<SlurmId>,
+        /// Wait at most so many seconds until all ranks are there
+        #[arg(long, value_name = "S", value_parser = positive)]
+        wait: Option<f64>,
+    },
+    /// Serve a lead on another node; started by `trimtab attach --slurm`, not by hand
+    Agent {
+        /// What the lead has written for it; `-` for standard input
+        #[arg(long, value_name = "FILE")]
+        ticket: PathBuf,
+    },
+    /// Make one file that carries a program and trimtab: run in place of the program, it measures one window
+    Pack {
+        /// An executable
+        program: PathBuf,
+        /// The file to make
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// Options of `trimtab attach` for its window
+        #[arg(last = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+        options: Vec<String>,
+    },
+    /// Measure every start of a program from now on, one window each
+    #[command(
+        mut_arg("json", |json| json.help("Append one JSON object per start; `-` for standard output")),
+        mut_arg("html", |html| html.hide(true)),
+        mut_arg("dry_run", |dry_run| dry_run.hide(true))
+    )]
+    Watch {
+        /// For what to watch.
+        #[command(flatten)]
+        wanted: WatchOptions,
+        /// How to measure.
+        #[command(flatten)]
+        options: WindowOptions,
     },
     /// Measure another window of a job already known
     Measure {
@@ -124,6 +163,26 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// What `watch` watches for.
+#[derive(Clone, Debug, Args)]
+pub struct WatchOptions {
+    /// File name of the program, or its whole path; with * and ?
+    #[arg(long, value_name = "GLOB")]
+    pub name: String,
+    /// Only a program with this checksum, as sha256sum prints it
+    #[arg(long, value_name = "HEX")]
+    pub sha256: Option<String>,
+    /// End after so many starts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// End after this many seconds [default: at Ctrl-C]
+    #[arg(long = "for", value_name = "S", value_parser = positive)]
+    pub seconds: Option<f64>,
+    /// Keep each program still from its exec on until its symbols are read, at most this many milliseconds
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub hold: Option<u64>,
 }
 
 /// What `points` lists.

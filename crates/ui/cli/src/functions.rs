@@ -2,6 +2,7 @@
 //!
 //! Next: `trimtab-session` for how functions are judged.
 
+use crate::audited::Change;
 use crate::{DONE, PARTIAL, output};
 use anyhow::bail;
 use trimtab_measure::{Listed, list_functions};
@@ -59,7 +60,8 @@ pub fn undo(pid: i32) -> anyhow::Result<u8> {
         Leftover::Complete { patches, .. } => *patches,
         Leftover::Unfinished(_) => 0,
     };
-    let removal = leftover::undo(Pid(pid), &found)?;
+    let change = Change::of_processes("undo", std::iter::once(Pid(pid)))?;
+    let removal = change.around(|| leftover::undo(Pid(pid), &found))?;
     if !removal.foreign.is_empty() {
         bail!(
             "{} of {patches} places were changed by another tool meanwhile and were left as they are",

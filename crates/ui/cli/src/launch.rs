@@ -115,7 +115,7 @@ pub fn measure_when_ready(
 }
 
 /// As [`is_loading`], of a measurement.
-fn is_too_early(error: &Error) -> bool {
+pub fn is_too_early(error: &Error) -> bool {
     matches!(error, Error::Rank { source, .. } if is_loading(source))
 }
 
@@ -128,10 +128,4 @@ pub fn is_loading(error: &trimtab_session::Error) -> bool {
         }
         _ => false,
     }
-}
-
-/// Start of a process in clock ticks since boot; `None` if it has ended.
-pub fn start_ticks(pid: Pid) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    trimtab_track::parse_stat(&stat).map(|stat| stat.start_time_ticks)
 }

@@ -6,19 +6,25 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod audited;
+mod cluster;
 mod functions;
 mod launch;
 mod output;
+mod pack;
 mod points;
 mod probe;
 mod probe_values;
 mod progress;
 mod stored;
+mod watch;
+mod watch_lines;
 mod window;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
+use window::Target;
 
 /// Everything was done.
 const DONE: u8 = 0;
@@ -28,6 +34,9 @@ const PARTIAL: u8 = 1;
 const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(code) = pack::run_if_packed() {
+        return code;
+    }
     let command_ns = trimtab_os::monotonic_ns();
     let arguments = Arguments::parse();
     match carry_out(arguments, command_ns) {
@@ -44,7 +53,12 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
     let store = arguments.store;
     match arguments.command {
         Command::Run { options, command } => window::run(&options, &command, &store, command_ns),
-        Command::Attach { options, pid } => window::attach(&options, pid, &store, command_ns),
+        Command::Attach { options, pid, slurm, wait } => {
+            let target = slurm.map(Target::Slurm).or(pid.map(Target::Process));
+            window::attach(&options, target, wait, &store, command_ns)
+        }
+        Command::Agent { ticket } => cluster::agent(&ticket),
+        Command::Watch { wanted, options } => watch::run(&wanted, &options, &store, command_ns),
         Command::Measure { options, job } => window::measure_again(&options, &job, &store, command_ns),
         Command::List { json } => stored::list(&store, json),
         Command::Report { window, json, html } => stored::report(&store, window.as_deref(), json, html.as_deref()),
@@ -52,6 +66,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::Points { options, pattern, target } => points::list(&options, &pattern, &target, &store),
         Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),
         Command::Explain { script, words } => probe::explain(&script, &words),
+        Command::Pack { program, output, options } => pack::pack(&program, &output, &options),
         Command::Undo { pid } => functions::undo(pid),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "trimtab", &mut std::io::stdout());

@@ -3,6 +3,7 @@
 //! Next: `probe_values` for how results look, `trimtab-script` for the work.
 
 use crate::arguments::{ProbeOptions, ScriptOptions};
+use crate::audited::Change;
 use crate::launch::{self, Program};
 use crate::progress::Terminal;
 use crate::{DONE, PARTIAL, output, probe_values};
@@ -34,15 +35,19 @@ pub fn run(
         ([], []) => bail!("nothing to probe; give a process id or a job behind the script, or `-- COMMAND`"),
         ([target], []) => {
             let targets = targets_of(process_of(target, store)?, &options.ranks)?;
-            let running = start(&targets, &script)?;
-            watch(running, options)
+            let mut change = Change::of_processes("probe", targets.iter().map(|target| target.pid))?;
+            let code = watch(start(&targets, &script)?, options);
+            change.restored();
+            code
         }
         ([], command) => {
             let mut program = Program::start(command)?;
             let targets = targets_of(program.wait_for_process()?, &options.ranks)?;
+            let mut change = Change::of_processes("probe", targets.iter().map(|target| target.pid))?;
             let running =
                 launch::when_ready(|| Running::start(&targets, &script, &ImageCache::of_user()), is_too_early);
             let code = watch(running.map_err(|error| said(error, &script.text))?, options)?;
+            change.restored();
             let status = program.wait()?;
             Ok(if status != 0 { status } else { code })
         }
@@ -97,7 +102,8 @@ pub fn process_of(text: &str, store: &Option<PathBuf>) -> anyhow::Result<Pid> {
     let known = Store::open_to_read(store.as_deref())?;
     let selection = known.find(text)?;
     let processes = known.processes(&selection.job.id)?;
-    let running = processes.iter().find(|process| launch::start_ticks(process.pid) == Some(process.start_ticks));
+    let running =
+        processes.iter().find(|process| trimtab_os::start_time_ticks(process.pid) == Some(process.start_ticks));
     let process = running.with_context(|| format!("job {} has ended", selection.job.id))?;
     Ok(process.pid)
 }

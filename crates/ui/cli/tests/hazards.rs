@@ -14,8 +14,9 @@ use std::fs;
 use std::process::{Command, Stdio};
 use trimtab_specimens::{HazardVariant, skip};
 
-/// Entries and exits of all functions of the program and of the library that it may load.
-const ALL: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed) } for 80 ms;";
+/// Entries and exits of all functions of the program and of the library that it may load, and calls left without an exit.
+const ALL: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed) } exit *@hazards { left += $unwound } \
+                   for 80 ms;";
 
 /// Hazards that are repeated until told to end.
 const HAZARDS: [&str; 21] = [

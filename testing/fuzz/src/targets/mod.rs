@@ -16,3 +16,4 @@ pub mod planted;
 pub mod relocate;
 pub mod script;
 pub mod sites;
+pub mod wire;

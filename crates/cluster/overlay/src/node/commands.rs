@@ -105,6 +105,9 @@ impl Node {
 
     /// Forgets what all below have.
     pub(super) fn trim_log(&mut self) {
+        if self.is_owner_behind && !self.setup.ranks.is_empty() {
+            return;
+        }
         let children = self.children.values().map(|child| child.acknowledged);
         let floor = children.chain(self.ghosts.iter().map(|ghost| ghost.acknowledged)).min();
         self.log.trim(floor.unwrap_or(self.log.head()));

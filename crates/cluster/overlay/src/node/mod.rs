@@ -261,8 +261,13 @@ pub struct Node {
     pulse_sent_us: u64,
     /// Whether the owner may have something in a target.
     leased: bool,
-    streams: BTreeMap<u32, Stream>,
+    /// In boxes, since a map has room for eleven.
+    streams: BTreeMap<u32, Box<Stream>>,
     queue: VecDeque<Queued>,
+    /// Whether the owner has been told more than it has taken.
+    is_owner_behind: bool,
+    /// No wave, here or gathered at the root, has waited long enough before this.
+    waves_due_us: u64,
     root: Option<Root>,
     counts: Counts,
     out: Vec<Action>,
@@ -289,6 +294,8 @@ impl Node {
             leased: is_root,
             streams: BTreeMap::new(),
             queue: VecDeque::new(),
+            is_owner_behind: false,
+            waves_due_us: u64::MAX,
             root: is_root.then(Root::default),
             counts: Counts::default(),
             out: Vec::new(),
@@ -308,9 +315,25 @@ impl Node {
         self.after()
     }
 
+    /// Says whether the owner is behind with what it was told. While it is, a leaf acknowledges no command and the root
+    /// ends no wave: so the controller's log and the leaves' windows fill, and whoever makes more is [`Busy`].
+    pub fn owner_is_behind(&mut self, now_us: u64, is_behind: bool) -> Vec<Action> {
+        if self.is_owner_behind == is_behind {
+            return Vec::new();
+        }
+        self.now_us = self.now_us.max(now_us);
+        self.is_owner_behind = is_behind;
+        if !is_behind {
+            self.trim_log();
+            self.beat_up();
+            self.retire_all();
+        }
+        self.after()
+    }
+
     /// When [`Event::Time`] must come, if nothing else does before.
     pub fn wake_at_us(&self) -> u64 {
-        let times = [self.up.wake_at_us(), self.announce_at_us, self.waves_wake_at_us()];
+        let times = [self.up.wake_at_us(), self.announce_at_us, Some(self.waves_due_us)];
         times.into_iter().flatten().fold(self.beat_at_us, u64::min)
     }
 
@@ -327,6 +350,11 @@ impl Node {
     /// Its children now.
     pub fn children(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.children.keys().copied()
+    }
+
+    /// Whether a node is its child now.
+    pub fn is_child(&self, id: NodeId) -> bool {
+        self.children.contains_key(&id)
     }
 
     /// The ranks at and below it.

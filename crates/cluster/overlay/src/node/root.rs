@@ -9,7 +9,7 @@
 
 use super::{Action, Busy, Node, Told, Trouble, WaveResult};
 use crate::frame::{Command, Unit};
-use crate::limits::{LOG_COUNT_MAX, PAYLOAD_BYTES_MAX, STREAM_COUNT_MAX, WAVE_WINDOW};
+use crate::limits::{LOG_COUNT_MAX, PAYLOAD_BYTES_MAX, STREAM_COUNT_MAX};
 use crate::{StreamSpec, Sync};
 use std::collections::BTreeMap;
 use trimtab_reduce::{Accumulator, Bad, RankSet};
@@ -118,6 +118,7 @@ impl Node {
                 false => {
                     self.counts.conflicting += 1;
                     gather.suspect(&unit.covers, soon_us);
+                    self.waves_due_us = self.waves_due_us.min(soon_us);
                 }
             }
             return;
@@ -128,7 +129,8 @@ impl Node {
         }
         gather.covers = gather.covers.union(&unit.covers);
         if let Sync::TimeOut { us } = sync {
-            gather.fire_at_us = gather.fire_at_us.or(Some(now_us + us));
+            let at_us = *gather.fire_at_us.get_or_insert(now_us + us);
+            self.waves_due_us = self.waves_due_us.min(at_us);
         }
         if sync == Sync::DontWait {
             let missing = open.spec.target.minus(&gather.covers);
@@ -149,6 +151,7 @@ impl Node {
                 break;
             }
             root.gathers.insert((stream, wave), Gather::new(open.filter.start(), again_at_us));
+            self.waves_due_us = self.waves_due_us.min(again_at_us);
         }
     }
 
@@ -156,7 +159,7 @@ impl Node {
         let Some(root) = &self.root else { return };
         let Some(open) = self.streams.get(&stream) else { return };
         let is_done = |wave: &u64| root.gathers.get(&(stream, *wave)).is_some_and(|gather| gather.is_done);
-        let oldest = (open.below..open.below + WAVE_WINDOW).find(|wave| !is_done(wave));
+        let oldest = (open.below..open.below + open.spec.wave_window()).find(|wave| !is_done(wave));
         if let Some(oldest) = oldest {
             self.expect_waves(stream, oldest);
         }
@@ -169,10 +172,11 @@ impl Node {
     }
 
     fn finish_if_complete(&mut self, key: (u32, u64)) {
-        let awaited = self.awaited();
         let (Some(root), Some(open)) = (&self.root, self.streams.get(&key.0)) else { return };
         let Some(gather) = root.gathers.get(&key).filter(|gather| !gather.is_done) else { return };
-        if !gather.covers.is_empty() && gather.covers.covers(&open.spec.target.intersection(&awaited)) {
+        let has_all = |awaited| !gather.covers.is_empty() && gather.covers.covers_common(&open.spec.target, awaited);
+        // Nearly always nobody is away, and no set needs to be made.
+        if has_all(&self.members) && (root.away.is_empty() || has_all(&self.awaited())) {
             self.finish(key);
         }
     }
@@ -182,7 +186,7 @@ impl Node {
         let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&key.0)) else { return };
         let Some(gather) = root.gathers.get_mut(&key) else { return };
         gather.is_done = true;
-        let (covers, sync) = (gather.covers.clone(), open.spec.sync);
+        let (covers, sync, open_window) = (gather.covers.clone(), open.spec.sync, open.spec.wave_window());
         let missing = open.spec.target.minus(&covers);
         let told = match gather.merged.bytes() {
             Ok(value) => Told::Result(Box::new(WaveResult { stream: key.0, wave: key.1, covers, missing, value })),
@@ -191,23 +195,30 @@ impl Node {
         if sync != Sync::DontWait {
             self.tell(told);
         }
-        self.retire_done(key.0);
+        self.retire_done(key.0, open_window / 4);
     }
 
-    /// Announces that the oldest waves of a stream are over, some at a time.
-    fn retire_done(&mut self, stream: u32) {
+    /// Announces that the oldest waves of a stream are over, if there are so many.
+    fn retire_done(&mut self, stream: u32, step: u64) {
         let Some(root) = &mut self.root else { return };
         let announced = root.retired.entry(stream).or_default();
         let mut below = *announced;
         while root.gathers.get(&(stream, below)).is_some_and(|gather| gather.is_done) {
             below += 1;
         }
-        if below < *announced + WAVE_WINDOW / 4 || self.log.is_full() {
+        if self.is_owner_behind || below < *announced + step || self.log.is_full() {
             return;
         }
         *announced = below;
         root.gathers.retain(|(of, wave), _| *of != stream || *wave >= below);
         self.append(Command::Retire { stream, below }.into());
+    }
+
+    /// Announces whatever is over in all streams.
+    pub(super) fn retire_all(&mut self) {
+        for stream in self.streams.keys().copied().collect::<Vec<_>>() {
+            self.retire_done(stream, 1);
+        }
     }
 
     /// Ranks have come or gone.
@@ -223,6 +234,7 @@ impl Node {
             root.away.push((lost, until_us));
         }
         root.gathers.values_mut().for_each(|gather| gather.suspect(&gained, soon_us));
+        self.waves_due_us = self.waves_due_us.min(soon_us);
         let gained = gained.minus(&before_away);
         if !gained.is_empty() {
             self.tell(Told::Ranks { gained, lost: RankSet::EMPTY });
@@ -245,7 +257,8 @@ impl Node {
         let open: Vec<(u32, u64)> = self.root.iter().flat_map(|root| root.gathers.keys().copied()).collect();
         open.into_iter().for_each(|key| self.finish_if_complete(key));
         for stream in self.streams.keys().copied().collect::<Vec<_>>() {
-            self.retire_done(stream);
+            // What a slow stream leaves is announced too, in time: the leaves keep it until then.
+            self.retire_done(stream, 1);
             self.expect_oldest(stream);
         }
     }

@@ -9,7 +9,7 @@
 
 use super::{Busy, Node, Told, Trouble};
 use crate::frame::{Body, Frame, Unit};
-use crate::limits::{CREDIT, STREAM_COUNT_MAX, WAVE_WINDOW};
+use crate::limits::{CREDIT, STREAM_COUNT_MAX};
 use crate::{NodeId, StreamSpec, Sync};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,12 @@ pub(super) fn queue_bound(child_count: usize) -> usize {
 
 impl Stream {
     fn is_open(&self, wave: u64) -> bool {
-        (self.below..self.below + WAVE_WINDOW).contains(&wave)
+        (self.below..self.open_below()).contains(&wave)
+    }
+
+    /// The first wave that may not be contributed to yet.
+    fn open_below(&self) -> u64 {
+        self.below + self.spec.wave_window()
     }
 
     fn wave(&mut self, wave: u64) -> &mut Wave {
@@ -69,8 +74,8 @@ impl Wave {
 
     /// Whether all ranks below have contributed that are expected to.
     fn is_complete(&self, target: &RankSet, members: &RankSet) -> bool {
-        let expected = self.asked.as_ref().unwrap_or(target).intersection(members);
-        !self.passed_on && !self.covers.is_empty() && self.covers.covers(&expected)
+        let asked = self.asked.as_ref().unwrap_or(target);
+        !self.passed_on && !self.covers.is_empty() && self.covers.covers_common(asked, members)
     }
 }
 
@@ -90,7 +95,7 @@ impl Node {
             return Err(Busy::NotHere { id: self.setup.id, who: "a node with ranks of the stream's target" });
         }
         if !open.is_open(wave) {
-            return Err(Busy::Window { stream, wave, from: open.below, below: open.below + WAVE_WINDOW });
+            return Err(Busy::Window { stream, wave, from: open.below, below: open.open_below() });
         }
         if open.kept.contains_key(&wave) {
             return Err(Busy::Twice { stream, wave });
@@ -106,8 +111,13 @@ impl Node {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         let Some(value) = open.kept.get(&wave).cloned() else { return };
         let covers = self.setup.ranks.intersection(&open.spec.target);
-        let attempt = open.wave(wave).attempt;
-        self.merge(Unit { reign: self.reign, stream, wave, attempt, covers, value }, None);
+        let attempt = open.waves.get(&wave).map_or(0, |wave| wave.attempt);
+        let unit = Unit { reign: self.reign, stream, wave, attempt, covers, value };
+        if self.children.is_empty() && attempt == 0 && self.root.is_none() && !open.waves.contains_key(&wave) {
+            // Nothing to merge with: a leaf remembers only what it contributed.
+            return self.enqueue(unit, None);
+        }
+        self.merge(unit, None);
     }
 
     pub(super) fn open_stream(&mut self, number: u32, spec: &StreamSpec, below: u64) {
@@ -117,10 +127,11 @@ impl Node {
             Err(bad) => self.tell(Told::Trouble(Trouble::Stream { stream: number, bad })),
             Ok(filter) => {
                 let (waves, kept) = (BTreeMap::new(), BTreeMap::new());
-                self.streams.insert(number, Stream { spec: spec.clone(), filter, below, waves, kept });
+                let stream = Stream { spec: spec.clone(), filter, below, waves, kept };
+                self.streams.insert(number, Box::new(stream));
                 if !self.setup.ranks.is_disjoint(&spec.target) {
                     self.tell(Told::Opened { stream: number, spec: spec.clone(), wave: below });
-                    self.tell(Told::Window { stream: number, below: below + WAVE_WINDOW });
+                    self.tell(Told::Window { stream: number, below: below + spec.wave_window() });
                 }
             }
         }
@@ -154,9 +165,13 @@ impl Node {
         let (now_us, depth) = (self.now_us, self.depth());
         let Some(open) = self.streams.get_mut(&unit.stream) else { return };
         let (stream, number) = (unit.stream, unit.wave);
-        let Stream { spec, filter, waves, .. } = open;
+        let Stream { spec, filter, waves, kept, .. } = &mut **open;
         let (target, sync) = (&spec.target, spec.sync);
-        let wave = waves.entry(number).or_insert_with(|| Wave::new(filter.start(), 0, None));
+        let wave = waves.entry(number).or_insert_with(|| {
+            // What this node contributed while it had no children is on its way already.
+            let passed_on = from.is_some() && kept.contains_key(&number);
+            Wave { passed_on, ..Wave::new(filter.start(), 0, None) }
+        });
         if sync == Sync::DontWait || wave.passed_on || wave.attempt != unit.attempt {
             return self.enqueue(unit, from);
         }
@@ -172,7 +187,8 @@ impl Node {
         }
         wave.covers = wave.covers.union(&unit.covers);
         if let Sync::TimeOut { us } = sync {
-            wave.fire_at_us = wave.fire_at_us.or(Some(now_us + us.checked_shr(depth).unwrap_or(0)));
+            let at_us = *wave.fire_at_us.get_or_insert(now_us + us.checked_shr(depth).unwrap_or(0));
+            self.waves_due_us = self.waves_due_us.min(at_us);
         }
         if wave.is_complete(target, &self.members) {
             self.pass_on(stream, number);
@@ -271,7 +287,7 @@ impl Node {
         open.waves = open.waves.split_off(&below);
         open.kept = open.kept.split_off(&below);
         if !self.setup.ranks.is_disjoint(&open.spec.target) {
-            let below = open.below + WAVE_WINDOW;
+            let below = open.open_below();
             self.tell(Told::Window { stream, below });
         }
     }
@@ -279,6 +295,10 @@ impl Node {
     /// Passes on what has waited long enough, here or, at the root, in what was gathered.
     pub(super) fn fire_waves(&mut self) {
         let now_us = self.now_us;
+        if now_us < self.waves_due_us {
+            // Nearly always; looking through all waves at every event would cost more than the events.
+            return;
+        }
         let mut due = Vec::new();
         for (stream, open) in &self.streams {
             let fired = open.waves.iter().filter(|(_, wave)| wave.fire_at_us.is_some_and(|at| at <= now_us));
@@ -286,11 +306,7 @@ impl Node {
         }
         due.into_iter().for_each(|(stream, wave)| self.pass_on(stream, wave));
         self.gathered_in_time();
-    }
-
-    /// When a wave here will have waited long enough.
-    pub(super) fn waves_wake_at_us(&self) -> Option<u64> {
         let here = self.streams.values().flat_map(|open| open.waves.values()).filter_map(|wave| wave.fire_at_us);
-        here.chain(self.gather_wake_at_us()).min()
+        self.waves_due_us = here.chain(self.gather_wake_at_us()).min().unwrap_or(u64::MAX);
     }
 }

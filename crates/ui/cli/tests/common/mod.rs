@@ -54,12 +54,24 @@ impl Desk {
         self.folder.path().join(name)
     }
 
-    /// Runs `trimtab WORDS`.
-    pub fn trimtab(&self, words: &[&str]) -> Said {
+    /// `trimtab WORDS`, ready to run.
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trimtab"));
         command.args(words).env("XDG_DATA_HOME", self.folder.path());
         command.env("XDG_CACHE_HOME", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command
+    }
+
+    /// Runs `trimtab WORDS`.
+    pub fn trimtab(&self, words: &[&str]) -> Said {
+        self.trimtab_with(&[], words)
+    }
+
+    /// Runs `trimtab WORDS` with these variables.
+    pub fn trimtab_with(&self, variables: &[(&str, PathBuf)], words: &[&str]) -> Said {
+        let mut command = self.command(words);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         let output = command.output().expect("trimtab runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let code = output.status.code().expect("trimtab is not killed");

@@ -1,0 +1,95 @@
+//! What keeps agents and their lead from working together.
+//!
+//! Next: `lead` and `serve`, which raise these.
+
+use trimtab_link::LinkError;
+
+/// Why a job's agents can't be used, or an agent can't serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The tree could not begin.
+    #[error("the tree of agents could not begin")]
+    Link(#[from] LinkError),
+    /// The tree refused what we gave it.
+    #[error("the tree of agents refused a command")]
+    Busy(#[from] trimtab_overlay::Busy),
+    /// A ticket that can't be read.
+    #[error("no ticket: {what}; agents are started by `trimtab attach --slurm`, not by hand")]
+    Ticket {
+        /// What is wrong.
+        what: String,
+    },
+    /// This host has no place in the ticket.
+    #[error("this host is {host}, and the ticket is for {}", places.join(", "))]
+    NotInvited {
+        /// This host.
+        host: String,
+        /// The ticket's.
+        places: Vec<String>,
+    },
+    /// A program that starts agents failed.
+    #[error("{command} failed: {said}")]
+    Start {
+        /// What was run.
+        command: String,
+        /// What it said.
+        said: String,
+    },
+    /// A program that starts agents is not there.
+    #[error("can't run {command}; is it installed and in PATH here?")]
+    NoStarter {
+        /// What was to be run.
+        command: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Nobody came.
+    #[error("no agent came within {seconds} s{}; is the way from the nodes to tcp:{address} open?", said_by(said))]
+    NobodyCame {
+        /// How long we waited.
+        seconds: u64,
+        /// Where they were awaited.
+        address: String,
+        /// What the program that starts them said.
+        said: String,
+    },
+    /// No agent found a rank.
+    #[error("{}", reasons.join("; "))]
+    NoRanks {
+        /// Why, one for each different reason.
+        reasons: Vec<String>,
+    },
+    /// A node's name has no address.
+    #[error("the name {name} has no address here: is it in /etc/hosts or the name service?")]
+    NoAddress {
+        /// Which.
+        name: String,
+    },
+    /// Agents of another version.
+    #[error("the agent on {host} is version {theirs}, this is {ours}: install one version on all nodes")]
+    Version {
+        /// Where.
+        host: String,
+        /// Its version.
+        theirs: String,
+        /// Ours.
+        ours: String,
+    },
+    /// Bytes that no node of ours sends.
+    #[error("{what} can't be understood; do all nodes run the same trimtab?")]
+    Malformed {
+        /// What came.
+        what: &'static str,
+    },
+    /// Something of the system's failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The user interrupted.
+    #[error("interrupted before the window began; the program runs on unchanged")]
+    Interrupted,
+}
+
+fn said_by(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(" ({said})") }
+}

@@ -1,0 +1,283 @@
+//! The lead: has agents started, awaits them, asks them all, sends them home.
+//!
+//! Agents that don't come are left out and named; a window without them is partial and says so. If none comes, what
+//! started them has said why.
+//!
+//! Next: `remote`, which makes a window's crew of it.
+
+use crate::error::Error;
+use crate::start::{Started, Starter, own_path};
+use crate::talk::{Ask, Present, Question, Say};
+use crate::ticket::{FAN_OUT, Place, Ticket, Whose, own_version};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_link::blocking::Blocking;
+use trimtab_link::{Address, Config, Credentials, JobSecret, incarnation_now};
+use trimtab_os::ticks;
+use trimtab_overlay::stream::Down;
+use trimtab_overlay::{Busy, NodeId, Setup, StreamSpec, Sync, Timing, Told};
+use trimtab_reduce::filter::VALUE_BYTES_MAX;
+use trimtab_reduce::lists::Concat;
+use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
+use trimtab_types::Rank;
+
+/// How long the first agent may take to come, and the others after the latest.
+const FIRST_MAX: Duration = Duration::from_secs(60);
+const OTHERS_MAX: Duration = Duration::from_secs(5);
+/// A node that answers this long after the first one is left out.
+const LATE_US: u64 = 20_000_000;
+/// Longest wait for any answer at all: planning for many ranks of a large program.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+/// Time between two looks at whoever may interrupt.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long agents may take to say good-bye.
+const BYE_MAX: Duration = Duration::from_secs(3);
+/// Ports for agents with children, below those that the kernel gives out by itself.
+const PORT_FIRST: u64 = 20_000;
+const PORT_COUNT: u64 = 12_000;
+
+/// What is asked of all agents came back.
+#[derive(Debug)]
+pub struct Answers {
+    /// When it was asked, by this process's clock.
+    pub sent_ticks: u64,
+    /// When all that came was here.
+    pub received_ticks: u64,
+    /// By the agents' positions.
+    pub said: BTreeMap<usize, Say>,
+}
+
+/// A job's agents and whoever leads them.
+pub struct Lead<'a> {
+    link: Blocking,
+    started: Started,
+    ticket: Ticket,
+    stream: u32,
+    wave: u64,
+    is_interrupted: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Lead<'a> {
+    /// Has agents started on these nodes and waits for them.
+    ///
+    /// # Errors
+    /// Names without address, a starter that fails, or nobody who comes.
+    pub fn begin(
+        names: &[String],
+        whose: Whose,
+        starter: &Starter,
+        command: &str,
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Self, Error> {
+        let places = names.iter().map(|name| Ok(Place { name: name.clone(), address: address_of(name)? }));
+        let places = places.collect::<Result<Vec<Place>, Error>>()?;
+        let towards = places.first().ok_or(Error::NoRanks { reasons: vec!["the job has no node".to_owned()] })?;
+        let own = own_address(towards.address)?;
+        let secret = JobSecret::new()?;
+        let tree = tree_number();
+        let link = begin_tree(tree, own, &secret)?;
+        let lead = match link.address() {
+            Some(Address::Tcp(address)) => *address,
+            _ => return Err(Error::Malformed { what: "the address of this process" }),
+        };
+        let port = (PORT_FIRST + tree % PORT_COUNT) as u16;
+        let command = command.to_owned();
+        let ticket = Ticket { version: own_version(), tree, lead, port, fan_out: FAN_OUT, places, whose, command };
+        let started = starter.start(&own_path()?, &ticket, &secret)?;
+        let mut lead = Lead { link, started, ticket, stream: 0, wave: 0, is_interrupted };
+        lead.await_agents()?;
+        lead.open()?;
+        Ok(lead)
+    }
+
+    /// The agents that are there, by position.
+    pub fn agents(&self) -> BTreeSet<usize> {
+        self.link.handle().members().iter().map(|rank| rank.0 as usize).collect()
+    }
+
+    /// Nodes whose agents did not come or are gone.
+    pub fn absent(&self) -> Vec<&str> {
+        let here = self.agents();
+        let places = self.ticket.places.iter().enumerate();
+        places.filter(|(index, _)| !here.contains(index)).map(|(_, place)| place.name.as_str()).collect()
+    }
+
+    /// Name of the node of an agent.
+    pub fn name_of(&self, index: usize) -> &str {
+        self.ticket.places.get(index).map_or("?", |place| &place.name)
+    }
+
+    /// What the program that started the agents has said, if anything.
+    pub fn said(&self) -> String {
+        self.started.said()
+    }
+
+    /// Asks which ranks the agents have, until all have some, or so much time has passed.
+    ///
+    /// # Errors
+    /// [`Error::NoRanks`] if none has any.
+    pub fn muster(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, Error> {
+        let until = Instant::now() + wait;
+        loop {
+            let answers = self.ask(Ask::Who)?;
+            let early = answers.said.values().any(|say| matches!(say, Say::No { is_early: true, .. }));
+            if early && Instant::now() < until && !(self.is_interrupted)() {
+                std::thread::sleep(LOOK);
+                continue;
+            }
+            let mut reasons = BTreeSet::new();
+            let mut present = BTreeMap::new();
+            for (index, say) in answers.said {
+                match say {
+                    Say::Here(here) => drop(present.insert(index, here)),
+                    Say::No { host, reason, .. } => drop(reasons.insert(format!("on {host}: {reason}"))),
+                    Say::Window(_) | Say::Bye => return Err(Error::Malformed { what: "an answer" }),
+                }
+            }
+            if present.is_empty() {
+                return Err(Error::NoRanks { reasons: reasons.into_iter().collect() });
+            }
+            return Ok(present);
+        }
+    }
+
+    /// Asks all agents and waits for what comes back.
+    ///
+    /// # Errors
+    /// When the tree takes no question, or the user interrupts while nothing is in any rank.
+    pub fn ask(&mut self, ask: Ask) -> Result<Answers, Error> {
+        self.ask_within(ask, ANSWER_MAX)
+    }
+
+    fn ask_within(&mut self, ask: Ask, time_max: Duration) -> Result<Answers, Error> {
+        let wave = self.wave;
+        self.wave += 1;
+        let payload =
+            postcard::to_allocvec(&Question { wave, ask }).map_err(|_| Error::Malformed { what: "a question" })?;
+        let until = Instant::now() + time_max;
+        let sent_ticks = ticks();
+        loop {
+            let sent = self.link.handle().multicast(self.stream, self.everybody(), payload.clone());
+            match sent {
+                Err(Busy::Commands { .. }) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+                sent => break sent?,
+            }
+        }
+        while Instant::now() < until {
+            match self.link.wait(LOOK) {
+                Some(Told::Result(result)) if result.stream == self.stream && result.wave == wave => {
+                    let received_ticks = ticks();
+                    return Ok(Answers { sent_ticks, received_ticks, said: said_in(&result.value)? });
+                }
+                _ => {}
+            }
+        }
+        Ok(Answers { sent_ticks, received_ticks: ticks(), said: BTreeMap::new() })
+    }
+
+    fn everybody(&self) -> RankSet {
+        RankSet::range(Rank(0), Rank(self.ticket.places.len() as u32 - 1))
+    }
+
+    fn await_agents(&mut self) -> Result<(), Error> {
+        let begun = Instant::now();
+        let mut latest = begun;
+        let mut count = 0;
+        loop {
+            if (self.is_interrupted)() {
+                return Err(Error::Interrupted);
+            }
+            let _told = self.link.wait(LOOK);
+            let now = self.link.handle().members().rank_count();
+            if now == self.ticket.places.len() as u64 {
+                return Ok(());
+            }
+            if now > count {
+                (count, latest) = (now, Instant::now());
+            }
+            // What ends before its agents came has told why.
+            let patience = if count > 0 { OTHERS_MAX } else { FIRST_MAX };
+            if latest.elapsed() < patience && !self.started.has_ended() {
+                continue;
+            }
+            if count > 0 {
+                return Ok(());
+            }
+            let said = self.started.said();
+            return Err(Error::NobodyCame {
+                seconds: begun.elapsed().as_secs(),
+                address: self.ticket.lead.to_string(),
+                said,
+            });
+        }
+    }
+
+    fn open(&mut self) -> Result<(), Error> {
+        self.stream = self.link.handle().open(StreamSpec {
+            target: self.link.handle().members(),
+            filter: FilterSpec::Concat(VALUE_BYTES_MAX as u32),
+            sync: Sync::TimeOut { us: LATE_US },
+            down: Down::Same,
+        })?;
+        Ok(())
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        // Whoever does not hear it notices by itself that nobody leads any more.
+        let _gone = self.ask_within(Ask::Leave, BYE_MAX);
+    }
+}
+
+fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<Blocking, Error> {
+    let config = Config {
+        setup: Setup {
+            id: NodeId::ROOT,
+            incarnation: incarnation_now(),
+            ancestors: Vec::new(),
+            ranks: RankSet::EMPTY,
+            timing: Timing::default(),
+            registry: Arc::new(Registry::default()),
+        },
+        tree,
+        listener: None,
+        contacts: Vec::new(),
+        credentials: Some(Arc::new(Credentials::of_job(secret, NodeId::ROOT)?)),
+    };
+    Ok(Blocking::start(config, Some(Address::Tcp(SocketAddr::new(own, 0))))?)
+}
+
+/// The answers in a wave's result.
+fn said_in(value: &[u8]) -> Result<BTreeMap<usize, Say>, Error> {
+    let malformed = || Error::Malformed { what: "the answers of agents" };
+    let by_rank = Concat { byte_count_max: VALUE_BYTES_MAX as u32 }.decode(value).map_err(|_| malformed())?;
+    let said = by_rank.into_iter().map(|(rank, bytes)| {
+        let say = postcard::from_bytes(&bytes).map_err(|_| malformed())?;
+        Ok((rank.0 as usize, say))
+    });
+    said.collect()
+}
+
+/// The address of a name; of several the first of the older kind, which every cluster has.
+fn address_of(name: &str) -> Result<IpAddr, Error> {
+    let missing = || Error::NoAddress { name: name.to_owned() };
+    let all: Vec<IpAddr> = (name, 0).to_socket_addrs().map_err(|_| missing())?.map(|address| address.ip()).collect();
+    all.iter().copied().find(IpAddr::is_ipv4).or(all.first().copied()).ok_or_else(missing)
+}
+
+/// Our address as seen from a node: that of the interface on the way there. Nothing is sent.
+fn own_address(towards: IpAddr) -> Result<IpAddr, Error> {
+    let any: IpAddr = if towards.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect((towards, 9))?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// A number that no other tree has that an agent of ours may meet.
+fn tree_number() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (since.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id())
+}

@@ -1,0 +1,87 @@
+//! The crew of a window whose nodes are agents.
+//!
+//! Next: `trimtab_measure::measure_with`, which asks it.
+
+use crate::error::Error;
+use crate::lead::Lead;
+use crate::talk::{Ask, Present, Say};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use trimtab_measure::wire::{Envelope, Failed, FailedKind, command_bytes};
+use trimtab_measure::{Command, Crew, Reply, Request};
+
+/// Agents that have ranks of the job.
+pub struct Remote<'l, 'a> {
+    lead: &'l mut Lead<'a>,
+    /// Agents with ranks, by position.
+    present: BTreeMap<usize, Present>,
+    /// What went wrong on the way, for whoever shows the report.
+    pub troubles: Vec<String>,
+}
+
+impl<'l, 'a> Remote<'l, 'a> {
+    /// The crew of all agents that have ranks, for which it waits so long at most.
+    ///
+    /// # Errors
+    /// [`Error::NoRanks`] if none has.
+    pub fn muster(lead: &'l mut Lead<'a>, wait: Duration) -> Result<Self, Error> {
+        let present = lead.muster(wait)?;
+        Ok(Remote { lead, present, troubles: Vec::new() })
+    }
+
+    /// Agents with ranks, by position.
+    pub fn present(&self) -> &BTreeMap<usize, Present> {
+        &self.present
+    }
+
+    fn reply(&mut self, index: usize, say: Say, sent_ticks: u64, received_ticks: u64) -> Option<Reply> {
+        match say {
+            Say::Window(bytes) => match Reply::from_bytes(&bytes, sent_ticks, received_ticks) {
+                Ok(reply) if reply.node == index as u32 => return Some(reply),
+                Ok(_) => self.troubles.push(format!("{} answered for another node", self.lead.name_of(index))),
+                Err(error) => self.troubles.push(format!("{}: {error}", self.lead.name_of(index))),
+            },
+            Say::No { host, reason, .. } => {
+                // What can't be done there ends the window as it would here.
+                let result = Err(Failed { host, text: reason, kind: FailedKind::Other });
+                let envelope = Envelope { node: index as u32, ticks: received_ticks, result };
+                return Some(Reply::of(envelope, sent_ticks, received_ticks));
+            }
+            Say::Here(_) | Say::Bye => {}
+        }
+        None
+    }
+}
+
+impl Crew for Remote<'_, '_> {
+    fn nodes(&self) -> Vec<u32> {
+        self.present.keys().map(|index| *index as u32).collect()
+    }
+
+    fn ask(&mut self, command: &Command) -> Vec<Reply> {
+        let is_insert = matches!(command.request, Request::Insert(_));
+        let answers = match command_bytes(command) {
+            Ok(bytes) => self.lead.ask(Ask::Window(bytes)),
+            Err(error) => {
+                self.troubles.push(error.to_string());
+                return Vec::new();
+            }
+        };
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.troubles.push(error.to_string());
+                return Vec::new();
+            }
+        };
+        let (sent, received) = (answers.sent_ticks, answers.received_ticks);
+        let with_ranks: Vec<(usize, Say)> =
+            answers.said.into_iter().filter(|(index, _)| self.present.contains_key(index)).collect();
+        let replies = with_ranks.into_iter().filter_map(|(index, say)| self.reply(index, say, sent, received));
+        let replies: Vec<Reply> = replies.collect();
+        if is_insert && replies.is_empty() {
+            self.troubles.push(self.lead.said());
+        }
+        replies
+    }
+}

@@ -1,0 +1,196 @@
+//! How agents come to nodes: by what starts processes there anyway.
+//!
+//! A batch system starts them inside of the job, as the job's user and under its limits; so nobody needs a right they
+//! don't have. What starts them stays until they end, in a process group of its own: an interrupt at the terminal is for
+//! the lead, which ends the window and then the agents.
+//!
+//! Next: `lead`, which awaits them.
+
+use crate::error::Error;
+use crate::ticket::Ticket;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use trimtab_link::JobSecret;
+
+/// How long what started the agents may take to end after them.
+const END_MAX: Duration = Duration::from_secs(10);
+/// What is kept of what it says.
+const SAID_BYTES_MAX: usize = 4096;
+
+/// Programs that start agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Starter {
+    /// Slurm's `srun`, in a step of its own that shares the job's processors.
+    Srun {
+        /// The job's number.
+        job: u32,
+    },
+    /// Any command: it is run once for each place with the place's name behind its words, then the agent's. For `ssh`
+    /// and the like.
+    Each {
+        /// Its words.
+        words: Vec<String>,
+    },
+}
+
+/// What was started; it is ended with this.
+#[derive(Debug)]
+pub struct Started {
+    children: Vec<Child>,
+    said: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Starter {
+    /// Starts `agent` (the path of this program on the nodes) in every place of the ticket.
+    ///
+    /// # Errors
+    /// [`Error::NoStarter`] if that program can't be run, or the ticket can't be handed over.
+    pub fn start(&self, agent: &Path, ticket: &Ticket, secret: &JobSecret) -> Result<Started, Error> {
+        let mut started = Started { children: Vec::new(), said: Arc::default() };
+        for mut command in self.commands(agent, ticket) {
+            let shown = command.get_program().to_string_lossy().into_owned();
+            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+            let spawned = command.spawn().map_err(|source| Error::NoStarter { command: shown, source });
+            let mut child = spawned?;
+            if let Some(stderr) = child.stderr.take() {
+                started.listen(stderr);
+            }
+            let stdin = child.stdin.take();
+            started.children.push(child);
+            // If nobody reads, what it says tells why.
+            let _unread = stdin.map(|mut stdin| ticket.write(secret, &mut stdin));
+        }
+        Ok(started)
+    }
+
+    fn commands(&self, agent: &Path, ticket: &Ticket) -> Vec<Command> {
+        let own = || [agent.as_os_str(), "agent".as_ref(), "--ticket".as_ref(), "-".as_ref()];
+        match self {
+            Starter::Srun { job } => {
+                let names: Vec<&str> = ticket.places.iter().map(|place| place.name.as_str()).collect();
+                let count = names.len();
+                let mut srun = Command::new("srun");
+                srun.arg(format!("--jobid={job}")).arg(format!("--nodes={count}")).arg(format!("--ntasks={count}"));
+                srun.arg(format!("--nodelist={}", names.join(",")));
+                srun.args(["--ntasks-per-node=1", "--overlap", "--mpi=none", "--quiet", "--kill-on-bad-exit=0"]);
+                srun.arg("--job-name=trimtab");
+                srun.args(own());
+                vec![srun]
+            }
+            Starter::Each { words } => {
+                let each = ticket.places.iter().map(|place| {
+                    let mut command = Command::new(&words[0]);
+                    command.args(&words[1..]).arg(&place.name).args(own());
+                    command
+                });
+                each.collect()
+            }
+        }
+    }
+}
+
+impl Started {
+    /// What it has said on its standard error, in one line.
+    pub fn said(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&said).into_owned();
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether all of what was started has ended, well or not.
+    pub fn has_ended(&mut self) -> bool {
+        self.children.iter_mut().all(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    fn listen(&self, mut from: impl Read + Send + 'static) {
+        let said = self.said.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
+                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = SAID_BYTES_MAX.saturating_sub(said.len());
+                said.extend_from_slice(&buffer[..count.min(room)]);
+            }
+        });
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let until = Instant::now() + END_MAX;
+        while !self.has_ended() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for child in &mut self.children {
+            let _ended = child.kill();
+            let _reaped = child.wait();
+        }
+    }
+}
+
+/// This program's own path, which nodes must have as well.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn own_path() -> Result<PathBuf, Error> {
+    Ok(std::env::current_exe()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ticket::{Place, Whose, own_version};
+
+    fn ticket() -> Ticket {
+        let place = |name: &str| Place { name: name.to_owned(), address: [127, 0, 0, 1].into() };
+        Ticket {
+            version: own_version(),
+            tree: 1,
+            lead: "127.0.0.1:1".parse().expect("an address"),
+            port: 2,
+            fan_out: 32,
+            places: vec![place("n1"), place("n2")],
+            whose: Whose::Processes(vec![1]),
+            command: "attach".to_owned(),
+        }
+    }
+
+    fn words(command: &Command) -> String {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn commands_name_job_and_places_and_never_the_secret() {
+        let agent = Path::new("/opt/trimtab");
+        let commands = Starter::Srun { job: 4711 }.commands(agent, &ticket());
+        let line = words(&commands[0]);
+        assert_eq!(commands.len(), 1);
+        for part in ["--jobid=4711", "--nodes=2", "--nodelist=n1,n2", "--overlap", "/opt/trimtab agent --ticket -"] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        let each = Starter::Each { words: vec!["ssh".into(), "-q".into()] }.commands(agent, &ticket());
+        assert_eq!(
+            each.iter().map(words).collect::<Vec<_>>(),
+            ["ssh -q n1 /opt/trimtab agent --ticket -", "ssh -q n2 /opt/trimtab agent --ticket -"]
+        );
+    }
+
+    #[test]
+    fn what_a_starter_says_is_kept_and_what_is_not_there_is_named() {
+        let secret = JobSecret::new().expect("a secret");
+        let each = |word: &str| Starter::Each { words: vec![word.to_owned()] };
+        let mut started = each("/bin/ls").start(Path::new("/nowhere"), &ticket(), &secret).expect("it starts");
+        let until = Instant::now() + Duration::from_secs(20);
+        while (!started.has_ended() || started.said().is_empty()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(started.said().contains("n1"), "{}", started.said());
+        let error = each("/no/such").start(Path::new("/nowhere"), &ticket(), &secret).expect_err("not there");
+        assert!(error.to_string().contains("can't run /no/such"), "{error}");
+    }
+}

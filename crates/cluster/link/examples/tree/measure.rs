@@ -1,0 +1,128 @@
+//! What is measured, and the line of JSON that says it.
+//!
+//! Contenders take turns: some round trips of the tree, some of the bare one, and again.
+//!
+//! Next: `forest` for the tree, `bare` for the floor, `scale` and `survive` for the longer parts.
+
+use crate::bare::BareTree;
+use crate::forest::{Forest, Growth};
+use crate::plan::CHAIN;
+use crate::{Outcome, scale, survive, usage};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// As in the measurements of MRNet that this is compared with.
+const FAN_OUT: u32 = 16;
+/// Round trips of one turn.
+const TRIPS_PER_TURN: usize = 30;
+/// Sums of one turn.
+const SUMS_PER_TURN: u64 = 2_000;
+/// Before the first turn.
+const WARM_UP: usize = 20;
+/// How long an agent at rest is watched.
+const REST: Duration = Duration::from_secs(10);
+
+/// What is asked for, beside the part.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many leaves.
+    pub leaves: u32,
+    /// How many turns.
+    pub rounds: usize,
+}
+
+/// Measures one part and prints it.
+pub fn run(part: &str, words: &[&str]) -> Outcome {
+    let mut options = Options { leaves: 16, rounds: 10 };
+    for pair in words.chunks(2) {
+        match *pair {
+            ["--leaves", count] => options.leaves = count.parse()?,
+            ["--rounds", count] => options.rounds = count.parse()?,
+            _ => return Err(format!("unknown option {pair:?}").into()),
+        }
+    }
+    let found = match part {
+        "trips" => trips(options)?,
+        "packet" => packet(options)?,
+        "rest" => rest()?,
+        "scale" => scale::measure(options)?,
+        "survive" => survive::measure(options)?,
+        _ => return Err(format!("no part `{part}`: trips, packet, rest, scale, survive").into()),
+    };
+    println!("{found}");
+    Ok(())
+}
+
+/// Multicast and sum, and sums alone, of the tree and of the bare one.
+fn trips(options: Options) -> Outcome<Value> {
+    let shape = (FAN_OUT, options.leaves);
+    let forest = Forest::grow(Growth { shape, tls: true, flow: false, patient: false, processes: 0 })?;
+    let mut bare = BareTree::grow(&forest.tree)?;
+    let stream = forest.sums()?;
+    forest.round_trips(stream, WARM_UP)?;
+    bare.sums(1)?;
+    let (mut ours_ms, mut bare_ms, mut ours_rate, mut bare_rate) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..options.rounds {
+        ours_ms.push(mean(&forest.round_trips(stream, TRIPS_PER_TURN)?) / 1e3);
+        let taken = (0..TRIPS_PER_TURN).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>()?;
+        bare_ms.push(mean(&taken) * 1e3);
+        ours_rate.push(SUMS_PER_TURN as f64 / forest.sums_of_many(stream, SUMS_PER_TURN)?);
+        bare_rate.push(SUMS_PER_TURN as f64 / bare.sums(SUMS_PER_TURN)?);
+    }
+    Ok(json!({
+        "leaves": options.leaves, "depth": forest.tree.depth(), "start_s": forest.start_seconds,
+        "ours_ms": ours_ms, "bare_ms": bare_ms, "ours_per_s": ours_rate, "bare_per_s": bare_rate,
+    }))
+}
+
+/// One packet to one leaf and back, directly and through an inner node.
+fn packet(options: Options) -> Outcome<Value> {
+    let grow = |fan_out| {
+        let growth = Growth { shape: (fan_out, 1), tls: true, flow: false, patient: false, processes: 0 };
+        let forest = Forest::grow(growth)?;
+        let bare = BareTree::grow(&forest.tree)?;
+        let stream = forest.sums()?;
+        Ok::<_, Box<dyn std::error::Error>>((forest, bare, stream))
+    };
+    let mut trees = [grow(1)?, grow(CHAIN)?];
+    let mut series = [const { Vec::new() }; 4];
+    for _ in 0..options.rounds {
+        for (index, (forest, bare, stream)) in trees.iter_mut().enumerate() {
+            series[2 * index].push(median(forest.round_trips(*stream, 500)?));
+            let taken = (0..500).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>()?;
+            series[2 * index + 1].push(median(taken) * 1e6);
+        }
+    }
+    let [direct, direct_bare, through, through_bare] = series;
+    Ok(json!({
+        "direct_us": direct, "direct_bare_us": direct_bare, "through_us": through, "through_bare_us": through_bare,
+    }))
+}
+
+/// An agent that has nothing to do.
+fn rest() -> Outcome<Value> {
+    let forest = Forest::grow(Growth { shape: (CHAIN, 1), tls: true, flow: false, patient: false, processes: 0 })?;
+    std::thread::sleep(Duration::from_secs(1));
+    let mut agents = Vec::new();
+    let before = forest.processes.iter().map(|process| usage::processor_seconds(process.pid()));
+    let before = before.collect::<Outcome<Vec<f64>>>()?;
+    std::thread::sleep(REST);
+    for (process, before) in forest.processes.iter().zip(before) {
+        let used = (usage::processor_seconds(process.pid())? - before) / REST.as_secs_f64();
+        agents.push(json!({
+            "core_percent": 100.0 * used, "memory_mb": usage::memory_bytes(process.pid())? as f64 / 1e6,
+        }));
+    }
+    Ok(json!({ "seconds": REST.as_secs(), "agents": agents }))
+}
+
+/// The arithmetic mean.
+pub fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / samples.len() as f64
+}
+
+/// The middle one.
+pub fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
+}

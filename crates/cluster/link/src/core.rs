@@ -1,0 +1,350 @@
+//! What a node is while it runs: the machine, its connections, its owner. Everything here happens under one lock.
+//!
+//! Whatever happens ends in [`Core::act`], which does what the machine asks for. What is to be written, and whom to
+//! call, is only noted; the driver does it when all that has happened at once is handled, so that one write carries
+//! many frames.
+//!
+//! Next: `driver` for the tasks that come here, `link` for one connection.
+
+use crate::address::Contact;
+use crate::error::{LinkError, Trouble, chain};
+use crate::greet::Greeted;
+use crate::handle::{Hand, Owner};
+use crate::limits::{DIALING_FRAMES_MAX, LINK_COUNT_MAX, TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
+use crate::link::Link;
+use crate::socket::ReadHalf;
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::task::AbortHandle;
+use trimtab_overlay::frame::Body;
+use trimtab_overlay::{Action, Event, Frame, Node, NodeId, Told};
+
+thread_local! {
+    /// Frames between their bytes and the machine, for all connections of the thread.
+    static FRAMES: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
+}
+
+/// A node that several tasks share.
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+    began: Instant,
+}
+
+impl Shared {
+    pub(crate) fn new(core: Core) -> Self {
+        Shared { core: Mutex::new(core), began: Instant::now() }
+    }
+
+    /// The node, for this task alone.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        // A panic of an owner's code leaves the machine as it was between two events.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node's clock; it begins at 1 because the machine's 0 is before everything.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.began.elapsed().as_micros() as u64 + 1
+    }
+
+    /// A moment of the node's clock.
+    pub(crate) fn instant(&self, at_us: u64) -> Instant {
+        self.began + Duration::from_micros(at_us)
+    }
+}
+
+/// See the module.
+pub(crate) struct Core {
+    pub(crate) node: Node,
+    owner: Box<dyn Owner>,
+    contacts: Vec<(NodeId, Contact)>,
+    links: BTreeMap<NodeId, Box<Link>>,
+    /// Frames for ancestors that are being called.
+    dialing: BTreeMap<NodeId, Vec<Frame>>,
+    to_dial: Vec<NodeId>,
+    to_write: Vec<NodeId>,
+    /// Connections that took no more; the driver is woken when they do.
+    blocked: Vec<NodeId>,
+    next_serial: u64,
+    swept_us: u64,
+    troubles: VecDeque<Trouble>,
+    /// When the driver wakes by itself, and how to wake it before.
+    pub(crate) armed_us: u64,
+    waker: Option<Waker>,
+    /// Who waits for the node's end.
+    waits_for_end: Option<Waker>,
+    pub(crate) is_stopped: bool,
+    /// Who listens, to be ended with the node.
+    pub(crate) listening: Option<AbortHandle>,
+}
+
+impl Core {
+    pub(crate) fn new(node: Node, owner: Box<dyn Owner>, contacts: Vec<(NodeId, Contact)>) -> Self {
+        Core {
+            node,
+            owner,
+            contacts,
+            links: BTreeMap::new(),
+            dialing: BTreeMap::new(),
+            to_dial: Vec::new(),
+            to_write: Vec::new(),
+            blocked: Vec::new(),
+            next_serial: 0,
+            swept_us: 0,
+            troubles: VecDeque::new(),
+            armed_us: 0,
+            waker: None,
+            waits_for_end: None,
+            is_stopped: false,
+            listening: None,
+        }
+    }
+
+    /// Gives the machine an event and does what it says.
+    pub(crate) fn handle(&mut self, now_us: u64, event: Event) {
+        let actions = self.node.handle(now_us, event);
+        self.act(now_us, actions);
+    }
+
+    /// Does what the machine said, and what the owner asks for because of it.
+    pub(crate) fn act(&mut self, now_us: u64, actions: Vec<Action>) {
+        let mut actions = VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            match action {
+                Action::Send { to, frame } => {
+                    if let Err(why) = self.send(now_us, to, frame) {
+                        self.close(to, &why);
+                        actions.extend(self.node.handle(now_us, Event::Closed(to)));
+                    }
+                }
+                Action::Tell(told) => {
+                    let mut hand = Hand::new(&mut self.node, now_us, &mut actions);
+                    self.owner.told(told, &mut hand);
+                    actions.extend(self.node.owner_is_behind(now_us, self.owner.is_behind()));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, now_us: u64, to: NodeId, frame: Frame) -> Result<(), LinkError> {
+        if let Some(link) = self.links.get_mut(&to) {
+            link.used_us = now_us;
+            link.push(frame)?;
+            if !link.is_listed {
+                link.is_listed = true;
+                self.to_write.push(to);
+            }
+            return Ok(());
+        }
+        if !self.contacts.iter().any(|(ancestor, _)| *ancestor == to) {
+            // A descendant that is gone; the machine hears of it from its connection's end.
+            return Ok(());
+        }
+        let waiting = self.dialing.entry(to).or_insert_with(|| {
+            self.to_dial.push(to);
+            Vec::new()
+        });
+        if matches!(frame.body, Body::Join(_)) {
+            // An earlier attempt that is still waiting has been given up.
+            waiting.clear();
+        }
+        if waiting.len() < DIALING_FRAMES_MAX {
+            waiting.push(frame);
+        }
+        Ok(())
+    }
+
+    /// Takes in a connection whose other end is known; its number, and its half to read.
+    pub(crate) fn adopt(&mut self, now_us: u64, greeted: Greeted) -> Result<(u64, ReadHalf), LinkError> {
+        let Greeted { peer, socket, seal, rest } = greeted;
+        if self.is_stopped {
+            return Err(LinkError::Closed);
+        }
+        if self.links.len() >= LINK_COUNT_MAX && !self.links.contains_key(&peer) {
+            return Err(LinkError::TooMany { count: self.links.len() });
+        }
+        if self.links.contains_key(&peer) {
+            self.lost(now_us, peer, &LinkError::Replaced);
+        }
+        self.next_serial += 1;
+        let serial = self.next_serial;
+        self.links.insert(peer, Box::new(Link::new(serial, now_us, socket.write, seal)));
+        if let Err(why) = self.begin(now_us, peer, serial, &rest) {
+            self.lost(now_us, peer, &why);
+            return Err(why);
+        }
+        self.wake_driver();
+        Ok((serial, socket.read))
+    }
+
+    /// Sends what has waited for a connection, and hears what came with its beginning.
+    fn begin(&mut self, now_us: u64, peer: NodeId, serial: u64, rest: &[u8]) -> Result<(), LinkError> {
+        for frame in self.dialing.remove(&peer).unwrap_or_default() {
+            self.send(now_us, peer, frame)?;
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        self.decoded(now_us, peer, serial, |link, frames| link.open_plain(rest, frames))
+    }
+
+    /// Bytes have arrived on a connection.
+    pub(crate) fn arrived(&mut self, now_us: u64, peer: NodeId, serial: u64, bytes: &[u8]) -> Result<(), LinkError> {
+        self.decoded(now_us, peer, serial, |link, frames| link.open(bytes, frames))?;
+        self.wake_driver();
+        Ok(())
+    }
+
+    fn decoded(
+        &mut self,
+        now_us: u64,
+        peer: NodeId,
+        serial: u64,
+        open: impl FnOnce(&mut Link, &mut Vec<Frame>) -> Result<bool, LinkError>,
+    ) -> Result<(), LinkError> {
+        let Some(link) = self.links.get_mut(&peer).filter(|link| link.serial == serial) else {
+            return Err(LinkError::Replaced);
+        };
+        let mut frames = FRAMES.take();
+        link.used_us = now_us;
+        let opened = open(link, &mut frames);
+        if matches!(opened, Ok(true)) && !link.is_listed {
+            link.is_listed = true;
+            self.to_write.push(peer);
+        }
+        // Those before the first that is none of ours count, as if it had come later.
+        for frame in frames.drain(..) {
+            self.handle(now_us, Event::Frame { from: peer, frame });
+        }
+        FRAMES.set(frames);
+        opened.map(drop)
+    }
+
+    /// A connection is over; the machine hears of it if it is still the one in use.
+    pub(crate) fn ended(&mut self, now_us: u64, peer: NodeId, serial: u64, why: &LinkError) {
+        if self.links.get(&peer).is_some_and(|link| link.serial == serial) {
+            self.lost(now_us, peer, why);
+        }
+    }
+
+    /// Nobody was reached at an ancestor's address.
+    pub(crate) fn dial_failed(&mut self, now_us: u64, peer: NodeId, why: &LinkError) {
+        self.dialing.remove(&peer);
+        self.lost(now_us, peer, why);
+    }
+
+    fn lost(&mut self, now_us: u64, peer: NodeId, why: &LinkError) {
+        self.close(peer, why);
+        self.handle(now_us, Event::Closed(peer));
+        self.wake_driver();
+    }
+
+    fn close(&mut self, peer: NodeId, why: &LinkError) {
+        self.links.remove(&peer);
+        self.trouble(peer.to_string(), why);
+    }
+
+    /// Remembers what went wrong, once for the same thing in a row.
+    pub(crate) fn trouble(&mut self, with: String, why: &LinkError) {
+        let what = chain(why);
+        match self.troubles.back_mut().filter(|last| last.with == with && last.what == what) {
+            Some(last) => last.count += 1,
+            None => self.troubles.push_back(Trouble { with, what, count: 1 }),
+        }
+        while self.troubles.len() > TROUBLE_COUNT_MAX {
+            self.troubles.pop_front();
+        }
+    }
+
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = &Trouble> {
+        self.troubles.iter()
+    }
+
+    pub(crate) fn contact(&self, peer: NodeId) -> Option<Contact> {
+        self.contacts.iter().find(|(ancestor, _)| *ancestor == peer).map(|(_, contact)| contact.clone())
+    }
+
+    pub(crate) fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Wakes the driver if there is something to do before it wakes by itself.
+    pub(crate) fn wake_driver(&mut self) {
+        let is_due = !self.to_write.is_empty() || !self.to_dial.is_empty() || self.is_stopped;
+        if is_due || self.node.wake_at_us() < self.armed_us {
+            // Taken, so that many arrivals at once wake it once.
+            if let Some(waker) = self.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// What the driver does whenever it wakes: the time, then writing; whom to call next.
+    pub(crate) fn turn(&mut self, now_us: u64, context: &mut Context<'_>) -> Vec<NodeId> {
+        if now_us >= self.node.wake_at_us() {
+            self.handle(now_us, Event::Time);
+            let actions = self.node.owner_is_behind(now_us, self.owner.is_behind());
+            self.act(now_us, actions);
+            self.sweep(now_us);
+        }
+        let mut to_write = std::mem::take(&mut self.blocked);
+        loop {
+            to_write.append(&mut self.to_write);
+            if to_write.is_empty() {
+                break;
+            }
+            for peer in to_write.drain(..) {
+                let Some(link) = self.links.get_mut(&peer) else { continue };
+                match link.poll_flush(context) {
+                    Poll::Pending => self.blocked.push(peer),
+                    Poll::Ready(Ok(())) => link.is_listed = false,
+                    Poll::Ready(Err(why)) => self.lost(now_us, peer, &why),
+                }
+            }
+        }
+        self.armed_us = self.node.wake_at_us();
+        self.waker = Some(context.waker().clone());
+        std::mem::take(&mut self.to_dial)
+    }
+
+    /// Closes what is neither above nor below this node and isn't asked to be.
+    fn sweep(&mut self, now_us: u64) {
+        let unused_us = UNUSED_TIME_MAX.as_micros() as u64;
+        if now_us.saturating_sub(self.swept_us) < unused_us / 2 {
+            return;
+        }
+        self.swept_us = now_us;
+        let parent = self.node.parent();
+        let node = &self.node;
+        self.links.retain(|peer, link| {
+            let is_ours = parent == Some(*peer) || node.is_child(*peer);
+            is_ours || now_us.saturating_sub(link.used_us) < unused_us
+        });
+    }
+
+    /// Lets everything go.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopped = true;
+        self.links.clear();
+        self.dialing.clear();
+        // Whoever waits for news hears that there will be none.
+        self.owner = Box::new(|_: Told, _: &mut Hand<'_>| {});
+        if let Some(listening) = self.listening.take() {
+            listening.abort();
+        }
+        self.wake_driver();
+        if let Some(waker) = self.waits_for_end.take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_stopped {
+            return Poll::Ready(());
+        }
+        self.waits_for_end = Some(context.waker().clone());
+        Poll::Pending
+    }
+}

@@ -1,0 +1,170 @@
+//! Who a node is and whom it trusts, for TLS in both directions.
+//!
+//! A user's own agents share a [`JobSecret`], and it is the private key of an authority that exists for this job only:
+//! each agent makes itself a certificate that names its place. So one short secret starts any number of agents, nobody
+//! without it can speak, and jobs can't reach each other. All who have it can be any node of the job; they are one
+//! user's processes anyway. A site that runs agents for everybody gives each host a certificate of its own authority.
+//!
+//! Next: `secret` for how it travels, `greet` for when this is asked.
+
+use crate::address::{Address, Contact};
+use crate::error::LinkError;
+use crate::secret::{JobSecret, private_file};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use trimtab_overlay::NodeId;
+
+/// What stands before the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410).
+const ED25519_PKCS8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+/// Hosts' clocks differ by less.
+const CLOCK_SLACK: Duration = Duration::from_secs(24 * 3600);
+/// Longer than any job; the authority ends with the job's secret.
+const VALID_FOR: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
+
+/// A node's own certificate and key, and the authority whose certificates it accepts.
+pub struct Credentials {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    names: Names,
+}
+
+/// What certificates name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    Nodes,
+    Hosts,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl Credentials {
+    /// Those of one node of a job.
+    ///
+    /// # Errors
+    /// When no certificate can be made.
+    pub fn of_job(secret: &JobSecret, node: NodeId) -> Result<Self, LinkError> {
+        let now = SystemTime::now();
+        Credentials::valid(secret, node, now - CLOCK_SLACK, now + VALID_FOR)
+    }
+
+    /// As [`Credentials::of_job`], valid for a given time; tests make expired ones.
+    ///
+    /// # Errors
+    /// When no certificate can be made.
+    pub fn valid(secret: &JobSecret, node: NodeId, from: SystemTime, until: SystemTime) -> Result<Self, LinkError> {
+        let pkcs8 = [&ED25519_PKCS8[..], secret.bytes()].concat();
+        let authority_key = KeyPair::try_from(&PrivatePkcs8KeyDer::from(pkcs8))?;
+        let mut authority = CertificateParams::default();
+        authority.distinguished_name.push(DnType::CommonName, "trimtab job");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let root = authority.self_signed(&authority_key)?;
+
+        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
+        let mut own = CertificateParams::new([node_name(node)])?;
+        own.distinguished_name.push(DnType::CommonName, node.to_string());
+        own.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        (own.not_before, own.not_after) = (from.into(), until.into());
+        let certificate = own.signed_by(&key, &Issuer::new(authority, authority_key))?;
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Credentials::new(root.der().clone(), vec![certificate.der().clone()], key, Names::Nodes)
+    }
+
+    /// Those of a host of a site: the authority's certificate, the host's chain and its key, as PEM files.
+    ///
+    /// # Errors
+    /// When a file can't be read, is malformed, or holds a key that others may read.
+    pub fn of_site(authority: &Path, chain: &Path, key: &Path) -> Result<Self, LinkError> {
+        let root = CertificateDer::from_pem_file(authority).map_err(|error| bad_pem(authority, &error))?;
+        let certificates = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let certificates = certificates.map_err(|error| bad_pem(chain, &error))?;
+        let own = PrivateKeyDer::from_pem_slice(&private_file(key)?).map_err(|error| bad_pem(key, &error))?;
+        Credentials::new(root, certificates, own, Names::Hosts)
+    }
+
+    fn new(
+        root: CertificateDer<'static>,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        names: Names,
+    ) -> Result<Self, LinkError> {
+        let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
+        let only = &[&rustls::version::TLS13];
+        let mut roots = RootCertStore::empty();
+        roots.add(root)?;
+        let roots = Arc::new(roots);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build();
+        let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
+        let mut server = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(only)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), key.clone_key())?;
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(only)?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)?;
+        // Connections last; tickets for another would be sent and kept for nothing.
+        (server.send_tls13_tickets, server.session_storage) = (0, Arc::new(NoServerSessionStorage {}));
+        client.resumption = Resumption::disabled();
+        Ok(Credentials { client: Arc::new(client), server: Arc::new(server), names })
+    }
+
+    /// TLS for a call to a node.
+    pub(crate) fn dial(&self, node: NodeId, contact: &Contact) -> Result<ClientConnection, LinkError> {
+        let name = match (self.names, &contact.host, &contact.address) {
+            (Names::Nodes, ..) => server_name(node_name(node))?,
+            (Names::Hosts, Some(host), _) => server_name(host.clone())?,
+            (Names::Hosts, None, Address::Tcp(address)) => ServerName::from(address.ip()),
+            (Names::Hosts, None, Address::Unix(_)) => {
+                return Err(LinkError::Name { expected: contact.address.to_string() });
+            }
+        };
+        Ok(ClientConnection::new(self.client.clone(), name)?)
+    }
+
+    /// TLS for somebody who calls.
+    pub(crate) fn answer(&self) -> Result<ServerConnection, LinkError> {
+        Ok(ServerConnection::new(self.server.clone())?)
+    }
+
+    /// Whether a caller's certificate is that of the node it says it is. Hosts of a site are trusted in what they say.
+    pub(crate) fn check_caller(
+        &self,
+        certificate: Option<&CertificateDer<'static>>,
+        node: NodeId,
+    ) -> Result<(), LinkError> {
+        let wrong = || LinkError::Name { expected: node.to_string() };
+        if self.names == Names::Hosts {
+            return Ok(());
+        }
+        let parsed = ParsedCertificate::try_from(certificate.ok_or_else(wrong)?)?;
+        rustls::client::verify_server_name(&parsed, &server_name(node_name(node))?).map_err(|_| wrong())
+    }
+}
+
+/// A node's name in a certificate, in a domain that is never looked up.
+fn node_name(node: NodeId) -> String {
+    format!("n{}.trimtab.internal", node.0)
+}
+
+fn server_name(name: String) -> Result<ServerName<'static>, LinkError> {
+    ServerName::try_from(name.clone()).map_err(|_| LinkError::Name { expected: name })
+}
+
+fn bad_pem(path: &Path, error: &rustls::pki_types::pem::Error) -> LinkError {
+    LinkError::File { path: path.to_owned(), what: format!("{error}: expected a PEM file") }
+}

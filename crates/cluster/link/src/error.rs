@@ -1,0 +1,149 @@
+//! What can go wrong with a connection, and what is remembered of it.
+//!
+//! Next: `driver`, where these come about.
+
+use crate::address::Address;
+use std::io;
+use std::path::PathBuf;
+use trimtab_overlay::NodeId;
+use trimtab_overlay::frame::BadFrame;
+use trimtab_wire::{BadBytes, BadHello};
+
+/// Why a connection, or a node, did not come about or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The transport failed.
+    #[error("the connection failed")]
+    Io(#[from] io::Error),
+    /// The other end closed it.
+    #[error("the other end closed the connection")]
+    Closed,
+    /// It took too long to prove who it is.
+    #[error("the other end did not say who it is within {seconds} s: is it one of trimtab's?")]
+    Slow {
+        /// How long it had.
+        seconds: u64,
+    },
+    /// It sent too much before it had proved who it is.
+    #[error("the other end sent {byte_count} bytes before it said who it is: is it one of trimtab's?")]
+    TooMuch {
+        /// How much was read.
+        byte_count: usize,
+    },
+    /// The proof of identity failed.
+    #[error("TLS refused the other end: do both ends have the same job's secret, or certificates of the same site?")]
+    Tls(#[from] rustls::Error),
+    /// A certificate isn't that of the node it should be.
+    #[error("the other end is not {expected}: its certificate has another name")]
+    Name {
+        /// Who it should have been.
+        expected: String,
+    },
+    /// Another user's process at the other end of a Unix socket.
+    #[error("the other end runs as user {theirs}, this one as user {ours}: start both as the same user")]
+    User {
+        /// The other end's.
+        theirs: u32,
+        /// Ours.
+        ours: u32,
+    },
+    /// No hello of ours.
+    #[error(transparent)]
+    Hello(#[from] BadHello),
+    /// A node of another tree, or one that means somebody else.
+    #[error("{theirs} of tree {tree:x} called for {wanted}: an address of an earlier run?")]
+    Stranger {
+        /// Who it says it is.
+        theirs: NodeId,
+        /// Of which tree.
+        tree: u64,
+        /// Whom it wanted, or was wanted for.
+        wanted: NodeId,
+    },
+    /// The other end would not have us.
+    #[error("{peer} refused this node: its own list of troubles says why")]
+    Refused {
+        /// Who.
+        peer: NodeId,
+    },
+    /// Bytes that are not of our protocol.
+    #[error(transparent)]
+    Bytes(#[from] BadBytes),
+    /// A frame that isn't one.
+    #[error(transparent)]
+    Frame(#[from] BadFrame),
+    /// A frame on the wrong lane.
+    #[error("a result among commands, or the reverse: close the connection; do both ends run the same version?")]
+    Lane,
+    /// The other end doesn't take what it is sent.
+    #[error("{count} frames wait for the other end, as many as may: it does not read")]
+    Full {
+        /// How many.
+        count: usize,
+    },
+    /// There are as many connections as may be.
+    #[error("{count} connections, as many as may be: give the tree a smaller fan-out")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+    /// A newer connection of the same node took its place.
+    #[error("a newer connection of the same node took its place")]
+    Replaced,
+    /// TCP without credentials.
+    #[error("{address} needs credentials: give the job's secret or a site's certificates")]
+    NoCredentials {
+        /// For which address.
+        address: Address,
+    },
+    /// Ancestors and their addresses don't match.
+    #[error("{ancestors} ancestors and {contacts} addresses of them: give one for each, in the same order")]
+    Contacts {
+        /// How many ancestors.
+        ancestors: usize,
+        /// How many addresses.
+        contacts: usize,
+    },
+    /// An address in the wrong form.
+    #[error("`{text}` is no address: write tcp:127.0.0.1:4711 or unix:/run/user/1000/trimtab")]
+    Address {
+        /// What was given.
+        text: String,
+    },
+    /// A file of certificates, keys or a secret.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        what: String,
+    },
+    /// A certificate could not be made.
+    #[error("a certificate could not be made")]
+    Certificate(#[from] rcgen::Error),
+    /// A secret in the wrong form.
+    #[error("no secret: expected 64 hexadecimal digits and nothing else")]
+    Secret,
+}
+
+/// Something that went wrong with a connection, for people to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// With whom: a node, or what is known of somebody who said nothing.
+    pub with: String,
+    /// What, with its causes.
+    pub what: String,
+    /// How often in a row.
+    pub count: u64,
+}
+
+/// An error with all its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}

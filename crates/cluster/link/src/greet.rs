@@ -1,0 +1,144 @@
+//! The beginning of a connection, until both ends know who the other is. Nobody is heard before.
+//!
+//! Whoever calls proves itself and says hello; whoever is called checks it, and answers with its own hello, also if it
+//! refuses, so that the other end can say why. Bytes and time are bounded: what is not proven costs little.
+//!
+//! Next: `driver`, which does this for every connection.
+
+use crate::address::Contact;
+use crate::credentials::Credentials;
+use crate::error::LinkError;
+use crate::limits::GREETING_BYTES_MAX;
+use crate::seal::Seal;
+use crate::socket::{Socket, poll_read, write_all};
+use std::sync::Arc;
+use trimtab_overlay::NodeId;
+use trimtab_wire::{Hello, HelloReader, Role, VERSION};
+
+/// Whom an answer is for that refuses.
+const NOBODY: u32 = u32::MAX;
+
+/// What a node says of itself, and how it proves others.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) tree: u64,
+    pub(crate) id: NodeId,
+    pub(crate) incarnation: u32,
+    pub(crate) role: Role,
+    pub(crate) ancestors: Vec<NodeId>,
+    pub(crate) credentials: Option<Arc<Credentials>>,
+    /// The user whose processes may connect by a Unix socket.
+    pub(crate) user: u32,
+}
+
+/// A connection of which both ends know whose it is.
+pub(crate) struct Greeted {
+    pub(crate) peer: NodeId,
+    pub(crate) socket: Socket,
+    pub(crate) seal: Seal,
+    /// What came right behind the hello.
+    pub(crate) rest: Vec<u8>,
+}
+
+impl Identity {
+    fn hello(&self, to: u32) -> [u8; trimtab_wire::limits::HELLO_BYTES] {
+        let Identity { tree, id, incarnation, role, .. } = *self;
+        Hello { version: VERSION, tree, from: id.0, to, incarnation, role }.encode()
+    }
+
+    fn credentials(&self, contact: &Contact) -> Result<&Credentials, LinkError> {
+        let missing = || LinkError::NoCredentials { address: contact.address.clone() };
+        self.credentials.as_deref().ok_or_else(missing)
+    }
+
+    fn check_user(&self, user: u32) -> Result<(), LinkError> {
+        if user == self.user { Ok(()) } else { Err(LinkError::User { theirs: user, ours: self.user }) }
+    }
+
+    /// Calls an ancestor.
+    pub(crate) async fn call(&self, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
+        let mut socket = Socket::connect(&contact.address).await?;
+        let mut seal = match socket.user {
+            Some(user) => self.check_user(user).map(|()| Seal::Plain)?,
+            None => Seal::tls(self.credentials(contact)?.dial(node, contact)?),
+        };
+        let mut out = Vec::new();
+        seal.seal(&self.hello(node.0), &mut out)?;
+        write_all(&*socket.write, &out).await?;
+        let (hello, rest) = hear(&mut socket, &mut seal).await?;
+        if hello.to == NOBODY {
+            return Err(LinkError::Refused { peer: node });
+        }
+        if (hello.tree, hello.from, hello.to) != (self.tree, node.0, self.id.0) {
+            return Err(LinkError::Stranger { theirs: NodeId(hello.from), tree: hello.tree, wanted: node });
+        }
+        Ok(Greeted { peer: node, socket, seal, rest })
+    }
+
+    /// Answers somebody who called.
+    pub(crate) async fn answer(&self, mut socket: Socket) -> Result<Greeted, LinkError> {
+        let mut seal = match (socket.user, &self.credentials) {
+            (Some(user), _) => self.check_user(user).map(|()| Seal::Plain)?,
+            (None, Some(credentials)) => Seal::tls(credentials.answer()?),
+            // A node can't be made to listen on TCP without credentials.
+            (None, None) => return Err(LinkError::Closed),
+        };
+        let heard = hear(&mut socket, &mut seal).await;
+        let checked = heard.and_then(|(hello, rest)| self.check(&hello, &seal).map(|()| (hello, rest)));
+        let to = checked.as_ref().map_or(NOBODY, |(hello, _)| hello.from);
+        let refuses_stranger = matches!(checked, Err(LinkError::Tls(_) | LinkError::Io(_) | LinkError::Closed));
+        if !refuses_stranger {
+            let mut out = Vec::new();
+            seal.seal(&self.hello(to), &mut out)?;
+            write_all(&*socket.write, &out).await?;
+        }
+        let (hello, rest) = checked?;
+        Ok(Greeted { peer: NodeId(hello.from), socket, seal, rest })
+    }
+
+    /// Whether a caller may be a descendant of this node. An ancestor's place gives orders, so nobody calls from there.
+    fn check(&self, hello: &Hello, seal: &Seal) -> Result<(), LinkError> {
+        let theirs = NodeId(hello.from);
+        let is_above = theirs == self.id || self.ancestors.contains(&theirs) || hello.role == Role::Root;
+        if hello.tree != self.tree || hello.to != self.id.0 || is_above {
+            return Err(LinkError::Stranger { theirs, tree: hello.tree, wanted: NodeId(hello.to) });
+        }
+        match (seal, &self.credentials) {
+            (Seal::Tls(_), Some(credentials)) => credentials.check_caller(seal.certificate(), theirs),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads until the other end has proved itself and said hello.
+async fn hear(socket: &mut Socket, seal: &mut Seal) -> Result<(Hello, Vec<u8>), LinkError> {
+    let (mut reader, mut hello, mut rest) = (HelloReader::default(), None, Vec::new());
+    let mut byte_count = 0;
+    loop {
+        let mut take = |bytes: &[u8]| {
+            byte_count += bytes.len();
+            if bytes.is_empty() {
+                return Err(LinkError::Closed);
+            }
+            seal.open(bytes, |mut plain| {
+                if hello.is_none() {
+                    hello = reader.feed(&mut plain)?;
+                }
+                rest.extend_from_slice(plain);
+                Ok(())
+            })
+        };
+        let opened = std::future::poll_fn(|context| poll_read(&mut socket.read, context, &mut take)).await?;
+        // What TLS has to say is said also if it is why it refuses.
+        let mut out = Vec::new();
+        seal.put_pending(&mut out)?;
+        write_all(&*socket.write, &out).await?;
+        opened?;
+        if let Some(hello) = hello {
+            return Ok((hello, rest));
+        }
+        if byte_count > GREETING_BYTES_MAX {
+            return Err(LinkError::TooMuch { byte_count });
+        }
+    }
+}

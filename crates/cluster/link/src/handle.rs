@@ -1,0 +1,155 @@
+//! What a node's owner may ask of it, from inside when it is told something, and from outside at any time.
+//!
+//! Next: `inbox` for an owner that keeps what it is told.
+
+use crate::core::Shared;
+use crate::error::Trouble;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use trimtab_overlay::node::Counts;
+use trimtab_overlay::{Action, Busy, Node, NodeId, StreamSpec, Told};
+use trimtab_reduce::RankSet;
+
+/// The program a node belongs to. It is called under the node's lock, so it must be quick and not wait.
+pub trait Owner: Send {
+    /// Something has happened; `hand` is for what follows from it.
+    fn told(&mut self, told: Told, hand: &mut Hand<'_>);
+
+    /// Whether it has been told more than it has taken. The tree then waits for it: leaves are sent no more commands
+    /// than a log holds, and no more waves begin. It is asked after each time it was told something, and every beat.
+    /// An owner that passes on to an inbox passes this on too.
+    fn is_behind(&self) -> bool {
+        false
+    }
+}
+
+impl<F: FnMut(Told, &mut Hand<'_>) + Send> Owner for F {
+    fn told(&mut self, told: Told, hand: &mut Hand<'_>) {
+        self(told, hand);
+    }
+}
+
+/// The node, while its owner is being told something.
+pub struct Hand<'a> {
+    node: &'a mut Node,
+    now_us: u64,
+    actions: &'a mut VecDeque<Action>,
+}
+
+impl<'a> Hand<'a> {
+    pub(crate) fn new(node: &'a mut Node, now_us: u64, actions: &'a mut VecDeque<Action>) -> Self {
+        Hand { node, now_us, actions }
+    }
+
+    /// Contributes this node's value to a wave.
+    ///
+    /// # Errors
+    /// As [`Handle::contribute`].
+    pub fn contribute(&mut self, stream: u32, wave: u64, value: Vec<u8>) -> Result<(), Busy> {
+        self.actions.extend(self.node.contribute(self.now_us, stream, wave, value)?);
+        Ok(())
+    }
+
+    /// Sends a payload to the leaves of a stream with these ranks; at the root only.
+    ///
+    /// # Errors
+    /// As [`Handle::multicast`].
+    pub fn multicast(&mut self, stream: u32, to: RankSet, payload: Vec<u8>) -> Result<(), Busy> {
+        self.actions.extend(self.node.multicast(self.now_us, stream, to, payload)?);
+        Ok(())
+    }
+
+    /// The machine itself, to look at.
+    pub fn node(&self) -> &Node {
+        self.node
+    }
+}
+
+/// A running node, from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// Opens a stream over all nodes; at the root only.
+    ///
+    /// # Errors
+    /// When too many commands are on their way or streams open, or the filter is unknown.
+    pub fn open(&self, spec: StreamSpec) -> Result<u32, Busy> {
+        self.ask(|node, now_us| node.open(now_us, spec))
+    }
+
+    /// Ends a stream; waves that aren't over have no result.
+    ///
+    /// # Errors
+    /// When too many commands are on their way.
+    pub fn close(&self, stream: u32) -> Result<(), Busy> {
+        self.ask(|node, now_us| node.close(now_us, stream).map(|actions| ((), actions)))
+    }
+
+    /// Sends a payload to the leaves of a stream with these ranks; at the root only.
+    ///
+    /// # Errors
+    /// When too many commands are on their way (try again after the next beat), or the payload is too long.
+    pub fn multicast(&self, stream: u32, to: RankSet, payload: Vec<u8>) -> Result<(), Busy> {
+        self.ask(|node, now_us| node.multicast(now_us, stream, to, payload).map(|actions| ((), actions)))
+    }
+
+    /// Contributes this node's value to a wave; only at a node with ranks of the stream's target.
+    ///
+    /// # Errors
+    /// When the wave isn't open (wait for `Told::Window`), was contributed to, or the value isn't one of the filter.
+    pub fn contribute(&self, stream: u32, wave: u64, value: Vec<u8>) -> Result<(), Busy> {
+        self.ask(|node, now_us| node.contribute(now_us, stream, wave, value).map(|actions| ((), actions)))
+    }
+
+    /// The ranks at and below this node, of all that are connected.
+    pub fn members(&self) -> RankSet {
+        self.shared.lock().node.members().clone()
+    }
+
+    /// Its parent now.
+    pub fn parent(&self) -> Option<NodeId> {
+        self.shared.lock().node.parent()
+    }
+
+    /// Its children now.
+    pub fn children(&self) -> Vec<NodeId> {
+        self.shared.lock().node.children().collect()
+    }
+
+    /// What the machine has seen.
+    pub fn counts(&self) -> Counts {
+        self.shared.lock().node.counts()
+    }
+
+    /// How many connections there are.
+    pub fn link_count(&self) -> usize {
+        self.shared.lock().link_count()
+    }
+
+    /// The latest things that went wrong with connections, oldest first.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        self.shared.lock().troubles().cloned().collect()
+    }
+
+    /// Ends the node: its connections are closed, and those at their other ends notice.
+    pub fn stop(&self) {
+        self.shared.lock().stop();
+    }
+
+    /// Waits until the node was stopped.
+    pub(crate) async fn ended(&self) {
+        std::future::poll_fn(|context| self.shared.lock().poll_ended(context)).await;
+    }
+
+    fn ask<R>(&self, what: impl FnOnce(&mut Node, u64) -> Result<(R, Vec<Action>), Busy>) -> Result<R, Busy> {
+        let mut core = self.shared.lock();
+        let now_us = self.shared.now_us();
+        let (result, actions) = what(&mut core.node, now_us)?;
+        core.act(now_us, actions);
+        core.wake_driver();
+        Ok(result)
+    }
+}

@@ -1,0 +1,222 @@
+//! One established connection: what waits to be written, in which order, and what was read and is incomplete.
+//!
+//! Frames wait as frames, of which a multicast's payload exists once for all children, and become bytes when the kernel
+//! takes some. Commands go first; of a long result one chunk at a time.
+//!
+//! Next: `core`, which owns a node's links.
+
+use crate::error::LinkError;
+use crate::limits::{BATCH_BYTES, COMMANDS_WAITING_MAX, RESULTS_WAITING_MAX};
+use crate::seal::Seal;
+use crate::socket::WriteHalf;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::task::{Context, Poll};
+use trimtab_overlay::Frame;
+use trimtab_overlay::frame::{BadFrame, Channel};
+use trimtab_wire::limits::{CHUNK_BYTES_MAX, HEADER_BYTES};
+use trimtab_wire::{Decoder, Lane, Message, put_message};
+
+thread_local! {
+    /// Plain and sealed bytes on their way, for all nodes of the thread: a connection at rest has no buffer.
+    static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+/// A connection to a parent, a child, or somebody who may become one.
+pub(crate) struct Link {
+    /// Tells connections of one peer apart.
+    pub(crate) serial: u64,
+    /// Whether it is in the list of those to be written.
+    pub(crate) is_listed: bool,
+    /// When a frame last went either way.
+    pub(crate) used_us: u64,
+    write: Box<dyn WriteHalf>,
+    seal: Seal,
+    decoder: Decoder,
+    commands: VecDeque<Frame>,
+    results: VecDeque<Frame>,
+    /// The result of which some chunks are out.
+    long: Option<Message>,
+    /// Bytes that the kernel didn't take yet.
+    unsent: Vec<u8>,
+    unsent_at: usize,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.write.close();
+    }
+}
+
+impl Link {
+    pub(crate) fn new(serial: u64, now_us: u64, write: Box<dyn WriteHalf>, seal: Seal) -> Self {
+        Link {
+            serial,
+            is_listed: false,
+            used_us: now_us,
+            write,
+            seal,
+            decoder: Decoder::default(),
+            commands: VecDeque::new(),
+            results: VecDeque::new(),
+            long: None,
+            unsent: Vec::new(),
+            unsent_at: 0,
+        }
+    }
+
+    /// Frames from bytes that have arrived; whether TLS wants to answer by itself.
+    pub(crate) fn open(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<bool, LinkError> {
+        let Link { seal, decoder, .. } = self;
+        seal.open(bytes, |plain| feed(decoder, plain, frames))?;
+        Ok(self.seal.is_pending())
+    }
+
+    /// Frames from bytes of the protocol that came right behind the hello.
+    pub(crate) fn open_plain(&mut self, plain: &[u8], frames: &mut Vec<Frame>) -> Result<bool, LinkError> {
+        feed(&mut self.decoder, plain, frames).map(|()| false)
+    }
+
+    /// Puts a frame behind those that wait.
+    pub(crate) fn push(&mut self, frame: Frame) -> Result<(), LinkError> {
+        let (queue, count_max) = match frame.channel() {
+            Channel::Commands => (&mut self.commands, COMMANDS_WAITING_MAX),
+            Channel::Bulk => (&mut self.results, RESULTS_WAITING_MAX),
+        };
+        if queue.len() >= count_max {
+            return Err(LinkError::Full { count: queue.len() });
+        }
+        queue.push_back(frame);
+        Ok(())
+    }
+
+    /// Writes as much as the kernel takes; pending if something is left, and the task is woken then.
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        BUFFERS.with_borrow_mut(|(plain, sealed)| {
+            loop {
+                match self.write_some(plain, sealed) {
+                    Ok(true) => {}
+                    Ok(false) => return Poll::Ready(Ok(())),
+                    Err(LinkError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                        match self.write.poll_write_ready(context) {
+                            Poll::Ready(ready) => ready?,
+                            Poll::Pending => return Poll::Pending,
+                        }
+                    }
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+        })
+    }
+
+    /// Writes a batch; whether there may be more.
+    fn write_some(&mut self, plain: &mut Vec<u8>, sealed: &mut Vec<u8>) -> Result<bool, LinkError> {
+        if self.unsent_at < self.unsent.len() {
+            self.unsent_at += self.write.try_write(&self.unsent[self.unsent_at..])?;
+            if self.unsent_at == self.unsent.len() {
+                (self.unsent, self.unsent_at) = (Vec::new(), 0);
+            }
+            return Ok(true);
+        }
+        plain.clear();
+        self.put_batch(plain)?;
+        let bytes = match &mut self.seal {
+            Seal::Plain => &*plain,
+            seal => {
+                sealed.clear();
+                if plain.is_empty() {
+                    seal.put_pending(sealed)?
+                } else {
+                    seal.seal(plain, sealed)?
+                }
+                &*sealed
+            }
+        };
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        // What is encoded is in TLS's order, so what the kernel leaves must be kept.
+        let written = match self.write.try_write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            other => other?,
+        };
+        self.unsent.extend_from_slice(&bytes[written..]);
+        let is_more = !self.unsent.is_empty() || self.has_waiting();
+        plain.shrink_to(4 * BATCH_BYTES);
+        sealed.shrink_to(4 * BATCH_BYTES);
+        Ok(is_more)
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.commands.is_empty() || !self.results.is_empty() || self.long.is_some()
+    }
+
+    /// The next frames as bytes, commands first.
+    fn put_batch(&mut self, out: &mut Vec<u8>) -> Result<(), LinkError> {
+        while out.len() < BATCH_BYTES {
+            if let Some(frame) = self.commands.pop_front() {
+                put_message(Lane::Commands, out, |out| put_frame(&frame, out))?;
+            } else if let Some(long) = &mut self.long {
+                if !long.put_chunk(out) {
+                    self.long = None;
+                }
+            } else if let Some(frame) = self.results.pop_front() {
+                self.put_result(&frame, out)?;
+            } else {
+                break;
+            }
+        }
+        // A connection at rest keeps no memory for what once waited.
+        if self.commands.is_empty() {
+            self.commands = VecDeque::new();
+        }
+        if self.results.is_empty() {
+            self.results = VecDeque::new();
+        }
+        Ok(())
+    }
+
+    fn put_result(&mut self, frame: &Frame, out: &mut Vec<u8>) -> Result<(), LinkError> {
+        let start = out.len();
+        let value_bytes = match &frame.body {
+            trimtab_overlay::frame::Body::Unit(_, unit) => unit.value.len(),
+            _ => 0,
+        };
+        // The value tells nearly all of the length; ranks in pieces may add some, which then go out at once.
+        if value_bytes + HEADER_BYTES < CHUNK_BYTES_MAX / 2 {
+            return put_message(Lane::Bulk, out, |out| put_frame(frame, out));
+        }
+        put_frame(frame, out)?;
+        self.long = Some(Message::new(Lane::Bulk, out.split_off(start))?);
+        Ok(())
+    }
+}
+
+fn feed(decoder: &mut Decoder, plain: &[u8], frames: &mut Vec<Frame>) -> Result<(), LinkError> {
+    decoder.feed(plain, |lane, message| {
+        let frame = Frame::decode(message)?;
+        if lane_of(&frame) != lane {
+            return Err(LinkError::Lane);
+        }
+        frames.push(frame);
+        Ok(())
+    })
+}
+
+fn put_frame(frame: &Frame, out: &mut Vec<u8>) -> Result<(), LinkError> {
+    let start = out.len();
+    *out = frame.encode_onto(std::mem::take(out))?;
+    let byte_count = out.len() - start;
+    if byte_count > trimtab_overlay::limits::FRAME_BYTES_MAX {
+        return Err(BadFrame::TooLong { byte_count }.into());
+    }
+    Ok(())
+}
+
+fn lane_of(frame: &Frame) -> Lane {
+    match frame.channel() {
+        Channel::Commands => Lane::Commands,
+        Channel::Bulk => Lane::Bulk,
+    }
+}

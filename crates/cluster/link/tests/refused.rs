@@ -1,0 +1,256 @@
+//! Who stays outside: wrong and expired certificates, other users, other trees, other versions, garbage, and whoever
+//! says nothing. The tree goes on beside them.
+//!
+//! Next: `greet` in the sources, which these knock at.
+
+mod common;
+
+use common::*;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use trimtab_link::{Address, Config, Credentials, Hand, Handle, JobSecret, LinkError, Node};
+use trimtab_overlay::{NodeId, Told, Tree};
+use trimtab_specimens::skip;
+use trimtab_wire::{Hello, Role, VERSION};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A root with one leaf, and the configuration of another leaf, to be spoiled.
+async fn grove_and_config(edges: Edges) -> (Grove, Config) {
+    let mut grove = Grove::start(Tree::flat(2).unwrap(), edges, Leaves::OnCommand, patient()).await;
+    grove.handles[2].take().expect("it runs").stop();
+    let root = grove.handle(0).clone();
+    until("only one leaf is left", || root.link_count() == 1).await;
+    let config = grove.config(NodeId(2), false).await;
+    (grove, config)
+}
+
+/// Starts a node that nobody may take in, and returns what it and the root say about it.
+async fn refused(grove: &Grove, config: Config) -> (String, String) {
+    let before = grove.handle(0).troubles().len();
+    let node = Node::start(config, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+    let root = grove.handle(0);
+    until("both ends say why", || !node.troubles().is_empty() && root.troubles().len() > before).await;
+    assert_eq!(node.parent(), None);
+    node.stop();
+    let texts = |troubles: Vec<trimtab_link::Trouble>| {
+        troubles.into_iter().map(|trouble| format!("{}: {}\n", trouble.with, trouble.what)).collect()
+    };
+    (texts(node.troubles()), texts(root.troubles().split_off(before)))
+}
+
+/// The tree that was there goes on.
+async fn goes_on(grove: &Grove) {
+    let root = grove.handle(0);
+    let stream = root.open(sums(1)).unwrap();
+    root.multicast(stream, trimtab_reduce::RankSet::one(trimtab_types::Rank(0)), vec![]).unwrap();
+    assert_eq!(next_result(&grove.root).await.covers.rank_count(), 1);
+}
+
+#[test]
+fn who_can_not_prove_to_be_of_the_job_is_refused() {
+    let now = SystemTime::now();
+    let expired = |secret: &JobSecret| Credentials::valid(secret, NodeId(2), now - 3 * DAY, now - DAY);
+    let early = |secret: &JobSecret| Credentials::valid(secret, NodeId(2), now + DAY, now + 2 * DAY);
+    let stranger = |_: &JobSecret| Credentials::of_job(&JobSecret::new().unwrap(), NodeId(2));
+    let another = |secret: &JobSecret| Credentials::of_job(secret, NodeId(1));
+    type Make<'a> = &'a dyn Fn(&JobSecret) -> Result<Credentials, LinkError>;
+    let rows: [(&str, Make<'_>, &str, &str); 4] = [
+        ("another job's secret", &stranger, "invalid peer certificate", ""),
+        ("an expired certificate", &expired, "", "expired"),
+        ("one that is not valid yet", &early, "", "not valid yet"),
+        ("another node's certificate", &another, "refused", "not node 2"),
+    ];
+    for (name, make, theirs, ours) in rows {
+        runtime().block_on(async {
+            let (grove, config) = grove_and_config(Edges::Tls).await;
+            let credentials = Some(Arc::new(make(&grove.secret).unwrap()));
+            let (said, heard) = refused(&grove, Config { credentials, ..config }).await;
+            assert!(said.contains(theirs), "{name}: {said}");
+            assert!(heard.contains(ours), "{name}: {heard}");
+            goes_on(&grove).await;
+        });
+    }
+}
+
+#[test]
+fn other_trees_and_places_above_are_refused() {
+    for edges in [Edges::Unix, Edges::Tls] {
+        runtime().block_on(async {
+            let (grove, config) = grove_and_config(edges).await;
+            let (said, heard) = refused(&grove, Config { tree: 1, ..config }).await;
+            assert!(said.contains("node 0 refused this node"), "{said}");
+            assert!(heard.contains("node 2 of tree 1 called for node 0"), "{heard}");
+            goes_on(&grove).await;
+        });
+    }
+}
+
+#[test]
+fn tcp_without_credentials_can_not_be_had() {
+    runtime().block_on(async {
+        let (_grove, config) = grove_and_config(Edges::Tls).await;
+        let error = Node::start(Config { credentials: None, ..config }, |_: Told, _: &mut Hand<'_>| {});
+        let error = error.err().expect("refused").to_string();
+        assert!(error.contains("needs credentials"), "{error}");
+    });
+}
+
+/// Says something to the root over a connection of its own and returns what comes back, until it is closed.
+async fn say(root: &Address, bytes: Vec<u8>) -> Vec<u8> {
+    let root = root.clone();
+    let thread = std::thread::spawn(move || match root {
+        Address::Unix(path) => exchange(std::os::unix::net::UnixStream::connect(path).unwrap(), &bytes),
+        Address::Tcp(address) => exchange(std::net::TcpStream::connect(address).unwrap(), &bytes),
+    });
+    until("the connection is closed", || thread.is_finished()).await;
+    thread.join().unwrap()
+}
+
+fn exchange(mut stream: impl Read + Write, bytes: &[u8]) -> Vec<u8> {
+    // The other end may close before it has read everything.
+    let _closed = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _reset = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn garbage_silence_and_other_versions_are_closed_and_said() {
+    let hello = Hello { version: VERSION, tree: TREE, from: 2, to: 0, incarnation: 1, role: Role::Leaf };
+    let with = |hello: Hello, rest: &[u8]| [&hello.encode()[..], rest].concat();
+    let endless = vec![0x16; 1 << 20];
+    let rows: [(&str, Edges, Vec<u8>, &str); 9] = [
+        ("text", Edges::Unix, b"GET / HTTP/1.1\r\n\r\n".to_vec(), "does not speak trimtab's protocol"),
+        ("text to TLS", Edges::Tls, b"GET / HTTP/1.1\r\n\r\n".to_vec(), "TLS refused"),
+        ("much to TLS", Edges::Tls, endless, "TLS refused"),
+        ("no TLS", Edges::Tls, with(hello, b""), "TLS refused"),
+        ("silence", Edges::Unix, vec![], "did not say who it is within"),
+        ("silence on TCP", Edges::Tls, vec![], "did not say who it is within"),
+        ("newer", Edges::Unix, with(Hello { version: 2, ..hello }, b""), "version 2 of the protocol, this one 1"),
+        ("the controller", Edges::Unix, with(Hello { role: Role::Root, ..hello }, b""), "an address of an earlier run"),
+        ("garbage after hello", Edges::Unix, with(hello, &[9; 99]), "not our protocol"),
+    ];
+    for (name, edges, bytes, expected) in rows {
+        runtime().block_on(async {
+            let (grove, _) = grove_and_config(edges).await;
+            let answer = say(grove.addresses[0].as_ref().unwrap(), bytes).await;
+            let root: &Handle = grove.handle(0);
+            let all = || root.troubles().into_iter().map(|trouble| trouble.what).collect::<Vec<_>>().join("\n");
+            until(&format!("{name}: the root says `{expected}`"), || all().contains(expected)).await;
+            if name == "newer" {
+                assert_eq!(answer[8..10], VERSION.to_le_bytes(), "so the other end can say that it is newer");
+            }
+            goes_on(&grove).await;
+        });
+    }
+}
+
+/// An older parent's answer is understood as one, and said in words.
+#[test]
+fn a_parent_of_another_version_is_named_as_the_reason() {
+    runtime().block_on(async {
+        let (grove, config) = grove_and_config(Edges::Unix).await;
+        let path = grove.folder.path().join("newer");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let hello = Hello { version: 7, tree: TREE, from: 0, to: 2, incarnation: 1, role: Role::Root };
+            stream.write_all(&hello.encode()).unwrap();
+        });
+        let contacts = vec![Address::Unix(path).into()];
+        let node = Node::start(Config { contacts, ..config }, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let expected = "the other end speaks version 7 of the protocol, this one 1: run the same trimtab on both ends";
+        until("the node says why", || node.troubles().iter().any(|trouble| trouble.what == expected)).await;
+        node.stop();
+        answering.join().unwrap();
+    });
+}
+
+/// A process of another user finds the socket and is not heard.
+#[test]
+fn another_user_is_refused() {
+    const NOBODY: u32 = 65534;
+    let name = "another_user_is_refused";
+    if std::fs::metadata("/proc/self").map(|me| std::os::unix::fs::MetadataExt::uid(&me)).ok() != Some(0) {
+        return skip(name, "only root can start a process of another user: run the tests as root");
+    }
+    runtime().block_on(async {
+        let (grove, _) = grove_and_config(Edges::Unix).await;
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(grove.folder.path(), open).unwrap();
+        let Some(Address::Unix(path)) = &grove.addresses[0] else { panic!("a Unix socket") };
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let script =
+            "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); sys.exit(len(s.recv(99)))";
+        let mut child = Command::new("python3");
+        child.args(["-c", script]).arg(path).uid(NOBODY).current_dir("/").stdin(Stdio::null());
+        let Ok(mut child) = child.spawn() else {
+            return skip(name, "python3 can't be started: install python3");
+        };
+        let mut status = None;
+        until("the connection is closed", || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        assert_eq!(status.and_then(|status| status.code()), Some(0), "nothing is said to another user");
+        let root = grove.handle(0);
+        let told =
+            || root.troubles().iter().any(|trouble| trouble.what.contains("runs as user 65534, this one as user 0"));
+        until("the root says who it was", told).await;
+        goes_on(&grove).await;
+    });
+}
+
+/// Certificates of a site, as its administrators make them.
+#[test]
+fn a_site_s_own_certificates_work_and_another_site_s_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for site in ["here", "there"] {
+        if let Err(reason) = make_site(folder.path(), site) {
+            return skip("a_site_s_own_certificates_work_and_another_site_s_do_not", &reason);
+        }
+    }
+    let file = |site: &str, name: &str| folder.path().join(format!("{site}-{name}.pem"));
+    let of = |site| Credentials::of_site(&file(site, "ca"), &file(site, "cert"), &file(site, "key"));
+    runtime().block_on(async {
+        let tree = Tree::flat(1).unwrap();
+        let mut grove = Grove::start(tree, Edges::Tls, Leaves::OnCommand, patient()).await;
+        let here = Arc::new(of("here").unwrap());
+        let root = Config { credentials: Some(here.clone()), ..grove.config(NodeId::ROOT, true).await };
+        let root = Node::start(root, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let leaf = Config { credentials: Some(here), ..grove.config(NodeId(1), false).await };
+        let leaf = Node::start(leaf, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        until("the leaf joins", || root.members().rank_count() == 1).await;
+        leaf.stop();
+        let there = Some(Arc::new(of("there").unwrap()));
+        let foreign = Config { credentials: there, ..grove.config(NodeId(1), false).await };
+        let foreign = Node::start(foreign, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        until("it says why", || foreign.troubles().iter().any(|trouble| trouble.what.contains("TLS refused"))).await;
+        assert_eq!(foreign.parent(), None);
+    });
+    std::fs::set_permissions(file("here", "key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let error = of("here").unwrap_err().to_string();
+    assert!(error.contains("chmod 600"), "{error}");
+    assert!(Credentials::of_site(&file("here", "no"), &file("here", "cert"), &file("here", "key")).is_err());
+}
+
+/// An authority and a host's certificate, by the tool that everybody has.
+fn make_site(folder: &std::path::Path, site: &str) -> Result<(), String> {
+    let script = format!(
+        "set -e; umask 077
+        openssl req -x509 -newkey ed25519 -nodes -keyout {site}-cakey.pem -out {site}-ca.pem -subj '/CN={site}' -days 2
+        openssl req -newkey ed25519 -nodes -keyout {site}-key.pem -out {site}.csr -subj '/CN=host'
+        printf 'subjectAltName=IP:127.0.0.1\\nextendedKeyUsage=serverAuth,clientAuth\\n' > {site}.ext
+        openssl x509 -req -in {site}.csr -CA {site}-ca.pem -CAkey {site}-cakey.pem -CAcreateserial \
+            -out {site}-cert.pem -days 2 -extfile {site}.ext"
+    );
+    let output = Command::new("sh").args(["-c", &script]).current_dir(folder).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("cannot run sh: {error}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("openssl: {}: install openssl", errors.trim())) }
+}

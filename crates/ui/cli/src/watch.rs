@@ -1,0 +1,224 @@
+//! `watch`: every start of a program from now on, one window each.
+//!
+//! One thread listens (in `trimtab-watch`), this one says what has started, and each window has a thread of its own, so
+//! that a job that starts meanwhile is not missed. The store and the output belong to this thread alone.
+//!
+//! Next: `watch_lines` for what is printed, `window` for one window.
+
+use crate::arguments::{WatchOptions, WindowOptions};
+use crate::audited::Change;
+use crate::progress::Terminal;
+use crate::watch_lines::{Lines, Measured};
+use crate::{DONE, PARTIAL, launch, output, window};
+use anyhow::{Context, bail};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+use trimtab_measure::{Options, Outcome, Progress, Stage, has_static_mpi, measure};
+use trimtab_session::ImageCache;
+use trimtab_store::Store;
+use trimtab_track::Job;
+use trimtab_types::Pid;
+use trimtab_watch::{Error, Filter, Prepare, Start, Watch, What};
+
+/// Time between two looks whether the user wants to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// Windows at the same time; jobs that start meanwhile wait for their turn.
+const WINDOWS_MAX: usize = 4;
+
+/// `trimtab watch --name GLOB`.
+pub fn run(
+    wanted: &WatchOptions,
+    options: &WindowOptions,
+    store: &Option<PathBuf>,
+    command_ns: u64,
+) -> anyhow::Result<u8> {
+    if options.dry_run || options.html.is_some() {
+        bail!("watch prints a line per start; use `trimtab attach` with --dry-run, `trimtab report` with --html");
+    }
+    let filter = Filter::new(&wanted.name, wanted.sha256.as_deref())?;
+    let store = Store::open(store.as_deref())?;
+    window::check_files(options)?;
+    let terminal = Terminal::new()?;
+    let hold = wanted.hold.map(Duration::from_millis);
+    let watch = Watch::begin(trimtab_watch::Options { filter, hold, by_scans: false })?;
+    eprintln!("trimtab: watching for {} by {}", wanted.name, watch.source());
+    let (sender, finished) = channel();
+    let ending = AtomicBool::new(false);
+    let work = Work {
+        wanted,
+        options: window::window_options(options, "watch", command_ns)?,
+        terminal: &terminal,
+        ending: &ending,
+        cache: Arc::new(ImageCache::of_user()),
+        sender,
+    };
+    let lines = Lines::new(options.json.as_deref())?;
+    let desk = Desk { store, lines, finished, active: 0, waiting: VecDeque::new() };
+    let seen = std::thread::scope(|scope| work.carry_out(scope, watch, desk))?;
+    Ok(if seen == 0 { PARTIAL } else { DONE })
+}
+
+/// What the windows share.
+struct Work<'a> {
+    wanted: &'a WatchOptions,
+    options: Options,
+    terminal: &'a Terminal,
+    /// Windows end as soon as they can.
+    ending: &'a AtomicBool,
+    cache: Arc<ImageCache>,
+    sender: Sender<Finished>,
+}
+
+/// What only the main thread touches.
+struct Desk {
+    store: Store,
+    lines: Lines,
+    finished: Receiver<Finished>,
+    active: usize,
+    waiting: VecDeque<(Start, Job)>,
+}
+
+/// A window that is over.
+struct Finished {
+    start: Start,
+    job: Job,
+    outcome: anyhow::Result<Outcome>,
+}
+
+impl<'scope> Work<'scope> {
+    /// Until enough has started, the time is over, or the user ends it; how many have started.
+    fn carry_out<'env>(
+        &'scope self,
+        scope: &'scope Scope<'scope, 'env>,
+        mut watch: Watch,
+        mut desk: Desk,
+    ) -> anyhow::Result<u64> {
+        let begin = Instant::now();
+        let limit = self.wanted.seconds.map(Duration::from_secs_f64);
+        let cache = self.cache.clone();
+        let prepare: Prepare = Arc::new(move |pid: Pid, program: &Path| {
+            let _read_again_later = cache.load(pid, &program.to_string_lossy());
+        });
+        let mut seen = 0;
+        while self.wanted.count.is_none_or(|count| seen < count) {
+            if self.terminal.is_interrupted() || limit.is_some_and(|limit| begin.elapsed() >= limit) {
+                self.ending.store(true, Ordering::Relaxed);
+                break;
+            }
+            let rest = limit.map_or(LOOK, |limit| limit.saturating_sub(begin.elapsed()).min(LOOK));
+            match watch.next(rest, &has_static_mpi, &prepare) {
+                Ok(starts) => {
+                    for start in starts.into_iter().take(self.room(seen)) {
+                        seen += 1;
+                        desk.take(start)?;
+                    }
+                }
+                // One file that can't be read is no reason to miss the others.
+                Err(error @ Error::Read { .. }) => eprintln!("trimtab: {}", output::chain(&error.into())),
+                Err(error) => return Err(error.into()),
+            }
+            desk.settle()?;
+            self.begin_windows(scope, &mut desk);
+        }
+        let missed = watch.missed();
+        drop(watch);
+        self.finish(scope, &mut desk)?;
+        eprintln!("{}", desk.lines.summary(seen, missed));
+        Ok(seen)
+    }
+
+    /// How many more starts are wanted.
+    fn room(&self, seen: u64) -> usize {
+        self.wanted.count.map_or(usize::MAX, |count| (count - seen) as usize)
+    }
+
+    /// Waits for the windows that are open, and for those that wait unless all is to end.
+    fn finish<'env>(&'scope self, scope: &'scope Scope<'scope, 'env>, desk: &mut Desk) -> anyhow::Result<()> {
+        loop {
+            if self.terminal.is_interrupted() || self.ending.load(Ordering::Relaxed) {
+                self.ending.store(true, Ordering::Relaxed);
+                for (start, _) in desk.waiting.drain(..) {
+                    desk.lines.refused(&start, "the watch ended before its turn came")?;
+                }
+            }
+            self.begin_windows(scope, desk);
+            if desk.active == 0 {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK / 10);
+            desk.settle()?;
+        }
+    }
+
+    fn begin_windows<'env>(&'scope self, scope: &'scope Scope<'scope, 'env>, desk: &mut Desk) {
+        while desk.active < WINDOWS_MAX
+            && let Some((start, job)) = desk.waiting.pop_front()
+        {
+            desk.active += 1;
+            let sender = self.sender.clone();
+            scope.spawn(move || {
+                let outcome = self.window(&job);
+                // Nobody listens only when all has failed.
+                let _told = sender.send(Finished { start, job, outcome });
+            });
+        }
+    }
+
+    fn window(&self, job: &Job) -> anyhow::Result<Outcome> {
+        // The command, for this job, begins when it was found.
+        let options = Options { command_ns: trimtab_os::monotonic_ns(), ..self.options.clone() };
+        let quiet = Quiet { terminal: self.terminal, ending: self.ending };
+        let measure = || launch::when_ready(|| measure(job, &options, &self.cache, &quiet), launch::is_too_early);
+        Change::of_job("watch", job)?.around(measure)
+    }
+}
+
+impl Desk {
+    /// Says what a start is, or puts it in the queue of those to be measured.
+    fn take(&mut self, start: Start) -> anyhow::Result<()> {
+        let Start { number, processes, what } = start;
+        let told = |what| Start { number, processes, what };
+        match what {
+            What::Job(job) => self.waiting.push_back((told(What::Ended), *job)),
+            What::NotMpi => self.lines.refused(&told(What::NotMpi), "it is no MPI program")?,
+            What::Ended => self.lines.ended(&told(What::Ended))?,
+            What::Refused(error) => self.lines.refused(&told(What::NotMpi), &output::chain(&error.into()))?,
+        }
+        Ok(())
+    }
+
+    /// Keeps and tells windows that are over.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        while let Ok(Finished { start, job, outcome }) = self.finished.try_recv() {
+            self.active -= 1;
+            match outcome {
+                Ok(Outcome { mut report, .. }) => {
+                    let kept = window::keep(&mut self.store, &window::Known::of(&job), &mut report);
+                    self.lines.measured(&start, &Measured { job: &job, report: &report })?;
+                    kept.context("the window was measured, but could not be stored")?;
+                }
+                Err(error) => self.lines.failed(&start, &job, &output::chain(&error))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows nothing, and ends when all is to end.
+struct Quiet<'a> {
+    terminal: &'a Terminal,
+    ending: &'a AtomicBool,
+}
+
+impl Progress for Quiet<'_> {
+    fn stage(&self, _stage: &Stage) {}
+
+    fn is_interrupted(&self) -> bool {
+        self.terminal.is_interrupted() || self.ending.load(Ordering::Relaxed)
+    }
+}

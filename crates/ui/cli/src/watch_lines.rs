@@ -1,0 +1,162 @@
+//! What `watch` says about each start: one line for people, one JSON object for programs.
+//!
+//! Next: `watch`, which knows when.
+
+use crate::output;
+use anyhow::Context;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use trimtab_track::Job;
+use trimtab_types::report::Report;
+use trimtab_watch::{Held, Missed, Sighting, Start};
+
+/// Where lines go.
+pub struct Lines {
+    json: Json,
+    measured: u64,
+}
+
+enum Json {
+    None,
+    StandardOutput,
+    File(File),
+}
+
+/// A window and its job.
+pub struct Measured<'a> {
+    /// What was measured.
+    pub job: &'a Job,
+    /// What came of it.
+    pub report: &'a Report,
+}
+
+impl Lines {
+    /// Lines on standard output, and objects behind what `json` holds.
+    pub fn new(json: Option<&Path>) -> anyhow::Result<Lines> {
+        let json = match json {
+            None => Json::None,
+            Some(path) if path == Path::new("-") => Json::StandardOutput,
+            Some(path) => {
+                let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+                Json::File(opened.with_context(|| format!("can't write {}", path.display()))?)
+            }
+        };
+        Ok(Lines { json, measured: 0 })
+    }
+
+    /// A start that is not measured, for this reason.
+    pub fn refused(&mut self, start: &Start, reason: &str) -> anyhow::Result<()> {
+        self.say(start, None, &format!("not measured: {reason}"), json!({ "outcome": "refused", "reason": reason }))
+    }
+
+    /// One that ended too soon.
+    pub fn ended(&mut self, start: &Start) -> anyhow::Result<()> {
+        self.say(start, None, "not measured: it ended before that", json!({ "outcome": "ended" }))
+    }
+
+    /// One whose window failed.
+    pub fn failed(&mut self, start: &Start, job: &Job, reason: &str) -> anyhow::Result<()> {
+        let fields = json!({ "outcome": "failed", "reason": reason });
+        self.say(start, Some(job), &format!("not measured: {reason}"), fields)
+    }
+
+    /// One that was measured.
+    pub fn measured(&mut self, start: &Start, measured: &Measured) -> anyhow::Result<()> {
+        let report = measured.report;
+        self.measured += 1;
+        let window = format!("{}/{}", report.job.id, report.window.batch);
+        let share = report.communication_fraction.as_ref().map(|share| share.mean);
+        let judged = if report.window.valid { "valid" } else { "not valid" };
+        let iterations = report.window.iterations;
+        let counted = iterations.map_or_else(String::new, |count| format!(", {count} iterations"));
+        let shared = share.map_or_else(String::new, |share| format!(", {:.1}% communication", share * 100.0));
+        let words = format!("window {window} is {judged}{counted}{shared}");
+        let fields = json!({
+            "outcome": "measured",
+            "job": report.job.id,
+            "window": report.window.batch,
+            "valid": report.window.valid,
+            "iterations": iterations,
+            "communication_fraction": share,
+        });
+        self.say(start, Some(measured.job), &words, fields)
+    }
+
+    /// What it all came to.
+    pub fn summary(&self, seen: u64, missed: Missed) -> String {
+        let mut text = format!("trimtab: {seen} starts, {} measured", self.measured);
+        if missed.nameless > 0 {
+            text += &format!("; {} programs of unknown names ended before they could be looked at", missed.nameless);
+        }
+        if missed.losses > 0 {
+            let times = missed.losses;
+            text += &format!("; the kernel dropped events {times} times, what still ran then was found by a scan");
+        }
+        text
+    }
+
+    fn say(&mut self, start: &Start, job: Option<&Job>, words: &str, outcome: Value) -> anyhow::Result<()> {
+        match &mut self.json {
+            Json::StandardOutput => return output::print_text(&object(start, job, outcome).to_string()),
+            Json::File(file) => {
+                writeln!(file, "{}", object(start, job, outcome)).context("can't write the JSON file")?
+            }
+            Json::None => {}
+        }
+        output::print_text(&format!("#{} {}: {words}", start.number, name(start, job)))
+    }
+}
+
+/// `app (2 ranks, processes 12 13)`.
+fn name(start: &Start, job: Option<&Job>) -> String {
+    let program = start.processes.first().map(|process| process.program.as_path()).unwrap_or(Path::new(""));
+    let program = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
+    let pids = pids(start, job).iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
+    match job.map(|job| job.ranks.len()) {
+        Some(ranks) if ranks > 1 => format!("{program} ({ranks} ranks, processes {pids})"),
+        _ => format!("{program} (process {pids})"),
+    }
+}
+
+fn pids(start: &Start, job: Option<&Job>) -> Vec<i32> {
+    match job {
+        Some(job) => job.ranks.iter().map(|rank| rank.pid.0).collect(),
+        None => start.processes.iter().map(|process| process.pid.0).collect(),
+    }
+}
+
+fn object(start: &Start, job: Option<&Job>, outcome: Value) -> Value {
+    let first = start.processes.first();
+    let now_ns = trimtab_os::monotonic_ns();
+    let ago_s = |then_ns: u64| now_ns.saturating_sub(then_ns) as f64 / 1e9;
+    let started = first.map(|process| trimtab_os::unix_s() - ago_s(process.exec_ns.unwrap_or(process.seen_ns)));
+    let mut object = json!({
+        "number": start.number,
+        "program": first.map(|process| process.program.to_string_lossy()),
+        "started_unix_s": started,
+        "key": job.map(|job| job.key.as_str()),
+        "processes": pids(start, job),
+        "seen": start.processes.iter().map(sight).collect::<Vec<_>>(),
+    });
+    if let (Some(object), Value::Object(outcome)) = (object.as_object_mut(), outcome) {
+        object.extend(outcome);
+    }
+    object
+}
+
+/// How soon one process was seen, and held.
+fn sight(process: &Sighting) -> Value {
+    let us_after = |then_ns: u64| process.exec_ns.map(|exec_ns| then_ns.saturating_sub(exec_ns) / 1000);
+    let held = process.holding.as_ref().and_then(|holding| holding.outcome().get().cloned());
+    json!({
+        "pid": process.pid.0,
+        "seen_us": us_after(process.seen_ns),
+        "seized_us": held.as_ref().and_then(|held| us_after(held.as_ref().ok()?.since_ns)),
+        "held": held.map(|held| match held {
+            Ok(Held { us, timed_out, .. }) => json!({ "us": us, "timed_out": timed_out }),
+            Err(reason) => json!({ "refused": reason }),
+        }),
+    })
+}

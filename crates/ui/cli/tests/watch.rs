@@ -1,0 +1,194 @@
+//! `trimtab watch`: jobs that start while it watches are measured, each by itself.
+//!
+//! Next: `trimtab-watch`, whose own tests count brief programs and hold them.
+
+mod common;
+
+use common::{Desk, LIMIT, alone};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, build, interrupt, threads_running};
+
+/// A watch that runs, ended with the test.
+struct Watching {
+    child: Child,
+    lines: PathBuf,
+}
+
+impl Watching {
+    fn start(desk: &Desk, program: &Path, options: &str) -> Watching {
+        let (lines, errors) = (desk.path("lines.json"), desk.path("errors"));
+        let (lines_text, name) = (lines.to_string_lossy().into_owned(), program.to_string_lossy().into_owned());
+        let mut words = vec!["watch", "--name", &name, "--json", &lines_text];
+        words.extend(options.split_whitespace());
+        let mut command = desk.command(&words);
+        command.stdout(Stdio::null()).stderr(std::fs::File::create(&errors).expect("a file"));
+        let child = command.spawn().expect("it starts");
+        let watching = Watching { child, lines };
+        let said = || std::fs::read_to_string(&errors).unwrap_or_default();
+        wait_for("the watch begins", || said().contains("watching for"));
+        watching
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.lines).unwrap_or_default();
+        // The last line may be half written.
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn wait_for_lines(&self, count: usize) -> Vec<Value> {
+        wait_for(&format!("{count} starts"), || self.lines().len() >= count);
+        self.lines()
+    }
+
+    fn end(mut self) -> i32 {
+        wait_for("the watch ends", || self.child.try_wait().expect("ours").is_some());
+        self.child.wait().expect("ours").code().expect("not killed")
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A specimen under a name that nothing else has.
+fn program(desk: &Desk, mpi: Mpi) -> PathBuf {
+    let built = build("particle", Some(mpi), &Variant::default()).expect("it builds");
+    let own = desk.path("watched");
+    std::fs::copy(built, &own).expect("copies");
+    own
+}
+
+fn start(mpi: Mpi, ranks: u32, program: &Path) -> Running {
+    let launch = Launch::mpi(mpi, ranks, program).args(["--iterations", "100000000"]);
+    launch.start().expect("it starts")
+}
+
+fn pids_of(line: &Value) -> BTreeSet<i64> {
+    line["processes"].as_array().into_iter().flatten().filter_map(Value::as_i64).collect()
+}
+
+fn check_measured(line: &Value, job: &mut Running) {
+    let pids = job.rank_pids(LIMIT).expect("it runs");
+    assert_eq!(line["outcome"], "measured", "{line}");
+    assert_eq!((&line["valid"], &line["iterations"]), (&Value::Bool(true), &Value::from(5)), "{line}");
+    assert_eq!(pids_of(line), pids.iter().map(|pid| i64::from(*pid)).collect(), "{line}");
+    for pid in pids {
+        let text = TextSnapshot::of(pid).expect("its text");
+        assert_eq!(text.difference_from_files().expect("its files"), None, "restored");
+        threads_running(pid).expect("no thread is stopped");
+    }
+}
+
+/// The line of the start that `job` is.
+fn line_of<'a>(lines: &'a [Value], job: &mut Running) -> &'a Value {
+    let pid = i64::from(job.rank_pids(LIMIT).expect("it runs")[0]);
+    lines.iter().find(|line| pids_of(line).contains(&pid)).unwrap_or_else(|| panic!("no {pid} in {lines:?}"))
+}
+
+#[test]
+fn two_runs_of_one_program_at_the_same_time_are_two_jobs() {
+    let _alone = alone();
+    for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
+        let desk = Desk::new();
+        let program = program(&desk, mpi);
+        let watching = Watching::start(&desk, &program, "--iterations 5 --count 2");
+        let mut jobs = [start(mpi, 1, &program), start(mpi, 1, &program)];
+        let lines = watching.wait_for_lines(2);
+        for job in &mut jobs {
+            check_measured(line_of(&lines, job), job);
+        }
+        assert_ne!(lines[0]["key"], lines[1]["key"]);
+        assert_ne!(lines[0]["job"], lines[1]["job"], "{lines:?}");
+        assert_eq!(watching.end(), 0);
+        let listed = desk.trimtab(&["list", "--json"]);
+        let listed: Vec<Value> = serde_json::from_str(&listed.stdout).expect("JSON");
+        assert_eq!(listed.len(), 2, "{listed:?}");
+    }
+}
+
+#[test]
+fn ranks_of_one_launch_are_one_start_and_a_later_launch_is_another() {
+    let _alone = alone();
+    for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
+        let desk = Desk::new();
+        let program = program(&desk, mpi);
+        let watching = Watching::start(&desk, &program, "--iterations 5 --hold 2000");
+        for run in 1..=2 {
+            let mut job = start(mpi, 2, &program);
+            let lines = watching.wait_for_lines(run);
+            assert_eq!(lines.len(), run, "{lines:?}");
+            check_measured(&lines[run - 1], &mut job);
+            assert_eq!(lines[run - 1]["seen"].as_array().map(Vec::len), Some(2), "{lines:?}");
+        }
+        let lines = watching.lines();
+        assert_ne!(lines[0]["key"], lines[1]["key"]);
+        interrupt(i32::try_from(watching.child.id()).expect("a pid"));
+        assert_eq!(watching.end(), 0);
+    }
+}
+
+#[test]
+fn an_interrupt_ends_windows_that_are_open_and_restores_the_program() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let program = program(&desk, Mpi::Mpich);
+    let watching = Watching::start(&desk, &program, "--iterations 1000000000");
+    let mut job = start(Mpi::Mpich, 1, &program);
+    let pid = job.rank_pids(LIMIT).expect("it runs")[0];
+    let is_patched =
+        || TextSnapshot::of(pid).is_ok_and(|text| text.difference_from_files().is_ok_and(|found| found.is_some()));
+    wait_for("the window is open", is_patched);
+    interrupt(i32::try_from(watching.child.id()).expect("a pid"));
+    let lines = watching.wait_for_lines(1);
+    assert_eq!(pids_of(&lines[0]), BTreeSet::from([i64::from(pid)]));
+    assert_eq!(watching.end(), 0);
+    assert!(!is_patched(), "restored");
+    threads_running(pid).expect("no thread is stopped");
+}
+
+#[test]
+fn programs_that_can_not_be_measured_are_told_with_the_reason() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let own = desk.path("watched");
+    std::fs::copy("/bin/sleep", &own).expect("copies");
+    let watching = Watching::start(&desk, &own, "--count 1");
+    let mut child = std::process::Command::new(&own).arg("600").spawn().expect("it starts");
+    let lines = watching.wait_for_lines(1);
+    child.kill().expect("ours to end");
+    child.wait().expect("ours");
+    assert_eq!((&lines[0]["outcome"], &lines[0]["reason"]), (&"refused".into(), &"it is no MPI program".into()));
+    assert_eq!(watching.end(), 0);
+    let nothing = desk.trimtab(&["watch", "--name", "no-such-program", "--for", "0.2"]);
+    assert_eq!(nothing.code, 1, "{nothing:?}");
+    assert!(nothing.stderr.contains("0 starts, 0 measured"), "{nothing:?}");
+}
+
+#[test]
+fn what_can_not_be_watched_is_refused() {
+    let desk = Desk::new();
+    for (words, reason) in [
+        (&["watch", "--name", ""][..], "no program can be called"),
+        (&["watch", "--name", "a", "--sha256", "12"], "is no SHA-256 checksum"),
+        (&["watch", "--name", "a", "--dry-run"], "use `trimtab attach`"),
+        (&["watch", "--name", "a", "--json", "/no/such/folder/x"], "can't write"),
+    ] {
+        let said = desk.trimtab(words);
+        assert!(said.code == 2 && said.stderr.contains(reason), "{words:?}: {said:?}");
+    }
+}

@@ -1,0 +1,128 @@
+//! A job of a real Slurm on 16 nodes with 32 ranks: how soon its first iteration is recorded, and where its ranks begin.
+//!
+//! The nodes are namespaces of this machine, so all ranks and agents share its processors: a cluster is faster.
+//!
+//! Next: `trimtab-testbed` for the nodes, `truth` for what a window says.
+
+use super::attach::Bench;
+use super::row::{Row, Verdict};
+use super::truth::said_start;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use trimtab_specimens::{Mark, Mpi, Variant, build};
+use trimtab_testbed::{Slurm, Testbed};
+use trimtab_types::report::Report;
+
+const NODES: usize = 16;
+const RANKS_PER_NODE: u32 = 2;
+/// Command to first recorded iteration.
+const FIRST_RECORD_S_BAR: f64 = 2.0;
+const ROUNDS: usize = 5;
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// One row per figure.
+pub fn rows(bench: &Bench) -> Result<Vec<Row>> {
+    let what = format!("attach to a Slurm job of {NODES} nodes and {} ranks", NODES as u32 * RANKS_PER_NODE);
+    if let Some(lack) = Slurm::lack() {
+        return Ok(vec![Row::skipped(what, lack.0)]);
+    }
+    let testbed = Testbed::up(&bench.folder, NODES)?;
+    let slurm = Slurm::start(&testbed, RANKS_PER_NODE)?;
+    let mut job = Job::start(&slurm)?;
+    let mut reports = Vec::new();
+    for _ in 0..bench.rounds(ROUNDS, 1) {
+        reports.push(job.window(bench, &testbed, &slurm)?);
+    }
+    let first_s: Vec<f64> = reports.iter().filter_map(|report| report.cost.first_record_s).collect();
+    let first = format!("{what}: command to first recorded iteration");
+    Ok(vec![Row::at_most(first, "s", &first_s, FIRST_RECORD_S_BAR), start_row(&what, &reports)])
+}
+
+fn start_row(what: &str, reports: &[Report]) -> Row {
+    let ranks = NODES as u32 * RANKS_PER_NODE;
+    let starts = |report: &Report| (0..ranks).map(|rank| said_start(report, rank)).collect::<Vec<_>>();
+    let starts: Vec<Vec<Option<u32>>> = reports.iter().map(starts).collect();
+    let is_one = |starts: &&Vec<Option<u32>>| starts[0].is_some() && starts.iter().all(|start| *start == starts[0]);
+    let alike = starts.iter().filter(is_one).count();
+    let invalid = reports.iter().filter(|report| !report.window.valid).count();
+    Row {
+        what: format!("{what}: spread of window start over ranks"),
+        measured: format!("in {alike} of {} windows all ranks began at one iteration; {invalid} invalid", starts.len()),
+        bar: "0 iterations".into(),
+        verdict: Verdict::of(alike == starts.len() && invalid == 0),
+        figures: json!({ "starts": starts }),
+    }
+}
+
+/// A job that runs; what waits for it here ends with this.
+struct Job {
+    id: String,
+    srun: Child,
+}
+
+impl Job {
+    fn start(slurm: &Slurm<'_>) -> Result<Self> {
+        let program = build("particle", Some(Mpi::OpenMpi), &Variant { mark: Mark::Local, ..Variant::default() })?;
+        let program = program.canonicalize()?;
+        let mut srun = slurm.command("srun");
+        srun.arg(format!("-N{NODES}")).arg(format!("--ntasks-per-node={RANKS_PER_NODE}")).arg("--mpi=pmix");
+        srun.arg(&program).args(["--mark", "--size", "256", "--particles", "20000", "--iterations", "100000000"]);
+        for (variable, value) in [
+            ("OMPI_MCA_pml", "ob1"),
+            ("OMPI_MCA_btl", "tcp,self,vader"),
+            ("OMPI_MCA_btl_tcp_if_include", "10.77.0.0/24"),
+            ("OMPI_MCA_mpi_yield_when_idle", "1"),
+        ] {
+            srun.env(variable, value);
+        }
+        let srun = srun.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut job = Job { id: String::new(), srun: srun.context("cannot start srun")? };
+        let until = Instant::now() + LIMIT;
+        while at_work(&program) < NODES * RANKS_PER_NODE as usize {
+            ensure!(matches!(job.srun.try_wait(), Ok(None)), "srun has ended");
+            ensure!(Instant::now() < until, "the job does not come to work");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let said = slurm.command("squeue").args(["--noheader", "--format=%i"]).output()?;
+        job.id = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+        Ok(job)
+    }
+
+    /// One window, from the head.
+    fn window(&mut self, bench: &Bench, testbed: &Testbed, slurm: &Slurm<'_>) -> Result<Report> {
+        let binary = bench.binary("trimtab").canonicalize()?;
+        let mut trimtab: Command = slurm.command(&binary.to_string_lossy());
+        trimtab.args(["attach", "--slurm", &self.id, "--iterations", "10", "--detail", "2", "--json", "-"]);
+        trimtab.args(["--function", "measuremark*", "--max-seconds", "30"]);
+        for (variable, folder) in [("XDG_DATA_HOME", "data"), ("XDG_STATE_HOME", "state"), ("XDG_CACHE_HOME", "cache")]
+        {
+            trimtab.env(variable, testbed.folder().join(folder));
+        }
+        let output = trimtab.output().context("cannot start trimtab")?;
+        if output.stdout.is_empty() {
+            bail!("no report: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ended = self.srun.kill();
+        let _reaped = self.srun.wait();
+    }
+}
+
+/// How many processes of a program have computed for a tenth of a second, on any node.
+fn at_work(program: &std::path::Path) -> usize {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
+    let works = |name: &str| {
+        let is_it = std::fs::read_link(format!("/proc/{name}/exe")).is_ok_and(|exe| exe == program);
+        let stat = || std::fs::read_to_string(format!("/proc/{name}/stat")).unwrap_or_default();
+        let ticks = |stat: String| stat.rsplit(") ").next()?.split(' ').nth(11)?.parse::<u64>().ok();
+        is_it && ticks(stat()).is_some_and(|ticks| ticks >= 10)
+    };
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|name| works(name)).count()
+}

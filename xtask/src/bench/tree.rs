@@ -1,0 +1,250 @@
+//! `bench tree`: multicasts and sums over trees of processes, beside a bare tree of the same shape in the same run.
+//!
+//! The figures come from `crates/cluster/link/examples/tree`, which is controller, node and floor in one program, and
+//! are held to the bars here. The tree speaks its whole protocol with mutual TLS and filters on; the floor is plain TCP
+//! with nothing else. Turns of both follow each other, and what is judged are their ratios.
+//!
+//! Next: that example, which measures.
+
+use super::Part;
+use super::attach::Bench;
+use super::record::Record;
+use super::row::{Row, Verdict};
+use crate::shell;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// Leaves, and what MRNet 5.0.1 needed for a multicast and a sum (ms), and its sums per second: taken with the same
+/// shapes, one process per leaf, on the two-core machine of the first results. On another one the ratio to the bare
+/// tree is what counts.
+const MRNET: [(u32, f64, f64); 4] = [(16, 0.8, 9_200.0), (64, 4.3, 2_600.0), (128, 10.7, 1_000.0), (256, 34.0, 450.0)];
+/// Round trip over the bare tree's.
+const TRIP_RATIO_BAR: f64 = 2.0;
+/// MRNet's round trip over ours, and our sums per second over its.
+const MRNET_TRIP_FACTOR: f64 = 4.0;
+const MRNET_RATE_FACTOR: f64 = 10.0;
+/// The bare tree's sums per second over ours.
+const RATE_RATIO_BAR: f64 = 2.0;
+/// One packet to a leaf and back, directly and through an inner node.
+const DIRECT_US_BAR: f64 = 15.0;
+const THROUGH_US_BAR: f64 = 30.0;
+/// The largest tree: multicast and sum, start, memory.
+const LEAVES_MAX: u32 = 65_536;
+const LARGE_TRIP_S_BAR: f64 = 1.5;
+const LARGE_START_S_BAR: f64 = 3.0;
+const LARGE_BYTES_BAR: f64 = 8_000.0;
+/// What growth is measured from.
+const LEAVES_SMALL: u32 = 1_024;
+/// Time per leaf of the largest tree over that of the small one: no worse than linear, one level more, and noise.
+const GROWTH_RATIO_BAR: f64 = 1.5;
+/// An agent that has nothing to do.
+const REST_CORE_PERCENT_BAR: f64 = 0.1;
+const REST_MEMORY_MB_BAR: f64 = 20.0;
+/// From the loss of an inner node to a parent for each of its children.
+const ORPHANED_S_BAR: f64 = 1.0;
+
+/// Measures everything, or one part, and prints it as it comes. `leaves` replaces the numbers of leaves.
+pub fn run(bench: &Bench, only: Option<Part>, leaves: Option<u32>, record: &mut Record) -> Result<()> {
+    let wanted = |part: Part| only.is_none_or(|only| only == part);
+    if wanted(Part::Packet) {
+        let found = measure(bench, "packet", 1, bench.rounds(15, 2))?;
+        record.judge(packet_rows(&found));
+    }
+    if wanted(Part::Trips) {
+        for (count, trip_ms, per_s) in MRNET.into_iter().filter(|row| leaves.is_none_or(|leaves| leaves == row.0)) {
+            let found = measure(bench, "trips", count, bench.rounds(10, 2))?;
+            record.judge(trip_rows(&found, count, trip_ms, per_s));
+        }
+    }
+    if wanted(Part::Rest) {
+        record.judge(rest_rows(&measure(bench, "rest", 1, 1)?));
+    }
+    if wanted(Part::Survive) {
+        record.judge(survive_rows(&measure(bench, "survive", 16, bench.rounds(100, 5))?));
+    }
+    if wanted(Part::Scale) {
+        let large = leaves.unwrap_or(if bench.quick { 4 * LEAVES_SMALL } else { LEAVES_MAX });
+        let rounds = bench.rounds(10, 3);
+        let (small, large) = (measure(bench, "scale", LEAVES_SMALL, rounds)?, measure(bench, "scale", large, rounds)?);
+        record.judge(scale_rows(&small, &large));
+    }
+    Ok(())
+}
+
+fn measure(bench: &Bench, part: &str, leaves: u32, rounds: usize) -> Result<Value> {
+    let mut command = Command::new(bench.binary("examples/tree"));
+    command.args(["measure", part, "--leaves", &leaves.to_string(), "--rounds", &rounds.to_string()]);
+    let line = shell::read(&mut command).with_context(|| format!("tree: {part} of {leaves} leaves"))?;
+    serde_json::from_str(&line).with_context(|| format!("tree: {part} printed no JSON"))
+}
+
+fn samples(found: &Value, name: &str) -> Vec<f64> {
+    found[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+}
+
+fn ratios(above: &[f64], below: &[f64]) -> Vec<f64> {
+    above.iter().zip(below).map(|(above, below)| above / below).collect()
+}
+
+fn trip_rows(found: &Value, leaves: u32, mrnet_ms: f64, mrnet_per_s: f64) -> Vec<Row> {
+    let [ours_ms, bare_ms, ours_per_s, bare_per_s] =
+        ["ours_ms", "bare_ms", "ours_per_s", "bare_per_s"].map(|name| samples(found, name));
+    let against_mrnet: Vec<f64> = ours_per_s.iter().map(|per_s| per_s / mrnet_per_s).collect();
+    let inverse: Vec<f64> = against_mrnet.iter().map(|factor| MRNET_RATE_FACTOR / factor).collect();
+    let trip = format!("multicast and sum over {leaves} leaves");
+    let sums = format!("sums per second from {leaves} leaves");
+    vec![
+        Row::median_at_most(format!("{trip}, over the bare tree"), "x", &ratios(&ours_ms, &bare_ms), TRIP_RATIO_BAR),
+        Row::median_at_most(format!("{trip} (MRNet: {mrnet_ms} ms)"), "ms", &ours_ms, mrnet_ms / MRNET_TRIP_FACTOR),
+        Row::no_bar(format!("{trip}: the bare tree"), "ms", &bare_ms),
+        Row::median_at_most(
+            format!("{sums}: the bare tree's over ours"),
+            "x",
+            &ratios(&bare_per_s, &ours_per_s),
+            RATE_RATIO_BAR,
+        ),
+        Row::median_at_most(
+            format!("{sums}: {MRNET_RATE_FACTOR} times MRNet's ({mrnet_per_s}/s) over ours"),
+            "x",
+            &inverse,
+            1.0,
+        ),
+        Row::no_bar(sums, "per s", &ours_per_s),
+        Row::no_bar(format!("start of {leaves} leaves, a process each"), "s", &single(found, "start_s")),
+    ]
+}
+
+fn single(found: &Value, name: &str) -> Vec<f64> {
+    found[name].as_f64().into_iter().collect()
+}
+
+fn packet_rows(found: &Value) -> Vec<Row> {
+    let row = |what: &str, name: &str, bare: &str, bar: f64| {
+        let floor = samples(found, bare);
+        let ours = samples(found, name);
+        [
+            Row::median_at_most(format!("one packet to a leaf and back, {what}"), "us", &ours, bar),
+            Row::no_bar(
+                format!("one packet to a leaf and back, {what}: over the bare tree"),
+                "x",
+                &ratios(&ours, &floor),
+            ),
+        ]
+    };
+    let direct = row("directly", "direct_us", "direct_bare_us", DIRECT_US_BAR);
+    let through = row("through an inner node", "through_us", "through_bare_us", THROUGH_US_BAR);
+    direct.into_iter().chain(through).collect()
+}
+
+fn rest_rows(found: &Value) -> Vec<Row> {
+    let of = |name: &str| -> Vec<f64> {
+        found["agents"].as_array().into_iter().flatten().filter_map(|agent| agent[name].as_f64()).collect()
+    };
+    vec![
+        Row::at_most("an agent at rest: processor", "% of a core", &of("core_percent"), REST_CORE_PERCENT_BAR),
+        Row::at_most("an agent at rest: memory", "MB", &of("memory_mb"), REST_MEMORY_MB_BAR),
+    ]
+}
+
+fn survive_rows(found: &Value) -> Vec<Row> {
+    let what = "after the loss of an inner node: until its children have a parent";
+    let no_wrong = Row {
+        what: "after these losses: results that are wrong or lack a living rank".into(),
+        measured: format!("{} losses, {} waves, {} incomplete", found["losses"], found["waves"], found["incomplete"]),
+        bar: "none, each result checked".into(),
+        verdict: Verdict::of(found["incomplete"] == 0),
+        figures: json!({ "losses": found["losses"], "waves": found["waves"], "incomplete": found["incomplete"] }),
+    };
+    vec![Row::at_most(what, "s", &samples(found, "orphaned_s"), ORPHANED_S_BAR), no_wrong]
+}
+
+fn scale_rows(small: &Value, large: &Value) -> Vec<Row> {
+    let count = |found: &Value| found["leaves"].as_f64().unwrap_or(f64::NAN);
+    let leaves = &large["leaves"];
+    let per_leaf =
+        |found: &Value| found["trip_median_s"].as_f64().map(|seconds| seconds / count(found)).unwrap_or(f64::NAN);
+    let growth = per_leaf(large) / per_leaf(small);
+    let from = format!("{} to {leaves} leaves", small["leaves"]);
+    vec![
+        Row::median_at_most(
+            format!("multicast and sum over {leaves} leaves on this machine, a socket each"),
+            "s",
+            &samples(large, "trips_s"),
+            LARGE_TRIP_S_BAR,
+        ),
+        Row::median_at_most(format!("start of {leaves} leaves"), "s", &single(large, "start_s"), LARGE_START_S_BAR),
+        Row::at_most(
+            format!("memory of all processes per leaf, of {leaves}"),
+            "bytes",
+            &single(large, "memory_bytes_per_leaf"),
+            LARGE_BYTES_BAR,
+        ),
+        Row::at_most(format!("time per leaf, grown from {from}"), "x", &[growth], GROWTH_RATIO_BAR),
+        Row {
+            what: format!("depth, grown from {from}"),
+            measured: format!("{} to {}", small["depth"], large["depth"]),
+            bar: "logarithmic".into(),
+            verdict: Verdict::of(is_logarithmic(large)),
+            figures: json!({ "small": small["depth"], "large": large["depth"] }),
+        },
+    ]
+}
+
+/// No deeper than a full tree of the same fan-out.
+fn is_logarithmic(found: &Value) -> bool {
+    let (depth, leaves) = (found["depth"].as_u64(), found["leaves"].as_u64());
+    let (Some(depth), Some(leaves)) = (depth, leaves) else { return false };
+    let enough = |depth: u32| 64_u64.saturating_pow(depth) >= leaves;
+    u32::try_from(depth).is_ok_and(|depth| depth == 1 || !enough(depth - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+        rows.iter().map(|row| row.verdict).filter(|verdict| *verdict != Verdict::NoBar).collect()
+    }
+
+    #[test]
+    fn trips_are_held_to_the_bare_tree_and_to_mrnet() {
+        let found = |ms: f64, per_s: f64| json!({ "ours_ms": [ms], "bare_ms": [1.0], "ours_per_s": [per_s], "bare_per_s": [40_000.0], "start_s": 1.0 });
+        let [met, missed] = [Verdict::Met, Verdict::Missed];
+        assert_eq!(verdicts(&trip_rows(&found(1.0, 30_000.0), 64, 4.3, 2_600.0)), [met; 4]);
+        assert_eq!(verdicts(&trip_rows(&found(2.5, 19_000.0), 64, 4.3, 2_600.0)), [missed; 4]);
+        assert_eq!(verdicts(&trip_rows(&found(1.0, 24_000.0), 64, 4.3, 2_600.0)), [met, met, met, missed]);
+    }
+
+    #[test]
+    fn growth_is_judged_per_leaf() {
+        let found = |leaves: u64, depth: u64, seconds: f64| {
+            json!({
+                "leaves": leaves, "depth": depth, "trips_s": [seconds], "trip_median_s": seconds, "start_s": 2.0,
+                "memory_bytes_per_leaf": 7_000,
+            })
+        };
+        let small = found(1_024, 2, 0.01);
+        assert_eq!(verdicts(&scale_rows(&small, &found(65_536, 3, 0.7))), [Verdict::Met; 5]);
+        assert_eq!(verdicts(&scale_rows(&small, &found(65_536, 3, 1.4)))[3], Verdict::Missed);
+        assert_eq!(verdicts(&scale_rows(&small, &found(65_536, 9, 0.7)))[4], Verdict::Missed);
+    }
+
+    #[test]
+    fn a_wrong_result_misses_the_bar() {
+        let found =
+            |incomplete: u64| json!({ "losses": 2, "orphaned_s": [0.1, 0.2], "waves": 9, "incomplete": incomplete });
+        assert_eq!(verdicts(&survive_rows(&found(0))), [Verdict::Met; 2]);
+        assert_eq!(verdicts(&survive_rows(&found(1))), [Verdict::Met, Verdict::Missed]);
+        assert_eq!(
+            verdicts(&rest_rows(&json!({ "agents": [{ "core_percent": 0.2, "memory_mb": 8.0 }] }))),
+            [Verdict::Missed, Verdict::Met]
+        );
+        assert_eq!(
+            verdicts(&packet_rows(
+                &json!({ "direct_us": [10.0], "direct_bare_us": [8.0], "through_us": [40.0], "through_bare_us": [20.0] })
+            )),
+            [Verdict::Met, Verdict::Missed]
+        );
+    }
+}
