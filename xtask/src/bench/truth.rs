@@ -30,7 +30,7 @@ const ITERATIONS: u32 = 10;
 /// How long a run is made to last: start and end of the program, which no window sees, must be a small part of it.
 const RUN_SECONDS: f64 = 10.0;
 /// The same where a window's share is so exact that even they show.
-const EXACT_RUN_SECONDS: f64 = 25.0;
+const EXACT_RUN_SECONDS: f64 = 15.0;
 /// At least so many iterations, so that a window and what lies before it fit.
 const RUN_ITERATIONS: u32 = 60;
 /// A measured run goes on by itself for this long before the attach of round 0, and longer by a step in each other one,
