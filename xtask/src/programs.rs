@@ -117,7 +117,7 @@ mod tests {
         };
         assert_eq!(found, expected);
         let command = found.command(&[&"in_place".to_string()], true);
-        assert_eq!(shell::display(&command), "CARGO_MANIFEST_DIR='' /w/target/inject-1 in_place --test-threads=1");
+        assert_eq!(shell::display(&command), "CARGO_MANIFEST_DIR='' inject-1 in_place --test-threads=1");
         assert!(!program(&message("lib", true, r#""/w/x""#)).expect("a library's tests").is_integration);
         for (name, message) in [
             ("a library itself", message("lib", false, "null")),

@@ -21,6 +21,8 @@ const ATTACHING: &[&str] = &[
     "trimtab-stub",
     "trimtab-track",
     "trimtab-watch",
+    "trimtab-measure",
+    "trimtab-script",
     "trimtab-specimens",
     "trimtab-torture",
     "trimtab",

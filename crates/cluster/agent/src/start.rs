@@ -183,14 +183,15 @@ mod tests {
     #[test]
     fn what_a_starter_says_is_kept_and_what_is_not_there_is_named() {
         let secret = JobSecret::new().expect("a secret");
-        let each = |word: &str| Starter::Each { words: vec![word.to_owned()] };
-        let mut started = each("/bin/ls").start(Path::new("/nowhere"), &ticket(), &secret).expect("it starts");
+        let each = |words: &[&str]| Starter::Each { words: words.iter().map(|word| (*word).to_owned()).collect() };
+        let speaker = each(&["/bin/sh", "-c", "echo \"no way to $0\" >&2"]);
+        let mut started = speaker.start(Path::new("/nowhere"), &ticket(), &secret).expect("it starts");
         let until = Instant::now() + Duration::from_secs(20);
         while (!started.has_ended() || started.said().is_empty()) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert!(started.said().contains("n1"), "{}", started.said());
-        let error = each("/no/such").start(Path::new("/nowhere"), &ticket(), &secret).expect_err("not there");
+        assert!(started.said().contains("no way to n"), "{}", started.said());
+        let error = each(&["/no/such"]).start(Path::new("/nowhere"), &ticket(), &secret).expect_err("not there");
         assert!(error.to_string().contains("can't run /no/such"), "{error}");
     }
 }

@@ -10,11 +10,14 @@ use crate::options::Stage;
 use crate::request::{Answer, RankPasses, Request};
 use crate::runs::runs_of;
 use std::time::Duration;
-use trimtab_window::{Alignment, Certainty, RankStream, align};
+use trimtab_window::{Alignment, CallEvent, Certainty, RankStream, align};
 
 /// Looks that must agree on an alignment that can't be proven, and passes they must rest on.
 const ALIGN_LOOKS_MIN: usize = 3;
 const ALIGN_PASSES_MIN: u64 = 8;
+
+/// A proof by collectives is waited for this long.
+const PROOF_SECONDS_MAX: f64 = 3.0;
 
 /// Counters on one numbering.
 pub(super) struct Aligned {
@@ -85,7 +88,11 @@ pub(super) fn aligned(lead: &mut Lead, Waiting { silent_s, limit_s }: Waiting) -
         same_looks = if alignment.offsets == offsets_before { same_looks + 1 } else { 1 };
         offsets_before.clone_from(&alignment.offsets);
         let enough = rows.iter().all(|row| row.passes.counted >= ALIGN_PASSES_MIN);
-        let is_settled = same_looks >= ALIGN_LOOKS_MIN && enough;
+        // Where all ranks meet in collectives, one of those to come will prove it: a rank that was kept from running
+        // between two of them is all that stands in the way.
+        let may_be_proven = rows.iter().all(|row| row.passes.calls.events.iter().any(meets_all));
+        let is_waited_for = may_be_proven && waited_s < PROOF_SECONDS_MAX;
+        let is_settled = same_looks >= ALIGN_LOOKS_MIN && enough && !is_waited_for;
         if alignment.certainty == Certainty::Proven || is_settled || waited_s > limit_s {
             let offsets = rows.iter().map(|row| row.passes.rank).zip(alignment.offsets.iter().copied());
             lead.muster.tell(Request::Number { offsets: runs_of(offsets) })?;
@@ -93,6 +100,11 @@ pub(super) fn aligned(lead: &mut Lead, Waiting { silent_s, limit_s }: Waiting) -
             return Ok(Ok(Aligned { iteration_ticks, synchronises: false, alignment }));
         }
     }
+}
+
+/// A collective of all ranks that nobody leaves before all have entered.
+fn meets_all(event: &CallEvent) -> bool {
+    event.synchronising && event.comm == 0
 }
 
 fn tell(lead: &Lead, why: &str) {
