@@ -7,9 +7,12 @@
 //! Next: [`report`] for the measured window; `trimtab-symbols` for where [`FileAddr`]s come from.
 #![forbid(unsafe_code)]
 
+mod cause;
 pub mod context;
 pub mod procfs;
 pub mod report;
+
+pub use cause::one_line;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

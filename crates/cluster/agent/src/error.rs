@@ -27,14 +27,6 @@ pub enum Error {
         /// The ticket's.
         places: Vec<String>,
     },
-    /// A program that starts agents failed.
-    #[error("{command} failed: {said}")]
-    Start {
-        /// What was run.
-        command: String,
-        /// What it said.
-        said: String,
-    },
     /// A program that starts agents is not there.
     #[error("can't run {command}; is it installed and in PATH here?")]
     NoStarter {
@@ -65,16 +57,6 @@ pub enum Error {
     NoAddress {
         /// Which.
         name: String,
-    },
-    /// Agents of another version.
-    #[error("the agent on {host} is version {theirs}, this is {ours}: install one version on all nodes")]
-    Version {
-        /// Where.
-        host: String,
-        /// Its version.
-        theirs: String,
-        /// Ours.
-        ours: String,
     },
     /// Bytes that no node of ours sends.
     #[error("{what} can't be understood; do all nodes run the same trimtab?")]

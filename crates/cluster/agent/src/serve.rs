@@ -23,7 +23,7 @@ use trimtab_reduce::lists::Concat;
 use trimtab_reduce::{Filter, RankSet, Registry};
 use trimtab_session::ImageCache;
 use trimtab_track::{Job, ProcFs, find_job_in, find_slurm_job_in};
-use trimtab_types::{Pid, Rank};
+use trimtab_types::{Pid, Rank, one_line};
 
 /// Time between two looks at signals and the clock.
 const LOOK: Duration = Duration::from_millis(200);
@@ -153,7 +153,7 @@ impl<'a> Agent<'a> {
             return Ok(Say::Here(ranks.present.clone()));
         }
         let job = find(&self.ticket.whose)?;
-        let audit = Audit::of_job(&self.ticket.command, &job).map_err(|error| (chain(&error), false))?;
+        let audit = Audit::of_job(&self.ticket.command, &job).map_err(|error| (one_line(&error), false))?;
         audit.permit().map_err(|denied| (denied.to_string(), false))?;
         let rank = |process: &trimtab_track::RankProcess| PresentRank {
             rank: process.rank.0,
@@ -176,9 +176,9 @@ impl<'a> Agent<'a> {
             postcard::from_bytes::<Command>(command).is_ok_and(|command| wanted(&command.request))
         };
         if is(|request| matches!(request, Request::Insert(_))) {
-            ranks.audit.begin().map_err(|error| (chain(&error), false))?;
+            ranks.audit.begin().map_err(|error| (one_line(&error), false))?;
         }
-        let answer = ranks.node.answer(command).map_err(|error| (chain(&error), false))?;
+        let answer = ranks.node.answer(command).map_err(|error| (one_line(&error), false))?;
         if is(|request| matches!(request, Request::Remove | Request::Abandon)) {
             ranks.audit.end(&What::Restored);
         }
@@ -238,11 +238,5 @@ fn find(whose: &Whose) -> Result<Job, (String, bool)> {
             find_slurm_job_in(&processes, &run, &has_static_mpi)
         }
     };
-    found.map_err(|error| (chain(&error), error.is_retryable()))
-}
-
-/// An error with its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    found.map_err(|error| (one_line(&error), error.is_retryable()))
 }

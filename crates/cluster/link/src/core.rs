@@ -7,7 +7,7 @@
 //! Next: `driver` for the tasks that come here, `link` for one connection.
 
 use crate::address::Contact;
-use crate::error::{LinkError, Trouble, chain};
+use crate::error::{LinkError, Trouble};
 use crate::greet::Greeted;
 use crate::handle::{Hand, Owner};
 use crate::limits::{DIALING_FRAMES_MAX, LINK_COUNT_MAX, TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 use trimtab_overlay::frame::Body;
 use trimtab_overlay::{Action, Event, Frame, Node, NodeId, Told};
+use trimtab_types::one_line;
 
 thread_local! {
     /// Frames between their bytes and the machine, for all connections of the thread.
@@ -248,7 +249,7 @@ impl Core {
 
     /// Remembers what went wrong, once for the same thing in a row.
     pub(crate) fn trouble(&mut self, with: String, why: &LinkError) {
-        let what = chain(why);
+        let what = one_line(why);
         match self.troubles.back_mut().filter(|last| last.with == with && last.what == what) {
             Some(last) => last.count += 1,
             None => self.troubles.push_back(Trouble { with, what, count: 1 }),

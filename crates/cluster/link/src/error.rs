@@ -136,14 +136,3 @@ pub struct Trouble {
     /// How often in a row.
     pub count: u64,
 }
-
-/// An error with all its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
-}

@@ -100,13 +100,7 @@ impl Reply {
 
 impl Failed {
     fn of(error: &Error) -> Self {
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            text.push_str(&format!(": {cause}"));
-            source = cause.source();
-        }
-        let host = crate::host_name();
+        let (host, text) = (crate::host_name(), trimtab_types::one_line(error));
         let kind = match error {
             Error::EndedEarly => FailedKind::Ended,
             Error::Stale { asked, newest } => FailedKind::Stale { asked: *asked, newest: *newest },
