@@ -169,6 +169,15 @@ fn what_probes_took_widens_the_interval_of_the_share() {
     assert!(dear > cheap && near(wide - narrow, dear - cheap), "{narrow} at {cheap}, {wide} at {dear}");
 }
 
+#[test]
+fn a_window_of_alike_iterations_does_not_promise_the_whole_run() {
+    let report = assemble(&input(&[40_000, 20_000]));
+    let fraction = report.communication_fraction.expect("measured");
+    let beside_spread = report.cost.fraction.expect("known") + 0.01 * fraction.mean;
+    let found = fraction.half_width_95.expect("iterations");
+    assert!(found >= beside_spread - 1e-9 && found < 2.0 * beside_spread, "{found} and {beside_spread}");
+}
+
 /// Ten iterations of a microsecond: no processor time that the kernel could tell, and a word on what to ask for.
 #[test]
 fn a_very_short_window_says_so() {
