@@ -104,6 +104,19 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(summary(7), summary(11));
 }
 
+/// A controller that has just begun sends away whoever has nearer ancestors, for most of a second, so that those find their
+/// children; but not who was below it already.
+#[test]
+fn an_early_orphan_is_not_kept_waiting() {
+    let mut sim = Sim::new(Plan::new(350, Tree::balanced(4, 16).unwrap()));
+    assert!(sim.run_while(600_000, STEP_US, |sim| !is_whole(sim)), "it settles for longer than that");
+    sim.kill(NodeId(1), true);
+    sim.run_until(sim.now_us() + 5_000_000);
+    let orphans = &sim.checker.figures.orphan_us;
+    assert_eq!(orphans.len(), 4);
+    assert!(orphans.iter().all(|us| *us < 100_000), "{orphans:?}");
+}
+
 #[test]
 fn without_the_controller_leaves_give_up_and_are_adopted_by_the_next() {
     let mut sim = Sim::new(Plan::new(400, Tree::balanced(4, 64).unwrap()));

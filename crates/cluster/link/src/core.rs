@@ -63,7 +63,7 @@ pub(crate) struct Core {
     contacts: Vec<(NodeId, Contact)>,
     links: BTreeMap<NodeId, Box<Link>>,
     /// Frames for ancestors that are being called.
-    dialing: BTreeMap<NodeId, Vec<Frame>>,
+    dialing: Vec<(NodeId, Vec<Frame>)>,
     to_dial: Vec<NodeId>,
     to_write: Vec<NodeId>,
     /// Connections that took no more; the driver is woken when they do.
@@ -88,7 +88,7 @@ impl Core {
             owner,
             contacts,
             links: BTreeMap::new(),
-            dialing: BTreeMap::new(),
+            dialing: Vec::new(),
             to_dial: Vec::new(),
             to_write: Vec::new(),
             blocked: Vec::new(),
@@ -143,10 +143,7 @@ impl Core {
             // A descendant that is gone; the machine hears of it from its connection's end.
             return Ok(());
         }
-        let waiting = self.dialing.entry(to).or_insert_with(|| {
-            self.to_dial.push(to);
-            Vec::new()
-        });
+        let waiting = self.waiting_for(to);
         if matches!(frame.body, Body::Join(_)) {
             // An earlier attempt that is still waiting has been given up.
             waiting.clear();
@@ -155,6 +152,26 @@ impl Core {
             waiting.push(frame);
         }
         Ok(())
+    }
+
+    /// What waits for an ancestor, who is called if it isn't yet.
+    fn waiting_for(&mut self, to: NodeId) -> &mut Vec<Frame> {
+        let index = self.dialing.iter().position(|(ancestor, _)| *ancestor == to).unwrap_or_else(|| {
+            self.to_dial.push(to);
+            self.dialing.push((to, Vec::new()));
+            self.dialing.len() - 1
+        });
+        &mut self.dialing[index].1
+    }
+
+    /// What waited for an ancestor that is no longer called. Nothing is kept when nobody is: nearly always.
+    fn take_waiting(&mut self, peer: NodeId) -> Vec<Frame> {
+        let index = self.dialing.iter().position(|(ancestor, _)| *ancestor == peer);
+        let waited = index.map(|index| self.dialing.swap_remove(index).1).unwrap_or_default();
+        if self.dialing.is_empty() {
+            self.dialing = Vec::new();
+        }
+        waited
     }
 
     /// Takes in a connection whose other end is known; its number, and its half to read.
@@ -182,7 +199,7 @@ impl Core {
 
     /// Sends what has waited for a connection, and hears what came with its beginning.
     fn begin(&mut self, now_us: u64, peer: NodeId, serial: u64, rest: &[u8]) -> Result<(), LinkError> {
-        for frame in self.dialing.remove(&peer).unwrap_or_default() {
+        for frame in self.take_waiting(peer) {
             self.send(now_us, peer, frame)?;
         }
         if rest.is_empty() {
@@ -232,7 +249,7 @@ impl Core {
 
     /// Nobody was reached at an ancestor's address.
     pub(crate) fn dial_failed(&mut self, now_us: u64, peer: NodeId, why: &LinkError) {
-        self.dialing.remove(&peer);
+        self.take_waiting(peer);
         self.lost(now_us, peer, why);
     }
 
@@ -286,10 +303,10 @@ impl Core {
     pub(crate) fn turn(&mut self, now_us: u64, context: &mut Context<'_>) -> Vec<NodeId> {
         if now_us >= self.node.wake_at_us() {
             self.handle(now_us, Event::Time);
-            let actions = self.node.owner_is_behind(now_us, self.owner.is_behind());
-            self.act(now_us, actions);
-            self.sweep(now_us);
         }
+        self.sweep(now_us);
+        let actions = self.node.owner_is_behind(now_us, self.owner.is_behind());
+        self.act(now_us, actions);
         let mut to_write = std::mem::take(&mut self.blocked);
         loop {
             to_write.append(&mut self.to_write);

@@ -3,23 +3,22 @@
 //! A user's own agents share a [`JobSecret`], and it is the private key of an authority that exists for this job only:
 //! each agent makes itself a certificate that names its place. So one short secret starts any number of agents, nobody
 //! without it can speak, and jobs can't reach each other. All who have it can be any node of the job; they are one
-//! user's processes anyway. A site that runs agents for everybody gives each host a certificate of its own authority.
+//! user's processes anyway. A site that runs agents for everybody gives each host a certificate of its own authority,
+//! which also gives some to people: so it says whose certificates may call a node.
 //!
 //! Next: `secret` for how it travels, `greet` for when this is asked.
 
 use crate::address::{Address, Contact};
 use crate::error::LinkError;
-use crate::secret::{JobSecret, private_file};
+use crate::secret::JobSecret;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use trimtab_overlay::NodeId;
@@ -39,10 +38,25 @@ pub struct Credentials {
 }
 
 /// What certificates name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Names {
     Nodes,
-    Hosts,
+    Hosts { may_call: MayCall },
+}
+
+/// Whether a certificate, which is one of the site's authority, is that of a node.
+pub type MayCall = fn(&CertificateDer<'_>) -> bool;
+
+/// What a host of a site has.
+pub struct Site {
+    /// The authority's certificate.
+    pub authority: CertificateDer<'static>,
+    /// The host's own, and those between it and the authority.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// Its key.
+    pub key: PrivateKeyDer<'static>,
+    /// Whose certificates may call this node.
+    pub may_call: MayCall,
 }
 
 impl std::fmt::Debug for Credentials {
@@ -84,16 +98,13 @@ impl Credentials {
         Credentials::new(root.der().clone(), vec![certificate.der().clone()], key, Names::Nodes)
     }
 
-    /// Those of a host of a site: the authority's certificate, the host's chain and its key, as PEM files.
+    /// Those of a host of a site.
     ///
     /// # Errors
-    /// When a file can't be read, is malformed, or holds a key that others may read.
-    pub fn of_site(authority: &Path, chain: &Path, key: &Path) -> Result<Self, LinkError> {
-        let root = CertificateDer::from_pem_file(authority).map_err(|error| bad_pem(authority, &error))?;
-        let certificates = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        let certificates = certificates.map_err(|error| bad_pem(chain, &error))?;
-        let own = PrivateKeyDer::from_pem_slice(&private_file(key)?).map_err(|error| bad_pem(key, &error))?;
-        Credentials::new(root, certificates, own, Names::Hosts)
+    /// When the key isn't the certificate's.
+    pub fn of_site(site: Site) -> Result<Self, LinkError> {
+        let Site { authority, chain, key, may_call } = site;
+        Credentials::new(authority, chain, key, Names::Hosts { may_call })
     }
 
     fn new(
@@ -127,9 +138,9 @@ impl Credentials {
     pub(crate) fn dial(&self, node: NodeId, contact: &Contact) -> Result<ClientConnection, LinkError> {
         let name = match (self.names, &contact.host, &contact.address) {
             (Names::Nodes, ..) => server_name(node_name(node))?,
-            (Names::Hosts, Some(host), _) => server_name(host.clone())?,
-            (Names::Hosts, None, Address::Tcp(address)) => ServerName::from(address.ip()),
-            (Names::Hosts, None, Address::Unix(_)) => {
+            (Names::Hosts { .. }, Some(host), _) => server_name(host.clone())?,
+            (Names::Hosts { .. }, None, Address::Tcp(address)) => ServerName::from(address.ip()),
+            (Names::Hosts { .. }, None, Address::Unix(_)) => {
                 return Err(LinkError::Name { expected: contact.address.to_string() });
             }
         };
@@ -141,17 +152,19 @@ impl Credentials {
         Ok(ServerConnection::new(self.server.clone())?)
     }
 
-    /// Whether a caller's certificate is that of the node it says it is. Hosts of a site are trusted in what they say.
+    /// Whether a caller's certificate is that of the node it says it is. Hosts of a site are trusted in what they say,
+    /// its people are not.
     pub(crate) fn check_caller(
         &self,
         certificate: Option<&CertificateDer<'static>>,
         node: NodeId,
     ) -> Result<(), LinkError> {
         let wrong = || LinkError::Name { expected: node.to_string() };
-        if self.names == Names::Hosts {
-            return Ok(());
+        let certificate = certificate.ok_or_else(wrong)?;
+        if let Names::Hosts { may_call } = self.names {
+            return if may_call(certificate) { Ok(()) } else { Err(wrong()) };
         }
-        let parsed = ParsedCertificate::try_from(certificate.ok_or_else(wrong)?)?;
+        let parsed = ParsedCertificate::try_from(certificate)?;
         rustls::client::verify_server_name(&parsed, &server_name(node_name(node))?).map_err(|_| wrong())
     }
 }
@@ -163,8 +176,4 @@ fn node_name(node: NodeId) -> String {
 
 fn server_name(name: String) -> Result<ServerName<'static>, LinkError> {
     ServerName::try_from(name.clone()).map_err(|_| LinkError::Name { expected: name })
-}
-
-fn bad_pem(path: &Path, error: &rustls::pki_types::pem::Error) -> LinkError {
-    LinkError::File { path: path.to_owned(), what: format!("{error}: expected a PEM file") }
 }

@@ -74,7 +74,7 @@ impl Future for Driver {
 async fn dial(shared: Arc<Shared>, identity: Arc<Identity>, peer: NodeId) {
     let contact = shared.lock().contact(peer);
     let greeted = match &contact {
-        Some(contact) => in_time(DIAL_TIME_MAX, identity.call(peer, contact)).await,
+        Some(contact) => in_time(DIAL_TIME_MAX, Box::pin(identity.call(peer, contact))).await,
         None => Err(LinkError::Closed),
     };
     let adopted = greeted.and_then(|greeted| shared.lock().adopt(shared.now_us(), greeted));
@@ -112,7 +112,7 @@ pub(crate) async fn listening(shared: Arc<Shared>, identity: Arc<Identity>, list
 
 async fn greeting(shared: Arc<Shared>, identity: Arc<Identity>, socket: Socket) {
     let name = socket.name.clone();
-    let greeted = in_time(GREETING_TIME_MAX, identity.answer(socket)).await;
+    let greeted = in_time(GREETING_TIME_MAX, Box::pin(identity.answer(socket))).await;
     let taken_in = greeted.and_then(|greeted: Greeted| {
         let peer = greeted.peer;
         let (serial, read) = shared.lock().adopt(shared.now_us(), greeted)?;
@@ -152,6 +152,7 @@ fn poll_read(
     Poll::Ready(taken?)
 }
 
+/// Ends what takes too long. Give it a box: a future that is passed on is held twice, for each of thousands of callers.
 async fn in_time<T>(time_max: Duration, work: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
     match tokio::time::timeout(time_max, work).await {
         Ok(result) => result,

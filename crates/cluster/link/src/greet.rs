@@ -64,8 +64,12 @@ impl Identity {
         };
         let mut out = Vec::new();
         seal.seal(&self.hello(node.0), &mut out)?;
-        write_all(&*socket.write, &out).await?;
-        let (hello, rest) = hear(&mut socket, &mut seal).await?;
+        let written = write_all(&*socket.write, &out).await;
+        let (hello, rest) = match (hear(&mut socket, &mut seal).await, written) {
+            (Err(LinkError::Closed | LinkError::Io(_)) | Ok(_), Err(why)) => return Err(why.into()),
+            // Who closed before it heard anything may have said why.
+            (heard, _) => heard?,
+        };
         if hello.to == NOBODY {
             return Err(LinkError::Refused { peer: node });
         }

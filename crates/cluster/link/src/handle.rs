@@ -16,7 +16,7 @@ pub trait Owner: Send {
     fn told(&mut self, told: Told, hand: &mut Hand<'_>);
 
     /// Whether it has been told more than it has taken. The tree then waits for it: leaves are sent no more commands
-    /// than a log holds, and no more waves begin. It is asked after each time it was told something, and every beat.
+    /// than a log holds, and no more waves begin. It is asked after each time it was told something, and at least every beat.
     /// An owner that passes on to an inbox passes this on too.
     fn is_behind(&self) -> bool {
         false
@@ -122,6 +122,11 @@ impl Handle {
     /// What the machine has seen.
     pub fn counts(&self) -> Counts {
         self.shared.lock().node.counts()
+    }
+
+    /// How many results wait to be passed on.
+    pub fn queue_count(&self) -> usize {
+        self.shared.lock().node.queue_count()
     }
 
     /// How many connections there are.

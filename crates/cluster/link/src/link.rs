@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::task::{Context, Poll};
 use trimtab_overlay::Frame;
-use trimtab_overlay::frame::{BadFrame, Channel};
+use trimtab_overlay::frame::{BadFrame, Body, Channel};
 use trimtab_wire::limits::{CHUNK_BYTES_MAX, HEADER_BYTES};
 use trimtab_wire::{Decoder, Lane, Message, put_message};
 
@@ -78,8 +78,16 @@ impl Link {
         feed(&mut self.decoder, plain, frames).map(|()| false)
     }
 
-    /// Puts a frame behind those that wait.
-    pub(crate) fn push(&mut self, frame: Frame) -> Result<(), LinkError> {
+    /// Puts a frame behind those that wait, or into the last of them.
+    pub(crate) fn push(&mut self, mut frame: Frame) -> Result<(), LinkError> {
+        if frame.channel() == Channel::Bulk
+            && let Some(last) = self.results.back_mut()
+        {
+            match last.absorb(frame) {
+                None => return Ok(()),
+                Some(alone) => frame = alone,
+            }
+        }
         let (queue, count_max) = match frame.channel() {
             Channel::Commands => (&mut self.commands, COMMANDS_WAITING_MAX),
             Channel::Bulk => (&mut self.results, RESULTS_WAITING_MAX),
@@ -180,7 +188,8 @@ impl Link {
     fn put_result(&mut self, frame: &Frame, out: &mut Vec<u8>) -> Result<(), LinkError> {
         let start = out.len();
         let value_bytes = match &frame.body {
-            trimtab_overlay::frame::Body::Unit(_, unit) => unit.value.len(),
+            Body::Unit(_, unit) => unit.value.len(),
+            Body::Units(_, run) => run.value_bytes(),
             _ => 0,
         };
         // The value tells nearly all of the length; ranks in pieces may add some, which then go out at once.

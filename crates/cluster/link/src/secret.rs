@@ -100,7 +100,10 @@ impl JobSecret {
 }
 
 /// The content of a file that only its owner, which is us, may read.
-pub(crate) fn private_file(path: &Path) -> Result<Vec<u8>, LinkError> {
+///
+/// # Errors
+/// When it can't be read, or others may.
+pub fn private_file(path: &Path) -> Result<Vec<u8>, LinkError> {
     let wrong = |what: String| LinkError::File { path: path.to_owned(), what };
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
     let metadata = file.metadata()?;

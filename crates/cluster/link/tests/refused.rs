@@ -6,11 +6,14 @@
 mod common;
 
 use common::*;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use trimtab_link::credentials::Site;
 use trimtab_link::{Address, Config, Credentials, Hand, Handle, JobSecret, LinkError, Node};
 use trimtab_overlay::{NodeId, Told, Tree};
 use trimtab_specimens::skip;
@@ -216,27 +219,36 @@ fn a_site_s_own_certificates_work_and_another_site_s_do_not() {
         }
     }
     let file = |site: &str, name: &str| folder.path().join(format!("{site}-{name}.pem"));
-    let of = |site| Credentials::of_site(&file(site, "ca"), &file(site, "cert"), &file(site, "key"));
+    let of = |site, may_call| {
+        let certificate = |name| CertificateDer::from_pem_file(file(site, name)).unwrap();
+        let key = PrivateKeyDer::from_pem_file(file(site, "key")).unwrap();
+        Credentials::of_site(Site { authority: certificate("ca"), chain: vec![certificate("cert")], key, may_call })
+    };
     runtime().block_on(async {
         let tree = Tree::flat(1).unwrap();
         let mut grove = Grove::start(tree, Edges::Tls, Leaves::OnCommand, patient()).await;
-        let here = Arc::new(of("here").unwrap());
+        let here = Arc::new(of("here", |_| true).unwrap());
         let root = Config { credentials: Some(here.clone()), ..grove.config(NodeId::ROOT, true).await };
         let root = Node::start(root, |_: Told, _: &mut Hand<'_>| {}).unwrap();
         let leaf = Config { credentials: Some(here), ..grove.config(NodeId(1), false).await };
         let leaf = Node::start(leaf, |_: Told, _: &mut Hand<'_>| {}).unwrap();
         until("the leaf joins", || root.members().rank_count() == 1).await;
         leaf.stop();
-        let there = Some(Arc::new(of("there").unwrap()));
+        let there = Some(Arc::new(of("there", |_| true).unwrap()));
         let foreign = Config { credentials: there, ..grove.config(NodeId(1), false).await };
         let foreign = Node::start(foreign, |_: Told, _: &mut Hand<'_>| {}).unwrap();
         until("it says why", || foreign.troubles().iter().any(|trouble| trouble.what.contains("TLS refused"))).await;
         assert_eq!(foreign.parent(), None);
+        // The site's authority vouches for people too, and these are no nodes.
+        let picky = Some(Arc::new(of("here", |_| false).unwrap()));
+        let root = Config { credentials: picky.clone(), ..grove.config(NodeId::ROOT, true).await };
+        let root = Node::start(root, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let person = Config { credentials: picky, ..grove.config(NodeId(1), false).await };
+        let person = Node::start(person, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let is_said = || root.troubles().iter().any(|trouble| trouble.what.contains("is not node 1"));
+        until("the root says who it was not", is_said).await;
+        assert_eq!(person.parent(), None);
     });
-    std::fs::set_permissions(file("here", "key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    let error = of("here").unwrap_err().to_string();
-    assert!(error.contains("chmod 600"), "{error}");
-    assert!(Credentials::of_site(&file("here", "no"), &file("here", "cert"), &file("here", "key")).is_err());
 }
 
 /// An authority and a host's certificate, by the tool that everybody has.

@@ -8,8 +8,10 @@
 //! Next: `node` for who says what when.
 
 use crate::StreamSpec;
-use crate::limits::FRAME_BYTES_MAX;
+use crate::limits::{FRAME_BYTES_MAX, RUN_COUNT_MAX, RUN_VALUE_BYTES_MAX};
+use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use trimtab_reduce::RankSet;
@@ -58,6 +60,8 @@ pub enum Body {
     Ordered(u32, Ordered),
     /// A numbered result.
     Unit(u32, Box<Unit>),
+    /// Results with numbers from this one on, of waves that follow each other.
+    Units(u32, Box<Run>),
 }
 
 /// A place in the list of commands: which controller's, and the last one that was received.
@@ -192,6 +196,71 @@ pub struct Unit {
     pub value: Vec<u8>,
 }
 
+/// Short units of waves that follow each other and are alike in all else: one frame costs little more than one of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The first, without its value.
+    first: Unit,
+    /// The values of all, in the order of their waves.
+    #[serde(deserialize_with = "few_values")]
+    values: Vec<Vec<u8>>,
+}
+
+/// Values of a run, as many as one may have: each takes far more memory than bytes on the wire.
+fn few_values<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<u8>>, D::Error> {
+    struct Few;
+
+    impl<'de> Visitor<'de> for Few {
+        type Value = Vec<Vec<u8>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {RUN_COUNT_MAX} values")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Vec<Vec<u8>>, A::Error> {
+            let mut few = Vec::with_capacity(values.size_hint().unwrap_or(0).min(RUN_COUNT_MAX));
+            while let Some(value) = values.next_element()? {
+                if few.len() >= RUN_COUNT_MAX {
+                    return Err(A::Error::invalid_length(few.len() + 1, &self));
+                }
+                few.push(value);
+            }
+            Ok(few)
+        }
+    }
+
+    deserializer.deserialize_seq(Few)
+}
+
+impl Run {
+    fn of(mut first: Unit) -> Run {
+        let value = std::mem::take(&mut first.value);
+        Run { first, values: vec![value] }
+    }
+
+    /// Whether a unit goes on where this ends.
+    fn is_followed_by(&self, unit: &Unit) -> bool {
+        let Unit { reign, stream, wave, attempt, ref covers, .. } = self.first;
+        let has_room = self.values.len() < RUN_COUNT_MAX && unit.value.len() <= RUN_VALUE_BYTES_MAX;
+        has_room
+            && wave.checked_add(self.values.len() as u64) == Some(unit.wave)
+            && (reign, stream, attempt, covers) == (unit.reign, unit.stream, unit.attempt, &unit.covers)
+    }
+
+    /// Its units. One behind the last possible wave, which only a hostile node sends, is none.
+    pub(crate) fn into_units(self) -> impl Iterator<Item = Unit> {
+        let template = self.first;
+        let first = template.wave;
+        let waves = (0..).map_while(move |index| first.checked_add(index));
+        waves.zip(self.values).map(move |(wave, value)| Unit { wave, value, ..template.clone() })
+    }
+
+    /// How long its values are, in bytes.
+    pub fn value_bytes(&self) -> usize {
+        self.values.iter().map(Vec::len).sum()
+    }
+}
+
 /// A command that many queues hold; one copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shared<T>(Arc<T>);
@@ -239,7 +308,32 @@ pub enum BadFrame {
 impl Frame {
     /// On which channel it travels.
     pub fn channel(&self) -> Channel {
-        if matches!(self.body, Body::Unit(..)) { Channel::Bulk } else { Channel::Commands }
+        if matches!(self.body, Body::Unit(..) | Body::Units(..)) { Channel::Bulk } else { Channel::Commands }
+    }
+
+    /// Takes in the frame that is to be sent next, if both can be one; otherwise it comes back.
+    pub fn absorb(&mut self, next: Frame) -> Option<Frame> {
+        let link = self.link;
+        match (&mut self.body, next) {
+            (Body::Units(first, run), Frame { link: theirs, body: Body::Unit(number, unit) })
+                if link == theirs && *first + run.values.len() as u32 == number && run.is_followed_by(&unit) =>
+            {
+                run.values.push(unit.value);
+                None
+            }
+            (Body::Unit(first, one), Frame { link: theirs, body: Body::Unit(number, unit) })
+                if link == theirs && *first + 1 == number && one.value.len() <= RUN_VALUE_BYTES_MAX =>
+            {
+                let mut run = Run::of((**one).clone());
+                if !run.is_followed_by(&unit) {
+                    return Some(Frame { link: theirs, body: Body::Unit(number, unit) });
+                }
+                run.values.push(unit.value);
+                self.body = Body::Units(*first, Box::new(run));
+                None
+            }
+            (_, next) => Some(next),
+        }
     }
 
     /// Its bytes, without a length in front.
@@ -288,7 +382,8 @@ mod tests {
             Body::Ordered(4, Ordered::Fresh(Box::new(snapshot))),
             Body::Ordered(5, Ordered::Command(6, Command::Open { stream: 1, spec }.into())),
             Body::Ordered(7, Ordered::Members { gained: target.clone(), lost: RankSet::EMPTY }),
-            Body::Unit(8, Box::new(unit)),
+            Body::Unit(8, Box::new(unit.clone())),
+            Body::Units(8, Box::new(Run { values: vec![vec![1], vec![], vec![2, 3]], first: unit })),
         ];
         let link = Link { incarnation: 3, number: 1 };
         bodies.into_iter().map(|body| Frame { link, body }).collect()
@@ -301,6 +396,40 @@ mod tests {
         }
     }
 
+    fn unit(number: u32, wave: u64, value: &[u8]) -> Frame {
+        let covers = RankSet::range(Rank(3), Rank(9));
+        let unit = Unit { reign: 1, stream: 2, wave, attempt: 0, covers, value: value.to_vec() };
+        Frame { link: Link { incarnation: 3, number: 1 }, body: Body::Unit(number, Box::new(unit)) }
+    }
+
+    #[test]
+    fn units_of_waves_that_follow_each_other_become_one_frame_and_units_again() {
+        let mut frame = unit(8, 40, b"a");
+        for next in [unit(9, 41, b"b"), unit(10, 42, b"c")] {
+            assert_eq!(frame.absorb(next), None);
+        }
+        let long = vec![0; RUN_VALUE_BYTES_MAX + 1];
+        let mut of_others = unit(11, 43, b"d");
+        of_others.link.number += 1;
+        for other in [unit(11, 44, b"d"), unit(12, 43, b"d"), unit(11, 43, &long), of_others] {
+            assert_eq!(frame.absorb(other.clone()), Some(other));
+        }
+        let Body::Units(8, run) = frame.body else { panic!("{frame:?}") };
+        let units = run.into_units().map(|unit| (unit.wave, unit.value, unit.covers.rank_count()));
+        let expected = [(40, b"a"), (41, b"b"), (42, b"c")].map(|(wave, value)| (wave, value.to_vec(), 7));
+        assert_eq!(units.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_run_is_bounded() {
+        let mut frame = unit(0, 0, b"");
+        let taken = (1..2 * RUN_COUNT_MAX as u32).filter(|n| frame.absorb(unit(*n, u64::from(*n), b"")).is_none());
+        assert_eq!(taken.count(), RUN_COUNT_MAX - 1);
+        let Body::Units(_, run) = &mut frame.body else { panic!("{frame:?}") };
+        run.values.push(Vec::new());
+        assert_eq!(Frame::decode(&frame.encode().unwrap()), Err(BadFrame::Form));
+    }
+
     #[test]
     fn what_is_too_long_is_refused_unread() {
         let bytes = vec![0; FRAME_BYTES_MAX + 1];
@@ -311,7 +440,7 @@ mod tests {
         #[test]
         fn hostile_bytes_give_a_frame_or_an_error(
             bytes in proptest::collection::vec(any::<u8>(), 0..60),
-            (example, at, byte) in (0_usize..7, any::<usize>(), any::<u8>()),
+            (example, at, byte) in (0_usize..8, any::<usize>(), any::<u8>()),
         ) {
             let _ = Frame::decode(&bytes);
             let mut bytes = examples()[example].encode().unwrap();

@@ -7,18 +7,22 @@ pub const LOG_COUNT_MAX: u64 = 256;
 /// A subtree acknowledges commands at least this often, so that the log never fills in steady state.
 pub const ACK_STEP: u64 = 32;
 /// Units a child may have on the way to its parent or waiting in its queue: a round trip's worth, between processes
-/// that share a processor with many others.
-pub const CREDIT: u32 = 64;
+/// that share a processor with many others. Each time a leaf wakes costs as much as some dozen units.
+pub const CREDIT: u32 = 256;
 /// Waves of one stream that a leaf may be ahead of the oldest unfinished one, if values may be long; it keeps them all.
 pub const WAVE_WINDOW: u64 = 8;
 /// The same for streams of numbers: as many as come about while one goes through a tree of some hundred processes.
-pub const WAVE_WINDOW_NUMBERS: u64 = 256;
+pub const WAVE_WINDOW_NUMBERS: u64 = 1024;
 /// Streams open at once.
 pub const STREAM_COUNT_MAX: usize = 256;
 /// Commands that may overtake a missing one before a link counts as broken.
 pub const OVERTAKE_COUNT_MAX: usize = 64;
 /// Longest encoded frame, in bytes: a value, its ranks and a header.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
+/// Units that travel as one frame: as many as a child has credit for.
+pub const RUN_COUNT_MAX: usize = CREDIT as usize;
+/// Longest value of a unit that travels with others, in bytes; longer ones cost more than their frames.
+pub const RUN_VALUE_BYTES_MAX: usize = 64;
 /// Longest payload of one command, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
@@ -46,8 +50,8 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Timing {
-            beat_us: 100_000,
-            silence_us_max: 350_000,
+            beat_us: 200_000,
+            silence_us_max: 600_000,
             answer_us_max: 100_000,
             retry_us: 200_000,
             lease_us: 3_000_000,

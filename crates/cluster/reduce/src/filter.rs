@@ -100,6 +100,12 @@ pub trait Filter {
 pub trait AnyFilter: Send + Sync {
     /// An empty accumulator.
     fn start(&self) -> Box<dyn Accumulator>;
+
+    /// Whether bytes are a value of this filter.
+    ///
+    /// # Errors
+    /// Why they are not.
+    fn check_bytes(&self, bytes: &[u8]) -> Result<(), Bad>;
 }
 
 /// Takes in encoded values one by one.
@@ -113,6 +119,10 @@ pub trait Accumulator: Send {
 impl<F: Filter + Clone + Send + Sync + 'static> AnyFilter for F {
     fn start(&self) -> Box<dyn Accumulator> {
         Box::new(Typed { filter: self.clone(), value: self.identity() })
+    }
+
+    fn check_bytes(&self, bytes: &[u8]) -> Result<(), Bad> {
+        self.merge(&mut self.identity(), self.decode(bytes)?)
     }
 }
 

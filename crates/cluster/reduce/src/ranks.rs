@@ -5,31 +5,37 @@
 //!
 //! Next: `partial`, where disjoint sets prove that nothing is counted twice.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::ser::SerializeSeq;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smallvec::SmallVec;
 use std::fmt;
 use trimtab_types::Rank;
 
 /// Most intervals in a set that comes from another node: every second rank of a million.
 const INTERVAL_COUNT_MAX: usize = 524_288;
 
+/// Nearly every set is one interval, or two while somebody is away: those take no memory of their own.
+type Intervals = SmallVec<[(u32, u32); 2]>;
+
 /// A set of ranks: ascending intervals, both ends included, with a gap between any two.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RankSet {
-    intervals: Vec<(u32, u32)>,
+    intervals: Intervals,
 }
 
 impl RankSet {
     /// No rank.
-    pub const EMPTY: RankSet = RankSet { intervals: Vec::new() };
+    pub const EMPTY: RankSet = RankSet { intervals: SmallVec::new_const() };
 
     /// One rank.
     pub fn one(rank: Rank) -> Self {
-        RankSet { intervals: vec![(rank.0, rank.0)] }
+        RankSet { intervals: smallvec::smallvec![(rank.0, rank.0)] }
     }
 
     /// From the first to the last rank, both included; empty if the last is lower.
     pub fn range(first: Rank, last: Rank) -> Self {
-        RankSet { intervals: if first <= last { vec![(first.0, last.0)] } else { Vec::new() } }
+        if first <= last { RankSet { intervals: smallvec::smallvec![(first.0, last.0)] } } else { RankSet::EMPTY }
     }
 
     /// Whether no rank is in it.
@@ -65,7 +71,7 @@ impl RankSet {
 
     /// What is in one or the other.
     pub fn union(&self, other: &RankSet) -> RankSet {
-        let mut all = Vec::with_capacity(self.intervals.len() + other.intervals.len());
+        let mut all = Intervals::new();
         let (mut left, mut right) = (self.intervals.iter().peekable(), other.intervals.iter().peekable());
         loop {
             let from_left = match (left.peek(), right.peek()) {
@@ -81,16 +87,16 @@ impl RankSet {
 
     /// What is in any of many sets; one sort instead of a union at a time.
     pub fn union_of<'a>(sets: impl IntoIterator<Item = &'a RankSet>) -> RankSet {
-        let mut all: Vec<(u32, u32)> = sets.into_iter().flat_map(|set| set.intervals.iter().copied()).collect();
+        let mut all: Intervals = sets.into_iter().flat_map(|set| set.intervals.iter().copied()).collect();
         all.sort_unstable();
-        let mut intervals = Vec::new();
+        let mut intervals = Intervals::new();
         all.into_iter().for_each(|interval| append(&mut intervals, interval));
         RankSet { intervals }
     }
 
     /// What is in both.
     pub fn intersection(&self, other: &RankSet) -> RankSet {
-        let mut both = Vec::new();
+        let mut both = Intervals::new();
         let (mut i, mut j) = (0, 0);
         while let (Some(one), Some(two)) = (self.intervals.get(i), other.intervals.get(j)) {
             let (first, last) = (one.0.max(two.0), one.1.min(two.1));
@@ -122,7 +128,7 @@ impl RankSet {
 
     /// What is in this set and not in the other.
     pub fn minus(&self, other: &RankSet) -> RankSet {
-        let mut rest = Vec::new();
+        let mut rest = Intervals::new();
         let mut j = 0;
         for &(first, last) in &self.intervals {
             let mut from = u64::from(first);
@@ -164,7 +170,7 @@ impl RankSet {
 }
 
 /// Puts an interval behind those that start no later, joined to the last where they touch.
-fn append(intervals: &mut Vec<(u32, u32)>, (first, last): (u32, u32)) {
+fn append(intervals: &mut Intervals, (first, last): (u32, u32)) {
     match intervals.last_mut() {
         Some(before) if u64::from(first) <= u64::from(before.1) + 1 => before.1 = before.1.max(last),
         _ => intervals.push((first, last)),
@@ -175,7 +181,7 @@ impl FromIterator<Rank> for RankSet {
     fn from_iter<I: IntoIterator<Item = Rank>>(ranks: I) -> Self {
         let mut ranks: Vec<u32> = ranks.into_iter().map(|rank| rank.0).collect();
         ranks.sort_unstable();
-        let mut intervals = Vec::new();
+        let mut intervals = Intervals::new();
         ranks.into_iter().for_each(|rank| append(&mut intervals, (rank, rank)));
         RankSet { intervals }
     }
@@ -207,29 +213,43 @@ impl fmt::Debug for RankSet {
 /// Pairs of (distance from the end of the one before, length - 1), which are small numbers and so few bytes.
 impl Serialize for RankSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut pairs = serializer.serialize_seq(Some(self.intervals.len()))?;
         let mut end = 0_u32;
-        let pairs = self.intervals.iter().map(|&(first, last)| {
-            let pair = (first - end, last - first);
+        for &(first, last) in &self.intervals {
+            pairs.serialize_element(&(first - end, last - first))?;
             end = last;
-            pair
-        });
-        serializer.collect_seq(pairs.collect::<Vec<_>>())
+        }
+        pairs.end()
     }
 }
 
 impl<'de> Deserialize<'de> for RankSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let pairs = Vec::<(u32, u32)>::deserialize(deserializer)?;
-        if pairs.len() > INTERVAL_COUNT_MAX {
-            return Err(D::Error::custom("a set of ranks with too many intervals"));
-        }
-        let mut intervals = Vec::with_capacity(pairs.len());
+        deserializer.deserialize_seq(Pairs)
+    }
+}
+
+/// Reads the pairs of a set. It trusts no length that it is told: memory is taken as pairs come.
+struct Pairs;
+
+impl<'de> Visitor<'de> for Pairs {
+    type Value = RankSet;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a set of ranks, as pairs of numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pairs: A) -> Result<RankSet, A::Error> {
+        let mut intervals = Intervals::new();
         let mut end = 0_u32;
-        for (index, (gap, length)) in pairs.into_iter().enumerate() {
-            let first = end.checked_add(gap).filter(|_| index == 0 || gap >= 2);
+        while let Some((gap, length)) = pairs.next_element::<(u32, u32)>()? {
+            if intervals.len() >= INTERVAL_COUNT_MAX {
+                return Err(A::Error::custom("a set of ranks with too many intervals"));
+            }
+            let first = end.checked_add(gap).filter(|_| intervals.is_empty() || gap >= 2);
             let last = first.and_then(|first| first.checked_add(length));
             let (Some(first), Some(last)) = (first, last) else {
-                return Err(D::Error::custom("a set of ranks out of order"));
+                return Err(A::Error::custom("a set of ranks out of order"));
             };
             intervals.push((first, last));
             end = last;

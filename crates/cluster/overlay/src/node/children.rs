@@ -56,7 +56,8 @@ impl Node {
             Body::Stranger if current == Some(link) => self.lose_child(from),
             Body::Ordered(order, ordered) if current == Some(link) => self.ordered_from_child(from, order, ordered),
             Body::Unit(number, unit) if current == Some(link) => self.unit_came(from, number, *unit),
-            Body::Ordered(..) | Body::Unit(..) if current.is_none_or(|current| link > current) => {
+            Body::Units(first, run) if current == Some(link) => self.units_came(from, first, *run),
+            Body::Ordered(..) | Body::Unit(..) | Body::Units(..) if current.is_none_or(|current| link > current) => {
                 self.counts.stale += 1;
                 self.send(from, Frame { link, body: Body::Stranger });
             }
@@ -108,10 +109,12 @@ impl Node {
     }
 
     /// A controller that has just begun takes only those whose nearest ancestor it is: the others' nearer ones will be
-    /// there in a moment, and must not find all leaves at the root.
+    /// there in a moment, and must not find all leaves at the root. Who was below it already has lost a parent since,
+    /// and isn't kept waiting.
     fn is_settling(&self, join: &Join) -> bool {
         let settled_at = self.setup.timing.silence_us_max + 2 * self.setup.timing.retry_us;
-        self.root.is_some() && join.distance > 0 && self.root_age_us() < settled_at
+        let is_new = join.distance > 0 && join.cursor.reign != self.reign;
+        self.root.is_some() && is_new && self.root_age_us() < settled_at
     }
 
     fn ordered_from_child(&mut self, from: NodeId, order: u32, ordered: Ordered) {

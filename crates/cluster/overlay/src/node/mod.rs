@@ -390,8 +390,10 @@ impl Node {
             // Nodes beat at different moments, so that a parent hears its children one by one.
             let stagger = u64::from(self.setup.id.0).wrapping_mul(2_654_435_761) % self.setup.timing.beat_us;
             let first = self.beat_at_us == 0;
-            let pause_us = if first { stagger.max(1) } else { self.setup.timing.beat_us };
-            self.beat_at_us = self.now_us + pause_us;
+            let beat_us = self.setup.timing.beat_us;
+            // A node with a parent beats when the parent does, and by itself only if that fails to come.
+            let patience_us = if self.up.joined.is_some() { beat_us / 4 } else { 0 };
+            self.beat_at_us = self.now_us + if first { stagger.max(1) } else { beat_us + patience_us };
         }
         if self.announce_at_us.is_some_and(|at| self.now_us >= at) {
             self.announce();

@@ -261,6 +261,8 @@ impl Node {
                 if reign == self.reign {
                     self.pulse_came(count);
                 }
+                // Answered at once: a node that is awake anyway needn't wake again to say that it lives.
+                self.beat_at_us = self.now_us;
             }
             Ordered::Credit(credit) => self.credit_came(credit),
             Ordered::Command(sequence, command) => self.command_came(sequence, command),

@@ -202,11 +202,13 @@ impl Node {
     fn retire_done(&mut self, stream: u32, step: u64) {
         let Some(root) = &mut self.root else { return };
         let announced = root.retired.entry(stream).or_default();
-        let mut below = *announced;
-        while root.gathers.get(&(stream, below)).is_some_and(|gather| gather.is_done) {
-            below += 1;
+        let is_done = |wave: u64| root.gathers.get(&(stream, wave)).is_some_and(|gather| gather.is_done);
+        // The last one needed is nearly always missing; then the others needn't be looked at.
+        if self.is_owner_behind || self.log.is_full() || !is_done(*announced + step - 1) {
+            return;
         }
-        if self.is_owner_behind || below < *announced + step || self.log.is_full() {
+        let below = (*announced..).find(|wave| !is_done(*wave)).unwrap_or(u64::MAX);
+        if below < *announced + step {
             return;
         }
         *announced = below;

@@ -8,7 +8,7 @@
 //! Next: `root` for who gathers them and asks again, `trimtab-reduce` for how they merge.
 
 use super::{Busy, Node, Told, Trouble};
-use crate::frame::{Body, Frame, Unit};
+use crate::frame::{Body, Frame, Run, Unit};
 use crate::limits::{CREDIT, STREAM_COUNT_MAX};
 use crate::{NodeId, StreamSpec, Sync};
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ const OWN_QUEUE_COUNT_MAX: usize = 1024;
 /// An open stream.
 pub(super) struct Stream {
     pub(super) spec: StreamSpec,
+    /// This node's ranks of its target.
+    own: RankSet,
     pub(super) filter: Arc<dyn AnyFilter>,
     /// The first wave that isn't over.
     pub(super) below: u64,
@@ -67,6 +69,12 @@ impl Stream {
     }
 }
 
+/// What a map holds from a wave on; without memory if that is nothing.
+fn from_on<T>(map: &mut BTreeMap<u64, T>, below: u64) -> BTreeMap<u64, T> {
+    let rest = map.split_off(&below);
+    if rest.is_empty() { BTreeMap::new() } else { rest }
+}
+
 impl Wave {
     fn new(merged: Box<dyn Accumulator>, attempt: u32, asked: Option<RankSet>) -> Self {
         Wave { attempt, asked, merged, covers: RankSet::EMPTY, passed_on: false, fire_at_us: None }
@@ -91,7 +99,7 @@ impl Node {
     ) -> Result<Vec<super::Action>, Busy> {
         self.now_us = self.now_us.max(now_us);
         let Some(open) = self.streams.get_mut(&stream) else { return Err(Busy::NoStream { stream }) };
-        if self.setup.ranks.is_disjoint(&open.spec.target) {
+        if open.own.is_empty() {
             return Err(Busy::NotHere { id: self.setup.id, who: "a node with ranks of the stream's target" });
         }
         if !open.is_open(wave) {
@@ -100,7 +108,7 @@ impl Node {
         if open.kept.contains_key(&wave) {
             return Err(Busy::Twice { stream, wave });
         }
-        open.filter.start().add(&value).map_err(Busy::Bad)?;
+        open.filter.check_bytes(&value).map_err(Busy::Bad)?;
         open.kept.insert(wave, value);
         self.give(stream, wave);
         Ok(self.after())
@@ -110,7 +118,7 @@ impl Node {
     fn give(&mut self, stream: u32, wave: u64) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         let Some(value) = open.kept.get(&wave).cloned() else { return };
-        let covers = self.setup.ranks.intersection(&open.spec.target);
+        let covers = open.own.clone();
         let attempt = open.waves.get(&wave).map_or(0, |wave| wave.attempt);
         let unit = Unit { reign: self.reign, stream, wave, attempt, covers, value };
         if self.children.is_empty() && attempt == 0 && self.root.is_none() && !open.waves.contains_key(&wave) {
@@ -127,13 +135,23 @@ impl Node {
             Err(bad) => self.tell(Told::Trouble(Trouble::Stream { stream: number, bad })),
             Ok(filter) => {
                 let (waves, kept) = (BTreeMap::new(), BTreeMap::new());
-                let stream = Stream { spec: spec.clone(), filter, below, waves, kept };
+                let own = self.setup.ranks.intersection(&spec.target);
+                let has_ranks = !own.is_empty();
+                let stream = Stream { spec: spec.clone(), own, filter, below, waves, kept };
                 self.streams.insert(number, Box::new(stream));
-                if !self.setup.ranks.is_disjoint(&spec.target) {
+                if has_ranks {
                     self.tell(Told::Opened { stream: number, spec: spec.clone(), wave: below });
                     self.tell(Told::Window { stream: number, below: below + spec.wave_window() });
                 }
             }
+        }
+    }
+
+    /// A run of units of a child.
+    pub(super) fn units_came(&mut self, from: NodeId, first: u32, run: Run) {
+        let numbers = (0..).map_while(|index| first.checked_add(index));
+        for (number, unit) in numbers.zip(run.into_units()) {
+            self.unit_came(from, number, unit);
         }
     }
 
@@ -214,10 +232,11 @@ impl Node {
     }
 
     fn enqueue(&mut self, unit: Unit, from: Option<NodeId>) {
-        let bound = queue_bound(self.children.len());
+        // Room that children have credit for is theirs.
+        let is_full = self.queue.len() >= OWN_QUEUE_COUNT_MAX && self.own_queue_count() >= OWN_QUEUE_COUNT_MAX;
         match from.and_then(|from| self.children.get_mut(&from)) {
             Some(child) => child.units_queued += 1,
-            None if self.queue.len() >= bound => {
+            None if is_full => {
                 self.counts.dropped += 1;
                 return;
             }
@@ -225,6 +244,12 @@ impl Node {
         }
         self.queue.push_back(Queued { unit, from });
         self.counts.queue_max = self.counts.queue_max.max(self.queue.len());
+    }
+
+    /// Units in the queue that are nobody's credit.
+    fn own_queue_count(&self) -> usize {
+        let of_children: usize = self.children.values().map(|child| child.units_queued as usize).sum();
+        self.queue.len().saturating_sub(of_children)
     }
 
     /// Sends as much of the queue as the parent has given credit for.
@@ -247,14 +272,12 @@ impl Node {
     /// A child's link is gone: its units in the queue hold nobody's credit any more.
     pub(super) fn units_orphaned(&mut self, from: NodeId) {
         self.queue.iter_mut().filter(|queued| queued.from == Some(from)).for_each(|queued| queued.from = None);
-        let bound = queue_bound(self.children.len());
-        while self.queue.len() > bound {
-            self.counts.dropped += 1;
-            let dropped = self.queue.pop_back().and_then(|queued| queued.from);
-            if let Some(child) = dropped.and_then(|from| self.children.get_mut(&from)) {
-                child.units_queued = child.units_queued.saturating_sub(1);
-            }
-        }
+        let (before, mut own) = (self.queue.len(), 0);
+        self.queue.retain(|queued| {
+            own += usize::from(queued.from.is_none());
+            queued.from.is_some() || own <= OWN_QUEUE_COUNT_MAX
+        });
+        self.counts.dropped += (before - self.queue.len()) as u64;
     }
 
     /// Ranks are gone: waves that waited only for them go on.
@@ -284,9 +307,13 @@ impl Node {
     pub(super) fn retire(&mut self, stream: u32, below: u64) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         open.below = open.below.max(below);
-        open.waves = open.waves.split_off(&below);
-        open.kept = open.kept.split_off(&below);
-        if !self.setup.ranks.is_disjoint(&open.spec.target) {
+        open.waves = from_on(&mut open.waves, below);
+        open.kept = from_on(&mut open.kept, below);
+        if self.queue.is_empty() {
+            // A node at rest keeps no memory for what once waited.
+            self.queue.shrink_to_fit();
+        }
+        if !open.own.is_empty() {
             let below = open.open_below();
             self.tell(Told::Window { stream, below });
         }
