@@ -33,6 +33,6 @@ pub use build::{HazardVariant, Mark, Mpi, PROGRAMS, Program, Variant, build, gro
 pub use error::{Error, Result};
 pub use groundtruth::{FunctionTruth, GroundTruth, IterationTruth, LinkTruth, RangeTruth, truths_of};
 pub use launch::{Finished, Launch, Running};
-pub use process::{interrupt, threads_running};
+pub use process::{has_worked, interrupt, running, threads_running};
 pub use skip::skip;
 pub use snapshot::{TextDifference, TextSnapshot};

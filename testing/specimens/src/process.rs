@@ -5,7 +5,7 @@
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Checks that no thread of `pid` is stopped or traced, and returns how many threads there are.
 ///
@@ -30,6 +30,20 @@ pub fn interrupt(pid: i32) {
         // That it is gone already is what is wanted.
         let _gone = rustix::process::kill_process(pid, rustix::process::Signal::INT);
     }
+}
+
+/// Processes of a program, also those in other namespaces.
+pub fn running(program: &Path) -> Vec<i32> {
+    let is_it = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_it).collect()
+}
+
+/// Whether a process has computed for a tenth of a second: it is past its loader and at work.
+pub fn has_worked(pid: i32) -> bool {
+    const USER_TIME: usize = 14;
+    const WORKED_TICKS: u64 = 10;
+    stat_field(pid, USER_TIME).and_then(|ticks| ticks.parse::<u64>().ok()).is_some_and(|ticks| ticks >= WORKED_TICKS)
 }
 
 fn check_thread(pid: i32, thread: &str, status: &str) -> Result<()> {

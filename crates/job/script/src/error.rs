@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// A function is called where no thread of the program is at hand.
     #[error(
-        "`{point}` bodies are run by trimtab, outside of the program, and can't call its functions; call it where the \
+        "`{point}` bodies are run by trimtab, outside of the program, and can't call its functions; call it in `once`, or where the \
          program comes by and nothing is held: `process int done; entry FUNCTION {{ if (done == 0) {{ done = 1; call ... }} }}`"
     )]
     CallsOutside {

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use trimtab_measure::{datatype_sizes, describe_library};
 use trimtab_mpi::{DatatypeSizes, prototype};
-use trimtab_session::{Module, Modules, mappings_of};
+use trimtab_session::{Inner, Module, Modules, mappings_of};
 use trimtab_snippet::facts::{
     Argument, DatatypeSize, Facts, FunctionId, Location, NoObject, Object, Signature, Site, SiteId,
 };
@@ -32,7 +32,7 @@ pub(crate) struct FunctionPlace {
 }
 
 /// Where a function is said to be whose library is not loaded yet.
-const NOWHERE: ProcAddr = ProcAddr(0);
+pub(crate) const NOWHERE: ProcAddr = ProcAddr(0);
 
 /// Facts about one process.
 pub(crate) struct ProcessFacts<'a> {
@@ -42,6 +42,8 @@ pub(crate) struct ProcessFacts<'a> {
     inner: RefCell<Vec<InnerPlace>>,
     /// Stand-ins among the known functions, with what they stand for.
     awaited: RefCell<Vec<(FunctionId, FunctionPattern)>>,
+    /// Stand-ins among the places inside functions, with the library and what they stand for.
+    awaited_points: RefCell<Vec<(SiteId, String, PointKind)>>,
     numbers: RefCell<BTreeMap<u64, u32>>,
     pub(crate) debug: DebugFacts<'a>,
 }
@@ -51,8 +53,9 @@ impl<'a> ProcessFacts<'a> {
         let handles = describe_library(modules).and_then(|library| library.handles());
         let datatype_sizes = handles.and_then(|facts| Some((datatype_sizes(modules, &facts)?, facts.handle_bytes)));
         let (known, inner, numbers) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let (awaited, debug) = (RefCell::default(), DebugFacts::new(sections));
-        ProcessFacts { modules, datatype_sizes, known, inner, awaited, numbers, debug }
+        let (awaited, awaited_points) = (RefCell::default(), RefCell::default());
+        let debug = DebugFacts::new(sections);
+        ProcessFacts { modules, datatype_sizes, known, inner, awaited, awaited_points, numbers, debug }
     }
 
     /// A function that was handed out before.
@@ -64,6 +67,38 @@ impl<'a> ProcessFacts<'a> {
     pub(crate) fn awaited_pattern(&self, id: FunctionId) -> Option<FunctionPattern> {
         let awaited = self.awaited.borrow();
         awaited.iter().find(|(known, _)| *known == id).map(|(_, pattern)| pattern.clone())
+    }
+
+    /// The library that a place inside a function is in, and what it stands for, if that is not loaded yet.
+    pub(crate) fn awaited_point(&self, id: SiteId) -> Option<(String, PointKind)> {
+        let awaited = self.awaited_points.borrow();
+        awaited.iter().find(|(known, ..)| *known == id).map(|(_, library, point)| (library.clone(), point.clone()))
+    }
+
+    /// What stands for a point in a library that is not loaded yet.
+    pub(crate) fn awaited_site(&self, point: &PointKind) -> Option<Site> {
+        let by_address;
+        let pattern = match point {
+            PointKind::Call(call) => &call.caller,
+            PointKind::Loop(point) => &point.function,
+            PointKind::Block { function, .. } | PointKind::Offset { function, .. } => function,
+            PointKind::Address { library, address } => {
+                by_address = FunctionPattern { name: format!("{address:#x}"), library: library.clone() };
+                &by_address
+            }
+            _ => return None,
+        };
+        let function = self.awaited(pattern)?;
+        let site = |id| Site { id, function: Some(function), callee: None };
+        let mut points = self.awaited_points.borrow_mut();
+        if let Some((id, ..)) = points.iter().find(|(.., known)| known == point) {
+            return Some(site(*id));
+        }
+        let mut inner = self.inner.borrow_mut();
+        let id = SiteId(inner.len() as u32);
+        inner.push(InnerPlace { function: self.function(function), place: Inner::Instruction(NOWHERE), callee: None });
+        points.push((id, pattern.library.clone().unwrap_or_default(), point.clone()));
+        Some(site(id))
     }
 
     /// A place that was handed out before.

@@ -10,25 +10,64 @@
 //!
 //! Next: `run`, which puts them in; `source`, which sorts them out.
 
+use crate::debug::{DebugFiles, DebugSections};
 use crate::error::Error;
-use crate::facts::matching;
-use std::collections::BTreeSet;
+use crate::facts::{ProcessFacts, matching};
+use crate::source::inner_request;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use trimtab_os::{Mapping, MappingTable};
-use trimtab_session::{FunctionBodies, ImageCache, Modules, Prepared, ScriptRequest, mappings_of};
+use trimtab_session::{
+    FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, mappings_of,
+};
 use trimtab_snippet::Compiled;
+use trimtab_snippet::error::Span;
+use trimtab_snippet::facts::SiteId;
 use trimtab_snippet::ir::Unit;
-use trimtab_snippet::syntax::FunctionPattern;
+use trimtab_snippet::syntax::{FunctionPattern, Point, PointKind};
 use trimtab_types::Pid;
 
 /// Looks at which a library may be there and yet not ready, because its process is busy or ending.
 const TRIES_MAX: u32 = 40;
 
-/// Functions of a library to come, with what runs there.
+/// Functions of a library to come, or a point in them, with what runs there.
 #[derive(Clone, Debug)]
 pub(crate) struct Awaited {
-    pub pattern: FunctionPattern,
+    library: String,
+    place: Place,
     pub bodies: FunctionBodies,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Functions(FunctionPattern),
+    Inside(PointKind),
+}
+
+impl Awaited {
+    /// Entries and exits of functions.
+    pub(crate) fn functions(pattern: FunctionPattern) -> Self {
+        let library = pattern.library.clone().unwrap_or_default();
+        Awaited { library, place: Place::Functions(pattern), bodies: FunctionBodies::default() }
+    }
+
+    /// Another point, of this library.
+    pub(crate) fn inside((library, point): (String, PointKind)) -> Self {
+        Awaited { library, place: Place::Inside(point), bodies: FunctionBodies::default() }
+    }
+
+    /// One more body that runs at the point.
+    pub(crate) fn add(&mut self, body: usize) {
+        self.bodies.point.push(body);
+    }
+
+    /// As a script names it.
+    fn name(&self) -> String {
+        match &self.place {
+            Place::Functions(pattern) => format!("{}@{}", pattern.name, self.library),
+            Place::Inside(point) => Point { kind: point.clone(), span: Span::default() }.to_string(),
+        }
+    }
 }
 
 /// A library to come.
@@ -60,15 +99,14 @@ impl Waiting {
     /// # Errors
     /// [`Error::Awaited`] where it asks for what can't be done there.
     pub(crate) fn all(awaited: &[Awaited], compiled: &Compiled) -> Result<Vec<Waiting>, Error> {
-        let library = |one: &Awaited| one.pattern.library.clone().unwrap_or_default();
         for one in awaited {
-            let refused = |reason| Err(Error::Awaited { library: library(one), reason });
+            let refused = |reason| Err(Error::Awaited { library: one.library.clone(), reason });
             if compiled.recording.is_some() {
                 return refused("a condition with `start` would not reach what runs in it");
             }
         }
-        let libraries: BTreeSet<String> = awaited.iter().map(library).collect();
-        let of = |name: &String| awaited.iter().filter(|one| library(one) == *name).cloned().collect();
+        let libraries: BTreeSet<String> = awaited.iter().map(|one| one.library.clone()).collect();
+        let of = |name: &String| awaited.iter().filter(|one| one.library == *name).cloned().collect();
         let waiting =
             libraries.into_iter().map(|name| Waiting { awaited: of(&name), library: name, seen: Vec::new(), tries: 0 });
         Ok(waiting.collect())
@@ -76,7 +114,7 @@ impl Waiting {
 
     /// What it waits for, as the script names it.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.awaited.iter().map(|one| format!("{}@{}", one.pattern.name, self.library)).collect()
+        self.awaited.iter().map(Awaited::name).collect()
     }
 
     /// Looks whether the library is there by now.
@@ -126,10 +164,14 @@ impl Waiting {
             return Ok(Look::Refused(format!("the loader changes the code of {} as it loads it", module.file_name())));
         }
         let requests = self.requests(&modules);
-        if requests.is_empty() {
-            return Ok(Look::Refused(format!("no function matches {}", self.names().join(" or "))));
+        let (inner, unknown) = self.inner(&modules);
+        if requests.is_empty() && inner.is_empty() {
+            let reasons = unknown.into_iter().map(|one| format!("{}: {}", one.name, one.reason)).collect::<Vec<_>>();
+            let nothing = || format!("no function matches {}", self.names().join(" or "));
+            return Ok(Look::Refused(if reasons.is_empty() { nothing() } else { reasons.join("; ") }));
         }
-        let prepared = Prepared::for_script(&modules, &requests, &[], unit)?;
+        let mut prepared = Prepared::for_script(&modules, &requests, &inner, unit)?;
+        prepared.refused.extend(unknown);
         if prepared.point_count() == 0 {
             let reasons = prepared.refused.iter().map(|one| format!("{}: {}", one.name, one.reason));
             return Ok(Look::Refused(reasons.collect::<Vec<_>>().join("; ")));
@@ -145,9 +187,33 @@ impl Waiting {
                 address: found.address,
                 bodies: bodies.clone(),
             };
-            matching(modules, &awaited.pattern).into_iter().map(request).collect::<Vec<_>>()
+            let Place::Functions(pattern) = &awaited.place else { return Vec::new() };
+            matching(modules, pattern).into_iter().map(request).collect::<Vec<_>>()
         };
         self.awaited.iter().flat_map(of).collect()
+    }
+
+    /// The points inside functions, each place once, and those that are none.
+    fn inner(&self, modules: &Modules) -> (Vec<InnerRequest>, Vec<Refused>) {
+        let files = DebugFiles::of(modules);
+        let sections = DebugSections::of(&files);
+        let facts = ProcessFacts::new(modules, &sections);
+        let (mut of_site, mut unknown) = (BTreeMap::<SiteId, Vec<usize>>::new(), Vec::new());
+        for one in &self.awaited {
+            let Place::Inside(point) = &one.place else { continue };
+            match facts.places(point) {
+                Ok(sites) => {
+                    sites.iter().for_each(|site| of_site.entry(site.id).or_default().extend(&one.bodies.point))
+                }
+                Err(reason) => unknown.push(Refused { name: one.name(), reason }),
+            }
+        }
+        let inner = of_site.into_iter().map(|(site, mut bodies)| {
+            // They run in the order of the script.
+            bodies.sort_unstable();
+            inner_request(&facts, site, bodies)
+        });
+        (inner.collect(), unknown)
     }
 }
 

@@ -28,4 +28,5 @@ pub use points::{FunctionPoints, How, ListedPoint, PointKind, list_points};
 pub use run::{Late, Loss, Poll, Refusal, Running, Summary, Target};
 pub use source::{Explained, Options, explain};
 pub use trimtab_snippet::Permissions;
-pub use trimtab_snippet::values::{Named, Value};
+pub use trimtab_snippet::arithmetic::Number;
+pub use trimtab_snippet::values::{Histogram, Named, Own, Stacks, Value};

@@ -37,6 +37,8 @@ pub(crate) struct Member {
     pub once: Vec<usize>,
     /// What went wrong with those.
     pub problems: Vec<String>,
+    /// Files that were read, for the calls that those make.
+    pub cache: ImageCache,
     pub alive: bool,
     /// When that was last looked at.
     alive_ns: u64,
@@ -53,7 +55,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub fn insert(target: Target, source: Source, ticks_per_second: f64) -> Result<Self, Error> {
+    pub fn insert(target: Target, source: Source, ticks_per_second: f64, cache: &ImageCache) -> Result<Self, Error> {
         let pid = target.pid;
         let unit = &source.compiled.unit;
         let maps = MappingTable::of(pid).map_err(|error| Error::of(pid)(error.into()))?;
@@ -69,6 +71,7 @@ impl Member {
             outside_area,
             once,
             problems: Vec::new(),
+            cache: cache.clone(),
             ticks_per_second,
             alive: true,
             alive_ns: monotonic_ns(),

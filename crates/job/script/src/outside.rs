@@ -3,7 +3,8 @@
 //! They are run by the interpreter that is the language's meaning. It is given the script's variables as they stand, and
 //! the program's memory page by page as it asks: what it looked for and did not have is read, and it is run again from
 //! the start. Only when nothing is missing any more does anything happen: messages are sent, variables are changed, and
-//! what was stored is written. The program is not stopped for it, so it may change meanwhile what is looked at.
+//! what was stored is written. The program is not stopped for it, so it may change meanwhile what is looked at. What a body
+//! that runs once calls, a thread of the program calls last of all, at a moment that is safe (`trimtab_session::call_once`).
 //!
 //! Next: `member`, whose bodies these are; `trimtab-snippet`'s `reference`, which runs them.
 
@@ -11,10 +12,10 @@ use crate::member::Member;
 use crate::message::{Message, MessageValue};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_os::{Mapping, MappingTable, Memory, ticks};
-use trimtab_session::may_be_read;
+use trimtab_session::{call_once, may_be_read};
 use trimtab_snippet::ir::{Area, Body, Kind, Unit, When, thread_word};
-use trimtab_snippet::reference::{self, Machine, SentValue};
-use trimtab_types::Pid;
+use trimtab_snippet::reference::{self, Call, Machine, SentValue};
+use trimtab_types::{Pid, ProcAddr};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -65,7 +66,24 @@ impl Member {
         });
         let sent = sent.collect();
         self.outside_area = machine.thread;
-        (sent, None)
+        (sent, self.make_calls(&machine.calls))
+    }
+
+    /// Has a thread of the program call what a body calls, all at the same moment; what went wrong.
+    fn make_calls(&self, calls: &[Call]) -> Option<String> {
+        if calls.is_empty() {
+            return None;
+        }
+        let calls: Vec<(ProcAddr, Vec<i64>)> =
+            calls.iter().map(|call| (ProcAddr(call.address), call.arguments.clone())).collect();
+        match call_once(self.target.pid, &calls, &self.cache) {
+            Ok(made) if made.has_returned => None,
+            Ok(_) => Some(format!(
+                "process {}: a function called once has not returned yet; the thread that calls it goes on when it does",
+                self.target.pid
+            )),
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// Runs what is to run once, if the script records by now, and ends a script that has nothing else.

@@ -2,7 +2,7 @@
 //!
 //! Next: `facts`, which numbers them; `trimtab-session`'s `inner`, which patches there.
 
-use crate::facts::{FunctionPlace, ProcessFacts};
+use crate::facts::{FunctionPlace, NOWHERE, ProcessFacts};
 use trimtab_session::{Inner, Inside, Module};
 use trimtab_snippet::Facts;
 use trimtab_snippet::facts::{Site, SiteId};
@@ -40,6 +40,9 @@ impl Callee {
 impl ProcessFacts<'_> {
     /// The places a point means.
     pub(crate) fn places(&self, point: &PointKind) -> Result<Vec<Site>, String> {
+        if let Some(site) = self.awaited_site(point) {
+            return Ok(vec![site]);
+        }
         let places = match point {
             PointKind::Call(call) => self.calls(call)?,
             PointKind::Loop(point) => self.loops(point)?,
@@ -64,7 +67,7 @@ impl ProcessFacts<'_> {
     fn insides(&self, pattern: &FunctionPattern) -> Result<Vec<(FunctionPlace, ControlFlow)>, String> {
         let found = self.functions(pattern);
         if found.is_empty() {
-            return Err(self.no_function(pattern));
+            return Err(format!("no function matches `{}`", pattern.name));
         }
         let inside = |id| {
             let function = self.function(id);
@@ -73,16 +76,6 @@ impl ProcessFacts<'_> {
             Ok((function, flow))
         };
         found.into_iter().map(inside).collect()
-    }
-
-    fn no_function(&self, pattern: &FunctionPattern) -> String {
-        match self.awaited(pattern) {
-            Some(_) => {
-                let library = pattern.library.as_deref().unwrap_or_default();
-                format!("{library} is not loaded; only `entry` and `exit` wait for a library")
-            }
-            None => format!("no function matches `{}`", pattern.name),
-        }
     }
 
     fn calls(&self, point: &CallPoint) -> Result<Vec<InnerPlace>, String> {
@@ -207,7 +200,7 @@ impl ProcessFacts<'_> {
     fn offsets(&self, pattern: &FunctionPattern, offset: u64) -> Result<Vec<InnerPlace>, String> {
         let found = self.functions(pattern);
         if found.is_empty() {
-            return Err(self.no_function(pattern));
+            return Err(format!("no function matches `{}`", pattern.name));
         }
         let place = |id| self.instruction(self.function(id), offset);
         found.into_iter().map(place).collect()
@@ -250,6 +243,7 @@ impl ProcessFacts<'_> {
     pub(crate) fn instruction_of(&self, site: SiteId) -> Option<ProcAddr> {
         let found = self.inner(site);
         match found.place {
+            Inner::Instruction(NOWHERE) => None,
             Inner::Instruction(address) | Inner::Way { from: address, .. } => Some(address),
             Inner::Loop(number) => {
                 let flow = self.modules.control_flow(found.function.address).ok()?;

@@ -64,7 +64,7 @@ pub struct Poll {
 }
 
 /// What was not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Loss {
     /// Loads from addresses that can't be read; they yielded 0.
     pub unreadable_loads: u64,
@@ -79,7 +79,7 @@ pub struct Loss {
 }
 
 /// A library that came while the script was in. Calls before that were missed.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Late {
     /// The process.
     pub pid: i32,
@@ -91,8 +91,22 @@ pub struct Late {
     pub points: usize,
 }
 
+impl Loss {
+    /// With what was lost elsewhere.
+    #[must_use]
+    pub fn and(self, other: Loss) -> Loss {
+        Loss {
+            unreadable_loads: self.unreadable_loads.saturating_add(other.unreadable_loads),
+            messages: self.messages.saturating_add(other.messages),
+            elapsed_unknown: self.elapsed_unknown.saturating_add(other.elapsed_unknown),
+            skipped: self.skipped.saturating_add(other.skipped),
+            threads: self.threads.saturating_add(other.threads),
+        }
+    }
+}
+
 /// How it ended.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
     /// Places that were patched, over all processes.
     pub points: usize,
@@ -106,6 +120,20 @@ pub struct Summary {
     pub late: Vec<Late>,
     /// Anything that was not as it should be.
     pub warnings: Vec<String>,
+}
+
+impl Summary {
+    /// With what other processes cost and lost.
+    #[must_use]
+    pub fn and(mut self, other: Summary) -> Summary {
+        self.points += other.points;
+        self.pause_insert_us_max = self.pause_insert_us_max.max(other.pause_insert_us_max);
+        self.pause_remove_us_max = self.pause_remove_us_max.max(other.pause_remove_us_max);
+        self.loss = self.loss.and(other.loss);
+        self.late.extend(other.late);
+        self.warnings.extend(other.warnings);
+        self
+    }
 }
 
 /// A script in its processes. Dropping it takes the probes out.
@@ -150,12 +178,21 @@ impl Running {
     /// Waits until it is worth looking again: a process has ended, a signal has come, a body of the clock is due, something
     /// may have come from the bodies, or `limit` is over.
     pub fn wait(&self, limit: Option<Duration>) {
+        let wait = [limit, self.next_look()].into_iter().flatten().min().unwrap_or(LOOK_EVERY);
+        wait_for_end(self.living().filter_map(|member| member.end.as_ref()), wait);
+    }
+
+    /// When it is worth looking again if nothing wakes us: a body of the clock is due, or something may have come. `None`:
+    /// no process runs any more.
+    pub fn next_look(&self) -> Option<Duration> {
         let now = monotonic_ns();
         let due = self.due_ns.iter().map(|(_, due)| Duration::from_nanos(due.saturating_sub(now))).min();
-        let living = || self.members.iter().filter(|member| member.alive);
-        let look = living().map(Member::look_every).min();
-        let wait = [limit, due, look].into_iter().flatten().min().unwrap_or(LOOK_EVERY);
-        wait_for_end(living().filter_map(|member| member.end.as_ref()), wait);
+        let look = self.living().map(Member::look_every).min();
+        [due, look].into_iter().flatten().min()
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.alive)
     }
 
     /// Functions of the script in the first process, and those that can't be probed.
@@ -261,7 +298,7 @@ fn inserted(
     let mut made = Some(source);
     try_again(|_| {
         let source = made.take().map_or_else(|| Source::new(target.pid, options, cache), Ok)?;
-        Member::insert(target, source, ticks_per_second)
+        Member::insert(target, source, ticks_per_second, cache)
     })
 }
 

@@ -81,27 +81,25 @@ impl Source {
     }
 }
 
-/// What trimtab runs itself, it runs outside of the program, where nothing can be called.
+/// What the clock calls, trimtab runs outside of the program, where nothing can be called. What runs once is worth looking
+/// for a moment at which a thread can be interrupted for it.
 fn check_calls(unit: &Unit) -> Result<(), Error> {
-    let calls = |body: &&Body| guard::runs_outside(body) && walk::calls(&body.statements);
-    match unit.bodies.iter().find(calls).map(|body| body.when) {
-        None => Ok(()),
-        Some(When::Once) => Err(Error::CallsOutside { point: "once" }),
-        Some(_) => Err(Error::CallsOutside { point: "every" }),
-    }
+    let calls = |body: &Body| matches!(body.when, When::Every { .. }) && walk::calls(&body.statements);
+    if unit.bodies.iter().any(calls) { Err(Error::CallsOutside { point: "every" }) } else { Ok(()) }
 }
 
 /// All places, with their bodies in the order of the script.
 struct Requests {
     functions: Vec<ScriptRequest>,
     inner: Vec<InnerRequest>,
-    /// Functions of libraries that are not loaded yet.
+    /// Places in libraries that are not loaded yet.
     awaited: Vec<Awaited>,
 }
 
 fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, Error> {
     let mut of_function: BTreeMap<u64, ScriptRequest> = BTreeMap::new();
     let mut awaited: BTreeMap<FunctionId, Awaited> = BTreeMap::new();
+    let mut awaited_points: BTreeMap<SiteId, Awaited> = BTreeMap::new();
     let mut of_site: BTreeMap<SiteId, Vec<usize>> = BTreeMap::new();
     for (number, places) in compiled.places.iter().enumerate() {
         for place in places {
@@ -110,13 +108,15 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, E
                 Place::Exit(function) => (function, true),
                 Place::Clock | Place::Once => continue,
                 Place::Site(site) => {
-                    of_site.entry(site).or_default().push(number);
+                    match facts.awaited_point(site) {
+                        Some(point) => awaited_points.entry(site).or_insert_with(|| Awaited::inside(point)).add(number),
+                        None => of_site.entry(site).or_default().push(number),
+                    }
                     continue;
                 }
             };
             let bodies = if let Some(pattern) = facts.awaited_pattern(function) {
-                let fresh = || Awaited { pattern, bodies: FunctionBodies::default() };
-                &mut awaited.entry(function).or_insert_with(fresh).bodies
+                &mut awaited.entry(function).or_insert_with(|| Awaited::functions(pattern)).bodies
             } else {
                 let found = facts.function(function);
                 let fresh =
@@ -127,11 +127,12 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, E
         }
     }
     let inner = of_site.into_iter().map(|(site, bodies)| inner_request(facts, site, bodies)).collect();
-    let (functions, awaited) = (of_function.into_values().collect(), awaited.into_values().collect());
+    let awaited = awaited.into_values().chain(awaited_points.into_values()).collect();
+    let functions = of_function.into_values().collect();
     Ok(Requests { functions, inner, awaited })
 }
 
-fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<usize>) -> InnerRequest {
+pub(crate) fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<usize>) -> InnerRequest {
     let found = facts.inner(site);
     let name = match &found.place {
         Inner::Instruction(address) => format!("{}+{:#x}", found.function.name, address.0 - found.function.address.0),

@@ -84,7 +84,7 @@ fn what_runs_once_waits_for_the_start() {
     assert!(refused.contains("there is no `$rdi` here"), "{refused}");
     let mut running = start(&program, "entry work { n++ }", Permissions::default());
     running.poll();
-    let options = Options { permissions: ALL, ..options("once { call note(1) }") };
+    let options = Options { permissions: ALL, ..options("every 1s { call note(1) }") };
     let target = Target { pid: program.pid(), rank: None, ranks: None };
     let refused = Running::start(&[target], &options, &program.cache).map(drop);
     let refused = words(refused.expect_err("nothing can be called from outside"));

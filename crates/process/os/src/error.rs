@@ -94,6 +94,12 @@ pub enum Error {
         /// Bytes needed.
         needed: u64,
     },
+    /// The thread is at a place, or has a state, from which it can't call a function.
+    #[error("thread {tid} can't call a function for us now; try again")]
+    NotNow {
+        /// The thread.
+        tid: i32,
+    },
     /// A system call made inside the target failed.
     #[error("{call} failed in process {pid}")]
     RemoteCall {
@@ -154,7 +160,9 @@ impl Error {
     /// Whether trying again a little later may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Error::WillNotStop { .. } | Error::NoStack { .. } | Error::UnexpectedStop { .. } => true,
+            Error::WillNotStop { .. } | Error::NoStack { .. } | Error::NotNow { .. } | Error::UnexpectedStop { .. } => {
+                true
+            }
             Error::Gone { .. }
             | Error::NotAllowed { .. }
             | Error::OtherTracer { .. }

@@ -56,7 +56,7 @@ pub struct Gadgets {
 impl Gadgets {
     /// Whether both sequences still stand where they were found. A process that has executed another program since has
     /// its code elsewhere, and a thread sent to the old place would crash.
-    fn check(self, stopped: &Stopped) -> Result<(), Error> {
+    pub(crate) fn check(self, stopped: &Stopped) -> Result<(), Error> {
         let is_there = |address: u64, wanted: &[u8]| {
             stopped.memory().read_vec(address, wanted.len()).is_ok_and(|found| found == *wanted)
         };
@@ -240,7 +240,7 @@ impl<'a> Injection<'a> {
     fn run_to_system_call_stop(&mut self) -> Result<(), Error> {
         let pid = self.stopped.pid();
         for repeated in 0.. {
-            sys::resume_to_system_call(self.tid).map_err(|source| Error::Call { call: "ptrace", pid, source })?;
+            sys::resume_to_system_call(self.tid, 0).map_err(|source| Error::Call { call: "ptrace", pid, source })?;
             match self.stopped.wait_running(self.tid)? {
                 Some(status) if libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80 => break,
                 // Where job control had stopped it already, our asking it to stop is only answered now.
@@ -319,15 +319,15 @@ fn fit(stopped: &Stopped, index: usize, maps: &MappingTable, frames_before: u64)
 /// Where things lie below the red zone, from above: vector state, text for calls, the frame of the thread's own state,
 /// and below that the frames of a chain, so that nothing a signal handler puts on the stack can overwrite what is still
 /// needed.
-struct StackLayout {
-    state: u64,
-    scratch: u64,
-    frame: u64,
+pub(crate) struct StackLayout {
+    pub state: u64,
+    pub scratch: u64,
+    pub frame: u64,
     frames_before: u64,
 }
 
 impl StackLayout {
-    fn below(stack: u64, state_length: u64, frames_before: u64) -> Self {
+    pub fn below(stack: u64, state_length: u64, frames_before: u64) -> Self {
         let state = (stack.saturating_sub(RED_ZONE + state_length)) & !63;
         let scratch = state.saturating_sub(SCRATCH_BYTES);
         let frame = scratch.saturating_sub(8 + UCONTEXT_BYTES as u64 + 128) & !63;
@@ -335,41 +335,69 @@ impl StackLayout {
     }
 
     /// Bytes from the stack pointer to the lowest of all that, at most.
-    fn needed(state_length: u64, frames_before: u64) -> u64 {
+    pub fn needed(state_length: u64, frames_before: u64) -> u64 {
         // An address that nothing is subtracted from beyond zero.
         let stack = 1 << 32;
         stack - StackLayout::below(stack, state_length, frames_before).first_frame() + 64
     }
 
-    fn first_frame(&self) -> u64 {
-        self.frame.saturating_sub(self.frames_before * FRAME_STRIDE)
+    /// Where functions can be called: at a function's first byte the stack is eight bytes off a multiple of sixteen.
+    pub fn for_functions(self) -> Self {
+        StackLayout { frame: self.frame - 8, ..self }
+    }
+
+    pub fn first_frame(&self) -> u64 {
+        self.frame_at(0)
+    }
+
+    /// Where a frame of the chain lies; the one behind the last is the thread's own state.
+    pub fn frame_at(&self, number: u64) -> u64 {
+        self.frame.saturating_sub(self.frames_before.saturating_sub(number) * FRAME_STRIDE)
     }
 
     /// All bytes from the first frame to the end of the vector state: one frame per call, then the one that restores
     /// `original`. All signals are blocked until that one sets the thread's own `mask` again.
     fn chain(&self, calls: &[Call], original: &Registers, mask: u64, gadgets: Gadgets, state: Vec<u8>) -> Vec<u8> {
+        let framed = |(number, call): (u64, &Call)| {
+            let registers = call_registers(original, gadgets, call, self.frame_at(number + 1), self.scratch);
+            signal_frame(&registers, u64::MAX, gadgets.signal_return, self.state)
+        };
+        let frames: Vec<Vec<u8>> = (0..).zip(calls).map(framed).collect();
+        let own = signal_frame(original, mask, gadgets.signal_return, self.state);
+        let mut bytes = self.assembled(&frames, &own, state);
+        if let Some(text) = calls.iter().find_map(|call| call.text) {
+            let at = (self.scratch - self.first_frame()) as usize;
+            let length = text.len().min(SCRATCH_BYTES as usize - 1);
+            bytes[at..at + length].copy_from_slice(&text.as_bytes()[..length]);
+        }
+        bytes
+    }
+
+    /// The frames of a chain, the thread's own, and its vector state, each at its place.
+    pub fn assembled(&self, frames: &[Vec<u8>], own: &[u8], state: Vec<u8>) -> Vec<u8> {
         let base = self.first_frame();
         let mut bytes = vec![0; (self.state - base) as usize];
         let mut put = |address: u64, part: &[u8]| {
             let at = (address - base) as usize;
             bytes[at..at + part.len()].copy_from_slice(part);
         };
-        for (index, call) in calls.iter().enumerate() {
-            let at = base + index as u64 * FRAME_STRIDE;
-            let registers = call_registers(original, gadgets, call, at + FRAME_STRIDE, self.scratch);
-            put(at, &signal_frame(&registers, u64::MAX, gadgets.signal_return, self.state));
+        for (number, frame) in (0..).zip(frames) {
+            put(self.frame_at(number), frame);
         }
-        put(self.frame, &signal_frame(original, mask, gadgets.signal_return, self.state));
-        if let Some(text) = calls.iter().find_map(|call| call.text) {
-            put(self.scratch, &text.as_bytes()[..text.len().min(SCRATCH_BYTES as usize - 1)]);
-        }
+        put(self.frame, own);
         bytes.extend(state);
         bytes
     }
 }
 
 /// Registers with which a thread makes `call` and returns by way of the stack at `stack`.
-fn call_registers(original: &Registers, gadgets: Gadgets, call: &Call, stack: u64, text_at: u64) -> Registers {
+pub(crate) fn call_registers(
+    original: &Registers,
+    gadgets: Gadgets,
+    call: &Call,
+    stack: u64,
+    text_at: u64,
+) -> Registers {
     let mut registers = *original;
     registers.rip = gadgets.system_call;
     registers.rsp = stack;
@@ -380,7 +408,7 @@ fn call_registers(original: &Registers, gadgets: Gadgets, call: &Call, stack: u6
 }
 
 /// The signal frame that puts `registers` back: return address, then `struct ucontext`.
-fn signal_frame(registers: &Registers, mask: u64, signal_return: u64, state: u64) -> Vec<u8> {
+pub(crate) fn signal_frame(registers: &Registers, mask: u64, signal_return: u64, state: u64) -> Vec<u8> {
     let (accumulator, instruction) = restart_state(registers);
     let segments = (registers.cs & 0xffff) | ((registers.ss & 0xffff) << 48);
     let words = [

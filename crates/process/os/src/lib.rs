@@ -10,6 +10,7 @@
 //!
 //! Next: `trimtab-session` drives this with plans made beforehand.
 
+mod call;
 mod error;
 mod events;
 mod exec_files;
@@ -27,6 +28,7 @@ mod vectors;
 mod vfork;
 mod wait;
 
+pub use call::{Called, FunctionCall};
 pub use error::Error;
 pub use events::{EventSource, ProcessEvent, ProcessEvents};
 pub use exec_files::{ExecFile, ExecFiles};

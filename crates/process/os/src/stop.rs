@@ -497,6 +497,20 @@ impl Stopped {
         }
     }
 
+    /// Lets all threads go but one; the time they were held, nanoseconds.
+    pub(crate) fn let_go_but(&mut self, tid: i32) -> u64 {
+        let (kept, others) = std::mem::take(&mut self.threads).into_iter().partition(|thread| thread.tid == tid);
+        self.threads = others;
+        let held_ns = self.let_go();
+        self.threads = kept;
+        held_ns
+    }
+
+    /// All that were held have been let go in another way.
+    pub(crate) fn forget_all(&mut self) {
+        self.threads.clear();
+    }
+
     pub(crate) fn replace_registers(&mut self, index: usize, registers: Registers) {
         self.threads[index].registers = registers;
     }

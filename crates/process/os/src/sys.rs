@@ -12,6 +12,9 @@ pub type Registers = libc::user_regs_struct;
 const GET_SIGNAL_MASK: libc::c_uint = 0x420a;
 /// `PTRACE_SETSIGMASK`.
 const SET_SIGNAL_MASK: libc::c_uint = 0x420b;
+/// `PTRACE_GET_RSEQ_CONFIGURATION`, and the size of what it fills, of which the address comes first.
+const GET_SEQUENCES: libc::c_uint = 0x420f;
+const SEQUENCES_BYTES: usize = 24;
 /// `PTRACE_PEEKSIGINFO`, and how many waiting signals are looked at: a fault is among the first, as few others wait in a
 /// thread's own list.
 const PEEK_SIGNALS: libc::c_uint = 0x4209;
@@ -65,8 +68,15 @@ pub(crate) fn resume(tid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize)
 }
 
-pub(crate) fn resume_to_system_call(tid: i32) -> io::Result<()> {
-    request(libc::PTRACE_SYSCALL, tid, 0, 0)
+pub(crate) fn resume_to_system_call(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, 0, signal as usize)
+}
+
+/// Where a stopped thread and the kernel agree about restartable sequences; 0: nowhere.
+pub(crate) fn restartable_sequences(tid: i32) -> io::Result<u64> {
+    let mut found = [0u64; SEQUENCES_BYTES / 8];
+    request(GET_SEQUENCES, tid, SEQUENCES_BYTES, found.as_mut_ptr() as usize)?;
+    Ok(found[0])
 }
 
 pub(crate) fn detach(tid: i32, signal: i32) -> io::Result<()> {

@@ -88,6 +88,17 @@ pub enum Error {
         /// The function.
         function: String,
     },
+    /// A function can't be called from outside, or could not at any moment.
+    #[error(
+        "process {pid} was not asked to call a function: {reason}; call it where the program comes by and holds nothing \
+         (`process int done; entry FUNCTION {{ if (done == 0) {{ done = 1; call ... }} }}`)"
+    )]
+    NoCall {
+        /// The process.
+        pid: Pid,
+        /// Why.
+        reason: String,
+    },
     /// A thread was asked for system calls and did not run.
     #[error(
         "no thread of process {pid} could {what} within {limit_s} s; is it stopped, or has it no descriptors left (`prlimit --pid {pid}`)?"
@@ -108,6 +119,23 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// Another trimtab has been inserting or removing for long.
+    #[error("another trimtab has been changing process {pid} for {seconds} s; try again when it is done")]
+    Claimed {
+        /// The process.
+        pid: Pid,
+        /// How long we waited.
+        seconds: u64,
+    },
+    /// Whether another trimtab changes the process can't be told.
+    #[error("can't lock /proc/{pid}/mem, which keeps other trimtabs off; is the process still there, and yours?")]
+    Claim {
+        /// The process.
+        pid: Pid,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// Another trimtab is measuring.
     #[error("process {pid} is being measured by trimtab process {monitor}; wait for it to end")]
     InUse {
@@ -123,5 +151,14 @@ impl Error {
     /// [`crate::try_again`] does so.
     pub fn is_passing(&self) -> bool {
         matches!(self, Error::CodeGone { .. })
+    }
+
+    /// Whether the process's loader seems to be still at work: it is not yet in a state in which it can be patched.
+    pub fn is_loading(&self) -> bool {
+        use trimtab_os::Error as Os;
+        match self {
+            Error::Os(os) => os.is_retryable() || matches!(os, Os::NoGadgets { .. } | Os::NoThreadPointer { .. }),
+            _ => false,
+        }
     }
 }

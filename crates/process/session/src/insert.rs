@@ -7,6 +7,7 @@
 //!
 //! Next: `mapping` for the memory, `remove` undoes it all.
 
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::mapping::Mapper;
 use crate::prepare::Prepared;
@@ -88,6 +89,7 @@ impl Prepared {
             return Err(Error::NothingToDo { pid, reason });
         }
         trimtab_os::check_all_calls(pid)?;
+        let _claim = Claim::of(pid)?;
         for attempt in 1.. {
             let maps = MappingTable::of(pid)?;
             let threads = trimtab_os::thread_ids(pid)?.len() as u64;
@@ -429,6 +431,8 @@ impl Inserted {
     /// Restores every byte and unmaps our memory; the shared memory stays readable here.
     pub fn remove(&mut self) -> Result<Removal, Error> {
         self.removed = true;
+        // Whatever keeps us from it, a process that has ended above all, is no reason to leave anything in.
+        let _claim = Claim::of(self.pid);
         remove::restore(self.pid, &self.target)
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Next: `remove::restore` does the work.
 
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::modules::check_own_memory;
 use crate::pages::{PageWrites, PatchBytes};
@@ -113,6 +114,7 @@ fn look_once(pid: Pid) -> Result<Leftover, Error> {
 
 /// Restores the process. Refuses while the maker still runs.
 pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
+    let _claim = Claim::of(pid)?;
     match leftover {
         Leftover::None => Ok(Removal::default()),
         Leftover::Complete { monitor, monitor_runs: true, .. } => Err(Error::InUse { pid, monitor: *monitor }),

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod claim;
 mod decided;
 mod errno;
 mod error;
@@ -21,6 +22,7 @@ mod late;
 pub mod leftover;
 mod mapping;
 mod modules;
+mod outside_call;
 mod pages;
 mod prepare;
 mod ranges;
@@ -30,8 +32,10 @@ mod script;
 mod side_by_side;
 mod text;
 mod threads;
+mod unwind;
 
 pub use again::{Passing, try_again};
+pub use claim::Claim;
 pub use error::Error;
 
 pub use image_cache::{ImageCache, LoadedImage};
@@ -42,6 +46,7 @@ pub use insert::{Inserted, Setup};
 pub use inside::Inside;
 pub use late::mappings_of;
 pub use modules::{Module, Modules, imported_names};
+pub use outside_call::{OutsideCall, call_once};
 pub use prepare::{FunctionRequest, Prepared, Refused};
 pub use ranges::{RangeTables, may_be_read};
 pub use remove::Removal;

@@ -108,6 +108,13 @@ impl Modules {
         self.modules.iter().position(|module| module.text.contains(&address.0))
     }
 
+    /// Whether the program's own file is among the modules. If it was replaced or removed since, its symbols are unknown, and
+    /// what a library calls its own may be a copy that nobody uses: programs keep theirs (copy relocations).
+    pub fn has_program(&self) -> bool {
+        let exe = std::fs::read_link(format!("/proc/{}/exe", self.pid)).unwrap_or_default();
+        self.modules.iter().any(|module| Path::new(&module.path) == exe)
+    }
+
     /// Address of a data object such as `ompi_mpi_comm_world`, in the first module that has it.
     pub fn object(&self, name: &str) -> Option<ProcAddr> {
         self.modules.iter().find_map(|module| {

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x02");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x03");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -337,6 +337,10 @@ pub struct Header {
     pub group_translate_ranks: AtomicU64,
     /// `PMPI_Group_free`.
     pub group_free: AtomicU64,
+    /// `PMPI_Initialized`; 0: the library may be asked at any time.
+    pub initialized: AtomicU64,
+    /// `PMPI_Finalized`.
+    pub finalized: AtomicU64,
     /// Rank in `MPI_COMM_WORLD` as the library says, plus one; 0: not asked yet.
     pub world_rank_plus_one: AtomicU64,
     /// Size of `MPI_COMM_WORLD` as the library says.

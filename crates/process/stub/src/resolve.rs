@@ -4,6 +4,10 @@
 //! the same query functions; so no lock of the library can be held by this thread. Answers are remembered per thread
 //! and forgotten when a handle is freed.
 //!
+//! Nothing is asked while the library initialises itself or has begun to go: a call that it makes itself, in an `MPI_Init`
+//! that had begun before the probes were there, looks like one of the program's, and the answers lie in memory that is not
+//! filled yet. What can be asked at any time is just that.
+//!
 //! Next: `links` uses the answers; `layout::Header` says which functions are called.
 
 use crate::layout::*;
@@ -13,6 +17,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64};
 
 type Query1 = extern "C" fn(u64, *mut u64) -> i32;
 type Translate = extern "C" fn(u64, i32, *const i32, u64, *mut i32) -> i32;
+type Flag = extern "C" fn(*mut i32) -> i32;
 type Free = extern "C" fn(*mut u64) -> i32;
 
 /// Size in bytes of the datatype `handle`.
@@ -53,7 +58,7 @@ extern "C" fn type_size_slow(header: *const Header, slot: *const Slot, handle: u
         return entry.size.load(Relaxed);
     }
     let mut size = 0u64;
-    if !query(&header.type_size, handle, &mut size) {
+    if !may_ask(header) || !query(&header.type_size, handle, &mut size) {
         return 0;
     }
     let size = size as u32 as i32;
@@ -70,6 +75,25 @@ fn clear_types(slot: &Slot) {
         at::<TypeEntry>((&raw const slot.types).cast(), place * size_of::<TypeEntry>() as u64).handle.store(0, Relaxed);
         place += 1;
     }
+}
+
+/// Whether the library may be asked about handles: it is initialised and has not ended.
+#[inline(always)]
+fn may_ask(header: &Header) -> bool {
+    let initialized = header.initialized.load(Relaxed);
+    initialized == 0 || (is_set(initialized) && !is_set(header.finalized.load(Relaxed)))
+}
+
+/// Calls one of the library's `int f(flag)` functions; false if it is unknown or fails.
+#[inline(always)]
+fn is_set(address: u64) -> bool {
+    if address == 0 {
+        return false;
+    }
+    // SAFETY: as in `query`; the standard allows these two at any time and on any thread.
+    let call: Flag = unsafe { core::mem::transmute(address) };
+    let mut flag = 0i32;
+    call(&raw mut flag) == 0 && flag != 0
 }
 
 /// Calls one of the library's `int f(handle, out)` functions; false if it is unknown or fails.
@@ -97,6 +121,9 @@ pub(crate) extern "C" fn comm_index_slow(header: *const Header, slot: *const Slo
         slot.comm_generation.store(generation, Relaxed);
     }
     if slot.comm_count.load(Relaxed) == 0 {
+        if !may_ask(header) {
+            return COMM_NONE;
+        }
         // Index 0 is always the world, whichever communicator is met first.
         slot.comm_count.store(1, Relaxed);
         describe_comm(context, comm_entry(slot, 0), header.comm_world.load(Relaxed));
@@ -109,7 +136,7 @@ pub(crate) extern "C" fn comm_index_slow(header: *const Header, slot: *const Slo
         }
         index += 1;
     }
-    if count >= COMMS_MAX {
+    if count >= COMMS_MAX || !may_ask(header) {
         return COMM_NONE;
     }
     slot.comm_count.store(count + 1, Relaxed);

@@ -11,7 +11,7 @@ use crate::elf::{Elf, Mapped};
 use crate::lsda::{self, CallSite};
 use crate::{Error, Function, Image, Machine};
 use gimli::{BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Pointer};
-use gimli::{UnwindContext, UnwindSection};
+use gimli::{RegisterRule, UnwindContext, UnwindSection};
 use object::elf;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -160,6 +160,56 @@ pub fn fde_at(bytes: &[u8], image: &Image, addr: FileAddr) -> Result<Option<FdeI
         lsda: lsda_of(&fde, frame)?,
         is_signal_frame: fde.is_signal_trampoline(),
     }))
+}
+
+/// Registers that a called function must give back, by their DWARF numbers: rbx, rbp, r12 to r15.
+pub const KEPT_REGISTERS: [u16; 6] = [3, 6, 12, 13, 14, 15];
+
+/// How a function's caller is found, at one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerRules {
+    /// The register that the frame base (CFA) is counted from, by its DWARF number, and the bytes to add.
+    pub cfa: (u16, i64),
+    /// Where the return address lies, from the frame base; `None`: this is the outermost frame.
+    pub return_address: Option<i64>,
+    /// For each of [`KEPT_REGISTERS`], where its value lies.
+    pub kept: [Kept; 6],
+}
+
+/// Where the caller's value of a register is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// In the register.
+    Unchanged,
+    /// In memory, so many bytes from the frame base.
+    At(i64),
+    /// Nowhere that we know.
+    Lost,
+}
+
+/// How the caller of the code at `addr` is found; `None` where the table does not say it or needs a calculation.
+///
+/// # Errors
+/// As [`fde_at`].
+pub fn caller_rules(bytes: &[u8], image: &Image, addr: FileAddr) -> Result<Option<CallerRules>, Error> {
+    let table = Table::of(bytes, image)?;
+    let Some(frame) = image.frame_at(addr).filter(|_| image.machine == Machine::X86_64) else { return Ok(None) };
+    let fde = table.fde(frame)?;
+    let mut context = UnwindContext::new();
+    let row = fde.unwind_info_for_address(&table.section, &table.bases, &mut context, addr.0);
+    let row = row.map_err(|error| bad_frame(addr, error))?;
+    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return Ok(None) };
+    let return_address = match row.register(fde.cie().return_address_register()) {
+        Some(RegisterRule::Offset(offset)) => Some(offset),
+        Some(RegisterRule::Undefined) => None,
+        _ => return Ok(None),
+    };
+    let kept = KEPT_REGISTERS.map(|number| match row.register(gimli::Register(number)) {
+        None | Some(RegisterRule::SameValue) => Kept::Unchanged,
+        Some(RegisterRule::Offset(offset)) => Kept::At(offset),
+        _ => Kept::Lost,
+    });
+    Ok(Some(CallerRules { cfa: (register.0, offset), return_address, kept }))
 }
 
 type Input<'a> = EndianSlice<'a, LittleEndian>;

@@ -47,7 +47,10 @@ pub use cache::seal;
 pub use cache::{fingerprint, seal_as, unseal_as};
 pub use demangle::{demangle, demangle_name};
 pub use error::Error;
-pub use frames::{CfaRow, FdeInfo, Frame, FrameKind, UnwindFacts, fde_at, unwind_facts, unwind_facts_of};
+pub use frames::{
+    CallerRules, CfaRow, FdeInfo, Frame, FrameKind, KEPT_REGISTERS, Kept, UnwindFacts, caller_rules, fde_at,
+    unwind_facts, unwind_facts_of,
+};
 pub use glob::matches as glob_matches;
 pub use image::{DataObject, Function, Image, ImageKind, Protection, Segment, Source, ThreadLocal, TlsSegment};
 pub use imports::{imported_names, relocates_text};

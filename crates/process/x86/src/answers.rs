@@ -2,14 +2,18 @@
 //!
 //! Compilers never hand over flags, and never compare without looking at the outcome. So an instruction that does nothing
 //! but set flags, whose flags nobody looks at before a return, is there for the caller. Probes at such a function's exits
-//! must keep the flags, which elsewhere nobody needs.
+//! must keep the flags, which elsewhere nobody needs. A subtraction into a register that nobody reads any more, and in which
+//! nothing is returned, does nothing but set flags either.
+//!
+//! What cannot be told: `sub eax, ecx; ret` answers in eax, as `strcmp` does, and perhaps in the flags too. It is taken for
+//! the former, because every compiler writes it.
 //!
 //! Next: `liveness`, where this decides what a return reads.
 
 use crate::instruction::{Next, for_each_instruction};
 use crate::liveness::edges;
 use crate::{Analysis, FunctionCode};
-use iced_x86::{Mnemonic, RflagsBits};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits};
 
 /// What an instruction has to do with the arithmetic flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,17 +29,27 @@ enum Use {
 /// Whether the function sets flags for its caller.
 pub fn answers_in_flags(code: &FunctionCode<'_>, analysis: &Analysis) -> bool {
     let mut uses = Vec::with_capacity(analysis.steps.len());
+    let mut computed = Vec::new();
     for_each_instruction(code, |instruction| {
+        if let Some(register) = computed_into(instruction) {
+            computed.push((uses.len(), register));
+        }
         uses.push(match instruction.mnemonic() {
             mnemonic if only_sets_flags(mnemonic) => Use::Sets,
             _ if (instruction.rflags_read() | instruction.rflags_modified()) & ARITHMETIC != 0 => Use::Other,
             _ => Use::None,
         });
     });
-    if !uses.contains(&Use::Sets) {
+    if computed.is_empty() && !uses.contains(&Use::Sets) {
         return false;
     }
     let edges = edges(analysis);
+    if !computed.is_empty() {
+        let accesses = accesses(code);
+        let unread =
+            computed.iter().filter(|(index, register)| is_unread(analysis, &edges, &accesses, *index, *register));
+        unread.for_each(|(index, _)| uses[*index] = Use::Sets);
+    }
     // Where flags come through to a return: there, or behind it.
     let is_return = |index: usize| matches!(analysis.steps[index].next(), Next::Return(_));
     let passes = |index: usize| uses[index] == Use::None && !analysis.steps[index].is_call();
@@ -54,6 +68,82 @@ pub fn answers_in_flags(code: &FunctionCode<'_>, analysis: &Analysis) -> bool {
 
 const ARITHMETIC: u32 =
     RflagsBits::CF | RflagsBits::PF | RflagsBits::AF | RflagsBits::ZF | RflagsBits::SF | RflagsBits::OF;
+
+/// The register, by its number, that an instruction computes anew from its old value, setting the flags, if no caller of
+/// the usual convention looks at that one.
+fn computed_into(instruction: &Instruction) -> Option<u8> {
+    use Mnemonic::*;
+    let computes =
+        matches!(instruction.mnemonic(), Add | Sub | And | Or | Xor | Adc | Sbb | Neg | Inc | Dec | Shl | Shr | Sar);
+    let register = instruction.op0_register().full_register();
+    // What only clears a register may be there so that nobody finds the value.
+    let clears = instruction.op1_kind() == OpKind::Register && instruction.op1_register() == instruction.op0_register();
+    let is_scratch = SCRATCH.contains(&register) && !clears;
+    (computes && instruction.op0_kind() == OpKind::Register && is_scratch).then(|| register.number() as u8)
+}
+
+/// Registers that belong to nobody behind a return.
+const SCRATCH: [Register; 7] =
+    [Register::RCX, Register::RSI, Register::RDI, Register::R8, Register::R9, Register::R10, Register::R11];
+
+/// Of each instruction, the general registers it reads, and those it overwrites whole, a bit for each.
+fn accesses(code: &FunctionCode<'_>) -> Vec<(u16, u16)> {
+    let mut info = InstructionInfoFactory::new();
+    let mut accesses = Vec::new();
+    for_each_instruction(code, |instruction| {
+        let (mut reads, mut overwrites) = (0, 0);
+        for used in
+            info.info(instruction).used_registers().iter().filter(|used| used.register().full_register().is_gpr64())
+        {
+            let is_whole = used.register().is_gpr64() || used.register().is_gpr32();
+            let side = if used.access() == OpAccess::Write && is_whole { &mut overwrites } else { &mut reads };
+            *side |= 1 << used.register().full_register().number();
+        }
+        accesses.push((reads, overwrites));
+    });
+    accesses
+}
+
+/// Whether every way from an instruction comes to a return before the register it computed is read, or overwrites it.
+fn is_unread(
+    analysis: &Analysis,
+    edges: &[(usize, usize)],
+    accesses: &[(u16, u16)],
+    index: usize,
+    register: u8,
+) -> bool {
+    let bit = 1u16 << register;
+    let mut seen = vec![false; accesses.len()];
+    let next = |from: usize| {
+        let first = edges.partition_point(|(known, _)| *known < from);
+        edges[first..].iter().take_while(move |(known, _)| *known == from).map(|(_, to)| *to)
+    };
+    let mut pending: Vec<usize> = next(index).collect();
+    if pending.is_empty() {
+        return false;
+    }
+    while let Some(at) = pending.pop() {
+        if std::mem::replace(&mut seen[at], true) {
+            continue;
+        }
+        let (reads, overwrites) = accesses[at];
+        if matches!(analysis.steps[at].next(), Next::Return(_)) {
+            continue;
+        }
+        if reads & bit != 0 || analysis.steps[at].is_call() {
+            return false;
+        }
+        if overwrites & bit == 0 {
+            let before = pending.len();
+            pending.extend(next(at));
+            // Where it is not known what comes, somebody may read it.
+            if pending.len() == before {
+                return false;
+            }
+        }
+    }
+    true
+}
 
 fn only_sets_flags(mnemonic: Mnemonic) -> bool {
     use Mnemonic::*;
@@ -96,7 +186,7 @@ mod tests {
 
     #[test]
     fn flags_for_the_caller_are_told_from_those_for_a_branch() {
-        let rows: [(&str, &[u8], bool); 8] = [
+        let rows: [(&str, &[u8], bool); 14] = [
             ("stc; ret", &[0xf9, 0xc3], true),
             ("cmp edi, esi; ret", &[0x39, 0xf7, 0xc3], true),
             ("cmp edi, esi; mov eax, 1; pop rbx; ret", &[0x39, 0xf7, 0xb8, 1, 0, 0, 0, 0x5b, 0xc3], true),
@@ -104,7 +194,13 @@ mod tests {
             ("cmp edi, esi; setl al; ret", &[0x39, 0xf7, 0x0f, 0x9c, 0xc0, 0xc3], false),
             ("cmp edi, esi; jl 1f; xor eax, eax; 1: ret", &[0x39, 0xf7, 0x7c, 2, 0x31, 0xc0, 0xc3], false),
             ("cmp edi, esi; call 1f; 1: ret", &[0x39, 0xf7, 0xe8, 0, 0, 0, 0, 0xc3], false),
-            ("sub edi, esi; ret", &[0x29, 0xf7, 0xc3], false),
+            ("sub edi, esi; ret", &[0x29, 0xf7, 0xc3], true),
+            ("sub edi, esi; mov eax, 1; ret", &[0x29, 0xf7, 0xb8, 1, 0, 0, 0, 0xc3], true),
+            ("sub edi, esi; mov eax, edi; ret", &[0x29, 0xf7, 0x89, 0xf8, 0xc3], false),
+            ("sub edi, esi; call 1f; 1: ret", &[0x29, 0xf7, 0xe8, 0, 0, 0, 0, 0xc3], false),
+            ("sub eax, esi; ret", &[0x29, 0xf0, 0xc3], false),
+            ("1: dec ecx; jne 1b; ret", &[0xff, 0xc9, 0x75, 0xfc, 0xc3], false),
+            ("xor edi, edi; ret", &[0x31, 0xff, 0xc3], false),
         ];
         for (name, bytes, expected) in rows {
             assert_eq!(look(bytes, answers_in_flags), expected, "{name}");
@@ -118,7 +214,8 @@ mod tests {
         // cmp edi, esi; mov eax, 1; ret
         let answers = [0x39, 0xf7, 0xb8, 1, 0, 0, 0, 0xc3];
         assert!(live(&answers, 0x1002) && live(&answers, 0x1007) && !live(&answers, 0x1000));
-        // sub edi, esi; mov eax, 1; ret
-        assert!(!live(&[0x29, 0xf7, 0xb8, 1, 0, 0, 0, 0xc3], 0x1007));
+        // sub edi, esi; mov eax, 1; ret; and the same with eax, which is the answer
+        assert!(live(&[0x29, 0xf7, 0xb8, 1, 0, 0, 0, 0xc3], 0x1007));
+        assert!(!live(&[0x29, 0xf0, 0x90, 0xc3], 0x1003));
     }
 }

@@ -53,7 +53,7 @@ fn a_library_that_goes_meanwhile_is_tried_without() {
     tell("close");
     wait_for("its end", || file("closed").exists());
     let [first, second] = sources;
-    let failed = Member::insert(target, first, TICKS_PER_SECOND).map(drop);
+    let failed = Member::insert(target, first, TICKS_PER_SECOND, &cache).map(drop);
     assert!(failed.as_ref().is_err_and(Passing::is_passing), "{failed:?}");
     let member = inserted(target, second, &options, &cache, TICKS_PER_SECOND).expect("what is there is probed");
     assert_eq!(member.awaited(), ["plugin_work@libplugin.so"], "what is not there is waited for");
