@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+pub mod comparison;
 pub mod context;
 pub mod procfs;
 pub mod report;

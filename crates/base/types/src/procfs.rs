@@ -9,4 +9,4 @@ mod maps;
 mod stat;
 
 pub use maps::{Mapping, parse_maps};
-pub use stat::{Stat, State, parse_stat};
+pub use stat::{CLOCK_TICKS_PER_SECOND, Stat, State, parse_stat};

@@ -6,6 +6,10 @@
 //! Next: `trimtab-window` computes it, `trimtab-store` keeps it, `trimtab-report` draws it; `docs/report.md` explains
 //! every field to users.
 
+mod share;
+
+pub use share::{Event, Limit, Neighbour, NodeShare, Place};
+
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the report's shape.
@@ -42,6 +46,9 @@ pub struct Report {
     /// Parts of communication that are waiting, for calls of recorded iterations that could be matched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wait_states: Vec<WaitState>,
+    /// Who shared the machines with the job, one entry per machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeShare>,
     /// What the measurement itself cost.
     pub cost: Cost,
     /// First calls of each function as trace records, where `--detail` asked for them.
@@ -79,6 +86,9 @@ pub struct Window {
     pub batch: u32,
     /// What asked for it, e.g. "attach", "run", "measure".
     pub trigger: String,
+    /// The event that was waited for; `None`: the window was measured at once.
+    #[serde(default)]
+    pub event: Option<Event>,
     /// The function (and call site) that counts iterations; `None`: the window is by time.
     pub marker: Option<String>,
     /// How the marker was found: "detected", "named", "measuremark", "time".
@@ -167,6 +177,10 @@ pub struct Estimate {
 pub struct FunctionTotal {
     /// Name as users know it, e.g. `MPI_Send`; several names of one address are shown once.
     pub name: String,
+    /// Further functions that run the same code in this process, such as `memmove` beside `memcpy`: their calls are
+    /// counted with these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_names: Vec<String>,
     /// "comm", "io", "mem", "sleep", "user".
     pub group: String,
     /// Calls that began in the window, nested ones not included.

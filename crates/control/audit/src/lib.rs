@@ -54,6 +54,9 @@ pub struct Entry {
 pub enum What {
     /// The change is about to be made.
     Begin,
+    /// A site's agent is about to start an agent of the process's own user for it; that one writes what it changes into
+    /// that user's log.
+    Delegated,
     /// It was taken back: the program's code is as before.
     Restored,
     /// It was refused, or failed and changed nothing, or left something behind.

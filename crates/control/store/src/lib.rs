@@ -19,6 +19,6 @@ mod store;
 pub use error::Error;
 pub use find::Selection;
 pub use location::default_path;
-pub use rows::{JobId, JobSummary, Marker, Process, Site, WindowSummary};
+pub use rows::{JobId, JobSummary, Marker, Process, Site, WindowEvent, WindowSummary};
 pub use schema::SCHEMA_VERSION;
 pub use store::Store;

@@ -62,6 +62,19 @@ pub struct WindowSummary {
     pub communication_fraction: Option<f64>,
     /// Mean time of one iteration, seconds; `None`: not measured.
     pub time_per_iteration_s: Option<f64>,
+    /// What it waited for; `None`: it was measured at once.
+    pub event: Option<WindowEvent>,
+}
+
+/// What a window waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowEvent {
+    /// Its kind, e.g. "job-start".
+    pub kind: String,
+    /// What was seen.
+    pub value: String,
+    /// When, seconds since 1970.
+    pub at_unix_s: f64,
 }
 
 /// Where one rank of a job was last seen.
@@ -103,7 +116,8 @@ pub(crate) const JOB_COLUMNS: &str =
 
 /// Columns of a window, in the order [`read_window`] takes them.
 pub(crate) const WINDOW_COLUMNS: &str = "batch, triggered_by, started_unix_s, valid, ended_by, marker, iterations, \
-                                         communication_fraction, time_per_iteration_s";
+                                         communication_fraction, time_per_iteration_s, event_kind, event_value, \
+                                         event_unix_s";
 
 /// A job's row with its lists still as JSON text.
 pub(crate) struct RawJob {
@@ -153,7 +167,14 @@ pub(crate) fn read_window(row: &Row<'_>) -> rusqlite::Result<WindowSummary> {
         iterations: row.get::<_, Option<i64>>(6)?.map(i64::cast_unsigned),
         communication_fraction: row.get(7)?,
         time_per_iteration_s: row.get(8)?,
+        event: read_event(row)?,
     })
+}
+
+fn read_event(row: &Row<'_>) -> rusqlite::Result<Option<WindowEvent>> {
+    let kind: Option<String> = row.get(9)?;
+    let seen = row.get::<_, Option<String>>(10)?.zip(row.get::<_, Option<f64>>(11)?);
+    Ok(kind.zip(seen).map(|(kind, (value, at_unix_s))| WindowEvent { kind, value, at_unix_s }))
 }
 
 /// Reads a rank's process.

@@ -455,8 +455,9 @@ fn add_window(
         return free_batch(transaction, number).map(Some);
     }
     let sql = "INSERT INTO windows (job, batch, triggered_by, started_unix_s, valid, ended_by, marker, iterations, \
-               communication_fraction, time_per_iteration_s, report) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+               communication_fraction, time_per_iteration_s, report, event_kind, event_value, event_unix_s) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+    let event = window.event.as_ref();
     let values = params![
         number,
         window.batch,
@@ -469,6 +470,9 @@ fn add_window(
         report.communication_fraction.map(|estimate| estimate.mean),
         report.time_per_iteration_s.map(|estimate| estimate.mean),
         text,
+        event.map(|event| &event.kind),
+        event.map(|event| &event.value),
+        event.map(|event| event.at_unix_s),
     ];
     transaction.execute(sql, values)?;
     Ok(None)

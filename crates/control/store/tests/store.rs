@@ -4,7 +4,7 @@ mod common;
 
 use common::{job, report};
 use std::path::{Path, PathBuf};
-use trimtab_store::{Error, JobId, Marker, Process, Site, Store};
+use trimtab_store::{Error, JobId, Marker, Process, Site, Store, WindowEvent};
 use trimtab_types::report::Report;
 use trimtab_types::{FileAddr, Pid, Rank};
 
@@ -50,10 +50,13 @@ fn windows_come_back_whole() {
     assert_eq!((store.next_batch(&id).unwrap(), store.newest_window(None).unwrap()), (0, None));
     for batch in 0..3 {
         assert_eq!(store.next_batch(&id).unwrap(), batch);
-        assert_eq!(store.insert_window(&id, &report(batch, 10)).unwrap(), batch);
+        let mut window = report(batch, 10);
+        window.window.event = (batch == 1).then(came);
+        assert_eq!(store.insert_window(&id, &window).unwrap(), batch);
     }
     let store = open(&place.path);
     let mut expected = report(1, 10);
+    expected.window.event = Some(came());
     expected.job.id = id.to_string();
     assert_eq!(store.window(&id, 1).unwrap(), expected);
     assert_eq!(store.newest_window(Some(&id)).unwrap().unwrap().window.batch, 2);
@@ -64,6 +67,17 @@ fn windows_come_back_whole() {
     assert_eq!((line.communication_fraction, line.time_per_iteration_s), (Some(0.386), Some(3.16e-3)));
     assert_eq!((line.started_unix_s, line.ended_by.as_str()), (1_795_234_101.5, "iterations"));
     assert_eq!(line.marker.as_deref(), Some("MPI_Sendrecv at particle+0x1234"));
+    let event = WindowEvent { kind: "job-start".into(), value: "Slurm job 12".into(), at_unix_s: 7.5 };
+    assert_eq!((&lines[0].event, &line.event), (&None, &Some(event)));
+}
+
+fn came() -> trimtab_types::report::Event {
+    trimtab_types::report::Event {
+        kind: "job-start".into(),
+        condition: "job-start".into(),
+        value: "Slurm job 12".into(),
+        at_unix_s: 7.5,
+    }
 }
 
 #[test]

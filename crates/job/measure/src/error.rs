@@ -113,6 +113,11 @@ fn newest_text(newest: Option<u64>) -> String {
 }
 
 impl Error {
+    /// Whether a rank's loader is still at work, so that it may go well in a moment.
+    pub fn is_loading(&self) -> bool {
+        matches!(self, Error::Rank { source, .. } if source.is_loading())
+    }
+
     /// A rank that is gone when it is to be prepared means that the program has ended.
     pub(crate) fn or_ended(self) -> Self {
         match self {

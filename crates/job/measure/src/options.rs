@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use trimtab_mpi::Group;
+use trimtab_types::report::Event;
 
 /// What counts iterations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,10 @@ pub struct Options {
     pub until_confident: Option<f64>,
     /// What asked for the window: "attach", "run", "measure".
     pub trigger: String,
+    /// The event that was waited for before.
+    pub event: Option<Box<Event>>,
+    /// The limit of time counts from the first recorded iteration, however far ahead that lies.
+    pub patient: bool,
     /// Number of the window in its job.
     pub batch: u32,
     /// Id of the job in the store.

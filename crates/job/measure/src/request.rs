@@ -11,6 +11,7 @@ use crate::excerpt::Excerpt;
 use crate::options::{Ended, Options};
 use crate::runs::Run;
 use serde::{Deserialize, Serialize};
+use trimtab_types::report::NodeShare;
 use trimtab_window::{FunctionInfo, MarkTimes, RankSample, Relation, Symbol};
 
 /// Names one window for ever: a node refuses requests of any but the newest it has heard of.
@@ -213,7 +214,8 @@ pub enum Answer {
         warnings: Vec<String>,
     },
     /// At most [`Answer::READ_BYTES`] a rank, [`Answer::ITERATION_BYTES`] for each iteration, [`Answer::FUNCTION_BYTES`]
-    /// for each function and [`Answer::LINK_BYTES`] for each link; trace records come on top where they were asked for.
+    /// for each function and [`Answer::LINK_BYTES`] for each link, and [`Answer::SHARE_BYTES`] for the node; trace records
+    /// come on top where they were asked for.
     Read(Box<Recording>),
 }
 
@@ -234,8 +236,10 @@ impl Answer {
     pub const CHECKED_BYTES: usize = 240;
     /// A mark in [`Answer::Checked`].
     pub const MARK_BYTES: usize = 32;
-    /// A rank in [`Answer::Read`].
-    pub const READ_BYTES: usize = 240;
+    /// A rank in [`Answer::Read`], with the place where it ran.
+    pub const READ_BYTES: usize = 480;
+    /// Who shares a node, in [`Answer::Read`].
+    pub const SHARE_BYTES: usize = 8192;
     /// An iteration of a rank.
     pub const ITERATION_BYTES: usize = 20;
     /// A function of a rank.
@@ -447,4 +451,6 @@ pub struct Recording {
     pub ranks: Vec<RankSample>,
     /// What a reader must know.
     pub warnings: Vec<String>,
+    /// Who shares the machine.
+    pub share: NodeShare,
 }

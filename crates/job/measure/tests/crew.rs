@@ -225,7 +225,7 @@ fn check_size(answer: &Answer, bytes: usize) {
                     + rank.links.len() * Answer::LINK_BYTES
                     + rank.details.len() * 100
             });
-            ranks.sum::<usize>() + warnings
+            ranks.sum::<usize>() + warnings + Answer::SHARE_BYTES
         }
         // One node's for all.
         Answer::Described(_) | Answer::Reference(_) => return,

@@ -11,6 +11,7 @@ use trimtab_measure::{
     wire,
 };
 use trimtab_os::{monotonic_ns, ticks};
+use trimtab_types::report::NodeShare;
 use trimtab_window::{
     CallEvent, FunctionInfo, FunctionSample, IterationMark, MarkTimes, PEER_NONE, RankSample, Reading, Relation, Symbol,
 };
@@ -264,6 +265,7 @@ impl Played {
             Request::Read { ended: Ended::Iterations, .. } => Answer::Read(Box::new(Recording {
                 ranks: ranks.map(|rank| self.sample(node, rank)).collect(),
                 warnings: Vec::new(),
+                share: NodeShare::default(),
             })),
             Request::SeeEarly => Answer::Early(Early { seconds: None, has_calls: false, is_alive: true }),
             _ => Answer::Done,
@@ -322,6 +324,8 @@ fn options() -> Options {
         follow: false,
         until_confident: None,
         trigger: "attach".into(),
+        event: None,
+        patient: false,
         batch: 0,
         job_id: String::new(),
         command_ns: monotonic_ns(),

@@ -92,6 +92,7 @@ impl RecordedProcess {
                 command: command.to_owned(),
                 state: State::Sleeping,
                 parent,
+                cpu_ticks: 0,
                 threads: 1,
                 start_time_ticks: 100 + u64::from(pid.0.unsigned_abs()),
                 stack_start: 0,

@@ -6,6 +6,8 @@
 //! Next: `job/tree.rs` for parents and launchers, `job/member.rs` for what makes a process a rank, `job/slurm.rs` for jobs
 //! by Slurm's ids.
 
+mod far;
+mod handle;
 mod member;
 mod slurm;
 mod tree;
@@ -15,6 +17,8 @@ use crate::error::Error;
 use crate::launcher;
 use crate::procfs::{ProcFs, Processes};
 use crate::status::Seccomp;
+pub use far::far_hosts;
+pub use handle::{SlurmHandle, slurm_handle};
 use member::Member;
 pub use slurm::{find_slurm_job, find_slurm_job_in};
 use std::collections::{BTreeMap, BTreeSet};

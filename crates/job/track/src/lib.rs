@@ -33,7 +33,10 @@ mod status;
 
 pub use attach::check_attachable;
 pub use error::{Denial, Error};
-pub use job::{Job, RankProcess, StaticMpi, find_job, find_job_in, find_slurm_job, find_slurm_job_in};
+pub use job::{
+    Job, RankProcess, SlurmHandle, StaticMpi, far_hosts, find_job, find_job_in, find_slurm_job, find_slurm_job_in,
+    slurm_handle,
+};
 pub use origin::{Origin, origin};
 pub use procfs::{ElfKind, ProcFs, Processes};
 pub use status::{Seccomp, Status, parse_status};

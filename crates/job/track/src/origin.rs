@@ -22,6 +22,8 @@ pub struct Origin {
     pub key: String,
     /// Whether a launcher gave it a rank: it is an MPI program, or something that a launcher started in its place.
     pub has_rank: bool,
+    /// The launcher, or the helper of one, that started it.
+    pub launcher: Option<Pid>,
 }
 
 /// Looks at a process and its parents.
@@ -32,19 +34,24 @@ pub fn origin(processes: &dyn Processes, pid: Pid) -> Result<Origin, Error> {
     let identities = identify_all(&processes.environment(pid)?);
     let own = processes.stat(pid)?;
     if identities.is_empty() {
-        return Ok(Origin { key: format!("pid={pid},start={}", own.start_time_ticks), has_rank: false });
+        return Ok(Origin {
+            key: format!("pid={pid},start={}", own.start_time_ticks),
+            has_rank: false,
+            launcher: None,
+        });
     }
     let mut parts: Vec<String> = identities.into_iter().map(|identity| identity.job_key).collect();
-    parts.extend(nearest_launcher(processes, own.parent));
-    Ok(Origin { key: parts.join(";"), has_rank: true })
+    let launcher = nearest_launcher(processes, own.parent);
+    parts.extend(launcher.map(|(pid, start)| format!("by={pid},start={start}")));
+    Ok(Origin { key: parts.join(";"), has_rank: true, launcher: launcher.map(|(pid, _)| pid) })
 }
 
-/// The nearest launcher or helper of one: each launch has its own on each machine.
-fn nearest_launcher(processes: &dyn Processes, mut pid: Pid) -> Option<String> {
+/// The nearest launcher or helper of one, and its start: each launch has its own on each machine.
+fn nearest_launcher(processes: &dyn Processes, mut pid: Pid) -> Option<(Pid, u64)> {
     for _ in 0..ANCESTORS_MAX {
         let stat = processes.stat(pid).ok()?;
         if role(processes.executable(pid).ok().as_deref(), &stat.command).is_some() {
-            return Some(format!("by={pid},start={}", stat.start_time_ticks));
+            return Some((pid, stat.start_time_ticks));
         }
         pid = stat.parent;
     }

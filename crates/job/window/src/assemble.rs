@@ -14,7 +14,7 @@ use crate::waits::Waits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_types::report::{
-    Cost, Detail, Estimate, FunctionTotal, GroupTime, Job, Link, RankTotal, Report, SCHEMA, Window,
+    Cost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, NodeShare, RankTotal, Report, SCHEMA, Window,
 };
 
 /// Iteration times kept per rank in a report.
@@ -49,6 +49,8 @@ pub struct WindowInput {
     pub unix_time: UnixTime,
     /// Who waited for whom.
     pub waits: Waits,
+    /// Who shared the machines.
+    pub nodes: Vec<NodeShare>,
 }
 
 /// What was asked for and how it went.
@@ -58,6 +60,8 @@ pub struct WindowFacts {
     pub batch: u32,
     /// What asked for it, e.g. "attach".
     pub trigger: String,
+    /// The event that was waited for.
+    pub event: Option<Event>,
     /// What counts iterations, for a reader; `None`: the window is by time.
     pub marker: Option<String>,
     /// "detected", "named", "measuremark" or "time".
@@ -90,6 +94,8 @@ pub struct UnixTime {
 pub struct FunctionInfo {
     /// Name as users know it.
     pub name: String,
+    /// Further functions that run the same code, whose calls are counted with these.
+    pub other_names: Vec<String>,
     /// "comm", "io", "mem", "sleep" or "user".
     pub group: String,
     /// Calls were timed, not only counted.
@@ -268,6 +274,7 @@ pub fn assemble(input: &WindowInput) -> Report {
         functions: function_totals(input, scale),
         links: links(input),
         ranks,
+        nodes: input.nodes.clone(),
         wait_states: input.waits.states(&input.functions, |ticks| scale.seconds(ticks)),
         cost,
         details: details(input, scale),
@@ -318,6 +325,7 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
     Window {
         batch: facts.batch,
         trigger: facts.trigger.clone(),
+        event: facts.event.clone(),
         marker: facts.marker.clone(),
         marker_source: facts.marker_source.clone(),
         start: facts.start.filter(|_| !input.is_by_time()),
@@ -453,6 +461,7 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
     let moves = info.moves_bytes;
     Some(FunctionTotal {
         name: info.name.clone(),
+        other_names: info.other_names.clone(),
         group: info.group.clone(),
         calls,
         nested_calls: sum(|sample| sample.nested),

@@ -9,7 +9,7 @@
 use crate::assemble::{FunctionSample, RankSample, WindowInput};
 use crate::statistics;
 use std::collections::BTreeMap;
-use trimtab_types::report::{Difference, RankTotal};
+use trimtab_types::report::{Difference, Limit, Neighbour, NodeShare, Place, RankTotal};
 
 /// Computation times within this of each other are balanced, whatever the noise.
 pub(crate) const BALANCED_RATIO_MAX: f64 = 1.1;
@@ -26,6 +26,13 @@ const PROPORTION_TOLERANCE: f64 = 0.15;
 
 /// Counts are the same if they differ by no more than this share.
 const SAME_SHARE: f64 = 0.01;
+
+/// Share of the window from which throttling by a control group, or time stolen by the host, is what keeps a rank from
+/// its processor.
+const KEPT_SHARE_MIN: f64 = 0.05;
+
+/// Clock rates that differ by the ratio of computation times, within this share of it, explain these.
+const RATE_TOLERANCE: f64 = 0.1;
 
 /// Ranks of a node from which its speed is told from that of one rank.
 const RANKS_OF_NODE_MIN: usize = 2;
@@ -59,8 +66,9 @@ pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Dif
     if ratio <= BALANCED_RATIO_MAX || !is_significant(longest, shortest) {
         return None;
     }
-    let (cause, because) = by_processor(longest, shortest)
+    let (cause, because) = by_processor(input, longest, shortest)
         .or_else(|| by_counts(input, longest, shortest, ratio))
+        .or_else(|| by_clock_rate(input, longest, shortest, ratio))
         .or_else(|| by_nodes(input, ranks))
         .unwrap_or_else(|| ("undetermined", undetermined(longest, shortest)));
     let (longest, shortest) = (longest.rank, shortest.rank);
@@ -70,12 +78,80 @@ pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Dif
 /// A cause and the facts it rests on.
 type Cause = (&'static str, String);
 
-/// The rank was kept from its processor while the other was not.
-fn by_processor(longest: &RankTotal, shortest: &RankTotal) -> Option<Cause> {
+/// The rank was kept from its processor while the other was not; by whom, if that is known.
+fn by_processor(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<Cause> {
     let is_starved = |rank: &RankTotal| rank.cpu_s.is_some_and(|cpu| cpu < STARVED_SHARE * rank.duration_s);
     let cpu_s = longest.cpu_s.filter(|cpu| *cpu < longest.computation_s * STARVED_COMPUTATION_SHARE)?;
     let is_cause = is_starved(longest) && !is_starved(shortest);
-    is_cause.then(|| ("processor", format!("it had a processor for {cpu_s:.2} s of {:.2} s", longest.duration_s)))
+    let by_whom = kept_by(input, longest, shortest).map_or_else(String::new, |by_whom| format!("; {by_whom}"));
+    is_cause
+        .then(|| ("processor", format!("it had a processor for {cpu_s:.2} s of {:.2} s{by_whom}", longest.duration_s)))
+}
+
+/// Who kept a rank from its processor and not, or less, the other one.
+fn kept_by(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<String> {
+    let node = node_of(input, longest)?;
+    let throttled = |rank: &RankTotal| {
+        let node = node_of(input, rank)?;
+        let limits = node.limits.iter().filter(|limit| limit.ranks.contains(&rank.rank));
+        let by_time = |a: &&Limit, b: &&Limit| a.throttled_s.unwrap_or(0.0).total_cmp(&b.throttled_s.unwrap_or(0.0));
+        let most = limits.max_by(by_time)?;
+        most.throttled_s.filter(|seconds| *seconds > KEPT_SHARE_MIN * node.seconds).map(|seconds| (most, seconds))
+    };
+    if let Some((limit, seconds)) = throttled(longest)
+        && throttled(shortest).is_none_or(|(_, other)| other < seconds)
+    {
+        let processors = limit.processors.map_or_else(String::new, |some| format!(" of {some:.2} processors"));
+        return Some(format!("its control group {} had used up its quota{processors} for {seconds:.2} s", limit.group));
+    }
+    let stolen = |rank: &RankTotal| node_of(input, rank).and_then(|node| node.steal).unwrap_or(0.0);
+    if longest.host != shortest.host && stolen(longest) > KEPT_SHARE_MIN && stolen(longest) > stolen(shortest) {
+        return Some(format!("the host of {} gave {:.0}% of its time to others", node.host, stolen(longest) * 100.0));
+    }
+    let is_on_core = |one: &&Neighbour| {
+        one.shares == "core" && one.with_ranks.contains(&longest.rank) && one.busy_processors >= KEPT_SHARE_MIN
+    };
+    let other = node.neighbours.iter().find(is_on_core)?;
+    Some(format!(
+        "{} ({}) ran on the same processors, {:.0}% of the time",
+        owner(other),
+        other.program,
+        other.busy_processors * 100.0
+    ))
+}
+
+fn owner(neighbour: &Neighbour) -> String {
+    match neighbour.kind.as_str() {
+        "slurm" => format!("Slurm job {}", neighbour.name),
+        "mpi" => format!("the MPI job of process {}", neighbour.name),
+        _ => format!("user {}", neighbour.name),
+    }
+}
+
+fn node_of<'a>(input: &'a WindowInput, rank: &RankTotal) -> Option<&'a NodeShare> {
+    input.nodes.iter().find(|node| node.host == rank.host)
+}
+
+/// The same work on processors whose clocks ran at different rates.
+fn by_clock_rate(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> Option<Cause> {
+    let rate = |rank: &RankTotal| {
+        let places = node_of(input, rank)?.places.iter();
+        places.filter(|place: &&Place| place.rank == rank.rank).find_map(|place| place.clock_mhz)
+    };
+    let (slow, fast) = (rate(longest)?, rate(shortest)?);
+    let is_known = [longest, shortest]
+        .iter()
+        .all(|rank| rank.cpu_s.is_some_and(|cpu| cpu >= STARVED_COMPUTATION_SHARE * rank.computation_s));
+    let explains = slow > 0.0 && (fast / slow / ratio - 1.0).abs() <= RATE_TOLERANCE;
+    (is_known && explains && is_symmetric(input)).then(|| {
+        let ghz = |mhz: f64| mhz / 1e3;
+        let (slow, fast) = (ghz(slow), ghz(fast));
+        let because = format!(
+            "all ranks make the same calls, and its processor ran at {slow:.2} GHz, that of rank {} at {fast:.2} GHz",
+            shortest.rank
+        );
+        ("processor", because)
+    })
 }
 
 /// A function of the program is called more often in the same proportion, in which the rank spends its time.
@@ -227,6 +303,78 @@ mod tests {
             command_to_first_record_s: None,
             unix_time: UnixTime::default(),
             waits: crate::waits::Waits::default(),
+            nodes: Vec::new(),
+        }
+    }
+
+    fn node(host: &str, places: Vec<Place>) -> NodeShare {
+        NodeShare { host: host.to_owned(), seconds: 10.0, places, ..NodeShare::default() }
+    }
+
+    #[test]
+    fn who_kept_a_rank_from_its_processor_is_named() {
+        let ranks = [(4.0, 10.0, "a", 50), (8.0, 4.0, "b", 50)];
+        let limit = |throttled_s: f64| Limit {
+            group: "/job".into(),
+            ranks: vec![1],
+            processors: Some(0.5),
+            throttled_s: Some(throttled_s),
+            ..Limit::default()
+        };
+        let neighbour = |shares: &str, rank: u32| Neighbour {
+            kind: "slurm".into(),
+            name: "12.0".into(),
+            program: "app".into(),
+            busy_processors: 0.55,
+            shares: shares.into(),
+            with_ranks: vec![rank],
+            ..Neighbour::default()
+        };
+        let rows = [
+            (
+                "throttled",
+                NodeShare { limits: vec![limit(5.0)], ..node("b", vec![]) },
+                "/job had used up its quota of 0.50",
+            ),
+            ("hardly throttled", NodeShare { limits: vec![limit(0.1)], ..node("b", vec![]) }, "of 10.00 s"),
+            ("stolen", NodeShare { steal: Some(0.4), ..node("b", vec![]) }, "the host of b gave 40%"),
+            (
+                "a neighbour",
+                NodeShare { neighbours: vec![neighbour("core", 1)], ..node("b", vec![]) },
+                "Slurm job 12.0 (app) ran",
+            ),
+            (
+                "a neighbour elsewhere",
+                NodeShare { neighbours: vec![neighbour("cache", 1)], ..node("b", vec![]) },
+                "of 10.00 s",
+            ),
+            (
+                "one of another rank",
+                NodeShare { neighbours: vec![neighbour("core", 0)], ..node("b", vec![]) },
+                "of 10.00 s",
+            ),
+        ];
+        for (name, share, because) in rows {
+            let input = WindowInput { nodes: vec![node("a", vec![]), share], ..input(&ranks) };
+            let found = difference(&input, &totals(&ranks)).expect(name);
+            assert_eq!(found.cause, "processor", "{name}");
+            let fits = found.because.contains(because) && (because != "of 10.00 s" || found.because.ends_with(because));
+            assert!(fits, "{name}: {}", found.because);
+        }
+    }
+
+    #[test]
+    fn clock_rates_decide_where_they_fit() {
+        let place = |rank: u32, mhz: f64| Place { rank, clock_mhz: Some(mhz), ..Place::default() };
+        for (name, slow_mhz, calls, cause) in [
+            ("half the rate", 1500.0, 50, "processor"),
+            ("a little less", 2700.0, 50, "undetermined"),
+            ("more work too", 1500.0, 100, "work"),
+        ] {
+            let ranks = [(4.0, 10.0, "a", 50), (8.0, 10.0, "a", calls)];
+            let nodes = vec![node("a", vec![place(0, 3000.0), place(1, slow_mhz)])];
+            let found = difference(&WindowInput { nodes, ..input(&ranks) }, &totals(&ranks)).expect(name);
+            assert_eq!(found.cause, cause, "{name}: {}", found.because);
         }
     }
 

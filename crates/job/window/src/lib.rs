@@ -21,6 +21,7 @@ mod agree;
 mod align;
 mod assemble;
 mod clock;
+mod compare;
 mod convert;
 mod cut;
 mod detect;
@@ -45,6 +46,7 @@ pub use assemble::{
     WindowFacts, WindowInput, assemble,
 };
 pub use clock::{Exchange, Moment, Reading, Relation};
+pub use compare::compare;
 pub use cut::{Cut, best_cut};
 pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect};
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol};

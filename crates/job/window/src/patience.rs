@@ -15,11 +15,17 @@ const CALLS_MANY: u64 = 50_000;
 /// Loops found and lost again after which the next one is not believed either.
 const LOST_MAX: u32 = 4;
 
+/// Loops that all ranks agreed on and did not come to again after which the next one is not believed either, and the seconds
+/// that are waited in any case: a program that goes through message sizes leaves each of its loops for good.
+const LEFT_MAX: u32 = 2;
+const LEFT_SECONDS_MIN: f64 = 2.0;
+
 /// What the looks so far have shown.
 #[derive(Clone, Debug, Default)]
 pub struct Patience {
     has_loop: bool,
     lost: u32,
+    left: u32,
 }
 
 impl Patience {
@@ -33,8 +39,17 @@ impl Patience {
         self.lost += u32::from(std::mem::take(&mut self.has_loop));
     }
 
+    /// The loop that all ranks were to count was not come to again by one of them.
+    pub fn left(&mut self) {
+        self.none();
+        self.left += 1;
+    }
+
     /// Why to stop looking, if it is time: after `seconds` in which the rank that called least made `calls`.
     pub fn ended(&self, seconds: f64, calls: u64) -> Option<String> {
+        if seconds >= LEFT_SECONDS_MIN && self.left >= LEFT_MAX {
+            return Some(format!("{} loops were counted in {seconds:.0} s, and each was left for good", self.left));
+        }
         if seconds < SECONDS_MIN || self.has_loop {
             return None;
         }
@@ -48,6 +63,20 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loops_that_are_left_for_good_are_not_many() {
+        let mut patience = Patience::default();
+        let said: Vec<bool> = (0..3)
+            .map(|_| {
+                patience.found();
+                patience.left();
+                patience.ended(LEFT_SECONDS_MIN, 0).is_some()
+            })
+            .collect();
+        assert_eq!(said, [false, true, true]);
+        assert!(patience.ended(1.0, 0).is_none(), "it may be set-up");
+    }
 
     #[test]
     fn it_ends_when_looking_longer_would_not_help() {

@@ -32,7 +32,7 @@ fn function(name: &str, group: &str) -> FunctionInfo {
         group: group.to_owned(),
         timed: true,
         moves_bytes: group == "comm",
-        argument_asked: false,
+        ..FunctionInfo::default()
     }
 }
 
@@ -94,6 +94,7 @@ fn input(comm_ticks: &[u64]) -> WindowInput {
         ranks: comm_ticks.iter().enumerate().map(|(number, ticks)| rank(number as u32, *ticks)).rev().collect(),
         warnings: Vec::new(),
         command_to_first_record_s: Some(0.25),
+        nodes: Vec::new(),
         unix_time: UnixTime { unix_s: 1000.0, at_ticks: 5_000_000, ticks_per_second: TICKS_PER_SECOND },
         waits: Waits::default(),
     }

@@ -11,6 +11,7 @@ mod tables;
 
 use crate::numbers::{self, COST_BAR};
 use crate::units::{NOT_MEASURED, percent, time};
+use crate::waits;
 use crate::words::{self, Fact, Tone};
 use std::fmt::Write;
 use trimtab_types::report::Report;
@@ -41,6 +42,9 @@ pub fn html(report: &Report, headline: &str) -> String {
     page += &warnings(report);
     page += &plot_cards(report);
     page += &card("Functions", "summed over ranks", &tables::functions(report));
+    if !report.wait_states.is_empty() {
+        page += &card("Waiting in communication", &waits::basis(report), &tables::wait_states(report));
+    }
     page += &facts_cards(report);
     page += &tables::ranks(report);
     page += &tables::details(report);

@@ -8,13 +8,17 @@
 //! `html.rs` for the pages; `docs/report.md` explains every field to users.
 #![forbid(unsafe_code)]
 
+mod compare;
 mod html;
 mod list;
+mod neighbours;
 mod numbers;
 mod terminal;
 mod units;
+mod waits;
 mod words;
 
+pub use compare::comparison;
 pub use html::html;
 pub use list::{ListedJob, ListedWindow, list};
 pub use terminal::{Style, terminal};

@@ -38,6 +38,8 @@ pub struct ListedWindow {
     pub communication_fraction: Option<f64>,
     /// Mean time of one iteration, seconds; `None`: not measured.
     pub time_per_iteration_s: Option<f64>,
+    /// Kind of the event it waited for; `None`: it was measured at once.
+    pub event: Option<String>,
 }
 
 /// The table, in the order given; `now_unix_s` is the moment ages are counted from.
@@ -53,6 +55,7 @@ pub fn list(jobs: &[ListedJob], now_unix_s: f64, style: &Style) -> String {
         PageColumn::number("comm", 0),
         PageColumn::number("per iteration", 2),
         PageColumn::name("command"),
+        PageColumn::text("waited for", 5),
     ]);
     for job in jobs {
         table.row(cells(job, now_unix_s));
@@ -78,6 +81,7 @@ fn cells(job: &ListedJob, now_unix_s: f64) -> Vec<PageCell> {
         or_dash(newest.and_then(|window| window.communication_fraction).map(percent)),
         or_dash(newest.and_then(|window| window.time_per_iteration_s).map(time)),
         shortened(&clean(&command.join(" ")), COMMAND_LENGTH_MAX),
+        or_dash(newest.and_then(|window| window.event.as_deref()).map(clean)),
     ];
     cells.into_iter().map(PageCell::Text).collect()
 }

@@ -11,6 +11,7 @@ mod table;
 
 use crate::numbers;
 use crate::units::{NOT_MEASURED, bytes, bytes_short, count, counted, percent, significant, time};
+use crate::waits;
 use crate::words::{self, Fact, Tone};
 use pen::{Ink, Pen};
 use table::{Cell, Column, Table};
@@ -58,6 +59,7 @@ pub fn terminal(report: &Report, headline: &str, style: &Style) -> String {
     page.facts(&words::result(report));
     ranks::write(&mut page, report);
     functions(&mut page, report);
+    wait_states(&mut page, report);
     links(&mut page, report);
     page.section("Operating system");
     page.facts(&words::system(report));
@@ -179,7 +181,7 @@ fn function_cells(report: &Report, function: &FunctionTotal) -> Vec<Cell> {
     let numbers = words::function_numbers(report, function);
     let or_dash = |value: Option<String>| value.unwrap_or("-".to_string());
     let mut cells = vec![
-        words::clean(&function.name),
+        words::function_name(function),
         count(function.calls),
         or_dash(function.time_s.map(time)),
         or_dash(numbers.share.map(percent)),
@@ -206,6 +208,25 @@ fn rest_of_functions(rest: &[FunctionTotal]) -> String {
     let time_s: f64 = rest.iter().filter_map(|function| function.time_s).sum();
     let functions = counted(rest.len() as u64, "more function");
     format!("and {functions}: {}, {}", counted(calls, "call"), time(time_s))
+}
+
+/// Who waited for whom; nothing where it could not be derived.
+fn wait_states(page: &mut Page, report: &Report) {
+    if report.wait_states.is_empty() {
+        return;
+    }
+    page.section("Waiting in communication");
+    let column = |(title, rank): (&'static str, u8)| match title {
+        "waits" | "in" => Column::name(title),
+        "for ranks" => Column::text(title, rank),
+        _ => Column::number(title, rank),
+    };
+    let mut table = Table::new(waits::COLUMNS.map(column).into());
+    for state in report.wait_states.iter().take(waits::WAITS_SHOWN_MAX) {
+        table.row(waits::cells(report, state).map(|(shown, _)| Cell::Text(shown)).into());
+    }
+    page.table(&table);
+    page.note(Ink::Faint, &waits::basis(report));
 }
 
 fn links(page: &mut Page, report: &Report) {

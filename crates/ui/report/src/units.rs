@@ -81,7 +81,7 @@ pub(crate) fn count(count: u64) -> String {
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     let ending = match number {
         1 => "",
-        _ if noun.ends_with("ch") => "es",
+        _ if noun.ends_with("ch") || noun.ends_with("ss") => "es",
         _ => "s",
     };
     format!("{} {noun}{ending}", count(number))

@@ -4,12 +4,13 @@
 //!
 //! Next: `terminal.rs` and `html.rs`, which lay the facts out.
 
+use crate::neighbours;
 use crate::numbers::{self, COST_BAR};
 use crate::units::{
     NOT_MEASURED, bytes, count, counted, date, percent, percent_with_half_width, significant, time,
     time_with_half_width,
 };
-use trimtab_types::report::{Estimate, FunctionTotal, RankTotal, Report, Window};
+use trimtab_types::report::{Difference, Estimate, FunctionTotal, RankTotal, Report, Window};
 
 /// Hosts named before "and N more".
 const HOSTS_SHOWN_MAX: usize = 8;
@@ -57,10 +58,13 @@ pub(crate) fn job(report: &Report) -> Vec<Fact> {
 /// What was recorded.
 pub(crate) fn window(report: &Report) -> Vec<Fact> {
     let window = &report.window;
-    let mut facts = vec![
-        plain("window", format!("{} ({}), {}", window.batch, clean(&window.trigger), date(window.started_unix_s))),
-        plain("marker", marker(window)),
-    ];
+    let mut facts = vec![plain(
+        "window",
+        format!("{} ({}), {}", window.batch, clean(&window.trigger), date(window.started_unix_s)),
+    )];
+    let waited = |event| format!("{}, {}", neighbours::event(event), date(event.at_unix_s));
+    facts.extend(window.event.as_ref().map(|event| plain("waited for", waited(event))));
+    facts.push(plain("marker", marker(window)));
     facts.extend(window.loop_description.as_deref().map(|loop_found| plain("loop", clean(loop_found))));
     facts.push(plain("recorded", recorded(window)));
     facts.push(plain("per iteration", per_iteration(report)));
@@ -85,8 +89,21 @@ pub(crate) fn result(report: &Report) -> Vec<Fact> {
         };
         plain("waiting", format!("at least {} of communication time is spent on the CPU; {meaning}", percent(share)))
     }));
+    facts.extend(report.difference.as_ref().map(|difference| plain("ranks differ", why_different(difference))));
     facts.extend(other_groups(report));
     facts
+}
+
+/// Which rank computes longest, and why as far as that is known.
+fn why_different(difference: &Difference) -> String {
+    let Difference { longest, shortest, ratio, cause, because } = difference;
+    let why = match cause.as_str() {
+        "work" => "it has more work",
+        "node" => "its machine is slower",
+        "processor" => "it was kept from its processor",
+        _ => "why is undetermined",
+    };
+    format!("rank {longest} computes {} as long as rank {shortest}: {why} ({})", times(*ratio), clean(because))
 }
 
 /// Time in groups other than communication, where any was measured.
@@ -102,12 +119,17 @@ fn other_groups(report: &Report) -> Option<Fact> {
 
 /// What the operating system counted.
 pub(crate) fn system(report: &Report) -> Vec<Fact> {
-    vec![
+    let mut facts = vec![
         plain("minor faults", counter(report, None, |rank| rank.minor_faults)),
         plain("major faults", counter(report, None, |rank| rank.major_faults)),
         plain("voluntary", counter(report, Some("context switch"), |rank| rank.voluntary_switches)),
         plain("involuntary", counter(report, Some("context switch"), |rank| rank.involuntary_switches)),
-    ]
+    ];
+    facts.extend(neighbours::sharing(report).map(|text| plain("shared", text)));
+    facts.extend(neighbours::stolen(report).map(|text| plain("stolen", text)));
+    let tone = if neighbours::is_throttled(report) { Tone::Warn } else { Tone::Plain };
+    facts.extend(neighbours::limits(report).map(|value| Fact { name: "limits", value, tone }));
+    facts
 }
 
 /// "12 context switches; most on rank 3 (5); not measured on 1 rank".
@@ -169,6 +191,17 @@ pub(crate) fn invalid(report: &Report) -> Option<String> {
         _ => "a rank ended early or left".to_string(),
     };
     Some(format!("INVALID: {why}; do not compare these numbers, measure again"))
+}
+
+/// Other names of a function's code shown beside the first; all are in the JSON.
+const OTHER_NAMES_SHOWN_MAX: usize = 2;
+
+/// A function with the others whose calls are counted with its own: "memcpy = memmove".
+pub(crate) fn function_name(function: &FunctionTotal) -> String {
+    let shown = function.other_names.iter().take(OTHER_NAMES_SHOWN_MAX).map(|name| format!(" = {}", clean(name)));
+    let more = function.other_names.len().saturating_sub(OTHER_NAMES_SHOWN_MAX);
+    let and_more = if more > 0 { format!(" = {more} more") } else { String::new() };
+    clean(&function.name) + &shown.collect::<String>() + &and_more
 }
 
 /// What a function's time is a share of, and the other columns of the function table that are computed.

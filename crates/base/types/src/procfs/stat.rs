@@ -2,6 +2,9 @@
 
 use crate::Pid;
 
+/// Clock ticks in a second, as `/proc` counts them on x86-64 whatever the kernel's own.
+pub const CLOCK_TICKS_PER_SECOND: u64 = 100;
+
 /// Facts of one line of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -13,6 +16,8 @@ pub struct Stat {
     pub state: State,
     /// Its parent.
     pub parent: Pid,
+    /// Processor time of all its threads so far, user and system, in clock ticks.
+    pub cpu_ticks: u64,
     /// Threads in the process.
     pub threads: u32,
     /// Start in clock ticks after boot; with the pid it names a process for ever.
@@ -75,6 +80,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
         command,
         state: State::from_letter(field(3)?.chars().next()?),
         parent: Pid(field(4)?.parse().ok()?),
+        cpu_ticks: field(14)?.parse::<u64>().ok()?.checked_add(field(15)?.parse().ok()?)?,
         threads: field(20)?.parse().ok()?,
         start_time_ticks: field(22)?.parse().ok()?,
         stack_start: field(28)?.parse().ok()?,
@@ -98,6 +104,7 @@ mod tests {
                 command: name.to_owned(),
                 state: State::Sleeping,
                 parent: Pid(10),
+                cpu_ticks: 3,
                 threads: 3,
                 start_time_ticks: 245_203,
                 stack_start: 1,

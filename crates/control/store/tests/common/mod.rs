@@ -36,6 +36,7 @@ pub fn report(batch: u32, iterations: usize) -> Report {
         links: vec![Link { from: 0, to: 1, messages: 10, bytes: 81920, collective_messages: 0, collective_bytes: 0 }],
         ranks: vec![rank(iterations)],
         wait_states: Vec::new(),
+        nodes: Vec::new(),
         cost: Cost {
             pause_us_max: 800.0,
             pause_us_total: 1500.0,
@@ -54,6 +55,7 @@ fn window(batch: u32) -> Window {
     Window {
         batch,
         trigger: "attach".into(),
+        event: None,
         marker: Some("MPI_Sendrecv at particle+0x1234".into()),
         marker_source: "detected".into(),
         start: Some(120),

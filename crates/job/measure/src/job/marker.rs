@@ -30,7 +30,9 @@ const ITERATIONS_MANY: u64 = 32;
 const UNDECIDED_SECONDS_MAX: f64 = 3.0;
 /// Observation without any loop ends here, or after a third of `--max-seconds`.
 const OBSERVE_SECONDS_MAX: f64 = 20.0;
-/// A marker that was found is waited for this long, and this many of its iterations more.
+/// A marker that was found is waited for this long, and this many of its iterations more; all that is needed to align its
+/// counters, longer.
+const SILENT_MARKER_SECONDS_MAX: f64 = 0.5;
 const MARKER_SECONDS_MAX: f64 = 2.0;
 const MARKER_ITERATIONS_MAX: f64 = 20.0;
 /// A `measuremark` that nobody calls is waited for this long before a loop is looked for.
@@ -130,7 +132,7 @@ fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
                         Ok(found) => return Ok(found),
                         Err(why) => {
                             first_seen = None;
-                            patience.none();
+                            patience.left();
                             why
                         }
                     },
@@ -168,9 +170,12 @@ fn count(lead: &mut Lead, loops: &Agreed, limit_s: f64) -> Result<Result<Marker,
             _ => None,
         })?;
     let name = counted.into_iter().find_map(|(_, name)| name).unwrap_or_default();
-    let patience_s = MARKER_SECONDS_MAX + MARKER_ITERATIONS_MAX * lead.seconds_of(loops.iteration_ticks);
-    let limit_s = limit_s.min(patience_s);
-    Ok(match aligned(lead, Waiting { silent_s: limit_s, limit_s })? {
+    let iterations_s = MARKER_ITERATIONS_MAX * lead.seconds_of(loops.iteration_ticks);
+    let waiting = Waiting {
+        silent_s: limit_s.min(SILENT_MARKER_SECONDS_MAX + iterations_s),
+        limit_s: limit_s.min(MARKER_SECONDS_MAX + iterations_s),
+    };
+    Ok(match aligned(lead, waiting)? {
         Ok(found) => {
             let synchronises = loops.choices.iter().all(|(_, choice)| choice.synchronises);
             let found = Aligned { synchronises, ..found };

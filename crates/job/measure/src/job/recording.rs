@@ -130,7 +130,8 @@ impl Watch {
             if seen.is_done {
                 return Ok((ended, true));
             }
-            match must_end(lead, seen.is_alive, armed_ns) {
+            let since_ns = if lead.options.patient { self.begun_ns } else { armed_ns };
+            match must_end(lead, seen.is_alive, since_ns) {
                 // Once recording has begun the time limit is an iteration too, the next one all ranks can reach.
                 Some(Ended::MaxSeconds) if self.begun_ns != 0 && grace_ns.is_none() => {
                     self.end_together(lead)?;
@@ -201,16 +202,16 @@ fn poll(lead: &mut Lead) -> Result<Polled, Error> {
     all.ok_or(Error::NoNode { purpose: "tell how far the recording is" })
 }
 
-/// Reasons to end at once, wherever the ranks are.
-fn must_end(lead: &Lead, is_alive: bool, armed_ns: u64) -> Option<Ended> {
+/// Reasons to end at once, wherever the ranks are. The limit of time counts from `since_ns`; not yet, if that is 0.
+fn must_end(lead: &Lead, is_alive: bool, since_ns: u64) -> Option<Ended> {
     if lead.progress.is_interrupted() {
         return Some(Ended::Interrupted);
     }
     if !is_alive {
         return Some(Ended::ProgramEnded);
     }
-    let seconds = (monotonic_ns() - armed_ns) as f64 / 1e9;
-    (!lead.options.follow && seconds > lead.options.max_seconds).then_some(Ended::MaxSeconds)
+    let seconds = (monotonic_ns() - since_ns) as f64 / 1e9;
+    (!lead.options.follow && since_ns != 0 && seconds > lead.options.max_seconds).then_some(Ended::MaxSeconds)
 }
 
 fn end_now(lead: &mut Lead, why: Ended) -> Result<(Ended, bool), Error> {

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::node::GROUP_NAMES;
 use crate::options::Options;
 use crate::request::{Answer, Facts, Request};
-use trimtab_types::report::{self, Report};
+use trimtab_types::report::{self, NodeShare, Report};
 use trimtab_window::{RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble};
 
 /// Reads what all ranks recorded; the nodes forget the window.
@@ -20,7 +20,7 @@ pub(super) fn report(
     (verdict, waits): (Verdict, Waits),
 ) -> Result<Report, Error> {
     let ticks_per_second = lead.clock.ticks_per_second();
-    let (ranks, rank_warnings) = read(lead, recorded)?;
+    let Gathered { ranks, warnings: rank_warnings, nodes } = read(lead, recorded)?;
     let mut warnings = std::mem::take(&mut lead.muster.warnings);
     warnings.extend(lead.muster.losses());
     warnings.extend(marker_warnings(marker, &verdict));
@@ -33,6 +33,7 @@ pub(super) fn report(
         facts: WindowFacts {
             batch: options.batch,
             trigger: options.trigger.clone(),
+            event: options.event.as_deref().cloned(),
             marker: marker_name(marker),
             marker_source: marker_source(marker).to_string(),
             start: recorded.start,
@@ -49,28 +50,39 @@ pub(super) fn report(
             .then(|| (recorded.begun_ns - options.command_ns) as f64 / 1e9),
         unix_time,
         waits,
+        nodes,
     };
     let mut report = assemble(&input);
     report.window.valid &= !verdict.is_invalid();
     Ok(report)
 }
 
-/// All ranks' samples on the clock of this process, and what their nodes warn of.
-fn read(lead: &mut Lead, recorded: &Recorded) -> Result<(Vec<RankSample>, Vec<String>), Error> {
+/// What all nodes recorded.
+#[derive(Default)]
+struct Gathered {
+    /// On the clock of this process.
+    ranks: Vec<RankSample>,
+    warnings: Vec<String>,
+    nodes: Vec<NodeShare>,
+}
+
+fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
     let by_iterations = recorded.start.is_some();
     let request = Request::Read { ended: recorded.ended, is_whole: recorded.is_whole, by_iterations };
     let read = lead.muster.ask(request, |answer| match answer {
         Answer::Read(recording) => Some(recording),
         _ => None,
     })?;
-    let (mut ranks, mut warnings) = (Vec::new(), Vec::new());
+    let mut all = Gathered::default();
     for (node, mut recording) in read {
         let relation = lead.muster.relation(node);
         recording.ranks.iter_mut().for_each(|sample| sample.onto_lead(&relation));
-        ranks.append(&mut recording.ranks);
-        warnings.append(&mut recording.warnings);
+        all.ranks.append(&mut recording.ranks);
+        all.warnings.append(&mut recording.warnings);
+        all.nodes.push(recording.share);
     }
-    Ok((ranks, warnings))
+    all.nodes.sort_by(|a, b| a.host.cmp(&b.host));
+    Ok(all)
 }
 
 fn marker_name(marker: &Marker) -> Option<String> {

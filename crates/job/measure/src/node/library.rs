@@ -82,11 +82,17 @@ pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&Han
     let address = |name: &str| library_function(modules, name).unwrap_or(0);
     let world = match facts.comm_world {
         WorldHandle::Value(value) => value,
+        // Asking about the wrong copy of it would end the program.
+        WorldHandle::AddressOf(_) if !modules.has_program() => 0,
         WorldHandle::AddressOf(symbol) => modules.object(symbol).map_or(0, |address| address.0),
     };
-    if world == 0 {
+    // Before the library is initialised it must not be asked about anything, and only it knows whether it is.
+    let initialized = address("MPI_Initialized");
+    if world == 0 || initialized == 0 {
         return;
     }
+    header.initialized.store(initialized, Relaxed);
+    header.finalized.store(address("MPI_Finalized"), Relaxed);
     header.comm_world.store(world, Relaxed);
     header.in_place.store(facts.in_place, Relaxed);
     header.root.store(i64::from(facts.root) as u64, Relaxed);

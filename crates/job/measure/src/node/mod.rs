@@ -29,14 +29,21 @@ use readout::Ending;
 pub use readout::host_name;
 pub(crate) use selection::GROUP_NAMES;
 pub use selection::{Listed, list_functions};
+use std::time::{Duration, Instant};
 pub use team::dry_run;
 use team::{Member, Team};
 use trimtab_mpi::HandleFacts;
+use trimtab_neighbours::Beside;
 use trimtab_os::monotonic_ns;
 use trimtab_session::{ImageCache, try_again};
 use trimtab_stub::layout::{Header, checksum};
 use trimtab_track::Job;
 use trimtab_window::{FoundLoop, IterationMark, Symbol};
+
+/// A look at the machine that is older than this is taken again before a recording begins, and one that is older than
+/// that, because the first iteration lay far ahead, when it has begun: it takes milliseconds of a processor.
+const LOOK_STALE: Duration = Duration::from_millis(500);
+pub(crate) const LOOK_STALE_RECORDING: Duration = Duration::from_secs(2);
 
 /// The ranks of a job on this machine.
 #[derive(Debug)]
@@ -47,7 +54,12 @@ pub struct Node<'c> {
     clock: Clock,
     newest: Option<WindowId>,
     open: Option<Window<'c>>,
+    /// How long ranks may be at loading when probes are to go in.
+    patience: Duration,
 }
+
+/// Between two looks at ranks that load.
+const LOADING_LOOK: Duration = Duration::from_millis(3);
 
 /// A window whose probes are in.
 #[derive(Debug)]
@@ -73,6 +85,8 @@ struct Window<'c> {
     marks: Vec<Vec<IterationMark>>,
     read: Vec<u64>,
     alive_ns: u64,
+    /// Who else is on this machine.
+    beside: Beside,
 }
 
 /// What counts iterations on one rank.
@@ -90,7 +104,13 @@ struct Wanted {
 impl<'c> Node<'c> {
     /// A node that measures the ranks of `job` on this machine. Nothing is touched yet.
     pub fn new(id: u32, job: Job, cache: &'c ImageCache) -> Self {
-        Node { id, job, cache, clock: Clock::start(), newest: None, open: None }
+        Node { id, job, cache, clock: Clock::start(), newest: None, open: None, patience: Duration::ZERO }
+    }
+
+    /// The same for ranks that may just have been started: it waits so long until they can be patched.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Node { patience, ..self }
     }
 
     /// Its number in the crew.
@@ -151,8 +171,17 @@ impl<'c> Node<'c> {
         self.newest = Some(id);
         self.abandon();
         // A library may go right between planning and writing; each attempt reads the ranks anew.
-        let team = try_again(|_| Team::insert(&self.job, options, self.cache)).map_err(Error::or_ended)?;
-        let window = self.open.insert(Window::new((id, self.id), team, self.cache, self.clock));
+        let until = Instant::now() + self.patience;
+        let team = loop {
+            match try_again(|_| Team::insert(&self.job, options, self.cache)) {
+                Err(error) if error.is_loading() && Instant::now() < until => std::thread::sleep(LOADING_LOOK),
+                team => break team.map_err(Error::or_ended)?,
+            }
+        };
+        let ranks = self.job.ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
+        let mut beside = Beside::new(ranks, self.job.launcher);
+        beside.begin(LOOK_STALE);
+        let window = self.open.insert(Window::new((id, self.id), team, self.cache, self.clock, beside));
         Ok(Answer::Inserted(Inserted {
             host: host_name(),
             ranks: window.ranks(),
@@ -163,7 +192,7 @@ impl<'c> Node<'c> {
 }
 
 impl<'c> Window<'c> {
-    fn new((id, node): (WindowId, u32), team: Team, cache: &'c ImageCache, clock: Clock) -> Self {
+    fn new((id, node): (WindowId, u32), team: Team, cache: &'c ImageCache, clock: Clock, beside: Beside) -> Self {
         let ranks = team.members.len();
         Window {
             id,
@@ -182,6 +211,7 @@ impl<'c> Window<'c> {
             marks: vec![Vec::new(); ranks],
             read: vec![0; ranks],
             alive_ns: monotonic_ns(),
+            beside,
             team,
         }
     }
@@ -196,7 +226,10 @@ impl<'c> Window<'c> {
             Request::Passes { fresh, with_messages, events_max } => {
                 Answer::Passed(self.passes(*fresh, *with_messages, *events_max as usize))
             }
-            Request::Number { offsets } => self.number(offsets)?,
+            Request::Number { offsets } => {
+                self.beside.begin(LOOK_STALE);
+                self.number(offsets)?
+            }
             Request::Furthest => Answer::Furthest(self.furthest()),
             Request::Arm { start, end } => self.arm(*start, *end),
             Request::Reset => {
@@ -204,10 +237,14 @@ impl<'c> Window<'c> {
                 Answer::Done
             }
             Request::RecordByTime => {
+                self.beside.begin(LOOK_STALE_RECORDING);
                 self.early.begin(&self.team);
                 Answer::Early(self.early.seen(&self.team))
             }
-            Request::SeeEarly => Answer::Early(self.early.seen(&self.team)),
+            Request::SeeEarly => {
+                self.beside.note();
+                Answer::Early(self.early.seen(&self.team))
+            }
             Request::Poll { confident_percent } => Answer::Polled(self.poll(*confident_percent)),
             Request::EndAt { end } => self.end_at(*end),
             Request::EndNow { program_ended } => Answer::Ended { iterations_max: self.end_now(*program_ended) },
@@ -215,6 +252,8 @@ impl<'c> Window<'c> {
             Request::Remove => {
                 let told = self.team.warnings.len();
                 self.team.remove();
+                // Now that nothing is held or in: it takes milliseconds.
+                self.beside.end();
                 Answer::Removed { warnings: self.team.warnings.split_off(told) }
             }
             // Those that the node answers by itself.

@@ -39,7 +39,8 @@ impl Window<'_> {
         let members = self.team.members.iter().zip(&self.marks);
         let ranks =
             members.map(|(member, marks)| Reader { team: &self.team, member, ticks_per_second }.sample(marks, &ending));
-        Recording { ranks: ranks.collect(), warnings: rank_warnings(&self.team) }
+        let share = self.beside.share(&host_name());
+        Recording { ranks: ranks.collect(), warnings: rank_warnings(&self.team), share }
     }
 }
 
@@ -94,7 +95,8 @@ pub(super) fn facts(job: &Job, team: &Team) -> Facts {
 }
 
 fn readable_info(info: &FunctionInfo) -> FunctionInfo {
-    FunctionInfo { name: readable(&info.name), ..info.clone() }
+    let other_names = info.other_names.iter().map(|name| readable(name)).collect();
+    FunctionInfo { name: readable(&info.name), other_names, ..info.clone() }
 }
 
 /// This machine's name.

@@ -7,7 +7,7 @@
 
 use super::observe::last_seen_ticks;
 use super::team::Member;
-use super::{Window, header};
+use super::{LOOK_STALE_RECORDING, Window, header};
 use crate::request::{Answer, Polled};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -55,12 +55,17 @@ impl Window<'_> {
         let is_alive = !self.is_due() || self.is_alive();
         let states: Vec<u32> = self.team.members.iter().map(|member| header(member).state.load(Acquire)).collect();
         let has_begun = states.iter().any(|now| *now >= state::RECORD);
+        let is_done = states.iter().all(|now| *now == state::DONE);
+        if has_begun && !is_done {
+            self.beside.begin_recording(LOOK_STALE_RECORDING);
+            self.beside.note();
+        }
         let left =
             |member: &Member| header(member).end.load(Relaxed).saturating_sub(header(member).iteration.load(Relaxed));
         let slowest = self.marks.iter().min_by_key(|marks| marks.len());
         Polled {
             is_alive,
-            is_done: states.iter().all(|now| *now == state::DONE),
+            is_done,
             since_first_s: has_begun.then(|| self.since_first_s()),
             marks_min: slowest.map_or(0, |marks| marks.len() as u64),
             left_max: self.team.members.iter().map(left).max().unwrap_or(0),

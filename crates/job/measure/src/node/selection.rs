@@ -1,21 +1,23 @@
 //! Which functions are measured: groups, names and patterns to addresses and probes.
 //!
-//! All names of one address are one function. MPI functions are taken where the library itself defines them, so that
-//! C, C++ and Fortran callers, and calls through a preloaded profiler, meet in one place and are counted once.
+//! All names of one address are one function, also names of indirect functions for which this process runs the same
+//! code. MPI functions are taken where the library itself defines them, so that C, C++ and Fortran callers, and calls
+//! through a preloaded profiler, meet in one place and are counted once.
 //!
 //! Next: `team` hands the requests to each rank's session.
 
 use super::library::library_function;
 use crate::error::Error;
 use crate::options::{Mark, Options};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use trimtab_mpi::is_mpi_module;
 use trimtab_mpi::{
     AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
 };
-use trimtab_session::{FunctionRequest, ImageCache, Modules, Prepared, imported_names};
+use trimtab_session::{FunctionRequest, ImageCache, Module, Modules, Prepared, imported_names};
 use trimtab_stub::layout::{Probe, flag, kind};
-use trimtab_types::{Pid, ProcAddr};
+use trimtab_symbols::Function;
+use trimtab_types::{FileAddr, Pid, ProcAddr};
 use trimtab_window::FunctionInfo;
 
 /// Number of each group in a probe.
@@ -40,6 +42,8 @@ pub(crate) struct Selection {
     pub polling: Vec<u32>,
     /// How each function is found in a process.
     places: Vec<Place>,
+    /// Which function the code at an address is, in the process that was looked at.
+    known: BTreeMap<u64, usize>,
     /// MPI functions the program's files import; `None`: not known, measure all.
     imported: Option<BTreeSet<&'static str>>,
     /// Position of the marker and how it was chosen, if it is a function of the program.
@@ -79,11 +83,20 @@ impl Selection {
         found.collect()
     }
 
-    fn add(&mut self, info: FunctionInfo, mut probe: Probe, place: Place) -> usize {
+    /// Adds a function, unless it is there already: by this name, or by another one of the same code, which would be
+    /// patched only once and so show no call of the second.
+    fn add(&mut self, modules: &Modules, info: FunctionInfo, mut probe: Probe, place: Place) -> usize {
         if let Some(known) =
             self.functions.iter().position(|known| known.name == info.name && known.group == info.group)
         {
             return known;
+        }
+        if let Some(address) = place.address(modules) {
+            if let Some(&known) = self.known.get(&address.0) {
+                self.add_name(known, info.name, place);
+                return known;
+            }
+            self.known.insert(address.0, self.functions.len());
         }
         probe.function = self.functions.len() as u32;
         self.synchronising.push(probe.flags & flag::SYNCHRONISING != 0);
@@ -93,12 +106,24 @@ impl Selection {
         self.functions.len() - 1
     }
 
+    /// One more name for a function. A real one is shown rather than one made of an address.
+    fn add_name(&mut self, known: usize, mut name: String, place: Place) {
+        let function = &mut self.functions[known];
+        if function.group == GROUP_NAMES[USER as usize] && is_of_address(&function.name) && !is_of_address(&name) {
+            std::mem::swap(&mut function.name, &mut name);
+            self.places[known] = place;
+        }
+        if function.name != name && !function.other_names.contains(&name) {
+            function.other_names.push(name);
+        }
+    }
+
     fn add_group(&mut self, modules: &Modules, group: Group) {
         if matches!(group, Group::Comm | Group::All) {
             for function in catalogue().iter().filter(|f| f.is_in(Group::Comm) || f.invalidates.is_some()) {
                 let is_used = self.imported.as_ref().is_none_or(|imported| imported.contains(function.name));
                 if is_used && function.class != Class::Local && library_function(modules, function.name).is_some() {
-                    self.add_mpi(function);
+                    self.add_mpi(modules, function);
                 }
             }
             self.add_handle_frees(modules);
@@ -112,22 +137,27 @@ impl Selection {
                 group: GROUP_NAMES[number as usize].to_string(),
                 timed: true,
                 moves_bytes: probe.kind != kind::NONE,
-                argument_asked: false,
+                ..FunctionInfo::default()
             };
-            self.add(info, probe, Place::Symbol { module: module.path.clone(), name: function.name.to_string() });
+            self.add(
+                modules,
+                info,
+                probe,
+                Place::Symbol { module: module.path.clone(), name: function.name.to_string() },
+            );
         }
     }
 
-    fn add_mpi(&mut self, function: &'static MpiFunction) -> usize {
+    fn add_mpi(&mut self, modules: &Modules, function: &'static MpiFunction) -> usize {
         let probe = mpi_probe(function);
         let info = FunctionInfo {
             name: function.name.to_string(),
             group: "comm".to_string(),
             timed: true,
             moves_bytes: ![kind::NONE, kind::SEND_INIT, kind::RECEIVE_INIT].contains(&probe.kind),
-            argument_asked: false,
+            ..FunctionInfo::default()
         };
-        let index = self.add(info, probe, Place::Mpi(function.name));
+        let index = self.add(modules, info, probe, Place::Mpi(function.name));
         if matches!(function.class, Class::Test | Class::Probe) {
             self.polling.push(index as u32);
         }
@@ -143,7 +173,7 @@ impl Selection {
                 let mut probe = mpi_probe(function);
                 probe.flags &= !(flag::TIMED | flag::RING);
                 let info = FunctionInfo { name: function.name.into(), group: "comm".into(), ..FunctionInfo::default() };
-                self.add(info, probe, Place::Mpi(function.name));
+                self.add(modules, info, probe, Place::Mpi(function.name));
             }
         }
     }
@@ -161,10 +191,10 @@ impl Selection {
             for function in module.loaded.image.functions_matching(name).into_iter().take(PATTERN_MATCHES_MAX) {
                 matched += 1;
                 if let Some(mpi) = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias)) {
-                    self.add_mpi(mpi);
+                    self.add_mpi(modules, mpi);
                     continue;
                 }
-                self.add_user(module.path.clone(), function.name());
+                self.add_user(modules, module.path.clone(), function.name());
             }
         }
         if matched == 0 {
@@ -173,10 +203,10 @@ impl Selection {
         Ok(())
     }
 
-    fn add_user(&mut self, module: String, name: String) -> usize {
+    fn add_user(&mut self, modules: &Modules, module: String, name: String) -> usize {
         let probe = Probe { group: USER, flags: flag::TIMED, ..Probe::ABSENT };
         let info = FunctionInfo { name: name.clone(), group: "user".into(), timed: true, ..FunctionInfo::default() };
-        self.add(info, probe, Place::Symbol { module, name })
+        self.add(modules, info, probe, Place::Symbol { module, name })
     }
 
     fn choose_marker(&mut self, modules: &Modules, mark: &Mark) -> Result<(), Error> {
@@ -187,7 +217,7 @@ impl Selection {
             }
             Mark::Auto => MARKER_NAMES.iter().find_map(|name| {
                 let module = modules.modules.iter().find(|module| module.function(name).is_some())?;
-                Some((self.add_user(module.path.clone(), name.to_string()), "measuremark"))
+                Some((self.add_user(modules, module.path.clone(), name.to_string()), "measuremark"))
             }),
         };
         if let Some((index, _)) = found {
@@ -207,11 +237,11 @@ impl Selection {
     /// Position of the function of this name, added if it was not chosen yet.
     fn function_index(&mut self, modules: &Modules, name: &str) -> Result<usize, Error> {
         if let Some(mpi) = trimtab_mpi::canonical(name).filter(|mpi| library_function(modules, mpi.name).is_some()) {
-            return Ok(self.add_mpi(mpi));
+            return Ok(self.add_mpi(modules, mpi));
         }
         let module = modules.modules.iter().find(|module| module.function(name).is_some());
         let module = module.ok_or_else(|| Error::NoSuchFunction { pattern: name.to_string(), pid: modules.pid })?;
-        Ok(self.add_user(module.path.clone(), name.to_string()))
+        Ok(self.add_user(modules, module.path.clone(), name.to_string()))
     }
 }
 
@@ -237,7 +267,7 @@ impl Place {
             Place::Mpi(name) => library_function(modules, name).map(ProcAddr),
             Place::Symbol { module, name } => {
                 let module = modules.modules.iter().find(|known| known.path == *module)?;
-                module.function(name).map(|(_, address)| address)
+                modules.code_named(module, name)
             }
         }
     }
@@ -339,6 +369,11 @@ pub(crate) fn readable(name: &str) -> String {
     symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_string())
 }
 
+/// Whether a function has no name but one made of its address in the file.
+fn is_of_address(name: &str) -> bool {
+    name.starts_with("fn_0x")
+}
+
 /// One line of `trimtab functions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -348,6 +383,9 @@ pub struct Listed {
     pub module: String,
     /// Its group: "comm", ..., "user".
     pub group: String,
+    /// Of an indirect function, where the code lies that the loader chose for this process: address in the module's
+    /// file. Several functions may have the same.
+    pub chosen: Option<FileAddr>,
     /// Why it can't be measured; `None`: it can.
     pub refusal: Option<String>,
 }
@@ -356,24 +394,34 @@ pub struct Listed {
 pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Vec<Listed>, trimtab_session::Error> {
     let modules = Modules::read(pid, cache, &|_| true)?;
     let (name, library) = pattern.split_once('@').unwrap_or((pattern, ""));
-    let mut requests = Vec::new();
+    let mut requests: Vec<FunctionRequest> = Vec::new();
     let mut listed = Vec::new();
     for module in modules.modules.iter().filter(|module| module.file_name().contains(library)) {
         for function in module.loaded.image.functions_matching(name) {
-            let mpi = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias));
-            let shown = mpi.map_or_else(|| readable(&function.name()), |mpi| mpi.name.to_string());
-            let group = if mpi.is_some_and(|mpi| mpi.class != Class::Local) { "comm" } else { "user" };
-            let address = module.bias.to_proc(function.addr);
+            let address = modules.code_of(module, function);
             let probe = Probe { flags: flag::TIMED, function: requests.len() as u32, ..Probe::ABSENT };
-            requests.push(FunctionRequest { name: requests.len().to_string(), address, probe });
-            listed.push(Listed { name: shown, module: module.file_name().into(), group: group.into(), refusal: None });
+            requests.push(FunctionRequest { name: address.0.to_string(), address, probe });
+            listed.push(listed_as(module, function, address));
         }
     }
-    let prepared = Prepared::new(&modules, &requests)?;
-    for refused in prepared.refused {
-        if let Some(entry) = refused.name.parse::<usize>().ok().and_then(|index| listed.get_mut(index)) {
-            entry.refusal = Some(refused.reason);
-        }
+    let refused = Prepared::new(&modules, &requests)?.refused;
+    // Functions of the same code are judged once, and share the verdict.
+    let reasons: BTreeMap<&str, &str> = refused.iter().map(|one| (one.name.as_str(), one.reason.as_str())).collect();
+    for (entry, request) in listed.iter_mut().zip(&requests) {
+        entry.refusal = reasons.get(request.name.as_str()).map(|reason| (*reason).to_string());
     }
     Ok(listed)
+}
+
+fn listed_as(module: &Module, function: &Function, address: ProcAddr) -> Listed {
+    let mpi = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias));
+    let group = if mpi.is_some_and(|mpi| mpi.class != Class::Local) { "comm" } else { "user" };
+    let code = module.bias.to_file(address);
+    Listed {
+        name: mpi.map_or_else(|| readable(&function.name()), |mpi| mpi.name.to_string()),
+        module: module.file_name().into(),
+        group: group.into(),
+        chosen: (function.is_ifunc && code != function.addr).then_some(code),
+        refusal: None,
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use trimtab_mpi::{Group, HandleFacts, Library, is_mpi_module};
 use trimtab_plan::Plan;
 use trimtab_session::leftover::{self, Leftover};
-use trimtab_session::{FunctionRequest, ImageCache, Inserted, Modules, Prepared, Refused, Removal, Setup};
+use trimtab_session::{Claim, FunctionRequest, ImageCache, Inserted, Modules, Prepared, Refused, Removal, Setup};
 use trimtab_stub::layout::state;
 use trimtab_stub::view::View;
 use trimtab_track::{Job, RankProcess, Seccomp};
@@ -44,6 +44,8 @@ struct Ready {
     modules: Modules,
     prepared: Prepared,
     undone: bool,
+    /// Nobody else changes it from the look for what was left until the probes are in.
+    _claim: Claim,
 }
 
 /// Room for what a job needs.
@@ -156,6 +158,7 @@ fn prepare_all(job: &Job, options: &Options, cache: &ImageCache) -> Result<AllRe
     for process in &job.ranks {
         let failed = |source| Error::Rank { rank: process.rank, pid: process.pid, source };
         check_process(process).map_err(failed)?;
+        let claim = Claim::of(process.pid).map_err(failed)?;
         let undone = undo_leftover(process.pid).map_err(failed)?;
         let modules = read_modules(process.pid, options, cache).map_err(failed)?;
         let (selection, _) = match &mut selection {
@@ -164,7 +167,7 @@ fn prepare_all(job: &Job, options: &Options, cache: &ImageCache) -> Result<AllRe
         };
         let requests: Vec<FunctionRequest> = selection.requests(&modules);
         let prepared = Prepared::new(&modules, &requests).map_err(failed)?;
-        ready.push(Ready { process: process.clone(), modules, prepared, undone });
+        ready.push(Ready { process: process.clone(), modules, prepared, undone, _claim: claim });
     }
     let (selection, library) = selection.unwrap_or_default();
     Ok((selection, library, ready))
@@ -205,7 +208,8 @@ fn refusal_warnings(selection: &Selection, options: &Options, ready: &[Ready]) -
     let Some(first) = ready.first() else { return Ok(Vec::new()) };
     let named = |refused: &&Refused| {
         let marker = selection.marker.map(|(index, _)| &selection.functions[index].name);
-        options.functions.contains(&refused.name)
+        let base = |pattern: &String| pattern.split('@').next().map(str::to_string);
+        options.functions.iter().any(|pattern| base(pattern).as_ref() == Some(&refused.name))
             || options.arguments.iter().any(|(name, _)| *name == refused.name)
             || marker == Some(&refused.name)
     };

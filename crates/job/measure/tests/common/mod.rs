@@ -228,6 +228,8 @@ pub fn options(mark: Mark, iterations: u64) -> Options {
         follow: false,
         until_confident: None,
         trigger: "attach".into(),
+        event: None,
+        patient: false,
         batch: 0,
         job_id: String::new(),
         command_ns: monotonic_ns(),

@@ -67,6 +67,11 @@ impl Tree {
         std::iter::successors(parent(&pid), parent).take_while(move |ancestor| ancestor.0 > 0 && seen.insert(*ancestor))
     }
 
+    /// The processes that a process started.
+    pub(super) fn children(&self, pid: Pid) -> impl Iterator<Item = Pid> {
+        self.children.get(&pid).into_iter().flatten().copied()
+    }
+
     /// Everything below a process, without itself.
     pub(super) fn descendants(&self, top: Pid) -> impl Iterator<Item = Pid> {
         let mut found = BTreeSet::new();

@@ -63,6 +63,8 @@ pub struct StepFacts {
     pub tasks: Option<u32>,
     /// Its name: usually the program's.
     pub name: String,
+    /// The `srun` that began it and waits for it: its host, and its process there.
+    pub srun: Option<(String, Pid)>,
 }
 
 /// Jobs of `scontrol show job`; `Err`: the record that can't be understood.
@@ -151,7 +153,15 @@ impl<'a> Record<'a> {
             nodes: given(nodes),
             tasks: self.number("Nodes", "Tasks"),
             name: name.map_or("", |(_, name)| name.split(" Network=").next().unwrap_or_default()).to_owned(),
+            srun: self.srun(),
         }))
+    }
+
+    /// `SrunHost:Pid=n1:908`; a batch step has none.
+    fn srun(&self) -> Option<(String, Pid)> {
+        let (host, pid) = self.value("SrunHost:Pid", "SrunHost:Pid")?.rsplit_once(':')?;
+        let pid: i32 = pid.parse().ok().filter(|pid| *pid > 0)?;
+        Some((given(Some(host)), Pid(pid))).filter(|(host, _)| !host.is_empty())
     }
 }
 

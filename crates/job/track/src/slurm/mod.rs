@@ -79,6 +79,30 @@ pub fn find(scontrol: &dyn Scontrol, id: SlurmId, own_uid: u32) -> Result<Runnin
     Ok(RunningJob { id, parts, steps, nodes, run })
 }
 
+/// The running step that the `srun` with this process id on `host` began; `None`: Slurm knows of none (yet).
+///
+/// # Errors
+/// No Slurm, or one that does not answer.
+pub fn step_of_srun(scontrol: &dyn Scontrol, host: &str, srun: Pid) -> Result<Option<SlurmId>, SlurmError> {
+    let words = ["show", "step"];
+    let answer = match scontrol.ask(&words) {
+        Ok(answer) => answer,
+        // Where no step runs at all, Slurm says so by failing.
+        Err(SlurmError::Failed { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let steps = parse_steps(&answer).map_err(|text| SlurmError::Malformed { command: ask::shown(&words), text })?;
+    let short = |name: &str| name.split('.').next().map(str::to_owned);
+    let began = |step: &StepFacts| {
+        step.srun.as_ref().is_some_and(|(at, pid)| *pid == srun && (at == host || short(at) == short(host)))
+    };
+    let mut own = steps.into_iter().filter(|step| step.running && began(step));
+    let Some(first) = own.next() else { return Ok(None) };
+    // One `srun` of a heterogeneous job begins a step in each component.
+    let part = if own.any(|other| other.id != first.id) { Part::Whole } else { first.id.part };
+    Ok(Some(SlurmId { part, step: Some(first.step), ..first.id }))
+}
+
 /// Adds what Slurm says about the job's processes on this machine, `host`.
 ///
 /// # Errors

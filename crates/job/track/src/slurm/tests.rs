@@ -149,3 +149,16 @@ fn damaged_text_is_survived() {
         }
     }
 }
+
+#[test]
+fn a_step_is_found_by_its_srun() {
+    let scontrol = Recording::default().answer("show step", &format!("{STEPS}\n\n{ARRAY_STEPS}"));
+    let step = |host: &str, pid| step_of_srun(&scontrol, host, Pid(pid)).expect("an answer").map(|id| id.to_string());
+    assert_eq!(step("n1", 908).as_deref(), Some("1.0"));
+    assert_eq!(step("n1.cluster", 904).as_deref(), Some("8_1.0"));
+    for (case, host, pid) in [("another_host", "n2", 908), ("another_process", "n1", 909), ("a_batch_step", "n1", 0)] {
+        assert_eq!(step(host, pid), None, "{case}");
+    }
+    let idle = Recording::default().failure("show step", NO_STEP.trim());
+    assert_eq!(step_of_srun(&idle, "n1", Pid(908)).expect("an answer"), None);
+}

@@ -5,9 +5,10 @@
 use super::{card, text};
 use crate::numbers;
 use crate::units::{bytes, count, counted, percent, significant, time};
+use crate::waits;
 use crate::words;
 use std::fmt::Write;
-use trimtab_types::report::{Detail, FunctionTotal, Link, RankTotal, Report};
+use trimtab_types::report::{Detail, FunctionTotal, Link, RankTotal, Report, WaitState};
 
 /// Links beside the map of all.
 const LINKS_SHOWN_MAX: usize = 12;
@@ -74,7 +75,7 @@ fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> V
     }
     let size = |size: Option<u64>| Cell::maybe(size.map(|size| size as f64), bytes);
     let mut row = vec![
-        Cell::name(&function.name),
+        Cell::name(&words::function_name(function)),
         Cell::name(&function.group),
         Cell::count(function.calls),
         Cell::maybe(function.time_s, time),
@@ -87,6 +88,19 @@ fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> V
     ];
     row.extend(arguments.then(|| Cell::maybe(function.argument_sum.map(|sum| sum as f64), |sum| significant(sum, 6))));
     row
+}
+
+/// Who waited for whom.
+pub(super) fn wait_states(report: &Report) -> String {
+    let row = |state: &WaitState| {
+        let cells = waits::cells(report, state).map(|(shown, number)| match number {
+            Some(number) => Cell::number(number, shown),
+            None => Cell::name(&shown),
+        });
+        cells.into()
+    };
+    let titles = waits::COLUMNS.map(|(title, _)| title);
+    table(&titles, report.wait_states.iter().take(waits::WAITS_SHOWN_MAX).map(row))
 }
 
 /// The links with the most bytes.

@@ -24,6 +24,7 @@ pub fn all() -> Vec<(&'static str, &'static str, Report)> {
         ("by_time", "no loop was found: 51.0% of 2 s is communication", by_time()),
         ("invalid", "the window is not valid: rank 1 left after 7 of 10 iterations", invalid()),
         ("nothing_measured", "nothing was measured", nothing_measured()),
+        ("shared", "12.4% of the time is communication; the two ranks are balanced", shared()),
         ("hostile", "<script>alert('headline')</script> \u{1b}[31mred", hostile()),
     ]
 }
@@ -40,6 +41,17 @@ pub fn four_ranks() -> Report {
     report.ranks[2].host = "node2".into();
     report.ranks[3].host = "node2".into();
     report.imbalance = Some(0.3281);
+    report.difference = Some(Difference {
+        longest: 3,
+        shortest: 0,
+        ratio: 1.95,
+        cause: "work".into(),
+        because: "it calls push 20000 times, rank 0 10000 times".into(),
+    });
+    report.wait_states = vec![
+        wait_state("wait at collective", "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101), (3, 0.0022)]),
+        wait_state("late sender", "MPI_Sendrecv", 0.0041, 0.0, &[(3, 0.0041)]),
+    ];
     report.details = (0..3).map(detail).collect();
     report
 }
@@ -73,6 +85,11 @@ pub fn sixty_four_ranks() -> Report {
     report
 }
 
+fn wait_state(state: &str, function: &str, time_s: f64, error_s: f64, late: &[(u32, f64)]) -> WaitState {
+    let late_ranks = late.iter().map(|&(rank, time_s)| LateRank { rank, time_s }).collect();
+    WaitState { state: state.into(), function: function.into(), iterations: 10, calls: 30, time_s, error_s, late_ranks }
+}
+
 /// Every optional value is there, every list has an entry.
 pub fn everything() -> Report {
     let mut report = four_ranks();
@@ -82,27 +99,67 @@ pub fn everything() -> Report {
     for function in &mut report.functions {
         (function.bytes, function.bytes_mean, function.bytes_max) = (Some(1), Some(1.0), Some(1));
         function.argument_sum = Some(-5);
+        function.other_names = vec!["memmove".into()];
     }
     for detail in &mut report.details {
         detail.duration_s = Some(0.001);
     }
-    report.wait_states = vec![WaitState {
-        state: "wait at collective".into(),
-        function: "MPI_Allreduce".into(),
-        iterations: 10,
-        calls: 30,
-        time_s: 0.0123,
-        error_s: 4.1e-6,
-        late_ranks: vec![LateRank { rank: 2, time_s: 0.0101 }],
-    }];
-    report.difference = Some(Difference {
-        longest: 2,
-        shortest: 0,
-        ratio: 1.95,
-        cause: "work".into(),
-        because: "it calls push 20000 times, rank 0 10000 times".into(),
+    report.wait_states = vec![wait_state("wait at collective", "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101)])];
+    report.nodes = vec![node_share()];
+    report.window.event = Some(Event {
+        kind: "job-start".into(),
+        condition: "job-start".into(),
+        value: "Slurm job 12 (cg)".into(),
+        at_unix_s: STARTED_UNIX_S + 3599.5,
     });
     report.warnings = vec!["a warning".into()];
+    report
+}
+
+/// A machine with a busy neighbour on a rank's processors, a quiet one, and a quota.
+pub fn node_share() -> NodeShare {
+    let neighbour = |kind: &str, name: &str, busy_processors: f64, shares: &str| Neighbour {
+        kind: kind.into(),
+        name: name.into(),
+        user: "ann".into(),
+        program: "cg".into(),
+        processes: 2,
+        ranks: 2,
+        busy_processors,
+        cpus_seen: "4-5".into(),
+        shares: shares.into(),
+        with_ranks: if shares == "machine" { Vec::new() } else { vec![1] },
+        presence: "came".into(),
+    };
+    NodeShare {
+        host: "node1".into(),
+        seconds: 0.41,
+        processors: 8,
+        busy: Some(0.62),
+        steal: Some(0.021),
+        load: Some(5.5),
+        pressure: Some(0.31),
+        places: vec![Place { rank: 0, cpus_allowed: "0-7".into(), cpus_seen: "0,4".into(), clock_mhz: Some(2900.0) }],
+        neighbours: vec![neighbour("slurm", "12.0", 0.62, "core"), neighbour("user", "bob", 0.05, "machine")],
+        neighbours_left_out: 3,
+        limits: vec![Limit {
+            group: "/job_7".into(),
+            ranks: vec![0, 1],
+            processors: Some(1.5),
+            throttled_s: Some(0.12),
+            throttled_periods: Some(0.4),
+            memory_bytes_max: Some(1 << 30),
+            memory_bytes: Some(1 << 28),
+        }],
+    }
+}
+
+/// Two ranks that share their machine, measured because somebody came.
+pub fn shared() -> Report {
+    let mut report = two_ranks();
+    let full = everything();
+    report.nodes = full.nodes;
+    report.window.event = full.window.event;
     report
 }
 
@@ -113,6 +170,15 @@ pub fn bare() -> Report {
     (report.functions, report.links, report.ranks, report.details) =
         (full.functions, full.links, full.ranks, full.details);
     report.wait_states = full.wait_states;
+    report.nodes = full.nodes;
+    for node in &mut report.nodes {
+        (node.busy, node.steal, node.load, node.pressure) = (None, None, None, None);
+        node.places.iter_mut().for_each(|place| place.clock_mhz = None);
+        for limit in &mut node.limits {
+            (limit.processors, limit.throttled_s, limit.throttled_periods) = (None, None, None);
+            (limit.memory_bytes_max, limit.memory_bytes) = (None, None);
+        }
+    }
     let window = &mut report.window;
     (window.marker, window.start, window.iterations, window.loop_description) = (None, None, None, None);
     let (mean, samples) = (1.0, 1);
@@ -221,6 +287,21 @@ pub fn hostile() -> Report {
     for detail in &mut report.details {
         detail.function = evil.into();
     }
+    for state in &mut report.wait_states {
+        (state.state, state.function) = (evil.into(), evil.into());
+    }
+    if let Some(difference) = &mut report.difference {
+        (difference.cause, difference.because) = (evil.into(), evil.into());
+    }
+    report.nodes = vec![node_share()];
+    let node = &mut report.nodes[0];
+    (node.host, node.limits[0].group) = (evil.into(), evil.into());
+    node.neighbours.truncate(1);
+    let one = &mut node.neighbours[0];
+    (one.kind, one.name, one.user) = (evil.into(), evil.into(), evil.into());
+    (one.program, one.presence) = (evil.into(), evil.into());
+    report.window.event =
+        Some(Event { kind: evil.into(), condition: evil.into(), value: String::new(), at_unix_s: STARTED_UNIX_S });
     report.warnings = vec![evil.into()];
     report
 }
@@ -251,6 +332,7 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         links: ring(ranks, iterations.max(1)),
         ranks: totals,
         wait_states: Vec::new(),
+        nodes: Vec::new(),
         cost: Cost {
             pause_us_max: 812.5,
             pause_us_total: 1503.0,
@@ -282,6 +364,7 @@ fn window(iterations: u32, duration_s: f64) -> Window {
     Window {
         batch: 0,
         trigger: "attach".into(),
+        event: None,
         marker: Some("MPI_Sendrecv at particle+0x1a2b".into()),
         marker_source: "detected".into(),
         start: Some(12_045),
@@ -341,6 +424,7 @@ fn rank_total(rank: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(u
 fn function(name: &str, calls: u64, time_s: f64, bytes: Option<(u64, u64)>) -> FunctionTotal {
     FunctionTotal {
         name: name.into(),
+        other_names: Vec::new(),
         group: "comm".into(),
         calls,
         nested_calls: u64::from(name == "MPI_Allreduce") * 4,

@@ -1,0 +1,255 @@
+//! A machine over one window: looked at when it begins and when it ends, the ranks' processors noted in between.
+//!
+//! Next: `look` for one look, `share` for what two of them say.
+
+use crate::cpus;
+use crate::limits::Limits;
+use crate::look::{Look, Machine};
+use crate::share::neighbours;
+use crate::topology::Topology;
+use crate::whose::Own;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use trimtab_track::{ProcFs, Processes, parse_stat};
+use trimtab_types::Pid;
+use trimtab_types::report::{NodeShare, Place};
+
+/// Time between two notes of where the ranks are, and at least so much for each rank: a note takes 20 us of a processor
+/// that the ranks may want.
+const NOTE: Duration = Duration::from_millis(100);
+const NOTE_OF_RANK: Duration = Duration::from_millis(4);
+
+/// What is gathered of a machine during a window.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    machine: Machine,
+    ranks: Vec<(u32, Pid)>,
+    own: Own,
+    /// At the beginning, and at the end.
+    first: Option<(Look, Limits)>,
+    last: Option<(Look, Limits)>,
+    /// Processors on which each rank was seen, and their clock rates.
+    seen: BTreeMap<u32, BTreeSet<u32>>,
+    rates_mhz: BTreeMap<u32, (f64, u32)>,
+    allowed: BTreeMap<u32, String>,
+    noted: Option<Instant>,
+    is_recording: bool,
+}
+
+impl Beside {
+    /// The machine of these ranks, each with its process. Nothing is read yet.
+    pub fn new(ranks: Vec<(u32, Pid)>, launcher: Option<Pid>) -> Beside {
+        let pids: Vec<Pid> = ranks.iter().map(|(_, pid)| *pid).collect();
+        Beside {
+            machine: Machine::default(),
+            own: Own::of(&ProcFs::new(), &pids, launcher),
+            ranks,
+            first: None,
+            last: None,
+            seen: BTreeMap::new(),
+            rates_mhz: BTreeMap::new(),
+            allowed: BTreeMap::new(),
+            noted: None,
+            is_recording: false,
+        }
+    }
+
+    /// The window begins, unless it began no longer ago than `stale`.
+    pub fn begin(&mut self, stale: Duration) {
+        if self.first.as_ref().is_some_and(|(look, _)| look.at.elapsed() < stale) {
+            return;
+        }
+        self.seen.clear();
+        self.rates_mhz.clear();
+        self.first = Some(self.look());
+    }
+
+    /// The recording has begun, as far as is known for the first time: as [`Beside::begin`]. Later it does nothing.
+    pub fn begin_recording(&mut self, stale: Duration) {
+        if !std::mem::replace(&mut self.is_recording, true) {
+            self.begin(stale);
+        }
+    }
+
+    /// The window goes on: where are the ranks?
+    pub fn note(&mut self) {
+        let rest = NOTE.max(NOTE_OF_RANK * self.ranks.len() as u32);
+        if self.noted.is_none_or(|noted| noted.elapsed() >= rest) {
+            self.note_places(false);
+        }
+    }
+
+    /// The window has ended.
+    pub fn end(&mut self) {
+        if self.last.is_none() {
+            self.last = Some(self.look());
+        }
+    }
+
+    /// What was seen.
+    pub fn share(&self, host: &str) -> NodeShare {
+        let (Some((first, limits)), Some((last, later))) = (&self.first, &self.last) else {
+            return NodeShare { host: host.to_owned(), ..NodeShare::default() };
+        };
+        let wanted = self.seen.values().flatten().copied().collect();
+        let topology = Topology::read(&self.machine.system, &wanted);
+        let names = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let (neighbours, neighbours_left_out) =
+            neighbours((first, last), &self.seen, &topology, &|uid| user_name(&names, uid));
+        let seconds = last.at.duration_since(first.at).as_secs_f64();
+        let worked = first.counters.until(&last.counters, seconds);
+        NodeShare {
+            host: host.to_owned(),
+            seconds,
+            processors: self.processors(),
+            busy: worked.busy,
+            steal: worked.steal,
+            load: last.counters.load,
+            pressure: worked.pressure,
+            places: self.ranks.iter().map(|(rank, _)| self.place(*rank)).collect(),
+            neighbours,
+            neighbours_left_out,
+            limits: later.since(limits),
+        }
+    }
+
+    fn look(&mut self) -> (Look, Limits) {
+        self.note_places(true);
+        let processes = ProcFs::new();
+        let groups: Vec<(u32, String)> =
+            self.ranks.iter().filter_map(|(rank, pid)| Some((*rank, processes.control_group(*pid).ok()?))).collect();
+        let limits = Limits::read(&self.machine.groups, groups.iter().map(|(rank, text)| (*rank, text.as_str())));
+        let before = self.first.as_ref().map(|(look, _)| look);
+        (self.machine.look(&processes, &self.own, before), limits)
+    }
+
+    /// Where the ranks' threads are now; only their first ones if that is to be quick.
+    fn note_places(&mut self, all_threads: bool) {
+        for (rank, pid) in &self.ranks {
+            let folder = self.machine.proc.join(pid.0.to_string());
+            let on = |file: std::path::PathBuf| Some(parse_stat(&std::fs::read(file).ok()?)?.last_cpu);
+            let mut now: BTreeSet<u32> = on(folder.join("stat")).into_iter().collect();
+            if all_threads {
+                let threads = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
+                now.extend(threads.filter_map(|thread| on(thread.path().join("stat"))));
+                let status = ProcFs::new().status(*pid).ok();
+                self.allowed.extend(status.map(|status| (*rank, cpus::short(&status.cpus_allowed))));
+                for cpu in &now {
+                    let rate = self.rates_mhz.entry(*cpu).or_default();
+                    let mhz = clock_mhz(&self.machine, *cpu);
+                    *rate = mhz.map_or(*rate, |mhz| (rate.0 + mhz, rate.1 + 1));
+                }
+            }
+            self.seen.entry(*rank).or_default().extend(now);
+        }
+        self.noted = Some(Instant::now());
+    }
+
+    fn place(&self, rank: u32) -> Place {
+        let seen = self.seen.get(&rank).cloned().unwrap_or_default();
+        let rates = seen.iter().filter_map(|cpu| self.rates_mhz.get(cpu)).filter(|(_, count)| *count > 0);
+        let (sum, count) = rates.fold((0.0, 0u32), |(sum, count), rate| (sum + rate.0, count + rate.1));
+        Place {
+            rank,
+            cpus_allowed: self.allowed.get(&rank).cloned().unwrap_or_default(),
+            cpus_seen: cpus::list(&seen),
+            clock_mhz: (count > 0).then(|| sum / f64::from(count)),
+        }
+    }
+
+    fn processors(&self) -> u32 {
+        let online = std::fs::read_to_string(self.machine.system.join("cpu/online")).unwrap_or_default();
+        cpus::parse(&online).len() as u32
+    }
+}
+
+/// The clock rate of a processor now; `None` where the kernel does not say, as in most virtual machines.
+fn clock_mhz(machine: &Machine, cpu: u32) -> Option<f64> {
+    let path = machine.system.join(format!("cpu/cpu{cpu}/cpufreq/scaling_cur_freq"));
+    let khz: f64 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    (khz > 0.0).then_some(khz / 1e3)
+}
+
+/// From the text of `/etc/passwd`; the number where the user is not in it.
+fn user_name(passwd: &str, uid: u32) -> String {
+    let name = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    };
+    passwd.lines().find_map(name).unwrap_or_else(|| uid.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    /// A process that computes until it is dropped.
+    struct Busy(Child);
+
+    impl Busy {
+        fn start() -> Busy {
+            Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell"))
+        }
+    }
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            let _gone = self.0.kill();
+            let _reaped = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn this_machine_is_seen() {
+        let busy = Busy::start();
+        let pid = Pid(i32::try_from(busy.0.id()).expect("a pid"));
+        let mut beside = Beside::new(vec![(3, pid)], None);
+        beside.begin(Duration::ZERO);
+        let worked = |pid: Pid| ProcFs::new().stat(pid).expect("its state").cpu_ticks;
+        let before = worked(pid);
+        while worked(pid) < before + 20 {
+            beside.note();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        beside.end();
+        let share = beside.share("n1");
+        assert_eq!((share.host.as_str(), share.places.len()), ("n1", 1));
+        assert!(share.seconds >= 0.2 && share.processors > 0, "{share:?}");
+        assert!(share.busy.is_some_and(|busy| busy > 0.0 && busy <= 1.0), "{share:?}");
+        let place = &share.places[0];
+        let allowed = cpus::parse(&place.cpus_allowed);
+        assert!(!place.cpus_seen.is_empty() && cpus::parse(&place.cpus_seen).is_subset(&allowed), "{place:?}");
+        assert!(share.neighbours.iter().all(|one| one.program != "sh" || one.kind == "user"), "{share:?}");
+    }
+
+    #[test]
+    fn another_users_work_is_named() {
+        let busy = Busy::start();
+        let mut beside = Beside::new(Vec::new(), None);
+        // We are our own, and so is what we start: here it is to be somebody else's.
+        beside.own = Own::default();
+        beside.begin(Duration::ZERO);
+        let pid = Pid(i32::try_from(busy.0.id()).expect("a pid"));
+        let worked = |pid: Pid| ProcFs::new().stat(pid).expect("its state").cpu_ticks;
+        let before = worked(pid);
+        while worked(pid) < before + 20 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        beside.end();
+        let share = beside.share("n1");
+        let own = ProcFs::new().status(ProcFs::new().own_pid()).expect("our status").uids[1];
+        let name = user_name(&std::fs::read_to_string("/etc/passwd").unwrap_or_default(), own);
+        let found = share.neighbours.iter().find(|one| one.name == name);
+        assert!(found.is_some_and(|one| one.busy_processors > 0.02 && one.processes > 0), "{share:?}");
+    }
+
+    #[test]
+    fn users_have_names() {
+        let text = "root:x:0:0:root:/root:/bin/sh\nbroken\nann:x:1000:1000::/:\n";
+        for (uid, expected) in [(0, "root"), (1000, "ann"), (7, "7")] {
+            assert_eq!(user_name(text, uid), expected);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What can go wrong while waiting, each with the next step.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why it can't be waited, or nobody can be called.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The folder for sockets can't be used.
+    #[error("can't make {path} for calls of `trimtab trigger`; set XDG_RUNTIME_DIR to a folder of your own")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Somebody else could put sockets into the folder.
+    #[error(
+        "{path} belongs to user {uid} with mode {mode:o}, so others could call in your name; remove it, or set \
+         XDG_RUNTIME_DIR to a folder of your own"
+    )]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The socket can't be made.
+    #[error("can't listen at {path} for calls of `trimtab trigger`")]
+    Socket {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Waiting failed.
+    #[error("waiting for an event failed")]
+    Wait {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// An event that can't be seen from here.
+    #[error(
+        "{condition}: that is seen on the machine where trimtab runs, and the job runs on others; wait for job-start, \
+         job-end, iterations, a time or a call"
+    )]
+    Elsewhere {
+        /// The event.
+        condition: String,
+    },
+    /// An event that has to be the only one.
+    #[error("{condition} is counted in the program itself, with the window's probes already in; wait for it alone")]
+    Alone {
+        /// The event.
+        condition: String,
+    },
+    /// Nobody tells which jobs there are.
+    #[error("which other jobs run can't be asked")]
+    Jobs {
+        /// Why.
+        #[source]
+        source: Box<trimtab_track::slurm::SlurmError>,
+    },
+}

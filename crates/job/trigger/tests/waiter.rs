@@ -1,0 +1,138 @@
+//! The waiter with jobs and surroundings that are played.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use trimtab_trigger::{Door, Error, JobSource, Surroundings, Waited, Waiter, When};
+
+/// Jobs that are there at each look, the last for ever.
+struct Jobs(VecDeque<&'static [&'static str]>);
+
+impl JobSource for Jobs {
+    fn jobs(&mut self) -> Result<BTreeMap<String, String>, Error> {
+        let now = if self.0.len() > 1 { self.0.pop_front() } else { self.0.front().copied() };
+        Ok(now.unwrap_or_default().iter().map(|job| ((*job).to_owned(), "app".to_owned())).collect())
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+}
+
+struct Around {
+    interrupted: bool,
+    signalled: std::cell::Cell<bool>,
+    alive: bool,
+}
+
+impl Surroundings for Around {
+    fn is_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    fn is_signalled(&self) -> bool {
+        self.signalled.replace(false)
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.alive
+    }
+
+    fn rate(&mut self) -> Option<f64> {
+        Some(2.5)
+    }
+
+    fn now_unix_s(&self) -> f64 {
+        1000.0
+    }
+}
+
+fn quiet() -> Around {
+    Around { interrupted: false, signalled: std::cell::Cell::new(false), alive: true }
+}
+
+fn waiter(folder: &tempfile::TempDir, whens: &[&str], looks: &[&'static [&'static str]]) -> Waiter<'static> {
+    let whens: Vec<When> = whens.iter().map(|when| when.parse().expect("an event")).collect();
+    let door = Door::open(folder.path(), vec!["1".into()]).expect("a door");
+    Waiter::new(whens, Box::new(Jobs(looks.iter().copied().collect())), door, true).expect("it can be waited for")
+}
+
+/// Kind and value of the next event.
+fn next(waiter: &mut Waiter<'_>, around: &mut Around) -> (String, String) {
+    match waiter.next(around).expect("it waits") {
+        Waited::Event(event) => {
+            assert_eq!(event.at_unix_s, 1000.0);
+            (event.kind, event.value)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pair(kind: &str, value: &str) -> (String, String) {
+    (kind.to_owned(), value.to_owned())
+}
+
+#[test]
+fn jobs_that_come_and_go_are_told_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let looks: [&[&str]; 4] = [&["old"], &["old"], &["new", "old"], &["new"]];
+    let mut waiter = waiter(&folder, &["job-start", "job-end"], &looks);
+    assert_eq!(next(&mut waiter, &mut quiet()), pair("job-start", "new (app)"));
+    assert_eq!(next(&mut waiter, &mut quiet()), pair("job-end", "old (app)"));
+    drop(waiter);
+    let mut waiter = self::waiter(&folder, &["job-start", "job-end"], &[&["old"], &["new"]]);
+    assert_eq!(next(&mut waiter, &mut quiet()), pair("job-start", "new (app)"), "both at one look");
+    assert_eq!(next(&mut waiter, &mut quiet()), pair("job-end", "old (app)"), "both at one look");
+    let mut over = Around { alive: false, ..quiet() };
+    // What comes first is the question whether the job runs, which is asked once a second.
+    assert_eq!(waiter.next(&mut over).expect("it waits"), Waited::Ended);
+}
+
+#[test]
+fn times_come_once_or_again_and_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut once = waiter(&folder, &["after=0.05s", "at=@900", "every=0.2s"], &[&[]]);
+    let kinds: Vec<String> = (0..5).map(|_| next(&mut once, &mut quiet()).0).collect();
+    assert_eq!(kinds.iter().filter(|kind| *kind == "at").count(), 1, "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| *kind == "after").count(), 1, "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| *kind == "every").count(), 3, "{kinds:?}");
+}
+
+#[test]
+fn a_threshold_fires_when_it_is_crossed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut waiter = waiter(&folder, &["rate<3"], &[&[]]);
+    assert_eq!(next(&mut waiter, &mut quiet()), pair("rate", "2.5000 iterations per second"));
+    let mut ends = Around { alive: false, ..quiet() };
+    assert_eq!(waiter.next(&mut ends).expect("it waits"), Waited::Ended, "not again while nothing has changed");
+}
+
+#[test]
+fn signals_and_interrupts_are_heard() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut waiter = waiter(&folder, &["call"], &[&[]]);
+    let mut around = Around { signalled: std::cell::Cell::new(true), ..quiet() };
+    assert_eq!(next(&mut waiter, &mut around), pair("signal", ""));
+    assert_eq!(waiter.next(&mut Around { interrupted: true, ..quiet() }).expect("it waits"), Waited::Interrupted);
+    let name = std::thread::scope(|scope| {
+        let knocked = scope.spawn(|| trimtab_trigger::knock(folder.path(), "1", "now").expect("a folder"));
+        let told = next(&mut waiter, &mut quiet());
+        assert_eq!(knocked.join().expect("no panic").fired, 1);
+        told
+    });
+    assert_eq!(name, pair("call", "now"));
+}
+
+#[test]
+fn what_can_not_be_seen_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (whens, is_here, expected) in [
+        (&["load>1"][..], false, "seen on the machine"),
+        (&["rate<1"], false, "seen on the machine"),
+        (&["call", "iterations>=5"], true, "wait for it alone"),
+    ] {
+        let whens: Vec<When> = whens.iter().map(|when| when.parse().expect("an event")).collect();
+        let door = Door::open(folder.path(), Vec::new()).expect("a door");
+        let refused = Waiter::new(whens, Box::new(Jobs(VecDeque::new())), door, is_here).err().expect("refused");
+        assert!(refused.to_string().contains(expected), "{refused}");
+    }
+}

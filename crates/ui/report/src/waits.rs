@@ -1,0 +1,55 @@
+//! Waiting inside of communication, as both pages tell it: which calls waited, how long, and for whom.
+//!
+//! Next: `terminal.rs` and `html/tables.rs`, which lay it out.
+
+use crate::numbers;
+use crate::units::{count, counted, percent, time};
+use crate::words::clean;
+use trimtab_types::report::{Report, WaitState};
+
+/// Rows shown, the longest waits first; all are in the JSON.
+pub(crate) const WAITS_SHOWN_MAX: usize = 8;
+
+/// Titles of the columns, with how readily a narrow page leaves each out.
+pub(crate) const COLUMNS: [(&str, u8); 7] =
+    [("waits", 0), ("in", 0), ("calls", 3), ("time", 0), ("+/-", 2), ("share", 1), ("for ranks", 1)];
+
+/// One kind of waiting in one function: what is shown under each title, with the number it stands for.
+pub(crate) fn cells(report: &Report, state: &WaitState) -> [(String, Option<f64>); COLUMNS.len()] {
+    let share = share(report, state);
+    let error = if state.error_s > 0.0 { time(state.error_s) } else { "-".to_string() };
+    [
+        (clean(&state.state), None),
+        (clean(&state.function), None),
+        (count(state.calls), Some(state.calls as f64)),
+        (time(state.time_s), Some(state.time_s)),
+        (error, Some(state.error_s)),
+        (share.map_or("-".to_string(), percent), Some(share.unwrap_or(-1.0))),
+        (late_ranks(state), None),
+    ]
+}
+
+/// Of the ranks' time in the iterations that were looked at.
+fn share(report: &Report, state: &WaitState) -> Option<f64> {
+    let all = report.window.iterations.filter(|all| *all > 0)?;
+    let looked_at_s = numbers::rank_seconds(report) * state.iterations as f64 / all as f64;
+    numbers::ratio(state.time_s, looked_at_s)
+}
+
+/// Who was waited for: "2 (82%), 3 (18%)".
+fn late_ranks(state: &WaitState) -> String {
+    let one = |late: &trimtab_types::report::LateRank| {
+        let share =
+            numbers::ratio(late.time_s, state.time_s).map_or(String::new(), |share| format!(" ({})", percent(share)));
+        format!("{}{share}", late.rank)
+    };
+    state.late_ranks.iter().map(one).collect::<Vec<String>>().join(", ")
+}
+
+/// What the table rests on.
+pub(crate) fn basis(report: &Report) -> String {
+    let iterations = report.wait_states.iter().map(|state| state.iterations).max().unwrap_or(0);
+    let more = report.wait_states.len().saturating_sub(WAITS_SHOWN_MAX);
+    let rest = if more > 0 { format!("; {} in the JSON", counted(more as u64, "shorter row")) } else { String::new() };
+    format!("summed over ranks, from calls of {} that could be matched{rest}", counted(iterations, "iteration"))
+}
