@@ -19,4 +19,4 @@ mod node;
 mod slurm;
 
 pub use node::{Lack, Testbed};
-pub use slurm::Slurm;
+pub use slurm::{Settings, Slurm};

@@ -3,10 +3,15 @@
 //! All network namespaces exist before the first node starts, because a mount namespace is a snapshot of what is mounted
 //! when it is made.
 //!
+//! Whoever made nodes may be killed, and nobody is left to end them then. So the kernel does: it kills a node's keeper with
+//! the thread that started it, the node's first process with the keeper, and with that all others in the node. The names of
+//! networks and the files that stay are removed by whoever makes the next nodes.
+//!
 //! Next: `slurm` for a batch system on them.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,19 +20,28 @@ use std::time::{Duration, Instant};
 /// Longest time for a node to come up.
 const UP_SECONDS_MAX: u64 = 20;
 /// What making nodes takes, and which Debian package has it.
-const TOOLS: [(&str, &str); 4] =
-    [("ip", "iproute2"), ("unshare", "util-linux"), ("nsenter", "util-linux"), ("mount", "mount")];
+const TOOLS: [(&str, &str); 5] = [
+    ("ip", "iproute2"),
+    ("setpriv", "util-linux"),
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("mount", "mount"),
+];
+/// Where `ip netns` keeps names.
+const NETWORKS: &str = "/run/netns";
 
 /// Why there can be no nodes here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack(pub String);
 
-/// Nodes that live as long as this.
+/// Nodes that live as long as this, and no longer than the thread that made them.
 #[derive(Debug)]
 pub struct Testbed {
     prefix: String,
     folder: PathBuf,
     nodes: Vec<Node>,
+    /// In another thread it would outlive its nodes.
+    _stays: PhantomData<*const ()>,
 }
 
 #[derive(Debug)]
@@ -63,6 +77,7 @@ impl Testbed {
     pub fn up(folder: &Path, count: usize) -> Result<Self> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         ensure!(count > 0 && count < 254, "{count} nodes: from 1 to 253 fit into the network");
+        sweep(folder);
         let prefix = format!("tt{}x{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
         let folder = folder.join(&prefix);
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -70,7 +85,7 @@ impl Testbed {
         ensure!(!folder.starts_with("/tmp"), "{} is in /tmp, which nodes don't share", folder.display());
         let node = |number: usize| Node { name: format!("{prefix}n{number}"), keeper: None, pid: 0 };
         let nodes = (0..=count).map(node).collect();
-        let mut testbed = Testbed { prefix, folder, nodes };
+        let mut testbed = Testbed { prefix, folder, nodes, _stays: PhantomData };
         testbed.make_networks()?;
         for number in 0..testbed.nodes.len() {
             testbed.begin(number)?;
@@ -124,6 +139,23 @@ impl Testbed {
         command
     }
 
+    /// The process that is `pid` on a node, as we see it.
+    pub fn outside(&self, node: usize, pid: i32) -> Option<i32> {
+        let space = pid_space(self.nodes[node].pid as i32)?;
+        processes().find(|own| pid_space(*own).as_ref() == Some(&space) && innermost(*own) == Some(pid))
+    }
+
+    /// What one of our processes is called on its own node: its own number there.
+    pub fn inside(pid: i32) -> Option<i32> {
+        innermost(pid)
+    }
+
+    /// All processes of a node, as we see them.
+    pub fn processes(&self, node: usize) -> Vec<i32> {
+        let space = pid_space(self.nodes[node].pid as i32);
+        processes().filter(|pid| space.is_some() && pid_space(*pid) == space).collect()
+    }
+
     /// Takes a node off the network, or puts it on again.
     pub fn cut(&self, node: usize, is_cut: bool) -> Result<()> {
         let state = if is_cut { "down" } else { "up" };
@@ -174,8 +206,8 @@ impl Testbed {
              mount --bind '{private}/var' /var/tmp && mount --bind '{private}/tmp' /tmp && touch '{private}/up'\n\
              trap 'exit 0' TERM\nwhile :; do sleep 3600 & wait $!; done"
         );
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{name}")).arg("unshare");
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "nsenter", &format!("--net={NETWORKS}/{name}"), "unshare"]);
         command.args(["--uts", "--ipc", "--pid", "--mount", "--propagation", "private", "--fork", "--kill-child"]);
         command.args(["--mount-proc", "bash", "-c", &script]);
         let log = fs::File::create(self.folder.join(format!("{name}.log"))).context("cannot create a node's log")?;
@@ -215,6 +247,41 @@ impl Drop for Testbed {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Removes what nodes left whose maker was killed: their processes have ended with it.
+fn sweep(folder: &Path) {
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<Vec<_>>()
+    };
+    for name in names(Path::new(NETWORKS)).into_iter().filter(|name| is_orphan(name)) {
+        let _ = Command::new("ip").args(["netns", "del", &name]).stderr(Stdio::null()).status();
+    }
+    for name in names(folder).into_iter().filter(|name| is_orphan(name)) {
+        let _ = fs::remove_dir_all(folder.join(name));
+    }
+}
+
+/// Whether a name is one of ours, `tt4711x0` or `tt4711x0n1`, and process 4711 is no more.
+fn is_orphan(name: &str) -> bool {
+    let maker = name.strip_prefix("tt").and_then(|rest| rest.split_once('x')?.0.parse::<u32>().ok());
+    maker.is_some_and(|maker| !Path::new(&format!("/proc/{maker}")).exists())
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn pid_space(pid: i32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+}
+
+/// The number of a process in its own space of numbers.
+fn innermost(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()
 }
 
 /// Whether a program is where programs are.

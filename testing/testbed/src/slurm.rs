@@ -15,6 +15,16 @@ const PACKAGES: &str = "munge slurmctld slurmd slurm-client";
 /// Longest time until all nodes are idle, or all daemons have gone.
 const SECONDS_MAX: u64 = 60;
 
+/// What a Slurm may have of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Lines for `plugstack.conf`.
+    pub plugins: String,
+    /// A requeued job waits for seconds, not for two minutes; credentials then expire as soon, which a loaded machine may
+    /// not keep up with.
+    pub requeues_soon: bool,
+}
+
 /// A batch system that lives as long as this.
 #[derive(Debug)]
 pub struct Slurm<'a> {
@@ -35,14 +45,14 @@ impl<'a> Slurm<'a> {
     /// # Errors
     /// A daemon that does not start; nodes that do not become idle, with the controller's last words.
     pub fn start(testbed: &'a Testbed, processors: u32) -> Result<Self> {
-        Self::start_with(testbed, processors, "")
+        Self::start_with(testbed, processors, &Settings::default())
     }
 
-    /// The same with lines for `plugstack.conf`.
+    /// The same with settings of one's own.
     ///
     /// # Errors
     /// As [`Slurm::start`].
-    pub fn start_with(testbed: &'a Testbed, processors: u32, plugins: &str) -> Result<Self> {
+    pub fn start_with(testbed: &'a Testbed, processors: u32, settings: &Settings) -> Result<Self> {
         let folder = testbed.folder().join("slurm");
         for name in ["state", "spool", "log"] {
             fs::create_dir_all(folder.join(name)).context("cannot create Slurm's folders")?;
@@ -54,8 +64,8 @@ impl<'a> Slurm<'a> {
         let key: Vec<u8> = (0..1024u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         fs::write(slurm.folder.join("munge.key"), key)?;
         fs::set_permissions(slurm.folder.join("munge.key"), fs::Permissions::from_mode(0o600))?;
-        fs::write(slurm.folder.join("plugstack.conf"), plugins)?;
-        fs::write(slurm.folder.join("slurm.conf"), slurm.configuration(processors))?;
+        fs::write(slurm.folder.join("plugstack.conf"), &settings.plugins)?;
+        fs::write(slurm.folder.join("slurm.conf"), slurm.configuration(processors, settings))?;
         slurm.begin()?;
         Ok(slurm)
     }
@@ -118,13 +128,16 @@ impl<'a> Slurm<'a> {
         Ok(())
     }
 
-    fn configuration(&self, processors: u32) -> String {
+    fn configuration(&self, processors: u32, settings: &Settings) -> String {
         let (head, folder, nodes) = (self.testbed.name(0), self.folder.display(), self.node_list());
         let settings = [
             format!("ClusterName={}", self.testbed.prefix()),
             format!("SlurmctldHost={head}({})", self.testbed.address(0)),
             "SlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\nCredType=cred/munge".to_owned(),
-            format!("AuthInfo=socket={folder}/munge.sock"),
+            format!(
+                "AuthInfo=socket={folder}/munge.sock{}",
+                if settings.requeues_soon { ",cred_expire=5" } else { "" }
+            ),
             format!("StateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool/%n"),
             format!("SlurmctldPidFile={folder}/ctld.pid\nSlurmdPidFile={folder}/slurmd.%n.pid"),
             format!("SlurmctldLogFile={folder}/log/ctld.log\nSlurmdLogFile={folder}/log/slurmd.%n.log"),

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use trimtab_specimens::skip;
 use trimtab_testbed::{Slurm, Testbed};
 
@@ -79,4 +80,71 @@ fn slurm_runs_on_all_nodes() {
         said(slurm.command("srun").args(["-N4", "hostname"])).lines().map(str::to_owned).collect();
     hosts.sort();
     assert_eq!(hosts, (1..=4).map(|node| testbed.name(node).to_owned()).collect::<Vec<_>>());
+}
+
+/// Set for the child of the test below that owns nodes; it holds the folder.
+const OWN: &str = "TRIMTAB_TESTBED_OWN";
+/// Longer than anything takes on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// A test that is killed can't clean up: its nodes end all the same, with Slurm's daemons and the job that runs, and the
+/// next one removes the names of their networks and their files.
+#[test]
+fn nodes_end_with_whoever_made_them() {
+    if let Some(lack) = Slurm::lack() {
+        return skip("nodes_end_with_whoever_made_them", &lack.0);
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("owned");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let own = std::env::current_exe().expect("a test program");
+    let mut owner = Command::new(own);
+    owner.args(["--exact", "owns_nodes_when_asked"]).env(OWN, &folder).stdout(Stdio::null());
+    let mut owner = owner.spawn().expect("it starts");
+    let prefix = format!("tt{}x0", owner.id());
+    let told = folder.join(format!("{prefix}.processes"));
+    wait_for("a job runs", || {
+        assert!(matches!(owner.try_wait(), Ok(None)), "the owner has ended");
+        told.exists()
+    });
+    let text = std::fs::read_to_string(&told).expect("its processes");
+    let processes: Vec<&str> = text.split_whitespace().collect();
+    let spaces = || processes.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).count();
+    assert!(processes.len() > 5 && spaces() > 5, "daemons and a job: {text}");
+    owner.kill().expect("it is killed");
+    owner.wait().expect("it ended");
+    wait_for("all its processes have ended", || spaces() == 0);
+    let testbed = Testbed::up(&folder, 1).expect("nodes come up");
+    let networks = said(Command::new("ip").args(["netns", "list"]));
+    assert!(!networks.contains(&prefix), "{networks}");
+    assert!(!folder.join(&prefix).exists(), "its files are removed");
+    drop(testbed);
+    std::fs::remove_file(told).expect("it is there");
+}
+
+#[test]
+fn owns_nodes_when_asked() {
+    let Ok(folder) = std::env::var(OWN) else { return };
+    let folder = Path::new(&folder);
+    let testbed = Testbed::up(folder, 2).expect("nodes come up");
+    let slurm = Slurm::start(&testbed, 2).expect("Slurm starts");
+    let mut srun = slurm.command("srun").args(["-N2", "sleep", "1000"]).spawn().expect("it starts");
+    let sleeps = |pid: &i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
+            && std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.ends_with(b"\x001000\0"))
+    };
+    wait_for("the job runs", || (1..=2).all(|node| testbed.processes(node).iter().any(sleeps)));
+    let all: Vec<String> = (0..=2).flat_map(|node| testbed.processes(node)).map(|pid| pid.to_string()).collect();
+    let (half, whole) = (folder.join("half"), folder.join(format!("{}.processes", testbed.prefix())));
+    std::fs::write(&half, all.join(" ")).expect("it is written");
+    std::fs::rename(half, whole).expect("it is told");
+    // Until it is killed.
+    let _ended = srun.wait();
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

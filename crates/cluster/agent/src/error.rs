@@ -3,6 +3,7 @@
 //! Next: `lead` and `serve`, which raise these.
 
 use trimtab_link::LinkError;
+use trimtab_site::SiteError;
 
 /// Why a job's agents can't be used, or an agent can't serve.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,23 @@ pub enum Error {
     Malformed {
         /// What came.
         what: &'static str,
+    },
+    /// The site's controller, or an identity for it.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// The agents have more to say than the lead keeps.
+    #[error("the agents' answers have {bytes} bytes, at most {bytes_max}: ask for fewer functions, ranks or records")]
+    TooMuch {
+        /// How many bytes they say they have.
+        bytes: u64,
+        /// How many there may be.
+        bytes_max: u64,
+    },
+    /// A script of probes can't run there.
+    #[error("{}", reasons.join("; "))]
+    Script {
+        /// Why, one for each different reason.
+        reasons: Vec<String>,
     },
     /// Something of the system's failed.
     #[error(transparent)]

@@ -6,8 +6,10 @@
 //! Next: `remote`, which makes a window's crew of it.
 
 use crate::error::Error;
+use crate::exchange::{Gather, room};
+use crate::script;
 use crate::start::{Started, Starter, own_path};
-use crate::talk::{Ask, Present, Question, Say};
+use crate::talk::{Ask, Piece, Present, Question, Say, Undone};
 use crate::ticket::{FAN_OUT, Place, Ticket, Whose, own_version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -16,11 +18,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Address, Config, Credentials, JobSecret, incarnation_now};
 use trimtab_os::ticks;
+use trimtab_overlay::node::{Trouble, WaveResult};
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{Busy, NodeId, Setup, StreamSpec, Sync, Timing, Told};
 use trimtab_reduce::filter::VALUE_BYTES_MAX;
 use trimtab_reduce::lists::Concat;
-use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
+use trimtab_reduce::{Filter, FilterSpec, RankSet};
 use trimtab_types::Rank;
 
 /// How long the first agent may take to come, and the others after the latest.
@@ -49,13 +52,15 @@ pub struct Answers {
     pub said: BTreeMap<usize, Say>,
 }
 
+/// A host, and what was taken out of each rank there, or why nothing was.
+pub type UndoneAt = (String, Result<Vec<Undone>, String>);
+
 /// A job's agents and whoever leads them.
 pub struct Lead<'a> {
     link: Blocking,
     started: Started,
     ticket: Ticket,
-    stream: u32,
-    wave: u64,
+    main: Channel,
     is_interrupted: &'a dyn Fn() -> bool,
 }
 
@@ -86,9 +91,10 @@ impl<'a> Lead<'a> {
         let command = command.to_owned();
         let ticket = Ticket { version: own_version(), tree, lead, port, fan_out: FAN_OUT, places, whose, command };
         let started = starter.start(&own_path()?, &ticket, &secret)?;
-        let mut lead = Lead { link, started, ticket, stream: 0, wave: 0, is_interrupted };
+        let main = Channel { stream: 0, wave: 0 };
+        let mut lead = Lead { link, started, ticket, main, is_interrupted };
         lead.await_agents()?;
-        lead.open()?;
+        lead.main.stream = lead.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32))?;
         Ok(lead)
     }
 
@@ -123,7 +129,7 @@ impl<'a> Lead<'a> {
         loop {
             let answers = self.ask(Ask::Who)?;
             let early = answers.said.values().any(|say| matches!(say, Say::No { is_early: true, .. }));
-            if early && Instant::now() < until && !(self.is_interrupted)() {
+            if early && !is_whole(&answers) && Instant::now() < until && !(self.is_interrupted)() {
                 std::thread::sleep(LOOK);
                 continue;
             }
@@ -133,7 +139,7 @@ impl<'a> Lead<'a> {
                 match say {
                     Say::Here(here) => drop(present.insert(index, here)),
                     Say::No { host, reason, .. } => drop(reasons.insert(format!("on {host}: {reason}"))),
-                    Say::Window(_) | Say::Bye => return Err(Error::Malformed { what: "an answer" }),
+                    _ => return Err(Error::Malformed { what: "an answer" }),
                 }
             }
             if present.is_empty() {
@@ -143,23 +149,79 @@ impl<'a> Lead<'a> {
         }
     }
 
+    /// Has all agents that have ranks take out what an earlier trimtab left in them: by host, or why it was not done there.
+    ///
+    /// # Errors
+    /// [`Error::NoRanks`] if none has any.
+    pub fn undo(&mut self, wait: Duration) -> Result<Vec<UndoneAt>, Error> {
+        let present = self.muster(wait)?;
+        let mut said = self.ask(Ask::Undo)?.said;
+        let at = |(index, present): (usize, Present)| {
+            let undone = match said.remove(&index) {
+                Some(Say::Undone(undone)) => Ok(undone),
+                Some(Say::No { reason, .. }) => Err(reason),
+                _ => Err("its agent did not answer; `trimtab undo PID` there".to_owned()),
+            };
+            (present.host, undone)
+        };
+        Ok(present.into_iter().map(at).collect())
+    }
+
     /// Asks all agents and waits for what comes back.
     ///
     /// # Errors
-    /// When the tree takes no question, or the user interrupts while nothing is in any rank.
+    /// When the tree takes no question, or there is more to be said than is kept.
     pub fn ask(&mut self, ask: Ask) -> Result<Answers, Error> {
         self.ask_within(ask, ANSWER_MAX)
     }
 
     fn ask_within(&mut self, ask: Ask, time_max: Duration) -> Result<Answers, Error> {
-        let wave = self.wave;
-        self.wave += 1;
-        let payload =
-            postcard::to_allocvec(&Question { wave, ask }).map_err(|_| Error::Malformed { what: "a question" })?;
         let until = Instant::now() + time_max;
+        let count = self.ticket.places.len();
+        let own = room(VALUE_BYTES_MAX, count, count);
+        let first = self.main_wave(ask, own, until)?;
+        let (sent_ticks, received_ticks) = (first.sent_ticks, first.received_ticks);
+        let mut answers = Answers { sent_ticks, received_ticks, said: BTreeMap::new() };
+        let mut gather = Gather::new(first.pieces()?, own)?;
+        while let Some((from, sending)) = gather.remaining() {
+            let own = room(VALUE_BYTES_MAX, count, sending.len());
+            let of = sending.into_iter().map(|index| Rank(index as u32)).collect();
+            let next = self.main_wave(Ask::More { from, of }, own, Instant::now() + time_max)?;
+            gather.add(next.pieces()?, own);
+        }
+        for (index, bytes) in gather.into_answers() {
+            let say = postcard::from_bytes(&bytes).map_err(|_| Error::Malformed { what: "the answer of an agent" })?;
+            answers.said.insert(index, say);
+        }
+        Ok(answers)
+    }
+
+    /// Asks all agents on a stream of its own, whose filter makes one value of what they say; `None` if nothing came.
+    ///
+    /// # Errors
+    /// When the tree takes no stream or no question.
+    pub fn ask_merged(&mut self, ask: Ask, filter: FilterSpec) -> Result<Option<WaveResult>, Error> {
+        let merging = Channel { stream: self.open(filter)?, wave: 0 };
+        let answered = self.wave(merging, (ask, 0), Instant::now() + ANSWER_MAX)?;
+        // It is over either way; a stream that can't be closed yet ends with the tree.
+        let _closed = self.link.handle().close(merging.stream);
+        Ok(answered.result)
+    }
+
+    fn main_wave(&mut self, ask: Ask, room: u32, until: Instant) -> Result<Answered, Error> {
+        let channel = self.main;
+        self.main.wave += 1;
+        self.wave(channel, (ask, room), until)
+    }
+
+    /// One question to all and the wave that answers it.
+    fn wave(&self, channel: Channel, (ask, room): (Ask, u32), until: Instant) -> Result<Answered, Error> {
+        let wave = channel.wave;
+        let question = Question { wave, room, ask };
+        let payload = postcard::to_allocvec(&question).map_err(|_| Error::Malformed { what: "a question" })?;
         let sent_ticks = ticks();
         loop {
-            let sent = self.link.handle().multicast(self.stream, self.everybody(), payload.clone());
+            let sent = self.link.handle().multicast(channel.stream, self.everybody(), payload.clone());
             match sent {
                 Err(Busy::Commands { .. }) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
                 sent => break sent?,
@@ -167,14 +229,19 @@ impl<'a> Lead<'a> {
         }
         while Instant::now() < until {
             match self.link.wait(LOOK) {
-                Some(Told::Result(result)) if result.stream == self.stream && result.wave == wave => {
-                    let received_ticks = ticks();
-                    return Ok(Answers { sent_ticks, received_ticks, said: said_in(&result.value)? });
+                Some(Told::Result(result)) if result.stream == channel.stream && result.wave == wave => {
+                    return Ok(Answered { sent_ticks, received_ticks: ticks(), result: Some(*result) });
+                }
+                // What could not be merged has no result.
+                Some(Told::Trouble(Trouble::Value { stream, wave: of, .. }))
+                    if (stream, of) == (channel.stream, wave) =>
+                {
+                    break;
                 }
                 _ => {}
             }
         }
-        Ok(Answers { sent_ticks, received_ticks: ticks(), said: BTreeMap::new() })
+        Ok(Answered { sent_ticks, received_ticks: ticks(), result: None })
     }
 
     fn everybody(&self) -> RankSet {
@@ -214,14 +281,41 @@ impl<'a> Lead<'a> {
         }
     }
 
-    fn open(&mut self) -> Result<(), Error> {
-        self.stream = self.link.handle().open(StreamSpec {
+    fn open(&self, filter: FilterSpec) -> Result<u32, Error> {
+        Ok(self.link.handle().open(StreamSpec {
             target: self.link.handle().members(),
-            filter: FilterSpec::Concat(VALUE_BYTES_MAX as u32),
+            filter,
             sync: Sync::TimeOut { us: LATE_US },
             down: Down::Same,
-        })?;
-        Ok(())
+        })?)
+    }
+}
+
+/// A stream and its next wave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Channel {
+    stream: u32,
+    wave: u64,
+}
+
+/// A question that went out, and the wave that came back.
+struct Answered {
+    sent_ticks: u64,
+    received_ticks: u64,
+    result: Option<WaveResult>,
+}
+
+impl Answered {
+    /// The agents' pieces.
+    fn pieces(&self) -> Result<BTreeMap<usize, Piece>, Error> {
+        let malformed = || Error::Malformed { what: "the answers of agents" };
+        let Some(result) = &self.result else { return Ok(BTreeMap::new()) };
+        let concat = Concat { byte_count_max: VALUE_BYTES_MAX as u32 };
+        let by_rank = concat.decode(&result.value).map_err(|_| malformed())?;
+        let piece = |(rank, bytes): (Rank, Vec<u8>)| {
+            Ok((rank.0 as usize, postcard::from_bytes(&bytes).map_err(|_| malformed())?))
+        };
+        by_rank.into_iter().map(piece).collect()
     }
 }
 
@@ -240,7 +334,7 @@ fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<Blocking, Er
             ancestors: Vec::new(),
             ranks: RankSet::EMPTY,
             timing: Timing::default(),
-            registry: Arc::new(Registry::default()),
+            registry: Arc::new(script::registry()),
         },
         tree,
         listener: None,
@@ -250,15 +344,11 @@ fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<Blocking, Er
     Ok(Blocking::start(config, Some(Address::Tcp(SocketAddr::new(own, 0))))?)
 }
 
-/// The answers in a wave's result.
-fn said_in(value: &[u8]) -> Result<BTreeMap<usize, Say>, Error> {
-    let malformed = || Error::Malformed { what: "the answers of agents" };
-    let by_rank = Concat { byte_count_max: VALUE_BYTES_MAX as u32 }.decode(value).map_err(|_| malformed())?;
-    let said = by_rank.into_iter().map(|(rank, bytes)| {
-        let say = postcard::from_bytes(&bytes).map_err(|_| malformed())?;
-        Ok((rank.0 as usize, say))
-    });
-    said.collect()
+/// Whether all ranks of the job have been found, so that nobody needs to look again.
+fn is_whole(answers: &Answers) -> bool {
+    let here = || answers.said.values().filter_map(|say| if let Say::Here(here) = say { Some(here) } else { None });
+    let count: usize = here().map(|here| here.ranks.len()).sum();
+    here().find_map(|here| here.size).is_some_and(|size| count >= size as usize)
 }
 
 /// The address of a name; of several the first of the older kind, which every cluster has.
@@ -281,3 +371,6 @@ fn tree_number() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (since.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id())
 }
+
+#[cfg(test)]
+mod tests;

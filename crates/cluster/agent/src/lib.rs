@@ -9,18 +9,28 @@
 //! An agent outlives neither its lead nor its use. When it hears nothing of the lead for a lease's time it takes out its
 //! probes, and a while later it ends.
 //!
+//! A site may have an agent on each node all the time ([`standing`]). It measures nothing: it starts such agents, each as
+//! the user whose job it is, in place of the batch system.
+//!
 //! Next: [`ticket`] for what an agent is started with, [`serve`] for what it does, [`lead`] and [`remote`] for who asks,
-//! [`start`] for how agents come to nodes.
+//! [`start`] for how agents come to nodes, [`script`] for probes of the user's own.
 #![forbid(unsafe_code)]
 
 pub mod audit;
+mod contribute;
 mod error;
+mod exchange;
 pub mod lead;
+mod orders;
 pub mod remote;
+pub mod script;
 pub mod serve;
+mod site_window;
+pub mod standing;
 pub mod start;
 pub mod talk;
 pub mod ticket;
+mod undo;
 
 pub use error::Error;
 pub use lead::Lead;

@@ -47,7 +47,7 @@ impl<'l, 'a> Remote<'l, 'a> {
                 let envelope = Envelope { node: index as u32, ticks: received_ticks, result };
                 return Some(Reply::of(envelope, sent_ticks, received_ticks));
             }
-            Say::Here(_) | Say::Bye => {}
+            _ => {}
         }
         None
     }

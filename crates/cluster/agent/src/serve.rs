@@ -6,9 +6,15 @@
 //! Next: `talk` for what is asked, `trimtab_measure::Node` for what is done.
 
 use crate::audit::Audit;
+use crate::contribute::{contribute, encoded};
 use crate::error::Error;
-use crate::talk::{Ask, Present, PresentRank, Question, Say};
+use crate::exchange::{ANSWER_BYTES_MAX, Keeper, NOTHING};
+use crate::script::serve::{Scripts, chosen};
+use crate::script::values::Values;
+use crate::talk::{Ask, Piece, Present, PresentRank, Question, Say};
 use crate::ticket::{Ticket, Whose, node_of};
+use crate::{script, undo};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +23,8 @@ use trimtab_audit::What;
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Config, Credentials, JobSecret, incarnation_now};
 use trimtab_measure::{Command, Node, Request, has_static_mpi, host_name};
-use trimtab_overlay::{Busy, Setup, Timing, Told};
-use trimtab_reduce::filter::VALUE_BYTES_MAX;
-use trimtab_reduce::lists::Concat;
-use trimtab_reduce::{Filter, RankSet, Registry};
+use trimtab_overlay::{Setup, Timing, Told};
+use trimtab_reduce::{Filter, RankSet};
 use trimtab_session::ImageCache;
 use trimtab_track::{Job, ProcFs, find_job_in, find_slurm_job_in};
 use trimtab_types::{Pid, Rank, one_line};
@@ -29,8 +33,8 @@ use trimtab_types::{Pid, Rank, one_line};
 const LOOK: Duration = Duration::from_millis(200);
 /// An agent that no parent would have for so long ends.
 const ALONE_MAX: Duration = Duration::from_secs(15);
-/// How long a contribution may be refused because its wave isn't open here yet.
-const OPEN_MAX: Duration = Duration::from_secs(5);
+/// How long ranks may be at loading when probes are to go in.
+const LOADING_MAX: Duration = Duration::from_secs(20);
 /// After it said that it ends, its word must still leave the host.
 const BYE: Duration = Duration::from_millis(300);
 
@@ -42,16 +46,15 @@ pub fn serve(ticket: &mut impl Read) -> Result<(), Error> {
     let (secret, ticket) = Ticket::read(ticket)?;
     let names = own_names();
     let index = ticket.index_of(&names)?;
-    let asked_to_end = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, asked_to_end.clone())?;
-    }
+    let asked_to_end = asked_to_end()?;
     let link = join(&ticket, &secret, index)?;
     let cache = ImageCache::of_user();
-    let mut agent =
-        Agent { ticket: &ticket, index, link: &link, cache: &cache, ranks: None, alone_since: Some(Instant::now()) };
+    let mut agent = Agent::new(&ticket, index, &link, &cache);
     while !asked_to_end.load(Ordering::Relaxed) && agent.alone_since.is_none_or(|since| since.elapsed() < ALONE_MAX) {
-        let Some(told) = link.wait(LOOK) else { continue };
+        let look = agent.scripts.next_look().map_or(LOOK, |look| look.min(LOOK));
+        let told = link.wait(look);
+        agent.scripts.turn();
+        let Some(told) = told else { continue };
         if agent.told(told)?.is_break() {
             std::thread::sleep(BYE);
             break;
@@ -59,6 +62,15 @@ pub fn serve(ticket: &mut impl Read) -> Result<(), Error> {
     }
     agent.abandon("the agent ended");
     Ok(())
+}
+
+/// Becomes true when a signal asks this program to end.
+pub(crate) fn asked_to_end() -> std::io::Result<Arc<AtomicBool>> {
+    let asked_to_end = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, asked_to_end.clone())?;
+    }
+    Ok(asked_to_end)
 }
 
 /// What this host is called: by the batch system, and by itself.
@@ -70,7 +82,7 @@ fn own_names() -> Vec<String> {
     names
 }
 
-fn join(ticket: &Ticket, secret: &JobSecret, index: usize) -> Result<Blocking, Error> {
+pub(crate) fn join(ticket: &Ticket, secret: &JobSecret, index: usize) -> Result<Blocking, Error> {
     let id = node_of(index);
     let credentials = Arc::new(Credentials::of_job(secret, id)?);
     let (ancestors, contacts): (Vec<_>, Vec<_>) = ticket.ancestors(index).into_iter().unzip();
@@ -81,7 +93,7 @@ fn join(ticket: &Ticket, secret: &JobSecret, index: usize) -> Result<Blocking, E
             ancestors: ancestors.clone(),
             ranks: RankSet::one(Rank(index as u32)),
             timing: Timing::default(),
-            registry: Arc::new(Registry::default()),
+            registry: Arc::new(script::registry()),
         },
         tree: ticket.tree,
         listener: None,
@@ -104,29 +116,60 @@ struct Agent<'a> {
     cache: &'a ImageCache,
     /// Its part of the job, once it was found.
     ranks: Option<Ranks<'a>>,
+    scripts: Scripts,
+    /// What of the last answer has not gone yet.
+    keeper: Keeper,
+    /// The streams that merge what scripts counted.
+    merging: BTreeSet<u32>,
     alone_since: Option<Instant>,
 }
 
 /// The ranks of the job on this host.
 struct Ranks<'a> {
     node: Node<'a>,
+    job: Job,
     present: Present,
     audit: Audit,
+    /// The log of a script, which may be in some of the ranks only.
+    script_audit: Option<Audit>,
 }
 
+/// Why there is no answer, and whether there may be one a moment later.
+type Refused = (String, bool);
+
 impl<'a> Agent<'a> {
+    fn new(ticket: &'a Ticket, index: usize, link: &'a Blocking, cache: &'a ImageCache) -> Self {
+        Agent {
+            ticket,
+            index,
+            link,
+            cache,
+            ranks: None,
+            scripts: Scripts::default(),
+            keeper: Keeper::default(),
+            merging: BTreeSet::new(),
+            alone_since: Some(Instant::now()),
+        }
+    }
+
     /// Breaks when it is to end.
     fn told(&mut self, told: Told) -> Result<std::ops::ControlFlow<()>, Error> {
         match told {
             Told::Attached { .. } => self.alone_since = None,
             Told::Orphaned => self.alone_since = Some(Instant::now()),
             Told::Uninstrument => self.abandon("nothing was heard of the lead"),
+            Told::Opened { stream, spec, .. } if spec.filter == script::filter() => drop(self.merging.insert(stream)),
+            Told::Closed { stream } => drop(self.merging.remove(&stream)),
             Told::Command { stream, payload, .. } => {
                 let question: Question =
                     postcard::from_bytes(&payload).map_err(|_| Error::Malformed { what: "a question" })?;
                 let leaves = question.ask == Ask::Leave;
-                let say = self.answer(question.ask);
-                self.contribute(stream, question.wave, &say)?;
+                let value = match self.merging.contains(&stream) {
+                    // What can't be a value is missing, and the lead says so.
+                    true => Values.encode(&self.scripts.counted()).ok(),
+                    false => Some(self.piece(question.ask, question.room)?),
+                };
+                value.iter().for_each(|value| contribute(self.link, stream, question.wave, value));
                 if leaves {
                     return Ok(std::ops::ControlFlow::Break(()));
                 }
@@ -140,6 +183,11 @@ impl<'a> Agent<'a> {
         let said = match ask {
             Ask::Who => self.who(),
             Ask::Window(command) => self.window(&command),
+            Ask::Script(command) => self.script(&command),
+            Ask::Values => Ok(Say::Values(self.scripts.counted())),
+            Ask::Undo => self.undo(),
+            // Pieces are no answers of their own.
+            Ask::More { .. } => Err(("nothing was asked before".to_owned(), false)),
             Ask::Leave => {
                 self.abandon("the lead ended");
                 Ok(Say::Bye)
@@ -148,7 +196,7 @@ impl<'a> Agent<'a> {
         said.unwrap_or_else(|(reason, is_early)| Say::No { host: host_name(), reason, is_early })
     }
 
-    fn who(&mut self) -> Result<Say, (String, bool)> {
+    fn who(&mut self) -> Result<Say, Refused> {
         if let Some(ranks) = &self.ranks {
             return Ok(Say::Here(ranks.present.clone()));
         }
@@ -162,16 +210,20 @@ impl<'a> Agent<'a> {
         };
         let ranks = job.ranks.iter().map(rank).collect();
         let present = Present { host: host_name(), key: job.key.clone(), size: job.size, ranks };
-        let node = Node::new(self.index as u32, job, self.cache);
-        self.ranks = Some(Ranks { node, present: present.clone(), audit });
+        let node = Node::new(self.index as u32, job.clone(), self.cache).with_patience(LOADING_MAX);
+        self.ranks = Some(Ranks { node, job, present: present.clone(), audit, script_audit: None });
         Ok(Say::Here(present))
     }
 
-    fn window(&mut self, command: &[u8]) -> Result<Say, (String, bool)> {
+    fn ranks(&mut self) -> Result<&mut Ranks<'a>, Refused> {
         if self.ranks.is_none() {
             self.who()?;
         }
-        let Some(ranks) = &mut self.ranks else { return Err(("no rank was found here".to_owned(), true)) };
+        self.ranks.as_mut().ok_or_else(|| ("no rank was found here".to_owned(), true))
+    }
+
+    fn window(&mut self, command: &[u8]) -> Result<Say, Refused> {
+        let ranks = self.ranks()?;
         let is = |wanted: fn(&Request) -> bool| {
             postcard::from_bytes::<Command>(command).is_ok_and(|command| wanted(&command.request))
         };
@@ -185,8 +237,55 @@ impl<'a> Agent<'a> {
         Ok(Say::Window(answer))
     }
 
+    fn script(&mut self, command: &script::Command) -> Result<Say, Refused> {
+        let script::Command::Start(start) = command else {
+            let answer = self.scripts.handle(command);
+            if *command == script::Command::Finish {
+                self.end_script();
+            }
+            return Ok(Say::Script(Box::new(answer)));
+        };
+        let name = self.ticket.command.clone();
+        let refused = |reason: String| (reason, false);
+        let cache = self.cache;
+        self.end_script();
+        let ranks = self.ranks()?;
+        let job = chosen(&ranks.job, start).map_err(refused)?;
+        if !job.ranks.is_empty() {
+            let mut audit = Audit::of_job(&name, &job).map_err(|error| refused(one_line(&error)))?;
+            audit.begin().map_err(|error| refused(one_line(&error)))?;
+            ranks.script_audit = Some(audit);
+        }
+        match self.scripts.start(&job, start, cache) {
+            Ok(answer) => Ok(Say::Script(Box::new(answer))),
+            Err(reason) => {
+                let audit = self.ranks.as_mut().and_then(|ranks| ranks.script_audit.take());
+                audit.into_iter().for_each(|mut audit| audit.end(&What::Failed { reason: reason.clone() }));
+                Err(refused(reason))
+            }
+        }
+    }
+
+    /// Makes sure that no script is in, and says so in the log.
+    fn end_script(&mut self) {
+        self.scripts.abandon();
+        if let Some(mut audit) = self.ranks.as_mut().and_then(|ranks| ranks.script_audit.take()) {
+            audit.end(&What::Restored);
+        }
+    }
+
+    fn undo(&mut self) -> Result<Say, Refused> {
+        let name = self.ticket.command.clone();
+        let ranks = self.ranks()?;
+        Ok(Say::Undone(undo::all(&ranks.job, &name).map_err(|reason| (reason, false))?))
+    }
+
     /// Takes out whatever is in.
     fn abandon(&mut self, why: &str) {
+        if self.scripts.abandon() {
+            eprintln!("trimtab: {why}: the script's probes were taken out");
+        }
+        self.end_script();
         if let Some(ranks) = &mut self.ranks
             && ranks.node.abandon()
         {
@@ -195,35 +294,36 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Gives an answer to its wave.
-    fn contribute(&self, stream: u32, wave: u64, say: &Say) -> Result<(), Error> {
-        let concat = Concat { byte_count_max: VALUE_BYTES_MAX as u32 };
-        let rank = Rank(self.index as u32);
-        let encoded = |say: &Say| {
-            let bytes = postcard::to_allocvec(say).map_err(|_| Error::Malformed { what: "an answer" })?;
-            concat.encode(&concat.of(&bytes, rank)).map_err(|_| Error::Malformed { what: "an answer" })
-        };
-        let value = encoded(say).or_else(|_| {
-            let reason = "the answer is too long for the tree: measure fewer functions or iterations".to_owned();
-            encoded(&Say::No { host: host_name(), reason, is_early: false })
-        })?;
-        let until = Instant::now() + OPEN_MAX;
-        loop {
-            match self.link.handle().contribute(stream, wave, value.clone()) {
-                // The lead has given the question up, or asked it before this agent came.
-                Err(Busy::Window { from, .. }) if wave < from => return Ok(()),
-                Err(Busy::Window { .. } | Busy::NoStream { .. }) if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                Err(_) => return Ok(()),
-                Ok(()) => return Ok(()),
+    /// The answer to a question, or as much of it as there is room for.
+    fn piece(&mut self, ask: Ask, room: u32) -> Result<Vec<u8>, Error> {
+        let malformed = || Error::Malformed { what: "an answer" };
+        let piece = if let Ask::More { from, of } = ask {
+            if of.contains(Rank(self.index as u32)) { self.keeper.piece(from, room) } else { NOTHING }
+        } else {
+            let encoded = |say: &Say| postcard::to_allocvec(say).map_err(|_| malformed());
+            let mut answer = encoded(&self.answer(ask))?;
+            if answer.len() > ANSWER_BYTES_MAX {
+                let reason = format!(
+                    "the answer has {} bytes, at most {ANSWER_BYTES_MAX}: measure fewer functions or iterations",
+                    answer.len()
+                );
+                answer = encoded(&Say::No { host: host_name(), reason, is_early: false })?;
             }
-        }
+            self.keeper.begin(answer, room)
+        };
+        value_of(&piece, self.index)
     }
 }
 
+/// A piece as an agent's value of a wave.
+pub(crate) fn value_of(piece: &Piece, index: usize) -> Result<Vec<u8>, Error> {
+    let malformed = || Error::Malformed { what: "an answer" };
+    let bytes = postcard::to_allocvec(piece).map_err(|_| malformed())?;
+    encoded(Rank(index as u32), &bytes).map_err(|_| malformed())
+}
+
 /// The ranks that the ticket is for; why there are none, and whether there may be some a moment later.
-fn find(whose: &Whose) -> Result<Job, (String, bool)> {
+pub(crate) fn find(whose: &Whose) -> Result<Job, (String, bool)> {
     let processes = ProcFs::new();
     let found = match whose {
         Whose::Processes(pids) => {

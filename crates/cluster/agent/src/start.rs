@@ -7,7 +7,9 @@
 //! Next: `lead`, which awaits them.
 
 use crate::error::Error;
+use crate::site_window::SiteWindow;
 use crate::ticket::Ticket;
+use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -35,22 +37,34 @@ pub enum Starter {
         /// Its words.
         words: Vec<String>,
     },
+    /// A site's standing agents, each as the user whose job it is.
+    Site {
+        /// The controller, as `HOST` or `HOST:PORT`.
+        controller: String,
+        /// The file of the identity with which it is asked.
+        identity: PathBuf,
+    },
 }
 
 /// What was started; it is ended with this.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Started {
     children: Vec<Child>,
     said: Arc<Mutex<Vec<u8>>>,
+    site: Option<SiteWindow>,
 }
 
 impl Starter {
     /// Starts `agent` (the path of this program on the nodes) in every place of the ticket.
     ///
     /// # Errors
-    /// [`Error::NoStarter`] if that program can't be run, or the ticket can't be handed over.
+    /// [`Error::NoStarter`] if that program can't be run, or the ticket can't be handed over; [`Error::Site`] if the
+    /// controller has no agents for it.
     pub fn start(&self, agent: &Path, ticket: &Ticket, secret: &JobSecret) -> Result<Started, Error> {
-        let mut started = Started { children: Vec::new(), said: Arc::default() };
+        let mut started = Started { children: Vec::new(), said: Arc::default(), site: None };
+        if let Starter::Site { controller, identity } = self {
+            started.site = Some(SiteWindow::begin(controller, identity, ticket, secret)?);
+        }
         for mut command in self.commands(agent, ticket) {
             let shown = command.get_program().to_string_lossy().into_owned();
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
@@ -74,6 +88,9 @@ impl Starter {
                 let names: Vec<&str> = ticket.places.iter().map(|place| place.name.as_str()).collect();
                 let count = names.len();
                 let mut srun = Command::new("srun");
+                for name in own_step(std::env::vars_os().map(|(name, _)| name)) {
+                    srun.env_remove(name);
+                }
                 srun.arg(format!("--jobid={job}")).arg(format!("--nodes={count}")).arg(format!("--ntasks={count}"));
                 srun.arg(format!("--nodelist={}", names.join(",")));
                 srun.args(["--ntasks-per-node=1", "--overlap", "--mpi=none", "--quiet", "--kill-on-bad-exit=0"]);
@@ -89,21 +106,37 @@ impl Starter {
                 });
                 each.collect()
             }
+            Starter::Site { .. } => Vec::new(),
         }
     }
+}
+
+/// Variables that say of which job, step and task this process is. `srun` takes them for options: inside of a step it
+/// would ask for that step's tasks and nodes once more. What says which Slurm it is stays.
+fn own_step(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let is_own = |name: &OsString| {
+        let name = name.to_string_lossy();
+        let kept = ["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"].contains(&&*name);
+        ["SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_"].iter().any(|prefix| name.starts_with(prefix)) && !kept
+    };
+    names.filter(is_own).collect()
 }
 
 impl Started {
     /// What it has said on its standard error, in one line.
     pub fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&said).into_owned();
+        let mut text = String::from_utf8_lossy(&said).into_owned();
+        text.extend(self.site.iter().map(SiteWindow::said));
         text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
     /// Whether all of what was started has ended, well or not.
     pub fn has_ended(&mut self) -> bool {
-        self.children.iter_mut().all(|child| !matches!(child.try_wait(), Ok(None)))
+        match &mut self.site {
+            Some(window) => window.is_in_vain(),
+            None => self.children.iter_mut().all(|child| !matches!(child.try_wait(), Ok(None))),
+        }
     }
 
     fn listen(&self, mut from: impl Read + Send + 'static) {
@@ -122,7 +155,8 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         let until = Instant::now() + END_MAX;
-        while !self.has_ended() && Instant::now() < until {
+        // A site's agents end by themselves, and nobody here is their parent.
+        while self.site.is_none() && !self.has_ended() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
         for child in &mut self.children {
@@ -178,6 +212,13 @@ mod tests {
             each.iter().map(words).collect::<Vec<_>>(),
             ["ssh -q n1 /opt/trimtab agent --ticket -", "ssh -q n2 /opt/trimtab agent --ticket -"]
         );
+    }
+
+    #[test]
+    fn of_the_own_step_nothing_is_passed_on_but_which_slurm_it_is() {
+        let names = ["SLURM_CONF", "SLURM_JOB_ID", "SLURM_NTASKS", "PMI_RANK", "PATH", "SLURMD_NODENAME", "MY_SLURM_X"];
+        let dropped = own_step(names.iter().map(OsString::from));
+        assert_eq!(dropped, ["SLURM_JOB_ID", "SLURM_NTASKS", "PMI_RANK", "SLURMD_NODENAME"]);
     }
 
     #[test]

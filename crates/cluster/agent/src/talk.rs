@@ -1,17 +1,24 @@
 //! What the lead asks its agents, beside what a window asks of its nodes.
 //!
 //! One stream carries both ways: a question is a command to all, its answers are one wave, each agent's bytes by its
-//! place. Question and wave have one number, so that an answer that comes late belongs to no other question.
+//! place. Question and wave have one number, so that an answer that comes late belongs to no other question. An answer is
+//! a [`Say`] in as many [`Piece`]s as it takes. What a script counted is merged on the way, on a stream of its own.
 //!
-//! Next: `remote` asks, `serve` answers.
+//! Lead and agents are of one version, which the ticket sees to, so nothing here is ever understood in two ways.
+//!
+//! Next: `remote` and `script::lead` ask, `serve` answers; `exchange` for pieces.
 
+use crate::script;
 use serde::{Deserialize, Serialize};
+use trimtab_reduce::RankSet;
 
 /// A question to all agents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// The wave that its answers are.
     pub wave: u64,
+    /// Bytes of the answer that may come in this wave.
+    pub room: u32,
     /// What is asked.
     pub ask: Ask,
 }
@@ -23,8 +30,30 @@ pub enum Ask {
     Who,
     /// A command of a window, encoded by `trimtab_measure::wire`: [`Say::Window`].
     Window(Vec<u8>),
+    /// A command about a script of probes: [`Say::Script`].
+    Script(Box<script::Command>),
+    /// What the script's variables are: on a stream that merges them, a value of that stream; else [`Say::Values`].
+    Values,
+    /// Take out what an earlier trimtab left in the ranks: [`Say::Undone`].
+    Undo,
+    /// The answer to the question before goes on there.
+    More {
+        /// The first byte that is wanted.
+        from: u64,
+        /// Of whom; all others send an empty piece.
+        of: RankSet,
+    },
     /// Take everything out and end: [`Say::Bye`].
     Leave,
+}
+
+/// A part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Bytes of the whole answer.
+    pub total: u64,
+    /// Those of this piece.
+    pub bytes: Vec<u8>,
 }
 
 /// An answer.
@@ -34,6 +63,12 @@ pub enum Say {
     Here(Present),
     /// An answer of the window's, encoded by `trimtab_measure::wire`.
     Window(Vec<u8>),
+    /// An answer about a script.
+    Script(Box<script::Answer>),
+    /// A script's variables, as the merging stream has them.
+    Values(Vec<script::Variable>),
+    /// What was taken out, rank by rank.
+    Undone(Vec<Undone>),
     /// It ends.
     Bye,
     /// It can't.
@@ -69,4 +104,65 @@ pub struct PresentRank {
     pub pid: i32,
     /// The start of that process in clock ticks after boot.
     pub start_ticks: u64,
+}
+
+/// What an earlier trimtab had left in a rank, and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Undone {
+    /// The rank.
+    pub rank: u32,
+    /// Its process there.
+    pub pid: i32,
+    /// Whether anything was in it.
+    pub was_there: bool,
+    /// Places that were restored.
+    pub patches: u64,
+    /// Longest time the process was held, microseconds.
+    pub pause_us_max: f64,
+    /// Why something is still there.
+    pub problem: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Also those that begin as a message and go on as something else.
+        #[test]
+        fn hostile_bytes_give_a_message_or_an_error(
+            kind in 0_u8..12,
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let tagged: Vec<u8> = [kind].into_iter().chain(bytes.iter().copied()).collect();
+            for bytes in [&bytes, &tagged] {
+                let _question = postcard::from_bytes::<Question>(bytes);
+                let _ask = postcard::from_bytes::<Ask>(bytes);
+                let _say = postcard::from_bytes::<Say>(bytes);
+                let _piece = postcard::from_bytes::<Piece>(bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn messages_come_back_as_they_went() {
+        let start = script::Start {
+            text: "entry f { n++ }".to_owned(),
+            may_write: true,
+            may_call: false,
+            ranks: "0-3,host:n2".to_owned(),
+            size: 8,
+        };
+        let ask = Ask::Script(Box::new(script::Command::Start(start)));
+        let question = Question { wave: 7, room: 99, ask };
+        let bytes = postcard::to_allocvec(&question).expect("it has bytes");
+        assert_eq!(postcard::from_bytes::<Question>(&bytes), Ok(question));
+        let values = vec![script::SentValue::Int(-1), script::SentValue::Text("x".to_owned())];
+        let sent = script::Sent { rank: 3, pid: 4, tag: "t".to_owned(), ticks: 5, values };
+        let polled = script::Polled { messages: vec![sent], has_more: true, is_stopped: false, alive: 2 };
+        let say = Say::Script(Box::new(script::Answer::Polled(polled)));
+        let bytes = postcard::to_allocvec(&say).expect("it has bytes");
+        assert_eq!(postcard::from_bytes::<Say>(&bytes), Ok(say));
+    }
 }

@@ -1,0 +1,234 @@
+//! What a standing agent does for a window: starts an agent on its host, as the user whose job it is.
+//!
+//! The order comes from the controller, with the user that a certificate proved. Whose the job's processes are is asked
+//! of the kernel, here and now; unless they are the user's own, or an administrator asks, nothing is started. What is
+//! started runs as the processes' owner and may no more than that user: so a mistake here, or a controller that lies,
+//! can't make anybody's agent touch somebody else's process.
+//!
+//! Next: `standing`, which is knocked at; `serve` for what the started agent does.
+
+use crate::serve::find;
+use crate::start::own_path;
+use crate::ticket::{Ticket, Whose};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use trimtab_audit::permit::Requester;
+use trimtab_audit::{Cause, Entry, Log, Target, What};
+use trimtab_site::Client;
+use trimtab_site::api::{Order, Outcome};
+use trimtab_track::Job;
+use trimtab_types::one_line;
+
+/// Users' agents on one host at once.
+const RUNNING_COUNT_MAX: usize = 32;
+/// How long ranks may take to appear after a window asked for them.
+const RANKS_MAX: Duration = Duration::from_secs(20);
+/// Time between two looks for them.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What was started on this host.
+#[derive(Debug, Default)]
+pub(crate) struct Starts {
+    running: Mutex<Running>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    agents: Vec<Child>,
+    started: u64,
+}
+
+/// A user, as this host knows them.
+struct User {
+    uid: u32,
+    gid: u32,
+    name: String,
+    home: String,
+}
+
+impl Starts {
+    /// How many run, and how many were started altogether.
+    pub(crate) fn counts(&self) -> (u32, u64) {
+        let mut running = self.lock();
+        running.agents.retain_mut(|agent| matches!(agent.try_wait(), Ok(None)));
+        (running.agents.len() as u32, running.started)
+    }
+
+    /// Does what a window wants, and tells the controller what came of it.
+    pub(crate) fn carry_out(&self, client: &Client, window: u64, host: &str) {
+        let order: Order = match client.get(&format!("/v1/windows/{window}/order")) {
+            Ok(order) => order,
+            Err(error) => return eprintln!("trimtab: window {window}: {}", one_line(&error)),
+        };
+        let refused = self.start(&order, host).err();
+        match &refused {
+            Some(why) => eprintln!("trimtab: window {window} of user {} is refused: {why}", order.uid),
+            None => eprintln!("trimtab: window {window} of user {}: an agent was started", order.uid),
+        }
+        let told: Result<(), _> = client.post(&format!("/v1/windows/{window}/outcome"), &Outcome { refused });
+        if let Err(error) = told {
+            eprintln!("trimtab: window {window}: {}", one_line(&error));
+        }
+    }
+
+    fn start(&self, order: &Order, host: &str) -> Result<(), String> {
+        let text = format!("{}\n{}", order.secret.trim_end(), order.ticket);
+        let (secret, ticket) = Ticket::read(&mut text.as_bytes()).map_err(|error| one_line(&error))?;
+        let requester = Requester { uid: order.uid, name: None, is_administrator: order.is_administrator };
+        let job = wait_for_ranks(&ticket.whose)?;
+        let owner = owner(&job, &requester)?;
+        let user = User::of(owner)?;
+        may_become(owner, rustix::process::geteuid().as_raw())?;
+        // Only one thread at a time starts something, so that the bound holds.
+        let mut running = self.lock();
+        running.agents.retain_mut(|agent| matches!(agent.try_wait(), Ok(None)));
+        if running.agents.len() >= RUNNING_COUNT_MAX {
+            return Err(format!("{RUNNING_COUNT_MAX} agents run on {host} already, as many as may"));
+        }
+        write_down(&job, requester, &ticket.command).map_err(|error| one_line(&error))?;
+        let mut agent = command(&user, host).and_then(|mut command| command.spawn()).map_err(|error| {
+            format!(
+                "an agent of {} can't be started: {error}; the standing agent needs CAP_SETUID, CAP_SETGID",
+                user.name
+            )
+        })?;
+        let stdin = agent.stdin.take();
+        running.agents.push(agent);
+        running.started += 1;
+        drop(running);
+        let mut bytes = Vec::new();
+        ticket.write(&secret, &mut bytes).map_err(|error| one_line(&error))?;
+        let handed = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(&bytes));
+        handed.map_err(|error| format!("the agent did not take its ticket: {error}"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        // Nothing that holds it panics half-way.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The job's ranks on this host, for which it waits as long as they may still come.
+fn wait_for_ranks(whose: &Whose) -> Result<Job, String> {
+    let until = Instant::now() + RANKS_MAX;
+    loop {
+        match find(whose) {
+            Ok(job) => return Ok(job),
+            Err((_, true)) if Instant::now() < until => std::thread::sleep(LOOK),
+            Err((reason, _)) => return Err(reason),
+        }
+    }
+}
+
+/// The one user whose processes the ranks are, if whoever asks may measure all of them.
+fn owner(job: &Job, requester: &Requester) -> Result<u32, String> {
+    let Some(first) = job.ranks.first() else { return Err("none of the job's ranks runs here".to_owned()) };
+    for rank in &job.ranks {
+        requester.may_measure(rank.pid, rank.uid).map_err(|denied| denied.to_string())?;
+        if rank.uid != first.uid {
+            return Err(format!(
+                "the job's ranks belong to users {} and {}: one user's at a time",
+                first.uid, rank.uid
+            ));
+        }
+    }
+    Ok(first.uid)
+}
+
+/// Only root can start another user's agent: from root to a user the kernel takes all capabilities away, from one user to
+/// another it leaves them.
+fn may_become(owner: u32, own: u32) -> Result<(), String> {
+    if own == 0 || own == owner {
+        return Ok(());
+    }
+    Err(format!("this standing agent runs as user {own} and can't start one as user {owner}: run it as root"))
+}
+
+/// One line for each rank, before anything is started for it.
+fn write_down(job: &Job, by: Requester, command: &str) -> Result<(), trimtab_audit::Error> {
+    let cause = Cause { by, command: command.to_owned() };
+    let mut log = Log::of_user()?;
+    job.ranks.iter().try_for_each(|rank| {
+        let target = Target {
+            pid: rank.pid,
+            start_ticks: rank.start_time_ticks,
+            uid: rank.uid,
+            program: rank.executable.display().to_string(),
+        };
+        log.write(&Entry::now(&cause, &target, What::Delegated))
+    })
+}
+
+/// An agent that takes its ticket from its standard input. It gets nothing of this program's environment.
+fn command(user: &User, host: &str) -> std::io::Result<Command> {
+    let program = own_path().map_err(std::io::Error::other)?;
+    let mut command = Command::new(program);
+    command.args(["agent", "--ticket", "-"]).current_dir("/").process_group(0);
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name).env("SLURMD_NODENAME", host);
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    if user.uid != rustix::process::geteuid().as_raw() {
+        // The standard library gives up all other groups before it changes the user.
+        command.uid(user.uid).gid(user.gid);
+    }
+    Ok(command)
+}
+
+impl User {
+    /// Asks the host's name service, which may be more than a file.
+    fn of(uid: u32) -> Result<Self, String> {
+        let output = Command::new("getent").args(["passwd", &uid.to_string()]).stdin(Stdio::null()).output();
+        let output = output.map_err(|error| format!("can't run getent: {error}"))?;
+        let line = String::from_utf8_lossy(&output.stdout).into_owned();
+        User::parse(uid, line.trim_end())
+            .ok_or_else(|| format!("this host knows no user {uid} (`getent passwd {uid}`)"))
+    }
+
+    fn parse(uid: u32, line: &str) -> Option<Self> {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [name, _, number, gid, _, home, ..] = fields.as_slice() else { return None };
+        if number.parse() != Ok(uid) {
+            return None;
+        }
+        Some(User { uid, gid: gid.parse().ok()?, name: (*name).to_owned(), home: (*home).to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_read_as_the_name_service_writes_them() {
+        let user = User::parse(1001, "ann:x:1001:100:Ann,,,:/home/ann:/bin/bash").expect("a user");
+        assert_eq!((user.name.as_str(), user.gid, user.home.as_str()), ("ann", 100, "/home/ann"));
+        for (name, line) in [
+            ("nobody", ""),
+            ("another's number", "ann:x:1002:100::/home/ann:/bin/sh"),
+            ("no group", "ann:x:1001::x:/home/ann:/bin/sh"),
+            ("cut short", "ann:x:1001:100:Ann"),
+        ] {
+            assert!(User::parse(1001, line).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_root_becomes_somebody_else() {
+        assert!(may_become(7, 0).is_ok() && may_become(7, 7).is_ok() && may_become(0, 0).is_ok());
+        let error = may_become(8, 7).expect_err("capabilities would stay");
+        assert!(error.contains("run it as root"), "{error}");
+    }
+
+    #[test]
+    fn a_started_agent_gets_nothing_of_ours() {
+        let user = User { uid: 4242, gid: 100, name: "ann".to_owned(), home: "/home/ann".to_owned() };
+        let command = command(&user, "n1").expect("a command");
+        let environment: Vec<&str> = command.get_envs().filter_map(|(name, _)| name.to_str()).collect();
+        assert_eq!(environment, ["HOME", "LOGNAME", "PATH", "SLURMD_NODENAME", "USER"]);
+        let words: Vec<&str> = command.get_args().filter_map(|word| word.to_str()).collect();
+        assert_eq!(words, ["agent", "--ticket", "-"], "no secret in what others can list");
+    }
+}

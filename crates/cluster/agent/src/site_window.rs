@@ -1,0 +1,74 @@
+//! A window whose agents a site's standing ones start, in place of the batch system.
+//!
+//! Next: `start`, which chooses between the two; `orders` for the other end.
+
+use crate::error::Error;
+use crate::ticket::Ticket;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trimtab_link::JobSecret;
+use trimtab_site::api::{Begun, Wanted, WindowState};
+use trimtab_site::{Client, Identity, Role};
+
+/// Time between two questions to the controller.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A window as the controller knows it; it forgets it with this.
+#[derive(Debug)]
+pub(crate) struct SiteWindow {
+    client: Client,
+    id: u64,
+    missing: Vec<String>,
+    state: WindowState,
+    asked: Instant,
+}
+
+impl SiteWindow {
+    /// Asks the controller for agents on all places of a ticket.
+    ///
+    /// # Errors
+    /// When the controller can't be asked, or refuses.
+    pub(crate) fn begin(controller: &str, identity: &Path, ticket: &Ticket, secret: &JobSecret) -> Result<Self, Error> {
+        let is_person = |role: &Role| matches!(role, Role::User { .. } | Role::Administrator { .. });
+        let identity = Identity::load(identity)?.only("a user's or an administrator's", is_person)?;
+        let client = Client::new(controller, &identity)?;
+        let mut digits = Vec::new();
+        secret.write(&mut digits)?;
+        let wanted = Wanted {
+            nodes: ticket.places.iter().map(|place| place.name.clone()).collect(),
+            ticket: serde_json::to_string(ticket).map_err(|error| Error::Io(error.into()))?,
+            secret: String::from_utf8_lossy(&digits).trim_end().to_owned(),
+        };
+        let Begun { id, missing } = client.post("/v1/windows", &wanted)?;
+        let all = ticket.places.iter().map(|place| place.name.clone());
+        let waiting = all.filter(|name| !missing.contains(name)).collect();
+        let state = WindowState { waiting, ..WindowState::default() };
+        Ok(SiteWindow { client, id, missing, state, asked: Instant::now() })
+    }
+
+    /// Whether no agent will come any more, or any that has come will go.
+    pub(crate) fn is_in_vain(&mut self) -> bool {
+        if !self.state.waiting.is_empty() && self.asked.elapsed() >= LOOK {
+            // A controller that is gone for a moment changes nothing for agents that are on their way.
+            if let Ok(state) = self.client.get(&format!("/v1/windows/{}", self.id)) {
+                self.state = state;
+            }
+            self.asked = Instant::now();
+        }
+        self.state.waiting.is_empty() && self.state.started.is_empty()
+    }
+
+    /// Why agents are missing, in one line.
+    pub(crate) fn said(&self) -> String {
+        let refused = self.state.refused.iter().map(|(node, why)| format!("on {node}: {why}"));
+        let missing = self.missing.iter().map(|node| format!("{node} has no standing agent: see `trimtab tree`"));
+        refused.chain(missing).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Drop for SiteWindow {
+    fn drop(&mut self) {
+        // The controller forgets it by itself, later.
+        let _gone = self.client.delete(&format!("/v1/windows/{}", self.id));
+    }
+}

@@ -1,0 +1,57 @@
+//! Taking out what an earlier trimtab left in the ranks of a node.
+//!
+//! A killed trimtab's probes stay in, harmless, until somebody takes them out: the next window or script, or this command.
+//! Nothing is taken from a trimtab that still runs.
+//!
+//! Next: `trimtab_session::leftover`, which finds and undoes.
+
+use crate::audit::Audit;
+use crate::talk::Undone;
+use trimtab_audit::What;
+use trimtab_session::Claim;
+use trimtab_session::leftover::{self, Leftover};
+use trimtab_track::{Job, RankProcess};
+use trimtab_types::one_line;
+
+/// Undoes what is in any rank of `job`; one that can't be is told and keeps nobody else from it.
+pub(crate) fn all(job: &Job, command: &str) -> Result<Vec<Undone>, String> {
+    job.ranks.iter().map(|process| one(job, process, command)).collect()
+}
+
+fn one(job: &Job, process: &RankProcess, command: &str) -> Result<Undone, String> {
+    let (rank, pid) = (process.rank.0, process.pid.0);
+    let mut undone = Undone { rank, pid, was_there: false, patches: 0, pause_us_max: 0.0, problem: None };
+    // What another trimtab is just about to map is not left over.
+    let held = Claim::of(process.pid).and_then(|claim| Ok((claim, leftover::find(process.pid)?)));
+    let (_claim, found) = match held {
+        Ok((_, Leftover::None)) => return Ok(undone),
+        Ok(found) => found,
+        Err(error) => {
+            undone.problem = Some(one_line(&error));
+            return Ok(undone);
+        }
+    };
+    undone.was_there = true;
+    let patches = if let Leftover::Complete { patches, .. } = &found { *patches } else { 0 };
+    let alone = Job { ranks: vec![process.clone()], ..job.clone() };
+    let mut audit = Audit::of_job(command, &alone).map_err(|error| one_line(&error))?;
+    audit.permit().map_err(|denied| denied.to_string())?;
+    audit.begin().map_err(|error| one_line(&error))?;
+    match leftover::undo(process.pid, &found) {
+        Ok(removal) => {
+            audit.end(&What::Restored);
+            undone.patches = (patches - removal.foreign.len().min(patches)) as u64;
+            undone.pause_us_max = removal.pause_ns_max as f64 / 1e3;
+            undone.problem = (!removal.foreign.is_empty()).then(|| {
+                let count = removal.foreign.len();
+                format!("{count} of {patches} places were changed by another tool meanwhile and were left as they are")
+            });
+        }
+        Err(error) => {
+            let reason = one_line(&error);
+            audit.end(&What::Failed { reason: reason.clone() });
+            undone.problem = Some(reason);
+        }
+    }
+    Ok(undone)
+}

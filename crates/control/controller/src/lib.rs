@@ -1,0 +1,133 @@
+//! The controller: the service of a site. Its agents join a tree below it; people ask it by an API.
+//!
+//! It keeps nothing that it could not be told again: after a restart the agents report anew, and windows that were being
+//! started are begun again by whoever wanted them. It touches no process and can start none: it hands out orders, each
+//! with the user in whose name it came, and every agent decides by itself what that user may do there.
+//!
+//! - [`places`]: which agents there are, and who calls whom.
+//! - [`windows`]: who wants agents where, and what came of it.
+//! - [`root`]: the controller's place in the tree, and asking all agents.
+//! - [`routes`]: the API; `listener` lets nobody near it who has no certificate.
+//!
+//! Next: `trimtab_site::api` for what is said.
+#![forbid(unsafe_code)]
+
+mod listener;
+pub mod places;
+pub mod root;
+pub mod routes;
+pub mod windows;
+
+use listener::Peer;
+use places::Places;
+use root::Root;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use trimtab_link::LinkError;
+use trimtab_site::{Identity, SiteError};
+use windows::Windows;
+
+/// How the controller is started.
+#[derive(Debug)]
+pub struct Options {
+    /// Who it is.
+    pub identity: Identity,
+    /// Where the API is asked.
+    pub listen: SocketAddr,
+    /// Where agents are awaited.
+    pub listen_tree: SocketAddr,
+    /// Agents that call one node.
+    pub fan_out: usize,
+}
+
+/// Why the controller can't be.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its identity.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// The tree.
+    #[error("the tree of agents could not begin at {address}")]
+    Tree {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: LinkError,
+    },
+    /// Its place in the tree has no port.
+    #[error("the tree of agents has no port; give one with --listen-tree")]
+    NoPort,
+    /// A port.
+    #[error("can't listen at {address}; is another controller running there?")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The system.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// What all requests share.
+pub struct Controller {
+    /// Locked only for bookkeeping.
+    state: Mutex<State>,
+    /// Locked while agents are asked, up to a second: by threads that may wait.
+    root: Mutex<Root>,
+    /// Where agents are awaited.
+    tree_port: u16,
+    began: Instant,
+}
+
+/// Agents and windows.
+struct State {
+    places: Places,
+    windows: Windows,
+}
+
+impl Controller {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds it panics half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn root(&self) -> MutexGuard<'_, Root> {
+        self.root.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs the controller until the process ends; `ready` is told where it listens.
+///
+/// # Errors
+/// An identity that can't be used, or a port that can't be had.
+pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Result<(), Error> {
+    let Options { identity, listen, listen_tree, fan_out } = options;
+    let identity = identity.only("the controller's", |role| *role == trimtab_site::Role::Controller)?;
+    let root = Root::start(&identity, listen_tree)?;
+    let (tree, tree_address) = (root.tree(), root.address());
+    let state = State { places: Places::new(tree, fan_out), windows: Windows::default() };
+    let controller = Arc::new(Controller {
+        state: Mutex::new(state),
+        root: Mutex::new(root),
+        tree_port: tree_address.port(),
+        began: Instant::now(),
+    });
+    let tls = Arc::new(identity.server()?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = listener::TlsListener::bind(listen, tls).await?;
+        ready(listener.address(), tree_address);
+        let service = routes::routes(controller).into_make_service_with_connect_info::<Peer>();
+        Ok(axum::serve(listener, service).await?)
+    })
+}
+
+/// What controller and agents must have in common.
+pub fn own_version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}

@@ -1,0 +1,208 @@
+//! The API: who may ask what, and the answers.
+//!
+//! The caller's role is what their certificate says; nothing in a request can change it.
+//!
+//! Next: `trimtab_site::api` for the words.
+
+use crate::listener::Peer;
+use crate::windows::Denied;
+use crate::{Controller, own_version};
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use trimtab_reduce::RankSet;
+use trimtab_site::api::{
+    BODY_BYTES_MAX, Begun, Enrol, Health, Member, Order, Outcome, Placed, Problem, SCHEMA, Service, Tree, Wanted,
+    WindowState,
+};
+use trimtab_site::{Knock, Role};
+use trimtab_types::Rank;
+
+type Shared = State<Arc<Controller>>;
+type Caller = ConnectInfo<Peer>;
+
+/// An answer that says no.
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(Problem { error: self.1 })).into_response()
+    }
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        let status = match denied {
+            Denied::TooMany => StatusCode::SERVICE_UNAVAILABLE,
+            Denied::NotYours => StatusCode::NOT_FOUND,
+            Denied::NoPerson => StatusCode::FORBIDDEN,
+        };
+        Refusal(status, denied.to_string())
+    }
+}
+
+/// All of the API.
+pub fn routes(controller: Arc<Controller>) -> Router {
+    Router::new()
+        .route("/v1/tree", get(tree))
+        .route("/v1/agents", post(enrol))
+        .route("/v1/windows", post(begin))
+        .route("/v1/windows/{id}", get(window).delete(end))
+        .route("/v1/windows/{id}/order", get(order))
+        .route("/v1/windows/{id}/outcome", post(outcome))
+        .fallback(nothing)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(controller)
+}
+
+async fn nothing() -> Refusal {
+    Refusal(StatusCode::NOT_FOUND, "there is no such thing; docs/api.md lists what can be asked".to_owned())
+}
+
+/// Only people may.
+fn person(peer: &Peer) -> Result<(), Refusal> {
+    match &peer.role {
+        Role::User { .. } | Role::Administrator { .. } => Ok(()),
+        role => Err(Refusal(StatusCode::FORBIDDEN, format!("{role} may not; only users and administrators may"))),
+    }
+}
+
+/// Only agents may; the host whose agent it is.
+fn agent(peer: &Peer) -> Result<&str, Refusal> {
+    match &peer.role {
+        Role::Node { host } => Ok(host),
+        role => Err(Refusal(StatusCode::FORBIDDEN, format!("{role} may not; only the agents of nodes may"))),
+    }
+}
+
+fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))
+}
+
+async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Placed>, Refusal> {
+    let host = agent(&caller)?;
+    let Enrol { version, port } = read(&body)?;
+    if version != own_version() {
+        let what = format!("this controller is version {}, the agent {version}: run the same on both", own_version());
+        return Err(Refusal(StatusCode::CONFLICT, what));
+    }
+    let address = SocketAddr::new(caller.address.ip(), port);
+    let mut state = controller.state();
+    let index = state.places.take(host, address).ok_or_else(|| {
+        Refusal(StatusCode::SERVICE_UNAVAILABLE, "there are as many agents as one controller may have".to_owned())
+    })?;
+    let (tree, ancestors) = (state.places.tree(), state.places.above(index));
+    drop(state);
+    eprintln!("trimtab: the agent of {host} is number {index}, at {address}");
+    Ok(Json(Placed { tree, index, root_port: controller.tree_port, ancestors }))
+}
+
+async fn tree(State(controller): Shared, caller: Caller) -> Result<Json<Tree>, Refusal> {
+    person(&caller)?;
+    let asked = controller.clone();
+    let answers = off_thread(move || {
+        let mut root = asked.root();
+        let members = root.members();
+        let answers = root.knock(&Knock::Health, members.clone());
+        answers.map(|answers| (members, answers, root.child_count(), root.trouble()))
+    });
+    let (members, answers, children, trouble) = answers.await?;
+    let state = controller.state();
+    let agents = state.places.all().iter().enumerate();
+    let agents = agents.map(|(index, place)| {
+        let answer = answers.get(&(index as u32));
+        let health = answer.and_then(|answer| postcard::from_bytes::<Health>(&answer.bytes).ok());
+        Member {
+            index: index as u32,
+            host: place.host.clone(),
+            address: place.address,
+            connected: members.contains(Rank(index as u32)),
+            round_trip_us: answer.filter(|_| health.is_some()).map(|answer| answer.round_trip_us),
+            health,
+        }
+    });
+    let agents: Vec<Member> = agents.collect();
+    let survived = agents.iter().filter_map(|agent| agent.health.as_ref());
+    let failures_survived = survived.map(|health| health.failures_survived).sum();
+    let controller = Service {
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        version: own_version().to_owned(),
+        up_s: controller.began.elapsed().as_secs(),
+        children: children as u32,
+        windows: state.windows.count() as u32,
+        trouble,
+    };
+    Ok(Json(Tree { schema: SCHEMA, controller, agents, failures_survived }))
+}
+
+async fn begin(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Begun>, Refusal> {
+    person(&caller)?;
+    let wanted: Wanted = read(&body)?;
+    let members = off_thread({
+        let controller = controller.clone();
+        move || Ok(controller.root().members())
+    })
+    .await?;
+    let (id, missing, ranks) = {
+        let mut state = controller.state();
+        let found = |name: &String| {
+            let index = state.places.find(name).filter(|index| members.contains(Rank(*index)))?;
+            Some((index, state.places.all().get(index as usize)?.host.clone()))
+        };
+        let found: Vec<(String, Option<(u32, String)>)> =
+            wanted.nodes.iter().map(|name| (name.clone(), found(name))).collect();
+        let missing = found.iter().filter(|(_, found)| found.is_none()).map(|(name, _)| name.clone()).collect();
+        let ranks: Vec<RankSet> =
+            found.iter().filter_map(|(_, found)| Some(RankSet::one(Rank(found.as_ref()?.0)))).collect();
+        let hosts = found.into_iter().filter_map(|(name, found)| Some((name, found?.1)));
+        let hosts: BTreeMap<String, String> = hosts.collect();
+        let id = state.windows.begin(&caller.role, wanted, hosts, Instant::now())?;
+        (id, missing, RankSet::union_of(&ranks))
+    };
+    eprintln!("trimtab: window {id} of {} from {}", caller.role, caller.address);
+    off_thread(move || controller.root().knock(&Knock::Window(id), ranks)).await?;
+    Ok(Json(Begun { id, missing }))
+}
+
+async fn window(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<Json<WindowState>, Refusal> {
+    person(&caller)?;
+    Ok(Json(controller.state().windows.state(id, &caller.role)?))
+}
+
+async fn end(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<(), Refusal> {
+    person(&caller)?;
+    Ok(controller.state().windows.end(id, &caller.role)?)
+}
+
+async fn order(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<Json<Order>, Refusal> {
+    let host = agent(&caller)?;
+    Ok(Json(controller.state().windows.order(id, host, Instant::now())?))
+}
+
+async fn outcome(State(controller): Shared, caller: Caller, Path(id): Path<u64>, body: Bytes) -> Result<(), Refusal> {
+    let host = agent(&caller)?;
+    let Outcome { refused } = read(&body)?;
+    if let Some(why) = &refused {
+        eprintln!("trimtab: window {id} is refused on {host}: {why}");
+    }
+    Ok(controller.state().windows.outcome(id, host, refused)?)
+}
+
+/// Asks the tree on a thread that may wait.
+async fn off_thread<T: Send + 'static>(
+    ask: impl FnOnce() -> Result<T, trimtab_overlay::Busy> + Send + 'static,
+) -> Result<T, Refusal> {
+    match tokio::task::spawn_blocking(ask).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(busy)) => Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, busy.to_string())),
+        Err(_) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the tree could not be asked".to_owned())),
+    }
+}

@@ -1,0 +1,215 @@
+//! Who wants agents where, and what came of it. Every window is its owner's: nobody else sees or ends it.
+//!
+//! An order is given to each node's agent once; so who records it and asks again gets nothing. What is not fetched in
+//! time is forgotten.
+//!
+//! Next: `routes`, which asks this.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use trimtab_site::Role;
+use trimtab_site::api::{Order, Wanted, WindowState};
+
+/// Windows that are being started or go on.
+pub const WINDOW_COUNT_MAX: usize = 256;
+/// The same of one owner, so that nobody keeps the others out.
+pub const WINDOW_COUNT_EACH_MAX: usize = 16;
+/// A window whose owner doesn't end it is forgotten after so long; agents look after themselves by then.
+pub const WINDOW_TIME_MAX: Duration = Duration::from_secs(3600);
+/// An order that was not fetched for so long is void.
+pub const ORDER_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// All of them.
+#[derive(Default)]
+pub struct Windows {
+    windows: BTreeMap<u64, Window>,
+    next: u64,
+}
+
+struct Window {
+    by: Role,
+    order: Order,
+    since: Instant,
+    /// By the names that were asked for: the agent's host, and what came of it.
+    nodes: BTreeMap<String, (String, State)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Fetched,
+    Started,
+    Refused(String),
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// Too many.
+    #[error(
+        "{WINDOW_COUNT_MAX} windows of all or {WINDOW_COUNT_EACH_MAX} of yours are being started or go on, as many as may: \
+         try again when some have ended"
+    )]
+    TooMany,
+    /// Not there, or not for whoever asks: they can't tell one from the other.
+    #[error("there is no such window for you")]
+    NotYours,
+    /// Only people may.
+    #[error("only users and administrators may begin a window")]
+    NoPerson,
+}
+
+impl Windows {
+    /// Takes a window in, whose nodes have these agents; its number.
+    ///
+    /// # Errors
+    /// When there are too many, or the role is no person's.
+    pub fn begin(
+        &mut self,
+        by: &Role,
+        wanted: Wanted,
+        hosts: BTreeMap<String, String>,
+        now: Instant,
+    ) -> Result<u64, Denied> {
+        let (uid, is_administrator) = match by {
+            Role::User { uid } => (*uid, false),
+            Role::Administrator { uid } => (*uid, true),
+            Role::Controller | Role::Node { .. } => return Err(Denied::NoPerson),
+        };
+        self.windows.retain(|_, window| now.saturating_duration_since(window.since) < WINDOW_TIME_MAX);
+        let own = self.windows.values().filter(|window| window.by == *by).count();
+        if self.windows.len() >= WINDOW_COUNT_MAX || own >= WINDOW_COUNT_EACH_MAX {
+            return Err(Denied::TooMany);
+        }
+        let id = self.next;
+        self.next += 1;
+        let order = Order { uid, is_administrator, ticket: wanted.ticket, secret: wanted.secret };
+        let nodes = hosts.into_iter().map(|(name, host)| (name, (host, State::Waiting))).collect();
+        self.windows.insert(id, Window { by: by.clone(), order, since: now, nodes });
+        Ok(id)
+    }
+
+    /// The order for the agent of a host, once.
+    ///
+    /// # Errors
+    /// [`Denied::NotYours`] if it is for others, was fetched, or is too old.
+    pub fn order(&mut self, id: u64, host: &str, now: Instant) -> Result<Order, Denied> {
+        let window = self.windows.get_mut(&id).ok_or(Denied::NotYours)?;
+        if now.saturating_duration_since(window.since) > ORDER_TIME_MAX {
+            return Err(Denied::NotYours);
+        }
+        let is_waiting = |(of, state): &&mut (String, State)| of == host && *state == State::Waiting;
+        let (_, state) = window.nodes.values_mut().find(is_waiting).ok_or(Denied::NotYours)?;
+        *state = State::Fetched;
+        Ok(window.order.clone())
+    }
+
+    /// What came of it on a host.
+    ///
+    /// # Errors
+    /// [`Denied::NotYours`] if it did not fetch the order.
+    pub fn outcome(&mut self, id: u64, host: &str, refused: Option<String>) -> Result<(), Denied> {
+        let window = self.windows.get_mut(&id).ok_or(Denied::NotYours)?;
+        let is_theirs = |(of, state): &&mut (String, State)| of == host && *state == State::Fetched;
+        let (_, state) = window.nodes.values_mut().find(is_theirs).ok_or(Denied::NotYours)?;
+        *state = refused.map_or(State::Started, State::Refused);
+        Ok(())
+    }
+
+    /// How a window stands, for its owner.
+    ///
+    /// # Errors
+    /// [`Denied::NotYours`].
+    pub fn state(&self, id: u64, by: &Role) -> Result<WindowState, Denied> {
+        let window = self.windows.get(&id).filter(|window| window.by == *by).ok_or(Denied::NotYours)?;
+        let mut all = WindowState::default();
+        for (name, (_, state)) in &window.nodes {
+            match state {
+                State::Waiting | State::Fetched => all.waiting.push(name.clone()),
+                State::Started => all.started.push(name.clone()),
+                State::Refused(why) => all.refused.push((name.clone(), why.clone())),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Forgets a window of its owner's.
+    ///
+    /// # Errors
+    /// [`Denied::NotYours`].
+    pub fn end(&mut self, id: u64, by: &Role) -> Result<(), Denied> {
+        self.state(id, by)?;
+        self.windows.remove(&id);
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.windows.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANN: Role = Role::User { uid: 7 };
+    const BOB: Role = Role::User { uid: 8 };
+
+    fn begun(windows: &mut Windows, now: Instant) -> u64 {
+        begun_by(&ANN, windows, now).expect("it begins")
+    }
+
+    fn begun_by(by: &Role, windows: &mut Windows, now: Instant) -> Result<u64, Denied> {
+        let wanted = Wanted { nodes: vec!["n1".into(), "n2".into()], ticket: "ticket".into(), secret: "secret".into() };
+        let hosts = [("n1", "n1.site"), ("n2", "n2.site")].map(|(name, host)| (name.to_owned(), host.to_owned()));
+        windows.begin(by, wanted, hosts.into_iter().collect(), now)
+    }
+
+    #[test]
+    fn an_order_goes_once_to_each_of_its_agents_and_to_nobody_else() {
+        let (mut windows, now) = (Windows::default(), Instant::now());
+        let id = begun(&mut windows, now);
+        let order = windows.order(id, "n1.site", now).expect("for n1");
+        assert_eq!((order.uid, order.is_administrator, order.secret.as_str()), (7, false, "secret"));
+        for (name, id, host) in [("twice", id, "n1.site"), ("another", id, "n3.site"), ("no window", id + 1, "n2.site")]
+        {
+            assert!(windows.order(id, host, now).is_err(), "{name}");
+        }
+        assert!(windows.order(id, "n2.site", now + ORDER_TIME_MAX + Duration::from_secs(1)).is_err(), "too late");
+        assert!(windows.outcome(id, "n2.site", None).is_err(), "it has not fetched it");
+    }
+
+    #[test]
+    fn a_window_is_its_owner_s() {
+        let (mut windows, now) = (Windows::default(), Instant::now());
+        let id = begun(&mut windows, now);
+        windows.order(id, "n1.site", now).expect("for n1");
+        windows.outcome(id, "n1.site", Some("no rank".into())).expect("it was fetched");
+        let state = windows.state(id, &ANN).expect("hers");
+        assert_eq!((state.refused, state.waiting), (vec![("n1".into(), "no rank".into())], vec!["n2".to_owned()]));
+        for other in [BOB, Role::Administrator { uid: 7 }, Role::Node { host: "n1.site".into() }] {
+            assert_eq!(windows.state(id, &other), Err(Denied::NotYours), "{other}");
+            assert_eq!(windows.end(id, &other), Err(Denied::NotYours), "{other}");
+        }
+        windows.end(id, &ANN).expect("hers");
+        assert_eq!(windows.count(), 0);
+    }
+
+    #[test]
+    fn there_are_not_too_many_and_old_ones_go() {
+        let (mut windows, now) = (Windows::default(), Instant::now());
+        for _ in 0..WINDOW_COUNT_EACH_MAX {
+            begun(&mut windows, now);
+        }
+        assert_eq!(begun_by(&ANN, &mut windows, now), Err(Denied::TooMany), "of one owner");
+        for other in WINDOW_COUNT_EACH_MAX..WINDOW_COUNT_MAX {
+            begun_by(&Role::User { uid: 100 + other as u32 }, &mut windows, now).expect("another's");
+        }
+        assert_eq!(begun_by(&BOB, &mut windows, now), Err(Denied::TooMany), "of all");
+        assert!(begun_by(&BOB, &mut windows, now + WINDOW_TIME_MAX).is_ok(), "old ones are forgotten");
+        let wanted = || Wanted { nodes: vec![], ticket: String::new(), secret: String::new() };
+        let node = Role::Node { host: "n1".into() };
+        assert_eq!(windows.begin(&node, wanted(), BTreeMap::new(), now), Err(Denied::NoPerson));
+    }
+}

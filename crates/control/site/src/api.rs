@@ -1,0 +1,207 @@
+//! The API's words, version 1: JSON over HTTPS, both ends proved by certificates.
+//!
+//! | request | who may | answer |
+//! |---|---|---|
+//! | `GET /v1/tree` | users, administrators | [`Tree`] |
+//! | `POST /v1/agents` with [`Enrol`] | agents | [`Placed`] |
+//! | `POST /v1/windows` with [`Wanted`] | users, administrators | [`Begun`] |
+//! | `GET /v1/windows/ID` | whoever began it | [`WindowState`] |
+//! | `DELETE /v1/windows/ID` | whoever began it | nothing |
+//! | `GET /v1/windows/ID/order` | agents of its nodes, once each | [`Order`] |
+//! | `POST /v1/windows/ID/outcome` with [`Outcome`] | agents of its nodes | nothing |
+//!
+//! Everything else is answered with [`Problem`] and a number of HTTP's: 400 it can't be understood, 403 the certificate's
+//! role may not, 404 there is no such thing, 409 another version, 503 too much at once. Fields are only ever added in
+//! version 1; whoever reads ignores those it doesn't know.
+//!
+//! Next: `client` for asking; the controller's routes answer.
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// The version of what the API says, as `schema` in what people see.
+pub const SCHEMA: u32 = 1;
+/// Longest request or answer, in bytes: a window's ticket for 65,536 nodes.
+pub const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// What the controller sends agents through the tree: that there is something to do. It grants nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Knock {
+    /// Say how you are, on this stream's first wave: [`Health`].
+    Health,
+    /// A window wants agents; ask the controller for its order.
+    Window(u64),
+}
+
+/// Why something can't be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// In words.
+    pub error: String,
+}
+
+/// An agent reports for duty. Its host is what its certificate says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enrol {
+    /// Its program's version.
+    pub version: String,
+    /// Where agents below it are awaited, on the address that it calls from; 0: nowhere.
+    pub port: u16,
+}
+
+/// Its place in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// The tree's number: another one after each start of the controller.
+    pub tree: u64,
+    /// Its number there.
+    pub index: u32,
+    /// The port at which the controller awaits agents, on the address that was asked.
+    pub root_port: u16,
+    /// From its parent towards the controller, which is not in the list.
+    pub ancestors: Vec<Ancestor>,
+}
+
+/// An agent further up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ancestor {
+    /// Its number in the tree.
+    pub index: u32,
+    /// Its host, which its certificate must name.
+    pub host: String,
+    /// Where it awaits others.
+    pub address: SocketAddr,
+}
+
+/// How an agent is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Its program's version.
+    pub version: String,
+    /// The number of the agent above it; none: the controller.
+    pub parent: Option<u32>,
+    /// How many agents call it now.
+    pub children: u32,
+    /// How often it lost who was above it, and found another way.
+    pub failures_survived: u64,
+    /// The longest time that took, in microseconds from when it noticed.
+    pub alone_us_max: u64,
+    /// Results that wait in it now, and the most that ever did.
+    pub queue: u32,
+    /// See `queue`.
+    pub queue_max: u32,
+    /// The most commands that it ever kept for those below.
+    pub commands_max: u64,
+    /// Results it had to drop, which were asked for again.
+    pub dropped: u64,
+    /// Seconds since it began.
+    pub up_s: u64,
+    /// Processor time it has used, in milliseconds.
+    pub cpu_ms: u64,
+    /// Its memory, in kB.
+    pub resident_kb: u64,
+    /// Users' agents that run on its host for windows now.
+    pub windows: u32,
+    /// And how many it has started altogether.
+    pub windows_started: u64,
+    /// The latest thing that went wrong with a connection.
+    pub trouble: Option<String>,
+}
+
+/// Who is connected to whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tree {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The controller.
+    pub controller: Service,
+    /// All agents it has heard of since it began.
+    pub agents: Vec<Member>,
+    /// The sum over all agents.
+    pub failures_survived: u64,
+}
+
+/// The controller in a [`Tree`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// Its host.
+    pub host: String,
+    /// Its program's version.
+    pub version: String,
+    /// Seconds since it began.
+    pub up_s: u64,
+    /// Agents that call it now.
+    pub children: u32,
+    /// Windows that are going on.
+    pub windows: u32,
+    /// The latest thing that went wrong with a connection.
+    pub trouble: Option<String>,
+}
+
+/// One agent in a [`Tree`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number.
+    pub index: u32,
+    /// Its host.
+    pub host: String,
+    /// Where it awaits others.
+    pub address: SocketAddr,
+    /// Whether it is in the tree now.
+    pub connected: bool,
+    /// From the controller through the tree to it and back, in microseconds; none if it did not answer.
+    pub round_trip_us: Option<u64>,
+    /// What it said of itself; none if it did not answer.
+    pub health: Option<Health>,
+}
+
+/// A window wants agents on nodes.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Their names.
+    pub nodes: Vec<String>,
+    /// What the agents are started with, as text.
+    pub ticket: String,
+    /// The window's secret, in hexadecimal digits.
+    pub secret: String,
+}
+
+/// It has a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun {
+    /// Which.
+    pub id: u64,
+    /// Nodes without a standing agent.
+    pub missing: Vec<String>,
+}
+
+/// What came of it so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowState {
+    /// Nodes whose agents have not said anything yet.
+    pub waiting: Vec<String>,
+    /// Nodes on which an agent was started.
+    pub started: Vec<String>,
+    /// Nodes on which none was, each with the reason.
+    pub refused: Vec<(String, String)>,
+}
+
+/// What a standing agent is to start, and for whom.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Who asks, as their certificate says.
+    pub uid: u32,
+    /// Whether they may measure everybody's processes.
+    pub is_administrator: bool,
+    /// As in [`Wanted`].
+    pub ticket: String,
+    /// As in [`Wanted`].
+    pub secret: String,
+}
+
+/// What came of an order on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Why no agent was started; none: one was.
+    pub refused: Option<String>,
+}

@@ -1,0 +1,120 @@
+//! What keeps a site's parts from each other.
+//!
+//! Next: `client`, which meets most of these.
+
+use crate::role::Role;
+use std::path::PathBuf;
+use trimtab_link::LinkError;
+
+/// Why something of a site's can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// A certificate names no role, or several.
+    #[error("the certificate names {}; issue one with `trimtab site issue`", listed(names))]
+    NoRole {
+        /// What it names.
+        names: Vec<String>,
+    },
+    /// Text that is no role.
+    #[error("`{text}` is no role: write controller, node:HOST, user:UID or administrator:UID")]
+    BadRole {
+        /// What was given.
+        text: String,
+    },
+    /// A file of certificates or keys.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        what: String,
+    },
+    /// There is no identity.
+    #[error(
+        "no identity at {}: ask the site's administrators for one (`trimtab site issue`), or name it with --identity",
+        path.display()
+    )]
+    NoIdentity {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The authority exists already.
+    #[error("{} holds an authority already; remove it by hand if its certificates are not needed any more", path.display())]
+    Exists {
+        /// Its folder.
+        path: PathBuf,
+    },
+    /// A certificate could not be made.
+    #[error("a certificate could not be made")]
+    Certificate(#[from] rcgen::Error),
+    /// TLS could not be set up.
+    #[error("the identity can't be used for TLS")]
+    Tls(#[from] rustls::Error),
+    /// The link between agents.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The controller's name has no address.
+    #[error("the controller {name} has no address here: is it in /etc/hosts or the name service?")]
+    NoAddress {
+        /// What was given.
+        name: String,
+    },
+    /// The controller can't be reached.
+    #[error("the controller at {address} can't be reached; does `trimtab controller` run there?")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The other end is no controller of this site, or doesn't take our certificate.
+    #[error("the controller at {address} and this identity don't know each other: {what}")]
+    Handshake {
+        /// Where.
+        address: String,
+        /// What TLS says.
+        what: String,
+    },
+    /// The controller did not answer in time.
+    #[error("the controller at {address} did not answer within {seconds} s")]
+    Slow {
+        /// Where.
+        address: String,
+        /// How long it had.
+        seconds: u64,
+    },
+    /// Something that speaks no HTTP, or breaks off.
+    #[error("the controller at {address} broke off: {what}")]
+    Broken {
+        /// Where.
+        address: String,
+        /// What happened.
+        what: String,
+    },
+    /// The controller refuses, and says why.
+    #[error("the controller refuses: {what}")]
+    Refused {
+        /// HTTP's number.
+        status: u16,
+        /// Why.
+        what: String,
+    },
+    /// An identity of the wrong kind.
+    #[error("{} is the identity of {role}, but {wanted} is needed here", path.display())]
+    WrongRole {
+        /// Which file.
+        path: PathBuf,
+        /// Whose it is.
+        role: Role,
+        /// Whose is needed.
+        wanted: &'static str,
+    },
+    /// The system.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "no role".to_owned() } else { format!("not one role but {}", names.join(", ")) }
+}

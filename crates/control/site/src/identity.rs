@@ -1,0 +1,163 @@
+//! One part's identity: its key, its certificate and the authority it trusts, in one file that only its owner may read.
+//!
+//! Next: `authority`, which writes such files; `client` and the controller, which prove themselves with them.
+
+use crate::error::SiteError;
+use crate::role::Role;
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use trimtab_link::Credentials;
+use trimtab_link::credentials::Site;
+use trimtab_link::limits::CREDENTIAL_FILE_BYTES_MAX;
+use trimtab_link::secret::private_file;
+
+/// A moment after every certificate's end: the year 2500.
+const LATER_S: u64 = 16_725_225_600;
+
+/// Who somebody is at a site, and can prove it.
+pub struct Identity {
+    path: PathBuf,
+    role: Role,
+    authority: CertificateDer<'static>,
+    certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("path", &self.path).field("role", &self.role).finish_non_exhaustive()
+    }
+}
+
+impl Identity {
+    /// Reads it; from standard input for `-`, which a service manager opens for a program that may not.
+    ///
+    /// # Errors
+    /// When there is no such file, others may read it, or it holds something else.
+    pub fn load(path: &Path) -> Result<Self, SiteError> {
+        let text = match path == Path::new("-") {
+            true => {
+                let mut text = Vec::new();
+                std::io::stdin().lock().take(CREDENTIAL_FILE_BYTES_MAX).read_to_end(&mut text)?;
+                text
+            }
+            false if !path.exists() => return Err(SiteError::NoIdentity { path: path.to_owned() }),
+            false => private_file(path)?,
+        };
+        let wrong = |what: String| SiteError::File { path: path.to_owned(), what };
+        let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| wrong(format!("{error}: no private key")))?;
+        let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
+            .collect::<Result<_, _>>()
+            .map_err(|error| wrong(format!("{error}: no certificate")))?;
+        let Ok([certificate, authority]) = <[CertificateDer<'static>; 2]>::try_from(certificates) else {
+            return Err(wrong("expected a key, a certificate and the authority's: `trimtab site issue`".to_owned()));
+        };
+        let role = Role::of(&certificate)?;
+        Ok(Identity { path: path.to_owned(), role, authority, certificate, key })
+    }
+
+    /// What it is.
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
+    /// The file it is from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The same, if its role is one of the right kind.
+    ///
+    /// # Errors
+    /// [`SiteError::WrongRole`] says which is needed.
+    pub fn only(self, wanted: &'static str, is_right: impl FnOnce(&Role) -> bool) -> Result<Self, SiteError> {
+        if is_right(&self.role) {
+            return Ok(self);
+        }
+        Err(SiteError::WrongRole { path: self.path, role: self.role, wanted })
+    }
+
+    /// Until when it is valid, in seconds since 1970; an error if the authority did not make it.
+    ///
+    /// # Errors
+    /// What is wrong with it, in TLS's words.
+    pub fn valid_until_s(&self) -> Result<u64, SiteError> {
+        let at = |seconds| {
+            let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+            self.verifier()?.verify_client_cert(&self.certificate, &[], time)
+        };
+        match at(LATER_S) {
+            Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+                // Everything else that may be wrong shows at a moment when it is valid.
+                at(not_after.as_secs())?;
+                Ok(not_after.as_secs())
+            }
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(LATER_S),
+        }
+    }
+
+    /// For asking the controller: proves this role and accepts only the controller's.
+    ///
+    /// # Errors
+    /// When the key isn't the certificate's.
+    pub fn client(&self) -> Result<ClientConfig, SiteError> {
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(self.roots()?)
+            .with_client_auth_cert(vec![self.certificate.clone()], self.key.clone_key())?;
+        config.resumption = Resumption::disabled();
+        Ok(config)
+    }
+
+    /// For being asked: whoever calls must have a certificate of the same authority.
+    ///
+    /// # Errors
+    /// When the key isn't the certificate's.
+    pub fn server(&self) -> Result<ServerConfig, SiteError> {
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(self.verifier()?)
+            .with_single_cert(vec![self.certificate.clone()], self.key.clone_key())?;
+        (config.send_tls13_tickets, config.session_storage) = (0, Arc::new(NoServerSessionStorage {}));
+        Ok(config)
+    }
+
+    /// For the tree: only agents of nodes may call.
+    ///
+    /// # Errors
+    /// When the key isn't the certificate's.
+    pub fn credentials(&self) -> Result<Credentials, SiteError> {
+        let site = Site {
+            authority: self.authority.clone(),
+            chain: vec![self.certificate.clone()],
+            key: self.key.clone_key(),
+            may_call: |certificate| matches!(Role::of(certificate), Ok(Role::Node { .. })),
+        };
+        Ok(Credentials::of_site(site)?)
+    }
+
+    fn roots(&self) -> Result<Arc<RootCertStore>, rustls::Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority.clone())?;
+        Ok(Arc::new(roots))
+    }
+
+    fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, rustls::Error> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider()).build();
+        verifier.map_err(|error| rustls::Error::General(error.to_string()))
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

@@ -1,0 +1,148 @@
+//! What somebody is at a site, as the name in a certificate.
+//!
+//! The names are of a domain that is never looked up. A certificate has exactly one of them: two roles in one would let
+//! whoever checks the first one trust the second.
+//!
+//! Next: `identity` for certificates that hold them, `authority` for making these.
+
+use crate::error::SiteError;
+use rustls::pki_types::CertificateDer;
+use std::fmt;
+use std::str::FromStr;
+
+/// What the names of all roles end with.
+const DOMAIN: &str = ".trimtab.internal";
+const CONTROLLER: &str = "controller";
+
+/// What somebody is, and so what they may do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The site's service.
+    Controller,
+    /// The standing agent of a host.
+    Node {
+        /// The host's name, as the batch system knows it.
+        host: String,
+    },
+    /// A user, who may measure their own processes.
+    User {
+        /// The user's number.
+        uid: u32,
+    },
+    /// Somebody who may measure everybody's processes.
+    Administrator {
+        /// The user's number.
+        uid: u32,
+    },
+}
+
+impl Role {
+    /// The role that a certificate names. Whether the certificate is to be believed was decided before, by TLS.
+    ///
+    /// # Errors
+    /// [`SiteError::NoRole`] if it names none, or more than one.
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<Role, SiteError> {
+        let parsed =
+            webpki::EndEntityCert::try_from(certificate).map_err(|_| SiteError::NoRole { names: Vec::new() })?;
+        let names: Vec<String> = parsed.valid_dns_names().map(str::to_owned).collect();
+        match names.as_slice() {
+            [name] => Role::of_name(name).ok_or(SiteError::NoRole { names }),
+            _ => Err(SiteError::NoRole { names }),
+        }
+    }
+
+    /// Its name in a certificate.
+    pub fn name(&self) -> String {
+        match self {
+            Role::Controller => format!("{CONTROLLER}{DOMAIN}"),
+            Role::Node { host } => format!("{host}.node{DOMAIN}"),
+            Role::User { uid } => format!("{uid}.user{DOMAIN}"),
+            Role::Administrator { uid } => format!("{uid}.administrator{DOMAIN}"),
+        }
+    }
+
+    /// Whether others call it, so that it proves itself as a server too.
+    pub fn is_called(&self) -> bool {
+        matches!(self, Role::Controller | Role::Node { .. })
+    }
+
+    fn of_name(name: &str) -> Option<Role> {
+        let inside = name.strip_suffix(DOMAIN)?;
+        if inside == CONTROLLER {
+            return Some(Role::Controller);
+        }
+        let (what, kind) = inside.rsplit_once('.')?;
+        // One way to write a number, so that one user has one name.
+        let uid = || what.parse().ok().filter(|uid: &u32| uid.to_string() == what);
+        match kind {
+            "node" if is_host(what) => Some(Role::Node { host: what.to_owned() }),
+            "user" => Some(Role::User { uid: uid()? }),
+            "administrator" => Some(Role::Administrator { uid: uid()? }),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a host's name can stand in a certificate.
+fn is_host(name: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= 200 && name.split('.').all(is_label)
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Role::Controller => write!(f, "the controller"),
+            Role::Node { host } => write!(f, "the agent of {host}"),
+            Role::User { uid } => write!(f, "user {uid}"),
+            Role::Administrator { uid } => write!(f, "administrator {uid}"),
+        }
+    }
+}
+
+/// As people write it: `controller`, `node:HOST`, `user:UID`, `administrator:UID`.
+impl FromStr for Role {
+    type Err = SiteError;
+
+    fn from_str(text: &str) -> Result<Role, SiteError> {
+        let name = match text.split_once(':') {
+            None => format!("{text}{DOMAIN}"),
+            Some((kind, what)) => format!("{what}.{kind}{DOMAIN}"),
+        };
+        Role::of_name(&name).ok_or_else(|| SiteError::BadRole { text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_read_as_they_are_written() {
+        for text in ["controller", "node:n1", "node:n1.site.org", "user:1001", "administrator:0"] {
+            let role: Role = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(Role::of_name(&role.name()), Some(role), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_role_is_refused() {
+        for text in
+            ["", "user", "user:", "user:root", "user:01", "user:-1", "user:+1", "user:4294967296", "node:", "node:a_b"]
+        {
+            assert!(text.parse::<Role>().is_err(), "{text}");
+        }
+        for name in ["node.trimtab.internal", "controller.trimtab.internal.org", "7.root.trimtab.internal", "a.node"] {
+            assert_eq!(Role::of_name(name), None, "{name}");
+        }
+        // A host can't be called so that it becomes a user.
+        let role: Role = "node:7.user".parse().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(Role::of_name(&role.name()), Some(Role::Node { host: "7.user".to_owned() }));
+    }
+}
