@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_specimens::{Mark, Mpi, Variant, build};
+use trimtab_specimens::{Mark, Mpi, Variant, build, has_worked, running};
 use trimtab_testbed::{Slurm, Testbed};
 use trimtab_types::report::Report;
 
@@ -80,7 +80,7 @@ impl Job {
         let srun = srun.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut job = Job { id: String::new(), srun: srun.context("cannot start srun")? };
         let until = Instant::now() + LIMIT;
-        while at_work(&program) < NODES * RANKS_PER_NODE as usize {
+        while running(&program).into_iter().filter(|pid| has_worked(*pid)).count() < NODES * RANKS_PER_NODE as usize {
             ensure!(matches!(job.srun.try_wait(), Ok(None)), "srun has ended");
             ensure!(Instant::now() < until, "the job does not come to work");
             std::thread::sleep(Duration::from_millis(100));
@@ -113,16 +113,4 @@ impl Drop for Job {
         let _ended = self.srun.kill();
         let _reaped = self.srun.wait();
     }
-}
-
-/// How many processes of a program have computed for a tenth of a second, on any node.
-fn at_work(program: &std::path::Path) -> usize {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
-    let works = |name: &str| {
-        let is_it = std::fs::read_link(format!("/proc/{name}/exe")).is_ok_and(|exe| exe == program);
-        let stat = || std::fs::read_to_string(format!("/proc/{name}/stat")).unwrap_or_default();
-        let ticks = |stat: String| stat.rsplit(") ").next()?.split(' ').nth(11)?.parse::<u64>().ok();
-        is_it && ticks(stat()).is_some_and(|ticks| ticks >= 10)
-    };
-    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|name| works(name)).count()
 }

@@ -30,6 +30,8 @@ const ROOMS: &[Room] = &[
     room("trimtab-session", SESSION, false),
     room("trimtab-mpi", &[], true),
     room("trimtab-track", &["trimtab-mpi", "trimtab-symbols"], false),
+    room("trimtab-neighbours", &["trimtab-track", "trimtab-mpi", "trimtab-symbols"], false),
+    room("trimtab-trigger", &["trimtab-neighbours", "trimtab-track", "trimtab-mpi", "trimtab-symbols"], false),
     room("trimtab-watch", &["trimtab-symbols", "trimtab-os", "trimtab-mpi", "trimtab-track"], false),
     room("trimtab-window", &["trimtab-mpi"], true),
     room("trimtab-measure", MEASURE, false),
@@ -40,6 +42,8 @@ const ROOMS: &[Room] = &[
     room("trimtab-agent", AGENT, false),
     room("trimtab-store", &[], false),
     room("trimtab-audit", &[], false),
+    room("trimtab-site", &["trimtab-link", "trimtab-overlay"], false),
+    room("trimtab-controller", CONTROLLER, false),
     room("trimtab-report", &[], false),
     room("trimtab-pack", &[], false),
     room("trimtab", &[ALL], false),
@@ -63,6 +67,7 @@ const MEASURE: &[&str] = &[
     "trimtab-session",
     "trimtab-mpi",
     "trimtab-track",
+    "trimtab-neighbours",
     "trimtab-window",
 ];
 /// A script needs what opens processes, the language, and what is known of MPI libraries.
@@ -96,9 +101,13 @@ const AGENT: &[&str] = &[
     "trimtab-os",
     "trimtab-overlay",
     "trimtab-reduce",
+    "trimtab-script",
     "trimtab-session",
+    "trimtab-site",
     "trimtab-track",
 ];
+/// The controller asks agents through the tree and hands out orders; it opens no process.
+const CONTROLLER: &[&str] = &["trimtab-link", "trimtab-overlay", "trimtab-reduce", "trimtab-site"];
 /// Used by everyone.
 const TYPES: &str = "trimtab-types";
 /// Any crate's tests may attach to a specimen.

@@ -2,9 +2,14 @@
 //!
 //! Next: `window` turns [`WindowOptions`] into a measurement.
 
+pub mod site;
+
 use clap::{Args, Parser, Subcommand};
+use site::{AgentOptions, ControllerOptions, DoctorOptions, SiteCommand, SiteOptions};
 use std::path::PathBuf;
 use trimtab_track::slurm::SlurmId;
+use trimtab_trigger::When;
+use trimtab_types::report::Event;
 
 /// Measure a running MPI program for a few iterations, and leave no trace.
 #[derive(Debug, Parser)]
@@ -38,9 +43,15 @@ pub enum Command {
         /// How to measure.
         #[command(flatten)]
         options: WindowOptions,
+        /// When to measure.
+        #[command(flatten)]
+        events: EventOptions,
         /// Process id of mpirun, mpiexec or srun, or of any one rank
         #[arg(required_unless_present = "slurm")]
         pid: Option<i32>,
+        /// Through whom.
+        #[command(flatten)]
+        site: SiteOptions,
         /// Or a job of Slurm, on all of its nodes: an agent is started on each inside of the job
         #[arg(long, value_name = "JOB[_TASK][.STEP]", conflicts_with = "pid")]
         slurm: Option<SlurmId>,
@@ -48,12 +59,26 @@ pub enum Command {
         #[arg(long, value_name = "S", value_parser = positive)]
         wait: Option<f64>,
     },
-    /// Serve a lead on another node; started by `trimtab attach --slurm`, not by hand
-    Agent {
-        /// What the lead has written for it; `-` for standard input
-        #[arg(long, value_name = "FILE")]
-        ticket: PathBuf,
+    /// Serve a lead on another node (started by `trimtab attach --slurm`), or a site's controller for good
+    Agent(AgentOptions),
+    /// Run the site's service, which standing agents call and `--controller` asks
+    Controller(ControllerOptions),
+    /// Show which agents are connected to whom, how far they are, and what they have survived
+    Tree {
+        /// Which site.
+        #[command(flatten)]
+        site: SiteOptions,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
+    /// Make a site's authority and issue identities
+    #[command(subcommand)]
+    Site(SiteCommand),
+    /// Look at this node: what trimtab can do here, what is missing, and how to mend it
+    ///
+    /// Exit codes: 0 all there; 1 something is missing for some uses; 2 nothing can be measured here.
+    Doctor(DoctorOptions),
     /// Make one file that carries a program and trimtab: run in place of the program, it measures one window
     Pack {
         /// An executable
@@ -84,8 +109,22 @@ pub enum Command {
         /// How to measure.
         #[command(flatten)]
         options: WindowOptions,
+        /// Through whom.
+        #[command(flatten)]
+        site: SiteOptions,
+        /// When to measure.
+        #[command(flatten)]
+        events: EventOptions,
         /// Job id as `trimtab list` shows it
         job: String,
+    },
+    /// Have a window measured now by a trimtab that waits for it with --when
+    Trigger {
+        /// Job id as `trimtab list` shows it, pid of its launcher or a rank, or Slurm's id
+        job: String,
+        /// Kept with the window, as what called
+        #[arg(default_value = "")]
+        name: String,
     },
     /// Show jobs and their windows in the store
     List {
@@ -104,6 +143,9 @@ pub enum Command {
         /// Write one self-contained page
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
+        /// Put two windows of JOB beside each other: time per iteration, communication, who came and left
+        #[arg(long, num_args = 2, value_names = ["WINDOW", "WINDOW"], conflicts_with = "html", requires = "window")]
+        compare: Option<Vec<u32>>,
     },
     /// List functions that could be measured, and those that could not, with the reason
     Functions {
@@ -153,10 +195,14 @@ pub enum Command {
         #[arg(required = true, value_name = "SCRIPT PID")]
         words: Vec<String>,
     },
-    /// Take out whatever a killed trimtab left in a process
+    /// Take out whatever a killed trimtab left in a process, or in all ranks of a job of Slurm
     Undo {
-        /// The process
-        pid: i32,
+        /// The process; of srun, all ranks of its job
+        #[arg(required_unless_present = "slurm")]
+        pid: Option<i32>,
+        /// Or a job of Slurm, on all of its nodes
+        #[arg(long, value_name = "JOB[_TASK][.STEP]", conflicts_with = "pid")]
+        slurm: Option<SlurmId>,
     },
     /// Print completions for a shell
     Completions {
@@ -248,6 +294,9 @@ pub struct ProbeOptions {
     /// Only these ranks: all, 0-3,7, host:NAME; joined by `,`, `&`, `except`
     #[arg(long, default_value = "all", value_name = "CONTEXT")]
     pub ranks: trimtab_types::context::Context,
+    /// In place of a process id: a job of Slurm, on all of its nodes
+    #[arg(long, value_name = "JOB[_TASK][.STEP]")]
+    pub slurm: Option<SlurmId>,
     /// Write the result as JSON; `-` for standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -295,6 +344,36 @@ pub struct WindowOptions {
     /// Print the plan of writes and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// The event that this window waited for.
+    #[arg(skip)]
+    pub event: Option<Event>,
+    /// Others follow: JSON is appended, one line each.
+    #[arg(skip)]
+    pub one_of_many: bool,
+}
+
+/// When to measure.
+#[derive(Clone, Debug, Default, Args)]
+pub struct EventOptions {
+    /// Wait for an event: job-start, job-end, iterations>=K, rate<PER_SECOND, load>X, cpu-steal>X%, pressure>X%,
+    /// at=2026-11-22T04:00:00Z, every=10m, after=30s, call; the first of several
+    #[arg(long, value_delimiter = ',', value_name = "EVENT")]
+    pub when: Vec<When>,
+    /// Windows to measure, each after an event if --when is given; 0: until the job ends [default: 1]
+    #[arg(long, value_name = "N")]
+    pub windows: Option<u64>,
+}
+
+impl EventOptions {
+    /// Whether one window is to be measured, at once.
+    pub fn is_plain(&self) -> bool {
+        self.when.is_empty() && self.windows() == Some(1)
+    }
+
+    /// How many windows; `None`: no end.
+    pub fn windows(&self) -> Option<u64> {
+        Some(self.windows.unwrap_or(1)).filter(|windows| *windows > 0)
+    }
 }
 
 /// Groups by name.

@@ -3,25 +3,36 @@
 //! Next: `trimtab-agent`, which does it; `window` for jobs on this machine.
 
 use crate::arguments::WindowOptions;
+use crate::arguments::site::SiteOptions;
 use crate::progress::Terminal;
-use crate::window::{Known, check_files, keep_and_show, window_options};
+use crate::window::{Known, keep_and_show, window_options};
 use anyhow::{Context, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_agent::start::Starter;
 use trimtab_agent::{Lead, Present, Remote, Whose};
-use trimtab_measure::{Outcome, WindowId, measure_with};
+use trimtab_measure::{Error, Outcome, WindowId, measure_with};
 use trimtab_store::{Process, Store};
-use trimtab_track::slurm::RunningJob;
+use trimtab_track::slurm::{NotAnId, RunningJob, SlurmId};
 use trimtab_types::{Pid, Rank};
 
 /// What a stored job's key begins with if Slurm runs it; its id follows.
 pub const SLURM_KEY: &str = "slurm ";
 
+/// Ranks named in a warning.
+const RANKS_SHOWN_MAX: usize = 8;
 /// How long ranks may take to appear on nodes whose agents are there.
-const RANKS_WAIT: Duration = Duration::from_secs(20);
+pub const RANKS_WAIT: Duration = Duration::from_secs(20);
+
+/// The id of a stored job that Slurm runs; `None`: of another one.
+pub fn slurm_id(key: &str) -> Option<Result<SlurmId, NotAnId>> {
+    Some(key.strip_prefix(SLURM_KEY)?.split(' ').next()?.parse())
+}
+
+/// How long ranks that have just begun may differ in what they have loaded, and between two looks.
+const LOADING_MAX: Duration = Duration::from_secs(20);
+const LOADING_LOOK: Duration = Duration::from_millis(50);
 
 /// `trimtab agent --ticket -`.
 pub fn agent(ticket: &std::path::Path) -> anyhow::Result<u8> {
@@ -33,48 +44,109 @@ pub fn agent(ticket: &std::path::Path) -> anyhow::Result<u8> {
     Ok(crate::DONE)
 }
 
+/// A window as the user asked for it.
+pub struct Asked<'a> {
+    /// How to measure.
+    pub options: &'a WindowOptions,
+    /// When the command began.
+    pub command_ns: u64,
+    /// The command.
+    pub trigger: &'a str,
+    /// How long ranks may take to appear, if the user said so.
+    pub wait: Option<Duration>,
+    /// Standard output belongs to the program.
+    pub beside_program: bool,
+    /// Through whom, where a site's agents may be asked.
+    pub site: Option<&'a SiteOptions>,
+}
+
 /// One window of a Slurm job, on all of its nodes.
-pub fn one_window(
-    options: &WindowOptions,
-    running: &RunningJob,
-    store: &Option<PathBuf>,
-    (command_ns, wait): (u64, Option<Duration>),
-    trigger: &str,
-) -> anyhow::Result<u8> {
-    if options.dry_run {
+pub fn one_window(asked: &Asked<'_>, running: &RunningJob, kept: &mut Store) -> anyhow::Result<u8> {
+    if asked.options.dry_run {
         bail!("--dry-run shows the plan of one node: run `trimtab attach --dry-run PID` there, with the PID of a rank");
     }
-    let window = window_options(options, trigger, command_ns)?;
-    let mut kept = Store::open(store.as_deref())?;
-    check_files(options)?;
+    let window = window_options(asked.options, asked.trigger, asked.command_ns)?;
     let terminal = Terminal::new()?;
-    terminal.say(format!("starting agents on {} nodes of job {}", running.nodes.len(), running.id));
-    let measured = measure(running, &window, &terminal, (trigger, wait.unwrap_or(RANKS_WAIT)));
+    let starter = starter(running, asked.site)?;
+    let is_new = asked.beside_program || asked.wait.is_some();
+    let wait = asked.wait.unwrap_or(RANKS_WAIT);
+    let measured = measure(running, &starter, &window, &terminal, (asked.trigger, wait, is_new));
     terminal.finish();
     let (outcome, present) = measured?;
-    keep_and_show(&mut kept, &known(running, &present), outcome, options, false)
+    keep_and_show(kept, &known(running, &present), outcome, asked.options, asked.beside_program)
+}
+
+/// Starts agents on all nodes of a job, or has them started.
+pub fn lead<'a>(
+    running: &RunningJob,
+    starter: &Starter,
+    terminal: &Terminal,
+    command: &str,
+    is_interrupted: &'a dyn Fn() -> bool,
+) -> anyhow::Result<Lead<'a>> {
+    let by = if matches!(starter, Starter::Site { .. }) { "asking the site's agents" } else { "starting agents" };
+    terminal.say(format!("{by} on {} nodes of job {}", running.nodes.len(), running.id));
+    let whose = Whose::from(&running.run);
+    Ok(Lead::begin(&running.nodes, whose, starter, command, is_interrupted)?)
+}
+
+/// The site's standing agents, if it has a controller that may be asked; else Slurm.
+pub fn starter(running: &RunningJob, site: Option<&SiteOptions>) -> anyhow::Result<Starter> {
+    if let Some(site) = site
+        && let Some(controller) = site.controller()
+    {
+        return Ok(Starter::Site { controller, identity: site.identity() });
+    }
+    let job = running.parts.first().context("Slurm named no part of the job")?.job;
+    Ok(Starter::Srun { job })
 }
 
 fn measure(
     running: &RunningJob,
+    starter: &Starter,
     window: &trimtab_measure::Options,
     terminal: &Terminal,
-    (command, wait): (&str, Duration),
+    (command, wait, is_new): (&str, Duration, bool),
 ) -> anyhow::Result<(Outcome, BTreeMap<usize, Present>)> {
-    let job = running.parts.first().context("Slurm named no part of the job")?.job;
     let is_interrupted = || terminal.is_interrupted();
-    let whose = Whose::from(&running.run);
-    let mut lead = Lead::begin(&running.nodes, whose, &Starter::Srun { job }, command, &is_interrupted)?;
+    let mut lead = lead(running, starter, terminal, command, &is_interrupted)?;
     let absent: Vec<String> = lead.absent().into_iter().map(str::to_owned).collect();
     let mut remote = Remote::muster(&mut lead, wait)?;
     let present = remote.present().clone();
-    let outcome = measure_with(&mut remote, window_id(), window, terminal);
+    let until = Instant::now() + if is_new { LOADING_MAX } else { Duration::ZERO };
+    let outcome = loop {
+        match measure_with(&mut remote, window_id(), window, terminal) {
+            // One that has just begun may not have loaded the same libraries everywhere yet.
+            Err(Error::NodesDiffer { .. }) if Instant::now() < until => std::thread::sleep(LOADING_LOOK),
+            outcome => break outcome,
+        }
+    };
     let troubles = std::mem::take(&mut remote.troubles);
     let said = lead.said();
     let mut outcome = outcome.map_err(|error| with_troubles(error, &troubles, &said))?;
     let missing = absent.iter().map(|node| format!("no agent came on {node}: its ranks were not measured"));
-    outcome.report.warnings.extend(missing.chain(troubles));
+    let unseen = unseen(&present);
+    if unseen.is_some() {
+        outcome.report.window.valid = false;
+    }
+    outcome.report.warnings.extend(missing.chain(unseen).chain(troubles));
     Ok((outcome, present))
+}
+
+/// Which ranks of the job no agent has; `None`: none, as far as their launcher tells.
+pub fn unseen(present: &BTreeMap<usize, Present>) -> Option<String> {
+    let size = present.values().find_map(|present| present.size)?;
+    let seen: BTreeSet<u32> = present.values().flat_map(|present| present.ranks.iter().map(|rank| rank.rank)).collect();
+    let missing: Vec<u32> = (0..size).filter(|rank| !seen.contains(rank)).collect();
+    let shown: Vec<String> = missing.iter().take(RANKS_SHOWN_MAX).map(u32::to_string).collect();
+    let more = if missing.len() > RANKS_SHOWN_MAX { " ..." } else { "" };
+    (!missing.is_empty()).then(|| {
+        format!(
+            "{} of the job's {size} ranks were found on no node: {}{more}; see `scontrol listpids` on the nodes",
+            missing.len(),
+            shown.join(", ")
+        )
+    })
 }
 
 /// A measurement's error with what went wrong on the way.

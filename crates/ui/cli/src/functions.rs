@@ -1,13 +1,10 @@
-//! `functions` and `undo`: what could be measured in a process, and taking out what was left in it.
+//! `functions`: what could be measured in a process.
 //!
 //! Next: `trimtab-session` for how functions are judged.
 
-use crate::audited::Change;
 use crate::{DONE, PARTIAL, output};
-use anyhow::bail;
 use trimtab_measure::{Listed, list_functions};
 use trimtab_session::ImageCache;
-use trimtab_session::leftover::{self, Leftover};
 use trimtab_types::Pid;
 
 /// `trimtab functions PID [PATTERN]`.
@@ -27,6 +24,7 @@ fn as_json(one: &Listed) -> serde_json::Value {
         "name": one.name,
         "module": one.module,
         "group": one.group,
+        "chosen": one.chosen.map(|address| format!("{:#x}", address.0)),
         "measurable": one.refusal.is_none(),
         "reason": one.refusal,
     })
@@ -37,7 +35,10 @@ fn table(listed: &[Listed], pattern: &str) -> String {
     let (name, module) = (longest(|one| one.name.len()), longest(|one| one.module.len()));
     let mut text = String::new();
     for one in listed {
-        let verdict = one.refusal.as_deref().unwrap_or("measurable");
+        let mut verdict = one.refusal.clone().unwrap_or_else(|| "measurable".to_string());
+        if let Some(code) = one.chosen {
+            verdict += &format!(" (indirect: this process runs the code at {:#x})", code.0);
+        }
         text += &format!("{:name$}  {:module$}  {:5} {verdict}\n", one.name, one.module, one.group);
     }
     let refused = listed.iter().filter(|one| one.refusal.is_some()).count();
@@ -47,31 +48,4 @@ fn table(listed: &[Listed], pattern: &str) -> String {
         listed.len() - refused
     );
     text
-}
-
-/// `trimtab undo PID`.
-pub fn undo(pid: i32) -> anyhow::Result<u8> {
-    let found = leftover::find(Pid(pid))?;
-    let patches = match &found {
-        Leftover::None => {
-            output::print_text(&format!("process {pid} holds nothing of trimtab's"))?;
-            return Ok(PARTIAL);
-        }
-        Leftover::Complete { patches, .. } => *patches,
-        Leftover::Unfinished(_) => 0,
-    };
-    let change = Change::of_processes("undo", std::iter::once(Pid(pid)))?;
-    let removal = change.around(|| leftover::undo(Pid(pid), &found))?;
-    if !removal.foreign.is_empty() {
-        bail!(
-            "{} of {patches} places were changed by another tool meanwhile and were left as they are",
-            removal.foreign.len()
-        );
-    }
-    let left = removal.left_mapped_bytes;
-    output::print_text(&format!(
-        "process {pid}: {patches} places restored, {left} bytes left mapped, paused {:.0} us",
-        removal.pause_ns_max as f64 / 1e3
-    ))?;
-    Ok(DONE)
 }

@@ -2,12 +2,13 @@
 //!
 //! Next: `window` measures it.
 
+use crate::found::{self, Found};
 use anyhow::{Context, bail};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use trimtab_measure::{Error, Options, Outcome, Progress, has_static_mpi, measure};
+use trimtab_measure::{Options, Outcome, Progress, has_static_mpi, measure};
 use trimtab_session::ImageCache;
-use trimtab_track::{Job, ProcFs, find_job_in};
+use trimtab_track::{Job, ProcFs, find_job_in, slurm_handle};
 use trimtab_types::Pid;
 
 /// How long a launcher may take to start its ranks.
@@ -16,6 +17,8 @@ const RANKS_SECONDS_MAX: u64 = 120;
 const READY_SECONDS_MAX: u64 = 20;
 /// Time between two looks.
 const LOOK_MS: u64 = 3;
+/// The same, as so many times of what a look took.
+const WAIT_PARTS: u32 = 3;
 
 /// A program we started.
 #[derive(Debug)]
@@ -32,22 +35,25 @@ impl Program {
         Ok(Program { child })
     }
 
-    /// Waits until all ranks run.
-    pub fn wait_for_ranks(&mut self) -> anyhow::Result<Job> {
+    /// Waits until all ranks run, or Slurm says on which nodes they do.
+    pub fn wait_for_ranks(&mut self) -> anyhow::Result<Found> {
         let started = Instant::now();
         let pid = Pid(self.child.id() as i32);
         let mut last = None;
         while started.elapsed() < Duration::from_secs(RANKS_SECONDS_MAX) {
+            let look = Instant::now();
             if let Some(status) = self.child.try_wait()? {
                 bail!("the program ended ({status}) before it could be measured");
             }
-            match find_job_in(&ProcFs::new(), pid, &has_static_mpi) {
-                // A program without launcher has one rank and no size.
-                Ok(job) if job.is_complete() || job.launcher.is_none() => return Ok(job),
-                Ok(job) => last = Some(format!("{} of {} ranks run", job.ranks.len(), job.size.unwrap_or(0))),
+            match found::job_of(pid) {
+                Ok(Found::Here(job)) if !is_whole(&job) => {
+                    last = Some(format!("{} of {} ranks run", job.ranks.len(), job.size.unwrap_or(0)));
+                }
+                Ok(found) => return Ok(found),
                 Err(error) => last = Some(error.to_string()),
             }
-            std::thread::sleep(Duration::from_millis(LOOK_MS));
+            // Slurm is asked by a program of its own: mostly one waits.
+            std::thread::sleep(Duration::from_millis(LOOK_MS).max(look.elapsed() * WAIT_PARTS));
         }
         bail!("no complete MPI job after {RANKS_SECONDS_MAX} s: {}", last.unwrap_or_default())
     }
@@ -64,19 +70,35 @@ impl Program {
 /// How long a program may take to show that it is an MPI program.
 const PLAIN_MS: u64 = 200;
 
+/// What a program turned out to be.
+pub enum Begun {
+    /// One process, which is no MPI program.
+    Plain(Pid),
+    /// A job.
+    Job(Found),
+}
+
 impl Program {
-    /// The process to probe: any rank once all run, or the program itself if it is no MPI program.
-    pub fn wait_for_process(&mut self) -> anyhow::Result<Pid> {
+    /// The job to probe once all its ranks run, or the program itself if it is no MPI program.
+    pub fn wait_for_processes(&mut self) -> anyhow::Result<Begun> {
         let started = Instant::now();
         let pid = Pid(self.child.id() as i32);
+        let processes = ProcFs::new();
         while started.elapsed() < Duration::from_millis(PLAIN_MS) {
-            match find_job_in(&ProcFs::new(), pid, &has_static_mpi) {
-                Err(trimtab_track::Error::NotMpi { .. }) => std::thread::sleep(Duration::from_millis(LOOK_MS)),
-                _ => return Ok(self.wait_for_ranks()?.ranks.first().context("the program has no rank")?.pid),
+            match find_job_in(&processes, pid, &has_static_mpi) {
+                Err(trimtab_track::Error::NotMpi { .. }) if slurm_handle(&processes, pid)?.is_none() => {
+                    std::thread::sleep(Duration::from_millis(LOOK_MS));
+                }
+                _ => return Ok(Begun::Job(self.wait_for_ranks()?)),
             }
         }
-        Ok(pid)
+        Ok(Begun::Plain(pid))
     }
+}
+
+/// A program without launcher has one rank and no size.
+fn is_whole(job: &Job) -> bool {
+    job.is_complete() || job.launcher.is_none()
 }
 
 /// Does something to a program that has just been started, again while its loader is at work.
@@ -103,7 +125,7 @@ pub fn measure_when_ready(
     let started = Instant::now();
     loop {
         match measure(job, options, cache, progress) {
-            Err(error) if is_too_early(&error) && started.elapsed() < Duration::from_secs(READY_SECONDS_MAX) => {
+            Err(error) if error.is_loading() && started.elapsed() < Duration::from_secs(READY_SECONDS_MAX) => {
                 if program.child.try_wait()?.is_some() {
                     return Err(error.into());
                 }
@@ -111,21 +133,5 @@ pub fn measure_when_ready(
             }
             other => return Ok(other?),
         }
-    }
-}
-
-/// As [`is_loading`], of a measurement.
-pub fn is_too_early(error: &Error) -> bool {
-    matches!(error, Error::Rank { source, .. } if is_loading(source))
-}
-
-/// Failures of a process whose loader has not finished.
-pub fn is_loading(error: &trimtab_session::Error) -> bool {
-    use trimtab_os::Error as Os;
-    match error {
-        trimtab_session::Error::Os(os) => {
-            os.is_retryable() || matches!(os, Os::NoGadgets { .. } | Os::NoThreadPointer { .. })
-        }
-        _ => false,
     }
 }

@@ -8,6 +8,9 @@
 mod arguments;
 mod audited;
 mod cluster;
+mod doctor;
+mod doctor_facts;
+mod found;
 mod functions;
 mod launch;
 mod output;
@@ -15,16 +18,21 @@ mod pack;
 mod points;
 mod probe;
 mod probe_values;
+mod probe_where;
 mod progress;
+mod site;
 mod stored;
+mod tree;
+mod undo;
+mod waiting;
 mod watch;
 mod watch_lines;
 mod window;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
+use found::Target;
 use std::process::ExitCode;
-use window::Target;
 
 /// Everything was done.
 const DONE: u8 = 0;
@@ -53,21 +61,31 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
     let store = arguments.store;
     match arguments.command {
         Command::Run { options, command } => window::run(&options, &command, &store, command_ns),
-        Command::Attach { options, pid, slurm, wait } => {
+        Command::Attach { options, events, pid, site, slurm, wait } => {
             let target = slurm.map(Target::Slurm).or(pid.map(Target::Process));
-            window::attach(&options, target, wait, &store, command_ns)
+            window::attach(&options, &events, target, wait, &site, &store, command_ns)
         }
-        Command::Agent { ticket } => cluster::agent(&ticket),
+        Command::Agent(options) => site::agent(&options),
+        Command::Controller(options) => site::controller(&options),
+        Command::Tree { site, json } => tree::show(&site, json),
+        Command::Site(command) => site::authority(&command),
+        Command::Doctor(options) => doctor::examine(&options),
         Command::Watch { wanted, options } => watch::run(&wanted, &options, &store, command_ns),
-        Command::Measure { options, job } => window::measure_again(&options, &job, &store, command_ns),
+        Command::Measure { options, events, site, job } => {
+            window::measure_again(&options, &events, &job, &site, &store, command_ns)
+        }
+        Command::Trigger { job, name } => waiting::trigger(&job, &name, &store),
         Command::List { json } => stored::list(&store, json),
-        Command::Report { window, json, html } => stored::report(&store, window.as_deref(), json, html.as_deref()),
+        Command::Report { window: Some(job), json, compare: Some(windows), .. } => {
+            stored::compare(&store, &job, &windows, json)
+        }
+        Command::Report { window, json, html, .. } => stored::report(&store, window.as_deref(), json, html.as_deref()),
         Command::Functions { pid, pattern, json } => functions::list(pid, &pattern, json),
         Command::Points { options, pattern, target } => points::list(&options, &pattern, &target, &store),
         Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),
         Command::Explain { script, words } => probe::explain(&script, &words),
         Command::Pack { program, output, options } => pack::pack(&program, &output, &options),
-        Command::Undo { pid } => functions::undo(pid),
+        Command::Undo { pid, slurm } => undo::run(pid, slurm),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "trimtab", &mut std::io::stdout());
             Ok(DONE)

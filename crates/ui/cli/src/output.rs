@@ -63,6 +63,16 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
 }
 
+/// Appends a line to `path`, or prints it on standard output for `-`.
+pub fn append(path: &Path, line: &str) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return print_text(line);
+    }
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    let written = opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    written.with_context(|| format!("can't write {}", path.display()))
+}
+
 /// The error with all its causes in one line.
 pub fn chain(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();

@@ -1,23 +1,22 @@
 //! `probe` and `explain`: scripts of probes.
 //!
-//! Next: `probe_values` for how results look, `trimtab-script` for the work.
+//! Next: `probe_where` for what runs where, `probe_values` for how results look, `trimtab-script` for the work.
 
 use crate::arguments::{ProbeOptions, ScriptOptions};
-use crate::audited::Change;
-use crate::launch::{self, Program};
+use crate::found::{Target, find, slurm_job};
+use crate::launch::{Begun, Program};
+use crate::probe_where::Probed;
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, output, probe_values};
+use crate::{DONE, PARTIAL, cluster, output, probe_values, probe_where};
 use anyhow::{Context as _, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trimtab_measure::has_static_mpi;
-use trimtab_script::{Error, Message, Options, Permissions, Running, Target};
+use trimtab_script::{Error, Message, Options, Permissions};
 use trimtab_session::ImageCache;
 use trimtab_store::Store;
-use trimtab_track::{ProcFs, find_job_in};
+use trimtab_track::slurm::SlurmId;
 use trimtab_types::Pid;
-use trimtab_types::context::Context;
 
 /// `trimtab probe SCRIPT PID|JOB` and `trimtab probe SCRIPT -- COMMAND`.
 pub fn run(
@@ -31,27 +30,33 @@ pub fn run(
     if let Some(path) = &options.json {
         output::check_writable(path)?;
     }
-    match (rest, command) {
-        ([], []) => bail!("nothing to probe; give a process id or a job behind the script, or `-- COMMAND`"),
-        ([target], []) => {
-            let targets = targets_of(process_of(target, store)?, &options.ranks)?;
-            let mut change = Change::of_processes("probe", targets.iter().map(|target| target.pid))?;
-            let code = watch(start(&targets, &script)?, options);
-            change.restored();
-            code
+    match (rest, command, options.slurm) {
+        ([], [], None) => {
+            bail!("nothing to probe; give a process id or a job behind the script, `--slurm JOB`, or `-- COMMAND`")
         }
-        ([], command) => {
+        ([], [], Some(id)) => probe_where::run(&slurm_job(id, false)?, &script, options, false),
+        ([target], [], None) => {
+            let pid = match job_in_store(target, store)? {
+                InStore::Slurm(id) => return probe_where::run(&slurm_job(id, false)?, &script, options, false),
+                InStore::Process(pid) => pid,
+            };
+            match find(Target::Process(pid.0), false) {
+                Ok(found) => probe_where::run(&found, &script, options, false),
+                Err(error) if is_no_mpi(&error) => probe_where::plain(pid, &script, options, false),
+                Err(error) => Err(error),
+            }
+        }
+        ([], command, None) => {
             let mut program = Program::start(command)?;
-            let targets = targets_of(program.wait_for_process()?, &options.ranks)?;
-            let mut change = Change::of_processes("probe", targets.iter().map(|target| target.pid))?;
-            let running =
-                launch::when_ready(|| Running::start(&targets, &script, &ImageCache::of_user()), is_too_early);
-            let code = watch(running.map_err(|error| said(error, &script.text))?, options)?;
-            change.restored();
+            let code = match program.wait_for_processes()? {
+                Begun::Plain(pid) => probe_where::plain(pid, &script, options, true)?,
+                Begun::Job(found) => probe_where::run(&found, &script, options, true)?,
+            };
             let status = program.wait()?;
             Ok(if status != 0 { status } else { code })
         }
-        ([target, ..], _) => bail!("too many words: `{target}` and what follows; put the script in quotes"),
+        ([target, ..], _, None) => bail!("too many words: `{target}` and what follows; put the script in quotes"),
+        (_, _, Some(_)) => bail!("--slurm names what is probed; leave out the process id, the job and the command"),
     }
 }
 
@@ -94,62 +99,53 @@ fn script_options(options: &ScriptOptions, text: String) -> Options {
     Options { text, permissions: Permissions { write: options.allow_write, call: options.allow_call } }
 }
 
-/// The process of a pid, or one of a stored job that still runs.
-pub fn process_of(text: &str, store: &Option<PathBuf>) -> anyhow::Result<Pid> {
+/// What a word names.
+enum InStore {
+    /// A process.
+    Process(Pid),
+    /// A job of Slurm that was measured on many nodes.
+    Slurm(SlurmId),
+}
+
+/// A pid, or a stored job that still runs.
+fn job_in_store(text: &str, store: &Option<PathBuf>) -> anyhow::Result<InStore> {
     if let Ok(pid) = text.parse() {
-        return Ok(Pid(pid));
+        return Ok(InStore::Process(Pid(pid)));
     }
     let known = Store::open_to_read(store.as_deref())?;
     let selection = known.find(text)?;
+    if let Some(id) = cluster::slurm_id(&selection.job.key) {
+        return Ok(InStore::Slurm(id?));
+    }
     let processes = known.processes(&selection.job.id)?;
     let running =
         processes.iter().find(|process| trimtab_os::start_time_ticks(process.pid) == Some(process.start_ticks));
     let process = running.with_context(|| format!("job {} has ended", selection.job.id))?;
-    Ok(process.pid)
+    Ok(InStore::Process(process.pid))
 }
 
-/// The ranks of the job that `pid` belongs to, or the process itself if it is no MPI program.
-fn targets_of(pid: Pid, ranks: &Context) -> anyhow::Result<Vec<Target>> {
-    let job = match find_job_in(&ProcFs::new(), pid, &has_static_mpi) {
-        Ok(job) => job,
-        Err(trimtab_track::Error::NotMpi { .. }) => return Ok(vec![Target { pid, rank: None, ranks: None }]),
-        Err(error) => return Err(error.into()),
-    };
-    let host = trimtab_measure::host_name();
-    let chosen = job.ranks.iter().filter(|process| ranks.contains(process.rank.0, &host));
-    let all = job.size.unwrap_or(job.ranks.len() as u32);
-    let target = |process: &trimtab_track::RankProcess| Target {
-        pid: process.pid,
-        rank: Some(process.rank.0),
-        ranks: Some(all),
-    };
-    let targets: Vec<Target> = chosen.map(target).collect();
-    if targets.is_empty() {
-        bail!("no rank of the job is in `{ranks}`; it has ranks 0 to {} here", job.ranks.len().saturating_sub(1));
+/// The process of a pid, or one of a stored job that still runs.
+pub fn process_of(text: &str, store: &Option<PathBuf>) -> anyhow::Result<Pid> {
+    match job_in_store(text, store)? {
+        InStore::Process(pid) => Ok(pid),
+        InStore::Slurm(id) => bail!("job {id} of Slurm runs on many nodes; give the id of one process, on its node"),
     }
-    Ok(targets)
 }
 
-fn start(targets: &[Target], script: &Options) -> anyhow::Result<Running> {
-    Running::start(targets, script, &ImageCache::of_user()).map_err(|error| said(error, &script.text))
+fn is_no_mpi(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(trimtab_track::Error::NotMpi { .. }))
 }
 
 /// An error in the script is shown with its line; others are as they are.
-fn said(error: Error, text: &str) -> anyhow::Error {
+pub fn said(error: Error, text: &str) -> anyhow::Error {
     match error {
         Error::Script(refused) => anyhow::anyhow!("the script was refused\n{}", refused.render(text)),
         other => other.into(),
     }
 }
 
-/// The loader may still be at work for a moment in a program that has just been started.
-fn is_too_early(error: &Error) -> bool {
-    matches!(error, Error::Process { source, .. } if launch::is_loading(source))
-}
-
 /// Reads until it is over, takes the probes out and shows what they left.
-fn watch(mut running: Running, options: &ProbeOptions) -> anyhow::Result<u8> {
-    let terminal = Terminal::new()?;
+pub fn watch(mut running: impl Probed, options: &ProbeOptions, terminal: &Terminal) -> anyhow::Result<u8> {
     let (functions, refused) = running.refusals();
     for one in &refused {
         eprintln!("trimtab: not probed: {}: {}", one.function, one.reason);
@@ -161,7 +157,7 @@ fn watch(mut running: Running, options: &ProbeOptions) -> anyhow::Result<u8> {
     let to_standard_output = options.json.as_deref() == Some(Path::new("-"));
     let mut messages: Vec<Message> = Vec::new();
     let ended_by = loop {
-        let poll = running.poll();
+        let poll = running.poll()?;
         for message in &poll.messages {
             if !to_standard_output {
                 terminal.print(&probe_values::line(message))?;
@@ -182,7 +178,7 @@ fn watch(mut running: Running, options: &ProbeOptions) -> anyhow::Result<u8> {
     };
     terminal.finish();
     let seconds = running.elapsed().as_secs_f64();
-    let (last, values, summary) = running.finish();
+    let (last, values, summary) = running.finish()?;
     for message in &last {
         if !to_standard_output {
             output::print_text(&probe_values::line(message))?;

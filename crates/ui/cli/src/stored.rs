@@ -3,6 +3,7 @@
 //! Next: `trimtab-store` for how it is kept.
 
 use crate::{DONE, PARTIAL, output};
+use anyhow::bail;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use trimtab_report::{ListedJob, ListedWindow};
@@ -33,6 +34,7 @@ fn listed(summary: &JobSummary) -> ListedJob {
             valid: window.valid,
             communication_fraction: window.communication_fraction,
             time_per_iteration_s: window.time_per_iteration_s,
+            event: window.event.as_ref().map(|event| event.kind.clone()),
         }),
     }
 }
@@ -49,8 +51,28 @@ fn as_json(job: &ListedJob) -> serde_json::Value {
             "valid": window.valid,
             "communication_fraction": window.communication_fraction,
             "time_per_iteration_s": window.time_per_iteration_s,
+            "event": window.event,
         })),
     })
+}
+
+/// `trimtab report JOB --compare A B`.
+pub fn compare(path: &Option<PathBuf>, job: &str, windows: &[u32], json: bool) -> anyhow::Result<u8> {
+    let store = Store::open_to_read(path.as_deref())?;
+    let selection = store.find(job)?;
+    let [before, after] = windows else { bail!("--compare takes two windows of the job") };
+    if selection.batch.is_some() {
+        bail!("give the job alone, `trimtab report {} --compare {before} {after}`", selection.job.id);
+    }
+    let id = &selection.job.id;
+    let compared = trimtab_window::compare(&store.window(id, *before)?, &store.window(id, *after)?);
+    if json {
+        output::print_text(&serde_json::to_string_pretty(&compared)?)?;
+    } else {
+        let style = output::style(std::io::stdout().is_terminal());
+        output::print_text(&trimtab_report::comparison(&compared, &style))?;
+    }
+    Ok(if compared.time_per_iteration_s.is_some() { DONE } else { PARTIAL })
 }
 
 /// `trimtab report`.

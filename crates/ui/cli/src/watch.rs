@@ -173,7 +173,8 @@ impl<'scope> Work<'scope> {
         // The command, for this job, begins when it was found.
         let options = Options { command_ns: trimtab_os::monotonic_ns(), ..self.options.clone() };
         let quiet = Quiet { terminal: self.terminal, ending: self.ending };
-        let measure = || launch::when_ready(|| measure(job, &options, &self.cache, &quiet), launch::is_too_early);
+        let measure =
+            || launch::when_ready(|| measure(job, &options, &self.cache, &quiet), trimtab_measure::Error::is_loading);
         Change::of_job("watch", job)?.around(measure)
     }
 }

@@ -4,70 +4,53 @@
 //!
 //! Next: `launch` starts programs, `trimtab-measure` does the work.
 
-use crate::arguments::{GroupName, WindowOptions};
+use crate::arguments::site::SiteOptions;
+use crate::arguments::{EventOptions, GroupName, WindowOptions};
 use crate::audited::Change;
+use crate::found::{self, Found, Target};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, cluster, launch, output};
+use crate::{DONE, PARTIAL, cluster, launch, output, waiting};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trimtab_measure::{Mark, Options, Outcome, dry_run, has_static_mpi, host_name, measure};
 use trimtab_mpi::Group;
 use trimtab_session::ImageCache;
 use trimtab_store::{Process, Store};
-use trimtab_track::slurm::{self, RunningJob, SlurmId};
-use trimtab_track::{Job, ProcFs, Processes, RankProcess, find_job_in, find_slurm_job_in};
+use trimtab_track::{Job, ProcFs, RankProcess, find_job_in};
 use trimtab_types::Pid;
 use trimtab_types::report::Report;
-
-/// Time between two looks for ranks that are waited for.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// Ranks that have not come so long after the last one run on other machines.
-const MISSING: Duration = Duration::from_secs(3);
-
-/// What is attached to.
-#[derive(Clone, Copy, Debug)]
-pub enum Target {
-    /// The job of any process.
-    Process(i32),
-    /// A job of Slurm.
-    Slurm(SlurmId),
-}
 
 /// `trimtab attach PID`.
 pub fn attach(
     options: &WindowOptions,
+    events: &EventOptions,
     target: Option<Target>,
     wait_s: Option<f64>,
+    site: &SiteOptions,
     store: &Option<PathBuf>,
     command_ns: u64,
 ) -> anyhow::Result<u8> {
     let target = target.context("give a process id, or --slurm JOB")?;
-    let wait = wait_s.map(Duration::from_secs_f64);
-    let found = wait.map_or_else(|| find(target), |limit| wait_for(target, limit))?;
-    window_of(options, &found, store, command_ns, "attach", wait)
-}
-
-/// A job that was found.
-enum Found {
-    /// All of it that can be seen is on this machine.
-    Here(Box<Job>),
-    /// A job of Slurm that runs elsewhere, or on more than one node.
-    Spread(Box<RunningJob>),
-}
-
-fn find(target: Target) -> anyhow::Result<Found> {
-    match target {
-        Target::Process(pid) => Ok(Found::Here(Box::new(find_job_in(&ProcFs::new(), Pid(pid), &has_static_mpi)?))),
-        Target::Slurm(id) => slurm_job(id),
+    if site.controller.is_some() && matches!(target, Target::Process(_)) {
+        bail!("a controller is asked for jobs, not for processes: give --slurm JOB");
     }
+    let wait = wait_s.map(Duration::from_secs_f64);
+    let through_site = site.controller().is_some();
+    let found =
+        wait.map_or_else(|| found::find(target, through_site), |limit| found::wait_for(target, through_site, limit))?;
+    if !events.is_plain() {
+        return waiting::run(options, events, &found, site, store, "attach");
+    }
+    window_of(options, &found, site, store, command_ns, "attach", wait)
 }
 
-fn window_of(
+/// One window of a job that was found.
+pub fn window_of(
     options: &WindowOptions,
     found: &Found,
+    site: &SiteOptions,
     store: &Option<PathBuf>,
     command_ns: u64,
     trigger: &str,
@@ -78,40 +61,13 @@ fn window_of(
             tell_relatives(job);
             one_window(options, job, store, command_ns, trigger, wait.is_some())
         }
-        Found::Spread(running) => cluster::one_window(options, running, store, (command_ns, wait), trigger),
-    }
-}
-
-/// The whole job, or as much of it as is here when the time is over.
-fn wait_for(target: Target, limit: Duration) -> anyhow::Result<Found> {
-    let begin = Instant::now();
-    let (mut here, mut since) = (0, begin);
-    loop {
-        let found = find(target);
-        let is_final = match &found {
-            // Agents wait for ranks by themselves.
-            Ok(Found::Spread(_)) => true,
-            Ok(Found::Here(job)) if job.is_complete() => true,
-            Ok(Found::Here(job)) => {
-                if job.ranks.len() != here {
-                    (here, since) = (job.ranks.len(), Instant::now());
-                }
-                since.elapsed() >= MISSING
-            }
-            Err(error) => !may_change(error),
-        };
-        if is_final || begin.elapsed() >= limit {
-            return found;
+        Found::Spread(running) => {
+            let mut kept = Store::open(store.as_deref())?;
+            check_files(options)?;
+            let asked = cluster::Asked { options, command_ns, trigger, wait, beside_program: false, site: Some(site) };
+            cluster::one_window(&asked, running, &mut kept)
         }
-        std::thread::sleep(LOOK);
     }
-}
-
-/// Whether the same question may have another answer in a moment: a program that is about to load MPI has none yet.
-fn may_change(error: &anyhow::Error) -> bool {
-    let track = error.downcast_ref::<trimtab_track::Error>();
-    track.is_some_and(|error| error.is_retryable() || matches!(error, trimtab_track::Error::NotMpi { .. }))
-        || error.downcast_ref::<slurm::SlurmError>().is_some_and(slurm::SlurmError::is_retryable)
 }
 
 /// Programs that started each other are measured one by one: says which are beside this one.
@@ -131,29 +87,20 @@ fn tell_relatives(job: &Job) {
     }
 }
 
-/// A job of Slurm: its ranks, if all of it is on this machine.
-fn slurm_job(id: SlurmId) -> anyhow::Result<Found> {
-    let processes = ProcFs::new();
-    let own_uid = processes.status(processes.own_pid())?.uids[1];
-    let mut running = slurm::find(&slurm::Program, id, own_uid)?;
-    let located = slurm::locate(&slurm::Program, &mut running, &processes.host());
-    if running.nodes.len() > 1 || located.is_err() {
-        return Ok(Found::Spread(Box::new(running)));
-    }
-    Ok(Found::Here(Box::new(find_slurm_job_in(&processes, &running.run, &has_static_mpi)?)))
-}
-
 /// `trimtab measure JOB`.
 pub fn measure_again(
     options: &WindowOptions,
+    events: &EventOptions,
     text: &str,
+    site: &SiteOptions,
     store: &Option<PathBuf>,
     command_ns: u64,
 ) -> anyhow::Result<u8> {
     let known = Store::open_to_read(store.as_deref())?;
     let selection = known.find(text)?;
-    if let Some(id) = selection.job.key.strip_prefix(cluster::SLURM_KEY).and_then(|rest| rest.split(' ').next()) {
-        return window_of(options, &slurm_job(id.parse()?)?, store, command_ns, "measure", None);
+    if let Some(id) = cluster::slurm_id(&selection.job.key) {
+        let found = found::slurm_job(id?, site.controller().is_some())?;
+        return measure_found(options, events, &found, site, store, command_ns);
     }
     let processes = known.processes(&selection.job.id)?;
     drop(known);
@@ -165,7 +112,21 @@ pub fn measure_again(
         );
     };
     let job = find_job_in(&ProcFs::new(), process.pid, &has_static_mpi)?;
-    one_window(options, &job, store, command_ns, "measure", false)
+    measure_found(options, events, &Found::Here(Box::new(job)), site, store, command_ns)
+}
+
+fn measure_found(
+    options: &WindowOptions,
+    events: &EventOptions,
+    found: &Found,
+    site: &SiteOptions,
+    store: &Option<PathBuf>,
+    command_ns: u64,
+) -> anyhow::Result<u8> {
+    if !events.is_plain() {
+        return waiting::run(options, events, found, site, store, "measure");
+    }
+    window_of(options, found, site, store, command_ns, "measure", None)
 }
 
 /// `trimtab run -- COMMAND`.
@@ -181,14 +142,13 @@ pub fn run(
     let mut kept = Store::open(store.as_deref())?;
     check_files(options)?;
     let mut program = launch::Program::start(command)?;
-    let measured = program.wait_for_ranks().and_then(|job| {
-        let terminal = Terminal::new()?;
-        let window = window_options(options, "run", command_ns)?;
-        let cache = ImageCache::of_user();
-        let change = Change::of_job("run", &job)?;
-        let outcome = change.around(|| launch::measure_when_ready(&mut program, &job, &window, &cache, &terminal));
-        terminal.finish();
-        keep_and_show(&mut kept, &Known::of(&job), outcome?, options, true)
+    let measured = program.wait_for_ranks().and_then(|found| match found {
+        Found::Here(job) => run_here(options, &mut program, &job, &mut kept, command_ns),
+        Found::Spread(running) => {
+            let asked =
+                cluster::Asked { options, command_ns, trigger: "run", wait: None, beside_program: true, site: None };
+            cluster::one_window(&asked, &running, &mut kept)
+        }
     });
     if let Err(error) = &measured {
         eprintln!("trimtab: {}; the program runs on", output::chain(error));
@@ -200,6 +160,22 @@ pub fn run(
         Err(error) if status == 0 => Err(error.context("the program ended well, but was not measured")),
         Err(_) => Ok(status),
     }
+}
+
+fn run_here(
+    options: &WindowOptions,
+    program: &mut launch::Program,
+    job: &Job,
+    kept: &mut Store,
+    command_ns: u64,
+) -> anyhow::Result<u8> {
+    let terminal = Terminal::new()?;
+    let window = window_options(options, "run", command_ns)?;
+    let cache = ImageCache::of_user();
+    let change = Change::of_job("run", job)?;
+    let outcome = change.around(|| launch::measure_when_ready(program, job, &window, &cache, &terminal));
+    terminal.finish();
+    keep_and_show(kept, &Known::of(job), outcome?, options, true)
 }
 
 fn one_window(
@@ -219,10 +195,16 @@ fn one_window(
     check_files(options)?;
     let terminal = Terminal::new()?;
     let once = || measure(job, &window, &cache, &terminal);
-    let measured = || if may_be_loading { launch::when_ready(once, launch::is_too_early) } else { once() };
+    let measured =
+        || if may_be_loading { launch::when_ready(once, trimtab_measure::Error::is_loading) } else { once() };
     let outcome = Change::of_job(trigger, job)?.around(measured);
     terminal.finish();
-    keep_and_show(&mut kept, &Known::of(job), outcome?, options, false)
+    let mut outcome = outcome?;
+    if let Some(elsewhere) = found::elsewhere(job) {
+        outcome.report.window.valid = false;
+        outcome.report.warnings.push(elsewhere);
+    }
+    keep_and_show(&mut kept, &Known::of(job), outcome, options, false)
 }
 
 /// The window that was asked for.
@@ -247,6 +229,8 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         follow: options.follow,
         until_confident: options.until_confident,
         trigger: trigger.to_string(),
+        event: options.event.clone().map(Box::new),
+        patient: options.event.as_ref().is_some_and(waiting::is_count),
         batch: 0,
         job_id: String::new(),
         command_ns,
@@ -298,8 +282,10 @@ pub fn keep_and_show(
     } else if !json_to_stdout {
         output::print_report(&report, &headline)?;
     }
-    if let Some(path) = &options.json {
-        output::write(path, &trimtab_report::json(&report)?)?;
+    match &options.json {
+        Some(path) if options.one_of_many => output::append(path, &serde_json::to_string(&report)?)?,
+        Some(path) => output::write(path, &trimtab_report::json(&report)?)?,
+        None => {}
     }
     if let Some(path) = &options.html {
         output::write(path, &trimtab_report::html(&report, &headline))?;

@@ -105,7 +105,7 @@ fn requests_that_cannot_be_met() {
     let folder = home.path("").to_string_lossy().into_owned();
     let rows: &[(&str, &[&str], &[&str])] = &[
         ("no_function", &["--function", "no_such_function"], &["no function matches", "`trimtab functions"]),
-        ("indirect_function", &["--function", "memcpy"], &["memcpy can't be measured", "indirect function"]),
+        ("indirect_function", &["--function", "time"], &["time can't be measured", "indirect function"]),
         ("no_return", &["--function", "abort"], &["abort can't be measured", "never returns"]),
         ("no_marker", &["--mark", "no_such_marker"], &["no_such_marker"]),
         (

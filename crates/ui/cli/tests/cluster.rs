@@ -1,18 +1,17 @@
 //! A job of a real Slurm on several nodes: measured from the head through agents, and left as it was.
 //!
-//! Next: `slurm.rs` for jobs on one machine, `trimtab-testbed` for the nodes.
+//! Next: `jobs.rs` for other commands, `slurm.rs` for jobs on one node, `trimtab-testbed` for the nodes.
 
+mod common_cluster;
+
+use common_cluster::{Cluster, Job, Rank, agents, children_of, kill, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, skip, threads_running};
+use std::path::Path;
+use std::process::Stdio;
+use trimtab_specimens::skip;
 use trimtab_testbed::{Slurm, Testbed};
-use trimtab_types::report::Report;
 
-/// Longer than anything here takes on a loaded machine; no test measures against it.
-const LIMIT: Duration = Duration::from_secs(90);
 const NODES: usize = 4;
 
 #[test]
@@ -39,6 +38,14 @@ fn a_window_is_of_all_ranks(cluster: &Cluster<'_>, job: &Job) {
     let hosts: BTreeSet<&str> = report.ranks.iter().map(|rank| rank.host.as_str()).collect();
     assert_eq!(hosts.len(), NODES, "one rank on each node: {hosts:?}");
     assert!(report.ranks.iter().all(|rank| rank.iterations == Some(10)), "{:?}", report.ranks);
+    // Each node says who shares it: its own rank there, and nobody of the same job as a neighbour.
+    let shared: BTreeSet<&str> = report.nodes.iter().map(|node| node.host.as_str()).collect();
+    assert_eq!(shared, hosts);
+    for node in &report.nodes {
+        assert!(node.places.len() == 1 && !node.places[0].cpus_seen.is_empty(), "{node:?}");
+        let own = format!("{}.", job.id);
+        assert!(node.neighbours.iter().all(|one| !(one.kind == "slurm" && one.name.starts_with(&own))), "{node:?}");
+    }
     // Each rank of the 2-D mesh has neighbours, and what one sends another is what it gets of it.
     assert!(report.links.iter().any(|link| link.messages > 0), "{:?}", report.links);
     assert!(report.communication_fraction.is_some_and(|share| share.mean > 0.0 && share.mean < 1.0));
@@ -122,165 +129,4 @@ fn what_can_not_be_measured_is_said(cluster: &Cluster<'_>, job: &Job) {
     }
     wait_for("no agent left", || agents().is_empty());
     job.check_untouched();
-}
-
-/// Nodes with a Slurm.
-struct Cluster<'a> {
-    testbed: &'a Testbed,
-    slurm: &'a Slurm<'a>,
-}
-
-/// A window whose report is not there yet.
-struct Window {
-    lead: Child,
-    file: PathBuf,
-}
-
-impl Window {
-    /// Exit code and report.
-    fn end(mut self) -> (Option<i32>, Report) {
-        let code = self.lead.wait().expect("it ends").code();
-        let text = fs::read_to_string(&self.file).unwrap_or_else(|error| panic!("no report ({error}), code {code:?}"));
-        (code, serde_json::from_str(&text).expect("a report"))
-    }
-}
-
-/// A job that runs.
-struct Job {
-    id: String,
-    srun: Child,
-    ranks: Vec<Rank>,
-}
-
-/// One of its processes, as this namespace sees it.
-struct Rank {
-    pid: i32,
-    text: TextSnapshot,
-}
-
-impl Cluster<'_> {
-    fn folder(&self, name: &str) -> PathBuf {
-        self.testbed.folder().join(name)
-    }
-
-    /// `trimtab` on the head.
-    fn trimtab(&self, words: &[&str]) -> Command {
-        let mut command = self.slurm.command(env!("CARGO_BIN_EXE_trimtab"));
-        command.args(words).env("XDG_DATA_HOME", self.folder("data")).env("XDG_STATE_HOME", self.folder("state"));
-        command.env("XDG_CACHE_HOME", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-        command
-    }
-
-    /// One window, which must have a report.
-    fn window(&self, words: &[&str]) -> Report {
-        let output: Output = self.trimtab(words).args(["--json", "-"]).output().expect("it runs");
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {:?} {out} {err}", output.status))
-    }
-
-    /// A window that takes a while.
-    fn begin_window(&self, words: &[&str]) -> Window {
-        let file = self.folder("window.json");
-        let mut command = self.trimtab(words);
-        command.arg("--json").arg(&file).stdout(Stdio::null()).stderr(Stdio::inherit());
-        let _earlier = fs::remove_file(&file);
-        Window { lead: command.spawn().expect("it starts"), file }
-    }
-
-    /// A specimen with one rank on each node, at work.
-    fn start(&self, name: &str, options: &[&str]) -> Job {
-        let program = build(name, Some(Mpi::OpenMpi), &Variant::default()).expect("it builds");
-        let program = program.canonicalize().expect("it is there");
-        let mut srun = self.slurm.command("srun");
-        srun.arg(format!("-N{NODES}")).args(["--mpi=pmix"]).arg(&program).args(options);
-        for (variable, value) in [
-            ("OMPI_MCA_pml", "ob1"),
-            ("OMPI_MCA_btl", "tcp,self"),
-            ("OMPI_MCA_btl_tcp_if_include", "10.77.0.0/24"),
-            ("OMPI_MCA_mpi_yield_when_idle", "1"),
-        ] {
-            srun.env(variable, value);
-        }
-        let log = fs::File::create(self.folder("srun.log")).expect("a log");
-        let srun = srun.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log).spawn();
-        let mut srun = srun.expect("srun starts");
-        wait_for("all ranks are at work", || {
-            let said = || fs::read_to_string(self.folder("srun.log")).unwrap_or_default();
-            assert!(matches!(srun.try_wait(), Ok(None)), "srun has ended: {}", said());
-            let pids = running(&program);
-            pids.len() == NODES && pids.iter().all(|pid| has_worked(*pid))
-        });
-        let rank = |pid: i32| Rank { pid, text: TextSnapshot::of(pid).expect("a rank's text") };
-        let said = self.slurm.command("squeue").args(["--noheader", "--format=%i"]).output().expect("squeue runs");
-        let id = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-        Job { id, srun, ranks: running(&program).into_iter().map(rank).collect() }
-    }
-}
-
-impl Rank {
-    fn is_untouched(&self) -> bool {
-        self.text.difference_now().expect("it runs").is_none()
-    }
-}
-
-impl Job {
-    fn check_untouched(&self) {
-        for rank in &self.ranks {
-            assert_eq!(rank.text.difference_now().expect("it runs"), None, "restored");
-            threads_running(rank.pid).expect("no thread is stopped");
-        }
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        // The nodes end what runs on them; this ends what waits for it here.
-        let _ = self.srun.kill();
-        let _ = self.srun.wait();
-    }
-}
-
-/// Processes of a program, on any node.
-fn running(program: &Path) -> Vec<i32> {
-    let is_it = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
-    processes().into_iter().filter(is_it).collect()
-}
-
-/// Agents of ours, on any node.
-fn agents() -> Vec<i32> {
-    let own = Path::new(env!("CARGO_BIN_EXE_trimtab"));
-    let serves = |pid: &i32| {
-        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.windows(8).any(|part| part == b"\0agent\0-"))
-    };
-    running(own).into_iter().filter(serves).collect()
-}
-
-fn processes() -> Vec<i32> {
-    let entries = fs::read_dir("/proc").expect("/proc");
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
-fn kill(pid: i32) {
-    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs").success());
-}
-
-fn children_of(pid: u32) -> Vec<i32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
-}
-
-/// Whether a process has computed for a tenth of a second.
-fn has_worked(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_name = stat.rsplit(") ").next().unwrap_or_default();
-    let fields: Vec<&str> = after_name.split(' ').collect();
-    fields.get(11).and_then(|ticks| ticks.parse::<u64>().ok()).is_some_and(|ticks| ticks >= 10)
-}
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

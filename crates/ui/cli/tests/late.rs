@@ -137,6 +137,30 @@ fn a_script_may_have_nothing_but_places_to_come() {
     hazard.ends_well();
 }
 
+/// Loops, calls, blocks, offsets and addresses of a library wait for it as its entries do; what it lacks is said.
+#[test]
+fn points_inside_functions_wait_too() {
+    let (_alone, home) = (alone(), Home::new());
+    let mut hazard = hazard();
+    let script = "entry plugin_work@libplugin.so { works++ } loop plugin_work@libplugin.so:1 { passes++ } \
+                  block plugin_inner@libplugin.so:1 { inner++; most = max($rdi) } \
+                  loop plugin_work@libplugin.so:7 { never++ }";
+    let probe = in_both(&home, &hazard, script);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    probe.signal(Signal::INT);
+    let outcome = probe.wait();
+    let result = result(&outcome.stdout);
+    let [works, passes, inner] = ["works", "passes", "inner"].map(|name| sum(&result, name));
+    // It goes round 20 times in each call, and calls the other function each time.
+    assert!(works > 0 && (passes - 20 * works).abs() <= 40 && (inner - passes).abs() <= 40, "{result}");
+    assert_eq!(variable(&result, "most")["max"]["value"], 19, "{result}");
+    assert_eq!(sum(&result, "never"), 0, "{result}");
+    let said = format!("{}{}", outcome.stdout, outcome.stderr);
+    assert!(said.contains("plugin_work has no loop 7"), "{outcome:?}");
+    hazard.is_as_its_files("taken out");
+    hazard.ends_well();
+}
+
 /// Both insertions are undone, also when the library has gone, or went with the maker still there.
 #[test]
 fn what_is_left_of_both_is_undone() {
@@ -197,7 +221,12 @@ fn what_can_not_wait_is_refused() {
     for (script, code, fragments) in [
         ("entry f@libnever.so { n += $count } for 100 ms;", 2, &["$count"][..]),
         ("entry f@libnever.so { n++ } start after 3 hits of usleep; for 100 ms;", 2, &["not loaded yet", "`start`"]),
-        ("loop f@libnever.so:1 { n++ } for 100 ms;", 2, &["libnever.so is not loaded", "only `entry` and `exit` wait"]),
+        (
+            "loop f@libnever.so:1 { n++ } for 100 ms;",
+            1,
+            &["the library of loop pass", "f@libnever.so:1", "was never loaded"],
+        ),
+        ("call f@libnever.so:g { n += $count } for 100 ms;", 2, &["$count"]),
         ("entry f@libnever.so { n++ } for 100 ms;", 1, &["the library of f@libnever.so was never loaded"]),
         ("entry no_such@hazards { n++ } for 100 ms;", 2, &["no function matches"]),
         ("entry no_such { n++ } for 100 ms;", 2, &["no function matches"]),

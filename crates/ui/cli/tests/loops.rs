@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, Specimen, TRUE_MARK, alone, finish, first_arguments};
+use common::{Desk, RANKS, Specimen, TRUE_MARK, alone, finish, first_arguments, mpi_library};
 use std::path::PathBuf;
 use std::process::Command;
 use trimtab_specimens::{Mark, Mpi, Running, Variant};
@@ -297,15 +297,6 @@ fn input_output_memory_and_sleep_are_counted() {
     let rank = &report.ranks[0];
     let slept_s = rank.group_s.iter().find(|group| group.group == "sleep").expect("sleeping").time_s;
     assert!(slept_s >= 20.0 * 100e-6, "it slept for {slept_s} s in 20 naps of 100 us");
-}
-
-/// Path of MPICH's library, from the maps of a program that uses it.
-fn mpi_library() -> PathBuf {
-    let mut job = Specimen::of(Mpi::Mpich, "particle", LONG).start();
-    let pid = job.rank_pids(LIMIT).expect("ranks")[0];
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
-    let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
-    PathBuf::from(paths.find(|path| path.contains("/libmpich.so")).expect("MPICH's library"))
 }
 
 /// One window of a job, complete.

@@ -1,6 +1,7 @@
 //! Programs taken out of packages: one folder per digest, only its user's, checked at each start.
 //!
-//! A file is written under another name and then renamed, so that several starts at the same moment never run half of it.
+//! A file is written under another name and then gets its own, so that several starts at the same moment, also on nodes that
+//! share the folder, never run half of it.
 //!
 //! Next: `lib.rs` for the package.
 
@@ -11,6 +12,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Who owns it may run it and nobody may write it.
 const PROGRAM_MODE: u32 = 0o500;
@@ -31,13 +33,12 @@ pub(crate) fn program(package: &Package, cache: &Path) -> Result<PathBuf, Error>
     if is_whole(&path, &package.manifest.sha256) {
         return Ok(path);
     }
-    let unfinished = folder.join(format!(".{}", std::process::id()));
-    let _earlier = std::fs::remove_file(&unfinished);
+    let unfinished = folder.join(own_name());
     let file = OpenOptions::new().write(true).create_new(true).mode(PROGRAM_MODE).open(&unfinished);
     let mut file = file.map_err(|source| failed(&unfinished, source))?;
     let done = package.extract(&mut file).and_then(|()| Ok(file.sync_all()?));
     drop(file);
-    let done = done.and_then(|()| Ok(std::fs::rename(&unfinished, &path)?));
+    let done = done.and_then(|()| Ok(put(&unfinished, &path, &package.manifest.sha256)?));
     done.map_err(|error| {
         let _unfinished = std::fs::remove_file(&unfinished);
         match error {
@@ -46,6 +47,22 @@ pub(crate) fn program(package: &Package, cache: &Path) -> Result<PathBuf, Error>
         }
     })?;
     Ok(path)
+}
+
+/// A name that nobody else writes under: nodes share folders, and process ids are the same on all of them.
+fn own_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!(".{}-{}-{}", host.trim(), std::process::id(), since.as_nanos())
+}
+
+/// Gives a finished file its name. Another start may have been quicker and run its own by now, which then stays the one of
+/// that name: a program whose file is replaced can't be measured.
+fn put(unfinished: &Path, path: &Path, sha256: &str) -> std::io::Result<()> {
+    if std::fs::hard_link(unfinished, path).is_ok() || is_whole(path, sha256) {
+        return std::fs::remove_file(unfinished);
+    }
+    std::fs::rename(unfinished, path)
 }
 
 fn is_whole(path: &Path, sha256: &str) -> bool {

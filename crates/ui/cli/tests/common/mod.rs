@@ -161,7 +161,7 @@ fn is_alive(pid: i32) -> bool {
 }
 
 /// User and system time of a process in clock ticks; a process that has ended has worked.
-fn cpu_ticks(pid: i32) -> u64 {
+pub fn cpu_ticks(pid: i32) -> u64 {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return u64::MAX };
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
@@ -272,4 +272,13 @@ pub fn first_arguments(report: &Report, function: &str) -> Vec<u64> {
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Path of MPICH's library, from the maps of a program that uses it.
+pub fn mpi_library() -> PathBuf {
+    let mut job = Specimen::of(Mpi::Mpich, "particle", "--iterations 1000000").start();
+    let pid = job.rank_pids(LIMIT).expect("ranks")[0];
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
+    let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    PathBuf::from(paths.find(|path| path.contains("/libmpich.so")).expect("MPICH's library"))
 }

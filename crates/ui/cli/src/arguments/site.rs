@@ -1,0 +1,110 @@
+//! What can be typed about a site's standing parts.
+//!
+//! Next: `site` and `tree` of this program, which do it.
+
+use clap::{Args, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use trimtab_site::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, Role, TREE_PORT};
+
+/// Where a site's controller is, and who asks it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SiteOptions {
+    /// The site's controller; its standing agents start what else Slurm would [default: $TRIMTAB_CONTROLLER]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub controller: Option<String>,
+    /// Your identity at the site [default: $TRIMTAB_IDENTITY, or ~/.config/trimtab/identity.pem]
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+}
+
+impl SiteOptions {
+    /// The controller that is to be asked, if any.
+    pub fn controller(&self) -> Option<String> {
+        self.controller.clone().or_else(|| named(CONTROLLER_VARIABLE))
+    }
+
+    /// The file of a person's identity.
+    pub fn identity(&self) -> PathBuf {
+        let absolute = |name: &str| named(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = || absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+        let given = self.identity.clone().or_else(|| named(IDENTITY_VARIABLE).map(PathBuf::from));
+        given.unwrap_or_else(|| folder().unwrap_or_default().join("trimtab/identity.pem"))
+    }
+}
+
+fn named(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|value| !value.is_empty())
+}
+
+/// How an agent is started.
+#[derive(Clone, Debug, Args)]
+pub struct AgentOptions {
+    /// What the lead has written for it; `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "controller")]
+    pub ticket: Option<PathBuf>,
+    /// Stand by for this controller, for as long as the node runs
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub controller: Option<String>,
+    /// The node's identity, with --controller
+    #[arg(long, value_name = "FILE", default_value = "/etc/trimtab/identity.pem")]
+    pub identity: PathBuf,
+    /// Port for agents that are to call this one; 0: none may
+    #[arg(long, value_name = "PORT", default_value_t = TREE_PORT)]
+    pub port: u16,
+}
+
+/// How the controller is started.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerOptions {
+    /// The controller's identity; `-` for standard input
+    #[arg(long, value_name = "FILE", default_value = "/etc/trimtab/identity.pem")]
+    pub identity: PathBuf,
+    /// Where it is asked
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([0, 0, 0, 0], API_PORT)))]
+    pub listen: SocketAddr,
+    /// Where it awaits agents
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([0, 0, 0, 0], TREE_PORT)))]
+    pub listen_tree: SocketAddr,
+    /// Agents that call the controller or one agent
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub fan_out: u32,
+}
+
+/// A site's authority.
+#[derive(Clone, Debug, Subcommand)]
+pub enum SiteCommand {
+    /// Make an authority in a new folder, and the controller's identity
+    Init {
+        /// The folder; it belongs on a host of administrators only
+        folder: PathBuf,
+        /// How long the controller's identity is valid
+        #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=7300))]
+        days: u32,
+    },
+    /// Issue identities: a file each, to be moved to whoever it is for
+    Issue {
+        /// The authority's folder
+        folder: PathBuf,
+        /// For whom: node:HOST, user:UID, administrator:UID, controller
+        #[arg(required = true, value_name = "ROLE")]
+        roles: Vec<Role>,
+        /// How long they are valid
+        #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=7300))]
+        days: u32,
+        /// Where to put them [default: the authority's folder]
+        #[arg(long, value_name = "FOLDER")]
+        output: Option<PathBuf>,
+    },
+}
+
+/// What a node is looked at for.
+#[derive(Clone, Debug, Args)]
+pub struct DoctorOptions {
+    /// The controller that this node's agent, or you, would ask.
+    #[command(flatten)]
+    pub site: SiteOptions,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

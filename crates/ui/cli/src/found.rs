@@ -1,0 +1,176 @@
+//! What a user means by a process id or a Slurm job: ranks on this machine, or a job on many nodes.
+//!
+//! A process id that shows only a part of a job here leads on to Slurm, by the `srun` or the step it is of; then the whole
+//! job is meant. Ranks that run elsewhere and can't be reached are an error that says so, never left out.
+//!
+//! Next: `window` and `probe`, which ask; `cluster` for jobs on many nodes.
+
+use anyhow::bail;
+use std::time::{Duration, Instant};
+use trimtab_measure::has_static_mpi;
+use trimtab_track::slurm::{self, Part, RunningJob, SlurmError, SlurmId};
+use trimtab_track::{Error, Job, ProcFs, Processes, SlurmHandle};
+use trimtab_track::{far_hosts, find_job_in, find_slurm_job_in, slurm_handle};
+use trimtab_types::{Pid, Rank};
+
+/// Time between two looks for ranks that are waited for.
+const LOOK: Duration = Duration::from_millis(20);
+/// Ranks that have not come so long after the last one run on other machines.
+const MISSING: Duration = Duration::from_secs(3);
+/// Ranks named in an error.
+const RANKS_SHOWN_MAX: usize = 8;
+
+/// What is attached to.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// The job of any process.
+    Process(i32),
+    /// A job of Slurm.
+    Slurm(SlurmId),
+}
+
+/// A job that was found.
+pub enum Found {
+    /// All of it is on this machine.
+    Here(Box<Job>),
+    /// A job of Slurm that runs elsewhere, or on more than one node.
+    Spread(Box<RunningJob>),
+}
+
+/// The job that is meant, whole.
+///
+/// # Errors
+/// There is none, or some of its ranks can't be reached.
+pub fn find(target: Target, through_site: bool) -> anyhow::Result<Found> {
+    let found = look(target, through_site)?;
+    if let Found::Here(job) = &found
+        && let Some(elsewhere) = elsewhere(job)
+    {
+        bail!(elsewhere);
+    }
+    Ok(found)
+}
+
+/// The whole job, or as much of it as is here when the time is over.
+///
+/// # Errors
+/// There is none by then.
+pub fn wait_for(target: Target, through_site: bool, limit: Duration) -> anyhow::Result<Found> {
+    let begin = Instant::now();
+    let (mut here, mut since) = (0, begin);
+    loop {
+        let found = look(target, through_site);
+        let is_final = match &found {
+            // Agents wait for ranks by themselves.
+            Ok(Found::Spread(_)) => true,
+            Ok(Found::Here(job)) if job.is_complete() => true,
+            Ok(Found::Here(job)) => {
+                if job.ranks.len() != here {
+                    (here, since) = (job.ranks.len(), Instant::now());
+                }
+                since.elapsed() >= MISSING
+            }
+            Err(error) => !may_change(error),
+        };
+        if is_final || begin.elapsed() >= limit {
+            return found;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Why a job is not all here; `None` if it is, as far as anybody knows.
+pub fn elsewhere(job: &Job) -> Option<String> {
+    let far = job.ranks.first().map(|rank| far(rank.pid)).unwrap_or_default();
+    let missing = job.missing_ranks();
+    let shown: Vec<String> = missing.iter().take(RANKS_SHOWN_MAX).map(Rank::to_string).collect();
+    let more = if missing.len() > RANKS_SHOWN_MAX { " ..." } else { "" };
+    let (count, size) = (missing.len(), job.size.unwrap_or(0));
+    (count > 0).then(|| {
+        format!(
+            "{count} of the job's {size} ranks do not run on this machine (yet): {}{more}{}; in a job of Slurm give \
+             `--slurm JOB` to measure all nodes, or add `--wait 5` to measure the ranks that are here",
+            shown.join(", "),
+            if far.is_empty() { String::new() } else { format!("; their launcher has started some on {far}") }
+        )
+    })
+}
+
+/// Machines on which the launcher of a process has started ranks; empty if none is known.
+fn far(pid: Pid) -> String {
+    let hosts = far_hosts(&ProcFs::new(), pid).unwrap_or_default();
+    hosts.into_iter().take(RANKS_SHOWN_MAX).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether the same question may have another answer in a moment: a program that is about to load MPI has none yet.
+fn may_change(error: &anyhow::Error) -> bool {
+    let track = error.downcast_ref::<Error>();
+    track.is_some_and(|error| error.is_retryable() || matches!(error, Error::NotMpi { .. }))
+        || error.downcast_ref::<SlurmError>().is_some_and(SlurmError::is_retryable)
+}
+
+fn look(target: Target, through_site: bool) -> anyhow::Result<Found> {
+    match target {
+        Target::Slurm(id) => slurm_job(id, through_site),
+        Target::Process(pid) => job_of(Pid(pid)),
+    }
+}
+
+/// The job of a process: from what is here, or from Slurm where that is not all of it.
+pub fn job_of(pid: Pid) -> anyhow::Result<Found> {
+    let here = find_job_in(&ProcFs::new(), pid, &has_static_mpi);
+    match &here {
+        Ok(job) if job.missing_ranks().is_empty() => {}
+        Ok(_) | Err(Error::NoRanksYet { .. } | Error::NotMpi { .. }) => {
+            if let Some(found) = spread_by_slurm(pid)? {
+                return Ok(found);
+            }
+        }
+        Err(_) => {}
+    }
+    let far = if matches!(here, Err(Error::NoRanksYet { .. })) { far(pid) } else { String::new() };
+    let job = here.map_err(|error| match far.is_empty() {
+        true => anyhow::Error::from(error),
+        false => anyhow::Error::from(error)
+            .context(format!("its ranks are on {far}: run `trimtab attach PID` there, with the PID of a rank")),
+    });
+    Ok(Found::Here(Box::new(job?)))
+}
+
+/// The job that Slurm knows a process to be of, if that runs on other nodes too.
+fn spread_by_slurm(pid: Pid) -> anyhow::Result<Option<Found>> {
+    let processes = ProcFs::new();
+    let id = match slurm_handle(&processes, pid)? {
+        None => return Ok(None),
+        Some(SlurmHandle::Srun(srun)) => match slurm::step_of_srun(&slurm::Program, &processes.host(), srun) {
+            Ok(Some(id)) => id,
+            // What is here speaks for itself: where there is no Slurm, something else is called srun.
+            Ok(None) | Err(SlurmError::NotInstalled { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        },
+        Some(SlurmHandle::Task(task)) => SlurmId { job: task.job, part: Part::Whole, step: Some(task.step) },
+        Some(SlurmHandle::Inside { job }) => SlurmId { job, part: Part::Whole, step: None },
+    };
+    match slurm_job(id, false) {
+        Ok(found @ Found::Spread(_)) => Ok(Some(found)),
+        Ok(Found::Here(_)) => Ok(None),
+        // The environment of a job outlives it, and what was found here is no part of it then.
+        Err(error) if may_change(&error) || error.is::<Error>() => Ok(None),
+        Err(error) => match error.downcast_ref::<SlurmError>() {
+            Some(SlurmError::NoSuchJob { .. } | SlurmError::Ended { .. } | SlurmError::NotInstalled { .. }) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// A job of Slurm: its ranks, if all of it is on this machine and no site's agents are to measure it.
+pub fn slurm_job(id: SlurmId, through_site: bool) -> anyhow::Result<Found> {
+    let processes = ProcFs::new();
+    let own_uid = processes.status(processes.own_pid())?.uids[1];
+    let mut running = slurm::find(&slurm::Program, id, own_uid)?;
+    let located = slurm::locate(&slurm::Program, &mut running, &processes.host());
+    if running.nodes.len() > 1 || located.is_err() || through_site {
+        return Ok(Found::Spread(Box::new(running)));
+    }
+    Ok(Found::Here(Box::new(find_slurm_job_in(&processes, &running.run, &has_static_mpi)?)))
+}

@@ -1,0 +1,205 @@
+//! What tests on several nodes share: the nodes with a Slurm, a job on them, `trimtab` on the head.
+//!
+//! Next: `cluster.rs` for windows, `jobs.rs` for all other commands, `site.rs` for standing agents.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, has_worked, running, threads_running};
+use trimtab_testbed::{Slurm, Testbed};
+use trimtab_types::report::Report;
+
+/// Longer than anything here takes on a loaded machine; no test measures against it.
+pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// How Open MPI's ranks find each other on the nodes, and leave the processors to others while they wait.
+pub const VARIABLES: [(&str, &str); 4] = [
+    ("OMPI_MCA_pml", "ob1"),
+    ("OMPI_MCA_btl", "tcp,self"),
+    ("OMPI_MCA_btl_tcp_if_include", "10.77.0.0/24"),
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+];
+
+/// Nodes with a Slurm.
+pub struct Cluster<'a> {
+    pub testbed: &'a Testbed,
+    pub slurm: &'a Slurm<'a>,
+}
+
+/// A window whose report is not there yet.
+pub struct Window {
+    lead: Child,
+    file: PathBuf,
+}
+
+impl Window {
+    /// Exit code and report.
+    pub fn end(mut self) -> (Option<i32>, Report) {
+        let code = self.lead.wait().expect("it ends").code();
+        let text = fs::read_to_string(&self.file).unwrap_or_else(|error| panic!("no report ({error}), code {code:?}"));
+        (code, serde_json::from_str(&text).expect("a report"))
+    }
+}
+
+/// A job that runs.
+pub struct Job {
+    pub id: String,
+    pub srun: Child,
+    pub ranks: Vec<Rank>,
+}
+
+/// One of its processes, as this namespace sees it.
+pub struct Rank {
+    pub pid: i32,
+    pub text: TextSnapshot,
+}
+
+impl Cluster<'_> {
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.testbed.folder().join(name)
+    }
+
+    /// `trimtab` on the head.
+    pub fn trimtab(&self, words: &[&str]) -> Command {
+        self.trimtab_on(0, words)
+    }
+
+    /// `trimtab` on a node.
+    pub fn trimtab_on(&self, node: usize, words: &[&str]) -> Command {
+        let mut command = self.slurm.command_on(node, env!("CARGO_BIN_EXE_trimtab"));
+        command.args(words).env("XDG_DATA_HOME", self.folder("data")).env("XDG_STATE_HOME", self.folder("state"));
+        command.env("XDG_CACHE_HOME", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+        command
+    }
+
+    /// One window, which must have a report.
+    pub fn window(&self, words: &[&str]) -> Report {
+        self.window_on(0, words)
+    }
+
+    /// The same from a node.
+    pub fn window_on(&self, node: usize, words: &[&str]) -> Report {
+        let output: Output = self.trimtab_on(node, words).args(["--json", "-"]).output().expect("it runs");
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {:?} {out} {err}", output.status))
+    }
+
+    /// A window that takes a while.
+    pub fn begin_window(&self, words: &[&str]) -> Window {
+        let file = self.folder("window.json");
+        let mut command = self.trimtab(words);
+        command.arg("--json").arg(&file).stdout(Stdio::null()).stderr(Stdio::inherit());
+        let _earlier = fs::remove_file(&file);
+        Window { lead: command.spawn().expect("it starts"), file }
+    }
+
+    /// A specimen with one rank on each node, at work.
+    pub fn start(&self, name: &str, options: &[&str]) -> Job {
+        self.start_as(&[], name, options)
+    }
+
+    /// The same with further words for `srun`.
+    pub fn start_as(&self, words: &[&str], name: &str, options: &[&str]) -> Job {
+        let program = specimen(name);
+        let mut srun = self.srun(&program, words, options);
+        self.at_work(srun.spawn().expect("srun starts"), &program)
+    }
+
+    /// `srun` of a program with one rank on each node; it speaks into a file.
+    pub fn srun(&self, program: &Path, words: &[&str], options: &[&str]) -> Command {
+        let mut srun = self.slurm.command("srun");
+        srun.args(words).args(self.srun_words(program, options));
+        srun.envs(VARIABLES);
+        let log = fs::File::create(self.folder("srun.log")).expect("a log");
+        srun.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
+        srun
+    }
+
+    /// The words behind `srun` for that.
+    pub fn srun_words(&self, program: &Path, options: &[&str]) -> Vec<String> {
+        let own = [format!("-N{}", self.testbed.count()), "--mpi=pmix".to_owned(), program.display().to_string()];
+        own.into_iter().chain(options.iter().map(|option| (*option).to_owned())).collect()
+    }
+
+    /// The job that `srun` started, once all of its ranks are at work.
+    pub fn at_work(&self, mut srun: Child, program: &Path) -> Job {
+        let nodes = self.testbed.count();
+        wait_for("all ranks are at work", || {
+            let said = || fs::read_to_string(self.folder("srun.log")).unwrap_or_default();
+            assert!(matches!(srun.try_wait(), Ok(None)), "srun has ended: {}", said());
+            let pids = running(program);
+            pids.len() == nodes && pids.iter().all(|pid| has_worked(*pid))
+        });
+        let rank = |pid: i32| Rank { pid, text: TextSnapshot::of(pid).expect("a rank's text") };
+        Job { id: self.job_id(), srun, ranks: running(program).into_iter().map(rank).collect() }
+    }
+
+    /// The id of the job that runs.
+    pub fn job_id(&self) -> String {
+        let said = self.slurm.command("squeue").args(["--noheader", "--format=%i"]).output().expect("squeue runs");
+        String::from_utf8_lossy(&said.stdout).trim().to_owned()
+    }
+}
+
+/// A specimen whose ranks talk over the nodes' network.
+pub fn specimen(name: &str) -> PathBuf {
+    let program = build(name, Some(Mpi::OpenMpi), &Variant::default()).expect("it builds");
+    program.canonicalize().expect("it is there")
+}
+
+impl Rank {
+    pub fn is_untouched(&self) -> bool {
+        self.text.difference_now().expect("it runs").is_none()
+    }
+}
+
+impl Job {
+    pub fn check_untouched(&self) {
+        for rank in &self.ranks {
+            assert_eq!(rank.text.difference_now().expect("it runs"), None, "restored");
+            threads_running(rank.pid).expect("no thread is stopped");
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // The nodes end what runs on them; this ends what waits for it here.
+        let _ = self.srun.kill();
+        let _ = self.srun.wait();
+    }
+}
+
+/// Agents of windows, on any node.
+pub fn agents() -> Vec<i32> {
+    let own = Path::new(env!("CARGO_BIN_EXE_trimtab"));
+    let serves = |pid: &i32| {
+        fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|words| words.windows(10).any(|part| part == b"\0agent\0--t"))
+    };
+    running(own).into_iter().filter(serves).collect()
+}
+
+pub fn processes() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").expect("/proc");
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+pub fn kill(pid: i32) {
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs").success());
+}
+
+pub fn children_of(pid: u32) -> Vec<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,300 @@
+//! A site's standing parts on several nodes: found by `trimtab tree`, kept together through failures, and asked for a
+//! job's agents in place of Slurm.
+//!
+//! Next: `access.rs` of `trimtab-controller` for who may ask what.
+
+mod common_cluster;
+
+use common_cluster::{Cluster, Job, agents, children_of, kill, wait_for};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+use trimtab_specimens::skip;
+use trimtab_testbed::{Slurm, Testbed};
+
+/// A user whose job is measured, in the group `nogroup`; and what a standing agent may do.
+const USER: u32 = 4242;
+const GROUP: u32 = 65534;
+const RIGHTS: &str = "-all,+setuid,+setgid,+sys_ptrace,+dac_read_search";
+
+const NODES: usize = 4;
+
+#[test]
+fn standing_agents_keep_together_and_measure() {
+    if let Some(lack) = Slurm::lack() {
+        return skip("standing_agents_keep_together_and_measure", &lack.0);
+    }
+    let testbed = Testbed::up(Path::new(env!("CARGO_TARGET_TMPDIR")), NODES).expect("nodes come up");
+    let slurm = Slurm::start(&testbed, 2).expect("Slurm starts");
+    let cluster = Cluster { testbed: &testbed, slurm: &slurm };
+    let mut site = Site::start(&cluster);
+    agents_are_found_in_a_chain(&site);
+    an_agent_that_is_killed_is_survived(&mut site);
+    who_comes_back_has_its_old_place(&mut site);
+    a_controller_that_comes_back_finds_its_agents(&mut site);
+    let words = [format!("--uid={USER}"), format!("--gid={GROUP}"), "--chdir=/".to_owned()];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let job = cluster.start_as(&words, "particle", &["--iterations", "100000000"]);
+    a_job_is_measured_through_the_site_s_agents(&site, &job);
+    another_user_s_job_is_refused_by_every_agent(&site, &job);
+    a_node_is_examined(&site);
+}
+
+/// With a fan-out of one each agent calls the one before it; all answer, and the way to each is known.
+fn agents_are_found_in_a_chain(site: &Site<'_>) {
+    site.wait_for_all("all agents are there", |tree| {
+        let chain = (1..NODES).all(|index| parent(tree, index) == Some(index as u64 - 1));
+        chain && parent(tree, 0).is_none()
+    });
+    let tree = site.tree();
+    assert_eq!((tree["schema"].as_u64(), tree["failures_survived"].as_u64()), (Some(1), Some(0)), "{tree}");
+    for index in 0..NODES {
+        let agent = member(&tree, index);
+        assert_eq!(agent["host"].as_str(), Some(site.cluster.testbed.name(index + 1)), "in the order of their start");
+        assert!(agent["round_trip_us"].as_u64().is_some_and(|us| us > 0), "{agent}");
+        assert_eq!(agent["health"]["queue"].as_u64(), Some(0), "{agent}");
+    }
+    let shown = site.trimtab(&["tree"], "user:0").output().expect("it runs");
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert_eq!(shown.status.code(), Some(0), "{text}");
+    assert!(text.contains(&format!("{NODES} of {NODES} agents answered; failures survived: 0")), "{text}");
+}
+
+/// The one below it calls the one above it.
+fn an_agent_that_is_killed_is_survived(site: &mut Site<'_>) {
+    site.kill_agent(2);
+    wait_for("the orphan has another parent", || {
+        let tree = site.tree();
+        member(&tree, 1)["connected"] == false && parent(&tree, 2) == Some(0) && parent(&tree, 3) == Some(2)
+    });
+    let tree = site.tree();
+    println!("the orphan was alone for {} us", member(&tree, 2)["health"]["alone_us_max"]);
+    assert_eq!(tree["failures_survived"].as_u64(), Some(1), "{tree}");
+    assert_eq!(member(&tree, 2)["health"]["failures_survived"].as_u64(), Some(1), "{tree}");
+    assert!(member(&tree, 1)["health"].is_null() && member(&tree, 1)["round_trip_us"].is_null(), "{tree}");
+    let shown = site.trimtab(&["tree"], "user:0").output().expect("it runs");
+    assert_eq!(shown.status.code(), Some(1), "somebody is missing");
+}
+
+fn who_comes_back_has_its_old_place(site: &mut Site<'_>) {
+    site.start_agent(2);
+    site.wait_for_all("the agent is back, and its child too", |tree| parent(tree, 2) == Some(1));
+    assert_eq!(site.tree()["agents"].as_array().map(Vec::len), Some(NODES));
+}
+
+fn a_controller_that_comes_back_finds_its_agents(site: &mut Site<'_>) {
+    let before = site.tree()["failures_survived"].as_u64().expect("a number");
+    children_of(site.controller.id()).into_iter().for_each(kill);
+    site.controller.wait().expect("it ended");
+    let refused = site.trimtab(&["tree"], "user:0").output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("can't be reached"), "{said}");
+    site.controller = site.spawn_controller();
+    site.wait_for_all("all agents are back", |_| true);
+    let after = site.tree()["failures_survived"].as_u64().expect("a number");
+    assert!(after >= before + NODES as u64, "each agent has survived it: {before}, {after}");
+}
+
+/// The report is that of agents which Slurm started; nothing of it runs as a step of the job.
+fn a_job_is_measured_through_the_site_s_agents(site: &Site<'_>, job: &Job) {
+    assert!(job.ranks.iter().all(|rank| uid_of(rank.pid) == USER), "a user's job");
+    for role in ["user:4242", "administrator:0"] {
+        let output = site.attach(job, role, &[]);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let report: trimtab_types::report::Report =
+            serde_json::from_str(&out).unwrap_or_else(|error| panic!("{role}: {error}: {out} {err}"));
+        assert!(
+            report.window.valid && report.ranks.len() == NODES,
+            "{role}: {:?} {:?}",
+            report.window,
+            report.warnings
+        );
+        assert!(report.ranks.iter().all(|rank| rank.iterations == Some(10)), "{role}: {:?}", report.ranks);
+        assert_eq!(output.status.code(), Some(0), "{role}: {err}");
+        job.check_untouched();
+        wait_for("no window's agent left", || agents().is_empty());
+    }
+    let tree = site.tree();
+    let started = |index| member(&tree, index)["health"]["windows_started"].as_u64();
+    assert!((0..NODES).all(|index| started(index) == Some(2)), "{tree}");
+    let log = fs::read_to_string(site.cluster.folder("site-audit.jsonl")).expect("the site's audit log");
+    let lines = |word: &str| log.lines().filter(|line| line.contains("delegated") && line.contains(word)).count();
+    assert_eq!((lines("\"uid\":0,"), lines("\"uid\":4242,")), (NODES, NODES), "who asked stands there: {log}");
+    // The users' agents ran as the user, also for the administrator: what they did stands in the user's own log.
+    let log = fs::read_to_string(site.cluster.folder("home").join(".local/state/trimtab/audit.jsonl")).expect("a log");
+    let count = |word: &str| log.lines().filter(|line| line.contains(word) && line.contains("\"uid\":4242,")).count();
+    assert_eq!((count("\"event\":\"begin\""), count("\"event\":\"restored\"")), (2 * NODES, 2 * NODES), "{log}");
+}
+
+/// The certificate says another user than the kernel; each agent compares the two by itself.
+fn another_user_s_job_is_refused_by_every_agent(site: &Site<'_>, job: &Job) {
+    // Also if root runs the command: the certificate counts.
+    let output = site.attach(job, "user:4243", &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("belongs to user 4242, and user 4243 asks"), "{said}");
+    for node in 1..=NODES {
+        assert!(said.contains(site.cluster.testbed.name(node)), "{said}");
+    }
+    let output = site.attach(job, "node:n1", &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("is the identity of the agent of n1"), "{said}");
+    assert!(agents().is_empty(), "nothing was started");
+    job.check_untouched();
+}
+
+fn a_node_is_examined(site: &Site<'_>) {
+    let output = site.trimtab(&["doctor", "--json"], "user:0").output().expect("it runs");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let check = |name: &str| {
+        let checks = found["checks"].as_array().expect("a list");
+        checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {found}")).clone()
+    };
+    assert_eq!(check("controller")["state"], "ok", "{found}");
+    let identity = check("identity")["found"].as_str().expect("text").to_owned();
+    assert!(identity.contains("user 0, valid for 364 days") || identity.contains("valid for 365 days"), "{identity}");
+    assert_eq!(check("Slurm")["state"], "ok", "{found}");
+}
+
+/// A user of all nodes, with a home that all of them share.
+fn make_user(cluster: &Cluster<'_>) {
+    let home = cluster.folder("home");
+    fs::create_dir(&home).expect("a home");
+    std::os::unix::fs::chown(&home, Some(USER), Some(GROUP)).expect("the user's home");
+    let known = fs::read_to_string("/etc/passwd").expect("the host's users");
+    let users = cluster.folder("passwd");
+    fs::write(&users, format!("{known}tester:x:{USER}:{GROUP}::{}:/bin/sh\n", home.display())).expect("users");
+    for node in 0..=NODES {
+        let mut mount = cluster.testbed.on(node, "mount");
+        let mounted = mount.arg("--bind").arg(&users).arg("/etc/passwd").status().expect("mount runs");
+        assert!(mounted.success(), "node {node} has its users");
+    }
+}
+
+fn uid_of(pid: i32) -> u32 {
+    std::os::unix::fs::MetadataExt::uid(&fs::metadata(format!("/proc/{pid}")).expect("it runs"))
+}
+
+/// An authority, a controller on the head and an agent on each node.
+struct Site<'a> {
+    cluster: &'a Cluster<'a>,
+    controller: Child,
+    agents: Vec<Child>,
+}
+
+impl<'a> Site<'a> {
+    fn start(cluster: &'a Cluster<'a>) -> Self {
+        let folder = cluster.folder("authority");
+        let run = |words: &[&str]| {
+            let output = Command::new(env!("CARGO_BIN_EXE_trimtab")).args(words).output().expect("it runs");
+            assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        let shown = folder.display().to_string();
+        run(&["site", "init", &shown]);
+        let nodes: Vec<String> = (1..=NODES).map(|node| format!("node:{}", cluster.testbed.name(node))).collect();
+        let people = ["user:0", "user:4242", "user:4243", "administrator:0", "node:n1"];
+        let roles: Vec<&str> = nodes.iter().map(String::as_str).chain(people).collect();
+        run(&[&["site", "issue", &shown], &roles[..]].concat());
+        make_user(cluster);
+        let controller = Site::controller_on(cluster);
+        let mut site = Site { cluster, controller, agents: Vec::new() };
+        for node in 1..=NODES {
+            site.start_agent(node);
+            // One after the other, so that their places are known.
+            wait_for("an agent is in the tree", || member(&site.tree(), node - 1)["connected"] == true);
+        }
+        site
+    }
+
+    fn identity(&self, role: &str) -> PathBuf {
+        self.cluster.folder("authority").join(format!("{}.pem", role.replace(':', "-")))
+    }
+
+    fn spawn_controller(&self) -> Child {
+        Site::controller_on(self.cluster)
+    }
+
+    fn controller_on(cluster: &Cluster<'_>) -> Child {
+        let mut command = cluster.testbed.on(0, env!("CARGO_BIN_EXE_trimtab"));
+        command.args(["controller", "--fan-out", "1", "--identity"]);
+        command.arg(cluster.folder("authority/controller.pem"));
+        let child = logged(&mut command, &cluster.folder("controller.log"));
+        wait_for("the controller listens", || {
+            fs::read_to_string(cluster.folder("controller.log")).is_ok_and(|log| log.contains("is asked at"))
+        });
+        child
+    }
+
+    fn start_agent(&mut self, node: usize) {
+        let testbed = self.cluster.testbed;
+        // With no more rights than packaging/trimtab-agent.service gives it.
+        let mut command = testbed.on(node, "setpriv");
+        command.args(["--bounding-set", RIGHTS, "--no-new-privs", env!("CARGO_BIN_EXE_trimtab")]);
+        command.args(["agent", "--controller", &testbed.address(0), "--identity"]);
+        command.arg(self.identity(&format!("node:{}", testbed.name(node))));
+        command.env("TRIMTAB_AUDIT", self.cluster.folder("site-audit.jsonl"));
+        let child = logged(&mut command, &self.cluster.folder(&format!("agent{node}.log")));
+        match self.agents.get_mut(node - 1) {
+            Some(earlier) => *earlier = child,
+            None => self.agents.push(child),
+        }
+    }
+
+    fn kill_agent(&mut self, node: usize) {
+        let child = &mut self.agents[node - 1];
+        children_of(child.id()).into_iter().for_each(kill);
+        child.wait().expect("it ended");
+    }
+
+    /// `trimtab` on the head, as whoever a certificate says.
+    fn trimtab(&self, words: &[&str], role: &str) -> Command {
+        let mut command = self.cluster.trimtab(words);
+        command.env("TRIMTAB_CONTROLLER", self.cluster.testbed.address(0)).env("TRIMTAB_IDENTITY", self.identity(role));
+        command
+    }
+
+    fn attach(&self, job: &Job, role: &str, words: &[&str]) -> Output {
+        let words = [&["attach", "--slurm", &job.id, "--json", "-"], words].concat();
+        self.trimtab(&words, role).output().expect("it runs")
+    }
+
+    fn tree(&self) -> serde_json::Value {
+        let output = self.trimtab(&["tree", "--json"], "user:0").output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+    }
+
+    /// Waits until all agents answer and something else is so too. It looks seldom: each look is a command to all, and a
+    /// node goes home only to one that has every command it may lack.
+    fn wait_for_all(&self, what: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
+        wait_for(what, || {
+            std::thread::sleep(Duration::from_secs(1));
+            let tree = self.tree();
+            (0..NODES).all(|index| !member(&tree, index)["health"].is_null()) && is_so(&tree)
+        });
+    }
+}
+
+impl Drop for Site<'_> {
+    fn drop(&mut self) {
+        // The nodes end what runs on them; this ends what waits for it here.
+        for child in self.agents.iter_mut().chain([&mut self.controller]) {
+            let _ended = child.kill();
+            let _reaped = child.wait();
+        }
+    }
+}
+
+fn logged(command: &mut Command, log: &Path) -> Child {
+    let log = fs::File::create(log).expect("a log");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("it starts")
+}
+
+fn member(tree: &serde_json::Value, index: usize) -> serde_json::Value {
+    tree["agents"].get(index).cloned().unwrap_or_default()
+}
+
+fn parent(tree: &serde_json::Value, index: usize) -> Option<u64> {
+    member(tree, index)["health"]["parent"].as_u64()
+}
