@@ -14,9 +14,9 @@ use trimtab_types::report::Link;
 /// Largest difference of communication time from the wrapper's.
 const TIME_SHARE_MAX: f64 = 0.01;
 
-/// The wrapper stands outside of the probes, so its time has the probes' in it: with cold caches about a microsecond
-/// for each call, plus its own two readings of the clock.
-const PROBE_S_MAX: f64 = 2e-6;
+/// The wrapper stands outside of the probes, so its time has the probes' in it, plus its own two readings of the clock:
+/// with cold caches one to three microseconds for each call, as machines differ. The bench measures it closely.
+const PROBE_S_MAX: f64 = 4e-6;
 
 /// On a slow machine with cold caches the probes themselves take longer than [`PROBE_S_MAX`]: fft under MPICH had 3.2 us
 /// a call between wrapper and window, 2.6% of its time. A call that is not counted, or counted twice, would be more than
