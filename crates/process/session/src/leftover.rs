@@ -129,11 +129,12 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
         Leftover::Unfinished(mappings) => {
             let maps = MappingTable::of(pid)?;
             let memory = Memory::open(pid)?;
+            let gates = gates_before(pid, &maps, mappings);
             let target = Target {
                 header: mappings.first().map_or(0, |(address, _)| *address),
                 gates: Vec::new(),
                 arenas: mappings.iter().map(|(address, length)| *address..address + length).collect(),
-                mappings: mappings.clone(),
+                mappings: mappings.iter().copied().chain(gates).collect(),
                 patches: PageWrites::default(),
                 geometry: Geometry::default(),
                 gadgets: find_gadgets(pid, &memory, &maps)?,
@@ -143,6 +144,34 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
             remove::restore(pid, &target)
         }
     }
+}
+
+/// The gates right before mappings of ours of which no descriptor tells: pages like them in all that can be seen. Nobody
+/// else asks for one page without reserve there, and one that the program has used is none.
+fn gates_before(pid: Pid, maps: &MappingTable, mappings: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    // What can't be read is left: a page too many is better than one too few.
+    let flags = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let is_gate = |start: &u64| {
+        let looks_so = maps
+            .at(*start)
+            .is_some_and(|m| m.start == *start && m.end == start + PAGE && m.inode == 0 && m.writable && !m.executable);
+        looks_so && is_unused_without_reserve(&flags, *start)
+    };
+    let starts = mappings.iter().filter_map(|(address, _)| address.checked_sub(PAGE));
+    starts.filter(is_gate).map(|start| (start, PAGE)).collect()
+}
+
+/// Whether a page was mapped without reserve and never touched, as the kernel says in `/proc/PID/smaps`.
+fn is_unused_without_reserve(smaps: &str, start: u64) -> bool {
+    let head = format!("{start:x}-");
+    let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&head)).skip(1);
+    let mut is_unused = false;
+    // The flags are a mapping's last line.
+    let flags = lines.find(|line| {
+        is_unused |= line.starts_with("Rss:") && line.split_whitespace().nth(1) == Some("0");
+        line.starts_with("VmFlags:")
+    });
+    is_unused && flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "nr"))
 }
 
 /// Restores everything, also what comes behind something that could not be.

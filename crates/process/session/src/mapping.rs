@@ -227,6 +227,7 @@ fn is_same(pid: Pid, descriptor: u64, file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leftover::{self, Leftover};
     use std::process::{Child, Command, Stdio};
     use trimtab_os::{Memory, find_gadgets};
     use trimtab_plan::{ArenaPlace, Plan};
@@ -294,6 +295,25 @@ mod tests {
             assert_eq!(open_descriptors(pid), [0u64; 0], "{program}");
             drop(shared);
             mapper.run(&unmap_calls(&[(header, DATA_BYTES), (gate, 2 * PAGE)]), None).expect("unmaps");
+            wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
+            drop(child);
+        }
+    }
+
+    /// As if its maker had been killed before the descriptor was finished: nothing stays, no gate either.
+    #[test]
+    fn unfinished_memory_is_undone() {
+        for (program, argument) in [("yes", "a"), ("sleep", "100")] {
+            let (child, pid) = start(program, argument);
+            let maps = MappingTable::of(pid).expect("maps");
+            let (header, gate) = gaps(&maps);
+            let layout = layout(header, gate);
+            let mut mapper =
+                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            drop(mapper.map(&|_| {}).expect("maps"));
+            let found = leftover::find(pid).expect("looks");
+            assert!(matches!(found, Leftover::Unfinished(_)), "{program}");
+            leftover::undo(pid, &found).expect("undoes");
             wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
             drop(child);
         }
