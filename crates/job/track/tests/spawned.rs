@@ -80,6 +80,8 @@ impl Started {
             if let Ok(parent) = find_job(self.launcher())
                 && let Some(spawned) = parent.other_worlds.first().and_then(|pid| find_job(*pid).ok())
                 && spawned.is_complete()
+                // The parent may have been looked at before all of those came.
+                && parent.other_worlds.len() == spawned.ranks.len()
             {
                 return Some((parent, spawned));
             }
