@@ -105,15 +105,18 @@ fn programs_are_measured(mpi: Mpi) {
     for (program, arguments, _) in ROWS.iter().copied().filter(|row| row.2.contains(&mpi)) {
         let specimen = Specimen::of(mpi, program, arguments);
         let windows = compare(&specimen, 3, ITERATIONS);
+        let mut excess_s = Vec::new();
         for window in &windows {
             check_start(window, &specimen.name());
             if program == "threads" {
-                check_marking_thread(window, &specimen.name());
+                excess_s.push(check_marking_thread(window, &specimen.name()));
             } else {
                 check_counts(window, &specimen.name());
             }
         }
-        if program != "threads" {
+        if program == "threads" {
+            assert!(median(excess_s) <= 0.0, "{}: barriers", specimen.name());
+        } else {
             check_times(&windows, &specimen.name());
         }
     }
@@ -188,15 +191,16 @@ fn true_functions(truths: &[RangeTruth]) -> BTreeMap<String, FunctionTruth> {
     sums
 }
 
-/// Where several threads call MPI, only what the marking thread does belongs to an iteration exactly.
-fn check_marking_thread(window: &Compared, name: &str) {
+/// Where several threads call MPI, only what the marking thread does belongs to an iteration exactly. By how many seconds
+/// its time is further off than allowed; in one window it may have lost the processor between two readings.
+fn check_marking_thread(window: &Compared, name: &str) -> f64 {
     let found = window.report.functions.iter().find(|function| function.name == "MPI_Barrier").expect("barriers");
     let truth = &true_functions(&window.truths)["MPI_Barrier"];
     assert_eq!(found.calls, truth.calls, "{name}: barriers");
     let (measured_s, true_s) = (found.time_s.expect("timed"), truth.time_s);
     let allowed_s = true_s * TIME_SHARE_MAX + truth.calls as f64 * PROBE_S_MAX;
     println!("{name}: barriers {measured_s:.6} s, the wrapper has {true_s:.6} s");
-    assert!((measured_s - true_s).abs() <= allowed_s, "{name}: barriers take {measured_s} s, truly {true_s} s");
+    (measured_s - true_s).abs() - allowed_s
 }
 
 /// Communication time is the wrapper's, in the middle window: in one of them either may have lost the processor between
