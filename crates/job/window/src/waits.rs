@@ -7,15 +7,17 @@
 //! | late receiver | a send that returns only after the receive was entered | until the receive is entered |
 //!
 //! Each wait is at most as long as its call. Calls are matched within an iteration, by their order: the n-th collective of
-//! all ranks, the n-th message from one rank to another. Where two ranks count differently in an iteration, nothing is
-//! said of those calls; messages with several tags that are received in another order than sent are matched wrongly, but
+//! all ranks, the n-th message from one rank to another. A message may be received in the iteration beside the one it is
+//! sent in, as where one rank sends before it receives and the other receives first: of the iterations before, the same and
+//! behind, the latest is taken from which every message was sent before its receive returned. An older one could only hide a
+//! wait. Where two ranks count differently in an iteration, nothing is said of those calls; messages with several tags that are received in another order than sent are matched wrongly, but
 //! only among themselves. Times of two machines carry their clocks' error, and so does what is derived from them.
 //!
 //! Next: `assemble`, which names the functions.
 
 use crate::assemble::FunctionInfo;
 use crate::event::CallEvent;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::report::{LateRank, WaitState};
 
 /// Ranks named for each wait state.
@@ -128,13 +130,10 @@ pub fn waits(ranks: &[RankCalls]) -> Waits {
         }
     }
     let mut sums = Sums::default();
-    let mut iterations = 0;
-    for known in known_by.values().filter(|known| known.len() == ranks.len() && ranks.len() > 1) {
-        iterations += 1;
-        sums.add_collectives(known);
-        sums.add_messages(known);
-    }
-    Waits { iterations, sums: sums.0.into_values().collect() }
+    known_by.retain(|_, known| known.len() == ranks.len() && ranks.len() > 1);
+    known_by.values().for_each(|known| sums.add_collectives(known));
+    sums.add_messages(&known_by);
+    Waits { iterations: known_by.len() as u64, sums: sums.0.into_values().collect() }
 }
 
 /// One iteration of one rank.
@@ -198,35 +197,89 @@ impl Sums {
         }
     }
 
-    fn add_messages(&mut self, ranks: &[Iteration]) {
-        let mut sent: BTreeMap<(u32, u32), Vec<(usize, CallEvent)>> = BTreeMap::new();
-        let mut received = sent.clone();
-        for (index, one) in ranks.iter().enumerate() {
-            for event in one.events.iter().filter(|event| event.peer >= 0) {
-                let (own, peer) = (one.calls.rank, event.peer as u32);
-                // Of a call that does both it is only known to whom it sends.
-                if event.is_send {
-                    sent.entry((own, peer)).or_default().push((index, *event));
-                } else if event.is_receive {
-                    received.entry((peer, own)).or_default().push((index, *event));
-                }
-            }
-        }
-        for (pair, receives) in &received {
-            let Some(sends) = sent.get(pair).filter(|sends| sends.len() == receives.len()) else { continue };
-            for ((from, send), (to, receive)) in sends.iter().zip(receives) {
-                let error = ranks[*from].error_to(&ranks[*to]);
-                if receive.exit_ticks != 0 {
-                    self.add(WaitKind::LateSender, receive, send.enter_ticks, pair.0, error);
-                }
-                // A send that returned before was buffered and waited for nobody.
-                let has_met = send.exit_ticks >= receive.enter_ticks;
-                if has_met && !send.is_receive {
-                    self.add(WaitKind::LateReceiver, send, receive.enter_ticks, pair.1, error);
-                }
+    fn add_messages(&mut self, known: &BTreeMap<u64, Vec<Iteration>>) {
+        let messages: BTreeMap<u64, Messages> =
+            known.iter().map(|(number, ranks)| (*number, messages(ranks))).collect();
+        let pairs: BTreeSet<(u32, u32)> = messages.values().flat_map(|some| some.received.keys().copied()).collect();
+        for pair in pairs {
+            let met = [1, 0, -1].map(|shift| matched(&messages, pair, shift));
+            let latest = met.iter().find(|met| !met.is_empty() && met.iter().all(Met::is_possible));
+            for met in latest.unwrap_or(&met[1]) {
+                self.add_message(met, pair);
             }
         }
     }
+
+    fn add_message(&mut self, Met { send, receive, error }: &Met, (sender, receiver): (u32, u32)) {
+        if receive.exit_ticks != 0 {
+            self.add(WaitKind::LateSender, receive, send.enter_ticks, sender, *error);
+        }
+        // A send that returned before was buffered and waited for nobody.
+        let has_met = send.exit_ticks >= receive.enter_ticks;
+        if has_met && !send.is_receive {
+            self.add(WaitKind::LateReceiver, send, receive.enter_ticks, receiver, *error);
+        }
+    }
+}
+
+/// Calls between two ranks, by sender and receiver, each with its own rank's iteration.
+type Between<'a> = BTreeMap<(u32, u32), Vec<(&'a Iteration<'a>, CallEvent)>>;
+
+/// The messages of an iteration.
+#[derive(Default)]
+struct Messages<'a> {
+    sent: Between<'a>,
+    received: Between<'a>,
+}
+
+/// A message's two ends.
+struct Met {
+    send: CallEvent,
+    receive: CallEvent,
+    error: u64,
+}
+
+impl Met {
+    /// Whether the message can have been sent before its receive returned.
+    fn is_possible(&self) -> bool {
+        self.receive.exit_ticks == 0 || self.send.enter_ticks <= self.receive.exit_ticks.saturating_add(self.error)
+    }
+}
+
+fn messages<'a>(ranks: &'a [Iteration<'a>]) -> Messages<'a> {
+    let mut found = Messages::default();
+    for one in ranks {
+        for event in one.events.iter().filter(|event| event.peer >= 0) {
+            let (own, peer) = (one.calls.rank, event.peer as u32);
+            // Of a call that does both it is only known to whom it sends.
+            if event.is_send {
+                found.sent.entry((own, peer)).or_default().push((one, *event));
+            } else if event.is_receive {
+                found.received.entry((peer, own)).or_default().push((one, *event));
+            }
+        }
+    }
+    found
+}
+
+/// The messages from one rank to another, if each was sent so many iterations behind the one it was received in.
+fn matched(messages: &BTreeMap<u64, Messages>, pair: (u32, u32), shift: i64) -> Vec<Met> {
+    let mut met = Vec::new();
+    for (number, there) in messages {
+        let here = number.checked_add_signed(shift).and_then(|number| messages.get(&number));
+        let (Some(receives), Some(sends)) = (there.received.get(&pair), here.and_then(|here| here.sent.get(&pair)))
+        else {
+            continue;
+        };
+        if sends.len() == receives.len() {
+            met.extend(sends.iter().zip(receives).map(|((from, send), (to, receive))| Met {
+                send: *send,
+                receive: *receive,
+                error: from.error_to(to),
+            }));
+        }
+    }
+    met
 }
 
 #[cfg(test)]
@@ -297,6 +350,31 @@ mod tests {
             let has_met = late_receiver.or(ticks(WaitKind::LateReceiver));
             assert_eq!(ticks(WaitKind::LateReceiver), has_met, "{name}");
             assert_eq!(ticks(WaitKind::LateReceiver).unwrap_or(0), late_receiver.unwrap_or(0), "{name}");
+        }
+    }
+
+    /// Rank 0 sends and receives, rank 1 receives and sends: its iterations begin at its sends, so what it sends in one is
+    /// received in that or, counted from another beginning, in the next or the one before. The wait is the same.
+    #[test]
+    fn waits_do_not_depend_on_where_iterations_are_cut() {
+        let mark = |at: u64| call(9, at, at + 1, -1);
+        let of = |rank: u32, first: u64, events: Vec<CallEvent>| {
+            let marks: Vec<usize> = (0..events.len()).filter(|at| events[*at].function == 9).collect();
+            let iterations = (first..first + marks.len() as u64).collect();
+            RankCalls { rank, clock: 0, uncertainty_ticks: 0, events, marks, iterations }
+        };
+        let steps = (1..=6).map(|step| step * 1000);
+        let short =
+            steps.clone().flat_map(|at| [mark(at), call(SEND, at + 1, at + 9, 1), call(RECV, at + 10, at + 810, 1)]);
+        let long = steps
+            .flat_map(|at| [mark(at + 790), call(SEND, at + 800, at + 805, 0), call(RECV, at + 1790, at + 1795, 0)]);
+        let (short, long): (Vec<CallEvent>, Vec<CallEvent>) = (short.collect(), long.collect());
+        for first in [6, 7, 8] {
+            let found = waits(&[of(0, 7, short.clone()), of(1, first, long.clone())]);
+            let late = sum(&found, WaitKind::LateSender).expect("waits");
+            let from_rank_1 = late.by_late_rank.get(&1).copied().unwrap_or(0);
+            assert!(from_rank_1 >= 3 * 790 && from_rank_1 % 790 == 0, "counted from {first}: {late:?}");
+            assert_eq!(late.ticks, from_rank_1, "rank 1 waits for nobody");
         }
     }
 
