@@ -216,7 +216,8 @@ mod tests {
         beside.end();
         let share = beside.share("n1");
         assert_eq!((share.host.as_str(), share.places.len()), ("n1", 1));
-        assert!(share.seconds >= 0.2 && share.processors > 0, "{share:?}");
+        // Twenty ticks of a hundredth: the first of them may have been under way.
+        assert!(share.seconds > 0.15 && share.processors > 0, "{share:?}");
         assert!(share.busy.is_some_and(|busy| busy > 0.0 && busy <= 1.0), "{share:?}");
         let place = &share.places[0];
         let allowed = cpus::parse(&place.cpus_allowed);
