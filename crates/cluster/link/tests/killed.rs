@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Each inner node is killed once, and one of them twice.
 const LOSSES: &str = "5";
+/// Results between them; without optimisation a thousand take five seconds.
+const WAVES: &str = "100";
 
 /// The example, which cargo builds with the tests.
 fn example() -> PathBuf {
@@ -33,7 +35,7 @@ fn inner_nodes_that_are_killed_cost_no_result() {
     let program = folder.path().canonicalize().unwrap().join("tree");
     std::fs::copy(example(), &program).unwrap();
     let mut command = Command::new(&program);
-    command.args(["measure", "survive", "--rounds", LOSSES]).stdin(Stdio::null());
+    command.args(["measure", "survive", "--rounds", LOSSES, "--waves", WAVES]).stdin(Stdio::null());
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");

@@ -11,7 +11,7 @@ use trimtab_script::{Message, MessageValue, Options, Permissions, Running, Targe
 use trimtab_specimens::{TextSnapshot, threads_running};
 
 /// Calls one after the other where threads come and go in the C library.
-const TIMES: u32 = 25;
+const TIMES: u32 = 10;
 
 fn program(mode: &str, flags: &[&str]) -> Program {
     let mode_flag = format!("-DMODE={mode}");

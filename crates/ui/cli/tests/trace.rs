@@ -14,7 +14,7 @@ use trimtab_specimens::Mpi;
 /// What a report says of a job in which a killed trimtab had left something.
 const LEFT: &str = "probes that a killed trimtab had left were taken out first";
 
-/// Attaches ten times, then compares with a run that nobody looked at.
+/// Attaches six times, then compares with a run that nobody looked at.
 #[test]
 fn attached_jobs_are_as_before() {
     let _alone = alone();
@@ -23,7 +23,7 @@ fn attached_jobs_are_as_before() {
         let undisturbed = specimen("steady", mpi, "--iterations 50").run(LIMIT).expect(name);
         let home = Home::new();
         let job = steady(mpi, "");
-        for round in 0..10 {
+        for round in 0..6 {
             let round_name = format!("{name}, attach {round}");
             let pid = if round % 2 == 0 { job.launcher() } else { job.rank(round % 4 / 2) };
             home.run(&["attach", "--iterations", "3", &pid]).reports(&round_name, 0, &["communication"]);
@@ -135,7 +135,7 @@ fn undo_all(job: &Job, home: &Home, name: &str) {
 fn killed_while_it_measures_mpich() {
     let _alone = alone();
     let (job, home) = (steady(Mpi::Mpich, ""), Home::new());
-    survives("mpich", &job, &home, 16, &[]);
+    survives("mpich", &job, &home, 12, &[]);
     job.ends_well("mpich");
 }
 
@@ -143,7 +143,7 @@ fn killed_while_it_measures_mpich() {
 fn killed_while_it_measures_open_mpi() {
     let _alone = alone();
     let (job, home) = (steady(Mpi::OpenMpi, ""), Home::new());
-    survives("open mpi", &job, &home, 16, &["--group", "comm,sleep"]);
+    survives("open mpi", &job, &home, 12, &["--group", "comm,sleep"]);
     job.ends_well("open mpi");
 }
 
@@ -163,7 +163,7 @@ fn killed_while_it_measures_threads_that_throw() {
     let home = Home::new();
     let mut kills = 0;
     let mut job = Job::start(&launch);
-    while kills < 12 && job.running.poll().expect("a launcher").is_none() {
+    while kills < 8 && job.running.poll().expect("a launcher").is_none() {
         let mut attach = home.start(&["attach", "--iterations", "3", &job.launcher()]);
         MOMENTS[kills % MOMENTS.len()].wait(&job, &mut attach, 1000 * kills as u64, 5000);
         attach.signal(Signal::KILL);

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         ["host"] => host::run(),
         ["bare"] => bare::run(),
         ["measure", part, ref options @ ..] => measure::run(part, options),
-        _ => Err("usage: tree host | tree bare | tree measure PART [--leaves N] [--rounds N]".into()),
+        _ => Err("usage: tree host | tree bare | tree measure PART [--leaves N] [--rounds N] [--waves N]".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -29,15 +29,18 @@ pub struct Options {
     pub leaves: u32,
     /// How many turns.
     pub rounds: usize,
+    /// How many waves before and after each loss.
+    pub waves: usize,
 }
 
 /// Measures one part and prints it.
 pub fn run(part: &str, words: &[&str]) -> Outcome {
-    let mut options = Options { leaves: 16, rounds: 10 };
+    let mut options = Options { leaves: 16, rounds: 10, waves: 500 };
     for pair in words.chunks(2) {
         match *pair {
             ["--leaves", count] => options.leaves = count.parse()?,
             ["--rounds", count] => options.rounds = count.parse()?,
+            ["--waves", count] => options.waves = count.parse()?,
             _ => return Err(format!("unknown option {pair:?}").into()),
         }
     }

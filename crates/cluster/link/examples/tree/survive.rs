@@ -14,16 +14,14 @@ use trimtab_overlay::NodeId;
 /// Four inner nodes of four leaves.
 const SHAPE: (u32, u32) = (4, 16);
 const INNER_COUNT: usize = 4;
-/// Waves that must have come in, right, between two losses.
-const WAVES_BETWEEN: usize = 500;
 
-/// Kills one inner node after the other.
+/// Kills one inner node after the other; before and after each loss `options.waves` results must be right.
 pub fn measure(options: Options) -> Outcome<Value> {
     let mut forest = Forest::grow(Growth { shape: SHAPE, tls: true, flow: true, patient: false, processes: 0 })?;
     let stream = forest.sums()?;
     let (mut orphaned_s, mut incomplete, mut waves) = (Vec::new(), 0, Waves::default());
     let mut check = |waves: &mut Waves, forest: &Forest| -> Outcome {
-        for _ in 0..WAVES_BETWEEN {
+        for _ in 0..options.waves {
             let result = forest.right(stream)?;
             waves.came(result.wave)?;
             incomplete += usize::from(result.covers != forest.all());
