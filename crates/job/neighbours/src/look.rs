@@ -10,7 +10,7 @@ use crate::whose::{Own, Whose};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Instant;
-use trimtab_track::{ProcFs, Processes};
+use trimtab_track::{ProcFs, Processes, Remembered};
 use trimtab_types::Pid;
 
 /// Looks in which a new process may still become a rank: a launcher's child has its environment only after its exec.
@@ -79,6 +79,7 @@ impl Machine {
 
     /// Everything now; `before` is an earlier look, from which whose processes are is taken.
     pub(crate) fn look(&self, processes: &dyn Processes, own: &Own, before: Option<&Look>) -> Look {
+        let processes = &Remembered::new(processes);
         let pids = processes.pids().unwrap_or_default();
         // A process that ends meanwhile is not there.
         let seen = |pid: Pid| Some((pid, see(processes, own, pid, before.and_then(|look| look.processes.get(&pid)))?));
@@ -105,6 +106,7 @@ impl JobsSeen {
 }
 
 fn jobs(processes: &dyn Processes, own: &Own, mut before: JobsSeen) -> JobsSeen {
+    let processes = &Remembered::new(processes);
     let pids: BTreeSet<Pid> = processes.pids().unwrap_or_default().into_iter().collect();
     before.known.retain(|pid, known| pids.contains(pid) && !has_gone(processes, *pid, known));
     for pid in pids {

@@ -28,6 +28,7 @@ mod launcher;
 mod mpir;
 mod origin;
 mod procfs;
+mod remembered;
 pub mod slurm;
 mod status;
 
@@ -39,6 +40,7 @@ pub use job::{
 };
 pub use origin::{Origin, origin};
 pub use procfs::{ElfKind, ProcFs, Processes};
+pub use remembered::Remembered;
 pub use status::{Seccomp, Status, parse_status};
 pub use trimtab_types::procfs::{Mapping, Stat, State, parse_stat};
 
