@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use trimtab_os::ticks;
 use trimtab_session::leftover::{self, Leftover};
@@ -29,7 +29,11 @@ struct Hazard {
 impl Hazard {
     fn start(variant: HazardVariant, name: &'static str) -> Hazard {
         let (program, plugin) = hazards(variant).expect("builds");
-        let end = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("end-{name}-{}", std::process::id()));
+        // Tests that run side by side have hazards of the same name.
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Relaxed);
+        let file = format!("end-{name}-{}-{number}", std::process::id());
+        let end = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file);
         let begun = end.with_extension("begun");
         for old in [&end, &begun] {
             let _may_be_absent = std::fs::remove_file(old);
