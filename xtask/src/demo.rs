@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const RANK_COUNT: usize = 2;
 /// The upper half of the ranks does its work twice, which the report has to find out.
-const PARTICLE_ARGUMENTS: &[&str] = &["--imbalance", "--iterations", "12000"];
+const PARTICLE_ARGUMENTS: &[&str] = &["--imbalance", "--iterations", "6000"];
 /// The line by which the program says that its answer is right.
 const VERDICT_START: &str = "particle: checksum";
 const VERDICT_END: &str = "OK";
@@ -25,28 +25,56 @@ const END_SECONDS_MAX: u64 = 600;
 /// How often a condition is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// `cargo xtask demo`.
+/// `cargo xtask demo [--release]`.
 pub fn command(arguments: &[String]) -> Result<Outcome> {
-    if let Some(argument) = arguments.first() {
-        bail!("demo takes no argument, got `{argument}`");
-    }
+    let build = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Build::Development,
+        ["--release"] => Build::Release,
+        _ => bail!("demo takes nothing or --release, got `{}`", arguments.join(" ")),
+    };
     setup::prepare()?;
     let root = shell::root()?;
     let files = Files::create(&root)?;
-    println!("== Building trimtab and the program to be measured");
-    shell::run(&mut shell::cargo(&root, &["build", "--release", "--package", "trimtab"]))?;
+    println!("== Building trimtab and the program to be measured{}", build.remark());
+    let words = ["build", "--package", "trimtab", "--release"];
+    shell::run(&mut shell::cargo(&root, &words[..if build == Build::Release { 4 } else { 3 }]))?;
     shell::run(&mut build_particle(&root, &files))?;
     println!("\n== Starting the program; it knows nothing of trimtab");
     let mut job = Job::start(&root, &files)?;
     println!("\n== Measuring it while it runs");
-    shell::run(trimtab(&root, &["attach", "--store"]).arg(&files.store).arg("--json").arg(&files.json).arg(job.pid()))?;
-    shell::run(trimtab(&root, &["report", "--store"]).arg(&files.store).arg("--html").arg(&files.html))?;
+    shell::run(trimtab(&root, build, &["attach", "--store"]).arg(&files.store).arg("--json").arg(&files.json).arg(job.pid()))?;
+    shell::run(trimtab(&root, build, &["report", "--store"]).arg(&files.store).arg("--html").arg(&files.html))?;
     println!("\n== Letting it run to its end");
     let status = job.wait()?;
     check_program(status, &files.read_output()?)?;
     check_reports(&files)?;
-    println!("{}", next_steps(&root, &files));
+    println!("{}", next_steps(&root, build, &files));
     Ok(Outcome::Done)
+}
+
+/// Which trimtab is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Build {
+    /// The one that tests run: made in a third of the time; what it puts into programs is optimised all the same.
+    Development,
+    /// The one that users install.
+    Release,
+}
+
+impl Build {
+    fn program(self) -> &'static str {
+        match self {
+            Build::Development => "target/debug/trimtab",
+            Build::Release => "target/release/trimtab",
+        }
+    }
+
+    fn remark(self) -> &'static str {
+        match self {
+            Build::Development => " (quick to build; with --release the one to install, which attaches in half the time)",
+            Build::Release => "",
+        }
+    }
 }
 
 /// Where the demo leaves things, below `target/demo`.
@@ -154,8 +182,8 @@ fn build_particle(root: &Path, files: &Files) -> Command {
     compiler
 }
 
-fn trimtab(root: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(root.join("target/release/trimtab"));
+fn trimtab(root: &Path, build: Build, arguments: &[&str]) -> Command {
+    let mut command = Command::new(root.join(build.program()));
     command.args(arguments).current_dir(root);
     command
 }
@@ -180,15 +208,16 @@ fn check_reports(files: &Files) -> Result<()> {
     Ok(())
 }
 
-fn next_steps(root: &Path, files: &Files) -> String {
+fn next_steps(root: &Path, build: Build, files: &Files) -> String {
     format!(
         "
 == What to try next
   open {html}
   less {json}
-  target/release/trimtab list --store {store}
-  target/release/trimtab run -- mpirun -n 2 YOUR-PROGRAM
-  target/release/trimtab attach PID          PID of mpirun or of any rank of a job that runs",
+  {trimtab} list --store {store}
+  {trimtab} run -- mpirun -n 2 YOUR-PROGRAM
+  {trimtab} attach PID          PID of mpirun or of any rank of a job that runs",
+        trimtab = build.program(),
         html = shell::relative(root, &files.html),
         json = shell::relative(root, &files.json),
         store = shell::relative(root, &files.store),

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  demo                          measure a running MPI program and show the report
+  demo [--release]              measure a running MPI program and show the report
   test [--quick] [FILTER...]    set the machine up, run every test, end with `N passed, N failed, N skipped`
   tidy                          check the house rules (also a test of this crate)
   setup [--check]               install the Debian packages that tests need; --check only lists what is missing
