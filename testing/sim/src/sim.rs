@@ -18,6 +18,9 @@ use trimtab_overlay::{Action, Event, Frame, Node, NodeId, Setup, StreamSpec, Syn
 use trimtab_reduce::{FilterSpec, RankSet, Registry};
 use trimtab_types::Rank;
 
+/// Waves that a leaf's program contributes to at once, at most.
+const BURST_MAX: u64 = 9;
+
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -371,26 +374,32 @@ impl Sim {
         }
     }
 
-    /// A leaf's program contributes to the next wave, and thinks about the one after.
+    /// A leaf's program contributes to the next wave, sometimes to a few, and thinks about the one after.
     fn contribute(&mut self, id: NodeId, incarnation: u32, stream: u32) {
         let now_us = self.now_us;
+        let wave_count = if self.random.below(4) == 0 { self.random.between(2, BURST_MAX) } else { 1 };
         let place = &mut self.places[id.0 as usize];
         let (Some(node), Some((next, end))) = (&mut place.node, place.waves.get_mut(&stream)) else { return };
         if place.incarnation != incarnation || *next >= *end {
             return;
         }
         let rank = self.plan.tree.ranks(id).lowest().expect("only nodes with ranks contribute");
-        let value = contribution(&self.checker.flow(stream).filter, rank, *next);
-        let wave = *next;
-        let contributed = node.contribute(now_us, stream, wave, value);
-        *next += 1;
+        let waves = *next..(*next + wave_count).min(*end);
+        *next = waves.end;
         let again = *next < *end;
-        match contributed {
-            Ok(actions) => self.act(id, actions),
-            // The wave ended without this rank while it thought.
-            Err(trimtab_overlay::Busy::Window { from, .. }) if wave < from => {}
-            Err(busy) => self.checker.broken(now_us, format!("{id} may contribute to wave {wave} and can not: {busy}")),
+        for wave in waves {
+            let value = contribution(&self.checker.flow(stream).filter, rank, wave);
+            match node.put(now_us, stream, wave, value) {
+                Ok(()) => {}
+                // The wave ended without this rank while it thought.
+                Err(trimtab_overlay::Busy::Window { from, .. }) if wave < from => {}
+                Err(busy) => {
+                    self.checker.broken(now_us, format!("{id} may contribute to wave {wave} and can not: {busy}"))
+                }
+            }
         }
+        let actions = node.flush(now_us);
+        self.act(id, actions);
         if again {
             let at_us = now_us + self.random.between(1, self.plan.think_us_max);
             self.schedule(at_us, What::Contribute { node: id, incarnation, stream });

@@ -123,6 +123,9 @@ impl Core {
                 Action::Tell(told) => {
                     let mut hand = Hand::new(&mut self.node, now_us, &mut actions);
                     self.owner.told(told, &mut hand);
+                    if hand.has_put {
+                        actions.extend(self.node.flush(now_us));
+                    }
                     actions.extend(self.node.owner_is_behind(now_us, self.owner.is_behind()));
                 }
             }

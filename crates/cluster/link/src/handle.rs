@@ -34,19 +34,23 @@ pub struct Hand<'a> {
     node: &'a mut Node,
     now_us: u64,
     actions: &'a mut VecDeque<Action>,
+    /// Contributions were made of which nothing has followed yet.
+    pub(crate) has_put: bool,
 }
 
 impl<'a> Hand<'a> {
     pub(crate) fn new(node: &'a mut Node, now_us: u64, actions: &'a mut VecDeque<Action>) -> Self {
-        Hand { node, now_us, actions }
+        Hand { node, now_us, actions, has_put: false }
     }
 
-    /// Contributes this node's value to a wave.
+    /// Contributes this node's value to a wave. Many contributions at once cost little more than one: they go on their
+    /// way together.
     ///
     /// # Errors
     /// As [`Handle::contribute`].
     pub fn contribute(&mut self, stream: u32, wave: u64, value: Vec<u8>) -> Result<(), Busy> {
-        self.actions.extend(self.node.contribute(self.now_us, stream, wave, value)?);
+        self.node.put(self.now_us, stream, wave, value)?;
+        self.has_put = true;
         Ok(())
     }
 

@@ -37,6 +37,8 @@ struct Kept {
     told: VecDeque<Told>,
     dropped: u64,
     waker: Option<Waker>,
+    /// Threads that wait: only then is anybody woken, which is a call of the kernel.
+    waiting: usize,
     is_over: bool,
 }
 
@@ -57,9 +59,11 @@ impl Owner for Filler {
     fn told(&mut self, told: Told, _hand: &mut Hand<'_>) {
         let mut kept = self.shared.lock();
         kept.put(told);
-        let waker = kept.waker.take();
+        let (waker, is_awaited) = (kept.waker.take(), kept.waiting > 0);
         drop(kept);
-        self.shared.came.notify_one();
+        if is_awaited {
+            self.shared.came.notify_one();
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -134,7 +138,9 @@ impl Inbox {
             if left.is_zero() || kept.is_over {
                 return None;
             }
+            kept.waiting += 1;
             kept = self.shared.came.wait_timeout(kept, left).unwrap_or_else(PoisonError::into_inner).0;
+            kept.waiting -= 1;
         }
     }
 

@@ -188,7 +188,6 @@ impl Link {
     fn put_result(&mut self, frame: &Frame, out: &mut Vec<u8>) -> Result<(), LinkError> {
         let start = out.len();
         let value_bytes = match &frame.body {
-            Body::Unit(_, unit) => unit.value.len(),
             Body::Units(_, run) => run.value_bytes(),
             _ => 0,
         };

@@ -7,11 +7,11 @@
 //!
 //! Next: `node` for who says what when.
 
+pub use crate::unit::{Run, Unit};
+
 use crate::StreamSpec;
-use crate::limits::{FRAME_BYTES_MAX, RUN_COUNT_MAX, RUN_VALUE_BYTES_MAX};
-use serde::de::{Error as _, SeqAccess, Visitor};
+use crate::limits::FRAME_BYTES_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use trimtab_reduce::RankSet;
@@ -58,9 +58,7 @@ pub enum Body {
     Stranger,
     /// A numbered command of the link.
     Ordered(u32, Ordered),
-    /// A numbered result.
-    Unit(u32, Box<Unit>),
-    /// Results with numbers from this one on, of waves that follow each other.
+    /// Results with numbers from this one on.
     Units(u32, Box<Run>),
 }
 
@@ -157,6 +155,7 @@ pub enum Command {
         /// For whom of its target.
         to: RankSet,
         /// What.
+        #[serde(with = "crate::bytes")]
         payload: Vec<u8>,
     },
     /// Contribute again: it was lost on the way.
@@ -177,88 +176,6 @@ pub enum Command {
         /// The first that isn't.
         below: u64,
     },
-}
-
-/// A merged value on its way up. It is true wherever it comes from: the value of exactly the ranks it covers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Unit {
-    /// Which life of the controller.
-    pub reign: u32,
-    /// On which stream.
-    pub stream: u32,
-    /// Of which wave.
-    pub wave: u64,
-    /// After how many requests to contribute again.
-    pub attempt: u32,
-    /// Whose contributions.
-    pub covers: RankSet,
-    /// Their merged value, encoded by the stream's filter.
-    pub value: Vec<u8>,
-}
-
-/// Short units of waves that follow each other and are alike in all else: one frame costs little more than one of them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// The first, without its value.
-    first: Unit,
-    /// The values of all, in the order of their waves.
-    #[serde(deserialize_with = "few_values")]
-    values: Vec<Vec<u8>>,
-}
-
-/// Values of a run, as many as one may have: each takes far more memory than bytes on the wire.
-fn few_values<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<u8>>, D::Error> {
-    struct Few;
-
-    impl<'de> Visitor<'de> for Few {
-        type Value = Vec<Vec<u8>>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {RUN_COUNT_MAX} values")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Vec<Vec<u8>>, A::Error> {
-            let mut few = Vec::with_capacity(values.size_hint().unwrap_or(0).min(RUN_COUNT_MAX));
-            while let Some(value) = values.next_element()? {
-                if few.len() >= RUN_COUNT_MAX {
-                    return Err(A::Error::invalid_length(few.len() + 1, &self));
-                }
-                few.push(value);
-            }
-            Ok(few)
-        }
-    }
-
-    deserializer.deserialize_seq(Few)
-}
-
-impl Run {
-    fn of(mut first: Unit) -> Run {
-        let value = std::mem::take(&mut first.value);
-        Run { first, values: vec![value] }
-    }
-
-    /// Whether a unit goes on where this ends.
-    fn is_followed_by(&self, unit: &Unit) -> bool {
-        let Unit { reign, stream, wave, attempt, ref covers, .. } = self.first;
-        let has_room = self.values.len() < RUN_COUNT_MAX && unit.value.len() <= RUN_VALUE_BYTES_MAX;
-        has_room
-            && wave.checked_add(self.values.len() as u64) == Some(unit.wave)
-            && (reign, stream, attempt, covers) == (unit.reign, unit.stream, unit.attempt, &unit.covers)
-    }
-
-    /// Its units. One behind the last possible wave, which only a hostile node sends, is none.
-    pub(crate) fn into_units(self) -> impl Iterator<Item = Unit> {
-        let template = self.first;
-        let first = template.wave;
-        let waves = (0..).map_while(move |index| first.checked_add(index));
-        waves.zip(self.values).map(move |(wave, value)| Unit { wave, value, ..template.clone() })
-    }
-
-    /// How long its values are, in bytes.
-    pub fn value_bytes(&self) -> usize {
-        self.values.iter().map(Vec::len).sum()
-    }
 }
 
 /// A command that many queues hold; one copy.
@@ -308,29 +225,18 @@ pub enum BadFrame {
 impl Frame {
     /// On which channel it travels.
     pub fn channel(&self) -> Channel {
-        if matches!(self.body, Body::Unit(..) | Body::Units(..)) { Channel::Bulk } else { Channel::Commands }
+        if matches!(self.body, Body::Units(..)) { Channel::Bulk } else { Channel::Commands }
     }
 
     /// Takes in the frame that is to be sent next, if both can be one; otherwise it comes back.
     pub fn absorb(&mut self, next: Frame) -> Option<Frame> {
         let link = self.link;
         match (&mut self.body, next) {
-            (Body::Units(first, run), Frame { link: theirs, body: Body::Unit(number, unit) })
-                if link == theirs && *first + run.values.len() as u32 == number && run.is_followed_by(&unit) =>
+            (Body::Units(first, run), Frame { link: theirs, body: Body::Units(number, more) })
+                if link == theirs && *first as usize + run.unit_count() == number as usize =>
             {
-                run.values.push(unit.value);
-                None
-            }
-            (Body::Unit(first, one), Frame { link: theirs, body: Body::Unit(number, unit) })
-                if link == theirs && *first + 1 == number && one.value.len() <= RUN_VALUE_BYTES_MAX =>
-            {
-                let mut run = Run::of((**one).clone());
-                if !run.is_followed_by(&unit) {
-                    return Some(Frame { link: theirs, body: Body::Unit(number, unit) });
-                }
-                run.values.push(unit.value);
-                self.body = Body::Units(*first, Box::new(run));
-                None
+                let alone = run.absorb(*more)?;
+                Some(Frame { link, body: Body::Units(number, Box::new(alone)) })
             }
             (_, next) => Some(next),
         }
@@ -374,16 +280,20 @@ mod tests {
             StreamSpec { target: target.clone(), filter: FilterSpec::Sum, sync: Sync::DontWait, down: Down::Same };
         let cursor = Cursor { reign: 1, sequence: 99 };
         let snapshot = Snapshot { cursor, streams: vec![(1, spec.clone(), 7)] };
-        let unit = Unit { reign: 1, stream: 2, wave: 3, attempt: 4, covers: target.clone(), value: vec![1, 2] };
+        let unit = |wave| Unit { reign: 1, stream: 2, wave, attempt: 4, covers: target.clone(), value: vec![1, 2] };
+        let mut run = Run::from(unit(3));
+        assert_eq!(run.absorb(unit(4).into()), None);
+        let data = Command::Data { stream: 1, to: target.clone(), payload: vec![7; 3] };
         let bodies = [
             Body::Join(Box::new(Join { cursor, ranks: target.clone(), distance: 1 })),
             Body::Accept(Box::new(Accept { depth: 2, pulse: 5, fresh: Some(snapshot.clone()) })),
             Body::Leave,
             Body::Ordered(4, Ordered::Fresh(Box::new(snapshot))),
             Body::Ordered(5, Ordered::Command(6, Command::Open { stream: 1, spec }.into())),
+            Body::Ordered(5, Ordered::Command(7, data.into())),
             Body::Ordered(7, Ordered::Members { gained: target.clone(), lost: RankSet::EMPTY }),
-            Body::Unit(8, Box::new(unit.clone())),
-            Body::Units(8, Box::new(Run { values: vec![vec![1], vec![], vec![2, 3]], first: unit })),
+            Body::Units(8, Box::new(unit(3).into())),
+            Body::Units(8, Box::new(run)),
         ];
         let link = Link { incarnation: 3, number: 1 };
         bodies.into_iter().map(|body| Frame { link, body }).collect()
@@ -396,38 +306,25 @@ mod tests {
         }
     }
 
-    fn unit(number: u32, wave: u64, value: &[u8]) -> Frame {
+    fn unit(number: u32, wave: u64) -> Frame {
         let covers = RankSet::range(Rank(3), Rank(9));
-        let unit = Unit { reign: 1, stream: 2, wave, attempt: 0, covers, value: value.to_vec() };
-        Frame { link: Link { incarnation: 3, number: 1 }, body: Body::Unit(number, Box::new(unit)) }
+        let unit = Unit { reign: 1, stream: 2, wave, attempt: 0, covers, value: vec![1] };
+        Frame { link: Link { incarnation: 3, number: 1 }, body: Body::Units(number, Box::new(unit.into())) }
     }
 
     #[test]
-    fn units_of_waves_that_follow_each_other_become_one_frame_and_units_again() {
-        let mut frame = unit(8, 40, b"a");
-        for next in [unit(9, 41, b"b"), unit(10, 42, b"c")] {
+    fn results_that_follow_each_other_become_one_frame() {
+        let mut frame = unit(8, 40);
+        for next in [unit(9, 41), unit(10, 42)] {
             assert_eq!(frame.absorb(next), None);
         }
-        let long = vec![0; RUN_VALUE_BYTES_MAX + 1];
-        let mut of_others = unit(11, 43, b"d");
+        let mut of_others = unit(11, 43);
         of_others.link.number += 1;
-        for other in [unit(11, 44, b"d"), unit(12, 43, b"d"), unit(11, 43, &long), of_others] {
+        for other in [unit(11, 44), unit(12, 43), of_others] {
             assert_eq!(frame.absorb(other.clone()), Some(other));
         }
         let Body::Units(8, run) = frame.body else { panic!("{frame:?}") };
-        let units = run.into_units().map(|unit| (unit.wave, unit.value, unit.covers.rank_count()));
-        let expected = [(40, b"a"), (41, b"b"), (42, b"c")].map(|(wave, value)| (wave, value.to_vec(), 7));
-        assert_eq!(units.collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn a_run_is_bounded() {
-        let mut frame = unit(0, 0, b"");
-        let taken = (1..2 * RUN_COUNT_MAX as u32).filter(|n| frame.absorb(unit(*n, u64::from(*n), b"")).is_none());
-        assert_eq!(taken.count(), RUN_COUNT_MAX - 1);
-        let Body::Units(_, run) = &mut frame.body else { panic!("{frame:?}") };
-        run.values.push(Vec::new());
-        assert_eq!(Frame::decode(&frame.encode().unwrap()), Err(BadFrame::Form));
+        assert_eq!(run.unit_count(), 3);
     }
 
     #[test]
@@ -440,7 +337,7 @@ mod tests {
         #[test]
         fn hostile_bytes_give_a_frame_or_an_error(
             bytes in proptest::collection::vec(any::<u8>(), 0..60),
-            (example, at, byte) in (0_usize..8, any::<usize>(), any::<u8>()),
+            (example, at, byte) in (0_usize..9, any::<usize>(), any::<u8>()),
         ) {
             let _ = Frame::decode(&bytes);
             let mut bytes = examples()[example].encode().unwrap();

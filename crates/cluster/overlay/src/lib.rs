@@ -20,6 +20,7 @@
 //! only one agent per build id is asked.
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod facts;
 pub mod frame;
 mod in_order;
@@ -28,6 +29,7 @@ pub mod node;
 pub mod shape;
 mod shape_file;
 pub mod stream;
+mod unit;
 
 pub use frame::Frame;
 pub use limits::Timing;

@@ -64,6 +64,11 @@ impl RankSet {
         self.intervals.first().map(|(first, _)| Rank(*first))
     }
 
+    /// The highest rank.
+    pub fn highest(&self) -> Option<Rank> {
+        self.intervals.last().map(|(_, last)| Rank(*last))
+    }
+
     /// Every rank, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
         self.intervals.iter().flat_map(|(first, last)| (*first..=*last).map(Rank))
@@ -83,6 +88,22 @@ impl RankSet {
             let next = if from_left { left.next() } else { right.next() };
             next.into_iter().for_each(|interval| append(&mut all, *interval));
         }
+    }
+
+    /// Takes in what is in another set, in place where that is one interval: as a node's children contribute one by one.
+    pub fn take_in(&mut self, other: &RankSet) {
+        let [(first, last)] = other.intervals[..] else {
+            *self = self.union(other);
+            return;
+        };
+        let own = &mut self.intervals;
+        let from = own.partition_point(|(_, end)| u64::from(*end) + 1 < u64::from(first));
+        let touched = own[from..].iter().take_while(|(begin, _)| u64::from(*begin) <= u64::from(last) + 1).count();
+        if touched == 0 {
+            return own.insert(from, (first, last));
+        }
+        own[from] = (own[from].0.min(first), own[from + touched - 1].1.max(last));
+        own.drain(from + 1..from + touched);
     }
 
     /// What is in any of many sets; one sort instead of a union at a time.
@@ -278,6 +299,11 @@ mod tests {
             let (a, b) = (ranks(&one), ranks(&two));
             prop_assert_eq!(a.union(&b), ranks(&(&one | &two)));
             prop_assert_eq!(RankSet::union_of([&a, &b]), a.union(&b));
+            let one_by_one = |mut all: RankSet, other: &RankSet| { all.take_in(other); all };
+            prop_assert_eq!(one_by_one(a.clone(), &b), a.union(&b));
+            let range = RankSet::range(Rank(rank), Rank(rank + three.len() as u32));
+            prop_assert_eq!(one_by_one(a.clone(), &range), a.union(&range));
+            prop_assert_eq!(a.highest().map(|rank| rank.0), one.last().copied());
             prop_assert_eq!(a.intersection(&b), ranks(&(&one & &two)));
             prop_assert_eq!(a.minus(&b), ranks(&(&one - &two)));
             prop_assert_eq!(a.is_disjoint(&b), one.is_disjoint(&two));
@@ -307,6 +333,9 @@ mod tests {
         assert_eq!(all.rank_count(), 1 << 32);
         assert_eq!(all.minus(&RankSet::one(Rank(u32::MAX))), RankSet::range(Rank(0), Rank(u32::MAX - 1)));
         assert_eq!(all.union(&RankSet::one(Rank(u32::MAX))), all);
+        let mut most = all.minus(&RankSet::one(Rank(u32::MAX)));
+        most.take_in(&RankSet::one(Rank(u32::MAX)));
+        assert_eq!(most, all);
     }
 
     #[test]

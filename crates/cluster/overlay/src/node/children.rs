@@ -55,9 +55,8 @@ impl Node {
             Body::Leave if current == Some(link) => self.child_left(from),
             Body::Stranger if current == Some(link) => self.lose_child(from),
             Body::Ordered(order, ordered) if current == Some(link) => self.ordered_from_child(from, order, ordered),
-            Body::Unit(number, unit) if current == Some(link) => self.unit_came(from, number, *unit),
-            Body::Units(first, run) if current == Some(link) => self.units_came(from, first, *run),
-            Body::Ordered(..) | Body::Unit(..) | Body::Units(..) if current.is_none_or(|current| link > current) => {
+            Body::Units(first, run) if current == Some(link) => self.units_came(from, first, &run),
+            Body::Ordered(..) | Body::Units(..) if current.is_none_or(|current| link > current) => {
                 self.counts.stale += 1;
                 self.send(from, Frame { link, body: Body::Stranger });
             }
@@ -84,7 +83,7 @@ impl Node {
         };
         // A link it had before holds the log until the new one does.
         if self.children.insert(from, child).is_some() {
-            self.units_orphaned(from);
+            self.queue.disown(from);
             self.trim_log();
         }
         self.send(from, Frame { link, body: Body::Accept(Box::new(accept)) });
@@ -157,7 +156,7 @@ impl Node {
     /// A child that has another parent now.
     fn child_left(&mut self, from: NodeId) {
         self.children.remove(&from);
-        self.units_orphaned(from);
+        self.queue.disown(from);
         self.trim_log();
         self.members_changed();
     }
@@ -167,7 +166,7 @@ impl Node {
         if let Some(child) = self.children.remove(&from) {
             let until_us = self.now_us + self.setup.timing.grace_us();
             self.ghosts.push(Ghost { acknowledged: child.acknowledged, until_us });
-            self.units_orphaned(from);
+            self.queue.disown(from);
             self.members_changed();
         }
     }

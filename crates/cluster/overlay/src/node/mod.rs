@@ -9,6 +9,8 @@
 mod children;
 mod commands;
 mod parent;
+mod queue;
+mod ring;
 mod root;
 mod waves;
 
@@ -17,11 +19,12 @@ use crate::{NodeId, StreamSpec, Timing};
 use children::{Child, Ghost};
 use commands::Log;
 use parent::Up;
+use queue::Queue;
 use root::Root;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use trimtab_reduce::{Bad, RankSet, Registry};
-use waves::{Queued, Stream};
+use waves::Stream;
 
 /// What a node is told when it is made.
 #[derive(Clone, Debug)]
@@ -263,7 +266,7 @@ pub struct Node {
     leased: bool,
     /// In boxes, since a map has room for eleven.
     streams: BTreeMap<u32, Box<Stream>>,
-    queue: VecDeque<Queued>,
+    queue: Queue,
     /// Whether the owner has been told more than it has taken.
     is_owner_behind: bool,
     /// No wave, here or gathered at the root, has waited long enough before this.
@@ -293,7 +296,7 @@ impl Node {
             pulse_sent_us: 0,
             leased: is_root,
             streams: BTreeMap::new(),
-            queue: VecDeque::new(),
+            queue: Queue::default(),
             is_owner_behind: false,
             waves_due_us: u64::MAX,
             root: is_root.then(Root::default),
@@ -364,17 +367,18 @@ impl Node {
 
     /// What it has seen.
     pub fn counts(&self) -> Counts {
-        self.counts
+        let dropped = self.counts.dropped + self.queue.dropped;
+        Counts { queue_max: self.queue.count_max, dropped, ..self.counts }
     }
 
     /// The most units its queue may hold with the children it has.
     pub fn queue_bound(&self) -> usize {
-        waves::queue_bound(self.children.len())
+        queue::queue_bound(self.children.len())
     }
 
     /// How many units wait in its queue.
     pub fn queue_count(&self) -> usize {
-        self.queue.len()
+        self.queue.unit_count()
     }
 
     /// The last command it has received.

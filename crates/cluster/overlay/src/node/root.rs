@@ -7,9 +7,11 @@
 //!
 //! Next: `waves` for the nodes between, `commands` for how commands travel.
 
+use super::ring::Ring;
 use super::{Action, Busy, Node, Told, Trouble, WaveResult};
-use crate::frame::{Command, Unit};
+use crate::frame::Command;
 use crate::limits::{LOG_COUNT_MAX, PAYLOAD_BYTES_MAX, STREAM_COUNT_MAX};
+use crate::unit::UnitRef;
 use crate::{StreamSpec, Sync};
 use std::collections::BTreeMap;
 use trimtab_reduce::{Accumulator, Bad, RankSet};
@@ -26,7 +28,8 @@ pub(super) struct Root {
     next_stream: u32,
     /// Lost ranks that may come back in time, and until when.
     away: Vec<(RankSet, u64)>,
-    gathers: BTreeMap<(u32, u64), Gather>,
+    /// By stream.
+    gathers: BTreeMap<u32, Ring<Gather>>,
     /// The first wave of each stream whose result isn't out, as announced.
     retired: BTreeMap<u32, u64>,
 }
@@ -44,6 +47,23 @@ struct Gather {
     suspects_at_us: Option<u64>,
     fire_at_us: Option<u64>,
     is_done: bool,
+}
+
+impl Root {
+    fn gather(&self, (stream, wave): (u32, u64)) -> Option<&Gather> {
+        self.gathers.get(&stream)?.get(wave)
+    }
+
+    fn gather_mut(&mut self, (stream, wave): (u32, u64)) -> Option<&mut Gather> {
+        self.gathers.get_mut(&stream)?.get_mut(wave)
+    }
+
+    /// The waves whose results aren't out.
+    fn open(&self) -> impl Iterator<Item = ((u32, u64), &Gather)> {
+        let all =
+            self.gathers.iter().flat_map(|(stream, ring)| ring.iter().map(move |(wave, of)| ((*stream, wave), of)));
+        all.filter(|(_, gather)| !gather.is_done)
+    }
 }
 
 impl Node {
@@ -67,7 +87,7 @@ impl Node {
         self.may_command(now_us)?;
         self.append(Command::Close { stream }.into());
         if let Some(root) = &mut self.root {
-            root.gathers.retain(|(of, _), _| *of != stream);
+            root.gathers.remove(&stream);
             root.retired.remove(&stream);
         }
         Ok(self.after())
@@ -101,41 +121,42 @@ impl Node {
     }
 
     /// Takes a unit that has arrived at the root.
-    pub(super) fn gather(&mut self, unit: Unit) {
+    pub(super) fn gather(&mut self, unit: UnitRef<'_>) {
         let now_us = self.now_us;
         let soon_us = now_us + AGAIN_SOON * self.setup.timing.gather_us;
         self.expect_waves(unit.stream, unit.wave);
         let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&unit.stream)) else { return };
         let (key, sync) = ((unit.stream, unit.wave), open.spec.sync);
-        let Some(gather) = root.gathers.get_mut(&key) else { return };
+        let Some(gather) = root.gather_mut(key) else { return };
         if gather.is_done {
             self.counts.late += 1;
             return;
         }
-        if !gather.covers.is_disjoint(&unit.covers) {
-            match gather.covers.covers(&unit.covers) {
+        if !gather.covers.is_disjoint(unit.covers) {
+            match gather.covers.covers(unit.covers) {
                 true => self.counts.repeated += 1,
                 false => {
                     self.counts.conflicting += 1;
-                    gather.suspect(&unit.covers, soon_us);
+                    gather.suspect(unit.covers, soon_us);
                     self.waves_due_us = self.waves_due_us.min(soon_us);
                 }
             }
             return;
         }
         if let Err(bad) = gather.merged.add(&unit.value) {
-            let trouble = Trouble::Value { stream: unit.stream, wave: unit.wave, covers: unit.covers, bad };
+            let (stream, wave) = key;
+            let trouble = Trouble::Value { stream, wave, covers: unit.covers.clone(), bad };
             return self.tell(Told::Trouble(trouble));
         }
-        gather.covers = gather.covers.union(&unit.covers);
+        gather.covers.take_in(unit.covers);
         if let Sync::TimeOut { us } = sync {
             let at_us = *gather.fire_at_us.get_or_insert(now_us + us);
             self.waves_due_us = self.waves_due_us.min(at_us);
         }
         if sync == Sync::DontWait {
             let missing = open.spec.target.minus(&gather.covers);
-            let (covers, value) = (unit.covers, unit.value);
-            let result = WaveResult { stream: unit.stream, wave: unit.wave, covers, missing, value };
+            let (covers, value) = (unit.covers.clone(), unit.value.into_owned());
+            let result = WaveResult { stream: key.0, wave: key.1, covers, missing, value };
             self.tell(Told::Result(Box::new(result)));
         }
         self.finish_if_complete(key);
@@ -146,11 +167,12 @@ impl Node {
     fn expect_waves(&mut self, stream: u32, wave: u64) {
         let again_at_us = self.now_us + self.setup.timing.again_us;
         let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&stream)) else { return };
+        let ring = root.gathers.entry(stream).or_insert_with(|| Ring::new(open.below));
         for wave in (open.below..=wave).rev() {
-            if root.gathers.contains_key(&(stream, wave)) {
+            if ring.contains(wave) {
                 break;
             }
-            root.gathers.insert((stream, wave), Gather::new(open.filter.start(), again_at_us));
+            ring.insert(wave, Gather::new(open.filter.start(), again_at_us));
             self.waves_due_us = self.waves_due_us.min(again_at_us);
         }
     }
@@ -158,7 +180,7 @@ impl Node {
     fn expect_oldest(&mut self, stream: u32) {
         let Some(root) = &self.root else { return };
         let Some(open) = self.streams.get(&stream) else { return };
-        let is_done = |wave: &u64| root.gathers.get(&(stream, *wave)).is_some_and(|gather| gather.is_done);
+        let is_done = |wave: &u64| root.gather((stream, *wave)).is_some_and(|gather| gather.is_done);
         let oldest = (open.below..open.below + open.spec.wave_window()).find(|wave| !is_done(wave));
         if let Some(oldest) = oldest {
             self.expect_waves(stream, oldest);
@@ -173,7 +195,7 @@ impl Node {
 
     fn finish_if_complete(&mut self, key: (u32, u64)) {
         let (Some(root), Some(open)) = (&self.root, self.streams.get(&key.0)) else { return };
-        let Some(gather) = root.gathers.get(&key).filter(|gather| !gather.is_done) else { return };
+        let Some(gather) = root.gather(key).filter(|gather| !gather.is_done) else { return };
         let has_all = |awaited| !gather.covers.is_empty() && gather.covers.covers_common(&open.spec.target, awaited);
         // Nearly always nobody is away, and no set needs to be made.
         if has_all(&self.members) && (root.away.is_empty() || has_all(&self.awaited())) {
@@ -184,7 +206,7 @@ impl Node {
     /// Gives out the result of a wave, and ends all waves up to the first that has none.
     fn finish(&mut self, key: (u32, u64)) {
         let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&key.0)) else { return };
-        let Some(gather) = root.gathers.get_mut(&key) else { return };
+        let Some(gather) = root.gather_mut(key) else { return };
         gather.is_done = true;
         let (covers, sync, open_window) = (gather.covers.clone(), open.spec.sync, open.spec.wave_window());
         let missing = open.spec.target.minus(&covers);
@@ -202,7 +224,8 @@ impl Node {
     fn retire_done(&mut self, stream: u32, step: u64) {
         let Some(root) = &mut self.root else { return };
         let announced = root.retired.entry(stream).or_default();
-        let is_done = |wave: u64| root.gathers.get(&(stream, wave)).is_some_and(|gather| gather.is_done);
+        let Some(ring) = root.gathers.get_mut(&stream) else { return };
+        let is_done = |wave: u64| ring.get(wave).is_some_and(|gather| gather.is_done);
         // The last one needed is nearly always missing; then the others needn't be looked at.
         if self.is_owner_behind || self.log.is_full() || !is_done(*announced + step - 1) {
             return;
@@ -212,7 +235,7 @@ impl Node {
             return;
         }
         *announced = below;
-        root.gathers.retain(|(of, wave), _| *of != stream || *wave >= below);
+        ring.drop_below(below);
         self.append(Command::Retire { stream, below }.into());
     }
 
@@ -235,7 +258,8 @@ impl Node {
         if !lost.is_empty() {
             root.away.push((lost, until_us));
         }
-        root.gathers.values_mut().for_each(|gather| gather.suspect(&gained, soon_us));
+        let gathers = root.gathers.values_mut().flat_map(Ring::values_mut);
+        gathers.for_each(|gather| gather.suspect(&gained, soon_us));
         self.waves_due_us = self.waves_due_us.min(soon_us);
         let gained = gained.minus(&before_away);
         if !gained.is_empty() {
@@ -256,7 +280,7 @@ impl Node {
             root.away.retain(|(_, until)| *until > now_us);
             self.tell(Told::Ranks { gained: RankSet::EMPTY, lost: gone });
         }
-        let open: Vec<(u32, u64)> = self.root.iter().flat_map(|root| root.gathers.keys().copied()).collect();
+        let open: Vec<(u32, u64)> = self.root.iter().flat_map(Root::open).map(|(key, _)| key).collect();
         open.into_iter().for_each(|key| self.finish_if_complete(key));
         for stream in self.streams.keys().copied().collect::<Vec<_>>() {
             // What a slow stream leaves is announced too, in time: the leaves keep it until then.
@@ -269,13 +293,12 @@ impl Node {
     pub(super) fn gathered_in_time(&mut self) {
         let now_us = self.now_us;
         let Some(root) = &self.root else { return };
-        let open = root.gathers.iter().filter(|(_, gather)| !gather.is_done);
         let (mut due, mut again) = (Vec::new(), Vec::new());
-        for (key, gather) in open {
+        for (key, gather) in root.open() {
             if gather.fire_at_us.is_some_and(|at| at <= now_us) {
-                due.push(*key);
+                due.push(key);
             } else if gather.ask_at_us() <= now_us {
-                again.push(*key);
+                again.push(key);
             }
         }
         due.into_iter().for_each(|key| self.finish(key));
@@ -286,7 +309,7 @@ impl Node {
         let is_full = self.log.is_full();
         let pause_us = self.setup.timing.again_us;
         let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&stream)) else { return };
-        let Some(gather) = root.gathers.get_mut(&(stream, wave)) else { return };
+        let Some(gather) = root.gather_mut((stream, wave)) else { return };
         let missing = open.spec.target.intersection(&self.members).minus(&gather.covers);
         let suspects = std::mem::take(&mut gather.suspects);
         gather.suspects_at_us = None;
@@ -307,8 +330,8 @@ impl Node {
 
     /// When a wave at the root will have waited long enough.
     pub(super) fn gather_wake_at_us(&self) -> Option<u64> {
-        let open = self.root.iter().flat_map(|root| root.gathers.values()).filter(|gather| !gather.is_done);
-        open.map(|gather| gather.fire_at_us.unwrap_or(u64::MAX).min(gather.ask_at_us())).min()
+        let open = self.root.iter().flat_map(Root::open);
+        open.map(|(_, gather)| gather.fire_at_us.unwrap_or(u64::MAX).min(gather.ask_at_us())).min()
     }
 }
 

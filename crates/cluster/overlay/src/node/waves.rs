@@ -5,18 +5,17 @@
 //! lost with a link or a node is asked for again by the root, and only the leaves that are asked contribute again. So
 //! dropping a unit is always safe, and waves can't shift, since each unit names its wave.
 //!
-//! Next: `root` for who gathers them and asks again, `trimtab-reduce` for how they merge.
+//! Next: `root` for who gathers them and asks again, `queue` for where they wait, `trimtab-reduce` for how they merge.
 
+use super::ring::Ring;
 use super::{Busy, Node, Told, Trouble};
-use crate::frame::{Body, Frame, Run, Unit};
-use crate::limits::{CREDIT, STREAM_COUNT_MAX};
+use crate::frame::{Body, Frame, Run};
+use crate::limits::{CREDIT, RUN_COUNT_MAX, STREAM_COUNT_MAX};
+use crate::unit::UnitRef;
 use crate::{NodeId, StreamSpec, Sync};
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 use trimtab_reduce::{Accumulator, AnyFilter, Bad, RankSet};
-
-/// Units of a node's own making that may wait for credit.
-const OWN_QUEUE_COUNT_MAX: usize = 1024;
 
 /// An open stream.
 pub(super) struct Stream {
@@ -26,9 +25,9 @@ pub(super) struct Stream {
     pub(super) filter: Arc<dyn AnyFilter>,
     /// The first wave that isn't over.
     pub(super) below: u64,
-    waves: BTreeMap<u64, Wave>,
+    waves: Ring<Wave>,
     /// This node's contributions to waves that aren't over, to give again.
-    kept: BTreeMap<u64, Vec<u8>>,
+    kept: Ring<Vec<u8>>,
 }
 
 /// A wave on its way through a node.
@@ -42,17 +41,6 @@ struct Wave {
     fire_at_us: Option<u64>,
 }
 
-/// A unit that waits for credit of the parent, and the child whose credit it holds.
-pub(super) struct Queued {
-    unit: Unit,
-    from: Option<NodeId>,
-}
-
-/// The most units a queue may hold.
-pub(super) fn queue_bound(child_count: usize) -> usize {
-    OWN_QUEUE_COUNT_MAX + child_count * CREDIT as usize
-}
-
 impl Stream {
     fn is_open(&self, wave: u64) -> bool {
         (self.below..self.open_below()).contains(&wave)
@@ -60,19 +48,8 @@ impl Stream {
 
     /// The first wave that may not be contributed to yet.
     fn open_below(&self) -> u64 {
-        self.below + self.spec.wave_window()
+        self.below.saturating_add(self.spec.wave_window())
     }
-
-    fn wave(&mut self, wave: u64) -> &mut Wave {
-        let filter = &self.filter;
-        self.waves.entry(wave).or_insert_with(|| Wave::new(filter.start(), 0, None))
-    }
-}
-
-/// What a map holds from a wave on; without memory if that is nothing.
-fn from_on<T>(map: &mut BTreeMap<u64, T>, below: u64) -> BTreeMap<u64, T> {
-    let rest = map.split_off(&below);
-    if rest.is_empty() { BTreeMap::new() } else { rest }
 }
 
 impl Wave {
@@ -97,6 +74,13 @@ impl Node {
         wave: u64,
         value: Vec<u8>,
     ) -> Result<Vec<super::Action>, Busy> {
+        self.put(now_us, stream, wave, value)?;
+        Ok(self.flush(now_us))
+    }
+
+    /// As [`Node::contribute`], without doing what follows from it: for many contributions, with one
+    /// [`Node::flush`] after them.
+    pub fn put(&mut self, now_us: u64, stream: u32, wave: u64, value: Vec<u8>) -> Result<(), Busy> {
         self.now_us = self.now_us.max(now_us);
         let Some(open) = self.streams.get_mut(&stream) else { return Err(Busy::NoStream { stream }) };
         if open.own.is_empty() {
@@ -105,27 +89,39 @@ impl Node {
         if !open.is_open(wave) {
             return Err(Busy::Window { stream, wave, from: open.below, below: open.open_below() });
         }
-        if open.kept.contains_key(&wave) {
+        if open.kept.contains(wave) {
             return Err(Busy::Twice { stream, wave });
         }
         open.filter.check_bytes(&value).map_err(Busy::Bad)?;
         open.kept.insert(wave, value);
         self.give(stream, wave);
-        Ok(self.after())
+        if self.queue.unit_count() >= RUN_COUNT_MAX {
+            // As soon as there is credit: what waits here is bounded.
+            self.send_queue();
+        }
+        Ok(())
+    }
+
+    /// Does what follows from contributions that were put.
+    pub fn flush(&mut self, now_us: u64) -> Vec<super::Action> {
+        self.now_us = self.now_us.max(now_us);
+        self.after()
     }
 
     /// Puts the kept contribution of a wave on its way.
     fn give(&mut self, stream: u32, wave: u64) {
-        let Some(open) = self.streams.get_mut(&stream) else { return };
-        let Some(value) = open.kept.get(&wave).cloned() else { return };
-        let covers = open.own.clone();
-        let attempt = open.waves.get(&wave).map_or(0, |wave| wave.attempt);
-        let unit = Unit { reign: self.reign, stream, wave, attempt, covers, value };
-        if self.children.is_empty() && attempt == 0 && self.root.is_none() && !open.waves.contains_key(&wave) {
+        let is_leaf = self.children.is_empty() && self.root.is_none();
+        let Some(open) = self.streams.get(&stream) else { return };
+        let Some(value) = open.kept.get(wave) else { return };
+        let begun = open.waves.get(wave);
+        let attempt = begun.map_or(0, |begun| begun.attempt);
+        let unit = UnitRef { reign: self.reign, stream, wave, attempt, covers: &open.own, value: Cow::Borrowed(value) };
+        if is_leaf && begun.is_none() {
             // Nothing to merge with: a leaf remembers only what it contributed.
-            return self.enqueue(unit, None);
+            return self.queue.push(unit, None);
         }
-        self.merge(unit, None);
+        let (covers, value) = (open.own.clone(), Cow::Owned(value.clone()));
+        self.merge(UnitRef { reign: self.reign, stream, wave, attempt, covers: &covers, value }, None);
     }
 
     pub(super) fn open_stream(&mut self, number: u32, spec: &StreamSpec, below: u64) {
@@ -134,7 +130,7 @@ impl Node {
         match room.and_then(|()| self.setup.registry.build(&spec.filter)) {
             Err(bad) => self.tell(Told::Trouble(Trouble::Stream { stream: number, bad })),
             Ok(filter) => {
-                let (waves, kept) = (BTreeMap::new(), BTreeMap::new());
+                let (waves, kept) = (Ring::new(below), Ring::new(below));
                 let own = self.setup.ranks.intersection(&spec.target);
                 let has_ranks = !own.is_empty();
                 let stream = Stream { spec: spec.clone(), own, filter, below, waves, kept };
@@ -147,36 +143,30 @@ impl Node {
         }
     }
 
-    /// A run of units of a child.
-    pub(super) fn units_came(&mut self, from: NodeId, first: u32, run: Run) {
-        let numbers = (0..).map_while(|index| first.checked_add(index));
-        for (number, unit) in numbers.zip(run.into_units()) {
-            self.unit_came(from, number, unit);
-        }
-    }
-
-    /// A unit of a child.
-    pub(super) fn unit_came(&mut self, from: NodeId, number: u32, unit: Unit) {
+    /// Units of a child.
+    pub(super) fn units_came(&mut self, from: NodeId, first: u32, run: &Run) {
         let Some(child) = self.children.get_mut(&from) else { return };
-        // Beyond its credit by more than what may have overtaken: not a child that follows the rules.
-        if number > child.credit_told {
-            self.counts.dropped += 1;
+        // Beyond its credit by more than what may have overtaken, or again and again: not a child that follows the rules.
+        let told = child.credit_told.checked_sub(first).map_or(0, |left| left.saturating_add(1));
+        let taken = told.min(CREDIT.saturating_sub(child.units_queued)).min(run.unit_count() as u32);
+        self.counts.dropped += run.unit_count() as u64 - u64::from(taken);
+        if taken == 0 {
             return;
         }
-        child.units_received = child.units_received.max(number);
-        let open = self.streams.get(&unit.stream).is_some_and(|stream| stream.is_open(unit.wave));
-        if !open || unit.reign != self.reign || unit.covers.is_empty() {
-            self.counts.late += 1;
-        } else if self.root.is_some() {
-            self.gather(unit);
-        } else {
-            self.merge(unit, Some(from));
+        child.units_received = child.units_received.max(first + (taken - 1));
+        for unit in run.units().take(taken as usize) {
+            let open = self.streams.get(&unit.stream).is_some_and(|stream| stream.is_open(unit.wave));
+            if !open || unit.reign != self.reign || unit.covers.is_empty() {
+                self.counts.late += 1;
+            } else {
+                self.merge(unit, Some(from));
+            }
         }
         self.return_credit(from);
     }
 
     /// Merges a unit into its wave, or puts it into the queue as it is.
-    fn merge(&mut self, unit: Unit, from: Option<NodeId>) {
+    fn merge(&mut self, unit: UnitRef<'_>, from: Option<NodeId>) {
         if self.root.is_some() {
             return self.gather(unit);
         }
@@ -185,25 +175,26 @@ impl Node {
         let (stream, number) = (unit.stream, unit.wave);
         let Stream { spec, filter, waves, kept, .. } = &mut **open;
         let (target, sync) = (&spec.target, spec.sync);
-        let wave = waves.entry(number).or_insert_with(|| {
+        let wave = waves.get_or_insert_with(number, || {
             // What this node contributed while it had no children is on its way already.
-            let passed_on = from.is_some() && kept.contains_key(&number);
+            let passed_on = from.is_some() && kept.contains(number);
             Wave { passed_on, ..Wave::new(filter.start(), 0, None) }
         });
+        let Some(wave) = wave else { return };
         if sync == Sync::DontWait || wave.passed_on || wave.attempt != unit.attempt {
             return self.enqueue(unit, from);
         }
-        if !wave.covers.is_disjoint(&unit.covers) {
-            let repeated = wave.covers.covers(&unit.covers);
+        if !wave.covers.is_disjoint(unit.covers) {
+            let repeated = wave.covers.covers(unit.covers);
             let count = if repeated { &mut self.counts.repeated } else { &mut self.counts.conflicting };
             *count += 1;
             return;
         }
         if let Err(bad) = wave.merged.add(&unit.value) {
-            let trouble = Trouble::Value { stream, wave: number, covers: unit.covers, bad };
+            let trouble = Trouble::Value { stream, wave: number, covers: unit.covers.clone(), bad };
             return self.tell(Told::Trouble(trouble));
         }
-        wave.covers = wave.covers.union(&unit.covers);
+        wave.covers.take_in(unit.covers);
         if let Sync::TimeOut { us } = sync {
             let at_us = *wave.fire_at_us.get_or_insert(now_us + us.checked_shr(depth).unwrap_or(0));
             self.waves_due_us = self.waves_due_us.min(at_us);
@@ -216,68 +207,48 @@ impl Node {
     /// Sends what a wave has merged so far as one unit.
     fn pass_on(&mut self, stream: u32, number: u64) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
-        let wave = open.wave(number);
-        if wave.passed_on || wave.covers.is_empty() {
-            return;
-        }
+        let begun = open.waves.get_mut(number).filter(|wave| !wave.passed_on && !wave.covers.is_empty());
+        let Some(wave) = begun else { return };
         (wave.passed_on, wave.fire_at_us) = (true, None);
         let covers = std::mem::take(&mut wave.covers);
         let attempt = wave.attempt;
         match wave.merged.bytes() {
             Ok(value) => {
-                self.enqueue(Unit { reign: self.reign, stream, wave: number, attempt, covers, value }, None);
+                let (covers, value) = (&covers, Cow::Owned(value));
+                self.queue.push(UnitRef { reign: self.reign, stream, wave: number, attempt, covers, value }, None);
             }
             Err(bad) => self.tell(Told::Trouble(Trouble::Value { stream, wave: number, covers, bad })),
         }
     }
 
-    fn enqueue(&mut self, unit: Unit, from: Option<NodeId>) {
-        // Room that children have credit for is theirs.
-        let is_full = self.queue.len() >= OWN_QUEUE_COUNT_MAX && self.own_queue_count() >= OWN_QUEUE_COUNT_MAX;
+    fn enqueue(&mut self, unit: UnitRef<'_>, from: Option<NodeId>) {
         match from.and_then(|from| self.children.get_mut(&from)) {
-            Some(child) => child.units_queued += 1,
-            None if is_full => {
-                self.counts.dropped += 1;
-                return;
+            Some(child) => {
+                child.units_queued += 1;
+                self.queue.push(unit, from);
             }
-            None => {}
+            // Who is gone has no credit any more.
+            None => self.queue.push(unit, None),
         }
-        self.queue.push_back(Queued { unit, from });
-        self.counts.queue_max = self.counts.queue_max.max(self.queue.len());
-    }
-
-    /// Units in the queue that are nobody's credit.
-    fn own_queue_count(&self) -> usize {
-        let of_children: usize = self.children.values().map(|child| child.units_queued as usize).sum();
-        self.queue.len().saturating_sub(of_children)
     }
 
     /// Sends as much of the queue as the parent has given credit for.
     pub(super) fn send_queue(&mut self) {
-        while let Some(joined) = self.up.joined.as_mut().filter(|joined| joined.units_sent < joined.credit) {
-            let Some(Queued { unit, from }) = self.queue.pop_front() else { return };
-            joined.units_sent += 1;
-            let frame = Frame { link: joined.link, body: Body::Unit(joined.units_sent, Box::new(unit)) };
+        while let Some(joined) = &mut self.up.joined {
+            let credit = joined.credit.saturating_sub(joined.units_sent);
+            let Some((run, from)) = self.queue.pop(credit as usize) else { return };
+            let (first, count) = (joined.units_sent + 1, run.unit_count() as u32);
+            joined.units_sent += count;
+            let frame = Frame { link: joined.link, body: Body::Units(first, Box::new(run)) };
             let to = self.setup.ancestors[joined.candidate];
             self.send(to, frame);
             if let Some(from) = from {
                 if let Some(child) = self.children.get_mut(&from) {
-                    child.units_queued = child.units_queued.saturating_sub(1);
+                    child.units_queued = child.units_queued.saturating_sub(count);
                 }
                 self.return_credit(from);
             }
         }
-    }
-
-    /// A child's link is gone: its units in the queue hold nobody's credit any more.
-    pub(super) fn units_orphaned(&mut self, from: NodeId) {
-        self.queue.iter_mut().filter(|queued| queued.from == Some(from)).for_each(|queued| queued.from = None);
-        let (before, mut own) = (self.queue.len(), 0);
-        self.queue.retain(|queued| {
-            own += usize::from(queued.from.is_none());
-            queued.from.is_some() || own <= OWN_QUEUE_COUNT_MAX
-        });
-        self.counts.dropped += (before - self.queue.len()) as u64;
     }
 
     /// Ranks are gone: waves that waited only for them go on.
@@ -285,7 +256,7 @@ impl Node {
         let mut complete = Vec::new();
         for (stream, open) in &self.streams {
             let done = open.waves.iter().filter(|(_, wave)| wave.is_complete(&open.spec.target, &self.members));
-            complete.extend(done.map(|(wave, _)| (*stream, *wave)));
+            complete.extend(done.map(|(wave, _)| (*stream, wave)));
         }
         complete.into_iter().for_each(|(stream, wave)| self.pass_on(stream, wave));
     }
@@ -307,12 +278,9 @@ impl Node {
     pub(super) fn retire(&mut self, stream: u32, below: u64) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         open.below = open.below.max(below);
-        open.waves = from_on(&mut open.waves, below);
-        open.kept = from_on(&mut open.kept, below);
-        if self.queue.is_empty() {
-            // A node at rest keeps no memory for what once waited.
-            self.queue.shrink_to_fit();
-        }
+        open.waves.drop_below(below);
+        open.kept.drop_below(below);
+        self.queue.rest();
         if !open.own.is_empty() {
             let below = open.open_below();
             self.tell(Told::Window { stream, below });
@@ -329,11 +297,11 @@ impl Node {
         let mut due = Vec::new();
         for (stream, open) in &self.streams {
             let fired = open.waves.iter().filter(|(_, wave)| wave.fire_at_us.is_some_and(|at| at <= now_us));
-            due.extend(fired.map(|(wave, _)| (*stream, *wave)));
+            due.extend(fired.map(|(wave, _)| (*stream, wave)));
         }
         due.into_iter().for_each(|(stream, wave)| self.pass_on(stream, wave));
         self.gathered_in_time();
-        let here = self.streams.values().flat_map(|open| open.waves.values()).filter_map(|wave| wave.fire_at_us);
+        let here = self.streams.values().flat_map(|open| open.waves.iter()).filter_map(|(_, wave)| wave.fire_at_us);
         self.waves_due_us = here.chain(self.gather_wake_at_us()).min().unwrap_or(u64::MAX);
     }
 }
