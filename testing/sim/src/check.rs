@@ -4,7 +4,8 @@
 //!   other.
 //! - A wave has one result; where contributions are passed on one by one, no rank comes twice.
 //! - A rank is missing from a result that waits for all only if it, or an ancestor of it, was in trouble lately.
-//! - Commands reach a leaf in order, without gaps or repetition, from its adoption until its lease is over.
+//! - Commands reach a leaf in order, without gaps or repetition, from its adoption until its lease is over; and of each the
+//!   leaf gets what the stream's downstream filter takes for it from the controller's payload.
 //! - A leaf takes out its instrumentation only if there was trouble.
 //! - A child of a lost node, or of one it is cut off from, has a parent again within a second, from then or from the last
 //!   loss on its way to the root. If there was no way to the root at all, it has one within its longest pause between two
@@ -13,13 +14,13 @@
 //!
 //! Next: `sim`, which calls this.
 
-use crate::contribution::{merged, registry};
+use crate::contribution::{self, merged, number_in, registry};
 use crate::sim::{Flow, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_overlay::limits::LOG_COUNT_MAX;
 use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::{Node, NodeId, Sync, Told};
-use trimtab_reduce::{RankSet, Registry};
+use trimtab_reduce::{Down, RankSet, Registry};
 use trimtab_types::Rank;
 
 /// Trouble explains what is missing for so long: a lease, and the time to come back.
@@ -73,9 +74,11 @@ pub struct Figures {
 pub struct Checker {
     seed: u64,
     registry: Registry,
+    down: Down,
     flows: BTreeMap<u32, Flow>,
     parents: Vec<Option<NodeId>>,
     homes: BTreeMap<Rank, NodeId>,
+    ranks: BTreeMap<NodeId, Rank>,
     leaves: BTreeMap<NodeId, Leaf>,
     trouble_us: Vec<u64>,
     orphans: BTreeMap<NodeId, Orphan>,
@@ -103,13 +106,15 @@ impl Checker {
     /// A checker for a plan.
     pub fn new(plan: &Plan) -> Self {
         let tree = &plan.tree;
-        let homes = tree.nodes().filter_map(|node| tree.ranks(node).lowest().map(|rank| (rank, node)));
+        let homes = || tree.nodes().filter_map(|node| tree.ranks(node).lowest().map(|rank| (rank, node)));
         Checker {
             seed: plan.seed,
             registry: registry(),
+            down: plan.down.clone(),
             flows: BTreeMap::new(),
             parents: tree.nodes().map(|node| tree.parent(node)).collect(),
-            homes: homes.collect(),
+            homes: homes().collect(),
+            ranks: homes().map(|(rank, node)| (node, rank)).collect(),
             leaves: BTreeMap::new(),
             trouble_us: vec![0; tree.node_count()],
             orphans: BTreeMap::new(),
@@ -334,7 +339,11 @@ impl Checker {
     }
 
     fn command(&mut self, now_us: u64, id: NodeId, sequence: u64, payload: &[u8]) {
-        let number = payload.try_into().map(u64::from_le_bytes).expect("a command is a number");
+        let rank = self.ranks[&id];
+        let is_its = |number: &u64| contribution::payload(&self.down, &RankSet::one(rank), *number) == payload;
+        let Some(number) = number_in(&self.down, rank, payload).filter(is_its) else {
+            self.broken(now_us, format!("{id} received {payload:?}, which is not its part of a command"))
+        };
         let leaf = self.leaves.entry(id).or_default().clone();
         if !leaf.is_instrumented || leaf.command.is_some_and(|last| number != last + 1) {
             self.broken(now_us, format!("{id} received command {number} after {leaf:?}"));

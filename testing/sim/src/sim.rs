@@ -7,7 +7,7 @@
 //! Next: `check` for what must hold, `storm` for what goes wrong.
 
 use crate::check::Checker;
-use crate::contribution::{contribution, registry};
+use crate::contribution::{contribution, payload, registry};
 use crate::network::{Network, Weather};
 use crate::random::Random;
 use std::cmp::Reverse;
@@ -38,6 +38,8 @@ pub struct Plan {
     pub think_us_max: u64,
     /// Between two commands of the controller; 0 for none.
     pub command_us: u64,
+    /// How commands become less on the way.
+    pub down: Down,
     /// Whether frames are encoded and decoded on the way.
     pub wire: bool,
 }
@@ -53,6 +55,7 @@ impl Plan {
             flows: vec![Flow::sum(Sync::WaitForAll)],
             think_us_max: 200_000,
             command_us: 300_000,
+            down: Down::Same,
             wire: false,
         }
     }
@@ -199,6 +202,11 @@ impl Sim {
         Work { frames_at_one_max: self.frames_at.iter().copied().max().unwrap_or(0), ..self.work }
     }
 
+    /// Commands that lacked a part when they reached a node that had just moved, as far as these nodes live.
+    pub fn cut_count(&self) -> u64 {
+        self.places.iter().filter_map(|place| place.node.as_ref()).map(|node| node.counts().cut).sum()
+    }
+
     /// The node in a place, if one lives there.
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.places[id.0 as usize].node.as_ref()
@@ -270,7 +278,7 @@ impl Sim {
     /// Opens one more stream in this life of the controller; the next life opens those of the plan.
     pub fn open(&mut self, flow: Flow) {
         let target = RankSet::range(Rank(0), Rank(self.checker.rank_count() - 1));
-        let spec = StreamSpec { target, filter: flow.filter.clone(), sync: flow.sync, down: Down::Same };
+        let spec = StreamSpec { target, filter: flow.filter.clone(), sync: flow.sync, down: self.plan.down.clone() };
         let now_us = self.now_us;
         if let Some(root) = &mut self.places[0].node {
             let (stream, actions) = root.open(now_us, spec).expect("a controller has room for some streams");
@@ -410,8 +418,9 @@ impl Sim {
         self.schedule(self.now_us + self.plan.command_us, What::Command);
         let now_us = self.now_us;
         let target = RankSet::range(Rank(0), Rank(self.checker.rank_count() - 1));
+        let payload = payload(&self.plan.down, &target, self.command_count);
         let Some(root) = &mut self.places[0].node else { return };
-        if let Ok(actions) = root.multicast(now_us, 0, target, self.command_count.to_le_bytes().to_vec()) {
+        if let Ok(actions) = root.multicast(now_us, 0, target, payload) {
             self.checker.commanded(now_us, self.command_count);
             self.command_count += 1;
             self.act(NodeId::ROOT, actions);

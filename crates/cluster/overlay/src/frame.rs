@@ -154,6 +154,8 @@ pub enum Command {
         stream: u32,
         /// For whom of its target.
         to: RankSet,
+        /// Whose parts are no longer in it: ranks that were elsewhere when it was narrowed on the way.
+        cut: RankSet,
         /// What.
         #[serde(with = "crate::bytes")]
         payload: Vec<u8>,
@@ -283,7 +285,7 @@ mod tests {
         let unit = |wave| Unit { reign: 1, stream: 2, wave, attempt: 4, covers: target.clone(), value: vec![1, 2] };
         let mut run = Run::from(unit(3));
         assert_eq!(run.absorb(unit(4).into()), None);
-        let data = Command::Data { stream: 1, to: target.clone(), payload: vec![7; 3] };
+        let data = Command::Data { stream: 1, to: target.clone(), cut: RankSet::EMPTY, payload: vec![7; 3] };
         let bodies = [
             Body::Join(Box::new(Join { cursor, ranks: target.clone(), distance: 1 })),
             Body::Accept(Box::new(Accept { depth: 2, pulse: 5, fresh: Some(snapshot.clone()) })),

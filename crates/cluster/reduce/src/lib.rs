@@ -5,12 +5,15 @@
 //! Merging a value twice is *not* assumed to be harmless: a sum would be wrong. Instead every [`Partial`] names the
 //! ranks whose contributions it holds, and two that share a rank refuse to merge.
 //!
+//! What comes down may be narrowed to the ranks below ([`DownFilter`]), by the same kind of laws.
+//!
 //! Bytes from other nodes are bounded and checked; what is malformed gives an error, never a panic. Nothing here reads
 //! a file, a socket or a clock.
 //!
 //! Next: [`filter`] for the contract, [`FilterSpec`] for how a stream names one, `trimtab-overlay` for who merges.
 #![forbid(unsafe_code)]
 
+pub mod down;
 pub mod exact;
 pub mod filter;
 pub mod laws;
@@ -20,6 +23,7 @@ mod partial;
 mod ranks;
 pub mod spec;
 
+pub use down::{Down, DownFilter};
 pub use filter::{Accumulator, AnyFilter, Bad, Filter};
 pub use partial::{Overlap, Partial};
 pub use ranks::RankSet;

@@ -5,6 +5,7 @@
 //!
 //! Next: `trimtab-overlay`, which opens streams.
 
+use crate::down::{Context, Down, DownFilter, Scatter};
 use crate::lists::{Classes, Concat, TOP_COUNT_MAX, TopK};
 use crate::numbers::{Histogram, Max, Mean, Min, Ordered, Sum, SumReal};
 use crate::{AnyFilter, Bad};
@@ -46,10 +47,14 @@ pub enum FilterSpec {
 /// Makes a user's filter from its parameters.
 type Builder = Box<dyn Fn(&[u8]) -> Result<Arc<dyn AnyFilter>, Bad> + Send + Sync>;
 
-/// The users' own filters of one program.
+/// Makes a user's downstream filter from its parameters.
+type DownBuilder = Box<dyn Fn(&[u8]) -> Result<Arc<dyn DownFilter>, Bad> + Send + Sync>;
+
+/// The users' own filters of one program, upwards and downwards.
 #[derive(Default)]
 pub struct Registry {
     builders: BTreeMap<String, Builder>,
+    down_builders: BTreeMap<String, DownBuilder>,
 }
 
 impl Registry {
@@ -60,6 +65,31 @@ impl Registry {
         builder: impl Fn(&[u8]) -> Result<Arc<dyn AnyFilter>, Bad> + Send + Sync + 'static,
     ) {
         self.builders.insert(name.to_owned(), Box::new(builder));
+    }
+
+    /// Adds a downstream filter, or replaces one of the same name.
+    pub fn register_down(
+        &mut self,
+        name: &str,
+        builder: impl Fn(&[u8]) -> Result<Arc<dyn DownFilter>, Bad> + Send + Sync + 'static,
+    ) {
+        self.down_builders.insert(name.to_owned(), Box::new(builder));
+    }
+
+    /// The downstream filter that a stream names; none if everybody gets everything.
+    ///
+    /// # Errors
+    /// When it is not registered here, or its parameters are wrong.
+    pub fn build_down(&self, down: &Down) -> Result<Option<Arc<dyn DownFilter>>, Bad> {
+        Ok(match down {
+            Down::Same => None,
+            Down::Scatter => Some(Arc::new(Scatter)),
+            Down::Context => Some(Arc::new(Context)),
+            Down::Own { name, parameters } => {
+                let builder = self.down_builders.get(name).ok_or_else(|| Bad::Unknown { name: name.clone() })?;
+                Some(builder(parameters)?)
+            }
+        })
     }
 
     /// The filter that a stream names.
@@ -87,6 +117,6 @@ impl Registry {
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.builders.keys()).finish()
+        f.debug_set().entries(self.builders.keys().chain(self.down_builders.keys())).finish()
     }
 }

@@ -39,6 +39,11 @@ pub(super) struct Ghost {
 }
 
 impl Child {
+    /// The ranks at and below it, as far as it has said.
+    pub(super) fn ranks(&self) -> &RankSet {
+        &self.ranks
+    }
+
     /// The number of the last unit it may send.
     fn credit(&self) -> u32 {
         (self.units_received + CREDIT).saturating_sub(self.units_queued)
@@ -97,7 +102,9 @@ impl Node {
             return None;
         }
         let same_reign = join.cursor.reign == self.reign;
-        let held = join.cursor.sequence >= self.log.floor() && join.cursor.sequence <= self.log.head();
+        let held = join.cursor.sequence >= self.log.floor()
+            && join.cursor.sequence <= self.log.head()
+            && self.log.is_whole_for(&join.ranks, join.cursor.sequence);
         let fresh = match (same_reign, held) {
             (true, true) => None,
             // An ancestor nearer to the root may hold what this one lacks; the root itself is the last resort.

@@ -4,12 +4,17 @@
 //! child once and in order, and remembers it until all of them, and the orphans of lost ones, have it. So an adopted
 //! child goes on exactly where it stopped. A log that is full stops the one above it, up to the controller.
 //!
+//! On a stream with a downstream filter a child gets only what ranks below it need. Where ranks are changes meanwhile, so
+//! what is taken out is what belongs to ranks known to be elsewhere, and the command names them. A rank that finds itself
+//! among them came here at that moment: it asks an ancestor nearer to the root, who has its part. Nor is anybody adopted by
+//! a node whose commands lack a part of theirs; the root's lack nothing.
+//!
 //! Next: `children` for who acknowledges, `root` for who makes commands.
 
 use super::{Node, Told};
 use crate::NodeId;
 use crate::frame::{Command, Cursor, Ordered, Shared, Snapshot};
-use crate::limits::{ACK_STEP, LOG_COUNT_MAX};
+use crate::limits::{ACK_STEP, LOG_COUNT_MAX, PAYLOAD_BYTES_MAX};
 use std::collections::VecDeque;
 use trimtab_reduce::RankSet;
 
@@ -44,6 +49,12 @@ impl Log {
         self.commands.get(usize::try_from(index).ok()?).map(|command| (sequence + 1, command))
     }
 
+    /// Whether what comes after a command has everything of these ranks.
+    pub(super) fn is_whole_for(&self, ranks: &RankSet, sequence: u64) -> bool {
+        let known = sequence.saturating_sub(self.floor) as usize;
+        self.commands.iter().skip(known).all(|command| command.is_whole_for(ranks))
+    }
+
     fn trim(&mut self, floor: u64) {
         while self.floor < floor && self.commands.pop_front().is_some() {
             self.floor += 1;
@@ -52,6 +63,13 @@ impl Log {
 
     fn begin_at(&mut self, sequence: u64) {
         *self = Log { floor: sequence, commands: VecDeque::new() };
+    }
+}
+
+impl Command {
+    /// Whether nothing of what these ranks need was taken out on the way.
+    fn is_whole_for(&self, ranks: &RankSet) -> bool {
+        !matches!(self, Command::Data { cut, .. } if !cut.is_disjoint(ranks))
     }
 }
 
@@ -70,6 +88,10 @@ impl Node {
         if sequence != self.log.head() + 1 || self.log.is_full() {
             // The parent does not follow the rules of this list; a new link makes both agree.
             return self.orphaned();
+        }
+        if !command.is_whole_for(&self.setup.ranks) {
+            self.counts.cut += 1;
+            return self.forsake_parent();
         }
         self.append(command);
         let held = self.log.floor();
@@ -95,11 +117,29 @@ impl Node {
         while let Some(child) = self.children.get(&to) {
             let is_full = child.commanded - child.acknowledged >= LOG_COUNT_MAX;
             let Some((sequence, command)) = self.log.after(child.commanded).filter(|_| !is_full) else { return };
-            let ordered = Ordered::Command(sequence, command.clone());
+            let ordered = Ordered::Command(sequence, self.narrowed(command, child.ranks()));
             if let Some(child) = self.children.get_mut(&to) {
                 child.commanded = sequence;
             }
             self.send_down(to, ordered);
+        }
+    }
+
+    /// A command as a child gets it.
+    fn narrowed(&self, command: &Shared<Command>, below: &RankSet) -> Shared<Command> {
+        let Command::Data { stream, to, cut, payload } = &**command else { return command.clone() };
+        let Some(down) = self.streams.get(stream).and_then(|open| open.down.as_ref()) else { return command.clone() };
+        let elsewhere = to.intersection(&self.members).minus(below);
+        if elsewhere.is_empty() {
+            return command.clone();
+        }
+        let kept = to.minus(&elsewhere);
+        match down.narrow(payload, &kept) {
+            Ok(payload) if payload.len() <= PAYLOAD_BYTES_MAX => {
+                Command::Data { stream: *stream, to: kept, cut: cut.union(&elsewhere), payload }.into()
+            }
+            // The leaf says what is wrong with it.
+            _ => command.clone(),
         }
     }
 
@@ -120,19 +160,23 @@ impl Node {
                 self.streams.remove(stream);
                 self.tell(Told::Closed { stream: *stream });
             }
-            Command::Data { stream, to, payload } => self.deliver(sequence, *stream, to, payload),
+            Command::Data { stream, to, payload, .. } => self.deliver(sequence, *stream, to, payload),
             Command::Again { stream, wave, attempt, ranks } => self.asked_again(*stream, *wave, *attempt, ranks),
             Command::Retire { stream, below } => self.retire(*stream, *below),
         }
     }
 
     fn deliver(&mut self, sequence: u64, stream: u32, to: &RankSet, payload: &[u8]) {
-        let Some(spec) = self.streams.get(&stream).map(|stream| &stream.spec) else { return };
-        let mine = self.setup.ranks.intersection(&spec.target).intersection(to);
+        let Some(open) = self.streams.get(&stream) else { return };
+        let mine = self.setup.ranks.intersection(&open.spec.target).intersection(to);
         if mine.is_empty() {
             return;
         }
-        match spec.down.pass(payload, &mine) {
+        let narrowed = match &open.down {
+            Some(down) => down.narrow(payload, &mine),
+            None => Ok(payload.to_vec()),
+        };
+        match narrowed {
             Ok(payload) => self.tell(Told::Command { sequence, stream, payload }),
             Err(bad) => self.tell(Told::Trouble(super::Trouble::Stream { stream, bad })),
         }

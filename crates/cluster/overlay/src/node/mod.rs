@@ -233,6 +233,8 @@ pub struct Counts {
     pub late: u64,
     /// Units dropped because a queue was full; asked for again.
     pub dropped: u64,
+    /// Commands that lacked this node's part, because it had come to its parent at that moment; asked for elsewhere.
+    pub cut: u64,
     /// Frames of links that no longer exist; dropped.
     pub stale: u64,
     /// Most units ever in the queue.

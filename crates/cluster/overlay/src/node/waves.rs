@@ -15,7 +15,7 @@ use crate::unit::UnitRef;
 use crate::{NodeId, StreamSpec, Sync};
 use std::borrow::Cow;
 use std::sync::Arc;
-use trimtab_reduce::{Accumulator, AnyFilter, Bad, RankSet};
+use trimtab_reduce::{Accumulator, AnyFilter, Bad, DownFilter, RankSet};
 
 /// An open stream.
 pub(super) struct Stream {
@@ -23,6 +23,7 @@ pub(super) struct Stream {
     /// This node's ranks of its target.
     own: RankSet,
     pub(super) filter: Arc<dyn AnyFilter>,
+    pub(super) down: Option<Arc<dyn DownFilter>>,
     /// The first wave that isn't over.
     pub(super) below: u64,
     waves: Ring<Wave>,
@@ -127,13 +128,14 @@ impl Node {
     pub(super) fn open_stream(&mut self, number: u32, spec: &StreamSpec, below: u64) {
         let limit = Bad::TooMany { filter: "a tree", count: self.streams.len() + 1, count_max: STREAM_COUNT_MAX };
         let room = if self.streams.len() < STREAM_COUNT_MAX { Ok(()) } else { Err(limit) };
-        match room.and_then(|()| self.setup.registry.build(&spec.filter)) {
+        let registry = &self.setup.registry;
+        match room.and_then(|()| Ok((registry.build(&spec.filter)?, registry.build_down(&spec.down)?))) {
             Err(bad) => self.tell(Told::Trouble(Trouble::Stream { stream: number, bad })),
-            Ok(filter) => {
+            Ok((filter, down)) => {
                 let (waves, kept) = (Ring::new(below), Ring::new(below));
                 let own = self.setup.ranks.intersection(&spec.target);
                 let has_ranks = !own.is_empty();
-                let stream = Stream { spec: spec.clone(), own, filter, below, waves, kept };
+                let stream = Stream { spec: spec.clone(), own, filter, down, below, waves, kept };
                 self.streams.insert(number, Box::new(stream));
                 if has_ranks {
                     self.tell(Told::Opened { stream: number, spec: spec.clone(), wave: below });
