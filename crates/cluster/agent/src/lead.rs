@@ -7,6 +7,7 @@
 
 use crate::error::Error;
 use crate::exchange::{Gather, room};
+use crate::facts::{self, AskAll};
 use crate::script;
 use crate::start::{Started, Starter, own_path};
 use crate::talk::{Ask, Piece, Present, Question, Say, Undone};
@@ -196,6 +197,18 @@ impl<'a> Lead<'a> {
         Ok(answers)
     }
 
+    /// Has one agent for all read the symbols that a window, whose command `insert` is, or a script needs. It only spares
+    /// the others the reading.
+    ///
+    /// # Errors
+    /// As [`Lead::ask`].
+    pub fn share_symbols(&mut self, insert: Option<Vec<u8>>) -> Result<usize, Error> {
+        if self.agents().len() < 2 {
+            return Ok(0);
+        }
+        facts::share(self, insert, facts::PIECE_BYTES)
+    }
+
     /// Asks all agents on a stream of its own, whose filter makes one value of what they say; `None` if nothing came.
     ///
     /// # Errors
@@ -288,6 +301,12 @@ impl<'a> Lead<'a> {
             sync: Sync::TimeOut { us: LATE_US },
             down: Down::Same,
         })?)
+    }
+}
+
+impl AskAll for Lead<'_> {
+    fn ask_all(&mut self, ask: Ask) -> Result<BTreeMap<usize, Say>, Error> {
+        Ok(self.ask(ask)?.said)
     }
 }
 

@@ -20,6 +20,7 @@ pub mod audit;
 mod contribute;
 mod error;
 mod exchange;
+mod facts;
 pub mod lead;
 mod orders;
 pub mod remote;

@@ -61,7 +61,12 @@ impl Crew for Remote<'_, '_> {
     fn ask(&mut self, command: &Command) -> Vec<Reply> {
         let is_insert = matches!(command.request, Request::Insert(_));
         let answers = match command_bytes(command) {
-            Ok(bytes) => self.lead.ask(Ask::Window(bytes)),
+            Ok(bytes) => {
+                if is_insert && let Err(error) = self.lead.share_symbols(Some(bytes.clone())) {
+                    self.troubles.push(error.to_string());
+                }
+                self.lead.ask(Ask::Window(bytes))
+            }
             Err(error) => {
                 self.troubles.push(error.to_string());
                 return Vec::new();

@@ -9,6 +9,7 @@ use crate::audit::Audit;
 use crate::contribute::{contribute, encoded};
 use crate::error::Error;
 use crate::exchange::{ANSWER_BYTES_MAX, Keeper, NOTHING};
+use crate::facts::Shelf;
 use crate::script::serve::{Scripts, chosen};
 use crate::script::values::Values;
 use crate::talk::{Ask, Piece, Present, PresentRank, Question, Say};
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use trimtab_audit::What;
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Config, Credentials, JobSecret, incarnation_now};
-use trimtab_measure::{Command, Node, Request, has_static_mpi, host_name};
+use trimtab_measure::{Command, Node, Request, has_static_mpi, host_name, wanted_files};
 use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_session::ImageCache;
@@ -119,6 +120,7 @@ struct Agent<'a> {
     scripts: Scripts,
     /// What of the last answer has not gone yet.
     keeper: Keeper,
+    shelf: Shelf,
     /// The streams that merge what scripts counted.
     merging: BTreeSet<u32>,
     alone_since: Option<Instant>,
@@ -147,6 +149,7 @@ impl<'a> Agent<'a> {
             ranks: None,
             scripts: Scripts::default(),
             keeper: Keeper::default(),
+            shelf: Shelf::default(),
             merging: BTreeSet::new(),
             alone_since: Some(Instant::now()),
         }
@@ -186,6 +189,12 @@ impl<'a> Agent<'a> {
             Ask::Script(command) => self.script(&command),
             Ask::Values => Ok(Say::Values(self.scripts.counted())),
             Ask::Undo => self.undo(),
+            Ask::Files { insert } => self.files(insert.as_deref()),
+            Ask::Symbols(of) => {
+                let names = of.get(&(self.index as u32)).map(Vec::as_slice).unwrap_or_default();
+                Ok(Say::Symbols(self.shelf.symbols(self.cache, names)))
+            }
+            Ask::Take(piece) => Ok(Say::Took(self.shelf.take(self.cache, piece))),
             // Pieces are no answers of their own.
             Ask::More { .. } => Err(("nothing was asked before".to_owned(), false)),
             Ask::Leave => {
@@ -272,6 +281,21 @@ impl<'a> Agent<'a> {
         if let Some(mut audit) = self.ranks.as_mut().and_then(|ranks| ranks.script_audit.take()) {
             audit.end(&What::Restored);
         }
+    }
+
+    /// The files whose symbols a window will need, or a script.
+    fn files(&mut self, insert: Option<&[u8]>) -> Result<Say, Refused> {
+        let options = insert.and_then(|command| match postcard::from_bytes::<Command>(command).ok()?.request {
+            Request::Insert(options) => Some(options),
+            _ => None,
+        });
+        self.ranks()?;
+        let ranks = self.ranks.iter().flat_map(|ranks| &ranks.job.ranks);
+        let processes = ranks.map(|process| {
+            let chosen = options.as_ref().map(|options| wanted_files(process.pid, options));
+            (process.pid, move |path: &str| chosen.as_ref().is_none_or(|chosen| chosen(path)))
+        });
+        Ok(Say::Files(self.shelf.files(self.cache, processes)))
     }
 
     fn undo(&mut self) -> Result<Say, Refused> {

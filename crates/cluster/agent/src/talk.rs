@@ -6,10 +6,11 @@
 //!
 //! Lead and agents are of one version, which the ticket sees to, so nothing here is ever understood in two ways.
 //!
-//! Next: `remote` and `script::lead` ask, `serve` answers; `exchange` for pieces.
+//! Next: `remote`, `script::lead` and `facts` ask, `serve` answers; `exchange` for pieces.
 
 use crate::script;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use trimtab_reduce::RankSet;
 
 /// A question to all agents.
@@ -36,6 +37,15 @@ pub enum Ask {
     Values,
     /// Take out what an earlier trimtab left in the ranks: [`Say::Undone`].
     Undo,
+    /// Which files will you need the symbols of? [`Say::Files`]
+    Files {
+        /// The command that will begin the window; none for a script, which may need all.
+        insert: Option<Vec<u8>>,
+    },
+    /// What are the symbols of these files? By agent; the others have nothing to say. [`Say::Symbols`]
+    Symbols(BTreeMap<u32, Vec<String>>),
+    /// Part of a file's symbols, from whoever has read it: [`Say::Took`].
+    Take(SymbolsPiece),
     /// The answer to the question before goes on there.
     More {
         /// The first byte that is wanted.
@@ -69,6 +79,12 @@ pub enum Say {
     Values(Vec<script::Variable>),
     /// What was taken out, rank by rank.
     Undone(Vec<Undone>),
+    /// Files of its ranks that have a build id.
+    Files(Vec<FileState>),
+    /// Symbols of its files.
+    Symbols(Vec<Symbols>),
+    /// Whether the piece was of use.
+    Took(bool),
     /// It ends.
     Bye,
     /// It can't.
@@ -80,6 +96,37 @@ pub enum Say {
         /// The same question may have an answer a moment later.
         is_early: bool,
     },
+}
+
+/// A file whose symbols an agent needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// How all caches call it: build id and length.
+    pub name: String,
+    /// Whether the agent has its symbols.
+    pub is_known: bool,
+}
+
+/// A file's symbols.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Symbols {
+    /// Of which file.
+    pub name: String,
+    /// As they are in a cache.
+    pub bytes: Vec<u8>,
+}
+
+/// Part of a file's symbols.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SymbolsPiece {
+    /// Of which file.
+    pub name: String,
+    /// Bytes of all of them.
+    pub total: u64,
+    /// The first byte of this part.
+    pub from: u64,
+    /// This part.
+    pub bytes: Vec<u8>,
 }
 
 /// An agent with its ranks.
@@ -132,7 +179,7 @@ mod tests {
         /// Also those that begin as a message and go on as something else.
         #[test]
         fn hostile_bytes_give_a_message_or_an_error(
-            kind in 0_u8..12,
+            kind in 0_u8..16,
             bytes in proptest::collection::vec(any::<u8>(), 0..300),
         ) {
             let tagged: Vec<u8> = [kind].into_iter().chain(bytes.iter().copied()).collect();

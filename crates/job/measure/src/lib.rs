@@ -26,7 +26,9 @@ pub use crew::{Crew, Here, Reply};
 pub use error::Error;
 pub use excerpt::Excerpt;
 pub use job::{Outcome, measure, measure_with};
-pub use node::{Listed, Node, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions};
+pub use node::{
+    Listed, Node, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions, wanted_files,
+};
 pub use options::{Ended, Mark, Options, Progress, Silent, Stage};
 pub use request::{
     Answer, Choice, Command, Early, Facts, Fitted, Inserted, Looked, LoopSeen, OnceCall, Passed, Polled, RankCheck,

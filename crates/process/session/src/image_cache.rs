@@ -5,7 +5,7 @@
 //! by device, inode, size, time of change and path. It is only a shortcut: an unreadable or
 //! outdated entry is made anew, and a cache that can't be written is no error.
 //!
-//! Next: `modules` asks for every file a process has mapped.
+//! Next: `modules` asks for every file a process has mapped; `elsewhere` for symbols that another node has read.
 
 use crate::decided::{Decision, Decisions, engine};
 use crate::error::Error;
@@ -13,10 +13,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use trimtab_os::FileMapping;
 use trimtab_symbols::Image;
-use trimtab_types::{FileAddr, Pid};
+use trimtab_types::{BuildId, FileAddr, Pid};
 use trimtab_x86::branches_between;
 
 /// A file's symbols and bytes.
@@ -135,6 +136,9 @@ impl LoadedImage {
 pub struct ImageCache {
     directory: Option<PathBuf>,
     loaded: Arc<Mutex<HashMap<String, Arc<LoadedImage>>>>,
+    /// Symbols of files that nobody has loaded yet, by name: from another node, or looked for on disk already.
+    waiting: Arc<Mutex<HashMap<String, Image>>>,
+    parses: Arc<AtomicU64>,
 }
 
 impl ImageCache {
@@ -143,12 +147,12 @@ impl ImageCache {
         let base = std::env::var_os("XDG_CACHE_HOME")
             .map(PathBuf::from)
             .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
-        ImageCache { directory: base.map(|base| base.join("trimtab/symbols")), loaded: Arc::default() }
+        ImageCache { directory: base.map(|base| base.join("trimtab/symbols")), ..ImageCache::default() }
     }
 
     /// A cache in this directory.
     pub fn in_directory(directory: &Path) -> Self {
-        ImageCache { directory: Some(directory.to_path_buf()), loaded: Arc::default() }
+        ImageCache { directory: Some(directory.to_path_buf()), ..ImageCache::default() }
     }
 
     /// A cache in memory only.
@@ -158,8 +162,12 @@ impl ImageCache {
 
     /// The image of the file that process `pid` sees at `path`.
     pub fn load(&self, pid: Pid, path: &str) -> Result<Arc<LoadedImage>, Error> {
-        // Through the process's root, so that a program in a container is read from its own file system.
-        self.load_at(&PathBuf::from(format!("/proc/{pid}/root{path}")), path)
+        self.load_at(&rooted(pid, path), path)
+    }
+
+    /// How many files were read for their symbols: all that were neither on disk nor came from another node.
+    pub fn parse_count(&self) -> u64 {
+        self.parses.load(Ordering::Relaxed)
     }
 
     /// The image of a file that no process needs to have.
@@ -171,43 +179,89 @@ impl ImageCache {
     }
 
     fn load_at(&self, rooted: &Path, path: &str) -> Result<Arc<LoadedImage>, Error> {
-        let unreadable = |source| Error::File { path: path.to_string(), source };
-        let data = std::fs::metadata(rooted).map_err(unreadable)?;
-        let key = format!(
-            "{:x}-{:x}-{:x}-{:x}-{:x}",
-            data.dev(),
-            data.ino(),
-            data.size(),
-            data.mtime_nsec() ^ (data.mtime() << 30),
-            fold(path)
-        );
+        let key = key_of(rooted, path)?;
         let mut loaded = locked(&self.loaded);
         if let Some(image) = loaded.get(&key) {
             return Ok(image.clone());
         }
-        let file = FileMapping::open(rooted).map_err(unreadable)?;
-        let name = match trimtab_symbols::gnu_build_id_of(file.bytes()) {
-            Some(id) => format!("{id}-{:x}", file.bytes().len()),
-            None => key.clone(),
-        };
+        let file = open(rooted, path)?;
+        let name = name_of(&file).unwrap_or_else(|| key.clone());
         let (image, from_cache) = self.image(&name, &file, path)?;
-        let place = self.directory.as_ref().map(|directory| directory.join(name));
-        let image = Arc::new(LoadedImage::new(image, file, from_cache, place));
+        let image = Arc::new(LoadedImage::new(image, file, from_cache, self.place(&name)));
         loaded.insert(key, image.clone());
         Ok(image)
     }
 
-    fn image(&self, key: &str, file: &FileMapping, path: &str) -> Result<(Image, bool), Error> {
-        let place = self.directory.as_ref().map(|directory| directory.join(key));
-        if let Some(image) = place.as_deref().and_then(read_cached) {
+    fn image(&self, name: &str, file: &FileMapping, path: &str) -> Result<(Image, bool), Error> {
+        if let Some(image) = self.take_known(name) {
             return Ok((image, true));
         }
+        self.parses.fetch_add(1, Ordering::Relaxed);
         let image = Image::parse(file.bytes()).map_err(|source| Error::Symbols { path: path.to_string(), source })?;
-        if let Some(place) = place {
+        if let Some(place) = self.place(name) {
             write_cached(&place, &image.to_cache());
         }
         Ok((image, false))
     }
+
+    fn place(&self, name: &str) -> Option<PathBuf> {
+        self.directory.as_ref().map(|directory| directory.join(name))
+    }
+
+    fn take_known(&self, name: &str) -> Option<Image> {
+        let waiting = locked(&self.waiting).remove(name);
+        waiting.or_else(|| read_cached(&self.place(name)?))
+    }
+
+    /// The name of a file that a process sees, and whether its symbols are here already; `None`: it has no build id.
+    pub(crate) fn look_up(&self, pid: Pid, path: &str) -> Result<Option<(String, bool)>, Error> {
+        let rooted = rooted(pid, path);
+        let key = key_of(&rooted, path)?;
+        let Some(name) = name_of(&open(&rooted, path)?) else { return Ok(None) };
+        if locked(&self.loaded).contains_key(&key) {
+            return Ok(Some((name, true)));
+        }
+        let known = self.take_known(&name);
+        let is_known = known.is_some();
+        if let Some(image) = known {
+            locked(&self.waiting).insert(name.clone(), image);
+        }
+        Ok(Some((name, is_known)))
+    }
+
+    /// Keeps symbols, which `bytes` are on disk, for whoever loads the file of this name.
+    pub(crate) fn keep_for(&self, name: &str, image: Image, bytes: &[u8]) {
+        if let Some(place) = self.place(name) {
+            write_cached(&place, bytes);
+        }
+        locked(&self.waiting).insert(name.to_owned(), image);
+    }
+}
+
+/// A file through the root of a process, so that a program in a container is read from its own file system.
+fn rooted(pid: Pid, path: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/root{path}"))
+}
+
+/// Tells files of this machine apart.
+fn key_of(rooted: &Path, path: &str) -> Result<String, Error> {
+    let data = std::fs::metadata(rooted).map_err(|source| Error::File { path: path.to_string(), source })?;
+    let time = data.mtime_nsec() ^ (data.mtime() << 30);
+    Ok(format!("{:x}-{:x}-{:x}-{time:x}-{:x}", data.dev(), data.ino(), data.size(), fold(path)))
+}
+
+fn open(rooted: &Path, path: &str) -> Result<FileMapping, Error> {
+    FileMapping::open(rooted).map_err(|source| Error::File { path: path.to_string(), source })
+}
+
+/// How caches everywhere call a file with a build id; a stripped copy has the same, so its length belongs to it.
+pub(crate) fn name_of(file: &FileMapping) -> Option<String> {
+    let id = trimtab_symbols::gnu_build_id_of(file.bytes())?;
+    Some(name_with(&id, file.bytes().len() as u64))
+}
+
+pub(crate) fn name_with(id: &BuildId, byte_count: u64) -> String {
+    format!("{id}-{byte_count:x}")
 }
 
 /// Locks it; whoever panicked while holding it left it whole.

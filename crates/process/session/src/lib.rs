@@ -10,6 +10,7 @@
 mod again;
 mod claim;
 mod decided;
+mod elsewhere;
 mod errno;
 mod error;
 mod gone;
@@ -36,6 +37,7 @@ mod unwind;
 
 pub use again::{Passing, try_again};
 pub use claim::Claim;
+pub use elsewhere::NamedFile;
 pub use error::Error;
 
 pub use image_cache::{ImageCache, LoadedImage};

@@ -177,7 +177,7 @@ pub(crate) fn check_own_memory(pid: Pid) -> Result<(), Error> {
 }
 
 /// Mappings of each file that has executable ones, in address order.
-fn module_mappings(maps: &MappingTable) -> Vec<Vec<&Mapping>> {
+pub(crate) fn module_mappings(maps: &MappingTable) -> Vec<Vec<&Mapping>> {
     let mut groups: Vec<Vec<&Mapping>> = Vec::new();
     for mapping in maps.0.iter().filter(|mapping| mapping.inode != 0 && mapping.path.starts_with('/')) {
         match groups.iter_mut().find(|group| group[0].path == mapping.path && group[0].inode == mapping.inode) {

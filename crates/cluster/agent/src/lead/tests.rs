@@ -1,12 +1,18 @@
-//! A lead and played agents in a real tree: what many ranks have to say arrives whole.
+//! A lead and played agents in a real tree: what many ranks have to say arrives whole, and what one has read reaches all.
 
 use super::*;
 use crate::contribute::contribute;
-use crate::exchange::Keeper;
+use crate::exchange::{Keeper, NOTHING};
+use crate::facts::Shelf;
 use crate::serve::{join, value_of};
+use trimtab_session::{ImageCache, Modules};
+use trimtab_types::Pid;
 
 const AGENTS: usize = 32;
 const RANKS: usize = 2048;
+
+/// What an agent answers to what it is asked.
+type Answers = Box<dyn FnMut(Ask) -> Say>;
 
 /// What agent `index` says of its ranks: 400 bytes of each.
 fn rows(index: usize) -> Vec<Undone> {
@@ -19,7 +25,7 @@ fn rows(index: usize) -> Vec<Undone> {
 }
 
 /// An agent without processes: it answers what it is asked until it is sent home.
-fn play(ticket: &Ticket, secret: &JobSecret, index: usize) {
+fn play(ticket: &Ticket, secret: &JobSecret, index: usize, mut answer: Answers) {
     let link = join(ticket, secret, index).expect("it joins");
     let mut keeper = Keeper::default();
     let until = Instant::now() + 3 * ANSWER_MAX;
@@ -27,52 +33,89 @@ fn play(ticket: &Ticket, secret: &JobSecret, index: usize) {
         let Some(Told::Command { stream, payload, .. }) = link.wait(LOOK) else { continue };
         let question: Question = postcard::from_bytes(&payload).expect("a question");
         let encoded = |say: &Say| postcard::to_allocvec(say).expect("it has bytes");
+        let leaves = question.ask == Ask::Leave;
         let piece = match question.ask {
-            Ask::More { from, .. } => keeper.piece(from, question.room),
+            Ask::More { from, of } if of.contains(Rank(index as u32)) => keeper.piece(from, question.room),
+            Ask::More { .. } => NOTHING,
             Ask::Leave => keeper.begin(encoded(&Say::Bye), question.room),
-            _ => keeper.begin(encoded(&Say::Undone(rows(index))), question.room),
+            ask => keeper.begin(encoded(&answer(ask)), question.room),
         };
         assert!(piece.bytes.len() <= question.room as usize);
         contribute(&link, stream, question.wave, &value_of(&piece, index).expect("a value"));
-        if question.ask == Ask::Leave {
+        if leaves {
             std::thread::sleep(Duration::from_millis(300));
             return;
         }
     }
 }
 
-#[test]
-fn rows_of_65536_ranks_arrive_whole() {
+/// A lead of agents in a real tree, which answer as `agent` says.
+fn with_agents(count: usize, agent: &(dyn Fn(usize) -> Answers + std::marker::Sync), lead: impl FnOnce(&mut Lead<'_>)) {
     let secret = JobSecret::new().expect("a secret");
     let (own, tree) = (IpAddr::from([127, 0, 0, 1]), tree_number());
     let link = begin_tree(tree, own, &secret).expect("a tree");
-    let Some(Address::Tcp(lead)) = link.address().cloned() else { panic!("the lead listens") };
+    let Some(Address::Tcp(address)) = link.address().cloned() else { panic!("the lead listens") };
     // An address each, so that inner ones can listen on one port.
     let place = |index: usize| Place { name: format!("n{index}"), address: [127, 0, 1, index as u8 + 1].into() };
     let port = (PORT_FIRST + tree % PORT_COUNT) as u16;
-    let (places, whose) = ((0..AGENTS).map(place).collect(), Whose::Processes(Vec::new()));
-    let ticket =
-        Ticket { version: own_version(), tree, lead, port, fan_out: 6, places, whose, command: "test".to_owned() };
+    let (places, whose) = ((0..count).map(place).collect(), Whose::Processes(Vec::new()));
+    let (version, command) = (own_version(), "test".to_owned());
+    let ticket = Ticket { version, tree, lead: address, port, fan_out: 6, places, whose, command };
     std::thread::scope(|scope| {
-        for index in 0..AGENTS {
+        for index in 0..count {
             let (ticket, secret) = (&ticket, &secret);
-            scope.spawn(move || play(ticket, secret, index));
+            scope.spawn(move || play(ticket, secret, index, agent(index)));
         }
         let until = Instant::now() + ANSWER_MAX;
-        while link.handle().members().rank_count() < AGENTS as u64 {
+        while link.handle().members().rank_count() < count as u64 {
             assert!(Instant::now() < until, "all agents come");
             let _told = link.wait(LOOK);
         }
         let main = Channel { stream: 0, wave: 0 };
         let never = || false;
-        let mut lead = Lead { link, started: Started::default(), ticket: ticket.clone(), main, is_interrupted: &never };
-        lead.main.stream = lead.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32)).expect("a stream");
+        let mut asks = Lead { link, started: Started::default(), ticket: ticket.clone(), main, is_interrupted: &never };
+        asks.main.stream = asks.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32)).expect("a stream");
+        lead(&mut asks);
+    });
+}
+
+#[test]
+fn rows_of_65536_ranks_arrive_whole() {
+    with_agents(AGENTS, &|index| Box::new(move |_| Say::Undone(rows(index))), |lead| {
         let answers = lead.ask(Ask::Undo).expect("answers");
         assert_eq!(answers.said.len(), AGENTS);
         for (index, say) in answers.said {
             assert!(say == Say::Undone(rows(index)), "agent {index}");
         }
         assert!(lead.main.wave >= 7, "26 MB are more than one wave: {}", lead.main.wave);
-        drop(lead);
     });
+}
+
+/// Each has a cache of its own, and this very process as its rank.
+#[test]
+fn symbols_that_one_has_read_reach_all() {
+    const COUNT: usize = 9;
+    let own = Pid(std::process::id() as i32);
+    let is_wanted = |path: &str| path.contains("libc.so") || path.contains("libgcc_s");
+    let caches: Vec<ImageCache> = (0..COUNT).map(|_| ImageCache::in_memory()).collect();
+    let agent = |index: usize| -> Answers {
+        let (cache, mut shelf) = (caches[index].clone(), Shelf::default());
+        Box::new(move |ask| match ask {
+            Ask::Files { .. } => Say::Files(shelf.files(&cache, [(own, is_wanted)].into_iter())),
+            Ask::Symbols(of) => {
+                let names = of.get(&(index as u32)).map(Vec::as_slice).unwrap_or_default();
+                Say::Symbols(shelf.symbols(&cache, names))
+            }
+            Ask::Take(piece) => Say::Took(shelf.take(&cache, piece)),
+            other => panic!("{other:?}"),
+        })
+    };
+    with_agents(COUNT, &agent, |lead| {
+        assert!(lead.share_symbols(None).expect("all are asked") >= 2);
+    });
+    for cache in &caches {
+        Modules::read(own, cache, &is_wanted).expect("own modules");
+    }
+    let parses: Vec<u64> = caches.iter().map(ImageCache::parse_count).collect();
+    assert!(parses[0] >= 2 && parses[1..].iter().all(|count| *count == 0), "{parses:?}");
 }

@@ -190,17 +190,22 @@ fn undo_leftover(pid: Pid) -> Result<bool, trimtab_session::Error> {
     }
 }
 
-/// Only what can hold measured functions: reading every library of a big program takes longer than the measurement.
 fn read_modules(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Modules, trimtab_session::Error> {
+    Modules::read(pid, cache, &wanted_files(pid, options))
+}
+
+/// Which files of a process a window reads for their symbols, by path: only what can hold measured functions. Reading every
+/// library of a big program takes longer than the measurement.
+pub fn wanted_files(pid: Pid, options: &Options) -> impl Fn(&str) -> bool + use<> {
     let all = !options.functions.is_empty() || !options.arguments.is_empty() || options.mark != Mark::Auto;
     let libc = options.groups.iter().any(|group| *group != Group::Comm);
     let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    Modules::read(pid, cache, &|path| {
+    move |path| {
         let name = path.rsplit('/').next().unwrap_or(path);
         let system = path.starts_with("/lib") || path.starts_with("/usr/lib") || path.starts_with("/usr/local/lib");
         let is_libc = name.starts_with("libc.so") || name.starts_with("libc-") || name.starts_with("libpthread");
         all || is_mpi_module(path) || !system || (libc && is_libc) || std::path::Path::new(path) == exe
-    })
+    }
 }
 
 /// A refused function that was asked for by name is an error; one of a group is only said.
