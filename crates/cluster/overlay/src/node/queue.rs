@@ -6,12 +6,14 @@
 //! Next: `waves`, which fills and sends it.
 
 use crate::NodeId;
-use crate::limits::CREDIT;
+use crate::limits::{CREDIT, RUN_COUNT_MAX};
 use crate::unit::{Run, UnitRef};
 use std::collections::VecDeque;
 
 /// Units of a node's own making that may wait for credit.
 const OWN_COUNT_MAX: usize = 1024;
+
+const _: () = assert!(RUN_COUNT_MAX <= OWN_COUNT_MAX, "a run finds room in an empty queue");
 
 /// The most units a queue may hold.
 pub(super) fn queue_bound(child_count: usize) -> usize {
@@ -99,7 +101,6 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::RUN_COUNT_MAX;
     use std::borrow::Cow;
     use trimtab_reduce::RankSet;
 
@@ -143,6 +144,5 @@ mod tests {
         (3..5).for_each(|wave| push(&mut queue, wave, Some(NodeId(8))));
         queue.disown(NodeId(7));
         assert_eq!(counts(&queue), (5, 3, 0));
-        assert!(RUN_COUNT_MAX <= OWN_COUNT_MAX, "a run finds room in an empty queue");
     }
 }
