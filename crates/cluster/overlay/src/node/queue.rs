@@ -23,7 +23,8 @@ pub(super) fn queue_bound(child_count: usize) -> usize {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    runs: VecDeque<(Run, Option<NodeId>)>,
+    /// In boxes, as frames take them: a queue that was used once is small.
+    runs: VecDeque<(Box<Run>, Option<NodeId>)>,
     unit_count: usize,
     /// Of these, those that are nobody's credit.
     own_count: usize,
@@ -50,18 +51,18 @@ impl Queue {
         self.count_max = self.count_max.max(self.unit_count);
         let is_taken = self.runs.back_mut().is_some_and(|(run, of)| *of == from && run.take(&unit));
         if !is_taken {
-            self.runs.push_back((unit.into(), from));
+            self.runs.push_back((Box::new(unit.into()), from));
         }
     }
 
     /// The oldest units that can be sent together, `unit_count_max` at most, and whose credit they hold.
-    pub(super) fn pop(&mut self, unit_count_max: usize) -> Option<(Run, Option<NodeId>)> {
+    pub(super) fn pop(&mut self, unit_count_max: usize) -> Option<(Box<Run>, Option<NodeId>)> {
         if unit_count_max == 0 {
             return None;
         }
         let (mut run, from) = self.runs.pop_front()?;
         if let Some(rest) = run.split_off(unit_count_max) {
-            self.runs.push_front((rest, from));
+            self.runs.push_front((Box::new(rest), from));
         }
         self.unit_count -= run.unit_count();
         self.own_count -= if from.is_none() { run.unit_count() } else { 0 };

@@ -241,7 +241,7 @@ impl Node {
             let Some((run, from)) = self.queue.pop(credit as usize) else { return };
             let (first, count) = (joined.units_sent + 1, run.unit_count() as u32);
             joined.units_sent += count;
-            let frame = Frame { link: joined.link, body: Body::Units(first, Box::new(run)) };
+            let frame = Frame { link: joined.link, body: Body::Units(first, run) };
             let to = self.setup.ancestors[joined.candidate];
             self.send(to, frame);
             if let Some(from) = from {
