@@ -17,7 +17,7 @@ pub const LINK_COUNT_MAX: usize = 16 << 10;
 /// Commands that wait for one connection; the machine itself sends no more than its log and some beats.
 pub const COMMANDS_WAITING_MAX: usize = 1024;
 /// Results that wait for one connection; credit allows fewer.
-pub const RESULTS_WAITING_MAX: usize = 2048;
+pub const RESULTS_WAITING_MAX: usize = 1024;
 /// Frames for an ancestor that is being called.
 pub const DIALING_FRAMES_MAX: usize = 64;
 /// What is encoded before it is written, and what is read at once, in bytes.
