@@ -16,6 +16,12 @@ pub enum Error {
         "no data directory: XDG_DATA_HOME and HOME are both unset or relative; give the store's file with --store PATH"
     )]
     NoDataDirectory,
+    /// None of the variables that name a service's directory does.
+    #[error(
+        "no state directory: STATE_DIRECTORY, XDG_STATE_HOME and HOME are all unset or relative; give the store's file \
+         with --store PATH"
+    )]
+    NoStateDirectory,
     /// The directory of the store does not exist.
     #[error("the store's directory {} does not exist; create it with `mkdir -p {}`, or give another file with --store PATH", .directory.display(), .directory.display())]
     NoDirectory {
@@ -204,6 +210,7 @@ impl Error {
         match self {
             Error::Busy { .. } => true,
             Error::NoDataDirectory
+            | Error::NoStateDirectory
             | Error::NoDirectory { .. }
             | Error::CreateDirectory { .. }
             | Error::Missing { .. }

@@ -5,6 +5,8 @@
 //! ([`Store::marker`]). Every write is one transaction, so a crash loses at most the window being written, and several
 //! trimtab processes may use one store at once. Every failure is an [`Error`] that names the file and the next step.
 //!
+//! A site's controller has a store of its own with the jobs of many users, each with its owner ([`Store::file`]).
+//!
 //! Next: `migrations/` for the tables, `schema.rs` for how an older store becomes a newer one, `find.rs` for what
 //! people type instead of ids, `trimtab_types::report` for the report itself.
 #![forbid(unsafe_code)]
@@ -12,13 +14,15 @@
 mod error;
 mod find;
 mod location;
+mod owned;
 mod rows;
 mod schema;
 mod store;
 
 pub use error::Error;
 pub use find::Selection;
-pub use location::default_path;
+pub use location::{default_path, default_site_path};
+pub use owned::{Room, site_key};
 pub use rows::{JobId, JobSummary, Marker, Process, Site, WindowEvent, WindowSummary};
 pub use schema::SCHEMA_VERSION;
 pub use store::Store;

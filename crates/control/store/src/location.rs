@@ -35,6 +35,16 @@ pub fn default_path() -> Result<PathBuf, Error> {
     default_path_from(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))
 }
 
+/// The store of a site's controller: `site.db` in `$STATE_DIRECTORY`, which a service manager sets, or in `trimtab` of
+/// `$XDG_STATE_HOME` or `~/.local/state`.
+///
+/// # Errors
+/// [`Error::NoStateDirectory`] if none of these variables, nor `HOME`, is an absolute path.
+pub fn default_site_path() -> Result<PathBuf, Error> {
+    let variable = |name: &str| std::env::var_os(name);
+    site_path_from(variable("STATE_DIRECTORY"), variable("XDG_STATE_HOME"), variable("HOME"))
+}
+
 /// Makes the default store's directory, open to its owner only: arguments of programs may be private.
 pub(crate) fn create_directory(directory: &Path) -> Result<(), Error> {
     DirBuilder::new()
@@ -75,9 +85,22 @@ fn file_system_magic(f_type: impl Into<i128>) -> u64 {
 }
 
 fn default_path_from(data_home: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, Error> {
-    let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute(data_home).or_else(|| absolute(home).map(|home| home.join(".local/share")));
     data.map(|data| data.join("trimtab/trimtab.db")).ok_or(Error::NoDataDirectory)
+}
+
+fn site_path_from(
+    service: Option<OsString>,
+    state_home: Option<OsString>,
+    home: Option<OsString>,
+) -> Result<PathBuf, Error> {
+    let of_user = || absolute(state_home).or_else(|| absolute(home).map(|home| home.join(".local/state")));
+    let folder = absolute(service).or_else(|| of_user().map(|state| state.join("trimtab")));
+    folder.map(|folder| folder.join("site.db")).ok_or(Error::NoStateDirectory)
+}
+
+fn absolute(value: Option<OsString>) -> Option<PathBuf> {
+    value.map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 #[cfg(test)]
@@ -97,6 +120,20 @@ mod tests {
         for (name, data_home, home, expected) in rows {
             let found = default_path_from(data_home.map(OsString::from), home.map(OsString::from));
             assert_eq!(found.ok(), expected.map(PathBuf::from), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_site_s_path_is_the_service_s_or_the_user_s() {
+        let rows = [
+            ("service", Some("/var/lib/trimtab"), Some("/state"), Some("/home/u"), Some("/var/lib/trimtab/site.db")),
+            ("state home", None, Some("/state"), Some("/home/u"), Some("/state/trimtab/site.db")),
+            ("home", Some(""), None, Some("/home/u"), Some("/home/u/.local/state/trimtab/site.db")),
+            ("nothing", None, Some("state"), None, None),
+        ];
+        for (name, service, state_home, home, expected) in rows {
+            let [service, state_home, home] = [service, state_home, home].map(|value| value.map(OsString::from));
+            assert_eq!(site_path_from(service, state_home, home).ok(), expected.map(PathBuf::from), "{name}");
         }
     }
 

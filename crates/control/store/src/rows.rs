@@ -33,6 +33,8 @@ pub struct JobSummary {
     pub id: JobId,
     /// What makes two sightings the same job, as given to `Store::upsert_job`.
     pub key: String,
+    /// The user whose processes its ranks are, in a site's store; `None`: in a user's own.
+    pub owner: Option<u32>,
     /// The job as last described; `job.id` equals `id`.
     pub job: Job,
     /// Number of stored windows.
@@ -112,7 +114,7 @@ pub struct Site {
 
 /// Columns of a job, in the order [`RawJob::read`] takes them.
 pub(crate) const JOB_COLUMNS: &str =
-    "jobs.number, jobs.id, jobs.key, program, arguments, ranks, mpi, hosts, builds, jobs.started_unix_s";
+    "jobs.number, jobs.id, jobs.key, program, arguments, ranks, mpi, hosts, builds, jobs.started_unix_s, jobs.owner";
 
 /// Columns of a window, in the order [`read_window`] takes them.
 pub(crate) const WINDOW_COLUMNS: &str = "batch, triggered_by, started_unix_s, valid, ended_by, marker, iterations, \
@@ -123,6 +125,7 @@ pub(crate) const WINDOW_COLUMNS: &str = "batch, triggered_by, started_unix_s, va
 pub(crate) struct RawJob {
     pub number: i64,
     key: String,
+    owner: Option<u32>,
     job: Job,
     lists: [String; 3],
 }
@@ -140,18 +143,18 @@ impl RawJob {
             builds: Vec::new(),
             started_unix_s: row.get(9)?,
         };
-        Ok(RawJob { number: row.get(0)?, key: row.get(2)?, job, lists })
+        Ok(RawJob { number: row.get(0)?, key: row.get(2)?, owner: row.get(10)?, job, lists })
     }
 
     /// Reads the lists; the caller adds what was measured.
     pub(crate) fn into_summary(self, path: &Path) -> Result<JobSummary, Error> {
-        let RawJob { key, mut job, lists, .. } = self;
+        let RawJob { key, owner, mut job, lists, .. } = self;
         let what = || format!("the description of job {}", job.id);
         let unreadable = |source| Error::UnreadableEntry { path: path.to_path_buf(), what: what(), source };
         let parse = |text: &str| serde_json::from_str::<Vec<String>>(text).map_err(unreadable);
         let [arguments, hosts, builds] = [parse(&lists[0])?, parse(&lists[1])?, parse(&lists[2])?];
         (job.arguments, job.hosts, job.builds) = (arguments, hosts, builds);
-        Ok(JobSummary { id: JobId(job.id.clone()), key, job, windows: 0, newest: None })
+        Ok(JobSummary { id: JobId(job.id.clone()), key, owner, job, windows: 0, newest: None })
     }
 }
 

@@ -17,8 +17,11 @@ pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 const APPLICATION_ID: i64 = 0x7472_696d;
 
 /// Migration N brings version N - 1 to version N, counted from 1; its number is its place in this list.
-const MIGRATIONS: &[&str] =
-    &[include_str!("../migrations/0001_jobs_and_windows.sql"), include_str!("../migrations/0002_events.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/0001_jobs_and_windows.sql"),
+    include_str!("../migrations/0002_events.sql"),
+    include_str!("../migrations/0003_owners.sql"),
+];
 
 /// Brings the store to [`SCHEMA_VERSION`], or refuses a newer or foreign file without touching it.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Error> {

@@ -37,10 +37,22 @@ impl Store {
     /// # Errors
     /// Any that concern the file: missing directory, no permission, not ours, damaged, newer, read-only, full, busy.
     pub fn open(path: Option<&Path>) -> Result<Store, Error> {
+        Store::open_or(path, location::default_path)
+    }
+
+    /// As [`Store::open`], of a site's controller: at `path`, or at [`crate::default_site_path`].
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_site(path: Option<&Path>) -> Result<Store, Error> {
+        Store::open_or(path, location::default_site_path)
+    }
+
+    fn open_or(path: Option<&Path>, default: fn() -> Result<PathBuf, Error>) -> Result<Store, Error> {
         let path = match path {
             Some(path) => path.to_path_buf(),
             None => {
-                let path = location::default_path()?;
+                let path = default()?;
                 location::create_directory(location::directory_of(&path))?;
                 path
             }
@@ -72,6 +84,17 @@ impl Store {
                 let address = immutable_address(&path);
                 Store::connect_as(path, Path::new(&address), flags | OpenFlags::SQLITE_OPEN_URI).and_then(readable)
             }
+            result => result,
+        }
+    }
+
+    /// As [`Store::open_to_read`], but a store of an older version is brought up to date first.
+    ///
+    /// # Errors
+    /// As those two.
+    pub fn open_to_show(path: Option<&Path>) -> Result<Store, Error> {
+        match Store::open_to_read(path) {
+            Err(Error::Older { .. }) => Store::open(path),
             result => result,
         }
     }
@@ -329,7 +352,7 @@ impl Store {
         Ok(())
     }
 
-    fn write<T>(
+    pub(crate) fn write<T>(
         &mut self,
         doing: &'static str,
         act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -355,7 +378,7 @@ impl Store {
         result.map_err(|source| self.error(doing, source))
     }
 
-    fn jobs_where(&self, condition: &str, params: impl Params) -> Result<Vec<JobSummary>, Error> {
+    pub(crate) fn jobs_where(&self, condition: &str, params: impl Params) -> Result<Vec<JobSummary>, Error> {
         // One read transaction: the jobs and their windows are of the same moment.
         let snapshot = self.connection.unchecked_transaction().map_err(|source| self.error("reading jobs", source))?;
         let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE {condition}");
@@ -420,7 +443,7 @@ impl Store {
 }
 
 /// The number and name of the job with this key, known or new; the lock is held, so a new number stays free.
-fn name_job(transaction: &Transaction<'_>, job: &Job, key: &str) -> rusqlite::Result<(i64, String)> {
+pub(crate) fn name_job(transaction: &Transaction<'_>, job: &Job, key: &str) -> rusqlite::Result<(i64, String)> {
     let known = "SELECT number, id FROM jobs WHERE key = ?1";
     let known = transaction.query_row(known, [key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     if let Some(known) = known {
@@ -431,7 +454,13 @@ fn name_job(transaction: &Transaction<'_>, job: &Job, key: &str) -> rusqlite::Re
     Ok((number, find::id_of(&job.program, number)))
 }
 
-fn write_job(transaction: &Transaction<'_>, number: i64, id: &str, job: &Job, key: &str) -> rusqlite::Result<()> {
+pub(crate) fn write_job(
+    transaction: &Transaction<'_>,
+    number: i64,
+    id: &str,
+    job: &Job,
+    key: &str,
+) -> rusqlite::Result<()> {
     let sql = "INSERT INTO jobs (number, id, key, program, arguments, ranks, mpi, hosts, builds, started_unix_s) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
                ON CONFLICT (number) DO UPDATE SET program = ?4, arguments = ?5, ranks = ?6, mpi = ?7, hosts = ?8, \

@@ -94,6 +94,9 @@ fn reading_creates_nothing() {
     let error = Store::open_to_read(Some(&path)).unwrap_err();
     assert!(matches!(error, Error::Older { found: 0, .. }), "{error:?}");
     assert_eq!(std::fs::read(&path).unwrap(), b"");
+    // Whoever only wants to look at their own needs no other command first.
+    assert_eq!(Store::open_to_show(Some(&path)).unwrap().list_jobs().unwrap(), []);
+    Store::open_to_read(Some(&path)).unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use common::{job, report};
 use std::path::{Path, PathBuf};
-use trimtab_store::{Error, JobId, Marker, Process, Site, Store, WindowEvent};
+use trimtab_store::{Error, JobId, Marker, Process, Room, Site, Store, WindowEvent, site_key};
 use trimtab_types::report::Report;
 use trimtab_types::{FileAddr, Pid, Rank};
 
@@ -262,4 +262,46 @@ fn the_first_shape_of_the_store_is_still_read() {
     assert_eq!(store.processes(&particle.id).unwrap()[1].pid, Pid(4712));
     let site = store.marker(&particle.id).unwrap().unwrap().site.unwrap();
     assert_eq!(site, Site { module: "/opt/particle".into(), address: FileAddr(0x1234) });
+}
+
+const PLENTY: Room = Room { window_count_max: 100, byte_count_max: 1 << 30 };
+
+#[test]
+fn a_site_s_jobs_are_their_owners() {
+    let place = place();
+    let mut store = open(&place.path);
+    // The same words of two users are two jobs; windows are counted by the site, whatever number they had at home.
+    let (first, batch) = store.file(7, "slurm 1", &report(5, 1), PLENTY).unwrap();
+    let (other, _) = store.file(8, "slurm 1", &report(5, 1), PLENTY).unwrap();
+    let (again, next) = store.file(7, "slurm 1", &report(5, 1), PLENTY).unwrap();
+    assert_eq!((first.as_str(), other.as_str(), &again), ("particle-1", "particle-2", &first));
+    assert_eq!((batch, next), (0, 1));
+    let ids = |owner| -> Vec<String> {
+        store.list_jobs_of(owner, 10).unwrap().iter().map(|job| job.id.to_string()).collect()
+    };
+    assert_eq!(ids(Some(7)), ["particle-1"]);
+    assert_eq!(ids(None), ["particle-1", "particle-2"], "the newest window first");
+    assert_eq!((ids(Some(9)).len(), store.list_jobs_of(None, 1).unwrap().len()), (0, 1));
+    let found = store.job_called("particle-2").unwrap();
+    assert_eq!((found.owner, found.windows, found.key), (Some(8), 1, site_key(8, "slurm 1")));
+    assert!(matches!(store.job_called("particle"), Err(Error::NoSuchJob { .. })), "the whole name only");
+    assert_eq!(store.window(&first, 1).unwrap().window.batch, 1);
+}
+
+#[test]
+fn an_owner_s_oldest_windows_make_room() {
+    let place = place();
+    let mut store = open(&place.path);
+    let few = Room { window_count_max: 3, ..PLENTY };
+    store.file(8, "k", &report(0, 1), few).unwrap();
+    let (old, _) = store.file(7, "old", &report(0, 1), few).unwrap();
+    for _ in 0..3 {
+        store.file(7, "new", &report(0, 1), few).unwrap();
+    }
+    assert!(matches!(store.job(&old), Err(Error::NoSuchJob { .. })), "a job without windows goes too");
+    let kept = |store: &Store, owner| store.list_jobs_of(Some(owner), 10).unwrap()[0].windows;
+    assert_eq!((kept(&store, 7), kept(&store, 8)), (3, 1), "nobody makes room for somebody else");
+    let small = Room { byte_count_max: 1, ..PLENTY };
+    store.file(7, "new", &report(0, 1000), small).unwrap();
+    assert_eq!((kept(&store, 7), kept(&store, 8)), (1, 1), "what was filed last always has room");
 }
