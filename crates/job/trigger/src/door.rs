@@ -81,6 +81,11 @@ impl Door {
         Ok(Door { listener, path, names })
     }
 
+    /// What wakes whoever waits here.
+    pub fn bell(&self) -> Bell {
+        Bell { path: self.path.clone() }
+    }
+
     /// The name that was called out; waits at most that long, less if a signal comes.
     ///
     /// # Errors
@@ -116,6 +121,20 @@ impl Door {
 
     fn is_called(&self, job: &str) -> bool {
         self.names.iter().any(|name| name == job)
+    }
+}
+
+/// Wakes whoever waits at a [`Door`], which then looks what else there is.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    path: PathBuf,
+}
+
+impl Bell {
+    /// Wakes them, also if they only begin to wait now.
+    pub fn ring(&self) {
+        // Somebody who says nothing is let in and gone. If nobody is there any more, nobody has to be woken.
+        let _gone = UnixStream::connect(&self.path);
     }
 }
 

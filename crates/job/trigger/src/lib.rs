@@ -2,7 +2,7 @@
 //!
 //! [`When`] is an event as a user writes it. [`Waiter`] waits for the first of several; in the measured program there is
 //! nothing meanwhile, and trimtab looks at a few files about twice a second. [`Door`] is where a call comes in, a Unix
-//! socket that only its user can reach, and [`knock`] makes one.
+//! socket that only its user can reach, and [`knock`] makes one; what is heard elsewhere rings its [`Bell`].
 //!
 //! Next: `when` for what can be waited for, `wait` for how.
 #![forbid(unsafe_code)]
@@ -14,7 +14,7 @@ mod jobs;
 mod wait;
 mod when;
 
-pub use door::{Door, Knocked, folder, knock};
+pub use door::{Bell, Door, Knocked, folder, knock};
 pub use error::Error;
 pub use jobs::{JobSource, JobsHere, JobsOfSlurm};
 pub use wait::{Surroundings, Waited, Waiter};

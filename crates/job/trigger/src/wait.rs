@@ -1,7 +1,7 @@
 //! Waiting for the first of several events.
 //!
 //! Files of the kernel are looked at about once a second, each kind at its own pace; between two looks trimtab sleeps at
-//! its [`Door`], so a call is heard at once. A threshold is crossed from the other side: after it has fired it must first
+//! its [`Door`], so a call is heard at once; whoever hears calls from elsewhere rings there ([`crate::Bell`]). A threshold is crossed from the other side: after it has fired it must first
 //! be seen unmet before it fires again. The job is asked now and then whether it still runs.
 //!
 //! Next: `jobs` for other jobs, `door` for calls.
@@ -30,6 +30,11 @@ pub trait Surroundings {
 
     /// A signal asked for a window since the last question.
     fn is_signalled(&self) -> bool;
+
+    /// What was called through the site's API since the last question, if anybody listens there.
+    fn called(&mut self) -> Option<String> {
+        None
+    }
 
     /// The job still runs.
     fn is_alive(&mut self) -> bool;
@@ -122,6 +127,10 @@ impl<'a> Waiter<'a> {
             if around.is_signalled() {
                 return Ok(Waited::Event(event("signal", "signal", String::new(), around)));
             }
+            if let Some(value) = around.called() {
+                let when = self.whens.iter().find(|when| when.condition == Condition::Api);
+                return Ok(Waited::Event(event("api", &when.map_or("api".to_owned(), When::to_string), value, around)));
+            }
             if self.is_due("alive", ALIVE) && !around.is_alive() {
                 return Ok(Waited::Ended);
             }
@@ -176,7 +185,8 @@ impl<'a> Waiter<'a> {
                 }
                 // It is counted in the window itself, which begins at once.
                 Condition::Iterations(_) if self.fired[number] == 0 => Some(String::new()),
-                Condition::Iterations(_) | Condition::LoadAbove(_) | Condition::RateBelow(_) | Condition::Call => None,
+                Condition::Iterations(_) | Condition::LoadAbove(_) | Condition::RateBelow(_) => None,
+                Condition::Call | Condition::Api => None,
             };
             if let Some(value) = value {
                 let when = &self.whens[number];

@@ -6,6 +6,9 @@ use crate::date;
 use std::fmt;
 use std::str::FromStr;
 
+/// What stands before the name of a call through the API.
+const API_NAMED: &str = "api:";
+
 /// Something to wait for, with its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct When {
@@ -39,13 +42,15 @@ pub enum Condition {
     After(f64),
     /// Only a call of `trimtab trigger`, or a signal; these are heard whatever else is waited for.
     Call,
+    /// A call through the site's API, of any name or of the one in the text.
+    Api,
 }
 
 /// Why a text is no event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is no event{why}; write job-start, job-end, iterations>=K, rate<PER_SECOND, load>X, cpu-steal>X%, \
-     pressure>X%, at=2026-11-22T04:00:00Z, every=10m, after=30s or call"
+     pressure>X%, at=2026-11-22T04:00:00Z, every=10m, after=30s, call, api or api:NAME"
 )]
 pub struct NotAnEvent {
     text: String,
@@ -67,6 +72,7 @@ impl Condition {
             Condition::Every(_) => "every",
             Condition::After(_) => "after",
             Condition::Call => "call",
+            Condition::Api => "api",
         }
     }
 
@@ -76,6 +82,13 @@ impl Condition {
             self,
             Condition::RateBelow(_) | Condition::LoadAbove(_) | Condition::StealAbove(_) | Condition::PressureAbove(_)
         )
+    }
+}
+
+impl When {
+    /// The one call through the API that is meant; `None`: any, or it is another event.
+    pub fn call_name(&self) -> Option<&str> {
+        self.text.strip_prefix(API_NAMED)
     }
 }
 
@@ -94,6 +107,8 @@ impl FromStr for When {
             "job-start" => Condition::JobStart,
             "job-end" => Condition::JobEnd,
             "call" => Condition::Call,
+            "api" => Condition::Api,
+            _ if text.strip_prefix(API_NAMED).is_some_and(|name| !name.trim().is_empty()) => Condition::Api,
             _ => condition(text).map_err(refused)?,
         };
         Ok(When { text: text.to_owned(), condition })
@@ -156,6 +171,8 @@ mod tests {
             ("job-start", Condition::JobStart),
             ("job-end", Condition::JobEnd),
             ("call", Condition::Call),
+            ("api", Condition::Api),
+            ("api:before restart", Condition::Api),
             ("iterations>=5000", Condition::Iterations(5000)),
             ("rate<0.5", Condition::RateBelow(0.5)),
             ("load>8", Condition::LoadAbove(8.0)),
@@ -185,6 +202,7 @@ mod tests {
             ("pressure>100%", "a percentage"),
             ("at=2026-11-22T04:00:00", "a moment with its zone"),
             ("every=0s", "a span"),
+            ("api:", "is no event;"),
             ("after=9999999d", "a span"),
         ] {
             let said = text.parse::<When>().expect_err(text).to_string();

@@ -22,6 +22,7 @@ struct Around {
     interrupted: bool,
     signalled: std::cell::Cell<bool>,
     alive: bool,
+    called: Option<String>,
 }
 
 impl Surroundings for Around {
@@ -31,6 +32,10 @@ impl Surroundings for Around {
 
     fn is_signalled(&self) -> bool {
         self.signalled.replace(false)
+    }
+
+    fn called(&mut self) -> Option<String> {
+        self.called.take()
     }
 
     fn is_alive(&mut self) -> bool {
@@ -47,7 +52,7 @@ impl Surroundings for Around {
 }
 
 fn quiet() -> Around {
-    Around { interrupted: false, signalled: std::cell::Cell::new(false), alive: true }
+    Around { interrupted: false, signalled: std::cell::Cell::new(false), alive: true, called: None }
 }
 
 fn waiter(folder: &tempfile::TempDir, whens: &[&str], looks: &[&'static [&'static str]]) -> Waiter<'static> {
@@ -120,6 +125,54 @@ fn signals_and_interrupts_are_heard() {
         told
     });
     assert_eq!(name, pair("call", "now"));
+}
+
+#[test]
+fn a_call_through_the_api_is_an_event() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut waiter = waiter(&folder, &["after=1h", "api:restart"], &[&[]]);
+    let mut around = Around { called: Some("restart, called by user 7".into()), ..quiet() };
+    let Waited::Event(event) = waiter.next(&mut around).expect("it waits") else { panic!("an event") };
+    assert_eq!((&*event.kind, &*event.condition, &*event.value), ("api", "api:restart", "restart, called by user 7"));
+}
+
+/// The bell is rung by another thread while it sleeps at the door, and then there is a call.
+#[test]
+fn the_bell_wakes_whoever_waits() {
+    struct Rung(std::sync::mpsc::Receiver<String>);
+    impl Surroundings for Rung {
+        fn is_interrupted(&self) -> bool {
+            false
+        }
+        fn is_signalled(&self) -> bool {
+            false
+        }
+        fn called(&mut self) -> Option<String> {
+            self.0.try_recv().ok()
+        }
+        fn is_alive(&mut self) -> bool {
+            true
+        }
+        fn rate(&mut self) -> Option<f64> {
+            None
+        }
+        fn now_unix_s(&self) -> f64 {
+            1000.0
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut waiter = waiter(&folder, &["api"], &[&[]]);
+    let bell = waiter.door.bell();
+    let (sender, calls) = std::sync::mpsc::channel();
+    let ringing = std::thread::spawn(move || {
+        sender.send("now".to_owned()).expect("somebody waits");
+        bell.ring();
+    });
+    let waited = waiter.next(&mut Rung(calls)).expect("it waits");
+    assert!(matches!(&waited, Waited::Event(event) if event.value == "now"), "{waited:?}");
+    ringing.join().expect("no panic");
+    drop(waiter);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "the socket is gone");
 }
 
 #[test]

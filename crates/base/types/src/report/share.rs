@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// "job-start", "job-end", "iterations", "rate", "load", "cpu-steal", "pressure", "at", "every", "after", "call",
-    /// "signal".
+    /// "api", "signal".
     pub kind: String,
     /// The condition as it was asked for, e.g. "load>8".
     pub condition: String,
-    /// What was seen: the job that came or went, the load, the name that was called out.
+    /// What was seen: the job that came or went, the load, the name that was called out and, by the site's API, by whom.
     pub value: String,
     /// When it was seen, seconds since 1970.
     pub at_unix_s: f64,
