@@ -13,6 +13,7 @@ use crate::handle::{Hand, Owner};
 use crate::limits::{DIALING_FRAMES_MAX, LINK_COUNT_MAX, TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
 use crate::link::Link;
 use crate::socket::ReadHalf;
+use rustls::pki_types::CertificateDer;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -248,6 +249,20 @@ impl Core {
         if self.links.get(&peer).is_some_and(|link| link.serial == serial) {
             self.lost(now_us, peer, why);
         }
+    }
+
+    /// Ends connections whose other end has a certificate that is not good any more; how many.
+    pub(crate) fn close_revoked(
+        &mut self,
+        now_us: u64,
+        is_revoked: &dyn Fn(&CertificateDer<'static>) -> bool,
+    ) -> usize {
+        let bad = |link: &Link| link.certificate().is_some_and(is_revoked);
+        let peers: Vec<NodeId> = self.links.iter().filter(|(_, link)| bad(link)).map(|(peer, _)| *peer).collect();
+        for peer in &peers {
+            self.lost(now_us, *peer, &LinkError::Revoked);
+        }
+        peers.len()
     }
 
     /// Nobody was reached at an ancestor's address.

@@ -14,10 +14,12 @@ use crate::secret::JobSecret;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
-use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -57,6 +59,31 @@ pub struct Site {
     pub key: PrivateKeyDer<'static>,
     /// Whose certificates may call this node.
     pub may_call: MayCall,
+    /// Who else decides about certificates, where not all that the authority has signed are good.
+    pub verifiers: Option<Verifiers>,
+}
+
+/// What decides about certificates in place of the authority's signature alone: a list of revoked ones may change while
+/// connections come and go.
+#[derive(Clone, Debug)]
+pub struct Verifiers {
+    /// About those of whoever calls.
+    pub callers: Arc<dyn ClientCertVerifier>,
+    /// About those of whoever is called.
+    pub called: Arc<dyn ServerCertVerifier>,
+}
+
+impl Verifiers {
+    /// All that an authority has signed are good.
+    fn of_authority(root: CertificateDer<'static>, provider: &Arc<CryptoProvider>) -> Result<Self, LinkError> {
+        let mut roots = RootCertStore::empty();
+        roots.add(root)?;
+        let roots = Arc::new(roots);
+        let general = |error: VerifierBuilderError| rustls::Error::General(error.to_string());
+        let callers = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let called = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+        Ok(Verifiers { callers: callers.build().map_err(general)?, called: called.build().map_err(general)? })
+    }
 }
 
 impl std::fmt::Debug for Credentials {
@@ -95,7 +122,9 @@ impl Credentials {
         (own.not_before, own.not_after) = (from.into(), until.into());
         let certificate = own.signed_by(&key, &Issuer::new(authority, authority_key))?;
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Credentials::new(root.der().clone(), vec![certificate.der().clone()], key, Names::Nodes)
+        let provider = provider();
+        let verifiers = Verifiers::of_authority(root.der().clone(), &provider)?;
+        Credentials::new(provider, verifiers, vec![certificate.der().clone()], key, Names::Nodes)
     }
 
     /// Those of a host of a site.
@@ -103,30 +132,28 @@ impl Credentials {
     /// # Errors
     /// When the key isn't the certificate's.
     pub fn of_site(site: Site) -> Result<Self, LinkError> {
-        let Site { authority, chain, key, may_call } = site;
-        Credentials::new(authority, chain, key, Names::Hosts { may_call })
+        let Site { authority, chain, key, may_call, verifiers } = site;
+        let provider = provider();
+        let verifiers = verifiers.map_or_else(|| Verifiers::of_authority(authority, &provider), Ok)?;
+        Credentials::new(provider, verifiers, chain, key, Names::Hosts { may_call })
     }
 
     fn new(
-        root: CertificateDer<'static>,
+        provider: Arc<CryptoProvider>,
+        Verifiers { callers, called }: Verifiers,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
         names: Names,
     ) -> Result<Self, LinkError> {
-        let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
         let only = &[&rustls::version::TLS13];
-        let mut roots = RootCertStore::empty();
-        roots.add(root)?;
-        let roots = Arc::new(roots);
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build();
-        let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
         let mut server = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(only)?
-            .with_client_cert_verifier(verifier)
+            .with_client_cert_verifier(callers)
             .with_single_cert(chain.clone(), key.clone_key())?;
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(only)?
-            .with_root_certificates(roots)
+            .dangerous()
+            .with_custom_certificate_verifier(called)
             .with_client_auth_cert(chain, key)?;
         // Connections last; tickets for another would be sent and kept for nothing.
         (server.send_tls13_tickets, server.session_storage) = (0, Arc::new(NoServerSessionStorage {}));
@@ -167,6 +194,10 @@ impl Credentials {
         let parsed = ParsedCertificate::try_from(certificate)?;
         rustls::client::verify_server_name(&parsed, &server_name(node_name(node))?).map_err(|_| wrong())
     }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
 }
 
 /// A node's name in a certificate, in a domain that is never looked up.

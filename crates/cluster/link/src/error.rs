@@ -87,6 +87,9 @@ pub enum LinkError {
         /// How many.
         count: usize,
     },
+    /// Its certificate was good when it connected, and is not any more.
+    #[error("the other end's certificate was revoked")]
+    Revoked,
     /// A newer connection of the same node took its place.
     #[error("a newer connection of the same node took its place")]
     Replaced,

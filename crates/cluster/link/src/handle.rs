@@ -4,6 +4,7 @@
 
 use crate::core::Shared;
 use crate::error::Trouble;
+use rustls::pki_types::CertificateDer;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trimtab_overlay::node::Counts;
@@ -141,6 +142,12 @@ impl Handle {
     /// The latest things that went wrong with connections, oldest first.
     pub fn troubles(&self) -> Vec<Trouble> {
         self.shared.lock().troubles().cloned().collect()
+    }
+
+    /// Ends connections whose other end proved itself with a certificate that is not good any more; how many. What is not
+    /// asked about is good: users at Unix sockets are.
+    pub fn close_revoked(&self, is_revoked: impl Fn(&CertificateDer<'static>) -> bool) -> usize {
+        self.shared.lock().close_revoked(self.shared.now_us(), &is_revoked)
     }
 
     /// Ends the node: its connections are closed, and those at their other ends notice.

@@ -9,6 +9,7 @@ use crate::error::LinkError;
 use crate::limits::{BATCH_BYTES, COMMANDS_WAITING_MAX, RESULTS_WAITING_MAX};
 use crate::seal::Seal;
 use crate::socket::WriteHalf;
+use rustls::pki_types::CertificateDer;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -64,6 +65,11 @@ impl Link {
             unsent: Vec::new(),
             unsent_at: 0,
         }
+    }
+
+    /// The certificate of the other end; none on a Unix socket.
+    pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.seal.certificate()
     }
 
     /// Frames from bytes that have arrived; whether TLS wants to answer by itself.

@@ -222,7 +222,13 @@ fn a_site_s_own_certificates_work_and_another_site_s_do_not() {
     let of = |site, may_call| {
         let certificate = |name| CertificateDer::from_pem_file(file(site, name)).unwrap();
         let key = PrivateKeyDer::from_pem_file(file(site, "key")).unwrap();
-        Credentials::of_site(Site { authority: certificate("ca"), chain: vec![certificate("cert")], key, may_call })
+        Credentials::of_site(Site {
+            authority: certificate("ca"),
+            chain: vec![certificate("cert")],
+            key,
+            may_call,
+            verifiers: None,
+        })
     };
     runtime().block_on(async {
         let tree = Tree::flat(1).unwrap();
