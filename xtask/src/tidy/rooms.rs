@@ -106,8 +106,8 @@ const AGENT: &[&str] = &[
     "trimtab-site",
     "trimtab-track",
 ];
-/// The controller asks agents through the tree and hands out orders; it opens no process.
-const CONTROLLER: &[&str] = &["trimtab-link", "trimtab-overlay", "trimtab-reduce", "trimtab-site"];
+/// The controller asks agents through the tree, hands out orders and keeps reports; it opens no process.
+const CONTROLLER: &[&str] = &["trimtab-link", "trimtab-overlay", "trimtab-reduce", "trimtab-site", "trimtab-store"];
 /// Used by everyone.
 const TYPES: &str = "trimtab-types";
 /// Any crate's tests may attach to a specimen.

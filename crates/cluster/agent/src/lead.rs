@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::exchange::{Gather, room};
 use crate::facts::{self, AskAll};
 use crate::script;
+use crate::site_window::SiteWindow;
 use crate::start::{Started, Starter, own_path};
 use crate::talk::{Ask, Piece, Present, Question, Say, Undone};
 use crate::ticket::{FAN_OUT, Place, Ticket, Whose, own_version};
@@ -119,6 +120,11 @@ impl<'a> Lead<'a> {
     /// What the program that started the agents has said, if anything.
     pub fn said(&self) -> String {
         self.started.said()
+    }
+
+    /// The window as the site's controller knows it, for filing its report once the agents have gone.
+    pub fn take_site_window(&mut self) -> Option<SiteWindow> {
+        self.started.take_site_window()
     }
 
     /// Asks which ranks the agents have, until all have some, or so much time has passed.

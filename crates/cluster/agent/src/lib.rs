@@ -37,5 +37,6 @@ pub use error::Error;
 pub use lead::Lead;
 pub use remote::Remote;
 pub use serve::serve;
+pub use site_window::SiteWindow;
 pub use talk::Present;
 pub use ticket::{Place, Ticket, Whose};

@@ -63,18 +63,25 @@ impl Starts {
             Ok(order) => order,
             Err(error) => return eprintln!("trimtab: window {window}: {}", one_line(&error)),
         };
-        let refused = self.start(&order, host).err();
-        match &refused {
-            Some(why) => eprintln!("trimtab: window {window} of user {} is refused: {why}", order.uid),
-            None => eprintln!("trimtab: window {window} of user {}: an agent was started", order.uid),
-        }
-        let told: Result<(), _> = client.post(&format!("/v1/windows/{window}/outcome"), &Outcome { refused });
+        let (refused, owner) = match self.start(&order, host) {
+            Err(why) => {
+                eprintln!("trimtab: window {window} of user {} is refused: {why}", order.uid);
+                (Some(why), None)
+            }
+            Ok(owner) => {
+                eprintln!("trimtab: window {window} of user {}: an agent of user {owner} was started", order.uid);
+                (None, Some(owner))
+            }
+        };
+        let outcome = Outcome { refused, owner };
+        let told: Result<(), _> = client.post(&format!("/v1/windows/{window}/outcome"), &outcome);
         if let Err(error) = told {
             eprintln!("trimtab: window {window}: {}", one_line(&error));
         }
     }
 
-    fn start(&self, order: &Order, host: &str) -> Result<(), String> {
+    /// Starts an agent as the user whose processes the job's ranks are here, and says who that is.
+    fn start(&self, order: &Order, host: &str) -> Result<u32, String> {
         let text = format!("{}\n{}", order.secret.trim_end(), order.ticket);
         let (secret, ticket) = Ticket::read(&mut text.as_bytes()).map_err(|error| one_line(&error))?;
         let requester = Requester { uid: order.uid, name: None, is_administrator: order.is_administrator };
@@ -102,7 +109,7 @@ impl Starts {
         let mut bytes = Vec::new();
         ticket.write(&secret, &mut bytes).map_err(|error| one_line(&error))?;
         let handed = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(&bytes));
-        handed.map_err(|error| format!("the agent did not take its ticket: {error}"))
+        handed.map(|()| owner).map_err(|error| format!("the agent did not take its ticket: {error}"))
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {

@@ -1,4 +1,4 @@
-//! A window whose agents a site's standing ones start, in place of the batch system.
+//! A window whose agents a site's standing ones start, in place of the batch system; its report is the site's too.
 //!
 //! Next: `start`, which chooses between the two; `orders` for the other end.
 
@@ -8,14 +8,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_link::JobSecret;
 use trimtab_site::api::{Begun, Wanted, WindowState};
+use trimtab_site::jobs::{Filed, Filing};
 use trimtab_site::{Client, Identity, Role};
+use trimtab_types::report::Report;
 
 /// Time between two questions to the controller.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A window as the controller knows it; it forgets it with this.
 #[derive(Debug)]
-pub(crate) struct SiteWindow {
+pub struct SiteWindow {
     client: Client,
     id: u64,
     missing: Vec<String>,
@@ -44,6 +46,15 @@ impl SiteWindow {
         let waiting = all.filter(|name| !missing.contains(name)).collect();
         let state = WindowState { waiting, ..WindowState::default() };
         Ok(SiteWindow { client, id, missing, state, asked: Instant::now() })
+    }
+
+    /// Has the site keep the report of the window, which can be done once; where it is found again there.
+    ///
+    /// # Errors
+    /// When the controller can't be asked, or refuses.
+    pub fn file(&self, key: &str, report: &Report) -> Result<Filed, Error> {
+        let filing = Filing { key: key.to_owned(), report: report.clone() };
+        Ok(self.client.post(&format!("/v1/windows/{}/report", self.id), &filing)?)
     }
 
     /// Whether no agent will come any more, or any that has come will go.

@@ -19,8 +19,8 @@ use trimtab_link::blocking::Blocking;
 use trimtab_link::{Address, Config, Contact, Credentials, incarnation_now};
 use trimtab_overlay::{NodeId, Setup, Told};
 use trimtab_reduce::{RankSet, Registry};
-use trimtab_site::api::{Enrol, Health, Placed};
-use trimtab_site::{Client, Identity, Knock, Role, TIMING};
+use trimtab_site::api::{Enrol, Health, Placed, RevokedList};
+use trimtab_site::{Client, Identity, Knock, Role, TIMING, Watch};
 use trimtab_types::{Rank, one_line};
 
 /// Time between two looks at signals.
@@ -30,6 +30,10 @@ const ALONE_MAX: Duration = Duration::from_secs(3);
 /// Pauses between reports double from the first to the last: a site's agents all miss the controller at once.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How often it is tried to get the list of revoked certificates, and the pause between: the controller was there just now.
+const FETCH_COUNT_MAX: u32 = 5;
+const FETCH_AGAIN: Duration = Duration::from_secs(1);
 
 /// How a standing agent is started.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ struct Agent {
     host: String,
     client: Arc<Client>,
     credentials: Arc<Credentials>,
+    /// Looks for those whose certificates are revoked.
+    revoked: Option<Watch>,
     port: u16,
     starts: Arc<Starts>,
     began: Instant,
@@ -69,6 +75,7 @@ pub fn stand(standing: Standing) -> Result<(), Error> {
         host,
         client: Arc::new(Client::new(&controller, &identity)?),
         credentials: Arc::new(identity.credentials()?),
+        revoked: identity.revoked().cloned().map(Watch::new),
         port,
         starts: Arc::default(),
         began: Instant::now(),
@@ -94,6 +101,8 @@ pub fn stand(standing: Standing) -> Result<(), Error> {
                     eprintln!("trimtab: {now}");
                     said = now;
                 }
+                // Whoever could not be reached may be on the list by now, or it may be the one that is.
+                let _read = agent.revoked.as_mut().map(Watch::look);
             }
         }
         agent.pause(pauses.next());
@@ -118,6 +127,8 @@ impl Agent {
         let controller = self.client.address()?;
         let enrol = Enrol { version: own_version(), port: self.port };
         let placed: Placed = self.client.post("/v1/agents", &enrol)?;
+        // Before anybody is heard who is on it.
+        self.fetching()();
         let agents = placed.ancestors.iter().map(|ancestor| {
             let host = Some(Role::Node { host: ancestor.host.clone() }.name());
             (node_of(ancestor.index as usize), Contact { address: Address::Tcp(ancestor.address), host })
@@ -162,8 +173,18 @@ impl Agent {
                 Some(Told::Command { stream, payload, .. }) => self.knocked(link, index, stream, &payload),
                 _ => {}
             }
+            self.end_revoked(link);
         }
         was_in_tree
+    }
+
+    /// Whoever is above or below it and was revoked is not any more.
+    fn end_revoked(&mut self, link: &Blocking) {
+        let Some(revoked) = self.revoked.as_mut().and_then(Watch::look) else { return };
+        let ended = link.handle().close_revoked(|certificate| revoked.is_revoked(certificate));
+        if ended > 0 {
+            eprintln!("trimtab: {ended} connections were ended: their other ends were revoked");
+        }
     }
 
     fn attached(&mut self, parent: NodeId, index: u32) {
@@ -184,6 +205,10 @@ impl Agent {
                 self.open(window);
                 Vec::new()
             }
+            Ok(Knock::Revoked) => {
+                self.spawn("trimtab-revoked", self.fetching());
+                Vec::new()
+            }
             // A controller of another version; it hears that somebody is there.
             Err(_) => Vec::new(),
         };
@@ -195,9 +220,33 @@ impl Agent {
     /// A window wants something; the controller is asked by another thread, since that may take a while.
     fn open(&self, window: u64) {
         let (starts, client, host) = (self.starts.clone(), self.client.clone(), self.host.clone());
-        let work = move || starts.carry_out(&client, window, &host);
-        if let Err(error) = std::thread::Builder::new().name("trimtab-window".to_owned()).spawn(work) {
-            eprintln!("trimtab: window {window}: no thread can be started: {error}");
+        self.spawn("trimtab-window", move || starts.carry_out(&client, window, &host));
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+        if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
+            eprintln!("trimtab: {name}: no thread can be started: {error}");
+        }
+    }
+
+    /// Asks the controller for its list of revoked certificates, and takes it.
+    fn fetching(&self) -> impl FnOnce() + Send + use<> {
+        let (revoked, client) = (self.revoked.as_ref().map(|watch| watch.revoked().clone()), self.client.clone());
+        move || {
+            let Some(revoked) = revoked else { return };
+            let fetch = || {
+                let RevokedList { list } = client.get("/v1/revoked")?;
+                list.map_or(Ok(()), |list| revoked.take(&list))
+            };
+            for tries_left in (0..FETCH_COUNT_MAX).rev() {
+                match fetch() {
+                    Ok(()) => return,
+                    Err(_) if tries_left > 0 => std::thread::sleep(FETCH_AGAIN),
+                    Err(error) => {
+                        eprintln!("trimtab: the controller's list of revoked certificates: {}", one_line(&error));
+                    }
+                }
+            }
         }
     }
 

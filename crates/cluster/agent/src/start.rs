@@ -131,6 +131,11 @@ impl Started {
         text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
+    /// The window as the site's controller knows it, if it is one of a site's; it ends with what is returned.
+    pub(crate) fn take_site_window(&mut self) -> Option<SiteWindow> {
+        self.site.take()
+    }
+
     /// Whether all of what was started has ended, well or not.
     pub fn has_ended(&mut self) -> bool {
         match &mut self.site {

@@ -1,31 +1,41 @@
 //! The controller: the service of a site. Its agents join a tree below it; people ask it by an API.
 //!
-//! It keeps nothing that it could not be told again: after a restart the agents report anew, and windows that were being
-//! started are begun again by whoever wanted them. It touches no process and can start none: it hands out orders, each
-//! with the user in whose name it came, and every agent decides by itself what that user may do there.
+//! But for reports, which are in its store, it keeps nothing that it could not be told again: after a restart the agents
+//! report anew, and windows that were being started are begun again by whoever wanted them. It touches no process and can
+//! start none: it hands out orders, each with the user in whose name it came, and every agent decides by itself what that
+//! user may do there.
 //!
 //! - [`places`]: which agents there are, and who calls whom.
 //! - [`windows`]: who wants agents where, and what came of it.
+//! - `kept`: jobs and reports, for their owners; [`waits`] and `calls`: windows that wait for somebody's call.
 //! - [`root`]: the controller's place in the tree, and asking all agents.
-//! - [`routes`]: the API; `listener` lets nobody near it who has no certificate.
+//! - [`routes`]: the API; `listener` lets nobody near it who has no certificate, `live` and `revoking` end who had one.
 //!
 //! Next: `trimtab_site::api` for what is said.
 #![forbid(unsafe_code)]
 
+mod calls;
+mod kept;
 mod listener;
+mod live;
 pub mod places;
+mod revoking;
 pub mod root;
 pub mod routes;
+pub mod waits;
 pub mod windows;
 
 use listener::Peer;
+use live::Live;
 use places::Places;
 use root::Root;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use trimtab_link::LinkError;
-use trimtab_site::{Identity, SiteError};
+use trimtab_link::{Handle, LinkError};
+use trimtab_site::{Identity, Revoked, SiteError, Watch};
+use trimtab_store::Store;
+use waits::Waits;
 use windows::Windows;
 
 /// How the controller is started.
@@ -39,6 +49,8 @@ pub struct Options {
     pub listen_tree: SocketAddr,
     /// Agents that call one node.
     pub fan_out: usize,
+    /// Where jobs and reports are kept.
+    pub store: Store,
 }
 
 /// Why the controller can't be.
@@ -79,6 +91,12 @@ pub struct Controller {
     state: Mutex<State>,
     /// Locked while agents are asked, up to a second: by threads that may wait.
     root: Mutex<Root>,
+    /// Locked while the disk is waited for: by threads that may wait.
+    store: Mutex<Store>,
+    waits: Mutex<Waits>,
+    /// The root of the tree again, without a lock.
+    nodes: Handle,
+    revoked: Option<Arc<Revoked>>,
     /// Where agents are awaited.
     tree_port: u16,
     began: Instant,
@@ -99,6 +117,15 @@ impl Controller {
     fn root(&self) -> MutexGuard<'_, Root> {
         self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        // What a panic left half-done is a transaction that did not happen.
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Runs the controller until the process ends; `ready` is told where it listens.
@@ -106,21 +133,31 @@ impl Controller {
 /// # Errors
 /// An identity that can't be used, or a port that can't be had.
 pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Result<(), Error> {
-    let Options { identity, listen, listen_tree, fan_out } = options;
+    let Options { identity, listen, listen_tree, fan_out, store } = options;
     let identity = identity.only("the controller's", |role| *role == trimtab_site::Role::Controller)?;
     let root = Root::start(&identity, listen_tree)?;
+    let (nodes, live) = (root.handle(), Arc::new(Live::default()));
+    let revoked = identity.revoked().cloned();
     let (tree, tree_address) = (root.tree(), root.address());
     let state = State { places: Places::new(tree, fan_out), windows: Windows::default() };
     let controller = Arc::new(Controller {
         state: Mutex::new(state),
         root: Mutex::new(root),
+        store: Mutex::new(store),
+        waits: Mutex::default(),
+        nodes,
+        revoked,
         tree_port: tree_address.port(),
         began: Instant::now(),
     });
     let tls = Arc::new(identity.server()?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let listener = listener::TlsListener::bind(listen, tls).await?;
+        let listener = listener::TlsListener::bind(listen, tls, live.clone()).await?;
+        if let Some(revoked) = identity.revoked() {
+            tokio::spawn(revoking::end(Watch::new(revoked.clone()), controller.clone(), live));
+            tokio::spawn(revoking::tell(controller.clone(), revoked.clone()));
+        }
         ready(listener.address(), tree_address);
         let service = routes::routes(controller).into_make_service_with_connect_info::<Peer>();
         Ok(axum::serve(listener, service).await?)

@@ -6,6 +6,7 @@
 //! Next: `routes`, which gets the caller's role.
 
 use crate::Error;
+use crate::live::{Cuttable, Live};
 use axum::extract::connect_info::Connected;
 use axum::serve::IncomingStream;
 use std::collections::VecDeque;
@@ -13,12 +14,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::server::TlsStream;
 use trimtab_site::Role;
 
 /// How long a caller may take to prove who it is.
@@ -48,7 +48,7 @@ impl Connected<IncomingStream<'_, TlsListener>> for Peer {
 /// Connections whose other end has proved who it is.
 pub struct TlsListener {
     address: SocketAddr,
-    proved: mpsc::Receiver<(TlsStream<TcpStream>, Peer)>,
+    proved: mpsc::Receiver<(Cuttable, Peer)>,
     /// Who stands in for the last caller once nobody accepts any more.
     last: Peer,
 }
@@ -58,12 +58,12 @@ impl TlsListener {
     ///
     /// # Errors
     /// When the address can't be had.
-    pub async fn bind(address: SocketAddr, tls: Arc<ServerConfig>) -> Result<Self, Error> {
+    pub(crate) async fn bind(address: SocketAddr, tls: Arc<ServerConfig>, live: Arc<Live>) -> Result<Self, Error> {
         let failed = |source| Error::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (sender, proved) = mpsc::channel(WAITING_COUNT_MAX);
-        tokio::spawn(accepting(listener, TlsAcceptor::from(tls), sender));
+        tokio::spawn(accepting(listener, TlsAcceptor::from(tls), sender, live));
         Ok(TlsListener { address, proved, last: Peer { address, role: Role::Controller } })
     }
 
@@ -74,7 +74,7 @@ impl TlsListener {
 }
 
 impl axum::serve::Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
+    type Io = Cuttable;
     type Addr = Peer;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
@@ -90,7 +90,7 @@ impl axum::serve::Listener for TlsListener {
     }
 }
 
-async fn accepting(listener: TcpListener, tls: TlsAcceptor, proved: mpsc::Sender<(TlsStream<TcpStream>, Peer)>) {
+async fn accepting(listener: TcpListener, tls: TlsAcceptor, proved: mpsc::Sender<(Cuttable, Peer)>, live: Arc<Live>) {
     let mut handshakes: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let Ok((stream, address)) = listener.accept().await else {
@@ -103,16 +103,16 @@ async fn accepting(listener: TcpListener, tls: TlsAcceptor, proved: mpsc::Sender
         {
             oldest.abort();
         }
-        let (tls, proved) = (tls.clone(), proved.clone());
+        let (tls, proved, live) = (tls.clone(), proved.clone(), live.clone());
         let handshake = tokio::spawn(async move {
             let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIME_MAX, tls.accept(stream)).await else { return };
-            let role = match stream.get_ref().1.peer_certificates() {
-                Some([certificate, ..]) => Role::of(certificate),
+            let certificate = match stream.get_ref().1.peer_certificates() {
+                Some([certificate, ..]) => certificate.clone(),
                 _ => return,
             };
-            if let Ok(role) = role {
+            if let Ok(role) = Role::of(&certificate) {
                 // Nobody serves any more if this fails.
-                let _over = proved.send((stream, Peer { address, role })).await;
+                let _over = proved.send((live.add(stream, certificate), Peer { address, role })).await;
             }
         });
         handshakes.push_back(handshake.abort_handle());

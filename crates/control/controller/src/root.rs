@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_link::blocking::Hosted;
-use trimtab_link::{Address, Config, Hand, incarnation_now};
+use trimtab_link::{Address, Config, Hand, Handle, incarnation_now};
 use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{Busy, NodeId, Setup, StreamSpec, Sync, Told};
@@ -87,6 +87,11 @@ impl Root {
     /// Where agents are awaited.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The root itself, to ask something of it without waiting for other questions.
+    pub fn handle(&self) -> Handle {
+        self.hosted.handle().clone()
     }
 
     /// Who is in the tree.

@@ -2,11 +2,11 @@
 //!
 //! The caller's role is what their certificate says; nothing in a request can change it.
 //!
-//! Next: `trimtab_site::api` for the words.
+//! Next: `kept` for jobs and reports, `calls` for who waits for a call; `trimtab_site::api` for the words.
 
 use crate::listener::Peer;
 use crate::windows::Denied;
-use crate::{Controller, own_version};
+use crate::{Controller, calls, kept, own_version};
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
@@ -18,19 +18,20 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
+use trimtab_overlay::Busy;
 use trimtab_reduce::RankSet;
 use trimtab_site::api::{
-    BODY_BYTES_MAX, Begun, Enrol, Health, Member, Order, Outcome, Placed, Problem, SCHEMA, Service, Tree, Wanted,
-    WindowState,
+    BODY_BYTES_MAX, Begun, Enrol, Health, Member, Order, Outcome, Placed, Problem, RevokedList, SCHEMA, Service, Tree,
+    Wanted, WindowState,
 };
 use trimtab_site::{Knock, Role};
 use trimtab_types::Rank;
 
-type Shared = State<Arc<Controller>>;
-type Caller = ConnectInfo<Peer>;
+pub(crate) type Shared = State<Arc<Controller>>;
+pub(crate) type Caller = ConnectInfo<Peer>;
 
 /// An answer that says no.
-struct Refusal(StatusCode, String);
+pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) String);
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
@@ -44,8 +45,15 @@ impl From<Denied> for Refusal {
             Denied::TooMany => StatusCode::SERVICE_UNAVAILABLE,
             Denied::NotYours => StatusCode::NOT_FOUND,
             Denied::NoPerson => StatusCode::FORBIDDEN,
+            Denied::NothingStarted | Denied::Filed | Denied::WhoseJob => StatusCode::CONFLICT,
         };
         Refusal(status, denied.to_string())
+    }
+}
+
+impl From<Busy> for Refusal {
+    fn from(busy: Busy) -> Self {
+        Refusal(StatusCode::SERVICE_UNAVAILABLE, busy.to_string())
     }
 }
 
@@ -54,10 +62,18 @@ pub fn routes(controller: Arc<Controller>) -> Router {
     Router::new()
         .route("/v1/tree", get(tree))
         .route("/v1/agents", post(enrol))
+        .route("/v1/revoked", get(revoked))
         .route("/v1/windows", post(begin))
         .route("/v1/windows/{id}", get(window).delete(end))
         .route("/v1/windows/{id}/order", get(order))
         .route("/v1/windows/{id}/outcome", post(outcome))
+        .route("/v1/windows/{id}/report", post(kept::file))
+        .route("/v1/jobs", get(kept::jobs))
+        .route("/v1/jobs/{id}", get(kept::job))
+        .route("/v1/jobs/{id}/windows/{window}", get(kept::report))
+        .route("/v1/jobs/{id}/trigger", post(calls::trigger))
+        .route("/v1/waits", post(calls::begin))
+        .route("/v1/waits/{id}", get(calls::listen).delete(calls::end))
         .fallback(nothing)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(controller)
@@ -68,7 +84,7 @@ async fn nothing() -> Refusal {
 }
 
 /// Only people may.
-fn person(peer: &Peer) -> Result<(), Refusal> {
+pub(crate) fn person(peer: &Peer) -> Result<(), Refusal> {
     match &peer.role {
         Role::User { .. } | Role::Administrator { .. } => Ok(()),
         role => Err(Refusal(StatusCode::FORBIDDEN, format!("{role} may not; only users and administrators may"))),
@@ -83,7 +99,7 @@ fn agent(peer: &Peer) -> Result<&str, Refusal> {
     }
 }
 
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))
 }
 
@@ -105,6 +121,11 @@ async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result
     Ok(Json(Placed { tree, index, root_port: controller.tree_port, ancestors }))
 }
 
+async fn revoked(State(controller): Shared, caller: Caller) -> Result<Json<RevokedList>, Refusal> {
+    agent(&caller)?;
+    Ok(Json(RevokedList { list: controller.revoked.as_ref().and_then(|revoked| revoked.text()) }))
+}
+
 async fn tree(State(controller): Shared, caller: Caller) -> Result<Json<Tree>, Refusal> {
     person(&caller)?;
     let asked = controller.clone();
@@ -112,7 +133,7 @@ async fn tree(State(controller): Shared, caller: Caller) -> Result<Json<Tree>, R
         let mut root = asked.root();
         let members = root.members();
         let answers = root.knock(&Knock::Health, members.clone());
-        answers.map(|answers| (members, answers, root.child_count(), root.trouble()))
+        Ok((members, answers?, root.child_count(), root.trouble()))
     });
     let (members, answers, children, trouble) = answers.await?;
     let state = controller.state();
@@ -168,7 +189,7 @@ async fn begin(State(controller): Shared, caller: Caller, body: Bytes) -> Result
         (id, missing, RankSet::union_of(&ranks))
     };
     eprintln!("trimtab: window {id} of {} from {}", caller.role, caller.address);
-    off_thread(move || controller.root().knock(&Knock::Window(id), ranks)).await?;
+    off_thread(move || Ok(controller.root().knock(&Knock::Window(id), ranks)?)).await?;
     Ok(Json(Begun { id, missing }))
 }
 
@@ -189,20 +210,18 @@ async fn order(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -
 
 async fn outcome(State(controller): Shared, caller: Caller, Path(id): Path<u64>, body: Bytes) -> Result<(), Refusal> {
     let host = agent(&caller)?;
-    let Outcome { refused } = read(&body)?;
+    let Outcome { refused, owner } = read(&body)?;
     if let Some(why) = &refused {
         eprintln!("trimtab: window {id} is refused on {host}: {why}");
     }
-    Ok(controller.state().windows.outcome(id, host, refused)?)
+    Ok(controller.state().windows.outcome(id, host, refused.map_or(Ok(owner), Err))?)
 }
 
-/// Asks the tree on a thread that may wait.
-async fn off_thread<T: Send + 'static>(
-    ask: impl FnOnce() -> Result<T, trimtab_overlay::Busy> + Send + 'static,
+/// Asks the tree or the store on a thread that may wait.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    ask: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    match tokio::task::spawn_blocking(ask).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(busy)) => Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, busy.to_string())),
-        Err(_) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the tree could not be asked".to_owned())),
-    }
+    tokio::task::spawn_blocking(ask).await.unwrap_or_else(|_| {
+        Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the controller failed; its log says why".to_owned()))
+    })
 }

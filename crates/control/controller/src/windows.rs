@@ -1,11 +1,11 @@
 //! Who wants agents where, and what came of it. Every window is its owner's: nobody else sees or ends it.
 //!
 //! An order is given to each node's agent once; so who records it and asks again gets nothing. What is not fetched in
-//! time is forgotten.
+//! time is forgotten. Its owner may file one report of it, of the job whose processes the nodes' agents found.
 //!
-//! Next: `routes`, which asks this.
+//! Next: `kept` for reports; `routes`, which asks this.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use trimtab_site::Role;
 use trimtab_site::api::{Order, Wanted, WindowState};
@@ -32,6 +32,9 @@ struct Window {
     since: Instant,
     /// By the names that were asked for: the agent's host, and what came of it.
     nodes: BTreeMap<String, (String, State)>,
+    /// Whose the job's processes are, as agents that started something say.
+    owners: BTreeSet<u32>,
+    is_filed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,15 @@ pub enum Denied {
     /// Not there, or not for whoever asks: they can't tell one from the other.
     #[error("there is no such window for you")]
     NotYours,
+    /// Nothing can have been measured.
+    #[error("no agent was started for this window, so there is no report of it")]
+    NothingStarted,
+    /// One report for each.
+    #[error("a report of this window was filed already")]
+    Filed,
+    /// The agents don't agree, or say that the job is somebody else's.
+    #[error("whose job this window is of can't be told: its nodes' agents name other users than the one who asks")]
+    WhoseJob,
     /// Only people may.
     #[error("only users and administrators may begin a window")]
     NoPerson,
@@ -85,7 +97,8 @@ impl Windows {
         self.next += 1;
         let order = Order { uid, is_administrator, ticket: wanted.ticket, secret: wanted.secret };
         let nodes = hosts.into_iter().map(|(name, host)| (name, (host, State::Waiting))).collect();
-        self.windows.insert(id, Window { by: by.clone(), order, since: now, nodes });
+        let window = Window { by: by.clone(), order, since: now, nodes, owners: BTreeSet::new(), is_filed: false };
+        self.windows.insert(id, window);
         Ok(id)
     }
 
@@ -104,16 +117,52 @@ impl Windows {
         Ok(window.order.clone())
     }
 
-    /// What came of it on a host.
+    /// What came of it on a host: whose the processes there are, or why nothing was started.
     ///
     /// # Errors
     /// [`Denied::NotYours`] if it did not fetch the order.
-    pub fn outcome(&mut self, id: u64, host: &str, refused: Option<String>) -> Result<(), Denied> {
+    pub fn outcome(&mut self, id: u64, host: &str, outcome: Result<Option<u32>, String>) -> Result<(), Denied> {
         let window = self.windows.get_mut(&id).ok_or(Denied::NotYours)?;
         let is_theirs = |(of, state): &&mut (String, State)| of == host && *state == State::Fetched;
         let (_, state) = window.nodes.values_mut().find(is_theirs).ok_or(Denied::NotYours)?;
-        *state = refused.map_or(State::Started, State::Refused);
+        match outcome {
+            Ok(owner) => {
+                *state = State::Started;
+                window.owners.extend(owner);
+            }
+            Err(why) => *state = State::Refused(why),
+        }
         Ok(())
+    }
+
+    /// Begins to file the report of a window, which its owner may do once: whose job it is of.
+    ///
+    /// # Errors
+    /// [`Denied::NotYours`], or why there can be no report.
+    pub fn file(&mut self, id: u64, by: &Role) -> Result<u32, Denied> {
+        let window = self.windows.get_mut(&id).filter(|window| window.by == *by).ok_or(Denied::NotYours)?;
+        if !window.nodes.values().any(|(_, state)| *state == State::Started) {
+            return Err(Denied::NothingStarted);
+        }
+        if window.is_filed {
+            return Err(Denied::Filed);
+        }
+        let owner = match (by, window.owners.len(), window.owners.first()) {
+            (_, 0, _) => window.order.uid,
+            // Agents refuse to measure anybody else's for a user.
+            (Role::User { uid }, 1, Some(owner)) if owner == uid => *uid,
+            (Role::Administrator { .. }, 1, Some(owner)) => *owner,
+            _ => return Err(Denied::WhoseJob),
+        };
+        window.is_filed = true;
+        Ok(owner)
+    }
+
+    /// The report could not be kept; it may be tried again.
+    pub fn not_filed(&mut self, id: u64) {
+        if let Some(window) = self.windows.get_mut(&id) {
+            window.is_filed = false;
+        }
     }
 
     /// How a window stands, for its owner.
@@ -177,7 +226,34 @@ mod tests {
             assert!(windows.order(id, host, now).is_err(), "{name}");
         }
         assert!(windows.order(id, "n2.site", now + ORDER_TIME_MAX + Duration::from_secs(1)).is_err(), "too late");
-        assert!(windows.outcome(id, "n2.site", None).is_err(), "it has not fetched it");
+        assert!(windows.outcome(id, "n2.site", Ok(None)).is_err(), "it has not fetched it");
+    }
+
+    #[test]
+    fn a_report_is_of_the_job_whose_processes_were_found_and_is_filed_once() {
+        const ROOT: Role = Role::Administrator { uid: 0 };
+        for (name, by, owners, expected) in [
+            ("a user's own", ANN, [Some(7), Some(7)], Ok(7)),
+            ("another's, says an agent", ANN, [Some(7), Some(8)], Err(Denied::WhoseJob)),
+            ("an older agent", ANN, [None, None], Ok(7)),
+            ("an administrator", ROOT, [Some(8), Some(8)], Ok(8)),
+            ("two users' processes", ROOT, [Some(7), Some(8)], Err(Denied::WhoseJob)),
+        ] {
+            let (mut windows, now) = (Windows::default(), Instant::now());
+            let id = begun_by(&by, &mut windows, now).expect("it begins");
+            assert_eq!(windows.file(id, &by), Err(Denied::NothingStarted), "{name}");
+            for (host, owner) in ["n1.site", "n2.site"].into_iter().zip(owners) {
+                windows.order(id, host, now).expect("its order");
+                windows.outcome(id, host, Ok(owner)).expect("it was fetched");
+            }
+            assert_eq!(windows.file(id, &BOB), Err(Denied::NotYours), "{name}");
+            assert_eq!(windows.file(id, &by), expected, "{name}");
+            if expected.is_ok() {
+                assert_eq!(windows.file(id, &by), Err(Denied::Filed), "{name}");
+                windows.not_filed(id);
+                assert_eq!(windows.file(id, &by), expected, "{name}: it could not be kept");
+            }
+        }
     }
 
     #[test]
@@ -185,7 +261,7 @@ mod tests {
         let (mut windows, now) = (Windows::default(), Instant::now());
         let id = begun(&mut windows, now);
         windows.order(id, "n1.site", now).expect("for n1");
-        windows.outcome(id, "n1.site", Some("no rank".into())).expect("it was fetched");
+        windows.outcome(id, "n1.site", Err("no rank".into())).expect("it was fetched");
         let state = windows.state(id, &ANN).expect("hers");
         assert_eq!((state.refused, state.waiting), (vec![("n1".into(), "no rank".into())], vec!["n2".to_owned()]));
         for other in [BOB, Role::Administrator { uid: 7 }, Role::Node { host: "n1.site".into() }] {

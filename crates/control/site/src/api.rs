@@ -4,11 +4,14 @@
 //! |---|---|---|
 //! | `GET /v1/tree` | users, administrators | [`Tree`] |
 //! | `POST /v1/agents` with [`Enrol`] | agents | [`Placed`] |
+//! | `GET /v1/revoked` | agents | [`RevokedList`] |
 //! | `POST /v1/windows` with [`Wanted`] | users, administrators | [`Begun`] |
 //! | `GET /v1/windows/ID` | whoever began it | [`WindowState`] |
 //! | `DELETE /v1/windows/ID` | whoever began it | nothing |
 //! | `GET /v1/windows/ID/order` | agents of its nodes, once each | [`Order`] |
 //! | `POST /v1/windows/ID/outcome` with [`Outcome`] | agents of its nodes | nothing |
+//!
+//! What is said of jobs, their windows and calls is in [`crate::jobs`].
 //!
 //! Everything else is answered with [`Problem`] and a number of HTTP's: 400 it can't be understood, 403 the certificate's
 //! role may not, 404 there is no such thing, 409 another version, 503 too much at once. Fields are only ever added in
@@ -31,6 +34,15 @@ pub enum Knock {
     Health,
     /// A window wants agents; ask the controller for its order.
     Window(u64),
+    /// The list of revoked certificates has changed; ask the controller for it.
+    Revoked,
+}
+
+/// The certificates that are good no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokedList {
+    /// As the authority signed it, in PEM; none: there is no list.
+    pub list: Option<String>,
 }
 
 /// Why something can't be done.
@@ -204,4 +216,7 @@ pub struct Order {
 pub struct Outcome {
     /// Why no agent was started; none: one was.
     pub refused: Option<String>,
+    /// Whose the job's processes are, as the node's kernel says.
+    #[serde(default)]
+    pub owner: Option<u32>,
 }

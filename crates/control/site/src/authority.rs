@@ -1,25 +1,34 @@
 //! A site's authority: a folder with a key, from which identities are issued.
 //!
 //! The folder belongs to the site's administrators, on a host of theirs; no part of trimtab reads it but `trimtab site`.
-//! The authority's certificate can sign identities and nothing else: no further authority.
+//! The authority's certificate can sign identities and lists of revoked ones, and nothing else: no further authority.
 //!
-//! Next: `role` for what identities are of, `identity` for how they are used.
+//! Next: `role` for what identities are of, `identity` for how they are used, `register` for what is noted of them.
 
 use crate::error::SiteError;
+use crate::register::{self, Noted, Serial};
 use crate::role::Role;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
 };
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trimtab_link::secret::private_file;
 
 /// The authority's key, and its certificate, in its folder.
 const KEY_FILE: &str = "authority-key.pem";
 const CERTIFICATE_FILE: &str = "authority.pem";
+/// The signed list of what was revoked, unless it is to be elsewhere.
+const LIST_FILE: &str = "revoked.pem";
 /// Hosts' clocks differ by less.
 const CLOCK_SLACK: Duration = Duration::from_secs(24 * 3600);
 /// The authority outlives what it issues.
@@ -75,11 +84,11 @@ impl Authority {
         &self.folder
     }
 
-    /// Issues an identity, valid from now on for so long, into a new file.
+    /// Issues an identity, valid from now on for so long, into a new file; its serial number.
     ///
     /// # Errors
     /// When there is such a file already, or it can't be written.
-    pub fn issue(&self, role: &Role, valid_for: Duration, path: &Path) -> Result<(), SiteError> {
+    pub fn issue(&self, role: &Role, valid_for: Duration, path: &Path) -> Result<Serial, SiteError> {
         let now = SystemTime::now();
         self.issue_between(role, now - CLOCK_SLACK, now + valid_for, path)
     }
@@ -94,7 +103,7 @@ impl Authority {
         from: SystemTime,
         until: SystemTime,
         path: &Path,
-    ) -> Result<(), SiteError> {
+    ) -> Result<Serial, SiteError> {
         let key = KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
         let mut own = CertificateParams::new([role.name()])?;
         own.distinguished_name.push(DnType::CommonName, role.to_string());
@@ -104,7 +113,81 @@ impl Authority {
         }
         (own.not_before, own.not_after) = (from.into(), until.into());
         let certificate = own.signed_by(&key, &Issuer::new(certificate_of_authority(), &self.key))?;
-        write_private(path, &format!("{}{}{}", key.serialize_pem(), certificate.pem(), self.certificate))
+        let serial = Serial::of(certificate.der())?;
+        let noted = Noted { serial: serial.clone(), role: role.clone(), at_unix_s: register::unix_s(until) };
+        // Noted first: what nobody knows of could not be revoked by its name.
+        register::note_issued(&self.folder, &noted)?;
+        write_private(path, &format!("{}{}{}", key.serialize_pem(), certificate.pem(), self.certificate))?;
+        Ok(serial)
+    }
+
+    /// Revokes the identities that are valid now of a role, with a serial number, or in a file, and writes the signed list
+    /// of all that were ever revoked. What was revoked now, which is nothing if all of it was before; and where the list is.
+    ///
+    /// # Errors
+    /// [`SiteError::NothingIssued`], or what can't be read or written.
+    pub fn revoke(&self, whom: &str, list: Option<&Path>) -> Result<(Vec<Noted>, PathBuf), SiteError> {
+        let now = SystemTime::now();
+        let before = register::revoked(&self.folder)?;
+        let mut new = self.meant(whom, now)?;
+        new.retain(|noted| before.iter().all(|known| known.serial != noted.serial));
+        new.iter_mut().for_each(|noted| noted.at_unix_s = register::unix_s(now));
+        new.iter().try_for_each(|noted| register::note_revoked(&self.folder, noted))?;
+        let path = list.map_or_else(|| self.folder.join(LIST_FILE), Path::to_owned);
+        let all: Vec<Noted> = before.into_iter().chain(new.iter().cloned()).collect();
+        replace(&path, &self.list_of(&all, now)?)?;
+        Ok((new, path))
+    }
+
+    /// The identities that somebody means.
+    fn meant(&self, whom: &str, now: SystemTime) -> Result<Vec<Noted>, SiteError> {
+        let nothing = || SiteError::NothingIssued { whom: whom.to_owned() };
+        let mut issued = register::issued(&self.folder)?;
+        if let Ok(role) = whom.parse::<Role>() {
+            issued.retain(|noted| noted.role == role && noted.at_unix_s > register::unix_s(now));
+        } else if let Some(serial) = Serial::parse(whom) {
+            issued.retain(|noted| noted.serial == serial);
+        } else if Path::new(whom).is_file() {
+            issued = vec![self.in_file(Path::new(whom))?];
+        } else {
+            return Err(nothing());
+        }
+        if issued.is_empty() { Err(nothing()) } else { Ok(issued) }
+    }
+
+    /// The identity in a file, which may be older than the list of what was issued.
+    fn in_file(&self, path: &Path) -> Result<Noted, SiteError> {
+        let wrong = |what: String| SiteError::File { path: path.to_owned(), what };
+        let certificate = CertificateDer::from_pem_file(path).map_err(|error| wrong(error.to_string()))?;
+        let authority = CertificateDer::from_pem_slice(self.certificate.as_bytes());
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.map_err(|error| wrong(error.to_string()))?)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        let verifier = verifier.map_err(|error| wrong(error.to_string()))?;
+        verifier
+            .verify_client_cert(&certificate, &[], UnixTime::now())
+            .map_err(|error| wrong(format!("no identity of this authority's that is valid: {error}")))?;
+        Ok(Noted { serial: Serial::of(&certificate)?, role: Role::of(&certificate)?, at_unix_s: 0 })
+    }
+
+    fn list_of(&self, revoked: &[Noted], now: SystemTime) -> Result<String, SiteError> {
+        let entry = |noted: &Noted| RevokedCertParams {
+            serial_number: SerialNumber::from(noted.serial.bytes()),
+            revocation_time: (UNIX_EPOCH + Duration::from_secs(noted.at_unix_s)).into(),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: now.into(),
+            // It is in force until there is another: nobody is let in because a file is old.
+            next_update: (now + VALID_FOR).into(),
+            crl_number: SerialNumber::from(revoked.len() as u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.iter().map(entry).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        Ok(list.signed_by(&Issuer::new(certificate_of_authority(), &self.key))?.pem()?)
     }
 }
 
@@ -113,7 +196,7 @@ fn certificate_of_authority() -> CertificateParams {
     let mut authority = CertificateParams::default();
     authority.distinguished_name.push(DnType::CommonName, "trimtab site authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let now = SystemTime::now();
     (authority.not_before, authority.not_after) = ((now - CLOCK_SLACK).into(), (now + VALID_FOR).into());
     authority
@@ -124,6 +207,16 @@ fn write_private(path: &Path, text: &str) -> Result<(), SiteError> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
     written.map_err(|error| failed(path, &error))
+}
+
+/// Puts a new text in a file's place at once, for everybody to read: whoever reads it gets one or the other.
+fn replace(path: &Path, text: &str) -> Result<(), SiteError> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&beside);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
+    written.and_then(|()| std::fs::rename(&beside, path)).map_err(|error| failed(path, &error))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> SiteError {

@@ -77,6 +77,9 @@ impl Client {
     /// As [`Client::get`].
     pub fn post<A: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<A, SiteError> {
         let body = serde_json::to_vec(body).map_err(|error| SiteError::Io(error.into()))?;
+        if body.len() > BODY_BYTES_MAX {
+            return Err(SiteError::TooLong { byte_count: body.len(), byte_count_max: BODY_BYTES_MAX });
+        }
         self.ask(Method::POST, path, body)
     }
 

@@ -44,6 +44,15 @@ pub enum SiteError {
         /// Its folder.
         path: PathBuf,
     },
+    /// Nobody knows what is to be revoked.
+    #[error(
+        "nothing valid was issued as {whom}: give a role (user:1001), a serial number or an identity's file; issued.txt \
+         in the authority's folder lists what was issued"
+    )]
+    NothingIssued {
+        /// What was given.
+        whom: String,
+    },
     /// A certificate could not be made.
     #[error("a certificate could not be made")]
     Certificate(#[from] rcgen::Error),
@@ -91,6 +100,14 @@ pub enum SiteError {
         address: String,
         /// What happened.
         what: String,
+    },
+    /// More than a question may hold.
+    #[error("{byte_count} bytes are more than the controller takes at once ({byte_count_max})")]
+    TooLong {
+        /// How many.
+        byte_count: usize,
+        /// How many may be.
+        byte_count_max: usize,
     },
     /// The controller refuses, and says why.
     #[error("the controller refuses: {what}")]

@@ -3,6 +3,7 @@
 //! Next: `authority`, which writes such files; `client` and the controller, which prove themselves with them.
 
 use crate::error::SiteError;
+use crate::revoked::Revoked;
 use crate::role::Role;
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
@@ -30,6 +31,7 @@ pub struct Identity {
     authority: CertificateDer<'static>,
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
+    revoked: Option<Arc<Revoked>>,
 }
 
 impl std::fmt::Debug for Identity {
@@ -62,7 +64,21 @@ impl Identity {
             return Err(wrong("expected a key, a certificate and the authority's: `trimtab site issue`".to_owned()));
         };
         let role = Role::of(&certificate)?;
-        Ok(Identity { path: path.to_owned(), role, authority, certificate, key })
+        Ok(Identity { path: path.to_owned(), role, authority, certificate, key, revoked: None })
+    }
+
+    /// The same, refusing from now on whoever stands on the list in this file, now or later.
+    ///
+    /// # Errors
+    /// A file that is no list of the authority's, or has this identity on it. One that isn't there yet is no error.
+    pub fn refusing(self, list: &Path) -> Result<Self, SiteError> {
+        let revoked = Revoked::open(list, &self.authority, &self.certificate)?;
+        Ok(Identity { revoked: Some(revoked), ..self })
+    }
+
+    /// The list of those it refuses, if it has one.
+    pub fn revoked(&self) -> Option<&Arc<Revoked>> {
+        self.revoked.as_ref()
     }
 
     /// What it is.
@@ -111,10 +127,13 @@ impl Identity {
     /// # Errors
     /// When the key isn't the certificate's.
     pub fn client(&self) -> Result<ClientConfig, SiteError> {
-        let mut config = ClientConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_root_certificates(self.roots()?)
-            .with_client_auth_cert(vec![self.certificate.clone()], self.key.clone_key())?;
+        let config =
+            ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&rustls::version::TLS13])?;
+        let config = match &self.revoked {
+            Some(revoked) => config.dangerous().with_custom_certificate_verifier(revoked.verifiers().called),
+            None => config.with_root_certificates(self.roots()?),
+        };
+        let mut config = config.with_client_auth_cert(vec![self.certificate.clone()], self.key.clone_key())?;
         config.resumption = Resumption::disabled();
         Ok(config)
     }
@@ -126,7 +145,10 @@ impl Identity {
     pub fn server(&self) -> Result<ServerConfig, SiteError> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_client_cert_verifier(self.verifier()?)
+            .with_client_cert_verifier(match &self.revoked {
+                Some(revoked) => revoked.verifiers().callers,
+                None => self.verifier()?,
+            })
             .with_single_cert(vec![self.certificate.clone()], self.key.clone_key())?;
         (config.send_tls13_tickets, config.session_storage) = (0, Arc::new(NoServerSessionStorage {}));
         Ok(config)
@@ -142,6 +164,7 @@ impl Identity {
             chain: vec![self.certificate.clone()],
             key: self.key.clone_key(),
             may_call: |certificate| matches!(Role::of(certificate), Ok(Role::Node { .. })),
+            verifiers: self.revoked.as_ref().map(Revoked::verifiers),
         };
         Ok(Credentials::of_site(site)?)
     }

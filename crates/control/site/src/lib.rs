@@ -5,10 +5,13 @@
 //! own certificate. The certificate's name is the [`Role`]; everything that anybody may do follows from it. Nobody is
 //! heard without one: every port of the site's is mutual TLS 1.3.
 //!
+//! What was issued can be revoked: the authority signs a list ([`revoked`]), which controller and agents read again whenever
+//! it changes; agents get the controller's, too.
+//!
 //! What goes over the tree of agents ([`Knock`]) grants nothing: it says that there is something to ask the controller
 //! for, and agents ask it directly, by a connection on which both ends have proved their roles.
 //!
-//! Next: [`role`], then [`api`] for what can be asked, [`client`] for asking.
+//! Next: [`role`], then [`api`] and [`jobs`] for what can be asked, [`client`] for asking.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -16,6 +19,9 @@ pub mod authority;
 pub mod client;
 pub mod error;
 pub mod identity;
+pub mod jobs;
+pub mod register;
+pub mod revoked;
 pub mod role;
 
 pub use api::Knock;
@@ -23,6 +29,8 @@ pub use authority::Authority;
 pub use client::Client;
 pub use error::SiteError;
 pub use identity::Identity;
+pub use register::{Noted, Serial};
+pub use revoked::{Revoked, Watch};
 pub use role::Role;
 
 use trimtab_overlay::Timing;
@@ -46,5 +54,7 @@ pub const API_PORT: u16 = 7557;
 pub const TREE_PORT: u16 = 7558;
 /// Names the controller, in place of an option: `HOST` or `HOST:PORT`.
 pub const CONTROLLER_VARIABLE: &str = "TRIMTAB_CONTROLLER";
+/// Where controller and agents look for the list of revoked certificates, if nothing else is said.
+pub const REVOKED_FILE: &str = "/etc/trimtab/revoked.pem";
 /// Names the file of one's identity, in place of an option.
 pub const IDENTITY_VARIABLE: &str = "TRIMTAB_IDENTITY";

@@ -5,10 +5,10 @@
 pub mod site;
 
 use clap::{Args, Parser, Subcommand};
-use site::{AgentOptions, ControllerOptions, DoctorOptions, SiteCommand, SiteOptions};
+use site::{AgentOptions, ControllerOptions, DoctorOptions, KeptOptions, SiteCommand, SiteOptions};
 use std::path::PathBuf;
 use trimtab_track::slurm::SlurmId;
-use trimtab_trigger::When;
+use trimtab_trigger::{Condition, When};
 use trimtab_types::report::Event;
 
 /// Measure a running MPI program for a few iterations, and leave no trace.
@@ -18,7 +18,8 @@ use trimtab_types::report::Event;
     after_help = "Exit codes: 0 done; 1 the result is partial, invalid or empty; 2 an error, nothing was changed."
 )]
 pub struct Arguments {
-    /// Where jobs and windows are kept [default: $XDG_DATA_HOME/trimtab/trimtab.db]
+    /// Where jobs and windows are kept [default: $XDG_DATA_HOME/trimtab/trimtab.db; of a controller: site.db in
+    /// $STATE_DIRECTORY or $XDG_STATE_HOME/trimtab]
     #[arg(long, global = true, value_name = "PATH")]
     pub store: Option<PathBuf>,
     /// What to do.
@@ -125,9 +126,15 @@ pub enum Command {
         /// Kept with the window, as what called
         #[arg(default_value = "")]
         name: String,
+        /// Who is called.
+        #[command(flatten)]
+        site: KeptOptions,
     },
     /// Show jobs and their windows in the store
     List {
+        /// Which store.
+        #[command(flatten)]
+        site: KeptOptions,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -137,6 +144,9 @@ pub enum Command {
         /// JOB, or JOB/WINDOW [default: the newest window]
         #[arg(value_name = "JOB[/WINDOW]")]
         window: Option<String>,
+        /// Which store.
+        #[command(flatten)]
+        site: KeptOptions,
         /// Print JSON
         #[arg(long, conflicts_with = "html")]
         json: bool,
@@ -144,7 +154,7 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
         /// Put two windows of JOB beside each other: time per iteration, communication, who came and left
-        #[arg(long, num_args = 2, value_names = ["WINDOW", "WINDOW"], conflicts_with = "html", requires = "window")]
+        #[arg(long, num_args = 2, value_names = ["WINDOW", "WINDOW"], conflicts_with_all = ["html", "controller"], requires = "window")]
         compare: Option<Vec<u32>>,
     },
     /// List functions that could be measured, and those that could not, with the reason
@@ -356,7 +366,7 @@ pub struct WindowOptions {
 #[derive(Clone, Debug, Default, Args)]
 pub struct EventOptions {
     /// Wait for an event: job-start, job-end, iterations>=K, rate<PER_SECOND, load>X, cpu-steal>X%, pressure>X%,
-    /// at=2026-11-22T04:00:00Z, every=10m, after=30s, call; the first of several
+    /// at=2026-11-22T04:00:00Z, every=10m, after=30s, call, api or api:NAME (of the site's API); the first of several
     #[arg(long, value_delimiter = ',', value_name = "EVENT")]
     pub when: Vec<When>,
     /// Windows to measure, each after an event if --when is given; 0: until the job ends [default: 1]
@@ -368,6 +378,11 @@ impl EventOptions {
     /// Whether one window is to be measured, at once.
     pub fn is_plain(&self) -> bool {
         self.when.is_empty() && self.windows() == Some(1)
+    }
+
+    /// Whether calls through a site's API are waited for.
+    pub fn wants_api(&self) -> bool {
+        self.when.iter().any(|when| when.condition == Condition::Api)
     }
 
     /// How many windows; `None`: no end.

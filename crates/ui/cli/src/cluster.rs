@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use trimtab_agent::start::Starter;
-use trimtab_agent::{Lead, Present, Remote, Whose};
+use trimtab_agent::{Lead, Present, Remote, SiteWindow, Whose};
 use trimtab_measure::{Error, Outcome, WindowId, measure_with};
 use trimtab_store::{Process, Store};
 use trimtab_track::slurm::{NotAnId, RunningJob, SlurmId};
@@ -72,8 +72,8 @@ pub fn one_window(asked: &Asked<'_>, running: &RunningJob, kept: &mut Store) -> 
     let wait = asked.wait.unwrap_or(RANKS_WAIT);
     let measured = measure(running, &starter, &window, &terminal, (asked.trigger, wait, is_new));
     terminal.finish();
-    let (outcome, present) = measured?;
-    keep_and_show(kept, &known(running, &present), outcome, asked.options, asked.beside_program)
+    let (outcome, present, site) = measured?;
+    keep_and_show(kept, &known(running, &present), outcome, asked.options, asked.beside_program, site)
 }
 
 /// Starts agents on all nodes of a job, or has them started.
@@ -107,7 +107,7 @@ fn measure(
     window: &trimtab_measure::Options,
     terminal: &Terminal,
     (command, wait, is_new): (&str, Duration, bool),
-) -> anyhow::Result<(Outcome, BTreeMap<usize, Present>)> {
+) -> anyhow::Result<(Outcome, BTreeMap<usize, Present>, Option<SiteWindow>)> {
     let is_interrupted = || terminal.is_interrupted();
     let mut lead = lead(running, starter, terminal, command, &is_interrupted)?;
     let absent: Vec<String> = lead.absent().into_iter().map(str::to_owned).collect();
@@ -130,7 +130,7 @@ fn measure(
         outcome.report.window.valid = false;
     }
     outcome.report.warnings.extend(missing.chain(unseen).chain(troubles));
-    Ok((outcome, present))
+    Ok((outcome, present, lead.take_site_window()))
 }
 
 /// Which ranks of the job no agent has; `None`: none, as far as their launcher tells.

@@ -2,11 +2,12 @@
 //!
 //! Exit codes: 0 done; 1 the result is partial, invalid or empty; 2 an error, nothing was changed.
 //!
-//! Next: `arguments` for what can be typed, `window` for run, attach and measure, `stored` for list and report.
+//! Next: `arguments` for what can be typed, `window` for run, attach and measure, `stored` and `remote` for list and report.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod audited;
+mod called;
 mod cluster;
 mod doctor;
 mod doctor_facts;
@@ -20,6 +21,7 @@ mod probe;
 mod probe_values;
 mod probe_where;
 mod progress;
+mod remote;
 mod site;
 mod stored;
 mod tree;
@@ -66,7 +68,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             window::attach(&options, &events, target, wait, &site, &store, command_ns)
         }
         Command::Agent(options) => site::agent(&options),
-        Command::Controller(options) => site::controller(&options),
+        Command::Controller(options) => site::controller(&options, &store),
         Command::Tree { site, json } => tree::show(&site, json),
         Command::Site(command) => site::authority(&command),
         Command::Doctor(options) => doctor::examine(&options),
@@ -74,12 +76,21 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::Measure { options, events, site, job } => {
             window::measure_again(&options, &events, &job, &site, &store, command_ns)
         }
-        Command::Trigger { job, name } => waiting::trigger(&job, &name, &store),
-        Command::List { json } => stored::list(&store, json),
+        Command::Trigger { job, name, site } => match &site.controller {
+            Some(controller) => remote::trigger(controller, &site, &job, &name),
+            None => waiting::trigger(&job, &name, &store),
+        },
+        Command::List { site, json } => match &site.controller {
+            Some(controller) => remote::list(controller, &site, json),
+            None => stored::list(&store, json),
+        },
         Command::Report { window: Some(job), json, compare: Some(windows), .. } => {
             stored::compare(&store, &job, &windows, json)
         }
-        Command::Report { window, json, html, .. } => stored::report(&store, window.as_deref(), json, html.as_deref()),
+        Command::Report { window, site, json, html, .. } => match &site.controller {
+            Some(controller) => remote::report(controller, &site, window.as_deref(), json, html.as_deref()),
+            None => stored::report(&store, window.as_deref(), json, html.as_deref()),
+        },
         Command::Functions { pid, pattern, json } => functions::list(pid, &pattern, json),
         Command::Points { options, pattern, target } => points::list(&options, &pattern, &target, &store),
         Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_agent::standing::{Standing, stand};
 use trimtab_controller::{Options, serve};
-use trimtab_site::{Authority, Identity, Role};
+use trimtab_site::{Authority, Identity, REVOKED_FILE, Role, Serial};
+use trimtab_store::Store;
 
 /// `trimtab site`.
 pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
     match command {
         SiteCommand::Init { folder, days } => {
             let authority = Authority::create(folder)?;
-            let controller = issue(&authority, &Role::Controller, *days, folder)?;
+            let (controller, _) = issue(&authority, &Role::Controller, *days, folder)?;
             output::print_text(&format!(
                 "{}: the site's authority; keep this folder where only administrators are\n\
                  {}: for the controller, as /etc/trimtab/identity.pem there\n\
@@ -29,15 +30,33 @@ pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
         SiteCommand::Issue { folder, roles, days, output } => {
             let authority = Authority::open(folder)?;
             for role in roles {
-                let path = issue(&authority, role, *days, output.as_deref().unwrap_or(folder))?;
-                output::print_text(&format!("{}: for {role}, valid for {days} days", path.display()))?;
+                let (path, serial) = issue(&authority, role, *days, output.as_deref().unwrap_or(folder))?;
+                output::print_text(&format!("{}: for {role}, valid for {days} days, serial {serial}", path.display()))?;
+            }
+        }
+        SiteCommand::Revoke { folder, whom, output } => {
+            let authority = Authority::open(folder)?;
+            for whom in whom {
+                revoke(&authority, whom, output.as_deref())?;
             }
         }
     }
     Ok(DONE)
 }
 
-fn issue(authority: &Authority, role: &Role, days: u32, folder: &Path) -> anyhow::Result<PathBuf> {
+fn revoke(authority: &Authority, whom: &str, list: Option<&Path>) -> anyhow::Result<()> {
+    let (revoked, list) = authority.revoke(whom, list)?;
+    for noted in &revoked {
+        output::print_text(&format!("{} with serial {} is revoked", noted.role, noted.serial))?;
+    }
+    let before = if revoked.is_empty() { format!("{whom} was revoked before; ") } else { String::new() };
+    output::print_text(&format!(
+        "{before}{}: the list; bring it to the controller's host, as {REVOKED_FILE} there; agents get it from the controller",
+        list.display()
+    ))
+}
+
+fn issue(authority: &Authority, role: &Role, days: u32, folder: &Path) -> anyhow::Result<(PathBuf, Serial)> {
     let name = match role {
         Role::Controller => "controller.pem".to_owned(),
         Role::Node { host } => format!("node-{host}.pem"),
@@ -45,18 +64,21 @@ fn issue(authority: &Authority, role: &Role, days: u32, folder: &Path) -> anyhow
         Role::Administrator { uid } => format!("administrator-{uid}.pem"),
     };
     let path = folder.join(name);
-    authority.issue(role, Duration::from_secs(u64::from(days) * 24 * 3600), &path)?;
-    Ok(path)
+    let serial = authority.issue(role, Duration::from_secs(u64::from(days) * 24 * 3600), &path)?;
+    Ok((path, serial))
 }
 
 /// `trimtab controller`.
-pub fn controller(options: &ControllerOptions) -> anyhow::Result<u8> {
-    let identity = Identity::load(&options.identity)?;
+pub fn controller(options: &ControllerOptions, store: &Option<PathBuf>) -> anyhow::Result<u8> {
+    let store = Store::open_site(store.as_deref())?;
+    eprintln!("trimtab: jobs and reports are kept in {}", store.path().display());
+    let identity = Identity::load(&options.identity)?.refusing(&options.revoked)?;
     let options = Options {
         identity,
         listen: options.listen,
         listen_tree: options.listen_tree,
         fan_out: options.fan_out as usize,
+        store,
     };
     serve(options, |api, tree| eprintln!("trimtab: the controller is asked at {api}; agents call {tree}"))?;
     Ok(DONE)
@@ -72,7 +94,7 @@ pub fn agent(options: &AgentOptions) -> anyhow::Result<u8> {
                 .context("an agent of what? give --controller HOST to stand by; leads give --ticket by themselves")?,
         );
     };
-    let identity = Identity::load(&options.identity)?;
+    let identity = Identity::load(&options.identity)?.refusing(&options.revoked)?;
     stand(Standing { controller: controller.clone(), identity, port: options.port })?;
     Ok(DONE)
 }

@@ -1,6 +1,6 @@
 //! `list` and `report`: what the store keeps, shown again.
 //!
-//! Next: `trimtab-store` for how it is kept.
+//! Next: `remote` for the same of a site's store; `trimtab-store` for how it is kept.
 
 use crate::{DONE, PARTIAL, output};
 use anyhow::bail;
@@ -8,17 +8,23 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use trimtab_report::{ListedJob, ListedWindow};
 use trimtab_store::{JobSummary, Store};
+use trimtab_types::report::Report;
 
 /// `trimtab list`.
 pub fn list(path: &Option<PathBuf>, json: bool) -> anyhow::Result<u8> {
-    let store = Store::open_to_read(path.as_deref())?;
+    let store = Store::open_to_show(path.as_deref())?;
     let jobs: Vec<ListedJob> = store.list_jobs()?.iter().map(listed).collect();
     if json {
         output::print_text(&serde_json::to_string_pretty(&jobs.iter().map(as_json).collect::<Vec<_>>())?)?;
-    } else {
-        let style = output::style(std::io::stdout().is_terminal());
-        output::print_text(&trimtab_report::list(&jobs, trimtab_os::unix_s(), &style))?;
+        return Ok(if jobs.is_empty() { PARTIAL } else { DONE });
     }
+    show_list(&jobs)
+}
+
+/// The table of jobs, wherever they are kept.
+pub fn show_list(jobs: &[ListedJob]) -> anyhow::Result<u8> {
+    let style = output::style(std::io::stdout().is_terminal());
+    output::print_text(&trimtab_report::list(jobs, trimtab_os::unix_s(), &style))?;
     Ok(if jobs.is_empty() { PARTIAL } else { DONE })
 }
 
@@ -58,7 +64,7 @@ fn as_json(job: &ListedJob) -> serde_json::Value {
 
 /// `trimtab report JOB --compare A B`.
 pub fn compare(path: &Option<PathBuf>, job: &str, windows: &[u32], json: bool) -> anyhow::Result<u8> {
-    let store = Store::open_to_read(path.as_deref())?;
+    let store = Store::open_to_show(path.as_deref())?;
     let selection = store.find(job)?;
     let [before, after] = windows else { bail!("--compare takes two windows of the job") };
     if selection.batch.is_some() {
@@ -77,7 +83,7 @@ pub fn compare(path: &Option<PathBuf>, job: &str, windows: &[u32], json: bool) -
 
 /// `trimtab report`.
 pub fn report(path: &Option<PathBuf>, window: Option<&str>, json: bool, html: Option<&Path>) -> anyhow::Result<u8> {
-    let store = Store::open_to_read(path.as_deref())?;
+    let store = Store::open_to_show(path.as_deref())?;
     let found = match window {
         None => store.newest_window(None)?,
         Some(text) => {
@@ -92,13 +98,18 @@ pub fn report(path: &Option<PathBuf>, window: Option<&str>, json: bool, html: Op
         eprintln!("trimtab: no window has been stored yet; measure one with `trimtab attach PID`");
         return Ok(PARTIAL);
     };
-    let headline = trimtab_window::headline(&report);
+    show_report(&report, json, html)
+}
+
+/// A report in the form that was asked for.
+pub fn show_report(report: &Report, json: bool, html: Option<&Path>) -> anyhow::Result<u8> {
+    let headline = trimtab_window::headline(report);
     if json {
-        output::print_text(&trimtab_report::json(&report)?)?;
+        output::print_text(&trimtab_report::json(report)?)?;
     } else if let Some(html) = html {
-        output::write(html, &trimtab_report::html(&report, &headline))?;
+        output::write(html, &trimtab_report::html(report, &headline))?;
     } else {
-        output::print_report(&report, &headline)?;
+        output::print_report(report, &headline)?;
     }
     Ok(DONE)
 }

@@ -1,13 +1,15 @@
 //! `--when` and `--windows`: windows of a job, each measured when something happens.
 //!
 //! Between two windows nothing is in the program; `iterations>=K` is counted by a window's own probes, which are in from
-//! the beginning, and the report's trigger says so. A call (`trimtab trigger`) or SIGUSR1 is heard whatever is waited for.
+//! the beginning, and the report's trigger says so. A call (`trimtab trigger`) or SIGUSR1 is heard whatever is waited for;
+//! calls through a site's API only with `--when api`.
 //!
-//! Next: `trimtab-trigger` for events, `window` for each window.
+//! Next: `trimtab-trigger` for events, `called` for the API's, `window` for each window.
 
 use crate::arguments::site::SiteOptions;
 use crate::arguments::{EventOptions, WindowOptions};
 use crate::audited::Change;
+use crate::called::Calls;
 use crate::found::Found;
 use crate::progress::Terminal;
 use crate::window::{window_of, window_options};
@@ -17,9 +19,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use trimtab_measure::{Options, Silent, measure};
+use trimtab_measure::{Options, Silent, host_name, measure};
 use trimtab_neighbours::Own;
 use trimtab_session::ImageCache;
+use trimtab_site::jobs::Awaiting;
 use trimtab_store::Store;
 use trimtab_track::slurm::{self, RunningJob};
 use trimtab_track::{Job, ProcFs, Processes};
@@ -30,6 +33,8 @@ use trimtab_types::report::Event;
 /// Iterations of the short windows by which the program's pace is looked at, and their longest time.
 const PACE_ITERATIONS: u64 = 5;
 const PACE_SECONDS_MAX: f64 = 5.0;
+/// Names of one job for calls through the API; the controller takes some more.
+const SITE_NAMES_MAX: usize = 48;
 /// Time between two questions to Slurm whether the job still runs.
 const SLURM_ALIVE: Duration = Duration::from_secs(10);
 
@@ -54,8 +59,10 @@ pub fn run(
     let signal = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, signal.clone())?;
     let door = Door::open(&trimtab_trigger::folder()?, Vec::new())?;
+    let bell = door.bell();
     let waiter = Waiter::new(events.when.clone(), jobs_of(found), door, matches!(found, Found::Here(_)))?;
-    let around = Around { terminal: &terminal, signal, found, options, asked_slurm: Instant::now() };
+    let calls = events.wants_api().then(|| Calls::begin(site, events, awaiting(found, store), bell)).transpose()?;
+    let around = Around { terminal: &terminal, signal, calls, found, options, asked_slurm: Instant::now() };
     let mut series = Series { options, events, found, site, store, trigger, waiter, around, measured: 0, code: DONE };
     series.run()
 }
@@ -99,6 +106,10 @@ impl Series<'_> {
                 Waited::Interrupted => break,
             };
             tries += 1;
+            if self.events.windows() == Some(tries) {
+                // Nobody is to be told that a call was heard which no window follows.
+                self.around.calls = None;
+            }
             self.window(event)?;
         }
         Ok(if self.measured == 0 { PARTIAL } else { self.code })
@@ -119,6 +130,9 @@ impl Series<'_> {
         let name = self.waiter.door.names.last().cloned().unwrap_or_default();
         if self.measured == 0 {
             eprintln!("trimtab: waiting for {what}; `trimtab trigger {name}` measures at once");
+            if let Some(calls) = &self.around.calls {
+                eprintln!("trimtab: the site calls this job {}", calls.job_name());
+            }
         }
         self.around.terminal.say(format!("waiting for {what}"));
         let waited = self.waiter.next(&mut self.around)?;
@@ -186,10 +200,40 @@ fn names(found: &Found, store: &Option<PathBuf>) -> Vec<String> {
     names
 }
 
+/// What a call through the API has to know of the job.
+fn awaiting(found: &Found, store: &Option<PathBuf>) -> Awaiting {
+    let (owner, key) = match found {
+        // Its windows are measured here, and the site keeps none of them.
+        Found::Here(job) => (job.ranks.first().map(|rank| rank.uid), None),
+        Found::Spread(running) => {
+            (running.parts.first().map(|part| part.uid), Some(format!("{}{} ", cluster::SLURM_KEY, running.id)))
+        }
+    };
+    Awaiting { names: site_names(found, store), key, owner, calls: Vec::new() }
+}
+
+/// What a job may be called through the API, the best to type first: a process id means nothing without its host.
+fn site_names(found: &Found, store: &Option<PathBuf>) -> Vec<String> {
+    let names = names(found, store);
+    match found {
+        Found::Spread(_) => names,
+        Found::Here(job) => {
+            let host = host_name();
+            let first = job.launcher.or(job.ranks.first().map(|rank| rank.pid));
+            let is_pid = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+            let others = names.into_iter().map(|name| if is_pid(&name) { format!("{host}:{name}") } else { name });
+            let names = first.map(|pid| format!("{host}:{pid}")).into_iter().chain(others);
+            names.take(SITE_NAMES_MAX).collect()
+        }
+    }
+}
+
 /// What the waiter asks.
 struct Around<'a> {
     terminal: &'a Terminal,
     signal: Arc<AtomicBool>,
+    /// Calls through the API, if they are waited for.
+    calls: Option<Calls>,
     found: &'a Found,
     options: &'a WindowOptions,
     asked_slurm: Instant,
@@ -202,6 +246,10 @@ impl Surroundings for Around<'_> {
 
     fn is_signalled(&self) -> bool {
         self.signal.swap(false, Ordering::Relaxed)
+    }
+
+    fn called(&mut self) -> Option<String> {
+        self.calls.as_ref()?.take()
     }
 
     fn is_alive(&mut self) -> bool {

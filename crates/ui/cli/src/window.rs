@@ -9,11 +9,12 @@ use crate::arguments::{EventOptions, GroupName, WindowOptions};
 use crate::audited::Change;
 use crate::found::{self, Found, Target};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, cluster, launch, output, waiting};
+use crate::{DONE, PARTIAL, cluster, launch, output, remote, waiting};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
+use trimtab_agent::SiteWindow;
 use trimtab_measure::{Mark, Options, Outcome, dry_run, has_static_mpi, host_name, measure};
 use trimtab_mpi::Group;
 use trimtab_session::ImageCache;
@@ -33,7 +34,7 @@ pub fn attach(
     command_ns: u64,
 ) -> anyhow::Result<u8> {
     let target = target.context("give a process id, or --slurm JOB")?;
-    if site.controller.is_some() && matches!(target, Target::Process(_)) {
+    if site.controller.is_some() && matches!(target, Target::Process(_)) && !events.wants_api() {
         bail!("a controller is asked for jobs, not for processes: give --slurm JOB");
     }
     let wait = wait_s.map(Duration::from_secs_f64);
@@ -96,7 +97,7 @@ pub fn measure_again(
     store: &Option<PathBuf>,
     command_ns: u64,
 ) -> anyhow::Result<u8> {
-    let known = Store::open_to_read(store.as_deref())?;
+    let known = Store::open_to_show(store.as_deref())?;
     let selection = known.find(text)?;
     if let Some(id) = cluster::slurm_id(&selection.job.key) {
         let found = found::slurm_job(id?, site.controller().is_some())?;
@@ -175,7 +176,7 @@ fn run_here(
     let change = Change::of_job("run", job)?;
     let outcome = change.around(|| launch::measure_when_ready(program, job, &window, &cache, &terminal));
     terminal.finish();
-    keep_and_show(kept, &Known::of(job), outcome?, options, true)
+    keep_and_show(kept, &Known::of(job), outcome?, options, true, None)
 }
 
 fn one_window(
@@ -204,7 +205,7 @@ fn one_window(
         outcome.report.window.valid = false;
         outcome.report.warnings.push(elsewhere);
     }
-    keep_and_show(&mut kept, &Known::of(job), outcome, options, false)
+    keep_and_show(&mut kept, &Known::of(job), outcome, options, false, None)
 }
 
 /// The window that was asked for.
@@ -264,13 +265,15 @@ impl Known {
     }
 }
 
-/// Stores the window, then shows it. The report is shown even if it can't be stored.
+/// Stores the window, shows it, and has the site keep it too if it was measured through one. The report is shown even if
+/// it can't be stored.
 pub fn keep_and_show(
     store: &mut Store,
     job: &Known,
     outcome: Outcome,
     options: &WindowOptions,
     beside_program: bool,
+    site: Option<SiteWindow>,
 ) -> anyhow::Result<u8> {
     let Outcome { mut report, headline } = outcome;
     let kept = keep(store, job, &mut report);
@@ -289,6 +292,9 @@ pub fn keep_and_show(
     }
     if let Some(path) = &options.html {
         output::write(path, &trimtab_report::html(&report, &headline))?;
+    }
+    if let Some(site) = site {
+        remote::file(&site, &job.key, &report, kept.is_ok());
     }
     kept.context("the window was measured and is shown above, but could not be stored")?;
     Ok(if report.window.valid { DONE } else { PARTIAL })

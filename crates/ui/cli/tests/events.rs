@@ -149,6 +149,75 @@ fn calls_and_signals_trigger_windows() {
     assert_eq!(left, 0, "no socket is left");
 }
 
+/// A site on this machine: a controller, and identities of whoever runs the test and of somebody else.
+struct Site<'a> {
+    place: &'a Place,
+    controller: Started,
+}
+
+impl Site<'_> {
+    fn start(place: &Place) -> Site<'_> {
+        let path = |name: &str| place.home.path(name).display().to_string();
+        let own = format!("user:{}", rustix::process::geteuid().as_raw());
+        for words in [&["init", &path("site")][..], &["issue", &path("site"), &own, "user:4243"]] {
+            place.home.run(&[&["site"], words].concat()).reports("site", 0, &[]);
+        }
+        let (identity, store, list) = (path("site/controller.pem"), path("site.db"), path("revoked.pem"));
+        let files = ["controller", "--identity", &identity, "--store", &store, "--revoked", &list];
+        let ports = ["--listen", "127.0.0.1:0", "--listen-tree", "127.0.0.1:0"];
+        let mut controller = place.start(&[&files[..], &ports].concat());
+        until("the controller listens", || controller.stderr().contains("is asked at") || controller.has_ended());
+        Site { place, controller }
+    }
+
+    /// Options that lead to it as this user.
+    fn options(&self, uid: u32) -> [String; 4] {
+        let said = self.controller.stderr();
+        let address = said.split("is asked at ").nth(1).and_then(|rest| rest.split(';').next());
+        let identity = self.place.home.path(&format!("site/user-{uid}.pem")).display().to_string();
+        ["--controller".into(), address.expect("an address").into(), "--identity".into(), identity]
+    }
+
+    /// `trimtab trigger` as this user: exit code and all that was said.
+    fn trigger(&self, uid: u32, job: &str, name: &str) -> (i32, String) {
+        let options = self.options(uid);
+        let words: Vec<&str> = ["trigger", job, name].into_iter().chain(options.iter().map(String::as_str)).collect();
+        let outcome = self.place.start(&words).wait();
+        (outcome.code(), outcome.stdout + &outcome.stderr)
+    }
+}
+
+/// As from another machine: through a controller, with a certificate in place of the kernel's word.
+#[test]
+fn a_call_through_the_api_triggers_a_window() {
+    let _alone = alone();
+    let (place, job) = (Place::new(), steady(Mpi::Mpich, ""));
+    let site = Site::start(&place);
+    let (uid, file) = (rustix::process::geteuid().as_raw(), place.home.path("windows.json"));
+    let (options, shown) = (site.options(uid), file.to_string_lossy().into_owned());
+    let words = ["--when", "api:go,after=1d", "--json", &shown].into_iter().chain(options.iter().map(String::as_str));
+    let waiting = place.waiting(&job, &words.collect::<Vec<_>>());
+    let name = || waiting.stderr().split("the site calls this job ").nth(1)?.lines().next().map(str::to_owned);
+    until("it says what the job is called", || name().is_some());
+    let name = name().expect("it was there");
+    assert!(name.ends_with(&format!(":{}", job.launcher())), "{name}");
+    for (user, call) in [(4243, "go"), (uid, "stop")] {
+        let (code, said) = site.trigger(user, &name, call);
+        assert!(code == 2 && said.contains("nobody waits for a call for job"), "{user} {call}: {said}");
+    }
+    job.goes_on("nobody called");
+    let (code, said) = site.trigger(uid, &name, "go");
+    assert!(code == 0 && said.contains("1 heard the call"), "{said}");
+    let outcome = waiting.wait();
+    assert_eq!(outcome.code(), 0, "{outcome:?}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&file).expect("a report")).expect("JSON");
+    let event = &report["window"]["event"];
+    assert_eq!((&event["kind"], &event["condition"]), (&Value::from("api"), &Value::from("api:go")), "{event}");
+    assert_eq!(event["value"].as_str(), Some(&*format!("go, called by user {uid}")), "{event}");
+    assert_eq!(site.trigger(uid, &name, "go").0, 2, "nobody waits any more");
+    job.ends_well("called through the API");
+}
+
 #[test]
 fn times_loads_and_paces_trigger_windows() {
     let _alone = alone();
@@ -197,6 +266,7 @@ fn what_can_not_be_waited_for_is_said() {
     for (when, expected) in [
         ("load>8,iterations>=5", "wait for it alone"),
         ("jobstart", "is no event"),
+        ("api", "come from a site's controller: give --controller HOST"),
         ("at=2026-11-22T04:00:00", "a moment with its zone is missing"),
     ] {
         let outcome = place.start(&["attach", "--when", when, &launcher]).wait();

@@ -37,8 +37,34 @@ fn standing_agents_keep_together_and_measure() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let job = cluster.start_as(&words, "particle", &["--iterations", "100000000"]);
     a_job_is_measured_through_the_site_s_agents(&site, &job);
+    what_was_measured_is_kept_for_its_owner(&site);
+    a_call_through_the_api_is_measured(&site, &job);
     another_user_s_job_is_refused_by_every_agent(&site, &job);
     a_node_is_examined(&site);
+    who_is_revoked_is_refused(&site);
+}
+
+#[test]
+fn identities_are_issued_and_revoked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = folder.path().join("authority").display().to_string();
+    let run = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_trimtab")).arg("site").args(words).output().expect("it runs");
+        let said = [&output.stdout[..], &output.stderr[..]].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    assert_eq!(run(&["init", &authority]).0, Some(0));
+    let (_, said) = run(&["issue", &authority, "user:7"]);
+    let serial = said.trim().rsplit(' ').next().expect("a number").to_owned();
+    let list = folder.path().join("list.pem").display().to_string();
+    let (code, said) = run(&["revoke", &authority, "user:7", "--output", &list]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("user 7 with serial {serial} is revoked")) && said.contains(&list), "{said}");
+    assert!(fs::read_to_string(&list).expect("the list").starts_with("-----BEGIN X509 CRL-----"));
+    let (code, said) = run(&["revoke", &authority, &serial]);
+    assert!(code == Some(0) && said.contains("was revoked before"), "{said}");
+    let (code, said) = run(&["revoke", &authority, "user:8"]);
+    assert!(code == Some(2) && said.contains("nothing valid was issued as user:8"), "{said}");
 }
 
 /// With a fan-out of one each agent calls the one before it; all answer, and the way to each is known.
@@ -125,6 +151,84 @@ fn a_job_is_measured_through_the_site_s_agents(site: &Site<'_>, job: &Job) {
     let log = fs::read_to_string(site.cluster.folder("home").join(".local/state/trimtab/audit.jsonl")).expect("a log");
     let count = |word: &str| log.lines().filter(|line| line.contains(word) && line.contains("\"uid\":4242,")).count();
     assert_eq!((count("\"event\":\"begin\""), count("\"event\":\"restored\"")), (2 * NODES, 2 * NODES), "{log}");
+}
+
+/// Both windows are the user's, also the one that the administrator measured; nobody else sees them.
+fn what_was_measured_is_kept_for_its_owner(site: &Site<'_>) {
+    let jobs = |role: &str| -> serde_json::Value {
+        let output = site.ask(&["list", "--json"], role);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{role}: {error}: {}", said(&output)))
+    };
+    for (role, count) in [("user:4242", 1), ("administrator:0", 1), ("user:4243", 0)] {
+        let found = jobs(role);
+        assert_eq!(found["jobs"].as_array().map(Vec::len), Some(count), "{role}: {found}");
+    }
+    let job = &jobs("user:4242")["jobs"][0];
+    assert_eq!((job["owner"].as_u64(), job["windows"].as_u64()), (Some(u64::from(USER)), Some(2)), "{job}");
+    let name = job["id"].as_str().expect("a name");
+    let newest = site.ask(&["report", name, "--json"], "user:4242");
+    let report: trimtab_types::report::Report = serde_json::from_slice(&newest.stdout).expect("a report");
+    assert_eq!((report.job.id.as_str(), report.window.batch, report.ranks.len()), (name, 1, NODES));
+    let shown = site.ask(&["report", &format!("{name}/0")], "administrator:0");
+    assert!(shown.status.success() && String::from_utf8_lossy(&shown.stdout).contains("10 iterations"), "{shown:?}");
+    let refused = site.ask(&["report", &format!("{name}/0")], "user:4243");
+    assert!(refused.status.code() == Some(2) && said(&refused).contains("no such job for you"), "{refused:?}");
+}
+
+/// Nothing is in the job until its owner calls; the report says who did.
+fn a_call_through_the_api_is_measured(site: &Site<'_>, job: &Job) {
+    let file = site.cluster.folder("called.json");
+    let log = site.cluster.folder("called.log");
+    let shown = file.display().to_string();
+    let mut waiting = site.trimtab(&["attach", "--slurm", &job.id, "--when", "api:go", "--json", &shown], "user:4242");
+    let mut waiting = logged(&mut waiting, &log);
+    let heard = || fs::read_to_string(&log).unwrap_or_default();
+    wait_for("it waits", || {
+        assert!(matches!(waiting.try_wait(), Ok(None)), "{}", heard());
+        heard().contains("the site calls this job")
+    });
+    job.check_untouched();
+    for (role, name) in [("user:4243", "go"), ("user:4242", "stop")] {
+        let output = site.ask(&["trigger", &job.id, name], role);
+        assert!(output.status.code() == Some(2) && said(&output).contains("nobody waits"), "{role}: {output:?}");
+    }
+    let output = site.ask(&["trigger", &job.id, "go"], "user:4242");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(waiting.wait().expect("it ends").code(), Some(0), "{}", heard());
+    let text = fs::read_to_string(&file).expect("a report");
+    let report: trimtab_types::report::Report = serde_json::from_str(&text).expect("a report");
+    let event = report.window.event.expect("it waited for one");
+    assert_eq!((&*event.kind, &*event.condition, &*event.value), ("api", "api:go", "go, called by user 4242"));
+    job.check_untouched();
+    wait_for("no window's agent left", || agents().is_empty());
+}
+
+/// A user and an agent. The agent's connection is to another agent, which gets the list from the controller.
+fn who_is_revoked_is_refused(site: &Site<'_>) {
+    let (authority, list) = (site.cluster.folder("authority"), site.cluster.folder("revoked.pem"));
+    let node = format!("node:{}", site.cluster.testbed.name(NODES));
+    let mut revoke = Command::new(env!("CARGO_BIN_EXE_trimtab"));
+    revoke.args(["site", "revoke"]).arg(authority).args(["user:4243", &node, "--output"]).arg(list);
+    assert!(revoke.status().expect("it runs").success());
+    wait_for("the user is refused", || site.ask(&["list"], "user:4243").status.code() == Some(2));
+    // Places were given anew when the controller came back.
+    let is_theirs = |agent: &serde_json::Value| agent["host"].as_str() == Some(site.cluster.testbed.name(NODES));
+    wait_for("all but that agent are in the tree", || {
+        let tree = site.tree();
+        let all = || (0..NODES).map(|index| member(&tree, index));
+        all().all(|agent| if is_theirs(&agent) { agent["connected"] == false } else { !agent["health"].is_null() })
+    });
+    // Whoever it may have called meanwhile has the list, too, and refuses it.
+    wait_for("every agent has the list", || {
+        (1..NODES).all(|node| {
+            let log = site.cluster.folder(&format!("agent{node}.log"));
+            fs::read_to_string(log).is_ok_and(|log| log.contains("the list of revoked certificates has changed"))
+        })
+    });
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The certificate says another user than the kernel; each agent compares the two by itself.
@@ -219,6 +323,7 @@ impl<'a> Site<'a> {
         let mut command = cluster.testbed.on(0, env!("CARGO_BIN_EXE_trimtab"));
         command.args(["controller", "--fan-out", "1", "--identity"]);
         command.arg(cluster.folder("authority/controller.pem"));
+        command.arg("--store").arg(cluster.folder("site.db")).arg("--revoked").arg(cluster.folder("revoked.pem"));
         let child = logged(&mut command, &cluster.folder("controller.log"));
         wait_for("the controller listens", || {
             fs::read_to_string(cluster.folder("controller.log")).is_ok_and(|log| log.contains("is asked at"))
@@ -233,6 +338,8 @@ impl<'a> Site<'a> {
         command.args(["--bounding-set", RIGHTS, "--no-new-privs", env!("CARGO_BIN_EXE_trimtab")]);
         command.args(["agent", "--controller", &testbed.address(0), "--identity"]);
         command.arg(self.identity(&format!("node:{}", testbed.name(node))));
+        // There is no such file: they get the controller's list.
+        command.arg("--revoked").arg(self.cluster.folder("no-list.pem"));
         command.env("TRIMTAB_AUDIT", self.cluster.folder("site-audit.jsonl"));
         let child = logged(&mut command, &self.cluster.folder(&format!("agent{node}.log")));
         match self.agents.get_mut(node - 1) {
@@ -257,6 +364,12 @@ impl<'a> Site<'a> {
     fn attach(&self, job: &Job, role: &str, words: &[&str]) -> Output {
         let words = [&["attach", "--slurm", &job.id, "--json", "-"], words].concat();
         self.trimtab(&words, role).output().expect("it runs")
+    }
+
+    /// What is asked of the site's store, and of whoever waits at the site, in place of the own.
+    fn ask(&self, words: &[&str], role: &str) -> Output {
+        let mut command = self.trimtab(words, role);
+        command.arg("--controller").arg(self.cluster.testbed.address(0)).output().expect("it runs")
     }
 
     fn tree(&self) -> serde_json::Value {

@@ -5,7 +5,7 @@
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use trimtab_site::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, Role, TREE_PORT};
+use trimtab_site::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, REVOKED_FILE, Role, TREE_PORT};
 
 /// Where a site's controller is, and who asks it.
 #[derive(Clone, Debug, Default, Args)]
@@ -33,6 +33,25 @@ impl SiteOptions {
     }
 }
 
+/// A site's controller in place of what is on this machine. No variable stands for it: the same command must not mean
+/// another store because of where it is typed.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KeptOptions {
+    /// Of the site with this controller, in place of this machine's
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub controller: Option<String>,
+    /// Your identity at the site [default: $TRIMTAB_IDENTITY, or ~/.config/trimtab/identity.pem]
+    #[arg(long, value_name = "FILE", requires = "controller")]
+    pub identity: Option<PathBuf>,
+}
+
+impl KeptOptions {
+    /// The same, as it is said elsewhere.
+    pub fn of(&self, controller: &str) -> SiteOptions {
+        SiteOptions { controller: Some(controller.to_owned()), identity: self.identity.clone() }
+    }
+}
+
 fn named(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|value| !value.is_empty())
 }
@@ -49,6 +68,9 @@ pub struct AgentOptions {
     /// The node's identity, with --controller
     #[arg(long, value_name = "FILE", default_value = "/etc/trimtab/identity.pem")]
     pub identity: PathBuf,
+    /// A list of revoked certificates beside the controller's, with --controller; read again when it changes
+    #[arg(long, value_name = "FILE", default_value = REVOKED_FILE)]
+    pub revoked: PathBuf,
     /// Port for agents that are to call this one; 0: none may
     #[arg(long, value_name = "PORT", default_value_t = TREE_PORT)]
     pub port: u16,
@@ -60,6 +82,9 @@ pub struct ControllerOptions {
     /// The controller's identity; `-` for standard input
     #[arg(long, value_name = "FILE", default_value = "/etc/trimtab/identity.pem")]
     pub identity: PathBuf,
+    /// The list of revoked certificates; read again when it changes
+    #[arg(long, value_name = "FILE", default_value = REVOKED_FILE)]
+    pub revoked: PathBuf,
     /// Where it is asked
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([0, 0, 0, 0], API_PORT)))]
     pub listen: SocketAddr,
@@ -94,6 +119,20 @@ pub enum SiteCommand {
         days: u32,
         /// Where to put them [default: the authority's folder]
         #[arg(long, value_name = "FOLDER")]
+        output: Option<PathBuf>,
+    },
+    /// Revoke identities: write the signed list that the controller reads (--revoked FILE) and agents get from it
+    ///
+    /// Whoever is on it is refused, and connections that go on are ended, a second or two after the list has come to the
+    /// controller's host. A new identity may be issued for the same role.
+    Revoke {
+        /// The authority's folder
+        folder: PathBuf,
+        /// Which: a role (user:1001) for all that is valid of it, a serial number, or an identity's file
+        #[arg(required = true, value_name = "ROLE|SERIAL|FILE")]
+        whom: Vec<String>,
+        /// Where to put the list [default: revoked.pem in the authority's folder]
+        #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
 }

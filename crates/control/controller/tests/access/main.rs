@@ -1,7 +1,11 @@
 //! Who may ask a controller what, and who is not heard at all. Each line of docs/security.md about a site has a test here
 //! or in `site.rs` of the command line.
 //!
-//! Next: `routes` in the sources, which these ask.
+//! Next: `jobs`, `calls` and `revoked` beside this for what these are about; `routes` in the sources, which all ask.
+
+mod calls;
+mod jobs;
+mod revoked;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -18,6 +22,7 @@ use trimtab_overlay::{NodeId, Setup};
 use trimtab_reduce::{RankSet, Registry};
 use trimtab_site::api::{Begun, Enrol, Order, Outcome, Placed, Tree, Wanted, WindowState};
 use trimtab_site::{Authority, Client, Identity, Role, SiteError, TIMING};
+use trimtab_store::Store;
 use trimtab_types::Rank;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -39,8 +44,10 @@ impl Site {
         let path = folder.path().join("controller.pem");
         authority.issue(&Role::Controller, DAY, &path).expect("an identity");
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options =
-            Options { identity: Identity::load(&path).expect("it is read"), listen: any, listen_tree: any, fan_out: 2 };
+        let identity = Identity::load(&path).expect("it is read").refusing(&folder.path().join("revoked.pem"));
+        let identity = identity.expect("nobody is revoked yet");
+        let store = Store::open_site(Some(&folder.path().join("site.db"))).expect("a store");
+        let options = Options { identity, listen: any, listen_tree: any, fan_out: 2, store };
         let (sender, ready) = channel();
         std::thread::spawn(move || serve(options, |api, tree| sender.send((api, tree)).expect("somebody waits")));
         let (api, tree) = ready.recv_timeout(HANG).expect("it listens");
@@ -65,6 +72,21 @@ impl Site {
 
     fn client_of(&self, identity: &Identity) -> Client {
         Client::new(&self.api.to_string(), identity).expect("a client")
+    }
+
+    /// An agent of this host that is in the tree.
+    fn agent(&self, host: &str) -> Blocking {
+        let identity = self.identity(&format!("node:{host}"));
+        let enrol = Enrol { version: own_version().to_owned(), port: 0 };
+        let placed: Placed = self.client_of(&identity).post("/v1/agents", &enrol).expect("it is taken in");
+        let link = self.join(&identity, placed.tree, placed.index);
+        until("the agent is in the tree", || self.is_connected(host));
+        link
+    }
+
+    fn is_connected(&self, host: &str) -> bool {
+        let tree = self.client("administrator:0").get::<Tree>("/v1/tree").expect("a tree");
+        tree.agents.iter().any(|agent| agent.host == host && agent.connected)
     }
 
     /// Tries to join the tree with an identity's certificate.
@@ -140,7 +162,7 @@ fn a_window_is_seen_and_ended_by_its_owner_only() {
     assert_eq!(status(site.client("administrator:7").get::<WindowState>(&path)), 404);
     // No agent was asked for it, so none gets its secret; and people never do.
     assert_eq!(status(node.get::<Order>(&format!("{path}/order"))), 404);
-    assert_eq!(status(node.post::<()>(&format!("{path}/outcome"), &Outcome { refused: None })), 404);
+    assert_eq!(status(node.post::<()>(&format!("{path}/outcome"), &Outcome { refused: None, owner: None })), 404);
     assert_eq!(status(ann.get::<Order>(&format!("{path}/order"))), 403);
     assert_eq!(status(ann.delete(&path)), 200);
     assert_eq!(status(ann.get::<WindowState>(&path)), 404);
@@ -149,15 +171,9 @@ fn a_window_is_seen_and_ended_by_its_owner_only() {
 #[test]
 fn an_order_goes_to_its_node_s_agent_with_the_asker_s_user() {
     let site = Site::start();
-    let agent = site.identity("node:n1");
-    let placed: Placed = site
-        .client_of(&agent)
-        .post("/v1/agents", &Enrol { version: own_version().to_owned(), port: 0 })
-        .expect("it is taken in");
-    let link = site.join(&agent, placed.tree, placed.index);
+    let (link, agent) = (site.agent("n1"), site.identity("node:n1"));
     let ann = site.client("user:7");
     let members = || ann.get::<Tree>("/v1/tree").expect("a tree").agents;
-    until("the agent is in the tree", || members().iter().any(|agent| agent.connected));
     let begun: Begun = ann.post("/v1/windows", &wanted()).expect("it begins");
     assert!(begun.missing.is_empty());
     let path = format!("/v1/windows/{}/order", begun.id);

@@ -1,0 +1,183 @@
+//! What the site remembers: jobs, and the windows that went through it.
+//!
+//! A report is taken from whoever was given its window, once, and kept for the job's owner, who need not be the one who
+//! measured. A user sees their own jobs, an administrator all; who may not see a job can't tell it from none.
+//!
+//! Next: `windows` for whose a window is, `trimtab-store` for how it is kept.
+
+use crate::Controller;
+use crate::routes::{Caller, Refusal, Shared, off_thread, person, read};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use std::sync::Arc;
+use trimtab_site::Role;
+use trimtab_site::api::SCHEMA;
+use trimtab_site::jobs::{EventLine, Filed, Filing, JobLine, JobWindows, Jobs, WindowLine};
+use trimtab_store::{Error, JobSummary, Room, Store, WindowSummary};
+use trimtab_types::one_line;
+use trimtab_types::report::{Report, SCHEMA as REPORT_SCHEMA};
+
+/// What is kept of one user's windows: years of a few each day, and no user's share of a disk.
+const ROOM: Room = Room { window_count_max: 4096, byte_count_max: 512 << 20 };
+/// Jobs in a list.
+const JOB_COUNT_MAX: u32 = 1000;
+/// Longest key of a job, bytes: Slurm's id and the key of a first process.
+const KEY_BYTES_MAX: usize = 1024;
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let status = match &error {
+            Error::NoSuchJob { .. } => return nothing_of_yours(),
+            Error::NoSuchWindow { .. } => StatusCode::NOT_FOUND,
+            Error::UnstorableReport { .. } => StatusCode::BAD_REQUEST,
+            Error::Busy { .. } | Error::DiskFull { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        if status.is_client_error() {
+            return Refusal(status, error.to_string());
+        }
+        // Where the site keeps what is for its administrators.
+        eprintln!("trimtab: {}", one_line(&error));
+        Refusal(status, "the site's store can't be used now; the controller's log says why".to_owned())
+    }
+}
+
+/// There is no such job, or it is somebody else's.
+fn nothing_of_yours() -> Refusal {
+    Refusal(StatusCode::NOT_FOUND, "there is no such job for you; `trimtab list --controller HOST` shows yours".into())
+}
+
+/// `POST /v1/windows/ID/report`.
+pub(crate) async fn file(
+    State(controller): Shared,
+    caller: Caller,
+    Path(id): Path<u64>,
+    body: Bytes,
+) -> Result<Json<Filed>, Refusal> {
+    person(&caller)?;
+    let owner = controller.state().windows.file(id, &caller.role)?;
+    let filed = off_thread({
+        let controller = controller.clone();
+        move || keep(&controller, owner, &body)
+    });
+    let filed = filed.await;
+    match &filed {
+        Ok(Filed { job, window }) => eprintln!("trimtab: window {id} of {} is kept as {job}/{window}", caller.role),
+        Err(Refusal(_, why)) => {
+            eprintln!("trimtab: the report of window {id} is not kept: {why}");
+            controller.state().windows.not_filed(id);
+        }
+    }
+    filed.map(Json)
+}
+
+fn keep(controller: &Controller, owner: u32, body: &Bytes) -> Result<Filed, Refusal> {
+    let Filing { key, report } = read(body)?;
+    let bad = |what: &str| Refusal(StatusCode::BAD_REQUEST, what.to_owned());
+    if key.len() > KEY_BYTES_MAX {
+        return Err(bad("the job's key is too long"));
+    }
+    if report.schema != REPORT_SCHEMA {
+        return Err(bad("this report has another shape than this controller's: run the same version on both"));
+    }
+    let (job, window) = controller.store().file(owner, &key, &report, ROOM)?;
+    Ok(Filed { job: job.to_string(), window })
+}
+
+/// `GET /v1/jobs`.
+pub(crate) async fn jobs(State(controller): Shared, caller: Caller) -> Result<Json<Jobs>, Refusal> {
+    person(&caller)?;
+    let owner = match &caller.role {
+        Role::User { uid } => Some(*uid),
+        _ => None,
+    };
+    let mut jobs = off_thread(move || Ok(controller.store().list_jobs_of(owner, JOB_COUNT_MAX + 1)?)).await?;
+    let has_more = jobs.len() > JOB_COUNT_MAX as usize;
+    jobs.truncate(JOB_COUNT_MAX as usize);
+    Ok(Json(Jobs { schema: SCHEMA, jobs: jobs.into_iter().map(line).collect(), has_more }))
+}
+
+/// `GET /v1/jobs/ID`.
+pub(crate) async fn job(
+    State(controller): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<JobWindows>, Refusal> {
+    seen(controller, caller, id, |store, job| {
+        let windows = store.windows(&job.id)?.into_iter().map(window_line).collect();
+        Ok(JobWindows { schema: SCHEMA, job: line(job), windows })
+    })
+    .await
+}
+
+/// `GET /v1/jobs/ID/windows/N`.
+pub(crate) async fn report(
+    State(controller): Shared,
+    caller: Caller,
+    Path((id, window)): Path<(String, u32)>,
+) -> Result<Json<Report>, Refusal> {
+    seen(controller, caller, id, move |store, job| Ok(store.window(&job.id, window)?)).await
+}
+
+/// Looks at a job that whoever asks may see.
+async fn seen<T: Send + 'static>(
+    controller: Arc<Controller>,
+    caller: Caller,
+    id: String,
+    look: impl FnOnce(&Store, JobSummary) -> Result<T, Refusal> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    person(&caller)?;
+    let role = caller.role.clone();
+    off_thread(move || {
+        let store = controller.store();
+        let job = store.job_called(&id)?;
+        if !may_see(&role, job.owner) {
+            return Err(nothing_of_yours());
+        }
+        look(&store, job)
+    })
+    .await
+    .map(Json)
+}
+
+/// Whether somebody may see, and have measured, a job of this user's.
+pub(crate) fn may_see(role: &Role, owner: Option<u32>) -> bool {
+    match role {
+        Role::Administrator { .. } => true,
+        Role::User { uid } => owner == Some(*uid),
+        Role::Controller | Role::Node { .. } => false,
+    }
+}
+
+fn line(summary: JobSummary) -> JobLine {
+    let JobSummary { id, owner, job, windows, newest, .. } = summary;
+    JobLine {
+        id: id.to_string(),
+        // Every job of a site's store has one.
+        owner: owner.unwrap_or_default(),
+        program: job.program,
+        arguments: job.arguments,
+        ranks: job.ranks,
+        mpi: job.mpi,
+        hosts: job.hosts,
+        started_unix_s: job.started_unix_s,
+        windows,
+        newest: newest.map(window_line),
+    }
+}
+
+fn window_line(window: WindowSummary) -> WindowLine {
+    WindowLine {
+        window: window.batch,
+        trigger: window.trigger,
+        started_unix_s: window.started_unix_s,
+        valid: window.valid,
+        ended_by: window.ended_by,
+        iterations: window.iterations,
+        communication_fraction: window.communication_fraction,
+        time_per_iteration_s: window.time_per_iteration_s,
+        event: window.event.map(|event| EventLine { kind: event.kind, value: event.value, at_unix_s: event.at_unix_s }),
+    }
+}

@@ -1,0 +1,172 @@
+//! The API's words about jobs: what is kept of them, and calls for a window. Version 1, as all of [`crate::api`].
+//!
+//! | request | who may | answer |
+//! |---|---|---|
+//! | `POST /v1/windows/ID/report` with [`Filing`] | whoever began it, once | [`Filed`] |
+//! | `GET /v1/jobs` | users their own, administrators all | [`Jobs`] |
+//! | `GET /v1/jobs/ID` | the job's owner, administrators | [`JobWindows`] |
+//! | `GET /v1/jobs/ID/windows/N` | the same | the report |
+//! | `POST /v1/jobs/ID/trigger` with [`Trigger`] | the same | [`Triggered`] |
+//! | `POST /v1/waits` with [`Awaiting`] | users for their own jobs, administrators | [`Awaited`] |
+//! | `GET /v1/waits/ID` | whoever waits | [`Heard`], after some seconds at most |
+//! | `DELETE /v1/waits/ID` | whoever waits | nothing |
+//!
+//! A job's owner is the user whose processes its ranks are, as the agents of its nodes asked their kernels.
+//!
+//! Next: the controller's `kept` and `calls`, which answer.
+
+use serde::{Deserialize, Serialize};
+use trimtab_types::report::Report;
+
+/// A window's report, to be kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Filing {
+    /// What makes two sightings the same job; an owner's own.
+    pub key: String,
+    /// The report. Its job's id and its number are those of the owner's store; the site gives others.
+    pub report: Report,
+}
+
+/// Where it is found again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filed {
+    /// The job's name at the site.
+    pub job: String,
+    /// The window's number in it.
+    pub window: u32,
+}
+
+/// Jobs that whoever asks may see, the one whose window was filed last first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Jobs {
+    /// [`crate::api::SCHEMA`].
+    pub schema: u32,
+    /// The jobs.
+    pub jobs: Vec<JobLine>,
+    /// There are older ones, which are not in the list.
+    pub has_more: bool,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobLine {
+    /// Its name at the site.
+    pub id: String,
+    /// The user whose processes its ranks are.
+    pub owner: u32,
+    /// Path of its program.
+    pub program: String,
+    /// The program's arguments.
+    pub arguments: Vec<String>,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// The MPI library.
+    pub mpi: String,
+    /// Its hosts.
+    pub hosts: Vec<String>,
+    /// Start of rank 0, seconds since 1970.
+    pub started_unix_s: f64,
+    /// How many windows are kept.
+    pub windows: u32,
+    /// The one filed last.
+    pub newest: Option<WindowLine>,
+}
+
+/// One window of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WindowLine {
+    /// Its number in the job.
+    pub window: u32,
+    /// The command that measured it.
+    pub trigger: String,
+    /// Its start, seconds since 1970.
+    pub started_unix_s: f64,
+    /// Whether all ranks recorded the same iterations.
+    pub valid: bool,
+    /// Why it ended.
+    pub ended_by: String,
+    /// Recorded iterations; none: by time.
+    pub iterations: Option<u64>,
+    /// Mean share of the window in communication.
+    pub communication_fraction: Option<f64>,
+    /// Mean time of one iteration, seconds.
+    pub time_per_iteration_s: Option<f64>,
+    /// What it waited for; none: it was measured at once.
+    pub event: Option<EventLine>,
+}
+
+/// What a window waited for; the condition as it was typed is in the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventLine {
+    /// Of which kind.
+    pub kind: String,
+    /// What was seen.
+    pub value: String,
+    /// When, seconds since 1970.
+    pub at_unix_s: f64,
+}
+
+/// A job and all of its windows, oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobWindows {
+    /// [`crate::api::SCHEMA`].
+    pub schema: u32,
+    /// The job.
+    pub job: JobLine,
+    /// Its windows.
+    pub windows: Vec<WindowLine>,
+}
+
+/// Somebody waits for calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awaiting {
+    /// What the job may be called.
+    pub names: Vec<String>,
+    /// How the keys of the job's filed windows begin, which then can be called by its name at the site.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// Whose the job is; none: whoever waits.
+    #[serde(default)]
+    pub owner: Option<u32>,
+    /// Only calls with one of these names are meant; empty: all are.
+    #[serde(default)]
+    pub calls: Vec<String>,
+}
+
+/// Calls come under a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awaited {
+    /// Which.
+    pub id: u64,
+}
+
+/// What was heard meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    /// The call; none: there was none, ask again.
+    pub call: Option<Call>,
+}
+
+/// A call for a window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// What was called out.
+    pub name: String,
+    /// Who called, as their certificate says.
+    pub by: String,
+}
+
+/// Have a window measured by those who wait for a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trigger {
+    /// Kept with the window.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// It was heard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Triggered {
+    /// By how many that wait for the job.
+    pub reached: u32,
+}

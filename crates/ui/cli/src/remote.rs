@@ -1,0 +1,133 @@
+//! What a site keeps: windows that went through it are filed there, and shown again by `list` and `report`.
+//!
+//! Next: `stored` for one's own store, which has them too; `trimtab_site::jobs` for what is said.
+
+use crate::arguments::site::KeptOptions;
+use crate::{PARTIAL, output, stored};
+use anyhow::{Context, bail};
+use std::path::Path;
+use trimtab_agent::SiteWindow;
+use trimtab_report::{ListedJob, ListedWindow};
+use trimtab_site::jobs::{Filed, JobLine, JobWindows, Jobs, Trigger, Triggered};
+use trimtab_site::{Client, Identity};
+use trimtab_types::one_line;
+use trimtab_types::report::Report;
+
+/// Has the site keep a window. What it does not keep is in the own store, and a word is said about it.
+pub fn file(site: &SiteWindow, key: &str, report: &Report, is_kept_here: bool) {
+    let here = is_kept_here.then(|| format!("{}/{}", report.job.id, report.window.batch));
+    let filed = site.file(key, report).map_err(|error| one_line(&error));
+    eprintln!("trimtab: {}", kept_where(filed, here.as_deref()));
+}
+
+/// Where a window is, in one line.
+fn kept_where(filed: Result<Filed, String>, here: Option<&str>) -> String {
+    match (filed, here) {
+        (Ok(Filed { job, window }), _) => format!("the site keeps this window as {job}/{window}"),
+        (Err(why), Some(here)) => format!("the site does not keep this window, your own store does, as {here}: {why}"),
+        (Err(why), None) => format!("the site does not keep this window either: {why}"),
+    }
+}
+
+/// `trimtab list --controller HOST`.
+pub fn list(controller: &str, site: &KeptOptions, json: bool) -> anyhow::Result<u8> {
+    let jobs: Jobs = client(controller, site)?.get("/v1/jobs")?;
+    if json {
+        output::print_text(&serde_json::to_string_pretty(&jobs)?)?;
+        return Ok(if jobs.jobs.is_empty() { PARTIAL } else { crate::DONE });
+    }
+    if jobs.has_more {
+        eprintln!("trimtab: there are older jobs, which the site does not list");
+    }
+    stored::show_list(&jobs.jobs.into_iter().map(listed).collect::<Vec<_>>())
+}
+
+/// `trimtab report JOB[/WINDOW] --controller HOST`.
+pub fn report(
+    controller: &str,
+    site: &KeptOptions,
+    window: Option<&str>,
+    json: bool,
+    html: Option<&Path>,
+) -> anyhow::Result<u8> {
+    let text = window.context("which window of the site's? `trimtab list --controller HOST` shows the jobs")?;
+    let client = client(controller, site)?;
+    let report: Report = match text.split_once('/') {
+        Some((job, window)) => {
+            let Ok(window) = window.parse::<u32>() else { bail!("{text}: after the slash comes a window's number") };
+            client.get(&format!("/v1/jobs/{}/windows/{window}", in_path(job)?))?
+        }
+        None => {
+            let found: JobWindows = client.get(&format!("/v1/jobs/{}", in_path(text)?))?;
+            let Some(newest) = found.job.newest else { bail!("the site keeps no window of {text} any more") };
+            client.get(&format!("/v1/jobs/{}/windows/{}", found.job.id, newest.window))?
+        }
+    };
+    stored::show_report(&report, json, html)
+}
+
+/// `trimtab trigger JOB [NAME] --controller HOST`.
+pub fn trigger(controller: &str, site: &KeptOptions, job: &str, name: &str) -> anyhow::Result<u8> {
+    let path = format!("/v1/jobs/{}/trigger", in_path(job)?);
+    let Triggered { reached } = client(controller, site)?.post(&path, &Trigger { name: name.to_owned() })?;
+    output::print_text(&format!("{job}: {reached} heard the call"))?;
+    Ok(crate::DONE)
+}
+
+fn client(controller: &str, site: &KeptOptions) -> anyhow::Result<Client> {
+    Ok(Client::new(controller, &Identity::load(&site.of(controller).identity())?)?)
+}
+
+/// A job's name, which stands in a path as it is.
+fn in_path(name: &str) -> anyhow::Result<&str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:+".contains(&byte);
+    if name.is_empty() || !name.bytes().all(fits) {
+        bail!("{name:?} is no job's name at a site; `trimtab list --controller HOST` shows them");
+    }
+    Ok(name)
+}
+
+fn listed(job: JobLine) -> ListedJob {
+    ListedJob {
+        id: job.id,
+        program: job.program,
+        arguments: job.arguments,
+        ranks: job.ranks,
+        windows: job.windows,
+        newest: job.newest.map(|window| ListedWindow {
+            started_unix_s: window.started_unix_s,
+            valid: window.valid,
+            communication_fraction: window.communication_fraction,
+            time_per_iteration_s: window.time_per_iteration_s,
+            event: window.event.map(|event| event.kind),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_window_is_is_said_in_one_line() {
+        let filed = || Ok(Filed { job: "app-7".to_owned(), window: 2 });
+        let gone = || Err("can't be reached".to_owned());
+        for (filed, here, expected) in [
+            (filed(), Some("app-1/0"), "keeps this window as app-7/2"),
+            (gone(), Some("app-1/0"), "your own store does, as app-1/0: can't be reached"),
+            (gone(), None, "either: can't be reached"),
+        ] {
+            let said = kept_where(filed, here);
+            assert!(said.contains(expected) && said.lines().count() == 1, "{said}");
+        }
+    }
+
+    #[test]
+    fn only_names_stand_in_a_path() {
+        for (name, fits) in
+            [("app-3", true), ("4711_2.0", true), ("n1:4711", true), ("", false), ("../tree", false), ("a b", false)]
+        {
+            assert_eq!(in_path(name).is_ok(), fits, "{name}");
+        }
+    }
+}
