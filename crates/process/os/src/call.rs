@@ -11,7 +11,7 @@
 
 use crate::error::Error;
 use crate::guards::check_calls;
-use crate::inject::{Call, Gadgets, SCRATCH_BYTES, StackLayout, call_registers, signal_frame};
+use crate::inject::{Call, Gadgets, SCRATCH_BYTES, StackLayout, call_registers, send_into, signal_frame};
 use crate::proc::MappingTable;
 use crate::stacks::room_for;
 use crate::stop::Stopped;
@@ -99,13 +99,8 @@ impl Stopped {
         let layout = StackLayout::below(top, state.len() as u64, frames).for_functions();
         let bytes = chain(&layout, calls, (errno_at, errno), (&thread.registers, mask), gadgets, state);
         self.memory().write(layout.first_frame(), &bytes)?;
-        let mut registers = thread.registers;
-        registers.rip = gadgets.signal_return;
-        registers.rsp = layout.first_frame() + 8;
-        registers.orig_rax = u64::MAX;
         // From here on the thread makes the calls, whatever becomes of us.
-        sys::set_registers(thread.tid, &registers).map_err(failed)?;
-        sys::set_signal_mask(thread.tid, u64::MAX).map_err(failed)?;
+        send_into(thread.tid, &thread.registers, layout.first_frame(), gadgets).map_err(failed)?;
         self.follow(thread.tid, layout.frame + 8)
     }
 

@@ -136,15 +136,8 @@ impl Stopped {
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         let bytes = layout.chain(calls, &thread.registers, mask, gadgets, state);
         self.memory().write(layout.first_frame(), &bytes)?;
-        let mut registers = thread.registers;
-        registers.rip = gadgets.signal_return;
-        registers.rsp = layout.first_frame() + 8;
-        registers.orig_rax = u64::MAX;
         // From here on the thread makes the calls, whatever becomes of us.
-        sys::set_registers(thread.tid, &registers).map_err(failed)?;
-        // A signal that was on its way when the thread stopped, such as the one for a fault, would find our registers in
-        // its frame, and its handler might never return. The last frame sets the mask again and lets it in.
-        sys::set_signal_mask(thread.tid, u64::MAX).map_err(failed)?;
+        send_into(thread.tid, &thread.registers, layout.first_frame(), gadgets).map_err(failed)?;
         Ok(self.let_go())
     }
 
@@ -191,11 +184,7 @@ impl<'a> Injection<'a> {
         let frame = signal_frame(&original, mask, gadgets.signal_return, layout.state);
         stopped.memory().write(layout.state, &state)?;
         stopped.memory().write(layout.frame, &frame)?;
-        // First into the signal return, which also restores the mask: then the mask.
-        let mut returning = original;
-        (returning.rip, returning.rsp, returning.orig_rax) = (gadgets.signal_return, layout.frame + 8, u64::MAX);
-        sys::set_registers(tid, &returning).map_err(failed)?;
-        sys::set_signal_mask(tid, u64::MAX).map_err(failed)?;
+        send_into(tid, &original, layout.frame, gadgets).map_err(failed)?;
         let (frame, scratch) = (layout.frame, layout.scratch);
         Ok(Injection { stopped, index, tid, original, mask, frame, scratch, gadgets, finished: false })
     }
@@ -276,6 +265,18 @@ impl Drop for Injection<'_> {
             let _ = self.put_back();
         }
     }
+}
+
+/// Sends a stopped thread that had the registers `original` into the signal return of the frame at `frame`, with all
+/// signals blocked.
+pub(crate) fn send_into(tid: i32, original: &Registers, frame: u64, gadgets: Gadgets) -> io::Result<()> {
+    let mut returning = *original;
+    (returning.rip, returning.rsp, returning.orig_rax) = (gadgets.signal_return, frame + 8, u64::MAX);
+    sys::set_registers(tid, &returning)?;
+    // Registers first: the chain that they lead into restores the mask, but a mask without it would stay. A signal that
+    // was on its way when the thread stopped, such as the one for a fault, would find our registers in its frame, and
+    // its handler might never return. The last frame sets the mask again and lets it in.
+    sys::set_signal_mask(tid, u64::MAX)
 }
 
 /// A thread that can make calls: its number, its signal mask and vector state, and where its frames go.

@@ -15,7 +15,9 @@ use script::ArenaScript;
 use std::collections::BTreeMap;
 use std::fmt;
 use trimtab_x86::{Carrier, build_carrier, encode_near_jump, encode_short_jump};
-use trimtab_x86::{ISLAND_OVERHEAD_MAX, Inline, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island};
+use trimtab_x86::{
+    ISLAND_OVERHEAD_MAX, Inline, Island, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island,
+};
 
 /// A function with the places where it is to be patched.
 #[derive(Clone, Debug)]
@@ -197,10 +199,7 @@ pub fn build(
         let mut code = probe_code(place, header, routines, function.probe);
         code.inline = function.inline;
         for site in &function.sites {
-            let island = |at| {
-                let island = build_island(&site.site, &site.displaced, at, &code)?;
-                Ok((island.bytes, 0, island.moves))
-            };
+            let island = |at| build_island(&site.site, &site.displaced, at, &code);
             plan.add_site(function, site, place, &island)?;
         }
     }
@@ -222,7 +221,7 @@ pub fn build_script(functions: &[PlannedFunction], places: &[ArenaPlace], script
         let Some(bodies) = &function.bodies else { continue };
         let arena = &arenas[function.arena];
         for site in &function.sites {
-            let island = |at| arena.island(site, bodies, at).map(|island| (island.bytes, island.entry, island.moves));
+            let island = |at| arena.island(site, bodies, at);
             plan.add_site(function, site, place, &island)?;
         }
     }
@@ -230,8 +229,8 @@ pub fn build_script(functions: &[PlannedFunction], places: &[ArenaPlace], script
     Ok(plan)
 }
 
-/// Builds an island for an address: its bytes, the offset where it is entered, and where displaced instructions went.
-type BuildIsland<'a> = dyn Fn(u64) -> Result<(Vec<u8>, usize, Vec<(u64, u64)>), Refusal> + 'a;
+/// Builds an island for an address.
+type BuildIsland<'a> = dyn Fn(u64) -> Result<Island, Refusal> + 'a;
 
 fn probe_code(place: ArenaPlace, header: u64, routines: &Routines<'_>, probe: u32) -> ProbeCode {
     let (enter, leave) = (place.code + routines.enter, place.code + routines.leave);
@@ -271,10 +270,10 @@ impl Plan {
         let arena = &mut self.arenas[function.arena];
         arena.resize(arena.len().next_multiple_of(ISLAND_ALIGNMENT), 0xcc);
         let at = place.code + arena.len() as u64;
-        let (bytes, entry, moves) = island(at).map_err(refused)?;
-        arena.extend_from_slice(&bytes);
-        let at = at + entry as u64;
-        self.moves.extend(moves.into_iter().filter(|(old, _)| *old != site.at));
+        let island = island(at).map_err(refused)?;
+        arena.extend_from_slice(&island.bytes);
+        let at = at + island.entry as u64;
+        self.moves.extend(island.moves.into_iter().filter(|(old, _)| *old != site.at));
         let role = if matches!(site.kind, trimtab_x86::SiteKind::Exit(_)) { Role::Exit } else { Role::Entry };
         let patch = |address, original: &[u8], patched: &[u8], role| Patch {
             address,

@@ -13,7 +13,7 @@ use trimtab_snippet::emit::{
 };
 use trimtab_snippet::ir::{Body, Unit, When};
 use trimtab_x86::{
-    ISLAND_OVERHEAD_MAX, ProbeBytes, ProbeIsland, ProbePlace, Refusal, SiteKind, WriteProbe, build_probe_island,
+    ISLAND_OVERHEAD_MAX, Island, ProbeBytes, ProbePlace, Refusal, SiteKind, WriteProbe, build_probe_island,
 };
 
 /// Bytes by which the length of a place's code may depend on where it lies.
@@ -98,12 +98,7 @@ pub(crate) struct ArenaScript<'a> {
 
 impl ArenaScript<'_> {
     /// The island of one place.
-    pub(crate) fn island(
-        &self,
-        planned: &PlannedSite,
-        bodies: &FunctionBodies,
-        at: u64,
-    ) -> Result<ProbeIsland, Refusal> {
+    pub(crate) fn island(&self, planned: &PlannedSite, bodies: &FunctionBodies, at: u64) -> Result<Island, Refusal> {
         let site = &planned.site;
         let (enter, point) = match site.kind {
             SiteKind::At(address) => (&bodies.point, address),

@@ -6,7 +6,7 @@
 //! because whoever passes pays for two more jumps. Next: `site`, which asks when padding has run out.
 
 use crate::instruction::Next;
-use crate::island::Island;
+use crate::probe_island::Island;
 use crate::site::{Planner, check_page};
 use crate::springboard::first_fit;
 use crate::{NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, encode_near_jump, relocate};
@@ -41,7 +41,7 @@ pub fn build_carrier(carrier: &Carrier, original: &[u8], at: u64) -> Result<Isla
     if let Some(resume) = carrier.resume {
         bytes.extend(encode_near_jump(at + bytes.len() as u64, resume)?);
     }
-    Ok(Island { bytes, moves: moved.offsets })
+    Ok(Island { bytes, entry: 0, moves: moved.offsets })
 }
 
 /// The carriers of one function.

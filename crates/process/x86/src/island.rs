@@ -1,16 +1,16 @@
-//! The code that runs instead of displaced instructions: probe, those instructions, and back.
+//! The probe of a measuring window, as code for an island.
 //!
-//! An island first looks at its arena's gate word; while that is zero it does nothing but what the original code did.
+//! It first looks at its arena's gate word; while that is zero the island does nothing but what the original code did.
 //! Otherwise it saves the nine registers a C function may change, calls the in-target routine with
 //! (shared memory, probe number, saved registers) and restores them. The routine uses no vector register, so none is
 //! saved. The original return address never leaves its place on the stack and no address inside an island is ever
-//! pushed while original code runs: unwinders, exceptions and `longjmp` see the program's own frames only.
+//! pushed while original code runs: unwinders, exceptions and `longjmp` see the program's own frames only. At a point in
+//! the middle of a function nothing may be assumed to be free: flags and red zone are kept too, and the stack is aligned.
 //!
-//! Next: `site` says what is displaced, `relocate` moves it, `trimtab-plan` puts islands into arenas.
+//! Next: `probe_island`, which puts it among the displaced instructions, and `inline` for the usual case of simple probes.
 
-use crate::jump::taken_over_near_jump;
-use crate::relocate::relocate;
-use crate::{ExitKind, Refusal, Site, SiteKind, encode_near_jump};
+use crate::probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
+use crate::{Refusal, Site, SiteKind, encode_near_jump};
 
 /// What every island of one probe must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +84,6 @@ pub struct Inline {
     pub bytes: Option<u8>,
 }
 
-/// An island ready to be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Island {
-    /// Its code.
-    pub bytes: Vec<u8>,
-    /// For a thread that stands at a displaced instruction: where it goes on here.
-    pub moves: Vec<(u64, u64)>,
-}
-
 /// Bytes an island may need besides twice its displaced instructions.
 pub const ISLAND_OVERHEAD_MAX: usize = 512;
 
@@ -100,34 +91,28 @@ const PUSHES: [u8; 13] = [0x50, 0x51, 0x52, 0x56, 0x57, 0x41, 0x50, 0x41, 0x51, 
 const POPS: [u8; 13] = [0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59, 0x41, 0x58, 0x5f, 0x5e, 0x5a, 0x59, 0x58];
 /// `mov rdx, rsp`.
 const SAVED_REGISTERS_TO_RDX: [u8; 3] = [0x48, 0x89, 0xe2];
+const NO_OPERATION: u8 = 0x90;
+/// `lea rsp, [rsp - 128]; pushfq; cld`.
+const KEEP_RED_ZONE_AND_FLAGS: [u8; 7] = [0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0xfc];
+/// `popfq; lea rsp, [rsp + 128]`.
+const RESTORE_FLAGS_AND_RED_ZONE: [u8; 9] = [0x9d, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0x00, 0x00, 0x00];
+/// `push rbp; mov rbp, rsp; and rsp, -16; push rbp`: an odd number of words, as a call leaves it.
+const ALIGN: [u8; 9] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xf0, 0x55];
+/// `mov rsp, rbp; pop rbp`.
+const UNALIGN: [u8; 4] = [0x48, 0x89, 0xec, 0x5d];
 
-/// Builds the island of `site` at address `at`. `original` holds the bytes of `site.displaced`.
+/// Builds the island of `site` at address `at`, with a window's probes. `original` holds the bytes of `site.displaced`.
 ///
 /// # Errors
 /// [`Refusal`] if something is out of reach from `at`, or the displaced instructions can't be moved.
 pub fn build_island(site: &Site, original: &[u8], at: u64, code: &ProbeCode) -> Result<Island, Refusal> {
-    let mut island = Writer { at, bytes: Vec::with_capacity(ISLAND_OVERHEAD_MAX), moves: Vec::new(), code };
-    let start = site.displaced.start;
-    match site.kind {
-        SiteKind::Entry => {
-            island.enter()?;
-            island.moved(original, start)?;
-        }
-        SiteKind::Exit(exit) => island.leaving(site, original, exit.at, exit.kind)?,
-        SiteKind::Whole(_) if code.inline.is_some_and(|inline| !inline.timed) => {
-            island.enter()?;
-            island.moved(original, start)?;
-        }
-        SiteKind::Whole(exit) => {
-            island.enter()?;
-            island.leaving(site, original, exit.at, exit.kind)?;
-        }
-        SiteKind::At(address) => island.at_point(site, original, address)?,
-    }
-    if let Some(resume) = site.resume {
-        island.jump_to(resume)?;
-    }
-    Ok(Island { bytes: island.bytes, moves: island.moves })
+    let entering = if let SiteKind::At(_) = site.kind { Passage::Point } else { Passage::Entry };
+    // What only counts calls is done at the entry.
+    let counts_only = code.inline.is_some_and(|inline| !inline.timed);
+    let is_leaving = !(counts_only && matches!(site.kind, SiteKind::Whole(_)));
+    let write = |passage| -> Box<WriteProbe<'_, Refusal>> { Box::new(move |place| code.written(passage, place)) };
+    let mut leave: Vec<_> = is_leaving.then(|| write(Passage::Exit)).into_iter().collect();
+    build_probe_island(site, original, at, &mut [write(entering)], &mut leave)
 }
 
 /// A function that does nothing but pass an entry and an exit probe: calling it measures what a probe costs.
@@ -135,33 +120,48 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, code: &ProbeCode) -> 
 /// # Errors
 /// [`Refusal::OutOfReach`] if the gate or a routine is too far from `at`.
 pub fn build_calibration(at: u64, code: &ProbeCode) -> Result<Vec<u8>, Refusal> {
-    let mut island = Writer { at, bytes: Vec::new(), moves: Vec::new(), code };
+    let mut island = Writer { at, bytes: Vec::new(), code };
     island.probe(code.enter)?;
     island.probe(code.leave)?;
     island.put(&[0xc3]);
     Ok(island.bytes)
 }
 
+/// What a thread does where a probe stands.
+#[derive(Clone, Copy)]
+enum Passage {
+    Entry,
+    Exit,
+    Point,
+}
+
+impl ProbeCode {
+    fn written(&self, passage: Passage, place: ProbePlace) -> Result<ProbeBytes, Refusal> {
+        let mut writer = Writer { at: place.at, bytes: vec![NO_OPERATION; place.room_before], code: self };
+        match (passage, self.inline) {
+            (Passage::Entry, None) => writer.probe(self.enter)?,
+            (Passage::Entry, Some(inline)) => writer.inline_enter(&inline)?,
+            (Passage::Exit, None) => writer.probe(self.leave)?,
+            (Passage::Exit, Some(inline)) => writer.inline_leave(&inline)?,
+            (Passage::Point, _) => writer.keeping_all()?,
+        }
+        Ok(ProbeBytes { bytes: writer.bytes, entry: 0 })
+    }
+}
+
 pub(crate) struct Writer<'a> {
     at: u64,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) moves: Vec<(u64, u64)>,
     pub(crate) code: &'a ProbeCode,
 }
 
 impl Writer<'_> {
-    pub(crate) fn here(&self) -> u64 {
+    fn here(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
 
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-    }
-
-    fn jump_to(&mut self, to: u64) -> Result<(), Refusal> {
-        let jump = encode_near_jump(self.here(), to)?;
-        self.put(&jump);
-        Ok(())
     }
 
     /// A 32-bit displacement to `to` from the end of an instruction that ends `after` bytes behind it.
@@ -198,65 +198,13 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn enter(&mut self) -> Result<(), Refusal> {
-        match self.code.inline {
-            Some(inline) => self.inline_enter(&inline),
-            None => self.probe(self.code.enter),
-        }
-    }
-
-    fn leave(&mut self) -> Result<(), Refusal> {
-        match self.code.inline {
-            Some(inline) => self.inline_leave(&inline),
-            None => self.probe(self.code.leave),
-        }
-    }
-
-    fn moved(&mut self, original: &[u8], from: u64) -> Result<(), Refusal> {
-        if original.is_empty() {
-            return Ok(());
-        }
-        let relocated = relocate(original, from, self.here())?;
-        self.put(&relocated.bytes);
-        self.moves.extend(relocated.offsets);
+    /// The probe where flags, registers and red zone may all be in use.
+    fn keeping_all(&mut self) -> Result<(), Refusal> {
+        self.put(&KEEP_RED_ZONE_AND_FLAGS);
+        self.put(&ALIGN);
+        self.probe(self.code.enter)?;
+        self.put(&UNALIGN);
+        self.put(&RESTORE_FLAGS_AND_RED_ZONE);
         Ok(())
-    }
-
-    /// Displaced instructions, the exit probe, and the leaving instruction at `exit_at`.
-    fn leaving(&mut self, site: &Site, original: &[u8], exit_at: u64, kind: ExitKind) -> Result<(), Refusal> {
-        let start = site.displaced.start;
-        if let ExitKind::RunsInto { .. } = kind {
-            // The leaving instruction stays in place; `resume` leads to it.
-            self.moved(original, start)?;
-            return self.leave();
-        }
-        let (head, last) = original.split_at((exit_at - start) as usize);
-        self.moved(head, start)?;
-        self.moves.push((exit_at, self.here()));
-        match kind {
-            ExitKind::Ret { .. } => {
-                self.leave()?;
-                self.put(last);
-            }
-            ExitKind::ConditionalTailJump { target } => self.conditional_leave(site, last, target)?,
-            ExitKind::TailJump { .. }
-            | ExitKind::IndirectTailJump
-            | ExitKind::RunsInto { .. }
-            | ExitKind::FallsThrough => {
-                self.leave()?;
-                let relocated = relocate(last, exit_at, self.here())?;
-                self.put(&relocated.bytes);
-            }
-        }
-        Ok(())
-    }
-
-    /// `jcc target`: the probe belongs only to the taken side, and must not disturb the flags before it.
-    fn conditional_leave(&mut self, site: &Site, last: &[u8], target: u64) -> Result<(), Refusal> {
-        let over = site.resume.unwrap_or(site.displaced.end);
-        self.put(&taken_over_near_jump(last));
-        self.jump_to(over)?;
-        self.leave()?;
-        self.jump_to(target)
     }
 }

@@ -21,7 +21,6 @@
 
 mod analyse;
 mod answers;
-mod at;
 mod between;
 mod blocks;
 mod call;
@@ -55,14 +54,12 @@ pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use edge::way_site;
 pub use instruction::direct_branches;
-pub use island::{
-    ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, Island, ProbeCode, build_calibration, build_island,
-};
+pub use island::{ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, build_calibration, build_island};
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
 pub use liveness::{Liveness, RegisterSet};
 pub use loops::Loop;
 pub use point::{LoopPlace, loop_site, point_site};
-pub use probe_island::{ProbeBytes, ProbeIsland, ProbePlace, WriteProbe, build_probe_island};
+pub use probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
 pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites, own_sites};

@@ -2,7 +2,8 @@
 //!
 //! The patch may begin at the instruction itself or, if nothing jumps to it, at one before it; the probe stands right
 //! before the instruction either way. What is wanted of a loop is found here too: its header, or else its latch, or else
-//! a call that is passed once per iteration. Next: `site` for the rules all patches keep, `at` for the island.
+//! a call that is passed once per iteration. Next: `site` for the rules all patches keep, `probe_island` for the
+//! island.
 
 use crate::blocks::ControlFlow;
 use crate::carrier::Carriers;

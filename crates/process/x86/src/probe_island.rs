@@ -1,11 +1,12 @@
-//! Islands for any code of probes, not only the routine's: the caller writes the code, which ends by falling through.
+//! The code that runs instead of displaced instructions: probes, those instructions, and back.
 //!
-//! Code may begin with constants and unusual cases that lie before its entry, and it may leave room at its entry for
-//! instructions that run first. So an exit's displaced instructions lie in the first probe's room, and nothing has to be
-//! jumped over in the usual case of one probe. Where code is entered from code before it, a jump leads over what lies
-//! before its entry, if anything does.
+//! The caller writes the probes' code, which ends by falling through. It may begin with constants and unusual cases that
+//! lie before its entry, and it may leave room at its entry for instructions that run first. So an exit's displaced
+//! instructions lie in the first probe's room, and nothing has to be jumped over in the usual case of one probe. Where
+//! code is entered from code before it, a jump leads over what lies before its entry, if anything does.
 //!
-//! Next: `island` for the islands of the measuring window.
+//! Next: `site` says what is displaced, `relocate` moves it, `island` is the measuring window's probe, `trimtab-plan`
+//! puts islands into arenas.
 
 use crate::jump::taken_over_near_jump;
 use crate::relocate::{Relocated, relocate};
@@ -35,7 +36,7 @@ pub type WriteProbe<'a, E> = dyn FnMut(ProbePlace) -> Result<ProbeBytes, E> + 'a
 
 /// An island ready to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbeIsland {
+pub struct Island {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Offset of the instruction the patched place jumps to.
@@ -56,7 +57,7 @@ pub fn build_probe_island<E: From<Refusal>>(
     at: u64,
     enter: &mut [Box<WriteProbe<'_, E>>],
     leave: &mut [Box<WriteProbe<'_, E>>],
-) -> Result<ProbeIsland, E> {
+) -> Result<Island, E> {
     let mut island = Builder { at, bytes: Vec::new(), entry: None, moves: Vec::new() };
     let start = site.displaced.start;
     match site.kind {
@@ -74,7 +75,7 @@ pub fn build_probe_island<E: From<Refusal>>(
     if let Some(resume) = site.resume {
         island.jump_to(resume)?;
     }
-    Ok(ProbeIsland { entry: island.entry.unwrap_or(0), bytes: island.bytes, moves: island.moves })
+    Ok(Island { entry: island.entry.unwrap_or(0), bytes: island.bytes, moves: island.moves })
 }
 
 struct Builder {
