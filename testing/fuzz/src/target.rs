@@ -5,7 +5,7 @@
 use crate::mutate::Mutator;
 use crate::targets::{
     cache, code, debug, descriptor, elf, frames, memory, minidebug, names, patched, planted, relocate, script, sites,
-    wire,
+    talk, wire,
 };
 use anyhow::{Result, bail};
 
@@ -49,6 +49,7 @@ const TABLE: &[(&str, Make)] = &[
     ("patched", || Box::new(patched::Patched::new())),
     ("descriptor", || Box::new(descriptor::Descriptor)),
     ("wire", || Box::new(wire::Wire)),
+    ("talk", || Box::new(talk::Talk)),
     ("memory", || Box::new(memory::SharedMemory::new())),
 ];
 

@@ -92,6 +92,8 @@ const FUZZ: &[&str] = &[
     "trimtab-wire",
     "trimtab-reduce",
     "trimtab-overlay",
+    "trimtab-measure",
+    "trimtab-agent",
 ];
 /// An agent measures what is on its node, and writes down what it changes.
 const AGENT: &[&str] = &[

@@ -19,7 +19,7 @@
 pub mod audit;
 mod contribute;
 mod error;
-mod exchange;
+pub mod exchange;
 mod facts;
 pub mod lead;
 mod orders;

@@ -16,4 +16,5 @@ pub mod planted;
 pub mod relocate;
 pub mod script;
 pub mod sites;
+pub mod talk;
 pub mod wire;
