@@ -1,6 +1,6 @@
 /* Code no compiler writes: functions shorter than a jump, one behind the other without padding; jumps into a function's
  * first bytes; counters in rcx only; operands relative to the instruction pointer; answers in flags; arguments in
- * registers that calls may change; a function that runs on into the next one. Next: flow.cpp checks the answers. */
+ * registers that calls may change; a function that runs on into the next one; restartable sequences. Next: flow.cpp checks the answers. */
 
     .text
     .macro function name
@@ -115,6 +115,66 @@ function asm_bystander
     ret
 done asm_bystander
 
+/* A restartable sequence from one place to another, left for a third. */
+    .macro sequence name from to abort
+    .balign 32
+\name:
+    .long 0, 0
+    .quad \from, \to - \from, \abort
+    .endm
+/* What the kernel looks for before the third: the operand of a no-op. */
+    .macro mark
+    .byte 0x0f, 0x1f, 0x05
+    .long 0x53053053
+    .endm
+
+/* rdi: counters, 64 bytes apart; rsi: the thread's struct rseq. Adds one to this processor's counter, exactly once. */
+function asm_adds_here
+    mov $50, %r8d
+.Lhere_again:
+    lea asm_sequence_here(%rip), %rax
+    mov %rax, 8(%rsi)
+.Lhere_from:
+    mov 4(%rsi), %eax
+    shl $6, %rax
+    mov (%rdi, %rax), %rcx
+    mov %r8d, %edx
+1:  dec %edx
+    jnz 1b
+    inc %rcx
+    mov %rcx, (%rdi, %rax)
+.Lhere_to:
+    mov $1, %eax
+    ret
+    mark
+.Lhere_abort:
+    jmp .Lhere_again
+done asm_adds_here
+
+/* The same; rdx: the sequence. Nothing is before it and after it, and it answers 0 if it was interrupted. */
+function asm_adds_barely
+    mov %rdx, 8(%rsi)
+.Lbarely_from:
+    mov 4(%rsi), %ecx
+    shl $6, %rcx
+    mov $1, %eax
+    incq (%rdi, %rcx)
+.Lbarely_to:
+    ret
+    mark
+.Lbarely_abort:
+    xor %eax, %eax
+    ret
+done asm_adds_barely
+
+    .section __rseq_cs, "aw"
+sequence asm_sequence_here, .Lhere_from, .Lhere_to, .Lhere_abort
+    .section __rseq_cs_ptr_array, "aw"
+    .quad asm_sequence_here, asm_sequence_barely
+    .section .data.rel.ro, "aw"
+    .globl asm_sequence_barely
+    .hidden asm_sequence_barely
+sequence asm_sequence_barely, .Lbarely_from, .Lbarely_to, .Lbarely_abort
     .data
 asm_sum:
     .quad 0

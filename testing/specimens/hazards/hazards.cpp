@@ -31,7 +31,7 @@ const Hazard HAZARDS[] = {
     {"cancel", cancels},       {"fork", forks},          {"vfork", vforks},         {"spawn", spawns},
     {"exec", execs},           {"plugin", plugs},        {"blocked", blocks},       {"dozing", dozes},
     {"waiting", waits},        {"late", late_plugin},    {"shut", shuts_itself_in}, {"flags", flags},
-    {"holding", holds},
+    {"holding", holds},        {"sequence", adds},
 };
 
 bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }

@@ -35,6 +35,7 @@ bool execs();
 bool plugs();
 bool late_plugin();
 bool blocks();
+bool adds();
 bool dozes();
 bool waits();
 bool shuts_itself_in();

@@ -15,6 +15,7 @@
 #include <spawn.h>
 #include <string>
 #include <sys/prctl.h>
+#include <sys/rseq.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +48,37 @@ bool threads() {
         right = right && result;
     }
     return right;
+}
+
+// --- restartable sequences, from which the kernel sends a thread back that it interrupts
+
+extern "C" {
+long asm_adds_here(long *counters, void *area), asm_adds_barely(long *counters, void *area, const void *sequence);
+extern const char asm_sequence_barely[];
+}
+
+static const long PROCESSORS_MAX = 1024, ADDED = 2000;
+static long counters[PROCESSORS_MAX][8];
+
+static void *adds_often(void *) {
+    void *area = (char *)__builtin_thread_pointer() + __rseq_offset;
+    for (long k = 0; k < ADDED; k++) {
+        asm_adds_here(counters[0], area);
+        while (!asm_adds_barely(counters[0], area, asm_sequence_barely)) {}
+    }
+    return nullptr;
+}
+
+bool adds() {
+    // A kernel that does not take part leaves no processor's number.
+    if (__rseq_size == 0 || sysconf(_SC_NPROCESSORS_CONF) > PROCESSORS_MAX) return true;
+    pthread_t made[4];
+    for (auto &counter : counters) counter[0] = 0;
+    for (pthread_t &one : made) pthread_create(&one, nullptr, adds_often, nullptr);
+    for (pthread_t one : made) pthread_join(one, nullptr);
+    long sum = 0;
+    for (auto &counter : counters) sum += counter[0];
+    return sum == 4 * 2 * ADDED;
 }
 
 // --- cancellation and pthread_exit unwind through all frames

@@ -36,8 +36,6 @@ const FUTEX: i64 = 202;
 const WAKE_AND_SET: u64 = 5 | 128;
 const SET_SHIFT: u32 = 12;
 const SET_MAX: u32 = 0x7ff;
-/// Where the kernel's `struct rseq` has the sequence that a thread is in.
-const SEQUENCE_AT: u64 = 8;
 
 /// A function to be called, with arguments that are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,17 +56,6 @@ pub struct Called {
 }
 
 impl Stopped {
-    /// Whether thread number `index` is in a sequence of instructions that begins anew when it is interrupted (rseq), or
-    /// was in one last. To go on in the middle of one would be wrong.
-    ///
-    /// # Errors
-    /// [`Error::Call`] if the kernel does not tell (before Linux 5.13).
-    pub fn is_in_restartable_sequence(&self, index: usize) -> Result<bool, Error> {
-        let failed = |source| Error::Call { call: "PTRACE_GET_RSEQ_CONFIGURATION", pid: self.pid(), source };
-        let place = sys::restartable_sequences(self.threads()[index].tid).map_err(failed)?;
-        Ok(place != 0 && self.memory().read_word(place + SEQUENCE_AT)? != 0)
-    }
-
     /// Has thread number `index`, which must run in user mode, make `calls` one after the other, and lets all threads go.
     /// `errno_at` is where that thread's `errno` lies.
     ///

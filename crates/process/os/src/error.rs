@@ -94,8 +94,8 @@ pub enum Error {
         /// Bytes needed.
         needed: u64,
     },
-    /// The thread is at a place, or has a state, from which it can't call a function.
-    #[error("thread {tid} can't call a function for us now; try again")]
+    /// The thread is at a place, or has a state, from which it can't make calls for us.
+    #[error("thread {tid} can't make calls for us now; try again")]
     NotNow {
         /// The thread.
         tid: i32,

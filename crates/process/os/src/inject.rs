@@ -313,6 +313,10 @@ fn fit(stopped: &Stopped, index: usize, maps: &MappingTable, frames_before: u64)
     let needed = StackLayout::needed(state.len() as u64, frames_before);
     let top = room_for(pid, thread, maps, needed).ok_or(Error::NoStack { tid: thread.tid, needed })?;
     check_calls(pid, thread.tid)?;
+    // A kernel that does not tell is older than any C library that takes part by itself.
+    if stopped.is_in_restartable_sequence(index).unwrap_or(false) {
+        return Err(Error::NotNow { tid: thread.tid });
+    }
     let layout = StackLayout::below(top, state.len() as u64, frames_before);
     Ok(Lent { index, mask, state, layout })
 }

@@ -9,6 +9,7 @@
 
 use crate::decided::{Decision, Decisions, engine};
 use crate::error::Error;
+use crate::restartable::Restartable;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -30,6 +31,7 @@ pub struct LoadedImage {
     /// Whether the symbols came from the disk cache.
     pub from_cache: bool,
     branches_between: OnceLock<Vec<(u64, u64)>>,
+    restartable: OnceLock<Restartable>,
     /// What was decided about its functions, once it is asked for.
     decisions: Mutex<Option<Arc<Decisions>>>,
     /// Where its symbols are kept on disk; what else is kept lies beside.
@@ -44,8 +46,8 @@ const BRANCHES_MAGIC: u64 = u64::from_le_bytes(*b"branch\x00\x01");
 
 impl LoadedImage {
     fn new(image: Image, file: FileMapping, from_cache: bool, place: Option<PathBuf>) -> Self {
-        let (branches_between, decisions) = (OnceLock::new(), Mutex::default());
-        LoadedImage { image, file, from_cache, branches_between, decisions, place }
+        let (branches_between, restartable, decisions) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        LoadedImage { image, file, from_cache, branches_between, restartable, decisions, place }
     }
 
     /// What was decided about its functions already; on disk it is looked for only if that much is asked.
@@ -92,6 +94,11 @@ impl LoadedImage {
         let into = all[first..].iter().take_while(|(to, _)| *to < range.end.0);
         let from_outside = |from: u64| !own.iter().any(|range| range.contains(&FileAddr(from)));
         into.filter(|(_, from)| from_outside(*from)).map(|(to, _)| FileAddr(*to)).collect()
+    }
+
+    /// The restartable sequences of its code. Nearly every file has none, which its section headers say at once.
+    pub(crate) fn restartable(&self) -> &Restartable {
+        self.restartable.get_or_init(|| Restartable::of(self.file.bytes()))
     }
 
     /// Reads what the file says will be at `address` for ever; false where the program may write.

@@ -29,6 +29,7 @@ mod prepare;
 mod ranges;
 mod reach;
 mod remove;
+mod restartable;
 mod script;
 mod side_by_side;
 mod text;

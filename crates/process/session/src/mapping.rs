@@ -93,7 +93,11 @@ impl Mapper<'_> {
                 return Err(self.lost());
             }
             match stopped.resume_through(calls, self.gadgets, self.maps) {
-                Err(trimtab_os::Error::NoStack { .. }) if attempt + 1 < TRIES_MAX => std::thread::sleep(rest(attempt)),
+                Err(trimtab_os::Error::NoStack { .. } | trimtab_os::Error::NotNow { .. })
+                    if attempt + 1 < TRIES_MAX =>
+                {
+                    std::thread::sleep(rest(attempt));
+                }
                 held => {
                     self.pause_ns += held?;
                     break;

@@ -361,8 +361,17 @@ impl<'a> Subject<'a> {
         let to_file = self.module.bias.0.wrapping_neg();
         let mut pieces = vec![self.piece(address.0, function.size)?];
         loop {
-            let outside = self.outside_branches(&pieces);
-            let code = function_code(&pieces, &landing_pads, &outside);
+            let places = pieces.iter().map(|piece| piece.address..piece.address + piece.bytes.len() as u64 + AFTER_MAX);
+            let (restartable, left_for) = self.module.loaded.restartable().in_process(self.module.bias, places);
+            let outside = [self.outside_branches(&pieces), left_for].concat();
+            let code = FunctionCode {
+                entry: address.0,
+                ranges: pieces.iter().map(range_of).collect(),
+                landing_pads: &landing_pads,
+                other_entries: &[],
+                outside_branches: &outside,
+                restartable: &restartable,
+            };
             let analysis = analyse(&code, tables, self).map_err(|refusal| refusal.shifted(to_file).to_string())?;
             let jumped_into = analysis.external_jumps.iter().filter_map(|jump| self.around(jump.target));
             let mut new: Vec<Range<u64>> = analysis.fragments.iter().cloned().chain(jumped_into).collect();
@@ -451,10 +460,8 @@ fn is_timed(request: &FunctionRequest) -> bool {
     request.probe.flags & flag::TIMED != 0
 }
 
-fn function_code<'a>(pieces: &[Piece<'a>], landing_pads: &'a [u64], outside_branches: &'a [u64]) -> FunctionCode<'a> {
-    let ranges =
-        pieces.iter().map(|piece| CodeRange { addr: piece.address, bytes: piece.bytes, after: piece.after }).collect();
-    FunctionCode { entry: pieces[0].address, ranges, landing_pads, other_entries: &[], outside_branches }
+fn range_of<'a>(piece: &Piece<'a>) -> CodeRange<'a> {
+    CodeRange { addr: piece.address, bytes: piece.bytes, after: piece.after }
 }
 
 /// Constant data of a process, as one function's analysis reads it.

@@ -152,7 +152,12 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
                     continue;
                 }
                 // The program has shut itself in since the probes went in, or stands on strange stacks all the time.
-                Err(error @ (OsError::Filtered { .. } | OsError::ShadowStack { .. } | OsError::NoStack { .. })) => {
+                Err(
+                    error @ (OsError::Filtered { .. }
+                    | OsError::ShadowStack { .. }
+                    | OsError::NoStack { .. }
+                    | OsError::NotNow { .. }),
+                ) => {
                     return Ok(left_mapped(removal, target, error.to_string()));
                 }
                 held => held?,

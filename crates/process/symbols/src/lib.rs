@@ -39,6 +39,7 @@ mod merge;
 mod minidebug;
 mod notes;
 mod parse;
+mod restartable;
 mod settle;
 mod symtab;
 
@@ -58,3 +59,4 @@ pub use linkage::{Slot, SlotTarget, Stub};
 pub use lsda::CallSite;
 pub use machine::Machine;
 pub use notes::gnu_build_id_of;
+pub use restartable::{RestartableSequence, restartable_sequences};

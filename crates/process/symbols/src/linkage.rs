@@ -150,7 +150,7 @@ fn is_in_function(frames: &[Frame], addr: FileAddr, before: Option<&Stub>) -> bo
 }
 
 /// The relocation tables that are applied when the program starts.
-fn tables<'a>(elf: &Elf<'a>, dynamic: &Dynamic) -> Vec<&'a [Rela64<LittleEndian>]> {
+pub(crate) fn tables<'a>(elf: &Elf<'a>, dynamic: &Dynamic) -> Vec<&'a [Rela64<LittleEndian>]> {
     let by_dynamic = dynamic.relocations.iter().filter(|(addr, _)| *addr != 0).filter_map(|&(addr, size)| {
         let area = elf.bytes_from(addr)?;
         let size = usize::try_from(size).unwrap_or(usize::MAX).min(area.bytes.len());

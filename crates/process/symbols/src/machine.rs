@@ -52,6 +52,11 @@ impl Machine {
         }
     }
 
+    /// Whether a relocation of this type stores its addend, moved as the file is.
+    pub(crate) fn is_own_address(self, kind: u32) -> bool {
+        self == Machine::X86_64 && elf::RelocationType(kind) == elf::R_X86_64_RELATIVE
+    }
+
     /// The slot that a linkage stub at `addr` jumps through; `None` if `code` is none.
     pub(crate) fn stub_slot(self, code: &[u8], addr: u64) -> Option<u64> {
         const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];

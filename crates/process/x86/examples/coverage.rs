@@ -129,6 +129,7 @@ fn plan_one(image: &Image<'_>, bounds: Bounds) -> Planned {
             landing_pads: &landing_pads,
             other_entries: &stored_labels,
             outside_branches: &outside_branches,
+            restartable: &[],
         };
         let analysis = match analyse(&code, image, &Classify(image)) {
             Ok(analysis) => analysis,

@@ -19,6 +19,10 @@ pub struct FunctionCode<'a> {
     pub other_entries: &'a [u64],
     /// Addresses inside that direct branches of other code lead to; [`crate::branches_between`] finds them.
     pub outside_branches: &'a [u64],
+    /// Bytes whose addresses the kernel knows: restartable sequences, and the marks before the places where they are
+    /// left for. They stay where they are, and so does the instruction before each, which announces the sequence. In
+    /// order, without overlaps. Places where sequences are left for are among `outside_branches`.
+    pub restartable: &'a [Range<u64>],
 }
 
 /// Contiguous bytes of a function.
@@ -69,6 +73,12 @@ impl CodeRange<'_> {
 }
 
 impl FunctionCode<'_> {
+    /// The first byte at or after `addr` that must stay where it is, as [`FunctionCode::restartable`] has it.
+    pub(crate) fn first_restartable(&self, addr: u64) -> Option<u64> {
+        let index = self.restartable.partition_point(|range| range.end <= addr);
+        self.restartable.get(index).map(|range| range.start.max(addr))
+    }
+
     /// Whether `addr` is in one of the ranges.
     pub fn contains(&self, addr: u64) -> bool {
         self.ranges.iter().any(|range| range.contains(addr))

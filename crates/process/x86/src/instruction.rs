@@ -72,6 +72,8 @@ pub(crate) enum Fixed {
     FarJump,
     FarReturn,
     FarCall,
+    /// The kernel knows its address.
+    Restartable,
 }
 
 impl Fixed {
@@ -88,6 +90,7 @@ impl Fixed {
             Fixed::FarJump => "far jump",
             Fixed::FarReturn => "far return",
             Fixed::FarCall => "far call",
+            Fixed::Restartable => "restartable sequence",
         }
     }
 }
@@ -142,7 +145,7 @@ pub(crate) fn decode(code: &FunctionCode<'_>) -> Decoded {
     let mut decoded = Decoded::default();
     decoded.steps.reserve(bytes_total / INSTRUCTION_LEN_USUAL + 1);
     for_each_instruction(code, |instruction| {
-        decoded.steps.push(step(instruction));
+        decoded.steps.push(settled(step(instruction), code));
         if let Some(address) = named_address(instruction).filter(|&address| code.contains(address)) {
             decoded.named.push(address);
         }
@@ -151,6 +154,15 @@ pub(crate) fn decode(code: &FunctionCode<'_>) -> Decoded {
         }
     });
     decoded
+}
+
+/// Held in place, and no filler, if the kernel knows where it is.
+fn settled(step: Step, code: &FunctionCode<'_>) -> Step {
+    // What ends where a sequence begins has told the kernel of it, and must not be left before it begins.
+    match code.first_restartable(step.at).is_some_and(|first| first <= step.end()) {
+        true => Step { fixed: step.fixed.or(Some(Fixed::Restartable)), is_filler: false, ..step },
+        false => step,
+    }
 }
 
 /// All instructions of a function in address order; a byte that begins none counts as one of its own.

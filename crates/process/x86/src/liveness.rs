@@ -143,7 +143,11 @@ fn read_besides(analysis: &Analysis, index: usize, step: &Step, written: u16) ->
     let exit = analysis.exits.binary_search_by_key(&step.at, |exit| exit.at).ok().map(|found| analysis.exits[found]);
     let is_unknown = analysis.external_jumps.iter().any(|jump| jump.at == step.at);
     let next_is_known = !step.continues() || crate::flow::following(&analysis.steps, index).is_some();
-    let is_odd = matches!(step.fixed, Some(Fixed::SystemCall | Fixed::Breakpoint | Fixed::Transaction));
+    let is_odd = matches!(
+        step.fixed,
+        // A restartable sequence may be left at any instruction.
+        Some(Fixed::SystemCall | Fixed::Breakpoint | Fixed::Transaction | Fixed::Restartable)
+    );
     if is_unknown || is_odd || !next_is_known || analysis.unresolved_indirect.contains(&step.at) {
         return ALL;
     }

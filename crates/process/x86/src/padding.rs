@@ -13,10 +13,12 @@ const GAP_ALIGNMENT: u64 = 8;
 /// One past the last padding byte that begins right behind the terminator that ends at `after`.
 pub(crate) fn padding_end(code: &FunctionCode<'_>, analysis: &Analysis, after: u64) -> u64 {
     let inner = inner_padding_end(analysis, after);
-    match code.ranges.iter().find(|range| range.end() == inner) {
+    let end = match code.ranges.iter().find(|range| range.end() == inner) {
         Some(range) => inner + filler_len(range.after, inner) as u64,
         None => inner,
-    }
+    };
+    // The mark of a restartable sequence may be a no-op's operand.
+    code.first_restartable(inner).map_or(end, |first| first.clamp(inner, end))
 }
 
 /// All padding of a function: the gaps inside and what follows its ranges.

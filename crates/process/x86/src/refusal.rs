@@ -85,6 +85,15 @@ pub enum Refusal {
         /// Its mnemonic.
         what: &'static str,
     },
+    /// The kernel interrupts a thread otherwise while it is there, and tells that by the address.
+    #[error(
+        "the instruction at {at:#x} belongs to a restartable sequence (rseq), which the kernel knows by its address; probe \
+         a place outside the sequence, or the callers"
+    )]
+    Restartable {
+        /// The instruction.
+        at: u64,
+    },
     /// The patch would lie on two pages.
     #[error("a jump at {at:#x} would cross a page boundary and could be left half written; probe the callers")]
     CrossesPage {
@@ -154,6 +163,7 @@ impl Refusal {
             Refusal::NoSpringboard { .. } => "no springboard",
             Refusal::CallDisplaced { .. } => "call displaced",
             Refusal::Unmovable { .. } => "unmovable instruction",
+            Refusal::Restartable { .. } => "restartable sequence",
             Refusal::CrossesPage { .. } => "crosses page",
             Refusal::FallsThrough { .. } => "falls through",
             Refusal::ExitInsideEntry { .. } => "exit inside entry",

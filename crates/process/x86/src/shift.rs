@@ -74,6 +74,7 @@ impl Refusal {
             | Refusal::NoRoom { at, .. }
             | Refusal::NoSpringboard { at, .. }
             | Refusal::Unmovable { at, .. }
+            | Refusal::Restartable { at }
             | Refusal::CrossesPage { at }
             | Refusal::FallsThrough { at }
             | Refusal::ExitInsideEntry { at }

@@ -10,7 +10,7 @@
 use crate::analyse::{ENTRY_MARKER, entry_has_marker};
 use crate::carrier::{Carrier, Carriers};
 use crate::edge;
-use crate::instruction::Step;
+use crate::instruction::{Fixed, Step};
 use crate::padding::{padding_end, padding_runs};
 use crate::{Analysis, Exit, ExitKind, FunctionCode, NEAR_JUMP_LEN, PAGE_BYTES, Refusal, SHORT_JUMP_LEN, Springboards};
 use serde::{Deserialize, Serialize};
@@ -398,6 +398,7 @@ impl Planner<'_> {
         }
         match step.fixed {
             None => Ok(()),
+            Some(Fixed::Restartable) => Err(Refusal::Restartable { at: step.at }),
             Some(fixed) => Err(Refusal::Unmovable { at: step.at, what: fixed.what() }),
         }
     }

@@ -64,6 +64,7 @@ fn plan(row: &Row, landing_pads: &[u64], other_entries: &[u64]) -> Planned {
         landing_pads,
         other_entries,
         outside_branches: &[],
+        restartable: &[],
     };
     let analysis = analyse(&code, &Tables::new(), &())?;
     let mut springboards = Springboards::new();

@@ -19,7 +19,7 @@ const ALL: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed)
                    for 80 ms;";
 
 /// Hazards that are repeated until told to end.
-const HAZARDS: [&str; 21] = [
+const HAZARDS: [&str; 22] = [
     "throw",
     "longjmp",
     "backtrace",
@@ -41,6 +41,7 @@ const HAZARDS: [&str; 21] = [
     "plugin",
     "blocked",
     "dozing",
+    "sequence",
 ];
 
 /// Functions whose patches are refused make the exit code 1; a program that executes itself just then, 2.

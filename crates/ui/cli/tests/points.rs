@@ -124,6 +124,29 @@ fn options_choose_what_is_listed() {
     }
 }
 
+/// What the kernel knows by its address stays in place, also where nothing but the file is there.
+#[test]
+fn restartable_sequences_are_left_alone() {
+    let home = Home::new();
+    let (program, _) = trimtab_specimens::hazards(trimtab_specimens::HazardVariant::Optimised).expect("builds");
+    let outcome = home.run(&["points", "asm_adds_*", program.to_str().expect("a path of text")]);
+    assert_eq!(outcome.code(), 0, "{outcome:?}");
+    let line = |point: &str| {
+        let mut lines = outcome.stdout.lines().map(str::trim_start);
+        lines.find(|line| line.starts_with(point)).unwrap_or_else(|| panic!("no {point:?} in {}", outcome.stdout))
+    };
+    let is_refused = |point: &str| line(point).contains("belongs to a restartable sequence (rseq)");
+    for point in ["entry asm_adds_here ", "exit asm_adds_here "] {
+        assert!(line(point).contains(" jump"), "{}", outcome.stdout);
+    }
+    for point in ["loop asm_adds_here:1 ", "entry asm_adds_barely ", "exit asm_adds_barely "] {
+        assert!(is_refused(point), "{point}: {}", outcome.stdout);
+    }
+    // The sequence is announced in the second.
+    let blocks: Vec<bool> = (1..=4).map(|n| is_refused(&format!("block asm_adds_here:{n} "))).collect();
+    assert_eq!(blocks, [false, false, true, true], "{}", outcome.stdout);
+}
+
 /// The shape that docs/points.md promises.
 #[test]
 fn json_is_as_described() {

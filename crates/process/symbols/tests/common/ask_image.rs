@@ -2,7 +2,7 @@
 //!
 //! Next: `ask`, the same for debugging information.
 
-use trimtab_symbols::{Image, fde_at, unwind_facts};
+use trimtab_symbols::{Image, fde_at, restartable_sequences, unwind_facts};
 use trimtab_types::FileAddr;
 
 /// Asks about every function and some addresses. Answers do not matter, except where they must agree with each other.
@@ -24,4 +24,5 @@ pub fn ask_image(bytes: &[u8], image: &Image) {
     let _ = image.functions_matching("*t*");
     let _ = image.object_named("table");
     let _ = image.with_symbols_of(image);
+    let _ = restartable_sequences(bytes);
 }

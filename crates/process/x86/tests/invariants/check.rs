@@ -12,7 +12,7 @@ use trimtab_x86::{
 const ADDR: u64 = 0x40_0f80;
 const ISLAND: u64 = 0x1040_0000;
 
-/// The first four bytes choose entry, split, padding and landing pad; the rest is code and then the memory that jump
+/// The first four bytes choose entry, split, padding, landing pad and bytes that must stay; the rest is code and then the memory that jump
 /// tables are read from. Returns how many sites were found.
 pub fn check(input: &[u8]) -> usize {
     let Some((header, bytes)) = input.split_first_chunk::<4>() else { return 0 };
@@ -25,12 +25,15 @@ pub fn check(input: &[u8]) -> usize {
         ranges.push(CodeRange { addr: ADDR + 0x4000, bytes: cold, after: &[] });
     }
     let landing_pads = [ADDR + u64::from(header[2])];
+    let stay = ADDR + u64::from(header[1] >> 4 & 3) * 8;
+    let restartable = stay..stay + 6;
     let code = FunctionCode {
         entry: ADDR + u64::from(header[3] & 7),
         ranges,
         landing_pads: if header[2] < 128 { &landing_pads } else { &[] },
         other_entries: &[],
         outside_branches: &[],
+        restartable: if header[1] >> 6 == 3 { std::slice::from_ref(&restartable) } else { &[] },
     };
     let Ok(analysis) = analyse(&code, &Bytes(bytes), &()) else { return 0 };
     let mut springboards = Springboards::new();
@@ -43,6 +46,7 @@ pub fn check(input: &[u8]) -> usize {
     all.dedup();
     for site in &all {
         check_site(&code, &analysis, site);
+        check_stays(&code, site);
     }
     check_overlaps(&all);
     all.len()
@@ -85,6 +89,19 @@ fn check_site(code: &FunctionCode<'_>, analysis: &Analysis, site: &Site) {
     match relocate(displaced, site.at, ISLAND) {
         Ok(moved) => assert_eq!(moved.offsets.first(), Some(&(site.at, ISLAND))),
         Err(refusal) => assert!(matches!(refusal, Refusal::OutOfReach { .. }), "can't be moved: {refusal} {site:x?}"),
+    }
+}
+
+/// Neither displaced nor written over is what the kernel knows by its address.
+fn check_stays(code: &FunctionCode<'_>, site: &Site) {
+    let board = match site.jump {
+        JumpForm::Short2 { via } => Some(via..via + NEAR_JUMP_LEN),
+        JumpForm::Near5 => None,
+    };
+    let carrier = site.carrier.as_ref().map(|carrier| carrier.displaced.clone());
+    for used in [Some(site.covered()), board, carrier].into_iter().flatten() {
+        let is_apart = |stay: &Range<u64>| stay.end <= used.start || used.end <= stay.start;
+        assert!(code.restartable.iter().all(is_apart), "{used:x?} must stay: {site:x?}");
     }
 }
 
