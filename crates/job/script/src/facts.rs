@@ -77,16 +77,20 @@ impl<'a> ProcessFacts<'a> {
 
     /// What stands for a point in a library that is not loaded yet.
     pub(crate) fn awaited_site(&self, point: &PointKind) -> Option<Site> {
-        let by_address;
+        let by_place;
         let pattern = match point {
             PointKind::Call(call) => &call.caller,
             PointKind::Loop(point) => &point.function,
             PointKind::Block { function, .. } | PointKind::Offset { function, .. } => function,
             PointKind::Address { library, address } => {
-                by_address = FunctionPattern { name: format!("{address:#x}"), library: library.clone() };
-                &by_address
+                by_place = FunctionPattern { name: format!("{address:#x}"), library: library.clone() };
+                &by_place
             }
-            _ => return None,
+            PointKind::Line { file, line, library } => {
+                by_place = FunctionPattern { name: format!("{file}:{line}"), library: library.clone() };
+                &by_place
+            }
+            PointKind::Entry(_) | PointKind::Exit(_) | PointKind::Every { .. } | PointKind::Once => return None,
         };
         let function = self.awaited(pattern)?;
         let site = |id| Site { id, function: Some(function), callee: None };

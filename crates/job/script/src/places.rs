@@ -49,7 +49,7 @@ impl ProcessFacts<'_> {
             PointKind::Block { function, number } => self.blocks(function, *number)?,
             PointKind::Offset { function, offset } => self.offsets(function, *offset)?,
             PointKind::Address { library, address } => self.addresses(library.as_deref(), *address)?,
-            PointKind::Line { file, line } => self.lines(file, *line)?,
+            PointKind::Line { file, line, library } => self.lines(file, *line, library.as_deref())?,
             PointKind::Entry(_) | PointKind::Exit(_) | PointKind::Every { .. } | PointKind::Once => {
                 return Err("it is no place inside a function".into());
             }
@@ -224,9 +224,9 @@ impl ProcessFacts<'_> {
     }
 
     /// The places of a source line that can be patched.
-    fn lines(&self, file: &str, line: u32) -> Result<Vec<InnerPlace>, String> {
+    fn lines(&self, file: &str, line: u32, library: Option<&str>) -> Result<Vec<InnerPlace>, String> {
         let (mut places, mut problem) = (Vec::new(), None);
-        for site in self.debug.line(file, line)? {
+        for site in self.debug.line(file, line, library)? {
             let place = self.addresses(None, site.address.0);
             match place {
                 Ok(found) => places.extend(found),

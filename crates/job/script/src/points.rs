@@ -357,7 +357,7 @@ impl PointsOf<'_, '_> {
         let mut points = Vec::new();
         for (file, line) in debug.lines_of(self.place.address) {
             let short = file.rsplit('/').next().unwrap_or(&file);
-            let named = [short, &file].into_iter().find_map(|name| Some((name, debug.line(name, line).ok()?)));
+            let named = [short, &file].into_iter().find_map(|name| Some((name, debug.line(name, line, None).ok()?)));
             let Some((name, sites)) = named else { continue };
             for site in sites.iter().filter(|site| site.function == self.place.address) {
                 points.push(self.instruction(PointKind::Line, text("at", name, &format!(":{line}")), site.address.0));

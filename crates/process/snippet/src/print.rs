@@ -77,7 +77,10 @@ impl Display for Point {
                 let number = number.map_or("*".to_string(), |number| number.to_string());
                 write!(f, "block {}", literal(&format!("{}:{number}", plain(function))))
             }
-            PointKind::Line { file, line } => write!(f, "at {}", literal(&format!("{file}:{line}"))),
+            PointKind::Line { file, line, library } => {
+                let library = library.as_ref().map_or(String::new(), |library| format!("@{library}"));
+                write!(f, "at {}", literal(&format!("{file}:{line}{library}")))
+            }
             PointKind::Address { library: None, address } => write!(f, "at {address:#x}"),
             PointKind::Address { library: Some(library), address } => {
                 write!(f, "at {}", literal(&format!("{library}:{address:#x}")))

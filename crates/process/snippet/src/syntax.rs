@@ -61,6 +61,8 @@ pub enum PointKind {
         file: String,
         /// From 1.
         line: u32,
+        /// The end of the library's file name, if only its code is meant.
+        library: Option<String>,
     },
     /// An instruction: an address in the process, or in the file of a library.
     Address {

@@ -71,7 +71,10 @@ fn parts_of_points_are_kept_apart() {
     assert_eq!(found.callee, "ns::g");
     assert_eq!(points("at f+0x10"), [PointKind::Offset { function: function("f"), offset: 16 }]);
     assert_eq!(points("at lib.so:0x10"), [PointKind::Address { library: Some("lib.so".into()), address: 16 }]);
-    assert_eq!(points("at lib.c:10"), [PointKind::Line { file: "lib.c".into(), line: 10 }]);
+    let line =
+        |library: Option<&str>| PointKind::Line { file: "lib.c".into(), line: 10, library: library.map(str::to_owned) };
+    assert_eq!(points("at lib.c:10"), [line(None)]);
+    assert_eq!(points("at lib.c:10@libm++.so.6"), [line(Some("libm++.so.6"))]);
 }
 
 #[test]

@@ -137,13 +137,13 @@ fn a_script_may_have_nothing_but_places_to_come() {
     hazard.ends_well();
 }
 
-/// Loops, calls, blocks, offsets and addresses of a library wait for it as its entries do; what it lacks is said.
+/// Loops, calls, blocks, source lines, offsets and addresses of a library wait for it as its entries do; what it lacks is said.
 #[test]
 fn points_inside_functions_wait_too() {
     let (_alone, home) = (alone(), Home::new());
     let mut hazard = hazard();
-    let script = "entry plugin_work@libplugin.so { works++ } loop plugin_work@libplugin.so:1 { passes++ } \
-                  block plugin_inner@libplugin.so:1 { inner++; most = max($rdi) } \
+    let script = "block plugin_work@libplugin.so:1 { works++ } loop plugin_work@libplugin.so:1 { passes++ } \
+                  at plugin.c:6@libplugin.so { inner++; most = max($rdi) } \
                   loop plugin_work@libplugin.so:7 { never++ }";
     let probe = in_both(&home, &hazard, script);
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -227,6 +227,11 @@ fn what_can_not_wait_is_refused() {
             &["the library of loop pass", "f@libnever.so:1", "was never loaded"],
         ),
         ("call f@libnever.so:g { n += $count } for 100 ms;", 2, &["$count"]),
+        (
+            "at never.c:7@libnever.so { n++ } for 100 ms;",
+            1,
+            &["the library of at", "never.c:7@libnever.so", "was never loaded"],
+        ),
         ("entry f@libnever.so { n++ } for 100 ms;", 1, &["the library of f@libnever.so was never loaded"]),
         ("entry no_such@hazards { n++ } for 100 ms;", 2, &["no function matches"]),
         ("entry no_such { n++ } for 100 ms;", 2, &["no function matches"]),

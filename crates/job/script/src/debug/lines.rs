@@ -16,15 +16,18 @@ pub(crate) struct LineSite {
 }
 
 impl<'a> DebugFacts<'a> {
-    /// The places that `file:line` means, by ascending address.
+    /// The places that `file:line` means, by ascending address; in one library only, if it is named by the end of its file
+    /// name.
     ///
     /// # Errors
     /// Why there is none, as a sentence: no such file, several files, no code from that line.
-    pub(crate) fn line(&self, file: &str, line: u32) -> Result<Vec<LineSite>, String> {
+    pub(crate) fn line(&self, file: &str, line: u32, library: Option<&str>) -> Result<Vec<LineSite>, String> {
         let mut sites = Vec::new();
         let mut problems: Vec<LookupError> = Vec::new();
         let mut is_any_open = false;
-        for opened in self.all(None) {
+        let is_meant =
+            |opened: &&Opened<'a>| library.is_none_or(|library| opened.module.file_name().ends_with(library));
+        for opened in self.all(None).filter(is_meant) {
             is_any_open = true;
             match opened.program.code_of_line(file, line) {
                 Ok(code) => sites.extend(code.places.iter().filter_map(|place| site(opened, place))),
@@ -32,7 +35,8 @@ impl<'a> DebugFacts<'a> {
             }
         }
         if !is_any_open {
-            return Err("no part of the program has debugging information: compile it with -g".into());
+            let part = library.map_or("no part of the program".to_owned(), |library| format!("no part of {library}"));
+            return Err(format!("{part} has debugging information: compile it with -g"));
         }
         if sites.is_empty() {
             return Err(sentence(file, problems));

@@ -54,7 +54,7 @@ fn a_line_leads_to_locals_in_the_frame() {
         let (files, entry) = (DebugFiles::of(&modules), modules.modules[0].function("move_particle").expect("it").1);
         let sections = DebugSections::of(&files);
         let facts = DebugFacts::new(&sections);
-        let sites = facts.line("particles.c", step_line()).expect("sites");
+        let sites = facts.line("particles.c", step_line(), None).expect("sites");
         let [site] = sites.as_slice() else { panic!("{flags:?}: {sites:?}") };
         assert_eq!(site.function, entry, "{flags:?}");
         assert_eq!(facts.local_names(site.address), ["i", "p", "dt", "steps", "calls", "way"], "{flags:?}");
@@ -87,9 +87,11 @@ fn lines_without_code_say_what_there_is() {
         ("particles.c", 1, &["no code was made", "the next line with code is"]),
         ("particles.c", 9999, &["no code was made", "no later line"]),
     ] {
-        let said = facts.line(file, line).expect_err("no code");
+        let said = facts.line(file, line, None).expect_err("no code");
         assert!(expected.iter().all(|part| said.contains(part)), "{file}:{line}: {said}");
     }
+    let said = facts.line("particles.c", 44, Some("libm.so.6")).expect_err("not there");
+    assert!(said.contains("no part of libm.so.6 has debugging information"), "{said}");
 }
 
 #[test]
@@ -102,5 +104,5 @@ fn without_debugging_information_nothing_is_known() {
     let facts = DebugFacts::new(&sections);
     assert_eq!(facts.signature(entry), None);
     assert_eq!(facts.local_names(entry), Vec::<String>::new());
-    assert!(facts.line("particles.c", 44).expect_err("nothing").contains("compile it with -g"));
+    assert!(facts.line("particles.c", 44, None).expect_err("nothing").contains("compile it with -g"));
 }

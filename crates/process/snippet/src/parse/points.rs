@@ -166,7 +166,11 @@ impl Parser<'_> {
                 return Ok(PointKind::Address { library: Some(file.to_string()), address });
             }
             if place.starts_with(|c: char| c.is_ascii_digit()) {
-                return Ok(PointKind::Line { file: file.to_string(), line: self.number(place, span)? });
+                let (line, library) = match place.split_once('@') {
+                    Some((line, library)) if !library.is_empty() => (line, Some(library.to_string())),
+                    _ => (place, None),
+                };
+                return Ok(PointKind::Line { file: file.to_string(), line: self.number(line, span)?, library });
             }
         }
         let problem = Problem::new(Code::UnexpectedToken, span, format!("`{word}` names no place"));
