@@ -60,6 +60,17 @@ pub fn find(pid: Pid) -> Result<Leftover, Error> {
     }
 }
 
+/// Every patch that a trimtab has written into a process and not taken back, this one's among them. Nobody writes or takes
+/// back any while the caller has its claim.
+pub(crate) fn patches_in(pid: Pid) -> Result<Vec<PatchBytes>, Error> {
+    match find(pid)? {
+        Leftover::None | Leftover::Unfinished(_) => Ok(Vec::new()),
+        Leftover::Complete { targets, .. } => {
+            Ok(targets.iter().flat_map(|target| target.0.patches.patches()).cloned().collect())
+        }
+    }
+}
+
 /// Looks until what is found makes sense: a process that ends, executes another program or changes its mappings while we
 /// look shows half of the one and half of the other.
 fn look(pid: Pid) -> Result<Leftover, Error> {

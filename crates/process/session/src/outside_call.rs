@@ -9,7 +9,11 @@
 //!
 //! "What it may call" are all files that define a function which the C library, or one of those files, imports, so that a
 //! replaced `malloc` counts. A program that does so itself, is static, or writes to streams by code put in place is refused,
-//! and so is one in which somebody has changed their code.
+//! and so is one in which somebody else has changed their code.
+//!
+//! Probes of trimtab's may be in that code: what they displaced runs in our memory as it would in place, and a thread
+//! that is there, or in a body or in what a body calls, is in code that no table describes, so the moment is not taken.
+//! The call passes them like any other.
 //!
 //! Next: `unwind` for the stacks; `trimtab-os`' `call_functions` for how the thread makes the call.
 
@@ -17,7 +21,9 @@ use crate::claim::Claim;
 use crate::errno::errno_at;
 use crate::error::Error;
 use crate::image_cache::ImageCache;
+use crate::leftover;
 use crate::modules::{Module, Modules};
+use crate::pages::{PatchBytes, without};
 use crate::unwind::{Standing, frames};
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -105,7 +111,8 @@ pub fn call_once(pid: Pid, calls: &[(ProcAddr, Vec<i64>)], cache: &ImageCache) -
     let modules = Modules::read(pid, cache, &|_| true)?;
     let refused = |reason: String| Error::NoCall { pid, reason };
     let reached = Reached::new(&modules, calls).map_err(refused)?;
-    reached.check_code(&modules, &Memory::open(pid)?).map_err(refused)?;
+    let patches = leftover::patches_in(pid)?;
+    reached.check_code(&modules, &Memory::open(pid)?, &patches).map_err(refused)?;
     let errno_at = errno_at(&modules).ok_or_else(|| refused("where it keeps errno is not known".into()))?;
     let gadgets = find_gadgets(pid, &Memory::open(pid)?, &modules.maps)?;
     let calls: Vec<FunctionCall> = calls.iter().map(|(address, arguments)| call_of(*address, arguments)).collect();
@@ -175,17 +182,20 @@ impl Reached {
         Ok(Reached(reached))
     }
 
-    /// Code that somebody has patched may lead anywhere: MPI libraries do so to hear of memory that goes.
-    fn check_code(&self, modules: &Modules, memory: &Memory) -> Result<(), String> {
+    /// Code that somebody else has patched may lead anywhere: MPI libraries do so to hear of memory that goes. Of
+    /// `patches` it is known where they lead.
+    fn check_code(&self, modules: &Modules, memory: &Memory, patches: &[PatchBytes]) -> Result<(), String> {
         for module in modules.modules.iter().zip(&self.0).filter(|(_, is)| **is).map(|(module, _)| module) {
             let segments = module.loaded.image.segments.iter().filter(|segment| segment.executable);
             for segment in segments {
                 let (from, length) = (segment.file_offset as usize, segment.file_size as usize);
                 let wanted = module.loaded.file.bytes().get(from..from.saturating_add(length));
-                let found = memory.read_vec(module.bias.to_proc(segment.addr).0, length).ok();
+                let address = module.bias.to_proc(segment.addr).0;
+                let mut found = memory.read_vec(address, length).ok();
+                found.iter_mut().for_each(|code| without(patches, address, code));
                 if wanted.is_none() || found.as_deref() != wanted {
                     return Err(format!(
-                        "the code of {} is not what its file has: it holds probes, or another library has changed it",
+                        "the code of {} is not what its file has: another tool or library has changed it",
                         module.file_name()
                     ));
                 }

@@ -22,6 +22,19 @@ pub(crate) struct PatchBytes {
     pub patched: Vec<u8>,
 }
 
+/// Puts into code that was read at `address` what was there before these patches.
+pub(crate) fn without(patches: &[PatchBytes], address: u64, code: &mut [u8]) {
+    for patch in patches {
+        let Some(start) = patch.address.checked_sub(address).and_then(|start| usize::try_from(start).ok()) else {
+            continue;
+        };
+        let Some(place) = code.get_mut(start..start.saturating_add(patch.patched.len())) else { continue };
+        if *place == *patch.patched {
+            place.copy_from_slice(&patch.original);
+        }
+    }
+}
+
 /// First byte of `jmp rel8`.
 const SHORT_JUMP: u8 = 0xeb;
 /// How far before a springboard the carrier may begin in whose code it lies; it displaces no more.
