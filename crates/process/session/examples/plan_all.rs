@@ -14,6 +14,7 @@ mod waiting;
 
 use requests::requests;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
@@ -75,6 +76,7 @@ fn once(pid: Pid, path: &str, directory: &Path, timed: bool) -> Result<Value, Bo
     Ok(json!({
         "functions": requests.len(),
         "refused": prepared.refused.len(),
+        "reasons": reasons(&prepared),
         "places": prepared.point_count(),
         "digest": format!("{digest:016x}"),
         "read_s": read_s,
@@ -85,6 +87,16 @@ fn once(pid: Pid, path: &str, directory: &Path, timed: bool) -> Result<Value, Bo
         "writes": plan.patches.len(),
         "peak_bytes_placed": self::peak_bytes()?,
     }))
+}
+
+/// How many functions are refused for which reason; addresses and other numbers left out.
+fn reasons(prepared: &Prepared) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for refused in &prepared.refused {
+        let words = refused.reason.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+        *counts.entry(words.collect::<Vec<_>>().join(" ")).or_default() += 1;
+    }
+    counts
 }
 
 /// The most memory this process has had.
