@@ -42,7 +42,9 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     println!("\n== Starting the program; it knows nothing of trimtab");
     let mut job = Job::start(&root, &files)?;
     println!("\n== Measuring it while it runs");
-    shell::run(trimtab(&root, build, &["attach", "--store"]).arg(&files.store).arg("--json").arg(&files.json).arg(job.pid()))?;
+    shell::run(
+        trimtab(&root, build, &["attach", "--store"]).arg(&files.store).arg("--json").arg(&files.json).arg(job.pid()),
+    )?;
     shell::run(trimtab(&root, build, &["report", "--store"]).arg(&files.store).arg("--html").arg(&files.html))?;
     println!("\n== Letting it run to its end");
     let status = job.wait()?;
@@ -71,7 +73,9 @@ impl Build {
 
     fn remark(self) -> &'static str {
         match self {
-            Build::Development => " (quick to build; with --release the one to install, which attaches in half the time)",
+            Build::Development => {
+                " (quick to build; with --release the one to install, which attaches in half the time)"
+            }
             Build::Release => "",
         }
     }

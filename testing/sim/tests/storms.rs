@@ -182,7 +182,8 @@ fn bulk_never_delays_commands() {
     let mut plan = Plan::new(402, Tree::balanced(8, 512).unwrap());
     plan.weather.bulk_delay_us = 3_000_000;
     plan.flows = vec![Flow::sum(Sync::DontWait)];
-    plan.think_us_max = 1_000;
+    // Leaves contribute to several waves at a time.
+    plan.think_us_max = 4_000;
     let mut sim = Sim::new(plan);
     sim.run_until(40_000_000);
     let figures = &sim.checker.figures;

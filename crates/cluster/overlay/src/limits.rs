@@ -8,7 +8,7 @@ pub const LOG_COUNT_MAX: u64 = 256;
 pub const ACK_STEP: u64 = 32;
 /// Units a child may have on the way to its parent or waiting in its queue: a round trip's worth, between processes
 /// that share a processor with many others. A leaf is woken for each half of it, which costs as much as some hundred units.
-pub const CREDIT: u32 = 256;
+pub const CREDIT: u32 = 1024;
 /// Waves of one stream that a leaf may be ahead of the oldest unfinished one, if values may be long; it keeps them all.
 pub const WAVE_WINDOW: u64 = 8;
 /// The same for streams of numbers: as many as come about while one goes through a tree of some hundred processes.
