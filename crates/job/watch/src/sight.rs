@@ -62,6 +62,22 @@ struct Seen {
     state: FileState,
 }
 
+/// What the kernel puts below the beginning of a stack in the middle of an exec: pointers to arguments and variables.
+const STACK_TABLES_BYTES_MAX: u64 = 1 << 20;
+
+impl Seen {
+    /// Whether both may be one execution of a program, this one having been seen earlier. In the middle of an exec, when
+    /// the process has its new program's name already, its stack is not there or begins a little higher than in the end,
+    /// and when it ends it has none.
+    fn may_be(&self, later: &Seen) -> bool {
+        let is_known = self.stack_start != 0 && later.stack_start != 0;
+        let is_near = self.stack_start.checked_sub(later.stack_start).is_some_and(|gap| gap <= STACK_TABLES_BYTES_MAX);
+        let is_one_process = [self.start_time_ticks, later.start_time_ticks].contains(&0)
+            || self.start_time_ticks == later.start_time_ticks;
+        is_one_process && self.state == later.state && (is_near || !is_known)
+    }
+}
+
 /// Programs with wanted names, as they start.
 #[derive(Debug)]
 pub(crate) struct Sights {
@@ -114,8 +130,7 @@ impl Sights {
                 return;
             }
             for ExecFile { pid, file } in fetched {
-                let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-                let Some(path) = path.ok().map(present).filter(|path| names.has(path)) else { continue };
+                let Some(path) = path_of(&file).filter(|path| names.has(path)) else { continue };
                 if !is_script(&file) {
                     self.opened.entry(pid).or_default().push((path, file));
                 }
@@ -138,13 +153,14 @@ impl Sights {
         };
         match fs::read_link(format!("/proc/{pid}/exe")).map(present) {
             Ok(program) if names.has(&program) => {
-                let mut opened = self.opened.remove(&pid).unwrap_or_default();
-                opened.retain(|(path, _)| *path == program);
+                let noted = self.noted(pid, &program);
                 // Held first: every moment counts.
                 let holding = self.hold.and_then(|limit| Holding::begin(pid, limit).ok());
-                let live = File::open(format!("/proc/{pid}/exe")).ok();
-                let file = live.or(opened.pop().map(|(_, file)| file));
-                if !self.is_news(pid, file.as_ref()) {
+                // By now it may run the next program, whose file this must not be.
+                let is_of_program = |file: &File| path_of(file).is_some_and(|path| path == program);
+                let live = || File::open(format!("/proc/{pid}/exe")).ok().filter(is_of_program);
+                let file = noted.or_else(live);
+                if !self.is_news(pid, &program, file.as_ref()) {
                     return Vec::new();
                 }
                 let start_time_ticks = stat_of(pid, pid.0).map(|stat| stat.start_time_ticks);
@@ -166,14 +182,33 @@ impl Sights {
         }
     }
 
-    /// Whether the process executes this program for the first time since its last exec; true in doubt.
-    fn is_news(&mut self, pid: Pid, file: Option<&File>) -> bool {
-        let data = file.and_then(|file| file.metadata().ok());
-        let (Some(stat), Some(data)) = (stat_of(pid, pid.0), data) else { return true };
-        let (start_time_ticks, stack_start) = (stat.start_time_ticks, stat.stack_start);
-        let seen = Seen { start_time_ticks, stack_start, state: FileState::of(&data) };
-        self.seen.insert(pid, seen) != Some(seen)
+    /// The file that was opened for the process to execute this program; those opened before it are out of date, those
+    /// opened after it are of an exec whose event is still to come.
+    fn noted(&mut self, pid: Pid, program: &Path) -> Option<File> {
+        let opened = self.opened.get_mut(&pid)?;
+        let index = opened.iter().position(|(path, _)| path == program)?;
+        opened.drain(..=index).next_back().map(|(_, file)| file)
     }
+
+    /// Whether the process executes this program for the first time since its last exec; true in doubt.
+    fn is_news(&mut self, pid: Pid, program: &Path, file: Option<&File>) -> bool {
+        let data = file.and_then(|file| file.metadata().ok()).or_else(|| fs::metadata(program).ok());
+        let Some(data) = data else { return true };
+        // One that has just ended has no state; a later event of the same exec must find it all the same.
+        let (start_time_ticks, stack_start) =
+            stat_of(pid, pid.0).map_or((0, 0), |stat| (stat.start_time_ticks, stat.stack_start));
+        let seen = Seen { start_time_ticks, stack_start, state: FileState::of(&data) };
+        let before = self.seen.insert(pid, seen).filter(|before| before.may_be(&seen));
+        if let Some(before) = before.filter(|_| stack_start == 0) {
+            self.seen.insert(pid, before);
+        }
+        before.is_none()
+    }
+}
+
+/// The path that an open file has, or had.
+fn path_of(file: &File) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok().map(present)
 }
 
 /// The path that a program had.

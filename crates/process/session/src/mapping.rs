@@ -256,7 +256,13 @@ mod tests {
         let pid = Pid(child.0.id() as i32);
         let own = std::fs::read_link("/proc/self/exe").ok();
         let runs = || std::fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|exe| Some(exe) != own.as_ref());
-        wait_until(pid, "start", || runs().is_some() && gadgets(pid).is_some()).expect("starts");
+        // Before it writes or sleeps it still maps libraries and tables.
+        let has_begun = || {
+            let text = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            text("syscall").starts_with("230 ")
+                || text("io").lines().any(|line| line.starts_with("wchar: ") && line != "wchar: 0")
+        };
+        wait_until(pid, "start", || runs().is_some() && has_begun() && gadgets(pid).is_some()).expect("starts");
         (child, pid)
     }
 
