@@ -36,8 +36,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     let root = shell::root()?;
     let files = Files::create(&root)?;
     println!("== Building trimtab and the program to be measured{}", build.remark());
-    let words = ["build", "--package", "trimtab", "--release"];
-    shell::run(&mut shell::cargo(&root, &words[..if build == Build::Release { 4 } else { 3 }]))?;
+    shell::run(shell::cargo(&root, &["build", "--package", "trimtab"]).args(build.option()))?;
     shell::run(&mut build_particle(&root, &files))?;
     println!("\n== Starting the program; it knows nothing of trimtab");
     let mut job = Job::start(&root, &files)?;
@@ -55,15 +54,22 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
 }
 
 /// Which trimtab is shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Build {
-    /// The one that tests run: made in a third of the time; what it puts into programs is optimised all the same.
+    /// The one that tests run, quicker to build; what it puts into programs is optimised all the same.
     Development,
     /// The one that users install.
     Release,
 }
 
 impl Build {
+    fn option(self) -> Option<&'static str> {
+        match self {
+            Build::Development => None,
+            Build::Release => Some("--release"),
+        }
+    }
+
     fn program(self) -> &'static str {
         match self {
             Build::Development => "target/debug/trimtab",
@@ -73,9 +79,7 @@ impl Build {
 
     fn remark(self) -> &'static str {
         match self {
-            Build::Development => {
-                " (quick to build; with --release the one to install, which attaches in half the time)"
-            }
+            Build::Development => " (quick to build; with --release the one to install, which attaches faster)",
             Build::Release => "",
         }
     }
