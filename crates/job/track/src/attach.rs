@@ -8,6 +8,8 @@ use trimtab_types::procfs::{Stat, State};
 
 /// How many parents are followed to learn whether a process is our descendant; guards against a changing tree.
 const ANCESTORS_MAX: usize = 256;
+/// Short name of our own processes.
+const OWN_COMMAND: &str = "trimtab";
 
 /// Checks that `pid` lives, is a 64-bit x86 program, has no tracer, and that the system lets us trace it.
 ///
@@ -56,9 +58,18 @@ fn check_machine(processes: &dyn Processes, pid: Pid) -> Result<(), Error> {
     Err(Error::WrongMachine { pid, program: processes.executable(pid)?, found })
 }
 
+/// The tracer is a thread, which may have any name: its process is named. If it is gone, so is what it did.
 fn check_tracer(processes: &dyn Processes, pid: Pid, status: &Status) -> Result<(), Error> {
-    let Some(tracer) = status.tracer else { return Ok(()) };
+    let Some(thread) = status.tracer else { return Ok(()) };
+    let tracer = match processes.status(thread) {
+        Ok(status) => status.process,
+        Err(_) if processes.status(pid)?.tracer.is_none() => return Ok(()),
+        Err(_) => thread,
+    };
     let tracer_command = processes.stat(tracer).map_or_else(|_| "unknown".to_owned(), |stat| stat.command);
+    if tracer_command == OWN_COMMAND {
+        return Err(Error::Measured { pid, monitor: tracer });
+    }
     Err(Error::Traced { pid, tracer, tracer_command })
 }
 
@@ -103,6 +114,8 @@ mod tests {
         recorded.add(Pid(1), Pid(0), "init");
         recorded.add(OWN, Pid(1), "trimtab").status.capabilities = if capable { 1 << 19 } else { 0 };
         recorded.add(Pid(77), Pid(1), "gdb");
+        recorded.add(Pid(78), Pid(1), "trimtab");
+        recorded.add(Pid(79), Pid(1), "insert").status.process = Pid(78);
         target(recorded.add(Pid(50), Pid(1), "app"));
         recorded
     }
@@ -128,7 +141,8 @@ mod tests {
             ("bits_32", |process| process.elf_kind = ElfKind::Bits32, None, true, "a 32-bit program"),
             ("arm", |process| process.elf_kind = ElfKind::OtherMachine, None, true, "another processor"),
             ("traced", |process| process.status.tracer = Some(Pid(77)), None, true, "traced by 77 (gdb)"),
-            ("tracer_elsewhere", |process| process.status.tracer = Some(Pid(78)), None, true, "traced by 78 (unknown)"),
+            ("traced_by_us", |process| process.status.tracer = Some(Pid(79)), None, true, "measured by trimtab process 78"),
+            ("tracer_elsewhere", |process| process.status.tracer = Some(Pid(80)), None, true, "traced by 80 (unknown)"),
             ("scope_1", |_| (), Some(1), false, "ptrace_scope is 1"),
             ("scope_1_child", |process| process.stat.parent = OWN, Some(1), false, "allowed"),
             ("scope_1_capable", |_| (), Some(1), true, "allowed"),

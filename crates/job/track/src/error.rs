@@ -127,6 +127,14 @@ pub enum Error {
         /// Short name of the tracer.
         tracer_command: String,
     },
+    /// Another command of ours is putting its probes into it, or taking them out.
+    #[error("process {pid} is being measured by trimtab process {monitor}; wait for it to end")]
+    Measured {
+        /// The process.
+        pid: Pid,
+        /// The command's process.
+        monitor: Pid,
+    },
     /// A file under `/proc` could not be read.
     #[error("cannot read {}; is /proc mounted?", path.display())]
     Read {
@@ -213,6 +221,7 @@ impl Error {
             | Error::NotPermitted { .. }
             | Error::WrongMachine { .. }
             | Error::Traced { .. }
+            | Error::Measured { .. }
             | Error::Read { .. }
             | Error::Malformed { .. } => false,
         }

@@ -169,7 +169,7 @@ fn is_whole(job: &Job) -> bool {
 /// Whether it may be otherwise in a moment: processes come and go while a job starts.
 fn is_early(error: &Error) -> bool {
     let passing = matches!(error, Error::NotMpi { .. } | Error::NoSuchProcess { .. } | Error::Zombie { .. });
-    passing || error.is_retryable() || matches!(error, Error::Traced { .. })
+    passing || error.is_retryable() || matches!(error, Error::Traced { .. } | Error::Measured { .. })
 }
 
 #[cfg(test)]

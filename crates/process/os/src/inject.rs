@@ -10,7 +10,8 @@
 //! `stacks` says where the frames may lie, `guards` which threads may make calls at all.
 //!
 //! A signal frame cannot resume a sleep with the time that remains of it. A thread that stands in such a call makes the
-//! calls one by one under our control ([`Injection`]), and the kernel itself resumes the sleep.
+//! calls one by one under our control ([`Injection`]), and the kernel itself resumes the sleep. If we are killed
+//! meanwhile, the sleep begins anew (`restart`).
 //!
 //! Next: `trimtab-session` maps its memory through this.
 
@@ -18,6 +19,7 @@ use crate::error::Error;
 use crate::guards::check_calls;
 use crate::memory::Memory;
 use crate::proc::MappingTable;
+use crate::restart::{registers_to_restore, restart_state};
 use crate::stacks::room_for;
 use crate::stop::Stopped;
 use crate::sys::{self, Registers};
@@ -41,8 +43,6 @@ const FRAME_STRIDE: u64 = 320;
 const LENDERS_MAX: usize = 32;
 /// Answers to earlier requests to stop that are passed over.
 const STOPS_MAX: usize = 4;
-/// First and last errno-like codes by which the kernel marks a system call to be restarted.
-const RESTART_CODES: std::ops::RangeInclusive<i64> = 512..=516;
 
 /// Addresses of the two instruction sequences in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +181,8 @@ impl<'a> Injection<'a> {
         let tid = stopped.threads()[index].tid;
         let original = stopped.threads()[index].registers;
         let failed = |source| Error::Call { call: "ptrace", pid, source };
-        let frame = signal_frame(&original, mask, gadgets.signal_return, layout.state);
+        let restored = registers_to_restore(&stopped.threads()[index], stopped.memory());
+        let frame = signal_frame(&restored, mask, gadgets.signal_return, layout.state);
         stopped.memory().write(layout.state, &state)?;
         stopped.memory().write(layout.frame, &frame)?;
         send_into(tid, &original, layout.frame, gadgets).map_err(failed)?;
@@ -460,10 +461,4 @@ pub(crate) fn signal_frame(registers: &Registers, mask: u64, signal_return: u64,
         mask,
     ];
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-/// rax and rip from which an interrupted system call starts anew.
-fn restart_state(registers: &Registers) -> (u64, u64) {
-    let interrupted = (registers.orig_rax as i64) >= 0 && RESTART_CODES.contains(&-(registers.rax as i64));
-    if interrupted { (registers.orig_rax, registers.rip - 2) } else { (registers.rax, registers.rip) }
 }

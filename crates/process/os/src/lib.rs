@@ -20,6 +20,7 @@ mod inject;
 mod memory;
 mod place;
 mod proc;
+mod restart;
 mod sequence;
 mod shared;
 mod stacks;

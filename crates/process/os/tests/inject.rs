@@ -26,6 +26,7 @@ fn role() {
     match std::env::var(ROLE).as_deref() {
         Ok("target") => play_target(),
         Ok("monitor") => play_monitor(),
+        Ok("sleeper") => play_sleeper(),
         _ => {}
     }
 }
@@ -46,6 +47,25 @@ fn play_target() {
         rounds += 1;
     }
     println!("target right={right} slept={} enough={}", sleeper.join().expect("joins"), rounds > 10);
+}
+
+/// Its child has one thread, which sleeps once and tells how that ended.
+fn play_sleeper() {
+    let time = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+    let started = Instant::now();
+    // SAFETY: the child only sleeps and ends; `time` is valid, and nobody asks for what remains of it.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::_exit(libc::nanosleep(&raw const time, std::ptr::null_mut()).abs());
+        }
+        child
+    };
+    let mut status = -1;
+    // SAFETY: `status` is a place for one.
+    let reaped = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    let slept = started.elapsed() >= Duration::from_secs(1);
+    println!("target right={} slept={slept} enough={}", status == 0, reaped == child);
 }
 
 const EXPECTED: u64 = 0xe351_f07b_a358_2bf8;
@@ -213,6 +233,39 @@ fn a_sleep_is_resumed_with_its_remaining_time() {
     child.kill().expect("kills");
     child.wait().expect("ends");
     assert_eq!(call, RESTART_SYSCALL);
+}
+
+/// The only thread sleeps, and is lent out when only the kernel knows how its sleep goes on; whoever borrowed it ends
+/// without giving it back.
+#[test]
+fn a_sleep_that_was_resumed_before_ends_as_asked() {
+    let target = start("sleeper", None);
+    let pid = eventually(|| child_of(target.id()));
+    let call = || {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        text.split(' ').next().and_then(|word| word.parse::<u32>().ok())
+    };
+    eventually(|| matches!(call(), Some(35 | 230)).then_some(()));
+    let (gadgets, maps) = gadgets(pid);
+    Stopped::stop(pid).expect("stops").resume();
+    eventually(|| (call() == Some(219)).then_some(()));
+    let borrowed = std::thread::spawn(move || {
+        let mut stopped = Stopped::stop(pid).expect("stops");
+        let mut injection = Injection::begin(&mut stopped, gadgets, &maps).expect("begins");
+        injection.call("getpid", 39, [0; 6]).expect("is made");
+        // The kernel lets go of what a thread traced when that ends.
+        std::mem::forget(injection);
+        std::mem::forget(stopped);
+    });
+    borrowed.join().expect("joins");
+    assert_eq!(outcome(target), GOOD);
+}
+
+fn child_of(parent: u32) -> Option<Pid> {
+    let threads = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten();
+    let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let number = |text: String| text.split_whitespace().next().and_then(|word| word.parse().ok());
+    children.into_iter().find_map(number).map(Pid)
 }
 
 fn free_place(maps: &MappingTable) -> u64 {
