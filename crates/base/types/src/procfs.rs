@@ -1,12 +1,30 @@
 //! What Linux writes about a process, as facts: the lines of `/proc/PID/maps` and `/proc/PID/stat`.
 //!
-//! Text in, facts out: who reads the files, and what a missing one means, is the caller's business. One parser for all,
+//! Text in, facts out: which files are read, and what a missing one means, is the caller's business. One parser for all,
 //! because a path with a space or a process called `) R 1 (` must not be misread in one place only.
 //!
 //! Next: `trimtab-os` and `trimtab-track` read the files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 mod maps;
 mod stat;
 
 pub use maps::{Mapping, parse_maps};
 pub use stat::{CLOCK_TICKS_PER_SECOND, Stat, State, parse_stat};
+
+/// Bytes asked for at once: most of these files are shorter, and the kernel gives no more of the others.
+const READ_BYTES: usize = 4096;
+
+/// All that is in a file whose length the kernel does not tell. Hundreds of these are read to find a job, and each would
+/// take twice the system calls by [`std::fs::read`], which feels its way.
+///
+/// # Errors
+/// Those of opening and reading it.
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(READ_BYTES);
+    File::open(path)?.take(u64::MAX).read_to_end(&mut text)?;
+    Ok(text)
+}

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trimtab_symbols::Image;
 use trimtab_types::Pid;
-use trimtab_types::procfs::{Mapping, Stat, parse_maps, parse_stat};
+use trimtab_types::procfs::{self, Mapping, Stat, parse_maps, parse_stat};
 
 /// Where facts about processes come from.
 ///
@@ -144,7 +144,7 @@ impl ProcFs {
 
     fn read(&self, pid: Pid, file: &str) -> Result<Vec<u8>, Error> {
         let path = self.path(pid, file);
-        std::fs::read(&path).map_err(|source| self.classify(pid, path, source))
+        procfs::read(&path).map_err(|source| self.classify(pid, path, source))
     }
 
     fn link(&self, pid: Pid, file: &str) -> Result<PathBuf, Error> {

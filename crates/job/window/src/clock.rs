@@ -39,14 +39,31 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The reading of the quickest exchange; `None` without one whose answer came after its question.
-    pub fn of(exchanges: &[Exchange]) -> Option<Self> {
+    /// The reading that all exchanges allow, each clock's ticks per second as its own machine measured them; `None`
+    /// without an exchange whose answer came after its question. If they contradict each other, a clock was set
+    /// meanwhile, and the quickest one counts.
+    pub fn of(exchanges: &[Exchange], lead_per_second: f64, node_per_second: f64) -> Option<Self> {
         let way = |one: &Exchange| one.received_ticks.checked_sub(one.sent_ticks);
-        let (way_ticks, best) =
-            exchanges.iter().filter_map(|one| Some((way(one)?, one))).min_by_key(|(way, _)| *way)?;
-        let lead_ticks = best.sent_ticks + way_ticks / 2;
-        Some(Reading { lead_ticks, node_ticks: best.node_ticks, error_ticks: way_ticks.div_ceil(2) })
+        let timed = exchanges.iter().filter_map(|one| Some((way(one)?, *one)));
+        let (way_ticks, best) = timed.clone().min_by_key(|(way, _)| *way)?;
+        let (rate, rate_error) = rate_of(lead_per_second, node_per_second);
+        // When the lead's clock showed what, at the moment of the best one's answer.
+        let bounds = timed.map(|(_, one)| {
+            let since = difference(one.node_ticks, best.node_ticks) * rate;
+            let error = since.abs() * rate_error;
+            (moved(one.sent_ticks, -since - error), moved(one.received_ticks, error - since))
+        });
+        let all = bounds.fold((best.sent_ticks, best.received_ticks), |all, one| (all.0.max(one.0), all.1.min(one.1)));
+        let (from, to) = if all.0 <= all.1 { all } else { (best.sent_ticks, best.sent_ticks + way_ticks) };
+        let width = to - from;
+        Some(Reading { lead_ticks: from + width / 2, node_ticks: best.node_ticks, error_ticks: width.div_ceil(2) })
     }
+}
+
+/// The lead's ticks in one of the node's, and how far that may be off, as a share.
+fn rate_of(lead_per_second: f64, node_per_second: f64) -> (f64, f64) {
+    let rate = lead_per_second / node_per_second;
+    if rate.is_finite() && rate > 0.0 { (rate, RATE_ERROR_MAX) } else { (1.0, 1.0) }
 }
 
 /// A moment on the lead's clock.
@@ -80,9 +97,7 @@ impl Relation {
 
     /// From the exchanges at a window's beginning; each clock's ticks per second as its own machine measured them.
     pub fn begun(start: Reading, lead_per_second: f64, node_per_second: f64) -> Self {
-        let rate = lead_per_second / node_per_second;
-        let is_known = rate.is_finite() && rate > 0.0;
-        let (rate, rate_error) = if is_known { (rate, RATE_ERROR_MAX) } else { (1.0, 1.0) };
+        let (rate, rate_error) = rate_of(lead_per_second, node_per_second);
         Relation { start, end: None, rate, rate_error }
     }
 
@@ -179,20 +194,21 @@ mod tests {
             ("even", vec![(100, 100)], 100),
             ("all the way there", vec![(200, 0)], 100),
             ("all the way back", vec![(0, 200)], 100),
-            ("slow ones beside it", vec![(9_000, 100), (30, 10), (10, 7_000)], 20),
+            ("slow ones beside it", vec![(9_000, 100), (30, 10), (110, 7_000)], 20),
+            ("held up on either way", vec![(9_000, 5), (3, 7_000)], 5),
             ("odd", vec![(3, 4)], 4),
         ];
         for (name, ways, error) in rows {
             let exchanges: Vec<Exchange> =
                 ways.iter().map(|(there, back)| exchange(1_000, *there, *back, &clock)).collect();
-            let reading = Reading::of(&exchanges).expect(name);
+            let reading = Reading::of(&exchanges, 1e9, 1e9).expect(name);
             assert_eq!(reading.error_ticks, error, "{name}");
             let truly = reading.node_ticks - 5_000_000;
             assert!(reading.lead_ticks.abs_diff(truly) <= error, "{name}: {reading:?}, truly {truly}");
         }
-        assert_eq!(Reading::of(&[]), None);
+        assert_eq!(Reading::of(&[], 1e9, 1e9), None);
         let backwards = Exchange { sent_ticks: 10, node_ticks: 5, received_ticks: 9 };
-        assert_eq!(Reading::of(&[backwards]), None, "an answer before its question");
+        assert_eq!(Reading::of(&[backwards], 1e9, 1e9), None, "an answer before its question");
     }
 
     #[test]
@@ -201,11 +217,12 @@ mod tests {
             let clock = node_clock(zero, rate);
             // The machines' own seconds are off by less than a ten-thousandth.
             let begin = 2_000_000_000;
-            let start =
-                Reading::of(&[exchange(begin, 20_000, 90_000, &clock), exchange(begin, 40_000, 30_000, &clock)]);
-            let begun = Relation::begun(start.unwrap(), 2.0e9, 2.0e9 * rate * (1.0 + 3e-5));
+            let (lead_rate, node_rate) = (2.0e9, 2.0e9 * rate * (1.0 + 3e-5));
+            let read = |exchanges: &[Exchange]| Reading::of(exchanges, lead_rate, node_rate).unwrap();
+            let start = read(&[exchange(begin, 20_000, 90_000, &clock), exchange(begin, 40_000, 30_000, &clock)]);
+            let begun = Relation::begun(start, lead_rate, node_rate);
             let end = begin + 3_000_000_000;
-            let end = Reading::of(&[exchange(end, 70_000, 10_000, &clock)]).unwrap();
+            let end = read(&[exchange(end, 70_000, 10_000, &clock)]);
             let ended = begun.ended(end).expect("a clock that runs evenly");
             let mut errors = Vec::new();
             for relation in [begun, ended] {
@@ -222,11 +239,20 @@ mod tests {
     }
 
     #[test]
+    fn exchanges_that_contradict_each_other_leave_the_quickest() {
+        let [before, after] = [node_clock(1_000, 1.0), node_clock(900_000, 1.0)];
+        let both = [exchange(5_000, 40, 20, &before), exchange(6_000, 100, 100, &after)];
+        let reading = Reading::of(&both, 1e9, 1e9).unwrap();
+        assert_eq!((reading.lead_ticks, reading.node_ticks, reading.error_ticks), (5_030, 6_040, 30));
+    }
+
+    #[test]
     fn a_clock_that_was_set_is_noticed() {
         let clock = node_clock(1_000, 1.0);
-        let start = Reading::of(&[exchange(1_000_000, 50, 50, &clock)]).unwrap();
+        let read = |at| Reading::of(&[exchange(at, 50, 50, &clock)], 1e9, 1e9).unwrap();
+        let start = read(1_000_000);
         let begun = Relation::begun(start, 1e9, 1e9);
-        let end = Reading::of(&[exchange(900_000_000, 50, 50, &clock)]).unwrap();
+        let end = read(900_000_000);
         assert!(begun.ended(end).is_some());
         let jumped = Reading { node_ticks: end.node_ticks + 1_000_000, ..end };
         assert_eq!(begun.ended(jumped), None);

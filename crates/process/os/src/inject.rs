@@ -24,6 +24,7 @@ use crate::stacks::room_for;
 use crate::stop::Stopped;
 use crate::sys::{self, Registers};
 use crate::vectors::signal_state;
+use memchr::memmem;
 use std::io;
 use trimtab_types::Pid;
 
@@ -74,9 +75,7 @@ pub fn find_gadgets(pid: Pid, memory: &Memory, maps: &MappingTable) -> Result<Ga
     let mut signal_return = None;
     for mapping in candidates.iter().filter(|mapping| mapping.end - mapping.start <= SEARCH_MAX) {
         let Ok(bytes) = memory.read_vec(mapping.start, (mapping.end - mapping.start) as usize) else { continue };
-        let find = |wanted: &[u8]| {
-            bytes.windows(wanted.len()).position(|window| window == wanted).map(|place| mapping.start + place as u64)
-        };
+        let find = |wanted: &[u8]| memmem::find(&bytes, wanted).map(|place| mapping.start + place as u64);
         system_call = system_call.or_else(|| find(&SYSTEM_CALL));
         signal_return = signal_return.or_else(|| find(&SIGNAL_RETURN));
         if let (Some(system_call), Some(signal_return)) = (system_call, signal_return) {

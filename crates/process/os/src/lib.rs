@@ -38,7 +38,7 @@ pub use file::FileMapping;
 pub use guards::check_all_calls;
 pub use inject::{Call, Gadgets, Injection, find_gadgets};
 pub use memory::Memory;
-pub use place::take_precedence;
+pub use place::{take_precedence, take_short_turns};
 pub use proc::{MappingTable, open_file_of, start_time_ticks, stat_of, thread_ids, tracer_of};
 pub use shared::SharedMapping;
 pub use stacks::used_stack;

@@ -7,7 +7,7 @@ use std::fs;
 use std::fs::File;
 use std::io;
 use trimtab_types::Pid;
-use trimtab_types::procfs::{Mapping, Stat, parse_maps, parse_stat};
+use trimtab_types::procfs::{self, Mapping, Stat, parse_maps, parse_stat};
 
 /// What the kernel calls the main thread's stack.
 pub(crate) const STACK: &str = "[stack]";
@@ -24,7 +24,7 @@ impl MappingTable {
     /// Reads the table of `pid`.
     pub fn of(pid: Pid) -> Result<Self, Error> {
         let path = format!("/proc/{pid}/maps");
-        let text = fs::read(&path).map_err(|source| match source.kind() {
+        let text = procfs::read(&path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::Gone { pid },
             io::ErrorKind::PermissionDenied => Error::NotAllowed { pid, hint: permission_hint(pid) },
             _ if source.raw_os_error() == Some(libc::ESRCH) => Error::Gone { pid },
@@ -99,7 +99,7 @@ pub(crate) fn thread_count(pid: Pid) -> Result<usize, Error> {
 
 /// What thread `tid` of `pid` does; `None` if it has ended.
 pub fn stat_of(pid: Pid, tid: i32) -> Option<Stat> {
-    parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+    parse_stat(&procfs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
 /// Start time of a process, clock ticks since boot; `None` if it has ended.

@@ -224,6 +224,35 @@ pub(crate) fn set_urgent(urgent: bool) -> bool {
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
+/// The head of the kernel's `struct sched_attr`, its first version.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Scheduling {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Asks for turns of `turn_ns` on a processor for this thread, if it is an ordinary one; false if the kernel has no such
+/// thing (before Linux 6.12 it takes the number and forgets it).
+pub(crate) fn set_turn(turn_ns: u64) -> bool {
+    let mut attributes = Scheduling::default();
+    let size = size_of::<Scheduling>() as libc::c_uint;
+    // SAFETY: the kernel fills at most `size` bytes of what it is given; 0 means the calling thread.
+    let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) } == 0;
+    if !known || attributes.policy != libc::SCHED_OTHER as u32 {
+        return false;
+    }
+    (attributes.size, attributes.runtime_ns) = (size, turn_ns);
+    // SAFETY: the kernel reads `size` bytes of them.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
+}
+
 /// Nanoseconds of the monotonic clock.
 pub fn monotonic_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)

@@ -14,12 +14,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use trimtab_os::FileMapping;
 use trimtab_symbols::Image;
 use trimtab_types::{BuildId, FileAddr, Pid};
-use trimtab_x86::branches_between;
+use trimtab_x86::{Branch, Stretches};
 
 /// A file's symbols and bytes.
 #[derive(Debug)]
@@ -30,53 +30,72 @@ pub struct LoadedImage {
     pub file: FileMapping,
     /// Whether the symbols came from the disk cache.
     pub from_cache: bool,
-    branches_between: OnceLock<Vec<(u64, u64)>>,
+    branches: Branches,
     restartable: OnceLock<Restartable>,
-    /// What was decided about its functions, once it is asked for.
-    decisions: Mutex<Option<Arc<Decisions>>>,
+    /// What was decided about its functions.
+    decisions: Mutex<Decided>,
     /// Where its symbols are kept on disk; what else is kept lies beside.
     place: Option<PathBuf>,
+}
+
+/// Decisions of this run, and those kept on disk once they were looked for.
+#[derive(Debug, Default)]
+struct Decided {
+    known: Arc<Decisions>,
+    looked_on_disk: bool,
 }
 
 /// New decisions that are worth keeping on disk, and as many functions that it is worth looking there.
 const DECISIONS_MIN: usize = 256;
 
+/// What is known of branches between its functions.
+#[derive(Debug, Default)]
+struct Branches {
+    /// Where stretches of code begin.
+    starts: OnceLock<Vec<u64>>,
+    /// What looks like one of four-byte distance. Kept on disk.
+    far: OnceLock<Vec<Branch>>,
+    /// All of them, once many functions were asked about.
+    all: OnceLock<Vec<Branch>>,
+    /// Pieces of code asked about so far.
+    asked: AtomicUsize,
+}
+
+/// Pieces of code after which all that look like branches are decoded at once: from there on it takes less time than
+/// those around each piece.
+const ASKED_FEW: usize = 1024;
+
 /// First word of kept branches: their name and the version of how they are found.
-const BRANCHES_MAGIC: u64 = u64::from_le_bytes(*b"branch\x00\x01");
+const BRANCHES_MAGIC: u64 = u64::from_le_bytes(*b"branch\x00\x02");
 
 impl LoadedImage {
     fn new(image: Image, file: FileMapping, from_cache: bool, place: Option<PathBuf>) -> Self {
-        let (branches_between, restartable, decisions) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        LoadedImage { image, file, from_cache, branches_between, restartable, decisions, place }
+        let (branches, restartable, decisions) = (Branches::default(), OnceLock::new(), Mutex::default());
+        LoadedImage { image, file, from_cache, branches, restartable, decisions, place }
     }
 
     /// What was decided about its functions already; on disk it is looked for only if that much is asked.
     pub(crate) fn decisions(&self, functions: usize) -> Arc<Decisions> {
-        let mut known = locked(&self.decisions);
-        if let Some(known) = known.as_ref() {
-            return known.clone();
+        let mut decided = locked(&self.decisions);
+        if functions >= DECISIONS_MIN && !decided.looked_on_disk {
+            let kept = || Decisions::from_bytes(engine()?, &std::fs::read(self.beside("decisions")?).ok()?);
+            *decided = Decided { known: kept().map_or_else(|| decided.known.clone(), Arc::new), looked_on_disk: true };
         }
-        if functions < DECISIONS_MIN {
-            return Arc::default();
-        }
-        let kept = || Decisions::from_bytes(engine()?, &std::fs::read(self.beside("decisions")?).ok()?);
-        known.insert(Arc::new(kept().unwrap_or_default())).clone()
+        decided.known.clone()
     }
 
-    /// Keeps what was decided now, unless so few were asked for that nobody looked for kept ones.
+    /// Remembers what was decided now, and keeps it on disk if that was much.
     pub(crate) fn keep(&self, new: Vec<Decision>) {
-        let mut known = locked(&self.decisions);
-        let Some(old) = known.as_ref() else { return };
+        let mut decided = locked(&self.decisions);
         // Another process's decisions, made at the same time, are the same.
-        if new.iter().all(|decision| old.at(decision.start) == Some(decision)) {
+        if new.iter().all(|decision| decided.known.at(decision.start) == Some(decision)) {
             return;
         }
-        let count = new.len();
-        let all = Arc::new(old.with(new));
-        if let (true, Some(place), Some(engine)) = (count >= DECISIONS_MIN, self.beside("decisions"), engine()) {
-            write_cached(&place, &all.to_bytes(engine));
+        let is_much = decided.looked_on_disk && new.len() >= DECISIONS_MIN;
+        decided.known = Arc::new(decided.known.with(new));
+        if let (true, Some(place), Some(engine)) = (is_much, self.beside("decisions"), engine()) {
+            write_cached(&place, &decided.known.to_bytes(engine));
         }
-        *known = Some(all);
     }
 
     fn beside(&self, what: &str) -> Option<PathBuf> {
@@ -89,11 +108,17 @@ impl LoadedImage {
     /// Addresses in `range` that direct branches of code outside of all `own` ranges lead to. The whole file is searched
     /// the first time, which takes some milliseconds.
     pub(crate) fn branches_into(&self, range: Range<FileAddr>, own: &[Range<FileAddr>]) -> Vec<FileAddr> {
-        let all = self.branches_between.get_or_init(|| self.kept_or_found_branches());
-        let first = all.partition_point(|(to, _)| *to < range.start.0);
-        let into = all[first..].iter().take_while(|(to, _)| *to < range.end.0);
         let from_outside = |from: u64| !own.iter().any(|range| range.contains(&FileAddr(from)));
-        into.filter(|(_, from)| from_outside(*from)).map(|(to, _)| FileAddr(*to)).collect()
+        let of_few;
+        let into = if self.branches.asked.fetch_add(1, Ordering::Relaxed) < ASKED_FEW {
+            of_few = self.find_branches_into(range.start.0..range.end.0);
+            &of_few[..]
+        } else {
+            let all = self.branches.all.get_or_init(|| self.in_all_code(|code| code.branches()));
+            let place = |address: FileAddr| all.partition_point(|(to, _)| *to < address.0);
+            &all[place(range.start)..place(range.end)]
+        };
+        into.iter().filter(|(_, from)| from_outside(*from)).map(|(to, _)| FileAddr(*to)).collect()
     }
 
     /// The restartable sequences of its code. Nearly every file has none, which its section headers say at once.
@@ -110,11 +135,18 @@ impl LoadedImage {
         bytes.map(|bytes| buffer.copy_from_slice(bytes)).is_some()
     }
 
-    fn kept_or_found_branches(&self) -> Vec<(u64, u64)> {
+    fn find_branches_into(&self, range: Range<u64>) -> Vec<Branch> {
+        let far = self.branches.far.get_or_init(|| self.kept_or_found_far());
+        let segments = self.code().filter(|(_, addr)| *addr <= range.start);
+        let Some((text, addr)) = segments.max_by_key(|(_, addr)| *addr) else { return Vec::new() };
+        Stretches::new(text, addr, self.starts()).branches_into(range, far)
+    }
+
+    fn kept_or_found_far(&self) -> Vec<Branch> {
         let place = self.beside("branches");
         let kept = place.as_ref().and_then(|place| branches_from(&std::fs::read(place).ok()?));
         kept.unwrap_or_else(|| {
-            let found = self.find_branches();
+            let found = self.in_all_code(|code| code.far());
             if let Some(place) = place {
                 write_cached(&place, &branches_to_bytes(&found));
             }
@@ -122,19 +154,30 @@ impl LoadedImage {
         })
     }
 
-    fn find_branches(&self) -> Vec<(u64, u64)> {
-        let known = self.image.functions.iter().chain(&self.image.fragments);
-        let mut starts: Vec<u64> = known.map(|function| function.addr.0).collect();
-        starts.sort_unstable();
-        starts.dedup();
-        let mut found = Vec::new();
-        for segment in self.image.segments.iter().filter(|segment| segment.executable) {
-            let offset = segment.file_offset as usize;
-            let Some(text) = self.file.bytes().get(offset..offset + segment.file_size as usize) else { continue };
-            found.extend(branches_between(text, segment.addr.0, &starts));
-        }
+    fn in_all_code(&self, find: fn(&Stretches<'_>) -> Vec<Branch>) -> Vec<Branch> {
+        let mut found: Vec<Branch> =
+            self.code().flat_map(|(text, addr)| find(&Stretches::new(text, addr, self.starts()))).collect();
         found.sort_unstable();
         found
+    }
+
+    /// The bytes of each executable segment, and its address.
+    fn code(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.image.segments.iter().filter(|segment| segment.executable).filter_map(|segment| {
+            let offset = segment.file_offset as usize;
+            let text = self.file.bytes().get(offset..offset.checked_add(segment.file_size as usize)?)?;
+            Some((text, segment.addr.0))
+        })
+    }
+
+    fn starts(&self) -> &[u64] {
+        self.branches.starts.get_or_init(|| {
+            let known = self.image.functions.iter().chain(&self.image.fragments);
+            let mut starts: Vec<u64> = known.map(|function| function.addr.0).collect();
+            starts.sort_unstable();
+            starts.dedup();
+            starts
+        })
     }
 }
 
@@ -295,7 +338,7 @@ fn write_cached(place: &Path, bytes: &[u8]) {
 }
 
 /// A magic word, a checksum, then the pairs. Public for fuzzing only, as its counterpart.
-pub fn branches_to_bytes(branches: &[(u64, u64)]) -> Vec<u8> {
+pub fn branches_to_bytes(branches: &[Branch]) -> Vec<u8> {
     let words = branches.iter().flat_map(|(to, from)| [*to, *from]);
     let pairs: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     let mut bytes = BRANCHES_MAGIC.to_le_bytes().to_vec();
@@ -305,7 +348,7 @@ pub fn branches_to_bytes(branches: &[(u64, u64)]) -> Vec<u8> {
 }
 
 /// The pairs again; `None` if the bytes are not whole, or not in the order that look-ups rely on.
-pub fn branches_from(bytes: &[u8]) -> Option<Vec<(u64, u64)>> {
+pub fn branches_from(bytes: &[u8]) -> Option<Vec<Branch>> {
     let word = |chunk: &[u8]| chunk.try_into().map(u64::from_le_bytes).ok();
     let (magic, checksum, pairs) = (word(bytes.get(..8)?)?, word(bytes.get(8..16)?)?, bytes.get(16..)?);
     let is_whole = magic == BRANCHES_MAGIC && checksum == trimtab_stub::layout::checksum(pairs);

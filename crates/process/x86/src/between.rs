@@ -2,91 +2,52 @@
 //!
 //! Decoding a whole program for the few there are takes seconds, so bytes that could be such a branch are found first,
 //! whatever they belong to, and only the instructions around these are decoded. Branches of four-byte distance are
-//! looked for everywhere, those of one byte only around the places where one function ends and the next begins.
+//! looked for everywhere, those of one byte only around the places where one function ends and the next begins. Who asks
+//! for a few functions of a large library has only what could lead into those decoded.
 //!
 //! Next: `code`, whose `outside_branches` these are.
 
 use crate::instruction::near_target;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
+use memchr::memchr3_iter;
 use std::ops::Range;
 
-/// Direct branches and calls in `text`, which lies at `addr`, that lead from one stretch into the middle of another, as
-/// (to, from), in order. `starts` are the addresses where a stretch begins (every function and every fragment), in
-/// order; each ends where the next begins.
-pub fn branches_between(text: &[u8], addr: u64, starts: &[u64]) -> Vec<(u64, u64)> {
-    let end = addr.saturating_add(text.len() as u64);
-    let starts = &starts[starts.partition_point(|&start| start < addr)..starts.partition_point(|&start| start < end)];
-    let stretches = Stretches::new(text, addr, starts);
-    let mut found = stretches.far();
-    found.extend(stretches.near());
-    found.sort_unstable_by_key(|&(to, from)| (from, to));
-    found.dedup();
-    let mut found = stretches.branches_among(&found);
-    found.sort_unstable();
-    found
-}
+/// A branch, or what looks like one: the address it leads to, and the address of its first byte.
+pub type Branch = (u64, u64);
 
-/// Bytes per entry of the table that finds stretches.
-const BLOCK: u64 = 64;
-/// Longest way of a branch with a one-byte distance, from its first byte.
-const NEAR_MAX: u64 = 130;
-
-struct Stretches<'a> {
+/// Code in which stretches begin at known addresses: every function and every fragment. Each ends where the next begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretches<'a> {
     text: &'a [u8],
     addr: u64,
     starts: &'a [u64],
-    /// How many stretches begin before each block.
-    begun: Vec<u32>,
-    /// One bit per byte of text: whether a stretch begins there.
-    is_start: Vec<u64>,
 }
 
+/// Longest way of a branch with a one-byte distance, from its first byte.
+const NEAR_MAX: u64 = 130;
+
 impl<'a> Stretches<'a> {
-    fn new(text: &'a [u8], addr: u64, starts: &'a [u64]) -> Stretches<'a> {
-        let mut begun = Vec::with_capacity(text.len() / BLOCK as usize + 1);
-        let mut next = 0;
-        for block in (addr..addr.saturating_add(text.len() as u64)).step_by(BLOCK as usize) {
-            while starts.get(next).is_some_and(|&start| start < block) {
-                next += 1;
-            }
-            begun.push(next as u32);
-        }
-        let mut is_start = vec![0; text.len() / 64 + 1];
-        for start in starts {
-            let offset = (start - addr) as usize;
-            is_start[offset / 64] |= 1 << (offset % 64);
-        }
-        Stretches { text, addr, starts, begun, is_start }
+    /// `text` lies at `addr`. `starts` are in order; those outside of it are left out.
+    pub fn new(text: &'a [u8], addr: u64, starts: &'a [u64]) -> Stretches<'a> {
+        let end = addr.saturating_add(text.len() as u64);
+        let inside = starts.partition_point(|&start| start < addr)..starts.partition_point(|&start| start < end);
+        Stretches { text, addr, starts: &starts[inside] }
     }
 
-    fn is_inside(&self, addr: u64) -> bool {
-        addr.wrapping_sub(self.addr) < self.text.len() as u64
+    /// Direct branches and calls that lead from one stretch into the middle of another, in order.
+    pub fn branches(&self) -> Vec<Branch> {
+        let mut found = self.far();
+        found.extend(self.near(self.starts));
+        self.real(found)
     }
 
-    fn begins_at(&self, addr: u64) -> bool {
-        let offset = (addr - self.addr) as usize;
-        self.is_start[offset / 64] >> (offset % 64) & 1 != 0
-    }
-
-    /// How many stretches begin at or before `addr`: a number for the stretch it lies in.
-    fn number(&self, addr: u64) -> usize {
-        let mut number = self.begun[((addr - self.addr) / BLOCK) as usize] as usize;
-        while self.starts.get(number).is_some_and(|&start| start <= addr) {
-            number += 1;
-        }
-        number
-    }
-
-    fn leads_between(&self, from: u64, to: u64) -> bool {
-        self.is_inside(to) && !self.begins_at(to) && self.number(from) != self.number(to)
-    }
-
-    /// Whatever looks like a call, jump or conditional jump with a four-byte distance.
-    fn far(&self) -> Vec<(u64, u64)> {
+    /// What looks like a branch of four-byte distance that leads from one stretch into the middle of another, in order.
+    pub fn far(&self) -> Vec<Branch> {
+        let table = Table::new(self);
         let mut found = Vec::new();
-        let head = self.text.len().saturating_sub(5);
-        for (offset, pair) in self.text[..head].windows(2).enumerate() {
-            let operand = match pair {
+        let head = &self.text[..self.text.len().saturating_sub(5)];
+        for offset in memchr3_iter(0xe8, 0xe9, 0x0f, head) {
+            let operand = match self.text[offset..offset + 2] {
                 [0xe8 | 0xe9, _] => 1,
                 [0x0f, 0x80..=0x8f] => 2,
                 _ => continue,
@@ -95,26 +56,53 @@ impl<'a> Stretches<'a> {
             let from = self.addr + offset as u64;
             let next = from + operand as u64 + 4;
             let to = next.wrapping_add_signed(i64::from(i32::from_le_bytes(*raw)));
-            if self.leads_between(from, to) {
+            if self.is_inside(to) && table.leads_between(from, to) {
                 found.push((to, from));
             }
         }
+        found.sort_unstable();
         found
     }
 
-    /// Whatever looks like a branch with a one-byte distance that crosses the beginning of a stretch.
-    fn near(&self) -> Vec<(u64, u64)> {
-        let mut found = Vec::new();
+    /// Branches into the middle of the stretches in `range` from outside of these, in order; `far` is what [`Self::far`]
+    /// found.
+    pub fn branches_into(&self, range: Range<u64>, far: &[Branch]) -> Vec<Branch> {
+        let first = far.partition_point(|(to, _)| *to < range.start);
+        let mut found: Vec<Branch> = far[first..].iter().take_while(|(to, _)| *to < range.end).copied().collect();
+        let around = range.start.saturating_sub(NEAR_MAX)..range.end.saturating_add(NEAR_MAX);
+        let (from, to) = (self.begun_before(around.start), self.begun_before(around.end));
+        found.extend(self.near(&self.starts[from..to]).filter(|(to, _)| range.contains(to)));
+        self.real(found)
+    }
+
+    fn is_inside(&self, addr: u64) -> bool {
+        addr.wrapping_sub(self.addr) < self.text.len() as u64
+    }
+
+    fn begun_before(&self, addr: u64) -> usize {
+        self.starts.partition_point(|&start| start < addr)
+    }
+
+    /// How many stretches begin at or before `addr`: a number for the stretch it lies in.
+    fn number(&self, addr: u64) -> usize {
+        self.starts.partition_point(|&start| start <= addr)
+    }
+
+    fn leads_between(&self, from: u64, to: u64) -> bool {
+        self.is_inside(to) && self.starts.binary_search(&to).is_err() && self.number(from) != self.number(to)
+    }
+
+    /// Whatever looks like a branch with a one-byte distance that crosses one of `borders`.
+    fn near(&self, borders: &'a [u64]) -> impl Iterator<Item = Branch> + use<'_, 'a> {
         let mut done = self.addr;
-        for &start in self.starts {
+        borders.iter().flat_map(move |&start| {
             let window = start.saturating_sub(NEAR_MAX).max(done)..start.saturating_add(NEAR_MAX);
             done = window.end;
-            found.extend(self.near_in(window));
-        }
-        found
+            self.near_in(window)
+        })
     }
 
-    fn near_in(&self, window: Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
+    fn near_in(&self, window: Range<u64>) -> impl Iterator<Item = Branch> + use<'_, 'a> {
         window.filter_map(|from| {
             let at = from.checked_sub(self.addr)? as usize;
             let [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, distance] = *self.text.get(at..at + 2)? else { return None };
@@ -123,19 +111,22 @@ impl<'a> Stretches<'a> {
         })
     }
 
-    /// Those of `candidates`, in order of their first bytes, that really are branches. Each stretch is decoded once.
-    fn branches_among(&self, candidates: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    /// Those of `candidates` that really are branches, in order. Each stretch is decoded once.
+    fn real(&self, mut candidates: Vec<Branch>) -> Vec<Branch> {
+        candidates.sort_unstable_by_key(|&(to, from)| (from, to));
+        candidates.dedup();
         let mut branches = Vec::new();
         for group in candidates.chunk_by(|one, other| self.number(one.1) == self.number(other.1)) {
             let number = self.number(group[0].1);
             let start = number.checked_sub(1).map_or(self.addr, |index| self.starts[index]);
-            self.branches_in_stretch(start, group, &mut branches);
+            self.real_in_stretch(start, group, &mut branches);
         }
+        branches.sort_unstable();
         branches
     }
 
     /// The same for one stretch. Where the code can't be read, what may be a branch counts as one.
-    fn branches_in_stretch(&self, start: u64, group: &[(u64, u64)], branches: &mut Vec<(u64, u64)>) {
+    fn real_in_stretch(&self, start: u64, group: &[Branch], branches: &mut Vec<Branch>) {
         let code = &self.text[(start - self.addr) as usize..];
         let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
@@ -158,6 +149,57 @@ impl<'a> Stretches<'a> {
     }
 }
 
+/// Bytes per entry of the table that finds stretches.
+const BLOCK: u64 = 64;
+
+/// Where stretches begin, for many questions.
+struct Table<'a> {
+    addr: u64,
+    starts: &'a [u64],
+    /// How many stretches begin before each block.
+    begun: Vec<u32>,
+    /// One bit per byte of text: whether a stretch begins there.
+    is_start: Vec<u64>,
+}
+
+impl<'a> Table<'a> {
+    fn new(of: &Stretches<'a>) -> Table<'a> {
+        let Stretches { text, addr, starts } = *of;
+        let mut begun = Vec::with_capacity(text.len() / BLOCK as usize + 1);
+        let mut next = 0;
+        for block in (addr..addr.saturating_add(text.len() as u64)).step_by(BLOCK as usize) {
+            while starts.get(next).is_some_and(|&start| start < block) {
+                next += 1;
+            }
+            begun.push(next as u32);
+        }
+        let mut is_start = vec![0; text.len() / 64 + 1];
+        for start in starts {
+            let offset = (start - addr) as usize;
+            is_start[offset / 64] |= 1 << (offset % 64);
+        }
+        Table { addr, starts, begun, is_start }
+    }
+
+    fn begins_at(&self, addr: u64) -> bool {
+        let offset = (addr - self.addr) as usize;
+        self.is_start[offset / 64] >> (offset % 64) & 1 != 0
+    }
+
+    fn number(&self, addr: u64) -> usize {
+        let mut number = self.begun[((addr - self.addr) / BLOCK) as usize] as usize;
+        while self.starts.get(number).is_some_and(|&start| start <= addr) {
+            number += 1;
+        }
+        number
+    }
+
+    /// Both addresses lie in the text.
+    fn leads_between(&self, from: u64, to: u64) -> bool {
+        !self.begins_at(to) && self.number(from) != self.number(to)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +211,13 @@ mod tests {
         let mut text = vec![0x90; 0x200];
         let offset = (at - ADDR) as usize;
         text[offset..offset + bytes.len()].copy_from_slice(bytes);
-        branches_between(&text, ADDR, &[0x800, 0x1000, 0x1100, 0x1180, 0x2000])
+        let stretches = Stretches::new(&text, ADDR, &[0x800, 0x1000, 0x1100, 0x1180, 0x2000]);
+        let all = stretches.branches();
+        let far = stretches.far();
+        let parts = [0x1000..0x1100, 0x1100..0x1180, 0x1180..0x1200];
+        let asked: Vec<Branch> = parts.into_iter().flat_map(|part| stretches.branches_into(part, &far)).collect();
+        assert_eq!(all, asked, "all at once, and part by part");
+        all
     }
 
     #[test]
@@ -198,7 +246,7 @@ mod tests {
 
     #[test]
     fn nothing_to_look_at() {
-        assert_eq!(branches_between(&[], ADDR, &[ADDR]), []);
-        assert_eq!(branches_between(&[0xeb], ADDR, &[]), []);
+        assert_eq!(Stretches::new(&[], ADDR, &[ADDR]).branches(), []);
+        assert_eq!(Stretches::new(&[0xeb], ADDR, &[]).branches(), []);
     }
 }

@@ -17,7 +17,7 @@ pub struct FunctionCode<'a> {
     /// Other addresses inside that someone may jump to by their value: symbols in the middle, labels whose address is
     /// stored in data (relocations that point here).
     pub other_entries: &'a [u64],
-    /// Addresses inside that direct branches of other code lead to; [`crate::branches_between`] finds them.
+    /// Addresses inside that direct branches of other code lead to; [`crate::Stretches`] finds them.
     pub outside_branches: &'a [u64],
     /// Bytes whose addresses the kernel knows: restartable sequences, and the marks before the places where they are
     /// left for. They stay where they are, and so does the instruction before each, which announces the sequence. In

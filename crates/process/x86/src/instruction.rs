@@ -185,7 +185,7 @@ pub(crate) fn for_each_instruction(code: &FunctionCode<'_>, mut run: impl FnMut(
 }
 
 /// Every direct branch and call in `bytes`, which lie at `addr`, as (from, to). Slow for whole programs; see
-/// [`crate::branches_between`].
+/// [`crate::Stretches`].
 pub fn direct_branches(bytes: &[u8], addr: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let decoder = Decoder::with_ip(64, bytes, addr, DecoderOptions::NONE);
     decoder.into_iter().filter_map(|instruction| Some((instruction.ip(), near_target(&instruction)?)))

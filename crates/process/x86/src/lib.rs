@@ -48,7 +48,7 @@ mod value;
 
 pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
 pub use answers::answers_in_flags;
-pub use between::branches_between;
+pub use between::{Branch, Stretches};
 pub use blocks::{Block, CallSite, ControlFlow, Edge};
 pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};

@@ -32,6 +32,8 @@ impl Program {
         let mut words = command.iter();
         let name = words.next().context("no command given")?;
         let child = Command::new(name).args(words).spawn().with_context(|| format!("can't start {name}"))?;
+        // Not before: the program would have them too.
+        trimtab_os::take_short_turns();
         Ok(Program { child })
     }
 

@@ -61,6 +61,10 @@ fn main() -> ExitCode {
 
 fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
     let store = arguments.store;
+    // A command that launches a program asks for them afterwards.
+    if matches!(arguments.command, Command::Attach { .. } | Command::Measure { .. } | Command::Agent(_)) {
+        trimtab_os::take_short_turns();
+    }
     match arguments.command {
         Command::Run { options, command } => window::run(&options, &command, &store, command_ns),
         Command::Attach { options, events, pid, site, slurm, wait } => {

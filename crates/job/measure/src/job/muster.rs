@@ -11,11 +11,15 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::request::{Answer, Command, Facts, Inserted, Request, WindowId};
 use std::collections::{BTreeMap, BTreeSet};
+use trimtab_os::ticks;
 use trimtab_window::{Exchange, Reading, Relation, name_ranks};
 
-/// Exchanges from which the quickest says what a node's clock shows. Their first one does not count: nodes may measure
-/// their clocks' rates in it.
-const EXCHANGES: usize = 9;
+/// Exchanges that say what a node's clock shows: so many at least, and more until all clocks are known as well as that, or
+/// it takes too long. How long the first one takes says nothing: nodes may measure their clocks' rates in it.
+const EXCHANGES_MIN: usize = 9;
+const EXCHANGES_MAX: usize = 32;
+const ERROR_SECONDS_ENOUGH: f64 = 50e-6;
+const EXCHANGE_SECONDS_MAX: f64 = 0.2;
 
 /// One node of the window.
 #[derive(Clone, Debug)]
@@ -42,6 +46,8 @@ pub(crate) struct Muster<'a> {
     nodes: BTreeMap<u32, Known>,
     lost: Vec<Lost>,
     round_trip_ticks: u64,
+    /// Ticks per second of this process's clock, once others are compared with it.
+    lead_per_second: f64,
     /// What a reader must know of the nodes.
     pub warnings: Vec<String>,
 }
@@ -58,7 +64,15 @@ impl<'a> Muster<'a> {
         let nodes = crew.nodes().into_iter();
         let unknown = |node| (node, Known { host: String::new(), ranks: Vec::new(), relation: Relation::SAME });
         let nodes = nodes.map(unknown).collect();
-        Muster { crew, window, nodes, lost: Vec::new(), round_trip_ticks: 0, warnings: Vec::new() }
+        Muster {
+            crew,
+            window,
+            nodes,
+            lost: Vec::new(),
+            round_trip_ticks: 0,
+            lead_per_second: f64::NAN,
+            warnings: Vec::new(),
+        }
     }
 
     /// Inserts on all nodes and learns of which program.
@@ -141,8 +155,9 @@ impl<'a> Muster<'a> {
 
     /// Learns what the nodes' clocks show.
     fn begin_clocks(&mut self, clock: &Clock) -> Result<(), Error> {
-        let readings = self.read_clocks()?;
         let lead_per_second = clock.ticks_per_second();
+        self.lead_per_second = lead_per_second;
+        let readings = self.read_clocks()?;
         for (node, (reading, node_per_second)) in readings {
             if let Some(known) = self.nodes.get_mut(&node) {
                 known.relation = Relation::begun(reading, lead_per_second, node_per_second);
@@ -170,10 +185,12 @@ impl<'a> Muster<'a> {
         Ok(())
     }
 
-    /// Each node's clock by the quickest of several exchanges, and its ticks per second.
+    /// Each node's clock by several exchanges, and its ticks per second.
     fn read_clocks(&mut self) -> Result<BTreeMap<u32, (Reading, f64)>, Error> {
         let mut exchanges: BTreeMap<u32, (Vec<Exchange>, f64)> = BTreeMap::new();
-        for round in 0..EXCHANGES {
+        let lead_per_second = self.lead_per_second;
+        let begun_ticks = ticks();
+        for round in 0..EXCHANGES_MAX {
             for one in self.send(Request::Time)? {
                 let Answer::Time { ticks_per_second } = one.answer else { continue };
                 let known = exchanges.entry(one.node).or_default();
@@ -183,9 +200,14 @@ impl<'a> Muster<'a> {
             if round == 0 {
                 self.round_trip_ticks = 0;
             }
+            let is_long = ticks().saturating_sub(begun_ticks) as f64 > EXCHANGE_SECONDS_MAX * lead_per_second;
+            let enough_ticks = (ERROR_SECONDS_ENOUGH * lead_per_second) as u64;
+            let is_near = readings_of(&exchanges, lead_per_second).all(|(_, (one, _))| one.error_ticks <= enough_ticks);
+            if round + 1 >= EXCHANGES_MIN && (is_long || is_near) {
+                break;
+            }
         }
-        let readings = exchanges.into_iter();
-        Ok(readings.filter_map(|(node, (exchanges, rate))| Some((node, (Reading::of(&exchanges)?, rate)))).collect())
+        Ok(readings_of(&exchanges, lead_per_second).collect())
     }
 
     /// Longest time in which all nodes answered something that takes no time.
@@ -240,6 +262,15 @@ impl<'a> Muster<'a> {
         };
         self.lost.iter().map(text).collect()
     }
+}
+
+fn readings_of(
+    exchanges: &BTreeMap<u32, (Vec<Exchange>, f64)>,
+    lead_per_second: f64,
+) -> impl Iterator<Item = (u32, (Reading, f64))> {
+    exchanges.iter().filter_map(move |(node, (exchanges, node_per_second))| {
+        Some((*node, (Reading::of(exchanges, lead_per_second, *node_per_second)?, *node_per_second)))
+    })
 }
 
 /// All nodes measure the same functions, and no rank is on two of them.

@@ -8,7 +8,7 @@ use gimli::{
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, SectionFlags, SymbolKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use trimtab_x86::{ReadMemory, branches_between, direct_branches};
+use trimtab_x86::{ReadMemory, Stretches, direct_branches};
 
 type Error = Box<dyn std::error::Error>;
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -73,7 +73,7 @@ impl<'a> Image<'a> {
         image.cut_overlaps();
         let starts: Vec<u64> = image.stretches.keys().copied().collect();
         for range in &image.text {
-            image.into_middle.extend(branches_between(image.text(range.clone()), range.start, &starts));
+            image.into_middle.extend(Stretches::new(image.text(range.clone()), range.start, &starts).branches());
         }
         Ok(image)
     }
