@@ -48,13 +48,14 @@ struct Kind {
     site: u64,
     comm: u64,
     peer: i32,
-    /// Bits: sends, receives, synchronises.
+    /// Bits: sends, receives, synchronises, has received.
     bits: u8,
 }
 
 impl Kind {
     fn of(event: &CallEvent) -> Self {
-        let bits = u8::from(event.is_send) | u8::from(event.is_receive) << 1 | u8::from(event.synchronising) << 2;
+        let flags = [event.is_send, event.is_receive, event.synchronising, event.completes];
+        let bits = (0..).zip(flags).fold(0, |bits, (place, flag)| bits | u8::from(flag) << place);
         Kind { function: event.function, site: event.site, comm: event.comm, peer: event.peer, bits }
     }
 }
@@ -124,6 +125,7 @@ impl TryFrom<Short> for Excerpt {
                 is_send: kind.bits & 1 != 0,
                 is_receive: kind.bits & 2 != 0,
                 synchronising: kind.bits & 4 != 0,
+                completes: kind.bits & 8 != 0,
                 comm: kind.comm,
             });
         }
@@ -145,6 +147,7 @@ mod tests {
             is_send: bits & 1 != 0,
             is_receive: bits & 2 != 0,
             synchronising: bits & 4 != 0,
+            completes: bits & 8 != 0,
             comm: 0,
         }
     }
@@ -154,7 +157,7 @@ mod tests {
         let sites = [0x1234_5678_9abc_def0, 7, u64::MAX];
         let begin = 1 << 50;
         let call =
-            |at: u64| event(sites[at as usize % 3], begin + at * 90_000, begin + at * 90_000 + 4_000, at as u8 % 8);
+            |at: u64| event(sites[at as usize % 3], begin + at * 90_000, begin + at * 90_000 + 4_000, at as u8 % 16);
         let mut events: Vec<CallEvent> = (0..96).map(call).collect();
         events[95].exit_ticks = 0;
         let excerpt = Excerpt { events, marks: vec![0, 24, 48, 95] };

@@ -92,6 +92,7 @@ impl Played {
             peer: if self.is_ring { ((rank + 1) % self.ranks_of_job()) as i32 } else { PEER_NONE },
             is_send: self.is_ring,
             is_receive: false,
+            completes: false,
             synchronising: !self.is_ring,
             comm: 0,
         }
@@ -115,6 +116,7 @@ impl Played {
                 peer: before as i32,
                 is_send: false,
                 is_receive: true,
+                completes: true,
                 ..send
             };
             [send, received]

@@ -8,6 +8,10 @@
 //! its loop) and that communicator ids are not reused by disjoint groups; what they leave is chosen by the smallest
 //! difference in time. Neither of the two gives a proof.
 //!
+//! Where two ranks exchange messages by receives that return when the message is there, it must have been sent by then,
+//! not just before the iteration ended. That is taken as far as it contradicts nothing: between two calls that an anchor
+//! parts, messages are received one iteration later.
+//!
 //! Next: `order` for the bounds; `start` for the iteration at which to record; `verify` for the check afterwards.
 
 use crate::event::{CallEvent, PEER_ANY};
@@ -203,12 +207,36 @@ impl Job<'_> {
                 is_used = true;
             }
         }
+        let mut exchanged = narrowed.clone();
+        for (a, b) in pairs(self.tracks.len()) {
+            if let (Some(low), Some(_)) = (self.bound_by_receives(a, b), self.bound_by_receives(b, a)) {
+                exchanged.raise(a, b, low);
+            }
+        }
+        exchanged.close();
+        if is_used && exchanged.is_consistent() {
+            return (exchanged, Messages::Used);
+        }
         narrowed.close();
         match (is_used, narrowed.is_consistent()) {
             (false, _) => (proven, Messages::None),
             (true, true) => (narrowed, Messages::Used),
             (true, false) => (proven, Messages::Contradictory),
         }
+    }
+
+    /// Lower bound on the offset of `a` minus that of `b`, if each receive of `b` from `a` returned when it had its message.
+    fn bound_by_receives(&self, a: usize, b: usize) -> Option<i64> {
+        let peer = i32::try_from(self.streams[a].rank).ok()?;
+        let events = self.streams[b].events;
+        // What may be received by some other call, which is not known to have returned with it.
+        let is_otherwise =
+            |event: &CallEvent| event.is_receive && (event.is_send || event.peer == PEER_ANY || !event.completes);
+        if events.iter().any(is_otherwise) {
+            return None;
+        }
+        let received = self.tracks[b].per_iteration(events, true, |event| event.is_receive && event.peer == peer)?;
+        lower_bound(&self.sends(a, b)?, &received, self.slack(a, b))
     }
 
     /// Lower bounds on the offset of `a` minus that of `b`, assuming messages stay within their iteration.

@@ -30,6 +30,8 @@ pub struct CallEvent {
     pub is_send: bool,
     /// The call receives a message, from `peer` unless it also sends.
     pub is_receive: bool,
+    /// The message that it receives is there when it returns.
+    pub completes: bool,
     /// A collective which nobody leaves before all have entered.
     pub synchronising: bool,
     /// Stable id of the communicator, 0 for `MPI_COMM_WORLD`.

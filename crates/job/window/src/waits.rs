@@ -299,6 +299,7 @@ mod tests {
             peer,
             is_send: function == SEND,
             is_receive: function == RECV,
+            completes: function == RECV,
             synchronising: function == BARRIER,
             comm: 0,
         }

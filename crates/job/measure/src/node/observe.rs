@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_mpi::HandleFacts;
 use trimtab_os::{MappingTable, ticks};
-use trimtab_stub::layout::{COMM_NONE, COMMS_MAX, checksum, flag, kind};
+use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, checksum, flag, kind};
 use trimtab_stub::view::{SlotView, View};
 use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE};
 
@@ -139,6 +139,7 @@ pub(crate) fn stream(
             peer,
             is_send: sends,
             is_receive: receives,
+            completes: receives && probe.request == ABSENT,
             synchronising: selection.synchronising[probe.function as usize] && record.comm != COMM_NONE,
             comm: comms.get(&record.comm).copied().unwrap_or(u64::from(COMM_NONE)),
         });

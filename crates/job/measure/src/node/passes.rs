@@ -108,8 +108,8 @@ fn excerpt(stream: &Stream, marks: &[usize], with_messages: bool, events_max: us
 }
 
 /// Positions of the marks, of collectives of all ranks, and of the first and last call, which say how long was looked.
-/// With messages, of each iteration the last send to each rank, the first receive from each, and the first collective of
-/// each smaller communicator: alignment asks for no others.
+/// With messages, of each iteration the last send to each rank, the last receive from each that had its message and the
+/// first that had not, and the first collective of each smaller communicator: alignment asks for no others.
 fn needed(events: &[CallEvent], marks: &[usize], with_messages: bool) -> Vec<usize> {
     let is_always = |index: usize| {
         let event = &events[index];
@@ -139,12 +139,13 @@ fn needed(events: &[CallEvent], marks: &[usize], with_messages: bool) -> Vec<usi
     needed
 }
 
-/// What a call relates its iteration to: a rank it sends to, of which the last call counts; a rank it receives from, or
-/// a smaller communicator, of which the first does.
+/// What a call relates its iteration to: a rank it sends to or has received from, of which the last call counts; a rank
+/// it will receive from, or a smaller communicator, of which the first does.
 fn relations(event: &CallEvent) -> impl Iterator<Item = ((u8, i64), bool)> {
     let sends = event.is_send.then_some(((0, i64::from(event.peer)), true));
-    let receives = event.is_receive.then_some(((1 + u8::from(event.is_send), i64::from(event.peer)), false));
-    let meets = (event.synchronising && event.comm != 0).then_some(((3, event.comm as i64), false));
+    let kind = 1 + u8::from(event.is_send) + 2 * u8::from(event.completes);
+    let receives = event.is_receive.then_some(((kind, i64::from(event.peer)), event.completes));
+    let meets = (event.synchronising && event.comm != 0).then_some(((5, event.comm as i64), false));
     [sends, receives, meets].into_iter().flatten()
 }
 
@@ -168,6 +169,7 @@ mod tests {
                 peer,
                 is_send,
                 is_receive,
+                completes: is_receive,
                 synchronising,
                 comm: 0,
             });

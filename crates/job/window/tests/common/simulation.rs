@@ -152,6 +152,7 @@ pub fn call(function: u32, site: u64, enter_ticks: u64, exit_ticks: u64, peer: i
         peer,
         is_send: function == SEND,
         is_receive: function == RECV,
+        completes: function == RECV,
         synchronising: false,
         comm: 0,
     }
