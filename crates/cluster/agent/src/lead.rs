@@ -64,6 +64,8 @@ pub struct Lead<'a> {
     ticket: Ticket,
     main: Channel,
     is_interrupted: &'a dyn Fn() -> bool,
+    /// Why nodes whose agents came take no part, a sentence each.
+    left_out: Vec<String>,
 }
 
 impl<'a> Lead<'a> {
@@ -94,7 +96,7 @@ impl<'a> Lead<'a> {
         let ticket = Ticket { version: own_version(), tree, lead, port, fan_out: FAN_OUT, places, whose, command };
         let started = starter.start(&own_path()?, &ticket, &secret)?;
         let main = Channel { stream: 0, wave: 0 };
-        let mut lead = Lead { link, started, ticket, main, is_interrupted };
+        let mut lead = Lead { link, started, ticket, main, is_interrupted, left_out: Vec::new() };
         lead.await_agents()?;
         lead.main.stream = lead.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32))?;
         Ok(lead)
@@ -115,6 +117,11 @@ impl<'a> Lead<'a> {
     /// Name of the node of an agent.
     pub fn name_of(&self, index: usize) -> &str {
         self.ticket.places.get(index).map_or("?", |place| &place.name)
+    }
+
+    /// Why nodes whose agents came had no ranks when they were asked, a sentence each.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// What the program that started the agents has said, if anything.
@@ -140,7 +147,10 @@ impl<'a> Lead<'a> {
                 std::thread::sleep(LOOK);
                 continue;
             }
-            let mut reasons = BTreeSet::new();
+            let is_silent = |index: &usize| !answers.said.contains_key(index);
+            let silent: Vec<usize> = self.agents().into_iter().filter(is_silent).collect();
+            let mut reasons: BTreeSet<String> =
+                silent.iter().map(|index| format!("on {}: its agent did not answer", self.name_of(*index))).collect();
             let mut present = BTreeMap::new();
             for (index, say) in answers.said {
                 match say {
@@ -152,6 +162,7 @@ impl<'a> Lead<'a> {
             if present.is_empty() {
                 return Err(Error::NoRanks { reasons: reasons.into_iter().collect() });
             }
+            self.left_out = reasons.into_iter().collect();
             return Ok(present);
         }
     }

@@ -128,6 +128,7 @@ fn measure(
     let unseen = unseen(&present);
     if unseen.is_some() {
         outcome.report.window.valid = false;
+        outcome.report.warnings.extend(lead.left_out().iter().take(RANKS_SHOWN_MAX).cloned());
     }
     outcome.report.warnings.extend(missing.chain(unseen).chain(troubles));
     Ok((outcome, present, lead.take_site_window()))
