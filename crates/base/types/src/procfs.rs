@@ -5,9 +5,7 @@
 //!
 //! Next: `trimtab-os` and `trimtab-track` read the files.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
 
 mod maps;
 mod stat;
@@ -18,13 +16,13 @@ pub use stat::{CLOCK_TICKS_PER_SECOND, Stat, State, parse_stat};
 /// Bytes asked for at once: most of these files are shorter, and the kernel gives no more of the others.
 const READ_BYTES: usize = 4096;
 
-/// All that is in a file whose length the kernel does not tell. Hundreds of these are read to find a job, and each would
-/// take twice the system calls by [`std::fs::read`], which feels its way.
+/// All that is in an open file whose length the kernel does not tell. Hundreds of these are read to find a job, and each
+/// would take twice the system calls if it were read by feeling one's way.
 ///
 /// # Errors
-/// Those of opening and reading it.
-pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+/// Those of reading it.
+pub fn read_all(file: impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(READ_BYTES);
-    File::open(path)?.take(u64::MAX).read_to_end(&mut text)?;
+    file.take(u64::MAX).read_to_end(&mut text)?;
     Ok(text)
 }

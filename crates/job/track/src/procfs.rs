@@ -3,6 +3,7 @@
 use crate::error::{Denial, Error};
 use crate::status::{Status, parse_status};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -144,7 +145,7 @@ impl ProcFs {
 
     fn read(&self, pid: Pid, file: &str) -> Result<Vec<u8>, Error> {
         let path = self.path(pid, file);
-        procfs::read(&path).map_err(|source| self.classify(pid, path, source))
+        File::open(&path).and_then(procfs::read_all).map_err(|source| self.classify(pid, path, source))
     }
 
     fn link(&self, pid: Pid, file: &str) -> Result<PathBuf, Error> {
@@ -230,7 +231,7 @@ impl Processes for ProcFs {
     fn elf_kind(&self, pid: Pid) -> Result<ElfKind, Error> {
         let path = self.path(pid, "exe");
         let mut header = Vec::with_capacity(20);
-        let opened = std::fs::File::open(&path).and_then(|file| file.take(20).read_to_end(&mut header));
+        let opened = File::open(&path).and_then(|file| file.take(20).read_to_end(&mut header));
         opened.map_err(|source| self.classify(pid, path, source))?;
         Ok(ElfKind::from_header(&header))
     }
@@ -264,7 +265,7 @@ impl Processes for ProcFs {
     fn memory(&self, pid: Pid, address: u64, length: usize) -> Result<Vec<u8>, Error> {
         let path = self.path(pid, "mem");
         let mut bytes = vec![0; length];
-        let read = std::fs::File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, address));
+        let read = File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, address));
         read.map(|()| bytes).map_err(|source| self.classify(pid, path, source))
     }
 

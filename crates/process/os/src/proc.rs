@@ -24,7 +24,7 @@ impl MappingTable {
     /// Reads the table of `pid`.
     pub fn of(pid: Pid) -> Result<Self, Error> {
         let path = format!("/proc/{pid}/maps");
-        let text = procfs::read(&path).map_err(|source| match source.kind() {
+        let text = read_file(&path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::Gone { pid },
             io::ErrorKind::PermissionDenied => Error::NotAllowed { pid, hint: permission_hint(pid) },
             _ if source.raw_os_error() == Some(libc::ESRCH) => Error::Gone { pid },
@@ -83,6 +83,10 @@ impl MappingTable {
     }
 }
 
+fn read_file(path: &str) -> io::Result<Vec<u8>> {
+    procfs::read_all(File::open(path)?)
+}
+
 /// Ids of all threads of `pid`.
 pub fn thread_ids(pid: Pid) -> Result<Vec<i32>, Error> {
     let path = format!("/proc/{pid}/task");
@@ -99,7 +103,7 @@ pub(crate) fn thread_count(pid: Pid) -> Result<usize, Error> {
 
 /// What thread `tid` of `pid` does; `None` if it has ended.
 pub fn stat_of(pid: Pid, tid: i32) -> Option<Stat> {
-    parse_stat(&procfs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+    parse_stat(&read_file(&format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
 /// Start time of a process, clock ticks since boot; `None` if it has ended.

@@ -73,7 +73,14 @@ fn with_agents(count: usize, agent: &(dyn Fn(usize) -> Answers + std::marker::Sy
         }
         let main = Channel { stream: 0, wave: 0 };
         let never = || false;
-        let mut asks = Lead { link, started: Started::default(), ticket: ticket.clone(), main, is_interrupted: &never };
+        let mut asks = Lead {
+            link,
+            started: Started::default(),
+            ticket: ticket.clone(),
+            main,
+            is_interrupted: &never,
+            left_out: Vec::new(),
+        };
         asks.main.stream = asks.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32)).expect("a stream");
         lead(&mut asks);
     });
