@@ -48,7 +48,7 @@ pub enum Error {
         said: String,
     },
     /// No agent found a rank.
-    #[error("{}", reasons.join("; "))]
+    #[error("{}", if reasons.is_empty() { "no agent answered".to_owned() } else { reasons.join("; ") })]
     NoRanks {
         /// Why, one for each different reason.
         reasons: Vec<String>,

@@ -37,6 +37,8 @@ const LATE_US: u64 = 20_000_000;
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 /// Time between two looks at whoever may interrupt.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long agents that came may take to answer the first question, or to find their way back.
+const SILENT_MAX: Duration = Duration::from_secs(5);
 /// How long agents may take to say good-bye.
 const BYE_MAX: Duration = Duration::from_secs(3);
 /// Ports for agents with children, below those that the kernel gives out by itself.
@@ -139,18 +141,19 @@ impl<'a> Lead<'a> {
     /// # Errors
     /// [`Error::NoRanks`] if none has any.
     pub fn muster(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, Error> {
-        let until = Instant::now() + wait;
+        let begun = Instant::now();
+        let came = self.agents();
         loop {
             let answers = self.ask(Ask::Who)?;
             let early = answers.said.values().any(|say| matches!(say, Say::No { is_early: true, .. }));
-            if early && !is_whole(&answers) && Instant::now() < until && !(self.is_interrupted)() {
+            let silent: Vec<usize> = came.iter().copied().filter(|index| !answers.said.contains_key(index)).collect();
+            let may_change = (early && begun.elapsed() < wait)
+                || (!silent.is_empty() && begun.elapsed() < wait.min(SILENT_MAX) && !self.started.has_ended());
+            if may_change && !is_whole(&answers) && !(self.is_interrupted)() {
                 std::thread::sleep(LOOK);
                 continue;
             }
-            let is_silent = |index: &usize| !answers.said.contains_key(index);
-            let silent: Vec<usize> = self.agents().into_iter().filter(is_silent).collect();
-            let mut reasons: BTreeSet<String> =
-                silent.iter().map(|index| format!("on {}: its agent did not answer", self.name_of(*index))).collect();
+            let mut reasons: BTreeSet<String> = silent.iter().map(|index| self.silence_of(*index)).collect();
             let mut present = BTreeMap::new();
             for (index, say) in answers.said {
                 match say {
@@ -165,6 +168,14 @@ impl<'a> Lead<'a> {
             self.left_out = reasons.into_iter().collect();
             return Ok(present);
         }
+    }
+
+    /// An agent came and does not answer.
+    fn silence_of(&self, index: usize) -> String {
+        let state = if self.agents().contains(&index) { "did not answer" } else { "came and is gone again" };
+        let said = self.said();
+        let said = if said.is_empty() { said } else { format!(" ({said})") };
+        format!("on {}: its agent {state}{said}", self.name_of(index))
     }
 
     /// Has all agents that have ranks take out what an earlier trimtab left in them: by host, or why it was not done there.

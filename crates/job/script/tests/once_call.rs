@@ -8,6 +8,7 @@ mod common;
 use common::{PATIENCE, Program, build_of, options, words};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use trimtab_script::{Message, MessageValue, Options, Permissions, Running, Target};
 use trimtab_specimens::{TextSnapshot, threads_running};
@@ -16,8 +17,11 @@ use trimtab_specimens::{TextSnapshot, threads_running};
 const TIMES: u32 = 10;
 
 fn program(mode: &str, flags: &[&str]) -> Program {
+    // Tests run side by side, and none may write the program that another one runs.
+    static BUILT: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("once-call-{mode}-{}", BUILT.fetch_add(1, Ordering::Relaxed));
     let mode_flag = format!("-DMODE={mode}");
-    Program::start(&build_of(mode, "cc", &["once_call.c"], &[&["-O2", "-pthread", &mode_flag], flags].concat()))
+    Program::start(&build_of(&name, "cc", &["once_call.c"], &[&["-O2", "-pthread", &mode_flag], flags].concat()))
 }
 
 /// Runs a script that ends by itself: its messages and warnings. The program is then as before, and goes on.

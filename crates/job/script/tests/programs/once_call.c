@@ -21,7 +21,8 @@
 #define OWN_MALLOC 8
 
 volatile long rounds, wrong, written;
-static volatile double sink;
+// Read anew each time, or the compiler would compute once for all rounds.
+static volatile double sink, nothing;
 static FILE *file;
 
 #if MODE == OWN_MALLOC
@@ -49,7 +50,7 @@ __attribute__((noinline, noclone)) static double compute(double value, long step
 __attribute__((noinline)) static void rounds_of_work(long count) {
   for (long round = 0; count < 0 || round < count; round++) {
     errno = 5;
-    double value = compute(0, 3000);
+    double value = compute(nothing, 3000);
     wrong += errno != 5 || value != 2;
 #if MODE == IN_PLACE
     putc_unlocked('x', file);
@@ -75,7 +76,7 @@ __attribute__((unused)) static void *allocate(void *unused) {
       wrong += pieces[i][7] != i;
       free(pieces[i]);
     }
-    sink = compute(0, 20000);
+    sink = compute(nothing, 20000);
   }
   return unused;
 }
@@ -85,7 +86,7 @@ __attribute__((unused)) static void *flush(void *unused) {
   for (long n = 0;; n++) {
     fprintf(nowhere, "%ld of them", n);
     fflush(nowhere);
-    sink = compute(0, 20000);
+    sink = compute(nothing, 20000);
   }
   return unused;
 }
