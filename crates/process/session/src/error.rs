@@ -136,6 +136,12 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// Calls of a trimtab that was killed a moment ago are still to be made: what was found in the process is not all.
+    #[error("a thread of process {pid} is still making the calls that a killed trimtab asked for; try again")]
+    CallsPending {
+        /// The process.
+        pid: Pid,
+    },
     /// Another trimtab is measuring.
     #[error("process {pid} is being measured by trimtab process {monitor}; wait for it to end")]
     InUse {
@@ -150,7 +156,7 @@ impl Error {
     /// Whether it may go well if all is read anew: the program went on while it was looked at, and nothing was changed.
     /// [`crate::try_again`] does so.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Error::CodeGone { .. })
+        matches!(self, Error::CodeGone { .. } | Error::CallsPending { .. })
     }
 
     /// Whether the process's loader seems to be still at work: it is not yet in a state in which it can be patched.

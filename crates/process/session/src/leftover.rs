@@ -60,6 +60,15 @@ pub fn find(pid: Pid) -> Result<Leftover, Error> {
     }
 }
 
+/// As [`find`], and calls of a trimtab that was killed a moment ago are waited for even where nothing came of them yet.
+/// This stops the process in any case, if it can be.
+pub fn find_also_coming(pid: Pid) -> Result<Leftover, Error> {
+    check_own_memory(pid)?;
+    // In a process that can't be stopped nobody makes calls for us.
+    let _cannot = wait_for_calls(pid);
+    find(pid)
+}
+
 /// Every patch that a trimtab has written into a process and not taken back, this one's among them. Nobody writes or takes
 /// back any while the caller has its claim.
 pub(crate) fn patches_in(pid: Pid) -> Result<Vec<PatchBytes>, Error> {

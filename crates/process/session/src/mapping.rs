@@ -11,6 +11,7 @@
 use crate::error::Error;
 use crate::insert::Layout;
 use crate::remove::{TRIES_MAX, open_descriptors, rest};
+use crate::threads::is_making_calls;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -91,6 +92,12 @@ impl Mapper<'_> {
             let stopped = if attempt == 0 { Stopped::stop_one(self.pid) } else { Stopped::stop(self.pid) }?;
             if descriptor.is_some_and(|(number, file)| !is_same(self.pid, number, file)) {
                 return Err(self.lost());
+            }
+            // What a killed trimtab asked for comes without it: then what was found in the process is not all.
+            if is_first(calls) && is_making_calls(&stopped, &self.gadgets) {
+                self.pause_ns += stopped.resume();
+                std::thread::sleep(rest(attempt));
+                return Err(Error::CallsPending { pid: self.pid });
             }
             match stopped.resume_through(calls, self.gadgets, self.maps) {
                 Err(trimtab_os::Error::NoStack { .. } | trimtab_os::Error::NotNow { .. })
@@ -185,6 +192,11 @@ impl Wanted {
         let expected_inode = if self.is_ours { inode } else { 0 };
         found.start == self.start && found.length() == self.length && found.inode == expected_inode
     }
+}
+
+/// Nothing of ours is in the process before it has made the file.
+fn is_first(calls: &[Call]) -> bool {
+    calls.iter().any(|call| call.number == MEMFD_CREATE)
 }
 
 /// Takes `mappings` back, the last one first.

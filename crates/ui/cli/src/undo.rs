@@ -75,7 +75,7 @@ fn line(host: &str, one: &Undone) -> String {
 fn process(pid: i32) -> anyhow::Result<u8> {
     // What another trimtab is just about to map is not left over.
     let _claim = trimtab_session::Claim::of(Pid(pid))?;
-    let found = leftover::find(Pid(pid))?;
+    let found = leftover::find_also_coming(Pid(pid))?;
     let patches = match &found {
         Leftover::None => {
             output::print_text(&format!("process {pid} holds nothing of trimtab's"))?;
