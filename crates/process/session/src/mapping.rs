@@ -10,7 +10,7 @@
 
 use crate::error::Error;
 use crate::insert::Layout;
-use crate::remove::{TRIES_MAX, open_descriptors, rest};
+use crate::remove::{TRIES_MAX, is_ours, open_descriptors, rest};
 use crate::threads::is_making_calls;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -93,10 +93,16 @@ impl Mapper<'_> {
             if descriptor.is_some_and(|(number, file)| !is_same(self.pid, number, file)) {
                 return Err(self.lost());
             }
-            // What a killed trimtab asked for comes without it: then what was found in the process is not all.
             if is_first(calls) && is_making_calls(&stopped, &self.gadgets) {
                 self.pause_ns += stopped.resume();
                 std::thread::sleep(rest(attempt));
+                if attempt + 1 >= TRIES_MAX {
+                    return Err(Error::CallsPending { pid: self.pid });
+                }
+                continue;
+            }
+            // What a killed trimtab asked for came without it: then what was found in the process is not all.
+            if is_first(calls) && attempt > 0 && self.has_more_of_ours()? {
                 return Err(Error::CallsPending { pid: self.pid });
             }
             match stopped.resume_through(calls, self.gadgets, self.maps) {
@@ -112,6 +118,12 @@ impl Mapper<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether something of a trimtab's has come since the process was looked at.
+    fn has_more_of_ours(&self) -> Result<bool, Error> {
+        let ours = |maps: &MappingTable| maps.0.iter().filter(|mapping| is_ours(mapping)).count();
+        Ok(ours(&MappingTable::of(self.pid)?) > ours(self.maps) || !open_descriptors(self.pid).is_empty())
     }
 
     fn lost(&self) -> Error {
