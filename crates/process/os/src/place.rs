@@ -2,8 +2,7 @@
 //!
 //! It leaves the processor of the target's main thread: that thread can then be stopped and let go without taking turns
 //! with anybody. Where it is allowed to, it also takes precedence over ordinary threads: another busy rank, on whose
-//! processor it must run, would otherwise keep a stopped target waiting for a whole time slice. An ordinary user's thread
-//! asks for a long turn instead, in which it can do all that it stopped the process for.
+//! processor it must run, would otherwise keep a stopped target waiting for a whole time slice.
 //!
 //! Next: `stop`, which holds one of these.
 
@@ -14,10 +13,6 @@ use trimtab_types::Pid;
 
 /// The shortest turn that the kernel gives, nanoseconds.
 const TURN_NS: u64 = 100_000;
-/// A turn long enough for what a process is held for.
-const HOLDING_TURN_NS: u64 = 10_000_000;
-/// Stands for the turn that everybody gets.
-const USUAL_TURN_NS: u64 = 0;
 
 static TAKES_SHORT_TURNS: AtomicBool = AtomicBool::new(false);
 
@@ -36,9 +31,6 @@ impl Place {
         let moved = others.is_some_and(|others| sys::set_affinity(&others));
         // Refused to ordinary users: then it goes without.
         let urgent = sys::is_ordinary() && sys::set_urgent(true);
-        if !urgent {
-            sys::set_turn(HOLDING_TURN_NS);
-        }
         Place { processors_before: before.filter(|_| moved), urgent }
     }
 }
@@ -64,7 +56,10 @@ impl Drop for Place {
         }
         if self.urgent {
             sys::set_urgent(false);
+            // The kernel has forgotten it.
+            if TAKES_SHORT_TURNS.load(Relaxed) {
+                sys::set_turn(TURN_NS);
+            }
         }
-        sys::set_turn(if TAKES_SHORT_TURNS.load(Relaxed) { TURN_NS } else { USUAL_TURN_NS });
     }
 }
