@@ -248,6 +248,17 @@ fn offsets_are_true_or_not_proven() {
     }
 }
 
+/// Every rank's clock shows another time, off by `ticks_max` at most.
+fn put_clocks_off(observed: &mut [Observed], ticks_max: u64, noise: &mut Noise) {
+    for one in observed {
+        let shift = noise.below(2 * ticks_max + 1) as i64 - ticks_max as i64;
+        for event in &mut one.events {
+            event.enter_ticks = event.enter_ticks.saturating_add_signed(shift);
+            event.exit_ticks = if event.exit_ticks == 0 { 0 } else { event.exit_ticks.saturating_add_signed(shift) };
+        }
+    }
+}
+
 #[test]
 fn clocks_that_are_off_within_their_uncertainty() {
     let mut proven = 0;
@@ -255,14 +266,7 @@ fn clocks_that_are_off_within_their_uncertainty() {
         let mut noise = Noise(seed + 500);
         let run = run(RANKS, ITERATIONS, &mut noise, stencil_with_reduction);
         let mut observed = observe(&run, (ALLREDUCE, 20), &mut noise);
-        for one in &mut observed {
-            let shift = noise.below(2001) as i64 - 1000;
-            for event in &mut one.events {
-                event.enter_ticks = event.enter_ticks.saturating_add_signed(shift);
-                event.exit_ticks =
-                    if event.exit_ticks == 0 { 0 } else { event.exit_ticks.saturating_add_signed(shift) };
-            }
-        }
+        put_clocks_off(&mut observed, 1000, &mut noise);
         let alignment = align_observed(&observed, 1000);
         let is_proven = alignment.certainty == Certainty::Proven;
         assert!(is_right(&alignment, &observed) || !is_proven, "seed {seed}: {alignment:?}");
@@ -293,14 +297,7 @@ fn exchanges_fix_the_iterations_where_clocks_do_not() {
         let mut noise = Noise(seed + 900);
         let run = run(RANKS, ITERATIONS, &mut noise, exchange_first);
         let mut observed = observe(&run, (9, 30), &mut noise);
-        for one in &mut observed {
-            let shift = noise.below(201) as i64 - 100;
-            for event in &mut one.events {
-                event.enter_ticks = event.enter_ticks.saturating_add_signed(shift);
-                event.exit_ticks =
-                    if event.exit_ticks == 0 { 0 } else { event.exit_ticks.saturating_add_signed(shift) };
-            }
-        }
+        put_clocks_off(&mut observed, 100, &mut noise);
         let alignment = align_observed(&observed, 100);
         assert_ne!(alignment.certainty, Certainty::Proven, "seed {seed}: nobody meets all others");
         right += u64::from(is_right(&alignment, &observed));

@@ -82,11 +82,11 @@ pub fn wait_for(target: Target, through_site: bool, limit: Duration) -> anyhow::
 /// Why a job is not all here; `None` if it is, as far as anybody knows.
 pub fn elsewhere(job: &Job) -> Option<String> {
     let missing = job.missing_ranks();
-    let far = job.ranks.first().filter(|_| !missing.is_empty()).map(|rank| far(rank.pid)).unwrap_or_default();
     let shown: Vec<String> = missing.iter().take(RANKS_SHOWN_MAX).map(Rank::to_string).collect();
     let more = if missing.len() > RANKS_SHOWN_MAX { " ..." } else { "" };
     let (count, size) = (missing.len(), job.size.unwrap_or(0));
     (count > 0).then(|| {
+        let far = job.ranks.first().map(|rank| far(rank.pid)).unwrap_or_default();
         format!(
             "{count} of the job's {size} ranks do not run on this machine (yet): {}{more}{}; in a job of Slurm give \
              `--slurm JOB` to measure all nodes, or add `--wait 5` to measure the ranks that are here",
