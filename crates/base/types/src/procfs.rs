@@ -11,7 +11,7 @@ mod maps;
 mod stat;
 
 pub use maps::{Mapping, parse_maps};
-pub use stat::{CLOCK_TICKS_PER_SECOND, Stat, State, parse_stat};
+pub use stat::{CLOCK_TICKS_PER_SECOND, Stat, State, Usage, parse_stat, parse_usage};
 
 /// Bytes asked for at once: most of these files are shorter, and the kernel gives no more of the others.
 const READ_BYTES: usize = 4096;

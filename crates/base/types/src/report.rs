@@ -291,6 +291,10 @@ pub struct Cost {
     pub points: u64,
     /// Estimated share of the window's time spent in probes: largest over ranks.
     pub fraction: Option<f64>,
+    /// Estimated share of communication in the time that is left without that cost, mean over ranks: Tc/(t2-t1-cost).
+    /// `None`: the cost is not known, or ranks have several threads that communicate.
+    #[serde(default)]
+    pub communication_fraction_without: Option<f64>,
     /// Seconds from the command to the first recorded iteration.
     pub first_record_s: Option<f64>,
 }

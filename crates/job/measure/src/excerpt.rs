@@ -48,6 +48,7 @@ struct Kind {
     site: u64,
     comm: u64,
     peer: i32,
+    source: i32,
     /// Bits: sends, receives, synchronises, has received.
     bits: u8,
 }
@@ -56,7 +57,14 @@ impl Kind {
     fn of(event: &CallEvent) -> Self {
         let flags = [event.is_send, event.is_receive, event.synchronising, event.completes];
         let bits = (0..).zip(flags).fold(0, |bits, (place, flag)| bits | u8::from(flag) << place);
-        Kind { function: event.function, site: event.site, comm: event.comm, peer: event.peer, bits }
+        Kind {
+            function: event.function,
+            site: event.site,
+            comm: event.comm,
+            peer: event.peer,
+            source: event.source,
+            bits,
+        }
     }
 }
 
@@ -122,6 +130,7 @@ impl TryFrom<Short> for Excerpt {
                 enter_ticks: now_ticks,
                 exit_ticks,
                 peer: kind.peer,
+                source: kind.source,
                 is_send: kind.bits & 1 != 0,
                 is_receive: kind.bits & 2 != 0,
                 synchronising: kind.bits & 4 != 0,
@@ -144,6 +153,7 @@ mod tests {
             enter_ticks,
             exit_ticks,
             peer: -1,
+            source: bits as i32 - 4,
             is_send: bits & 1 != 0,
             is_receive: bits & 2 != 0,
             synchronising: bits & 4 != 0,

@@ -230,12 +230,11 @@ impl Job<'_> {
         let peer = i32::try_from(self.streams[a].rank).ok()?;
         let events = self.streams[b].events;
         // What may be received by some other call, which is not known to have returned with it.
-        let is_otherwise =
-            |event: &CallEvent| event.is_receive && (event.is_send || event.peer == PEER_ANY || !event.completes);
+        let is_otherwise = |event: &CallEvent| event.is_receive && (event.source == PEER_ANY || !event.completes);
         if events.iter().any(is_otherwise) {
             return None;
         }
-        let received = self.tracks[b].per_iteration(events, true, |event| event.is_receive && event.peer == peer)?;
+        let received = self.tracks[b].per_iteration(events, true, |event| event.is_receive && event.source == peer)?;
         lower_bound(&self.sends(a, b)?, &received, self.slack(a, b))
     }
 
@@ -267,8 +266,7 @@ impl Job<'_> {
 
     fn receives_each_iteration(&self, at: usize, from: usize) -> bool {
         let Ok(peer) = i32::try_from(self.streams[from].rank) else { return false };
-        let receives =
-            |event: &CallEvent| event.is_receive && (event.peer == peer || event.peer == PEER_ANY || event.is_send);
+        let receives = |event: &CallEvent| event.is_receive && (event.source == peer || event.source == PEER_ANY);
         self.tracks[at].per_iteration(self.streams[at].events, false, receives).is_some()
     }
 

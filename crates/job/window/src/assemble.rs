@@ -529,6 +529,7 @@ fn cost(input: &WindowInput, scale: Scale) -> Cost {
         probes: input.ranks.iter().map(|rank| rank.probe_hits).sum(),
         points: input.ranks.iter().map(|rank| rank.points).max().unwrap_or(0),
         fraction: fractions.and_then(|fractions| fractions.into_iter().max_by(f64::total_cmp)),
+        communication_fraction_without: communication_without_cost(input, scale),
         first_record_s: input.command_to_first_record_s,
     }
 }
@@ -538,6 +539,19 @@ fn cost_fraction(rank: &RankSample, scale: Scale) -> Option<f64> {
     let duration_s = scale.seconds(rank.duration_ticks());
     let probes_s = rank.probe_hits as f64 / 2.0 * rank.probe_ns? * 1e-9;
     (duration_s > 0.0).then(|| (probes_s + rank.pause_inside_us * 1e-6) / duration_s)
+}
+
+/// Calls are timed without the probes around them, whose time lies beside them: the time without probes is that much less.
+/// What other threads' probes took is not this thread's.
+fn communication_without_cost(input: &WindowInput, scale: Scale) -> Option<f64> {
+    let share = |rank: &RankSample| {
+        let left_s = scale.seconds(rank.duration_ticks()) * (1.0 - cost_fraction(rank, scale)?);
+        let has_one_thread = rank.threads.iter().all(|thread| thread.comm_ticks == 0);
+        let share = formulas::communication_fraction(scale.seconds(rank.comm_ticks), left_s)?;
+        (has_one_thread && left_s > 0.0 && share <= 1.0).then_some(share)
+    };
+    let shares: Vec<f64> = input.ranks.iter().map(share).collect::<Option<_>>()?;
+    statistics::mean(&shares).filter(|_| input.has_comm())
 }
 
 /// What makes the window invalid, one sentence each.

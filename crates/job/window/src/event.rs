@@ -24,11 +24,13 @@ pub struct CallEvent {
     pub enter_ticks: u64,
     /// Clock at return, ticks; 0: not returned yet.
     pub exit_ticks: u64,
-    /// World rank of the partner of a send or receive, [`PEER_NONE`] or [`PEER_ANY`].
+    /// World rank of the partner of a send or receive, [`PEER_NONE`] or [`PEER_ANY`]; the receiver, if the call does both.
     pub peer: i32,
+    /// World rank that it receives from, [`PEER_NONE`] or [`PEER_ANY`].
+    pub source: i32,
     /// The call sends a message to `peer`.
     pub is_send: bool,
-    /// The call receives a message, from `peer` unless it also sends.
+    /// The call receives a message from `source`.
     pub is_receive: bool,
     /// The message that it receives is there when it returns.
     pub completes: bool,

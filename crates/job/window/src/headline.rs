@@ -6,6 +6,7 @@
 //! Next: `trimtab-report`, which prints them above the tables.
 
 use crate::explain::{BALANCED_RATIO_MAX, extremes, is_significant};
+use crate::remarks::COST_FRACTION_WARN;
 use trimtab_types::report::{RankTotal, Report};
 
 /// Share of time in communication from which every rank is said to be bound by it.
@@ -29,7 +30,14 @@ fn communication(report: &Report) -> String {
     };
     let spread =
         fraction.half_width_95.map_or_else(String::new, |half_width| format!(" (±{:.1} at 95%)", half_width * 100.0));
-    format!("{:.1}% of the time is communication{spread}.", fraction.mean * 100.0)
+    format!("{:.1}% of the time is communication{spread}{}.", fraction.mean * 100.0, without_probes(report))
+}
+
+/// Where measuring cost much, what the share would be without.
+fn without_probes(report: &Report) -> String {
+    let is_costly = report.cost.fraction.is_some_and(|fraction| fraction > COST_FRACTION_WARN);
+    let share = report.cost.communication_fraction_without.filter(|_| is_costly);
+    share.map_or_else(String::new, |share| format!(", about {:.0}% without the probes' own time", share * 100.0))
 }
 
 /// Who computes longest against who computes shortest; nothing if there is nobody to compare.

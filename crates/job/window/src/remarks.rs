@@ -6,7 +6,7 @@ use crate::assemble::WindowInput;
 use trimtab_types::report::Cost;
 
 /// Share of the window the measurement may cost before the report warns.
-const COST_FRACTION_WARN: f64 = 0.02;
+pub(crate) const COST_FRACTION_WARN: f64 = 0.02;
 /// A shorter window may have caught the program at anything.
 const SHORT_S: f64 = 1e-3;
 /// What a reader of such a window is told to ask for.
@@ -17,8 +17,9 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, duration_s: f64) -> Vec<
     let mut remarks = Vec::new();
     if let Some(fraction) = cost.fraction.filter(|fraction| *fraction > COST_FRACTION_WARN) {
         remarks.push(format!(
-            "measuring cost an estimated {:.1}% of the window's time; measure fewer functions",
-            fraction * 100.0
+            "measuring cost an estimated {:.1}% of the window's time{}; measure fewer functions",
+            fraction * 100.0,
+            without(cost)
         ));
     }
     if duration_s < SHORT_S && !input.is_by_time() && duration_s > 0.0 {
@@ -49,6 +50,12 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, duration_s: f64) -> Vec<
         ));
     }
     remarks
+}
+
+/// What the main number would be without the cost.
+fn without(cost: &Cost) -> String {
+    let share = |share: f64| format!(", without which some {:.0}% of it would be communication", share * 100.0);
+    cost.communication_fraction_without.map(share).unwrap_or_default()
 }
 
 /// How many iterations to ask for instead.

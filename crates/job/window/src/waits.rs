@@ -3,7 +3,7 @@
 //! | state | who waits | how long |
 //! |---|---|---|
 //! | wait at a collective | each rank in one that nobody leaves before all have entered | until the last has entered |
-//! | late sender | a receive | until the message is sent |
+//! | late sender | a receive that returns with its message | until the message is sent |
 //! | late receiver | a send that returns only after the receive was entered | until the receive is entered |
 //!
 //! Each wait is at most as long as its call. Calls are matched within an iteration, by their order: the n-th collective of
@@ -211,10 +211,10 @@ impl Sums {
     }
 
     fn add_message(&mut self, Met { send, receive, error }: &Met, (sender, receiver): (u32, u32)) {
-        if receive.exit_ticks != 0 {
+        if receive.exit_ticks != 0 && receive.completes {
             self.add(WaitKind::LateSender, receive, send.enter_ticks, sender, *error);
         }
-        // A send that returned before was buffered and waited for nobody.
+        // A send that returned before was buffered and waited for nobody; one that also receives may have waited for that.
         let has_met = send.exit_ticks >= receive.enter_ticks;
         if has_met && !send.is_receive {
             self.add(WaitKind::LateReceiver, send, receive.enter_ticks, receiver, *error);
@@ -240,22 +240,24 @@ struct Met {
 }
 
 impl Met {
-    /// Whether the message can have been sent before its receive returned.
+    /// Whether the message can have been sent before its receive returned; of a receive that returns without its message,
+    /// nothing is known but that most are made in the iteration they are sent in.
     fn is_possible(&self) -> bool {
-        self.receive.exit_ticks == 0 || self.send.enter_ticks <= self.receive.exit_ticks.saturating_add(self.error)
+        let has_come = self.receive.exit_ticks.saturating_add(self.error);
+        self.receive.exit_ticks == 0 || (self.receive.completes && self.send.enter_ticks <= has_come)
     }
 }
 
 fn messages<'a>(ranks: &'a [Iteration<'a>]) -> Messages<'a> {
     let mut found = Messages::default();
     for one in ranks {
-        for event in one.events.iter().filter(|event| event.peer >= 0) {
-            let (own, peer) = (one.calls.rank, event.peer as u32);
-            // Of a call that does both it is only known to whom it sends.
-            if event.is_send {
-                found.sent.entry((own, peer)).or_default().push((one, *event));
-            } else if event.is_receive {
-                found.received.entry((peer, own)).or_default().push((one, *event));
+        let own = one.calls.rank;
+        for event in one.events {
+            if event.is_send && event.peer >= 0 {
+                found.sent.entry((own, event.peer as u32)).or_default().push((one, *event));
+            }
+            if event.is_receive && event.source >= 0 {
+                found.received.entry((event.source as u32, own)).or_default().push((one, *event));
             }
         }
     }
@@ -297,6 +299,7 @@ mod tests {
             enter_ticks,
             exit_ticks,
             peer,
+            source: if function == RECV { peer } else { -1 },
             is_send: function == SEND,
             is_receive: function == RECV,
             completes: function == RECV,
@@ -377,6 +380,39 @@ mod tests {
             assert!(from_rank_1 >= 3 * 790 && from_rank_1 % 790 == 0, "counted from {first}: {late:?}");
             assert_eq!(late.ticks, from_rank_1, "rank 1 waits for nobody");
         }
+    }
+
+    /// Two neighbours exchange by one call, of which the later one is waited for, in either direction.
+    #[test]
+    fn a_call_that_sends_and_receives_waits_for_its_source() {
+        let exchange = |enter, exit, peer| CallEvent {
+            source: peer,
+            is_receive: true,
+            completes: true,
+            ..call(SEND, enter, exit, peer)
+        };
+        let found = waits(&[rank(0, 0, vec![exchange(100, 350, 1)]), rank(1, 0, vec![exchange(300, 340, 0)])]);
+        let late = sum(&found, WaitKind::LateSender).expect("waits");
+        assert_eq!((late.calls, late.ticks), (2, 200));
+        assert_eq!(late.by_late_rank, BTreeMap::from([(1, 200)]));
+        assert_eq!(sum(&found, WaitKind::LateReceiver), None, "what it waited for may have been its message");
+    }
+
+    /// A send that waits for a receive to be posted, beside exchanges between the same ranks.
+    #[test]
+    fn a_send_waits_for_a_receive_that_returns_at_once() {
+        const IRECV: u32 = 3;
+        let posted = |enter| CallEvent { source: 0, is_receive: true, ..call(IRECV, enter, enter + 5, 0) };
+        let (before, after) = (
+            rank(0, 0, vec![call(SEND, 100, 420, 1)]),
+            RankCalls { iterations: vec![8, 9], ..rank(0, 0, vec![call(SEND, 10_100, 10_110, 1)]) },
+        );
+        let receiver = rank(1, 0, vec![posted(400)]);
+        let found = waits(&[before, receiver.clone()]);
+        let late = sum(&found, WaitKind::LateReceiver).expect("waits");
+        assert_eq!((late.calls, late.ticks), (1, 300));
+        assert_eq!(sum(&found, WaitKind::LateSender), None, "it returned without its message");
+        assert_eq!(waits(&[after, receiver]), Waits::default(), "of another iteration");
     }
 
     #[test]

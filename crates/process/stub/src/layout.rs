@@ -170,8 +170,10 @@ pub struct Probe {
     pub argument: u8,
     /// Argument index of a number that multiplies the count (partitions).
     pub factor: u8,
+    /// Argument index of the source, of a call that also sends.
+    pub source: u8,
     /// Keeps the size a multiple of 8.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 5],
 }
 
 impl Probe {
@@ -192,7 +194,8 @@ impl Probe {
         recv_datatype: ABSENT,
         argument: ABSENT,
         factor: ABSENT,
-        reserved: [0; 6],
+        source: ABSENT,
+        reserved: [0; 5],
     };
 }
 
@@ -231,11 +234,19 @@ pub struct MappingRecord {
 /// Mappings a descriptor can list.
 pub const MAPPINGS_MAX: usize = 32;
 
+/// Who filled a [`Usage`].
+pub mod noted_by {
+    /// The process itself.
+    pub const OWN: u64 = 1;
+    /// The monitor, from `/proc`: some tens of microseconds beside the border.
+    pub const BESIDE: u64 = 2;
+}
+
 /// `getrusage` of the process at a window's border.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Usage {
-    /// 1 once the kernel has filled `words`.
+    /// One of [`noted_by`] once `words` are filled.
     pub valid: AtomicU64,
     /// The kernel's `struct rusage`: utime(2), stime(2), maxrss, ..., minflt at 6 + 2, majflt, ..., nvcsw, nivcsw.
     pub words: [AtomicU64; 18],
@@ -714,7 +725,9 @@ pub const LINK_COLLECTIVE: u64 = 1 << 62;
 #[derive(Debug, Default)]
 pub struct CallRecord {
     /// Probe number.
-    pub probe: AtomicU64,
+    pub probe: AtomicU32,
+    /// As the program named it: whom a call that also sends receives from; -1: nobody.
+    pub source: AtomicI32,
     /// Return address.
     pub site: AtomicU64,
     /// Time stamp at entry.

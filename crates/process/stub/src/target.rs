@@ -387,15 +387,19 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
     let begun = ticks();
     frame.ticks.store(begun, Relaxed);
     if probe.flags & flag::RING != 0 {
-        note_overhead(context, begun - now);
+        note_overhead(context, now, begun);
     }
 }
 
-/// What the accounting of this probe took, as it was on this processor with these caches.
+/// What the accounting of this probe took, as it was on this processor with these caches; of the one that began the
+/// window, what lies in it.
 #[inline(always)]
-fn note_overhead(context: Context, taken: u64) {
-    if context.header().state.load(Relaxed) == state::RECORD {
+fn note_overhead(context: Context, from: u64, to: u64) {
+    let header = context.header();
+    if header.state.load(Relaxed) == state::RECORD {
         let slot = context.slot();
+        let (from, _) = clipped(header, header.first_ticks.load(Relaxed), from, to);
+        let taken = to.saturating_sub(from);
         if taken <= OVERHEAD_TICKS_MAX { add(&slot.overhead_ticks, taken) } else { add(&slot.interrupted, 1) }
     }
 }
@@ -499,7 +503,7 @@ extern "C" fn leave(header: *const Header, number: u64, saved: *const Saved) {
         simple_exit(context, number, Arguments(saved), now);
     } else {
         note_exit(context, number, Arguments(saved), now);
-        note_overhead(context, ticks() - now);
+        note_overhead(context, now, ticks());
     }
     context.slot().busy.store(0, Release);
 }
@@ -614,7 +618,10 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     let named = probe.flags & flag::RECEIVES != 0 || probe.kind == kind::SEND;
     let peer = if named && probe.peer != ABSENT { arguments.get(probe.peer) as i32 } else { -1 };
     let comm = if probe.comm != ABSENT { links::comm_index(context, arguments.get(probe.comm)) } else { COMM_NONE };
-    record.probe.store(number, Relaxed);
+    let also_receives = probe.kind == kind::SEND && probe.source != ABSENT;
+    let source = if also_receives { arguments.get(probe.source) as i32 } else { -1 };
+    record.probe.store(number as u32, Relaxed);
+    record.source.store(source, Relaxed);
     record.site.store(frame.site.load(Relaxed), Relaxed);
     record.exit_ticks.store(0, Relaxed);
     record.comm.store(comm, Relaxed);
@@ -712,5 +719,5 @@ fn read_usage(header: &Header, usage: &Usage) {
         asm!("syscall", inlateout("rax") 98i64 => result, in("rdi") 0, in("rsi") usage.words.as_ptr(),
              lateout("rcx") _, lateout("r11") _, options(nostack));
     }
-    usage.valid.store(u64::from(result == 0), Release);
+    usage.valid.store(if result == 0 { noted_by::OWN } else { 0 }, Release);
 }

@@ -276,6 +276,7 @@ impl Probe {
             self.recv_datatype,
             self.argument,
             self.factor,
+            self.source,
         ];
         bytes[4..4 + rest.len()].copy_from_slice(&rest);
         bytes

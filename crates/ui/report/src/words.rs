@@ -10,7 +10,7 @@ use crate::units::{
     NOT_MEASURED, bytes, count, counted, date, percent, percent_with_half_width, significant, time,
     time_with_half_width,
 };
-use trimtab_types::report::{Difference, Estimate, FunctionTotal, RankTotal, Report, Window};
+use trimtab_types::report::{Cost, Difference, Estimate, FunctionTotal, RankTotal, Report, Window};
 
 /// Hosts named before "and N more".
 const HOSTS_SHOWN_MAX: usize = 8;
@@ -87,12 +87,23 @@ pub(crate) fn result(report: &Report) -> Vec<Fact> {
         } else {
             "waiting leaves the core idle"
         };
-        plain("waiting", format!("at least {} of communication time is spent on the CPU; {meaning}", percent(share)))
+        plain("waiting", format!("{meaning}; {}", time_on_cpu(share)))
     }));
     facts.extend(report.difference.as_ref().map(|difference| plain("ranks differ", why_different(difference))));
     facts.extend(other_groups(report));
     facts
 }
+
+/// The least part of communication that can have been spent on a processor.
+fn time_on_cpu(share: f64) -> String {
+    match share {
+        _ if share >= NEARLY_ALL => "communication is spent on the CPU, all of it".to_string(),
+        _ => format!("at least {} of communication time is spent on the CPU", percent(share)),
+    }
+}
+
+/// A share that would be printed as 100.0%.
+const NEARLY_ALL: f64 = 0.9995;
 
 /// Which rank computes longest, and why as far as that is known.
 fn why_different(difference: &Difference) -> String {
@@ -161,7 +172,7 @@ pub(crate) fn cost(report: &Report) -> Vec<Fact> {
     let probes = format!("{} passed, {per_probe}; {points} patched per rank", count(cost.probes));
     let (share, tone) = match cost.fraction {
         None => (NOT_MEASURED.to_string(), Tone::Plain),
-        Some(fraction) if fraction > COST_BAR => (above_bar(fraction), Tone::Warn),
+        Some(fraction) if fraction > COST_BAR => (above_bar(fraction, cost), Tone::Warn),
         Some(fraction) => {
             (format!("{} of the window's time, on the rank where it is largest", percent(fraction)), Tone::Plain)
         }
@@ -349,9 +360,11 @@ fn imbalance(report: &Report) -> String {
     format!("{} = {formula}{}", percent(imbalance), longest.filter(|_| imbalance > 0.0).unwrap_or_default())
 }
 
-fn above_bar(fraction: f64) -> String {
+fn above_bar(fraction: f64, cost: &Cost) -> String {
     let (share, bar) = (percent(fraction), percent(COST_BAR));
+    let without = |share| format!(", without it some {} would be communication", percent(share));
     format!(
-        "{share} of the window's time is above the bar of {bar}: the numbers are disturbed; measure fewer functions (--function, --group)"
+        "{share} of the window's time is above the bar of {bar}: the numbers are disturbed{}; measure fewer functions (--function, --group)",
+        cost.communication_fraction_without.map(without).unwrap_or_default()
     )
 }

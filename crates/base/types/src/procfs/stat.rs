@@ -88,6 +88,27 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     })
 }
 
+/// What a process has used so far, as its line in `/proc/PID/stat` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time of all its threads in user mode, clock ticks.
+    pub user_ticks: u64,
+    /// The same in the kernel.
+    pub system_ticks: u64,
+    /// Page faults that needed no device.
+    pub minor_faults: u64,
+    /// Page faults that waited for one.
+    pub major_faults: u64,
+}
+
+/// Reads the same line; `None` if it is not one.
+pub fn parse_usage(bytes: &[u8]) -> Option<Usage> {
+    let close = bytes.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
+    let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3)?.parse().ok();
+    Some(Usage { user_ticks: field(14)?, system_ticks: field(15)?, minor_faults: field(10)?, major_faults: field(12)? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,9 +136,17 @@ mod tests {
     }
 
     #[test]
+    fn usage_is_read() {
+        let usage = parse_usage(format!("42 (a) b) {TAIL}").as_bytes());
+        let expected = Usage { user_ticks: 1, system_ticks: 2, minor_faults: 101, major_faults: 0 };
+        assert_eq!(usage, Some(expected));
+    }
+
+    #[test]
     fn other_text_is_refused() {
         for text in ["", "42", "42 (a", "42 (a) ", "42 (a) S 1", "x (a) S 1 2 3", ") 42 ("] {
             assert_eq!(parse_stat(text.as_bytes()), None, "{text:?}");
+            assert_eq!(parse_usage(text.as_bytes()), None, "{text:?}");
         }
     }
 
@@ -125,6 +154,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = parse_stat(&bytes);
+            let _ = parse_usage(&bytes);
         }
 
         #[test]

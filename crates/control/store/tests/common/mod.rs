@@ -44,6 +44,7 @@ pub fn report(batch: u32, iterations: usize) -> Report {
             probes: 240,
             points: 62,
             fraction: Some(0.0004),
+            communication_fraction_without: Some(share.mean),
             first_record_s: Some(0.18),
         },
         details: Vec::new(),

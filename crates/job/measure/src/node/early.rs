@@ -7,6 +7,7 @@
 //! Next: `job::recording`, which goes on with it or forgets it.
 
 use super::team::{Member, Team};
+use super::usage;
 use crate::request;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -41,6 +42,7 @@ impl Early {
             let now = monotonic_ns();
             for member in &team.members {
                 let header = member.inserted.view().header();
+                usage::note(member.process.pid, &header.usage_first);
                 header.first_ticks.store(ticks(), Relaxed);
                 header.state.store(state::RECORD, Release);
             }

@@ -16,6 +16,7 @@ mod readout;
 mod recorder;
 mod selection;
 mod team;
+mod usage;
 
 use crate::clock::Clock;
 use crate::error::Error;

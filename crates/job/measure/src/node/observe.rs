@@ -82,6 +82,7 @@ struct RawCall {
     exit_ticks: u64,
     comm: u32,
     peer: i32,
+    source: i32,
     passes: u64,
 }
 
@@ -97,12 +98,13 @@ pub(crate) fn snapshot(member: &Member) -> Snapshot<'_> {
     for index in first..written {
         let record = slot.call(index);
         records.push(RawCall {
-            probe: record.probe.load(Relaxed),
+            probe: u64::from(record.probe.load(Relaxed)),
             address: record.site.load(Relaxed),
             enter_ticks: record.enter_ticks.load(Relaxed),
             exit_ticks: record.exit_ticks.load(Relaxed),
             comm: record.comm.load(Relaxed),
             peer: record.peer.load(Relaxed),
+            source: record.source.load(Relaxed),
             passes: record.passes.load(Relaxed),
         });
     }
@@ -130,13 +132,20 @@ pub(crate) fn stream(
         let Some(probe) = member.prepared.probes.get(record.probe as usize) else { continue };
         let (sends, receives) = (probe.kind == kind::SEND, probe.flags & flag::RECEIVES != 0);
         let base = sites.site(record.address);
-        let peer = peer(view, &slot, record.comm, record.peer, facts);
+        let world = |named: i32| peer(view, &slot, record.comm, named, facts);
+        let peer = world(record.peer);
+        let source = match (sends, receives) {
+            (_, false) => PEER_NONE,
+            (false, true) => peer,
+            (true, true) => world(record.source),
+        };
         stream.events.push(CallEvent {
             function: probe.function,
             site: base ^ direction(sends || receives, peer, member.process.rank.0),
             enter_ticks: record.enter_ticks,
             exit_ticks: record.exit_ticks,
             peer,
+            source,
             is_send: sends,
             is_receive: receives,
             completes: receives && probe.request == ABSENT,

@@ -143,8 +143,8 @@ fn needed(events: &[CallEvent], marks: &[usize], with_messages: bool) -> Vec<usi
 /// it will receive from, or a smaller communicator, of which the first does.
 fn relations(event: &CallEvent) -> impl Iterator<Item = ((u8, i64), bool)> {
     let sends = event.is_send.then_some(((0, i64::from(event.peer)), true));
-    let kind = 1 + u8::from(event.is_send) + 2 * u8::from(event.completes);
-    let receives = event.is_receive.then_some(((kind, i64::from(event.peer)), event.completes));
+    let kind = 1 + u8::from(event.completes);
+    let receives = event.is_receive.then_some(((kind, i64::from(event.source)), event.completes));
     let meets = (event.synchronising && event.comm != 0).then_some(((5, event.comm as i64), false));
     [sends, receives, meets].into_iter().flatten()
 }
@@ -167,6 +167,7 @@ mod tests {
                 enter_ticks,
                 exit_ticks,
                 peer,
+                source: if is_receive { peer } else { -1 },
                 is_send,
                 is_receive,
                 completes: is_receive,

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_stub::layout::{
     CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Slot, USER_GROUP, Usage as RawUsage, flag,
-    outermost,
+    noted_by, outermost,
 };
 use trimtab_stub::view::SlotView;
 use trimtab_track::Job;
@@ -114,6 +114,9 @@ fn start_unix_s(start_time_ticks: u64) -> f64 {
 /// What saving and restoring registers takes before the first and behind the last time stamp of a call, ticks.
 const ISLANDS_TICKS: f64 = 10.0;
 
+/// A window shorter than this says nothing of processor times that were read beside its borders.
+const BESIDE_SECONDS_MIN: f64 = 0.1;
+
 /// Reads one rank.
 struct Reader<'a> {
     team: &'a Team,
@@ -153,7 +156,7 @@ impl Reader<'_> {
             links: self.links(),
             unattributed_bytes: view.slots().map(|slot| slot.slot.unattributed_bytes.load(Relaxed)).sum(),
             unknown_starts: view.slots().map(|slot| slot.slot.unknown_starts.load(Relaxed)).sum(),
-            usage: usage(&header.usage_first, &header.usage_last),
+            usage: self.usage(last_ticks.saturating_sub(first_ticks)),
             pause_insert_us: self.member.inserted.pause_ns as f64 / 1e3,
             pause_remove_us: removal.map(|removal| removal.pause_ns_max as f64 / 1e3),
             pause_inside_us: 0.0,
@@ -162,6 +165,16 @@ impl Reader<'_> {
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
         }
+    }
+
+    /// What the system counted in a window of so many ticks.
+    fn usage(&self, ticks: u64) -> Option<Usage> {
+        let (header, seconds) = (self.member.inserted.view().header(), ticks as f64 / self.ticks_per_second);
+        let is_beside = header.usage_first.valid.load(Acquire) == noted_by::BESIDE;
+        if is_beside && seconds < BESIDE_SECONDS_MIN {
+            return None;
+        }
+        usage(&header.usage_first, &header.usage_last)
     }
 
     /// Whether this rank, unlike others, was not the one that ended early.
@@ -369,9 +382,10 @@ fn receivers(peer: u32, ranks: &[i32], own: u32) -> Vec<u32> {
     ranks.get(peer as usize).filter(|rank| **rank >= 0).map(|rank| *rank as u32).into_iter().collect()
 }
 
-/// Difference of two `struct rusage`.
+/// Difference of two `struct rusage`, both from one who read them.
 fn usage(first: &RawUsage, last: &RawUsage) -> Option<Usage> {
-    if first.valid.load(Acquire) == 0 || last.valid.load(Acquire) == 0 {
+    let (first_by, last_by) = (first.valid.load(Acquire), last.valid.load(Acquire));
+    if first_by == 0 || first_by != last_by {
         return None;
     }
     let word = |usage: &RawUsage, index: usize| usage.words[index].load(Relaxed);

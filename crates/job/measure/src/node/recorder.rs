@@ -12,7 +12,7 @@ use crate::request::{Answer, Polled};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 use trimtab_os::{monotonic_ns, ticks};
-use trimtab_stub::layout::state;
+use trimtab_stub::layout::{noted_by, state};
 use trimtab_window::{IterationMark, statistics};
 
 /// Time for the other ranks to end once one has.
@@ -137,6 +137,9 @@ fn end_member(member: &Member, now: u64) {
         // The window of whole iterations ends with the last mark, which the read-out uses.
         let end = if member.inserted.is_alive() { now } else { last_seen_ticks(member).min(now) };
         header.last_ticks.store(end.max(header.first_ticks.load(Relaxed)), Relaxed);
+        if header.usage_first.valid.load(Acquire) == noted_by::BESIDE {
+            super::usage::note(member.process.pid, &header.usage_last);
+        }
         header.state.store(state::DONE, Release);
     }
 }

@@ -303,7 +303,7 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
     if function.synchronising {
         flags |= flag::SYNCHRONISING;
     }
-    if accounting.kind == AccountingKind::Receive {
+    if matches!(accounting.kind, AccountingKind::Receive | AccountingKind::SendReceive) {
         flags |= flag::RECEIVES;
     }
     flags |= match function.invalidates {
@@ -327,6 +327,7 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
         recv_count: accounting.recv_count,
         recv_datatype: accounting.recv_datatype,
         factor: accounting.factor,
+        source: accounting.source,
         ..Probe::ABSENT
     }
 }

@@ -150,6 +150,7 @@ pub fn call(function: u32, site: u64, enter_ticks: u64, exit_ticks: u64, peer: i
         enter_ticks,
         exit_ticks,
         peer,
+        source: if function == RECV { peer } else { PEER_NONE },
         is_send: function == SEND,
         is_receive: function == RECV,
         completes: function == RECV,

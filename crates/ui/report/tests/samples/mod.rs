@@ -261,6 +261,7 @@ pub fn nothing_measured() -> Report {
         probes: 0,
         points: 0,
         fraction: None,
+        communication_fraction_without: None,
         first_record_s: None,
     };
     report
@@ -340,6 +341,7 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
             probes: calls * 6,
             points: 62,
             fraction: Some(0.00031),
+            communication_fraction_without: Some(fraction),
             first_record_s: Some(0.184),
         },
         details: Vec::new(),
