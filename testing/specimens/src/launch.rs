@@ -35,6 +35,7 @@ pub struct Launch {
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
+    folder: Option<PathBuf>,
 }
 
 impl Launch {
@@ -46,7 +47,7 @@ impl Launch {
     /// `program` by itself.
     pub fn alone(program: &Path) -> Launch {
         let program = program.to_owned();
-        Launch { mpi: None, ranks: 1, program, arguments: vec![], environment: BTreeMap::new() }
+        Launch { mpi: None, ranks: 1, program, arguments: vec![], environment: BTreeMap::new(), folder: None }
     }
 
     /// Adds arguments.
@@ -61,6 +62,12 @@ impl Launch {
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Launch {
         self.environment.insert(name.as_ref().to_owned(), value.as_ref().to_owned());
         self
+    }
+
+    /// Has it started in a folder, where it may write.
+    #[must_use]
+    pub fn folder(self, folder: &Path) -> Launch {
+        Launch { folder: Some(folder.to_owned()), ..self }
     }
 
     /// Preloads a library into the ranks (not into the launcher).
@@ -119,6 +126,9 @@ impl Launch {
             Some(Mpi::OpenMpi) => self.open_mpi()?,
         };
         command.args(&self.arguments);
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
         Ok(command)
     }
 

@@ -14,6 +14,7 @@ mod large;
 mod pauses;
 mod peers;
 mod probe;
+mod real;
 mod record;
 mod row;
 mod runner;
@@ -124,6 +125,7 @@ enum Part {
     Probe,
     Pauses,
     Truth,
+    Real,
     Cost,
     Peers,
     Idle,
@@ -150,7 +152,9 @@ impl Name {
     /// Its parts, by the words that name them.
     fn parts(self) -> &'static [(&'static str, Part)] {
         match self {
-            Name::Window => &[("probe", Part::Probe), ("pauses", Part::Pauses), ("truth", Part::Truth)],
+            Name::Window => {
+                &[("probe", Part::Probe), ("pauses", Part::Pauses), ("truth", Part::Truth), ("real", Part::Real)]
+            }
             Name::Probe => {
                 &[("cost", Part::Cost), ("peers", Part::Peers), ("idle", Part::Idle), ("large", Part::Large)]
             }
