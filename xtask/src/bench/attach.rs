@@ -65,7 +65,8 @@ impl Bench {
         let mut running = launch.start()?;
         let pids = running.rank_pids(START_LIMIT)?;
         sleep(SETTLE);
-        Ok(Job { running, texts: texts_of(&pids)? })
+        let texts = pids.into_iter().map(TextSnapshot::of).collect::<Result<_, _>>()?;
+        Ok(Job { running, texts })
     }
 
     /// Measures one window with the symbol cache in `cache`.
@@ -85,17 +86,6 @@ impl Bench {
         }
         let text = std::fs::read_to_string(&json).context("trimtab wrote no report")?;
         Ok(Attached { report: serde_json::from_str(&text).context("the report is not JSON")?, memory_bytes_max })
-    }
-}
-
-/// The texts of all ranks, as soon as none of them loads or unloads libraries while they are read.
-fn texts_of(pids: &[i32]) -> Result<Vec<TextSnapshot>> {
-    let deadline = Instant::now() + START_LIMIT;
-    loop {
-        match pids.iter().copied().map(TextSnapshot::of).collect::<Result<_, _>>() {
-            Err(_) if Instant::now() < deadline => sleep(SETTLE),
-            read => return Ok(read?),
-        }
     }
 }
 

@@ -16,14 +16,16 @@ use trimtab_specimens::{Finished, Launch, Mpi};
 use trimtab_types::report::Report;
 
 /// Windows of LAMMPS and NetPIPE, each on a run of its own.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// Longest time for a run; it hangs if it takes longer.
 const RUN_LIMIT: Duration = Duration::from_secs(300);
+/// The size that all kernels of HPCC follow: its run takes about a minute.
+const HPCC_SIZE: &str = "3000        Ns";
 /// Between two windows of HPCC, and so many windows at most.
 const BETWEEN: Duration = Duration::from_millis(200);
 const HPCC_WINDOWS_MAX: usize = 60;
-/// Steps of LAMMPS: some 15 s, so that start and end of the program are a small part.
-const LAMMPS_STEPS: u32 = 1500;
+/// Steps of LAMMPS: some 30 s, so that start and end of the program are a small part.
+const LAMMPS_STEPS: u32 = 2200;
 /// Passes of its loop around the steps, some 20 steps each.
 const LAMMPS_ITERATIONS: &str = "20";
 /// Bytes of a message of NetPIPE, of which each takes some 20 us, and how often it is sent back and forth.
@@ -39,7 +41,8 @@ pub fn rows(bench: &Bench) -> Vec<Row> {
     let parts: [(&str, Part); 3] =
         [("LAMMPS, Open MPI", lammps), ("NetPIPE, MPICH", netpipe), ("HPCC, Open MPI", hpcc)];
     let mut rows = Vec::new();
-    for (name, part) in parts {
+    let is_wanted = |name: &str| bench.programs.is_empty() || bench.programs.iter().any(|one| name.starts_with(one));
+    for (name, part) in parts.into_iter().filter(|(name, _)| is_wanted(name)) {
         eprintln!("  a program of others: {name}");
         rows.extend(part(bench).unwrap_or_else(|error| {
             let failed = Row::skipped(format!("{name}: a run failed"), format!("{error:#}"));
@@ -74,11 +77,11 @@ fn lammps(bench: &Bench) -> Result<Vec<Row>> {
     ensure!(!undisturbed.is_empty(), "LAMMPS printed no step");
     let (mut windows, mut same) = (Vec::new(), 0);
     for round in 0..bench.rounds(ROUNDS, 1) {
-        let job = bench.start(&launch)?;
+        let job = bench.start(&launch).context("before a window")?;
         std::thread::sleep(Duration::from_secs(round as u64));
         let report =
             bench.attach(&job, &["--iterations", LAMMPS_ITERATIONS], &bench.folder.join("cache-lammps"))?.report;
-        job.check_untouched()?;
+        job.check_untouched().context("after a window")?;
         let ended = finished(job.running.wait(RUN_LIMIT)?, "LAMMPS")?;
         same += usize::from(thermodynamics(&ended.stdout) == undisturbed);
         windows.push((report, own_share(&ended.stdout).context("LAMMPS printed no share of communication")?));
@@ -125,11 +128,11 @@ fn netpipe(bench: &Bench) -> Result<Vec<Row>> {
     let launch = launch.args(["-l", NETPIPE_BYTES, "-u", NETPIPE_BYTES, "-n", NETPIPE_REPEATS, "-o", "np.out"]);
     let (mut pairs, mut same) = (Vec::new(), 0);
     for round in 0..bench.rounds(ROUNDS, 1) {
-        let job = bench.start(&launch)?;
+        let job = bench.start(&launch).context("before a window")?;
         std::thread::sleep(Duration::from_millis(300 * round as u64));
         let attached =
             bench.attach(&job, &["--iterations", NETPIPE_ITERATIONS], &bench.folder.join("cache-netpipe"))?;
-        job.check_untouched()?;
+        job.check_untouched().context("after a window")?;
         let ended = finished(job.running.wait(RUN_LIMIT)?, "NetPIPE")?;
         // The first size lasts longer than the window.
         let said = message_times_us(&(ended.stderr.clone() + &ended.stdout));
@@ -153,7 +156,8 @@ fn message_times_us(output: &str) -> Vec<f64> {
 
 fn hpcc(bench: &Bench) -> Result<Vec<Row>> {
     let folder = folder(bench, "hpcc")?;
-    std::fs::write(folder.join("hpccinf.txt"), include_str!("../../../testing/torture/programs/hpccinf.txt"))?;
+    let text = include_str!("../../../testing/torture/programs/hpccinf.txt").replace("500         Ns", HPCC_SIZE);
+    std::fs::write(folder.join("hpccinf.txt"), text).context("cannot write the input of HPCC")?;
     let launch = Launch::mpi(Mpi::OpenMpi, RANK_COUNT, Path::new("/usr/bin/hpcc")).folder(&folder);
     let results = folder.join("hpccoutf.txt");
     let verdicts = |ended: Finished| -> Result<Vec<String>> {
@@ -166,7 +170,7 @@ fn hpcc(bench: &Bench) -> Result<Vec<Row>> {
         Ok(found)
     };
     let undisturbed = verdicts(launch.run(RUN_LIMIT)?)?;
-    let mut job = bench.start(&launch)?;
+    let mut job = bench.start(&launch).context("before a window")?;
     let mut reports = Vec::new();
     let options = ["--max-seconds", "6"];
     while job.running.poll()?.is_none() && reports.len() < HPCC_WINDOWS_MAX {
@@ -179,7 +183,7 @@ fn hpcc(bench: &Bench) -> Result<Vec<Row>> {
         std::thread::sleep(BETWEEN);
     }
     if job.running.poll()?.is_none() {
-        job.check_untouched()?;
+        job.check_untouched().context("after a window")?;
     }
     let same = verdicts(job.running.wait(RUN_LIMIT)?)? == undisturbed;
     ensure!(undisturbed.iter().any(|line| line == "Success=1"), "HPCC did not succeed: {undisturbed:?}");
