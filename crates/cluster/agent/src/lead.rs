@@ -37,8 +37,12 @@ const LATE_US: u64 = 20_000_000;
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 /// Time between two looks at whoever may interrupt.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long agents that came may take to answer the first question, or to find their way back.
-const SILENT_MAX: Duration = Duration::from_secs(5);
+/// The same for the first question, which may be asked again: who answers late answers at once then, and who lost it on the
+/// way between two parents hears it.
+const MUSTER_LATE_US: u64 = 2_000_000;
+/// How long agents that came may take in all to answer the first question, and to find their way back.
+const SILENT_MAX: Duration = Duration::from_secs(20);
+const AWAY_MAX: Duration = Duration::from_secs(5);
 /// How long agents may take to say good-bye.
 const BYE_MAX: Duration = Duration::from_secs(3);
 /// Ports for agents with children, below those that the kernel gives out by itself.
@@ -100,7 +104,7 @@ impl<'a> Lead<'a> {
         let main = Channel { stream: 0, wave: 0 };
         let mut lead = Lead { link, started, ticket, main, is_interrupted, left_out: Vec::new() };
         lead.await_agents()?;
-        lead.main.stream = lead.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32))?;
+        lead.main.stream = lead.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), LATE_US)?;
         Ok(lead)
     }
 
@@ -141,14 +145,24 @@ impl<'a> Lead<'a> {
     /// # Errors
     /// [`Error::NoRanks`] if none has any.
     pub fn muster(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, Error> {
+        let stream = self.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), MUSTER_LATE_US)?;
+        let main = std::mem::replace(&mut self.main, Channel { stream, wave: 0 });
+        let present = self.mustered(wait);
+        self.main = main;
+        // It is over either way; a stream that can't be closed yet ends with the tree.
+        let _closed = self.link.handle().close(stream);
+        present
+    }
+
+    /// Asks on a stream of its own, as often as it takes.
+    fn mustered(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, Error> {
         let begun = Instant::now();
         let came = self.agents();
         loop {
             let answers = self.ask(Ask::Who)?;
             let early = answers.said.values().any(|say| matches!(say, Say::No { is_early: true, .. }));
             let silent: Vec<usize> = came.iter().copied().filter(|index| !answers.said.contains_key(index)).collect();
-            let may_change = (early && begun.elapsed() < wait)
-                || (!silent.is_empty() && begun.elapsed() < wait.min(SILENT_MAX) && !self.started.has_ended());
+            let may_change = (early && begun.elapsed() < wait) || self.may_answer(&silent, begun.elapsed());
             if may_change && !is_whole(&answers) && !(self.is_interrupted)() {
                 std::thread::sleep(LOOK);
                 continue;
@@ -168,6 +182,15 @@ impl<'a> Lead<'a> {
             self.left_out = reasons.into_iter().collect();
             return Ok(present);
         }
+    }
+
+    /// Whether to ask these again who came and said nothing: one that is there may have been too slow; one that is away may
+    /// come back, as long as what started it runs.
+    fn may_answer(&mut self, silent: &[usize], waited: Duration) -> bool {
+        let here = self.agents();
+        let (there, away): (Vec<usize>, Vec<usize>) = silent.iter().partition(|index| here.contains(index));
+        let may_come_back = !away.is_empty() && waited < AWAY_MAX && !self.started.has_ended();
+        may_come_back || (!there.is_empty() && waited < SILENT_MAX)
     }
 
     /// An agent came and does not answer.
@@ -242,7 +265,7 @@ impl<'a> Lead<'a> {
     /// # Errors
     /// When the tree takes no stream or no question.
     pub fn ask_merged(&mut self, ask: Ask, filter: FilterSpec) -> Result<Option<WaveResult>, Error> {
-        let merging = Channel { stream: self.open(filter)?, wave: 0 };
+        let merging = Channel { stream: self.open(filter, LATE_US)?, wave: 0 };
         let answered = self.wave(merging, (ask, 0), Instant::now() + ANSWER_MAX)?;
         // It is over either way; a stream that can't be closed yet ends with the tree.
         let _closed = self.link.handle().close(merging.stream);
@@ -322,11 +345,11 @@ impl<'a> Lead<'a> {
         }
     }
 
-    fn open(&self, filter: FilterSpec) -> Result<u32, Error> {
+    fn open(&self, filter: FilterSpec, late_us: u64) -> Result<u32, Error> {
         Ok(self.link.handle().open(StreamSpec {
             target: self.link.handle().members(),
             filter,
-            sync: Sync::TimeOut { us: LATE_US },
+            sync: Sync::TimeOut { us: late_us },
             down: Down::Same,
         })?)
     }

@@ -241,7 +241,7 @@ fn partial_windows_are_invalid_and_say_why() {
 #[test]
 fn costs_above_the_bar_and_other_remarks() {
     let remark: [(&str, Change<RankSample>, &str); 5] = [
-        ("probes", |rank| rank.probe_hits = 4_000_000, "4.0% of the window's time, without which some 31% of it"),
+        ("probes", |rank| rank.probe_hits = 4_000_000, "4.0% of the window's time, without which some 30% of it"),
         ("pauses inside", |rank| rank.pause_inside_us = 30_000.0, "3.0% of the window"),
         ("threads", |rank| rank.threads = vec![ThreadSample { comm_ticks: 900_000 }], "another thread"),
         ("unnamed", |rank| rank.unattributed_bytes = 8, "8 bytes"),

@@ -5,14 +5,18 @@ use crate::contribute::contribute;
 use crate::exchange::{Keeper, NOTHING};
 use crate::facts::Shelf;
 use crate::serve::{join, value_of};
+use crate::talk::PresentRank;
 use trimtab_session::{ImageCache, Modules};
 use trimtab_types::Pid;
 
 const AGENTS: usize = 32;
 const RANKS: usize = 2048;
 
-/// What an agent answers to what it is asked.
+/// What an agent answers to what it is asked; [`UNHEARD`]: it never heard the question.
 type Answers = Box<dyn FnMut(Ask) -> Say>;
+
+/// No agent says this to a question of these tests.
+const UNHEARD: Say = Say::Bye;
 
 /// What agent `index` says of its ranks: 400 bytes of each.
 fn rows(index: usize) -> Vec<Undone> {
@@ -33,13 +37,21 @@ fn play(ticket: &Ticket, secret: &JobSecret, index: usize, mut answer: Answers) 
         let Some(Told::Command { stream, payload, .. }) = link.wait(LOOK) else { continue };
         let question: Question = postcard::from_bytes(&payload).expect("a question");
         let encoded = |say: &Say| postcard::to_allocvec(say).expect("it has bytes");
+        let mut is_heard = true;
         let leaves = question.ask == Ask::Leave;
         let piece = match question.ask {
             Ask::More { from, of } if of.contains(Rank(index as u32)) => keeper.piece(from, question.room),
             Ask::More { .. } => NOTHING,
             Ask::Leave => keeper.begin(encoded(&Say::Bye), question.room),
-            ask => keeper.begin(encoded(&answer(ask)), question.room),
+            ask => {
+                let say = answer(ask);
+                is_heard = say != UNHEARD;
+                keeper.begin(encoded(&say), question.room)
+            }
         };
+        if !is_heard {
+            continue;
+        }
         assert!(piece.bytes.len() <= question.room as usize);
         contribute(&link, stream, question.wave, &value_of(&piece, index).expect("a value"));
         if leaves {
@@ -81,7 +93,7 @@ fn with_agents(count: usize, agent: &(dyn Fn(usize) -> Answers + std::marker::Sy
             is_interrupted: &never,
             left_out: Vec::new(),
         };
-        asks.main.stream = asks.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32)).expect("a stream");
+        asks.main.stream = asks.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), LATE_US).expect("a stream");
         lead(&mut asks);
     });
 }
@@ -125,4 +137,27 @@ fn symbols_that_one_has_read_reach_all() {
     }
     let parses: Vec<u64> = caches.iter().map(ImageCache::parse_count).collect();
     assert!(parses[0] >= 2 && parses[1..].iter().all(|count| *count == 0), "{parses:?}");
+}
+
+/// One loses the first question, as where it moves to another parent after a long silence.
+#[test]
+fn who_did_not_hear_the_first_question_is_asked_again() {
+    const COUNT: usize = 4;
+    let agent = |index: usize| -> Answers {
+        let mut questions = 0;
+        Box::new(move |_| {
+            questions += 1;
+            let rank = PresentRank { rank: index as u32, pid: 1, start_ticks: 1 };
+            let present =
+                Present { host: format!("n{index}"), key: "1".into(), size: Some(COUNT as u32), ranks: vec![rank] };
+            if index == 2 && questions == 1 { UNHEARD } else { Say::Here(present) }
+        })
+    };
+    with_agents(COUNT, &agent, |lead| {
+        let main = lead.main;
+        let present = lead.muster(Duration::ZERO).expect("ranks");
+        assert_eq!(present.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert!(lead.left_out().is_empty(), "{:?}", lead.left_out());
+        assert_eq!(lead.main, main, "later questions go the usual way");
+    });
 }
