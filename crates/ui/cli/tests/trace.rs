@@ -36,6 +36,27 @@ fn attached_jobs_are_as_before() {
     }
 }
 
+/// The plan has what stands at every place and what would; nothing is mapped, written or kept.
+#[test]
+fn a_dry_run_prints_the_plan_and_changes_nothing() {
+    let _alone = alone();
+    let home = Home::new();
+    for mpi in Mpi::ALL {
+        let name = mpi.name();
+        let job = steady(mpi, "");
+        let outcome = home.run(&["attach", "--dry-run", &job.launcher()]);
+        assert_eq!(outcome.code(), 0, "{name}: {outcome:?}");
+        for (number, rank) in job.ranks.iter().enumerate() {
+            let said = format!("rank {number} (process {rank})");
+            assert!(outcome.stdout.contains(&said), "{name}: no {said:?} in {}", outcome.stdout);
+        }
+        assert_eq!(mappings(&job), 0, "{name}");
+        home.run(&["list"]).says(name, 2, &["there is no store"]);
+        job.goes_on(name);
+        job.ends_well(name);
+    }
+}
+
 /// A generator of numbers that are the same in every run of the tests.
 struct Random(u64);
 
