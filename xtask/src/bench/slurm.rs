@@ -9,6 +9,8 @@ use super::row::{Row, Verdict};
 use super::truth::said_start;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
+use std::fs::File;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_specimens::{Mark, Mpi, Variant, build, has_worked, running};
@@ -30,7 +32,7 @@ pub fn rows(bench: &Bench) -> Result<Vec<Row>> {
     }
     let testbed = Testbed::up(&bench.folder, NODES)?;
     let slurm = Slurm::start(&testbed, RANKS_PER_NODE)?;
-    let mut job = Job::start(&slurm)?;
+    let mut job = Job::start(&slurm, &bench.folder.join("srun.err"))?;
     let mut reports = Vec::new();
     for _ in 0..bench.rounds(ROUNDS, 1) {
         reports.push(job.window(bench, &testbed, &slurm)?);
@@ -63,7 +65,8 @@ struct Job {
 }
 
 impl Job {
-    fn start(slurm: &Slurm<'_>) -> Result<Self> {
+    /// What srun says of its failures goes to `errors`.
+    fn start(slurm: &Slurm<'_>, errors: &Path) -> Result<Self> {
         let program = build("particle", Some(Mpi::OpenMpi), &Variant { mark: Mark::Local, ..Variant::default() })?;
         let program = program.canonicalize()?;
         let mut srun = slurm.command("srun");
@@ -77,11 +80,14 @@ impl Job {
         ] {
             srun.env(variable, value);
         }
-        let srun = srun.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let file = File::create(errors).context("cannot create the file for what srun says")?;
+        let srun = srun.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn();
         let mut job = Job { id: String::new(), srun: srun.context("cannot start srun")? };
         let until = Instant::now() + LIMIT;
         while running(&program).into_iter().filter(|pid| has_worked(*pid)).count() < NODES * RANKS_PER_NODE as usize {
-            ensure!(matches!(job.srun.try_wait(), Ok(None)), "srun has ended");
+            if !matches!(job.srun.try_wait(), Ok(None)) {
+                bail!("srun has ended: {}", std::fs::read_to_string(errors).unwrap_or_default().trim());
+            }
             ensure!(Instant::now() < until, "the job does not come to work");
             std::thread::sleep(Duration::from_millis(100));
         }
