@@ -37,8 +37,8 @@ const LATE_US: u64 = 20_000_000;
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 /// Time between two looks at whoever may interrupt.
 const LOOK: Duration = Duration::from_millis(50);
-/// The same for the first question, which may be asked again: who answers late answers at once then, and who lost it on the
-/// way between two parents hears it.
+/// Who answers the first question this long after the first one is asked again: it knows the answer then, or hears the
+/// question at all, if that was lost on the way between two parents.
 const MUSTER_LATE_US: u64 = 2_000_000;
 /// How long agents that came may take in all to answer the first question, and to find their way back.
 const SILENT_MAX: Duration = Duration::from_secs(20);

@@ -96,10 +96,10 @@ pub(crate) fn result(report: &Report) -> Vec<Fact> {
 
 /// The least part of communication that can have been spent on a processor.
 fn time_on_cpu(share: f64) -> String {
-    match share {
-        _ if share >= NEARLY_ALL => "communication is spent on the CPU, all of it".to_string(),
-        _ => format!("at least {} of communication time is spent on the CPU", percent(share)),
+    if share >= NEARLY_ALL {
+        return "communication is spent on the CPU, all of it".to_string();
     }
+    format!("at least {} of communication time is spent on the CPU", percent(share))
 }
 
 /// A share that would be printed as 100.0%.

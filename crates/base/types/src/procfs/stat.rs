@@ -71,9 +71,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let (open, close) = (bytes.iter().position(|b| *b == b'(')?, bytes.iter().rposition(|b| *b == b')')?);
     let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
     let command = String::from_utf8_lossy(bytes.get(open + 1..close)?).into_owned();
-    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
-    // Field numbers of proc(5); the first word of `rest` is field 3.
-    let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let words = words_after(bytes, close)?;
     let field = |number: usize| words.get(number - 3).copied();
     Some(Stat {
         pid: Pid(pid),
@@ -86,6 +84,12 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat> {
         stack_start: field(28)?.parse().ok()?,
         last_cpu: field(39)?.parse().ok()?,
     })
+}
+
+/// The fields behind the name, by their numbers in proc(5): the first is field 3.
+fn words_after(bytes: &[u8], close: usize) -> Option<Vec<&str>> {
+    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
+    Some(rest.split_ascii_whitespace().collect())
 }
 
 /// What a process has used so far, as its line in `/proc/PID/stat` says.
@@ -104,8 +108,8 @@ pub struct Usage {
 /// Reads the same line; `None` if it is not one.
 pub fn parse_usage(bytes: &[u8]) -> Option<Usage> {
     let close = bytes.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
-    let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3)?.parse().ok();
+    let words = words_after(bytes, close)?;
+    let field = |number: usize| words.get(number - 3)?.parse().ok();
     Some(Usage { user_ticks: field(14)?, system_ticks: field(15)?, minor_faults: field(10)?, major_faults: field(12)? })
 }
 
