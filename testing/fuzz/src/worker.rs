@@ -1,7 +1,7 @@
 //! The process that runs one target: changes inputs, runs them, keeps those that reach something new, tells faults.
 //!
 //! Coverage is looked at once for a whole batch, because looking costs more than a small input; only if the batch reached
-//! something new is each of it run again alone. A panic is told and the worker goes on; anything worse ends it, and the
+//! something new is each of it run again alone, so batches are short while much is new and long when little is. A panic is told and the worker goes on; anything worse ends it, and the
 //! state file says with which input.
 //!
 //! Next: `campaign`, which starts it and watches.
@@ -19,8 +19,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Inputs between two looks at coverage and clock.
-const BATCH: usize = 64;
+/// Inputs between two looks at coverage and clock: halved when something was new, else doubled.
+const BATCH_MIN: usize = 4;
+const BATCH_MAX: usize = 256;
 /// Inputs kept in the repository are at most this long, in bytes, and so many for each target.
 const KEPT_BYTES_MAX: usize = 2048;
 const KEPT_COUNT_MAX: usize = 40;
@@ -97,9 +98,10 @@ impl Worker {
     fn run(&mut self, work: &Work) -> Result<()> {
         let begun = Instant::now();
         self.run_corpus()?;
-        let mut batch: Vec<Vec<u8>> = vec![Vec::new(); BATCH];
+        let mut batch: Vec<Vec<u8>> = vec![Vec::new(); BATCH_MAX];
+        let mut size = BATCH_MIN;
         while self.numbers.executions < work.executions && work.time.is_none_or(|time| begun.elapsed() < time) {
-            let left = (work.executions - self.numbers.executions).min(BATCH as u64) as usize;
+            let left = (work.executions - self.numbers.executions).min(size as u64) as usize;
             for input in &mut batch[..left] {
                 input.clear();
                 input.extend(self.corpus.choose(&mut self.random));
@@ -114,6 +116,9 @@ impl Worker {
             }
             if self.coverage.look(false) {
                 self.keep_what_is_new(&batch[..left], work)?;
+                size = (size / 2).max(BATCH_MIN);
+            } else {
+                size = (size * 2).min(BATCH_MAX);
             }
         }
         self.state.write(&self.numbers, &[])

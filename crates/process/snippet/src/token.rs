@@ -156,7 +156,9 @@ impl<'a> Lexer<'a> {
 
     fn mark(&mut self, start: usize, first: char) -> Result<Token, Problem> {
         let rest = self.rest();
-        if let Some(mark) = MARKS.iter().find(|mark| rest.starts_with(**mark)) {
+        if let Some(mark) =
+            MARKS.iter().find(|mark| mark.as_bytes()[0] == rest.as_bytes()[0] && rest.starts_with(**mark))
+        {
             self.position += mark.len();
             return Ok(Token::Mark(mark));
         }

@@ -4,6 +4,7 @@
 
 use crate::agree::{LEAVES, OPERATORS, PREFIXES, compare, state};
 use crate::common::survive::{ALL, facts};
+use crate::mutate::Mutator;
 use crate::target::Target;
 use crate::world::World;
 use anyhow::Result;
@@ -35,6 +36,15 @@ impl Target for Code {
 
     fn length_max(&self) -> usize {
         512
+    }
+
+    /// Short scripts more often than long ones: they take less time, and what differs in a long one mostly differs in a
+    /// part of it.
+    fn mutate(&self, mutator: &mut Mutator<'_>, input: &mut Vec<u8>, other: &[u8]) {
+        mutator.change(input, other, &[]);
+        let room = self.length_max() - STATE_BYTES;
+        let longest = mutator.random.below(room as u64 + 1);
+        input.truncate(STATE_BYTES + mutator.random.below(longest + 1) as usize);
     }
 
     fn run(&mut self, input: &[u8]) -> bool {
