@@ -11,7 +11,7 @@ pub enum Error {
     #[error("the script was refused")]
     Script(Refused),
     /// A process could not be opened, changed or restored.
-    #[error("process {pid}")]
+    #[error("{}", said(*pid))]
     Process {
         /// Which.
         pid: Pid,
@@ -28,6 +28,9 @@ pub enum Error {
         /// Which kind.
         point: &'static str,
     },
+    /// A file is looked at, and what a body calls can't be known from it.
+    #[error("what `call` keeps depends on the C library of a running process; explain this script for a process")]
+    CallsOfFile,
     /// What a script asks of a library that is not loaded yet can't be done.
     #[error("{library} is not loaded yet, and {reason}; start the script once it is")]
     Awaited {
@@ -37,13 +40,18 @@ pub enum Error {
         reason: &'static str,
     },
     /// No place of the script can be probed.
-    #[error("process {pid}: no place of the script can be probed: {reasons}")]
+    #[error("{}: no place of the script can be probed: {reasons}", said(*pid))]
     NoPlace {
         /// Which.
         pid: Pid,
         /// Function and reason of the first few.
         reasons: String,
     },
+}
+
+/// What the number of a process stands for; files have none.
+fn said(pid: Pid) -> String {
+    if pid.0 == 0 { "the file".to_owned() } else { format!("process {pid}") }
 }
 
 impl Error {

@@ -9,6 +9,7 @@
 
 mod debug;
 mod error;
+mod explain;
 mod facts;
 mod guard;
 mod late;
@@ -23,10 +24,11 @@ mod source;
 mod walk;
 
 pub use error::Error;
+pub use explain::{Explained, ExplainedBody, explain};
 pub use message::{Message, MessageValue};
 pub use points::{FunctionPoints, How, ListedPoint, PointKind, list_points};
 pub use run::{Late, Loss, Poll, Refusal, Running, Summary, Target};
-pub use source::{Explained, Options, explain};
+pub use source::Options;
 pub use trimtab_snippet::Permissions;
 pub use trimtab_snippet::arithmetic::Number;
 pub use trimtab_snippet::values::{Histogram, Named, Own, Stacks, Value};

@@ -53,18 +53,23 @@ const REASONS_MAX: usize = 3;
 impl Source {
     /// Compiles the script for one process and decides about its places.
     pub(crate) fn new(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Self, Error> {
-        let modules = Modules::read(pid, cache, &|_| true).map_err(Error::of(pid))?;
-        let files = DebugFiles::of(&modules);
+        Source::of(&Modules::read(pid, cache, &|_| true).map_err(Error::of(pid))?, options)
+    }
+
+    /// The same for modules that are read already, of a process or of a file.
+    pub(crate) fn of(modules: &Modules, options: &Options) -> Result<Self, Error> {
+        let pid = modules.pid;
+        let files = DebugFiles::of(modules);
         let sections = DebugSections::of(&files);
-        let facts = ProcessFacts::new(&modules, &sections);
+        let facts = ProcessFacts::new(modules, &sections);
         let mut compiled = compile(&options.text, &facts, options.permissions).map_err(Error::Script)?;
         check_calls(&compiled.unit)?;
         let Requests { functions: requests, inner, awaited } = requests(&compiled, &facts)?;
         let waiting = Waiting::all(&awaited, &compiled)?;
         let functions = requests.len() + inner.len();
-        let guard = guard::add(&mut compiled.unit, &modules);
+        let guard = guard::add(&mut compiled.unit, modules);
         let all: Vec<ScriptRequest> = requests.iter().chain(&guard.requests).cloned().collect();
-        let prepared = Prepared::for_script(&modules, &all, &inner, &compiled.unit).map_err(Error::of(pid))?;
+        let prepared = Prepared::for_script(modules, &all, &inner, &compiled.unit).map_err(Error::of(pid))?;
         let is_users = |name: &str| {
             requests.iter().any(|request| request.name == name) || inner.iter().any(|request| request.name == name)
         };
@@ -76,7 +81,7 @@ impl Source {
             return Err(Error::NoPlace { pid, reasons: reasons.collect::<Vec<_>>().join("; ") });
         }
         let (inside_at, speaks) = (guard.inside_at, walk::speaks(&compiled.unit));
-        let program = program_of(&modules);
+        let program = program_of(modules);
         Ok(Source { compiled, prepared, functions, refused, guarded, inside_at, speaks, waiting, program })
     }
 }
@@ -146,38 +151,4 @@ pub(crate) fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<
         }
     };
     InnerRequest { name, function: found.function.address, place: found.place, bodies }
-}
-
-/// What would be done to a process, in words.
-#[derive(Clone, Debug)]
-pub struct Explained {
-    /// Writes with bytes before and after.
-    pub writes: String,
-    /// Functions that can't be probed, with the reason.
-    pub refused: Vec<Refused>,
-    /// Each body: when it runs, operations at most.
-    pub bodies: Vec<String>,
-}
-
-/// The plan of a script for a process; changes nothing.
-///
-/// # Errors
-/// As for running it.
-pub fn explain(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Explained, Error> {
-    let source = Source::new(pid, options, cache)?;
-    let plan = source.prepared.dry_run(pid, SETUP).map_err(Error::of(pid))?;
-    let body = |(number, body): (usize, &trimtab_snippet::ir::Body)| {
-        let when = match body.when {
-            When::Entry => "at entries".to_owned(),
-            When::Exit => "at exits".to_owned(),
-            When::At => "at instructions".to_owned(),
-            When::Every { period_us } => format!("every {period_us} us"),
-            When::Once => "once".to_owned(),
-        };
-        format!("body {number}: runs {when}, {} operations at most", body.cost_max)
-    };
-    let waits = source.waiting.iter().flat_map(Waiting::names);
-    let waits = waits.map(|name| format!("{name} waits until its library is loaded"));
-    let bodies = source.compiled.unit.bodies.iter().enumerate().map(body).chain(waits).collect();
-    Ok(Explained { writes: plan.to_string(), refused: source.refused, bodies })
 }

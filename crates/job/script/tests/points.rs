@@ -158,11 +158,11 @@ fn stripped_functions_are_found_by_their_address() {
 
 /// Whether the text of a point, as a script, would be carried out; and where.
 fn is_carried_out(program: &Program, point: &ListedPoint) -> Result<String, String> {
-    let explained = explain(program.pid(), &options(&format!("{} {{ n++ }}", point.point)), &program.cache);
+    let explained = explain(&program.modules(), &options(&format!("{} {{ n++ }}", point.point)));
     match explained {
         Ok(explained) => match explained.refused.first() {
             Some(refused) => Err(refused.reason.clone()),
-            None => Ok(explained.writes),
+            None => Ok(explained.plan.to_string()),
         },
         Err(Error::Script(refused)) => Err(format!("{refused:?}")),
         Err(other) => Err(other.to_string()),

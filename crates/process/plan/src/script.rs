@@ -50,6 +50,19 @@ pub struct FunctionBodies {
     pub point: Vec<usize>,
 }
 
+impl FunctionBodies {
+    /// Those of one place.
+    pub(crate) fn at(&self, kind: SiteKind) -> Vec<usize> {
+        match kind {
+            // A way inside a function is patched as an exit is, but its bodies are those of a point.
+            _ if !self.point.is_empty() => self.point.clone(),
+            SiteKind::Exit(_) => self.exit.clone(),
+            SiteKind::Whole(_) => [&self.entry[..], &self.exit].concat(),
+            SiteKind::Entry | SiteKind::At(_) => self.entry.clone(),
+        }
+    }
+}
+
 impl Script {
     /// The routines that all bodies of an arena share, for its beginning.
     pub(crate) fn shared(&self, place: ArenaPlace) -> Result<SharedRoutines, Error> {

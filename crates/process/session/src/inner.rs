@@ -42,7 +42,7 @@ pub struct InnerRequest {
 impl Prepared {
     /// Decides about places inside functions, after the functions themselves; what they need of bytes that others have
     /// is refused.
-    pub(crate) fn add_inner(&mut self, modules: &Modules, memory: &Memory, requests: &[InnerRequest]) {
+    pub(crate) fn add_inner(&mut self, modules: &Modules, memory: Option<&Memory>, requests: &[InnerRequest]) {
         for request in requests {
             match self.inner_site(modules, memory, request) {
                 Ok((arena, site)) => {
@@ -67,11 +67,11 @@ impl Prepared {
     fn inner_site(
         &mut self,
         modules: &Modules,
-        memory: &Memory,
+        memory: Option<&Memory>,
         request: &InnerRequest,
     ) -> Result<(usize, PlannedSite), String> {
         let module = modules.at(request.function).ok_or("it lies in no readable module")?;
-        let subject = Subject::new(module, Some(memory), modules);
+        let subject = Subject::new(module, memory, modules);
         let (site, unread) = subject.analysed(request.function, |code, analysis| {
             let inside = Inside::new(code, analysis);
             let site = inside.place(&request.place)?;

@@ -10,6 +10,7 @@
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::mapping::Mapper;
+use crate::modules::Modules;
 use crate::prepare::Prepared;
 use crate::remove::{self, Removal, Target};
 use crate::script::ScriptSource;
@@ -79,6 +80,22 @@ impl Prepared {
     pub fn dry_run(&self, pid: Pid, setup: Setup) -> Result<Plan, Error> {
         let maps = MappingTable::of(pid)?;
         Ok(self.layout(pid, setup, &maps, 1)?.plan)
+    }
+
+    /// The plan for a file by itself, as if it were loaded at the addresses it is linked for.
+    ///
+    /// # Errors
+    /// As [`Prepared::dry_run`].
+    pub fn dry_run_of_file(&self, modules: &Modules, setup: Setup) -> Result<Plan, Error> {
+        let mut maps = MappingTable::default();
+        for module in &modules.modules {
+            let segments = &module.loaded.image.segments;
+            let ends = segments.iter().map(|segment| segment.addr.0.saturating_add(segment.mem_size));
+            if let (Some(start), Some(end)) = (segments.iter().map(|segment| segment.addr.0).min(), ends.max()) {
+                reserve(&mut maps, start, end - start);
+            }
+        }
+        Ok(self.layout(modules.pid, setup, &maps, 1)?.plan)
     }
 
     /// Inserts the probes. `initialise` fills in the header's settings before any probe can run.

@@ -111,7 +111,7 @@ impl Modules {
     }
 
     /// The process's memory; none if these are the modules of a file.
-    fn memory(&self) -> Result<Option<Memory>, Error> {
+    pub(crate) fn memory(&self) -> Result<Option<Memory>, Error> {
         if self.is_of_file() { Ok(None) } else { Ok(Some(Memory::open(self.pid)?)) }
     }
 }

@@ -83,8 +83,12 @@ impl Prepared {
 
     /// The same; exits of a script may be where flags must be `kept`.
     pub(crate) fn decided(modules: &Modules, requests: &[FunctionRequest], kept: bool) -> Result<Self, Error> {
-        let memory = Memory::open(modules.pid)?;
-        let gadgets = find_gadgets(modules.pid, &memory, &modules.maps)?;
+        let memory = modules.memory()?;
+        let gadgets = match &memory {
+            Some(memory) => find_gadgets(modules.pid, memory, &modules.maps)?,
+            // Nothing is ever inserted there.
+            None => Gadgets { system_call: 0, signal_return: 0 },
+        };
         let mut prepared = Prepared {
             functions: Vec::new(),
             probes: Vec::new(),
@@ -99,7 +103,7 @@ impl Prepared {
         };
         let mut known = HashSet::new();
         let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
-        for (request, sites) in requests.iter().zip(all_sites(modules, &memory, &requests)) {
+        for (request, sites) in requests.iter().zip(all_sites(modules, memory.as_ref(), &requests)) {
             match sites {
                 Ok(placed) if prepared.is_taken(&placed.sites) => {
                     let reason = "it shares code with another function that is probed".into();
@@ -217,9 +221,9 @@ type Decided<'a> = Result<Placed<'a>, String>;
 type Judged<'a> = (Decided<'a>, Option<Box<(usize, Decision)>>);
 
 /// Decides about all functions; what has been decided about a file before is not decided again.
-fn all_sites<'a>(modules: &'a Modules, memory: &Memory, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
+fn all_sites<'a>(modules: &'a Modules, memory: Option<&Memory>, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
     let subjects: Vec<Subject<'_>> =
-        modules.modules.iter().map(|module| Subject::new(module, Some(memory), modules)).collect();
+        modules.modules.iter().map(|module| Subject::new(module, memory, modules)).collect();
     let mut counts = vec![0; subjects.len()];
     requests.iter().filter_map(|request| modules.index_of(request.address)).for_each(|index| counts[index] += 1);
     let known: Vec<_> = modules.modules.iter().zip(&counts).map(|(m, count)| m.loaded.decisions(*count)).collect();

@@ -13,7 +13,7 @@ use crate::modules::Modules;
 use crate::prepare::{FunctionRequest, Prepared};
 use crate::ranges::{Area, RangeTables, TABLES_BYTES};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use trimtab_os::{MappingTable, Memory, vector_state};
+use trimtab_os::{MappingTable, vector_state};
 use trimtab_plan::{FunctionBodies, Keeps, PlannedFunction, Script};
 use trimtab_snippet::emit::{Areas, ThreadKey};
 use trimtab_snippet::ir::{self, Kind, Unit, Variable, process_word, thread_word};
@@ -115,7 +115,7 @@ impl Prepared {
             }
             function.bodies = Some(bodies);
         }
-        prepared.add_inner(modules, &Memory::open(modules.pid)?, inner);
+        prepared.add_inner(modules, modules.memory()?.as_ref(), inner);
         let keeps = vector_state().zip(errno_at(modules)).map(|(vectors, errno_at)| Keeps { vectors, errno_at });
         prepared.script = Some(ScriptSource { unit: unit.clone(), keeps });
         Ok(prepared)

@@ -39,6 +39,7 @@ mod needs;
 mod open_call;
 mod ring;
 mod routines;
+mod shorten;
 mod statement;
 mod timed_exit;
 mod walk;

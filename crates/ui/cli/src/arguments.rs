@@ -196,13 +196,18 @@ pub enum Command {
         #[arg(last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
-    /// Show what a script would do: places, bytes before and after; changes nothing
+    /// Show what a script would do: places, bytes before and after, the code that would run; changes nothing
+    ///
+    /// For a file that need not run, addresses are those of the file. docs/explain.md describes the output.
     Explain {
         /// What the script may do.
         #[command(flatten)]
         script: ScriptOptions,
-        /// The script (unless --file), then the process id
-        #[arg(required = true, value_name = "SCRIPT PID")]
+        /// What is shown.
+        #[command(flatten)]
+        options: ExplainOptions,
+        /// The script (unless --file), then a process, a job in the store that still runs, or a program or library
+        #[arg(required = true, value_name = "SCRIPT PID|JOB|FILE")]
         words: Vec<String>,
     },
     /// Take out whatever a killed trimtab left in a process, or in all ranks of a job of Slurm
@@ -239,6 +244,20 @@ pub struct WatchOptions {
     /// Keep each program still from its exec on until its symbols are read, at most this many milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub hold: Option<u64>,
+}
+
+/// What `explain` shows.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainOptions {
+    /// Also the routines that bodies share, disassembled; with --json always
+    #[arg(long)]
+    pub routines: bool,
+    /// Writes and pieces of code to show at most; 0 for all [default: 100; with --json all]
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    pub limit: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `points` lists.

@@ -11,6 +11,7 @@ mod called;
 mod cluster;
 mod doctor;
 mod doctor_facts;
+mod explain;
 mod found;
 mod functions;
 mod launch;
@@ -98,7 +99,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::Functions { pid, pattern, json } => functions::list(pid, &pattern, json),
         Command::Points { options, pattern, target } => points::list(&options, &pattern, &target, &store),
         Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),
-        Command::Explain { script, words } => probe::explain(&script, &words),
+        Command::Explain { script, options, words } => explain::run(&script, &options, &words, &store),
         Command::Pack { program, output, options } => pack::pack(&program, &output, &options),
         Command::Undo { pid, slurm } => undo::run(pid, slurm),
         Command::Completions { shell } => {

@@ -69,7 +69,7 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
 }
 
 /// A process by its number, a file by its path, or else a job that is known.
-fn modules_of(target: &str, store: &Option<PathBuf>) -> anyhow::Result<Modules> {
+pub fn modules_of(target: &str, store: &Option<PathBuf>) -> anyhow::Result<Modules> {
     let cache = ImageCache::of_user();
     let pid = if let Ok(pid) = target.parse() {
         Pid(pid)

@@ -1,6 +1,6 @@
-//! `probe` and `explain`: scripts of probes.
+//! `probe`: scripts of probes.
 //!
-//! Next: `probe_where` for what runs where, `probe_values` for how results look, `trimtab-script` for the work.
+//! Next: `explain` for what one would do, `probe_where` for what runs where, `probe_values` for how results look, `trimtab-script` for the work.
 
 use crate::arguments::{ProbeOptions, ScriptOptions};
 use crate::found::{Target, find, slurm_job};
@@ -13,7 +13,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_script::{Error, Message, Options, Permissions};
-use trimtab_session::ImageCache;
 use trimtab_store::Store;
 use trimtab_track::slurm::SlurmId;
 use trimtab_types::Pid;
@@ -60,24 +59,8 @@ pub fn run(
     }
 }
 
-/// `trimtab explain SCRIPT PID`.
-pub fn explain(options: &ScriptOptions, words: &[String]) -> anyhow::Result<u8> {
-    let (text, rest) = script_of(options, words)?;
-    let script = script_options(options, text);
-    let [pid] = rest else { bail!("expected a script and a process id") };
-    let pid = Pid(pid.parse().with_context(|| format!("`{pid}` is no process id"))?);
-    let explained = trimtab_script::explain(pid, &script, &ImageCache::of_user());
-    let explained = explained.map_err(|error| said(error, &script.text))?;
-    let mut text = explained.bodies.join("\n") + "\n" + &explained.writes + "\n";
-    for refused in &explained.refused {
-        text += &format!("not probed: {}: {}\n", refused.name, refused.reason);
-    }
-    output::print_text(&text)?;
-    Ok(DONE)
-}
-
 /// The script's text, and the words behind it.
-fn script_of<'a>(options: &ScriptOptions, words: &'a [String]) -> anyhow::Result<(String, &'a [String])> {
+pub fn script_of<'a>(options: &ScriptOptions, words: &'a [String]) -> anyhow::Result<(String, &'a [String])> {
     match (&options.file, words.split_first()) {
         (Some(path), _) => Ok((read_script(path)?, words)),
         (None, Some((text, rest))) => Ok((text.clone(), rest)),
@@ -95,7 +78,8 @@ fn read_script(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn script_options(options: &ScriptOptions, text: String) -> Options {
+/// What the user allows, with the text.
+pub fn script_options(options: &ScriptOptions, text: String) -> Options {
     Options { text, permissions: Permissions { write: options.allow_write, call: options.allow_call } }
 }
 

@@ -83,6 +83,27 @@ pub struct Routines {
     pub(crate) threads_word: u64,
 }
 
+impl Routines {
+    /// Names of the routines for people, with their addresses.
+    pub fn names(&self) -> [(&'static str, u64); 13] {
+        [
+            ("claim a thread's area", self.claim),
+            ("find a range", self.range),
+            ("check that memory can be read", self.readable),
+            ("check memory read lately", self.hot),
+            ("check that memory can be written", self.writable),
+            ("compare a text", self.text_equal),
+            ("add to a histogram", self.histogram),
+            ("add times to a histogram", self.times_histogram),
+            ("hash the stack", self.stack_hash),
+            ("count a stack", self.stack_count),
+            ("reserve room for a message", self.reserve),
+            ("write words of a message", self.write_words),
+            ("copy a text", self.copy_text),
+        ]
+    }
+}
+
 /// When code looks at the script's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {

@@ -7,6 +7,7 @@
 //! Next: `generator`, which writes bodies with it, and `routines`.
 
 use crate::emit::error::{EmitError, Emitted};
+use crate::emit::shorten::shortened;
 use iced_x86::code_asm::{AsmMemoryOperand, CodeAssembler, CodeLabel, qword_ptr, r10, r15};
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock, OpKind, Register};
 use std::ops::{Deref, DerefMut, Range};
@@ -16,8 +17,14 @@ const CODE_BYTES_MAX: u64 = 1 << 20;
 /// `r15` as a base stands for `rip` until bytes are made; no code of ours uses `r15` as a base.
 const RIP_MARK: Register = Register::R15;
 
-/// The class of code that the program usually runs: behind all others.
-const USUAL: u8 = 3;
+/// Classes of code, in the order in which they lie: what lies beside the usual way is reached from it by short jumps.
+const CONSTANT: u8 = 0;
+/// Cold code of the rare code.
+const COLD_OF_RARE: u8 = 1;
+const RARE: u8 = 2;
+const COLD: u8 = 3;
+/// What the program usually runs.
+const USUAL: u8 = 4;
 
 /// `nop`, so that room that is not filled does nothing.
 const NO_OPERATION: u8 = 0x90;
@@ -154,7 +161,7 @@ impl Writer {
         Ok(Encoded { entry: place(before), constant_bytes: place(constants), bytes: encoded.code_buffer, offsets })
     }
 
-    /// Indices in the order in which they are encoded: constants, cold code, rare code, the rest.
+    /// Indices in the order in which they are encoded, by class.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.instructions().len()).collect();
         order.sort_by_cached_key(|index| self.class(*index));
@@ -162,9 +169,14 @@ impl Writer {
     }
 
     fn class(&self, index: usize) -> u8 {
-        let classes = [&self.constants, &self.cold, &self.rare];
-        let within = |ranges: &&Vec<Range<usize>>| ranges.iter().any(|range| range.contains(&index));
-        classes.iter().position(within).map_or(USUAL, |class| class as u8)
+        let within = |ranges: &[Range<usize>]| ranges.iter().any(|range| range.contains(&index));
+        match (within(&self.constants), within(&self.cold), within(&self.rare)) {
+            (true, ..) => CONSTANT,
+            (_, true, true) => COLD_OF_RARE,
+            (_, false, true) => RARE,
+            (_, true, false) => COLD,
+            (_, false, false) => USUAL,
+        }
     }
 
     fn resolved(&self, index: usize) -> Instruction {
@@ -173,6 +185,6 @@ impl Writer {
         if has_memory && instruction.memory_base() == RIP_MARK {
             instruction.set_memory_base(Register::RIP);
         }
-        instruction
+        shortened(&instruction, |address| self.is_near(address))
     }
 }

@@ -58,6 +58,8 @@ pub struct Compiled {
     pub places: Vec<Vec<Place>>,
     /// Why each body of the unit is there.
     pub origins: Vec<Origin>,
+    /// Where in the script each body of the unit stands.
+    pub spans: Vec<Span>,
     /// How long to record, from the start of recording; `None` means until told otherwise.
     pub duration_us: Option<u64>,
     /// The variable that is nonzero once a `start` condition held; `None` if recording starts at once.
@@ -284,7 +286,7 @@ impl<'a> Resolver<'a> {
     fn finish(mut self, bodies: Vec<Made>) -> Result<Compiled, Vec<Problem>> {
         let mut unit =
             Unit { bodies: Vec::new(), variables: Vec::new(), texts: self.texts, thread_bytes: 0, process_bytes: 0 };
-        let (mut places, mut origins) = (Vec::new(), Vec::new());
+        let (mut places, mut origins, mut spans) = (Vec::new(), Vec::new(), Vec::new());
         for made in bodies {
             let cost_max = cost::of(&made.statements);
             if cost_max > COST_MAX {
@@ -293,6 +295,7 @@ impl<'a> Resolver<'a> {
             unit.bodies.push(ir::Body { probe: made.probe, when: made.when, statements: made.statements, cost_max });
             places.push(made.places);
             origins.push(made.origin);
+            spans.push(made.span);
         }
         match self.variables.lay_out() {
             Ok(laid_out) => (unit.variables, unit.thread_bytes, unit.process_bytes) = laid_out,
@@ -306,7 +309,7 @@ impl<'a> Resolver<'a> {
             _ => None,
         });
         let recording = self.variables.implied("(recording)");
-        Ok(Compiled { unit, places, origins, duration_us: durations.min(), recording })
+        Ok(Compiled { unit, places, origins, spans, duration_us: durations.min(), recording })
     }
 
     fn text(&mut self, text: &str) -> usize {

@@ -1,0 +1,179 @@
+//! `trimtab explain`: what it prints and returns, of a file, of a process, and of a job in the store.
+//!
+//! The program is a few instructions at fixed addresses, so what is overwritten and what is moved is known.
+//!
+//! Next: `docs/explain.md`, which describes this output.
+
+mod common_trace;
+
+use common_trace::{Home, alone, steady};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+use trimtab_specimens::{Mpi, TextSnapshot};
+
+/// A function with room for a jump, and one without.
+const PROGRAM: &str = r#"
+        .text
+        .globl _start, leaf, add
+        .type leaf, @function
+leaf:   ret
+        .size leaf, . - leaf
+        .type add, @function
+add:    lea 1(%rdi,%rsi), %rax
+        ret
+        .size add, . - add
+        .type _start, @function
+_start: call add
+        call leaf
+        mov $60, %eax
+        xor %edi, %edi
+        syscall
+        hlt
+        .size _start, . - _start
+"#;
+
+/// The program in a file of that folder.
+fn program(home: &Home) -> String {
+    let (source, program): (PathBuf, PathBuf) = (home.path("few.s"), home.path("few"));
+    std::fs::write(&source, PROGRAM).expect("writes the source");
+    let flags = ["-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,-Ttext=0x401000"];
+    let status = Command::new("cc").args(flags).arg("-o").arg(&program).arg(&source).status();
+    assert!(status.expect("cc runs").success());
+    program.to_str().expect("a path of text").to_owned()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+#[test]
+fn bytes_before_and_after_and_code_are_shown() {
+    let home = Home::new();
+    let file = program(&home);
+    let outcome = home.run(&["explain", "entry add { n++; when = 5 }", &file]);
+    let expected = [
+        "not loaded",
+        "runs at entries",
+        "entry add { n++; when = 5 }",
+        "0x401001  48 8d 44 37 01  -> e9 ",
+        "before: 0x401001  48 8d 44 37 01               lea rax, [rdi+rsi+1]",
+        // What was overwritten runs in the island, which goes back behind it or returns itself.
+        "lea rax, [rdi+rsi+1]",
+        "entry of add, body 0",
+        "; claim a thread's area",
+        "nothing was changed",
+    ];
+    outcome.reports("a file", 0, &expected);
+    let (before, code) = outcome.stdout.split_once("before:").expect("a piece of code");
+    assert!(!before.contains("lea rax") && code.matches("lea rax, [rdi+rsi+1]").count() == 2, "{}", outcome.stdout);
+    assert!(!outcome.stdout.contains("routines that bodies share"), "{}", outcome.stdout);
+}
+
+#[test]
+fn options_choose_what_is_shown() {
+    let home = Home::new();
+    let file = program(&home);
+    let script = home.path("script");
+    std::fs::write(&script, "entry add { n++ }\nexit add { m++ }").expect("writes");
+    let script = script.to_str().expect("a path of text");
+    for (name, arguments, code, expected, absent) in [
+        (
+            "both ends",
+            &["entry add { n++ } exit add { m++ }", &file][..],
+            0,
+            &["entry of add, bodies 0, 1"][..],
+            "not probed",
+        ),
+        ("a file", &["--file", script, &file], 0, &["entry add { n++ }", "exit add { m++ }"], "not probed"),
+        ("routines", &["entry add { n++ }", &file, "--routines"], 0, &["routine: count a stack", "(data)"], "(bad)"),
+        (
+            "limit",
+            &["entry add, _start { n++ }", &file, "--limit", "1"],
+            0,
+            &["1 more writes are not shown; --limit 0 shows all", "1 more pieces of code"],
+            "body 1",
+        ),
+        ("some refused", &["entry add, leaf { n++ }", &file], 1, &["not probed: leaf: only 1 free byte"], "body 1"),
+        ("the clock", &["every 1s { k++ } entry add { n++ }", &file], 0, &["runs every 1000000 us"], "not probed"),
+        (
+            "time",
+            &["exit add { t += elapsed }", &file],
+            0,
+            &["(remembers which calls are open)", "rdtsc"],
+            "not probed",
+        ),
+    ] {
+        let outcome = home.run(&[&["explain"][..], arguments].concat());
+        outcome.reports(name, code, expected);
+        assert!(!outcome.stdout.contains(absent), "{name}: {absent:?} in {}", outcome.stdout);
+    }
+    for (name, arguments, fragment) in [
+        ("no file", &["entry add { n++ }", "./nowhere/few"][..], "there is no file"),
+        ("no job", &["entry add { n++ }", "nojob"], "no process id, no file and no job that runs"),
+        ("no program", &["entry add { n++ }", "Cargo.toml"], "Cargo.toml"),
+        ("no target", &["entry add { n++ }"], "one process id, job or file"),
+        ("no place", &["entry leaf { n++ }", &file], "the file: no place of the script can be probed: leaf"),
+        ("no function", &["entry nowhere { n++ }", &file], "no function matches `nowhere`"),
+        ("a call", &["entry add { call leaf() }", &file, "--allow-call"], "explain this script for a process"),
+        ("limit and JSON", &["entry add { n++ }", &file, "--json", "--limit", "1"], "cannot be used with"),
+    ] {
+        let outcome = home.run(&[&["explain"][..], arguments].concat());
+        assert_eq!(outcome.code(), 2, "{name}: {outcome:?}");
+        assert!(outcome.stderr.contains(fragment), "{name}: {outcome:?}");
+    }
+}
+
+/// The shape that docs/explain.md promises.
+#[test]
+fn json_is_as_described() {
+    let home = Home::new();
+    let file = program(&home);
+    let outcome = home.run(&["explain", "entry add, leaf { n++ }", &file, "--json"]);
+    assert_eq!(outcome.code(), 1, "{outcome:?}");
+    let found = json(&outcome.stdout);
+    let top = ["awaited", "bodies", "code", "code_bytes", "file", "refused", "version", "writes"];
+    assert_eq!(keys(&found), top);
+    assert_eq!((&found["version"], &found["file"]), (&1.into(), &file.as_str().into()));
+    let island = found["code"].as_array().expect("pieces").iter().find(|piece| piece["role"] == "island");
+    let island = island.expect("an island");
+    assert_eq!((&island["write"], &island["bodies"]), (&0.into(), &serde_json::json!([0])));
+    let rows = [&found["bodies"][0], &found["writes"][0], &found["refused"][0], island, &island["instructions"][0]];
+    let described = include_str!("../../../../docs/explain.md");
+    for key in rows.into_iter().flat_map(keys).chain(top) {
+        assert!(described.contains(&format!("`{key}`")), "{key} is not described");
+    }
+    assert_eq!(found["writes"][0]["before"], "48 8d 44 37 01");
+    assert_eq!(found["refused"][0]["name"], "leaf");
+}
+
+/// The bytes that a process would get are those of its memory; nothing is changed. A job in the store goes by its name.
+#[test]
+fn a_process_is_explained_while_it_runs() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    let pid: i32 = job.rank(0).parse().expect("a number");
+    let text = TextSnapshot::of(pid).expect("its text");
+    let outcome = home.run(&["explain", "entry MPI_Allreduce { n++ }", &job.rank(0), "--json"]);
+    assert_eq!(outcome.code(), 0, "{outcome:?}");
+    let found = json(&outcome.stdout);
+    let write = &found["writes"][0];
+    let address =
+        write["address"].as_str().and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
+    let before = write["before"].as_str().expect("bytes");
+    let mut now = vec![0; before.split(' ').count()];
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("its memory");
+    std::os::unix::fs::FileExt::read_exact_at(&memory, &mut now, address.expect("an address")).expect("reads");
+    assert_eq!(now.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "), before);
+    let measured = home.run(&["attach", &job.launcher(), "--iterations", "2", "--json", "-"]);
+    let name = json(&measured.stdout)["job"]["id"].as_str().map(str::to_owned);
+    let name = name.unwrap_or_else(|| panic!("no job in {measured:?}"));
+    home.run(&["explain", "entry MPI_Allreduce { n++ }", &name]).reports("by job", 0, &["entry of MPI_Allreduce"]);
+    assert_eq!(text.difference_now().expect("it runs on"), None);
+    job.goes_on("explained");
+    job.ends_well("explained");
+}
