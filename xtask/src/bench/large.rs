@@ -14,6 +14,9 @@ use std::process::Command;
 
 /// A program of tens of megabytes that comes with the compiler.
 const PROGRAM: &str = "/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus";
+/// A larger one, if it is there: much of it is data, so its figures are per 50 MB.
+const LARGER: &str = "/usr/bin/node";
+const PER_BYTES: f64 = 5e7;
 /// Reading and deciding, the first time.
 const FIRST_S_BAR: f64 = 2.0;
 /// The same with what was kept of it.
@@ -28,9 +31,34 @@ pub fn rows(bench: &Bench) -> Result<Vec<Row>> {
     if !Path::new(PROGRAM).is_file() {
         return Ok(vec![Row::skipped("a program of 50 MB", format!("no {PROGRAM}. Next: apt-get install g++-12"))]);
     }
-    let plans = (0..bench.rounds(5, 1)).map(|_| ask(bench, "plan_all")).collect::<Result<Vec<_>>>()?;
-    let insertion = ask(bench, "insert_many")?;
-    Ok([planned(&plans), inserted(&insertion)].concat())
+    let plans = |program: &str| -> Result<Vec<Value>> {
+        (0..bench.rounds(5, 1)).map(|_| ask(bench, "plan_all", program)).collect()
+    };
+    let small = plans(PROGRAM)?;
+    let large = if Path::new(LARGER).is_file() { plans(LARGER)? } else { Vec::new() };
+    let insertion = ask(bench, "insert_many", PROGRAM)?;
+    Ok([planned(&small), per_size(&large), inserted(&insertion)].concat())
+}
+
+/// The larger program's figures for every 50 MB of it; nothing without it.
+fn per_size(plans: &[Value]) -> Vec<Row> {
+    let seconds = |plan: &Value, path: &str| {
+        let parts = plan["file_bytes"].as_f64()? / PER_BYTES;
+        Some(plan.pointer(path)?.as_f64()? / parts)
+    };
+    let samples = |path: &str| plans.iter().filter_map(|plan| seconds(plan, path)).collect::<Vec<f64>>();
+    let megabytes = plans.first().and_then(|plan| plan["file_bytes"].as_f64()).unwrap_or(0.0) / 1e6;
+    let row = |what: &str, path: &str, bar: f64| {
+        let what = format!("all functions of a program of {megabytes:.0} MB{what}, per 50 MB");
+        Row::at_most(what, "s", &samples(path), bar)
+    };
+    if plans.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        row(" parsed and planned", "/first/total_s", FIRST_S_BAR),
+        row(" from the cache", "/cached/total_s", CACHED_S_BAR),
+    ]
 }
 
 fn planned(plans: &[Value]) -> Vec<Row> {
@@ -75,8 +103,8 @@ fn yes_or_no(what: &str, holds: bool) -> Row {
 }
 
 /// Runs one of the programs and reads the line it prints.
-fn ask(bench: &Bench, example: &str) -> Result<Value> {
-    let text = shell::read(Command::new(bench.binary(&format!("examples/{example}"))).arg(PROGRAM))?;
+fn ask(bench: &Bench, example: &str, program: &str) -> Result<Value> {
+    let text = shell::read(Command::new(bench.binary(&format!("examples/{example}"))).arg(program))?;
     let line = text.lines().next_back().with_context(|| format!("{example} printed nothing"))?;
     serde_json::from_str(line).with_context(|| format!("{example} printed no JSON: {line}"))
 }
@@ -95,6 +123,12 @@ mod tests {
         let verdicts = |plan: Value| planned(&[plan]).iter().map(|row| row.verdict).collect::<Vec<_>>();
         assert_eq!(verdicts(plan(1.9, 0.1, 4e8, true)), [Verdict::Met; 4]);
         assert_eq!(verdicts(plan(2.1, 0.3, 6e8, false)), [Verdict::Missed; 4]);
+        let per = |bytes: f64| {
+            let plan = json!({ "file_bytes": bytes, "first": { "total_s": 3.0 }, "cached": { "total_s": 0.3 } });
+            per_size(&[plan]).iter().map(|row| row.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!((per(1e8), per(5e7)), (vec![Verdict::Met; 2], vec![Verdict::Missed; 2]));
+        assert!(per_size(&[]).is_empty());
         assert_eq!(planned(&[])[3].verdict, Verdict::Missed, "nothing measured is nothing shown");
         let insertion = json!({ "probes": 10000, "insert_ms": [40.0, 60.0], "remove_ms": [1.0], "restored": true });
         let rows = inserted(&insertion);
