@@ -14,10 +14,11 @@ use crate::instruction::{Next, for_each_instruction};
 use crate::liveness::edges;
 use crate::{Analysis, FunctionCode};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits};
+use std::num::NonZeroU8;
 
 /// What an instruction has to do with the arithmetic flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+pub(crate) enum FlagUse {
     /// Neither reads nor changes them.
     None,
     /// Changes them and nothing else.
@@ -26,34 +27,42 @@ enum Use {
     Other,
 }
 
+impl FlagUse {
+    pub(crate) fn of(instruction: &Instruction) -> FlagUse {
+        match instruction.mnemonic() {
+            mnemonic if only_sets_flags(mnemonic) => FlagUse::Sets,
+            _ if (instruction.rflags_read() | instruction.rflags_modified()) & ARITHMETIC != 0 => FlagUse::Other,
+            _ => FlagUse::None,
+        }
+    }
+}
+
 /// Whether the function sets flags for its caller.
 pub fn answers_in_flags(code: &FunctionCode<'_>, analysis: &Analysis) -> bool {
-    let mut uses = Vec::with_capacity(analysis.steps.len());
-    let mut computed = Vec::new();
-    for_each_instruction(code, |instruction| {
-        if let Some(register) = computed_into(instruction) {
-            computed.push((uses.len(), register));
-        }
-        uses.push(match instruction.mnemonic() {
-            mnemonic if only_sets_flags(mnemonic) => Use::Sets,
-            _ if (instruction.rflags_read() | instruction.rflags_modified()) & ARITHMETIC != 0 => Use::Other,
-            _ => Use::None,
-        });
-    });
-    if computed.is_empty() && !uses.contains(&Use::Sets) {
+    let steps = &analysis.steps;
+    if !steps.iter().any(|step| step.flags == FlagUse::Sets || step.computes.is_some()) {
         return false;
     }
     let edges = edges(analysis);
-    if !computed.is_empty() {
-        let accesses = accesses(code);
-        let unread =
-            computed.iter().filter(|(index, register)| is_unread(analysis, &edges, &accesses, *index, *register));
-        unread.for_each(|(index, _)| uses[*index] = Use::Sets);
+    let comes_through = flags_come_through(analysis, &edges);
+    let last: Vec<(usize, usize)> = edges.iter().copied().filter(|(_, to)| comes_through[*to]).collect();
+    if last.iter().any(|(from, _)| steps[*from].flags == FlagUse::Sets) {
+        return true;
     }
-    // Where flags come through to a return: there, or behind it.
-    let is_return = |index: usize| matches!(analysis.steps[index].next(), Next::Return(_));
-    let passes = |index: usize| uses[index] == Use::None && !analysis.steps[index].is_call();
-    let mut comes_through: Vec<bool> = (0..uses.len()).map(is_return).collect();
+    let computed: Vec<(usize, u8)> =
+        last.iter().filter_map(|(from, _)| Some((*from, steps[*from].computes?.get()))).collect();
+    if computed.is_empty() {
+        return false;
+    }
+    let accesses = accesses(code);
+    computed.into_iter().any(|(index, register)| is_unread(analysis, &edges, &accesses, index, register))
+}
+
+/// Of each instruction, whether flags as they are before it come through to a return: there, or behind it.
+fn flags_come_through(analysis: &Analysis, edges: &[(usize, usize)]) -> Vec<bool> {
+    let steps = &analysis.steps;
+    let passes = |index: usize| steps[index].flags == FlagUse::None && !steps[index].is_call();
+    let mut comes_through: Vec<bool> = steps.iter().map(|step| matches!(step.next(), Next::Return(_))).collect();
     let mut changed = true;
     while changed {
         changed = false;
@@ -63,15 +72,26 @@ pub fn answers_in_flags(code: &FunctionCode<'_>, analysis: &Analysis) -> bool {
             }
         }
     }
-    edges.iter().any(|(from, to)| uses[*from] == Use::Sets && comes_through[*to])
+    comes_through
 }
 
 const ARITHMETIC: u32 =
     RflagsBits::CF | RflagsBits::PF | RflagsBits::AF | RflagsBits::ZF | RflagsBits::SF | RflagsBits::OF;
 
+/// A register that belongs to nobody behind a return, by its number: never 0, which is that of `rax`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scratch(NonZeroU8);
+
+impl Scratch {
+    /// Its number.
+    fn get(self) -> u8 {
+        self.0.get()
+    }
+}
+
 /// The register, by its number, that an instruction computes anew from its old value, setting the flags, if no caller of
 /// the usual convention looks at that one.
-fn computed_into(instruction: &Instruction) -> Option<u8> {
+pub(crate) fn computed_into(instruction: &Instruction) -> Option<Scratch> {
     use Mnemonic::*;
     let computes =
         matches!(instruction.mnemonic(), Add | Sub | And | Or | Xor | Adc | Sbb | Neg | Inc | Dec | Shl | Shr | Sar);
@@ -79,7 +99,8 @@ fn computed_into(instruction: &Instruction) -> Option<u8> {
     // What only clears a register may be there so that nobody finds the value.
     let clears = instruction.op1_kind() == OpKind::Register && instruction.op1_register() == instruction.op0_register();
     let is_scratch = SCRATCH.contains(&register) && !clears;
-    (computes && instruction.op0_kind() == OpKind::Register && is_scratch).then(|| register.number() as u8)
+    let is_one = computes && instruction.op0_kind() == OpKind::Register && is_scratch;
+    NonZeroU8::new(if is_one { register.number() as u8 } else { 0 }).map(Scratch)
 }
 
 /// Registers that belong to nobody behind a return.

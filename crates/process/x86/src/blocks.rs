@@ -242,9 +242,16 @@ fn block_starts(analysis: &Analysis) -> Vec<bool> {
 }
 
 /// Calls `run` with each way on from the instruction at `last`, those out of the function included.
-pub(crate) fn for_each_edge(analysis: &Analysis, last: u64, mut run: impl FnMut(Edge)) {
-    let Some(index) = analysis.index_of(last) else { return };
+pub(crate) fn for_each_edge(analysis: &Analysis, last: u64, run: impl FnMut(Edge)) {
+    if let Some(index) = analysis.index_of(last) {
+        for_each_edge_at(analysis, index, run);
+    }
+}
+
+/// The same for the instruction with this number.
+pub(crate) fn for_each_edge_at(analysis: &Analysis, index: usize, mut run: impl FnMut(Edge)) {
     let step: &Step = &analysis.steps[index];
+    let last = step.at;
     match step.next() {
         Next::Branch(to) | Next::Jump(to) => run(Edge { from: last, to, is_jump: true }),
         Next::IndirectJump => {

@@ -5,6 +5,7 @@
 //! Next: `flow` walks these, `site` chooses among them.
 
 use crate::FunctionCode;
+use crate::answers::{FlagUse, Scratch, computed_into};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// What the rest of the crate needs to know of one instruction. Functions have many of them, so it is kept small.
@@ -21,6 +22,10 @@ pub(crate) struct Step {
     pub(crate) is_filler: bool,
     /// It begins with a `lock` prefix, which code may jump over.
     pub(crate) is_locked: bool,
+    /// What it has to do with the arithmetic flags.
+    pub(crate) flags: FlagUse,
+    /// The scratch register that it computes anew, setting flags.
+    pub(crate) computes: Option<Scratch>,
 }
 
 /// [`Next`] without its operand.
@@ -254,6 +259,8 @@ fn step(instruction: &Instruction) -> Step {
         fixed: fixed(instruction, next),
         is_filler: next != Next::Invalid && is_filler(instruction),
         is_locked: instruction.has_lock_prefix(),
+        flags: FlagUse::of(instruction),
+        computes: computed_into(instruction),
     }
 }
 

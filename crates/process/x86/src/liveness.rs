@@ -5,7 +5,7 @@
 //! them to a function or back, unless its code shows that it answers in them. Where a jump can't be followed, everything is read. Next: `point` for where probes go.
 
 use crate::answers::answers_in_flags;
-use crate::blocks::for_each_edge;
+use crate::blocks::for_each_edge_at;
 use crate::flow::enter;
 use crate::instruction::{Fixed, Next, Step, for_each_instruction};
 use crate::{Analysis, ExitKind, FunctionCode};
@@ -113,9 +113,12 @@ impl Effect {
 /// Ways from instruction to instruction, as (from, to), in order of `from`.
 pub(crate) fn edges(analysis: &Analysis) -> Vec<(usize, usize)> {
     let mut edges = Vec::with_capacity(analysis.steps.len());
-    for (index, step) in analysis.steps.iter().enumerate().filter(|(index, _)| analysis.reached[*index]) {
-        for_each_edge(analysis, step.at, |edge| {
-            edges.extend(enter(&analysis.steps, edge.to).map(|to| (index, to)));
+    let steps = &analysis.steps;
+    for index in (0..steps.len()).filter(|&index| analysis.reached[index]) {
+        for_each_edge_at(analysis, index, |edge| {
+            // Mostly what follows, which need not be looked for.
+            let to = if edge.is_jump { enter(steps, edge.to) } else { Some(index + 1) };
+            edges.extend(to.map(|to| (index, to)));
         });
     }
     edges
