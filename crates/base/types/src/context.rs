@@ -5,6 +5,8 @@
 //!
 //! Next: whoever takes `--ranks`.
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -54,6 +56,16 @@ impl Context {
     }
 }
 
+impl Context {
+    /// Its text where another operator stands beside it.
+    fn as_operand(&self) -> String {
+        match self {
+            Context::All | Context::Range(..) | Context::Host(_) => self.to_string(),
+            _ => format!("({self})"),
+        }
+    }
+}
+
 impl FromStr for Context {
     type Err = BadContext;
 
@@ -76,12 +88,25 @@ impl fmt::Display for Context {
             Context::Range(first, last) => write!(f, "{first}-{last}"),
             Context::Host(name) => write!(f, "host:{name}"),
             Context::Union(parts) => {
-                let parts: Vec<String> = parts.iter().map(|part| format!("({part})")).collect();
+                let parts: Vec<String> = parts.iter().map(Context::as_operand).collect();
                 write!(f, "{}", parts.join(","))
             }
-            Context::Both(one, other) => write!(f, "({one}) & ({other})"),
-            Context::Except(one, other) => write!(f, "({one}) except ({other})"),
+            Context::Both(one, other) => write!(f, "{} & {}", one.as_operand(), other.as_operand()),
+            Context::Except(one, other) => write!(f, "{} except {}", one.as_operand(), other.as_operand()),
         }
+    }
+}
+
+/// As its text.
+impl Serialize for Context {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Context {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -99,6 +99,9 @@ pub struct Window {
     pub iterations: Option<u64>,
     /// False if ranks recorded different iterations, or one ended early.
     pub valid: bool,
+    /// The ranks that were asked for, as a context; `None`: all.
+    #[serde(default)]
+    pub context: Option<String>,
     /// Why it ended: "iterations", "confident", "max-seconds", "program-ended", "interrupted".
     pub ended_by: String,
     /// Longest recorded duration over ranks.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use trimtab_audit::What;
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Config, Credentials, JobSecret, incarnation_now};
-use trimtab_measure::{Command, Node, Request, has_static_mpi, host_name, wanted_files};
+use trimtab_measure::{Command, Node, Options, Request, has_static_mpi, host_name, wanted_files};
 use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_session::ImageCache;
@@ -72,6 +72,14 @@ pub(crate) fn asked_to_end() -> std::io::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, asked_to_end.clone())?;
     }
     Ok(asked_to_end)
+}
+
+/// The window that a command begins.
+fn insert_of(command: &[u8]) -> Option<Box<Options>> {
+    match postcard::from_bytes::<Command>(command).ok()?.request {
+        Request::Insert(options) => Some(options),
+        _ => None,
+    }
 }
 
 /// What this host is called: by the batch system, and by itself.
@@ -232,12 +240,19 @@ impl<'a> Agent<'a> {
     }
 
     fn window(&mut self, command: &[u8]) -> Result<Say, Refused> {
+        let name = self.ticket.command.clone();
         let ranks = self.ranks()?;
         let is = |wanted: fn(&Request) -> bool| {
             postcard::from_bytes::<Command>(command).is_ok_and(|command| wanted(&command.request))
         };
-        if is(|request| matches!(request, Request::Insert(_))) {
-            ranks.audit.begin().map_err(|error| (one_line(&error), false))?;
+        if let Some(options) = insert_of(command) {
+            // Only those that are measured are changed.
+            let job = trimtab_measure::chosen(&ranks.job, &options);
+            ranks.audit.end(&What::Restored);
+            ranks.audit = Audit::of_job(&name, &job).map_err(|error| (one_line(&error), false))?;
+            if !job.ranks.is_empty() {
+                ranks.audit.begin().map_err(|error| (one_line(&error), false))?;
+            }
         }
         let answer = ranks.node.answer(command).map_err(|error| (one_line(&error), false))?;
         if is(|request| matches!(request, Request::Remove | Request::Abandon)) {
@@ -285,10 +300,7 @@ impl<'a> Agent<'a> {
 
     /// The files whose symbols a window will need, or a script.
     fn files(&mut self, insert: Option<&[u8]>) -> Result<Say, Refused> {
-        let options = insert.and_then(|command| match postcard::from_bytes::<Command>(command).ok()?.request {
-            Request::Insert(options) => Some(options),
-            _ => None,
-        });
+        let options = insert.and_then(insert_of);
         self.ranks()?;
         let ranks = self.ranks.iter().flat_map(|ranks| &ranks.job.ranks);
         let processes = ranks.map(|process| {

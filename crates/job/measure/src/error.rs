@@ -72,6 +72,12 @@ pub enum Error {
         /// What they were asked to do.
         purpose: &'static str,
     },
+    /// None of the ranks that were asked for is in the job.
+    #[error("no rank of the job is in `{ranks}`; `trimtab attach --dry-run PID` names the ranks of this machine")]
+    NoRank {
+        /// The ranks that were asked for.
+        ranks: String,
+    },
     /// Nodes measure different functions.
     #[error(
         "{first} and {other} would not measure the same functions, so their numbers can't be added: do both run the same \

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use trimtab_mpi::Group;
+use trimtab_types::context::Context;
 use trimtab_types::report::Event;
 
 /// What counts iterations.
@@ -45,6 +46,8 @@ pub struct Options {
     pub event: Option<Box<Event>>,
     /// The limit of time counts from the first recorded iteration, however far ahead that lies.
     pub patient: bool,
+    /// The ranks that are measured; others are left alone.
+    pub ranks: Context,
     /// Number of the window in its job.
     pub batch: u32,
     /// Id of the job in the store.

@@ -31,7 +31,7 @@ pub struct Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// Plan for every rank and insert into all at once: [`Answer::Inserted`]. A window that is still open is abandoned.
-    Insert(Options),
+    Insert(Box<Options>),
     /// What is measured and what the program is, by one node for all: [`Answer::Described`], [`Answer::Done`] by others.
     Describe {
         /// The node that is to answer.
@@ -253,8 +253,10 @@ impl Answer {
 pub struct Inserted {
     /// The node's name.
     pub host: String,
-    /// World ranks, ascending.
+    /// World ranks, ascending; none: the node has none of those that are to be measured, and takes no part.
     pub ranks: Vec<u32>,
+    /// World ranks that are not to be measured.
+    pub left_alone: Vec<u32>,
     /// Stands for what is measured: nodes with another value measure something else.
     pub digest: u64,
     /// What a reader must know.

@@ -9,9 +9,9 @@ mod common;
 use common::{RANKS, STEADY, Subject, TRUE_MARK, Wires, options};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trimtab_measure::{Answer, Command, Crew, Error, Mark, Outcome, Request, Silent, WindowId, measure_with};
+use trimtab_measure::{Answer, Command, Crew, Error, Mark, Options, Outcome, Request, Silent, WindowId, measure_with};
 use trimtab_session::ImageCache;
-use trimtab_specimens::GroundTruth;
+use trimtab_specimens::{GroundTruth, TextSnapshot};
 use trimtab_types::report::{Link, Report};
 
 /// Iterations of each window.
@@ -114,6 +114,49 @@ fn a_node_that_falls_silent_while_it_records_is_named() {
     subject.finish();
 }
 
+/// Ranks 0 and 1 are on one node, 2 and 3 on the other.
+#[test]
+fn chosen_ranks_are_measured_and_others_left_alone() {
+    let _alone = alone();
+    let subject = Subject::start(STEADY.0, STEADY.1);
+    let cache = ImageCache::in_memory();
+    let mut crew = Wires::new(&subject.job, &cache);
+    let chosen =
+        |ranks: &str| Options { ranks: ranks.parse().expect("a set of ranks"), ..options(Mark::Auto, ITERATIONS) };
+    for (id, (ranks, expected)) in
+        [("0", &[0][..]), ("1,2", &[1, 2]), ("all except 0-1", &[2, 3])].into_iter().enumerate()
+    {
+        let others = subject.job.ranks.iter().filter(|process| !expected.contains(&process.rank.0));
+        let others: Vec<TextSnapshot> =
+            others.map(|process| TextSnapshot::of(process.pid.0).expect("its text")).collect();
+        crew.silence = Some(Box::new(move |request| {
+            // Now the others have probes in them.
+            let is_in = matches!(request, Request::Poll { .. } | Request::Look { .. });
+            assert!(!is_in || others.iter().all(|text| text.difference_now().expect("it runs").is_none()));
+            false
+        }));
+        let outcome = measure_with(&mut crew, WindowId(id as u64 + 1), &chosen(ranks), &Silent);
+        let outcome = outcome.unwrap_or_else(|error| panic!("{ranks}: {error}"));
+        let Report { window, ranks: measured, warnings, job, functions, wait_states, .. } = outcome.report;
+        assert!(window.valid, "{ranks}: {warnings:?}");
+        assert_eq!(measured.iter().map(|rank| rank.rank).collect::<Vec<_>>(), expected, "{ranks}");
+        assert!(window.context.is_some() && job.ranks == RANKS, "{ranks}: {window:?}");
+        let said = format!("Of 4 ranks {} were measured, as asked", expected.len());
+        assert!(outcome.headline.starts_with(&said), "{ranks}: {}", outcome.headline);
+        let mark = functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
+        assert_eq!(mark.calls, expected.len() as u64 * ITERATIONS, "{ranks}");
+        // Who came last may be a rank that nobody looked at.
+        assert!(wait_states.iter().all(|state| state.state != "wait at collective"), "{ranks}: {wait_states:?}");
+        assert!(warnings.iter().any(|warning| warning.contains("leave out --ranks")), "{ranks}: {warnings:?}");
+        subject.assert_restored();
+    }
+    let nobody = measure_with(&mut crew, WindowId(9), &chosen("host:nowhere"), &Silent);
+    assert!(matches!(&nobody, Err(Error::NoRank { ranks }) if ranks == "host:nowhere"), "{nobody:?}");
+    crew.answers.iter().for_each(|(answer, bytes)| check_size(answer, *bytes));
+    subject.assert_restored();
+    subject.finish();
+}
+
 #[test]
 fn commands_of_a_window_that_is_over_are_refused() {
     let _alone = alone();
@@ -130,14 +173,14 @@ fn commands_of_a_window_that_is_over_are_refused() {
         answers.iter().all(is)
     };
     assert!(is_stale(&ask(4, Request::Furthest), 4, None), "none was open yet");
-    let inserted = ask(4, Request::Insert(options(named(), 3)));
+    let inserted = ask(4, Request::Insert(Box::new(options(named(), 3))));
     assert!(inserted.iter().all(|answer| matches!(answer, Ok(Answer::Inserted(_)))), "{inserted:?}");
     let arm = || Request::Arm { start: 1, end: Some(2) };
     assert!(is_stale(&ask(3, arm()), 3, Some(4)), "an older window");
-    assert!(is_stale(&ask(4, Request::Insert(options(named(), 3))), 4, Some(4)), "the same one again");
+    assert!(is_stale(&ask(4, Request::Insert(Box::new(options(named(), 3)))), 4, Some(4)), "the same one again");
     assert!(is_stale(&ask(5, Request::Remove), 5, Some(4)), "one that never began");
     // A newer one takes the place of one whose end was never heard.
-    let inserted = ask(7, Request::Insert(options(named(), 3)));
+    let inserted = ask(7, Request::Insert(Box::new(options(named(), 3))));
     assert!(inserted.iter().all(|answer| matches!(answer, Ok(Answer::Inserted(_)))), "{inserted:?}");
     assert!(is_stale(&ask(4, arm()), 4, Some(7)), "its commands come too late");
     let malformed = ask(7, Request::Number { offsets: Vec::new() });
@@ -199,7 +242,7 @@ fn check_size(answer: &Answer, bytes: usize) {
     let allowed = match answer {
         Answer::Inserted(inserted) => {
             let warnings: usize = inserted.warnings.iter().map(String::len).sum();
-            inserted.ranks.len() * Answer::INSERTED_BYTES + warnings
+            (inserted.ranks.len() + inserted.left_alone.len()) * Answer::INSERTED_BYTES + warnings
         }
         Answer::Looked(looked) => {
             let ranks = looked.loops.iter().flatten();

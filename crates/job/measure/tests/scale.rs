@@ -11,6 +11,7 @@ use trimtab_measure::{
     wire,
 };
 use trimtab_os::{monotonic_ns, ticks};
+use trimtab_types::context::Context;
 use trimtab_types::report::NodeShare;
 use trimtab_window::{
     CallEvent, FunctionInfo, FunctionSample, IterationMark, MarkTimes, PEER_NONE, RankSample, Reading, Relation, Symbol,
@@ -222,6 +223,7 @@ impl Played {
         let ranks = Self::ranks(node);
         match request {
             Request::Insert(_) => Answer::Inserted(Inserted {
+                left_alone: Vec::new(),
                 host: format!("node{node:05}"),
                 ranks: ranks.collect(),
                 digest: 7,
@@ -330,6 +332,7 @@ fn options() -> Options {
         trigger: "attach".into(),
         event: None,
         patient: false,
+        ranks: Context::All,
         batch: 0,
         job_id: String::new(),
         command_ns: monotonic_ns(),

@@ -68,6 +68,10 @@ pub struct WindowFacts {
     pub marker_source: String,
     /// First recorded iteration; `None`: by time.
     pub start: Option<u64>,
+    /// The ranks that were asked for; `None`: all.
+    pub context: Option<String>,
+    /// The others, ascending.
+    pub left_alone: Vec<u32>,
     /// Why it ended, e.g. "iterations".
     pub ended_by: String,
     /// Measured groups.
@@ -331,6 +335,7 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
         start: facts.start.filter(|_| !input.is_by_time()),
         iterations: ranks.iter().filter_map(|rank| rank.iterations).min(),
         valid,
+        context: facts.context.clone(),
         ended_by: facts.ended_by.clone(),
         duration_s: ranks.iter().map(|rank| rank.duration_s).fold(0.0, f64::max),
         started_unix_s: facts.started_unix_s,
@@ -558,7 +563,8 @@ fn communication_without_cost(input: &WindowInput, scale: Scale) -> Option<f64> 
 fn faults(input: &WindowInput) -> Vec<String> {
     let mut faults = Vec::new();
     let present: Vec<u32> = input.ranks.iter().map(|rank| rank.rank).collect();
-    let missing: Vec<u32> = (0..input.job.ranks).filter(|rank| present.binary_search(rank).is_err()).collect();
+    let is_missing = |rank: &u32| present.binary_search(rank).is_err() && !input.facts.left_alone.contains(rank);
+    let missing: Vec<u32> = (0..input.job.ranks).filter(is_missing).collect();
     if !missing.is_empty() {
         faults.push(format!("{} recorded nothing; the totals are without them", name_ranks(&missing)));
     }

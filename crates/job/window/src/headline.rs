@@ -18,6 +18,10 @@ pub fn headline(report: &Report) -> String {
     if !report.window.valid {
         sentences.push("The window is invalid: the numbers are partial, see the warnings.".to_owned());
     }
+    if let Some(context) = &report.window.context {
+        let (measured, all) = (report.ranks.len(), report.job.ranks);
+        sentences.push(format!("Of {all} ranks {measured} were measured, as asked ({context})."));
+    }
     sentences.push(communication(report));
     sentences.extend(balance(report));
     sentences.extend(pace(report));

@@ -117,8 +117,9 @@ impl WaitSum {
     }
 }
 
-/// Derives the waits of iterations that all ranks know whole.
-pub fn waits(ranks: &[RankCalls]) -> Waits {
+/// Derives the waits of iterations that all ranks know whole. Who came last to a collective is known only if these are all
+/// ranks of the job (`is_whole`).
+pub fn waits(ranks: &[RankCalls], is_whole: bool) -> Waits {
     let mut known_by: BTreeMap<u64, Vec<Iteration>> = BTreeMap::new();
     for calls in ranks {
         for (place, pair) in calls.marks.windows(2).enumerate() {
@@ -131,7 +132,9 @@ pub fn waits(ranks: &[RankCalls]) -> Waits {
     }
     let mut sums = Sums::default();
     known_by.retain(|_, known| known.len() == ranks.len() && ranks.len() > 1);
-    known_by.values().for_each(|known| sums.add_collectives(known));
+    if is_whole {
+        known_by.values().for_each(|known| sums.add_collectives(known));
+    }
     sums.add_messages(&known_by);
     Waits { iterations: known_by.len() as u64, sums: sums.0.into_values().collect() }
 }
@@ -326,11 +329,12 @@ mod tests {
         let calls = |clocks: [u32; 3]| -> Vec<RankCalls> {
             (0..3).map(|at| rank(at as u32, clocks[at], vec![call(BARRIER, enters[at], 165, -1)])).collect()
         };
-        let found = waits(&calls([0, 0, 0]));
+        assert_eq!(sum(&waits(&calls([0, 0, 0]), false), WaitKind::Collective), None, "another may have come last");
+        let found = waits(&calls([0, 0, 0]), true);
         let wait = sum(&found, WaitKind::Collective).expect("waits");
         assert_eq!((found.iterations, wait.calls, wait.ticks, wait.error_ticks), (1, 2, 60 + 30, 0));
         assert_eq!(wait.by_late_rank, BTreeMap::from([(1, 90)]));
-        let apart = waits(&calls([0, 1, 1]));
+        let apart = waits(&calls([0, 1, 1]), true);
         let wait = sum(&apart, WaitKind::Collective).expect("waits");
         assert_eq!((wait.ticks, wait.error_ticks), (90, 10), "rank 2 reads the clock of rank 1");
     }
@@ -348,7 +352,7 @@ mod tests {
                 rank(0, 0, vec![call(SEND, send.0, send.1, 1)]),
                 rank(1, 0, vec![call(RECV, receive.0, receive.1, 0)]),
             ];
-            let found = waits(&ranks);
+            let found = waits(&ranks, true);
             let ticks = |kind| sum(&found, kind).map(|sum| sum.ticks);
             assert_eq!(ticks(WaitKind::LateSender), late_sender, "{name}");
             let has_met = late_receiver.or(ticks(WaitKind::LateReceiver));
@@ -374,7 +378,7 @@ mod tests {
             .flat_map(|at| [mark(at + 790), call(SEND, at + 800, at + 805, 0), call(RECV, at + 1790, at + 1795, 0)]);
         let (short, long): (Vec<CallEvent>, Vec<CallEvent>) = (short.collect(), long.collect());
         for first in [6, 7, 8] {
-            let found = waits(&[of(0, 7, short.clone()), of(1, first, long.clone())]);
+            let found = waits(&[of(0, 7, short.clone()), of(1, first, long.clone())], true);
             let late = sum(&found, WaitKind::LateSender).expect("waits");
             let from_rank_1 = late.by_late_rank.get(&1).copied().unwrap_or(0);
             assert!(from_rank_1 >= 3 * 790 && from_rank_1 % 790 == 0, "counted from {first}: {late:?}");
@@ -391,7 +395,7 @@ mod tests {
             completes: true,
             ..call(SEND, enter, exit, peer)
         };
-        let found = waits(&[rank(0, 0, vec![exchange(100, 350, 1)]), rank(1, 0, vec![exchange(300, 340, 0)])]);
+        let found = waits(&[rank(0, 0, vec![exchange(100, 350, 1)]), rank(1, 0, vec![exchange(300, 340, 0)])], true);
         let late = sum(&found, WaitKind::LateSender).expect("waits");
         assert_eq!((late.calls, late.ticks), (2, 200));
         assert_eq!(late.by_late_rank, BTreeMap::from([(1, 200)]));
@@ -408,21 +412,21 @@ mod tests {
             RankCalls { iterations: vec![8, 9], ..rank(0, 0, vec![call(SEND, 10_100, 10_110, 1)]) },
         );
         let receiver = rank(1, 0, vec![posted(400)]);
-        let found = waits(&[before, receiver.clone()]);
+        let found = waits(&[before, receiver.clone()], true);
         let late = sum(&found, WaitKind::LateReceiver).expect("waits");
         assert_eq!((late.calls, late.ticks), (1, 300));
         assert_eq!(sum(&found, WaitKind::LateSender), None, "it returned without its message");
-        assert_eq!(waits(&[after, receiver]), Waits::default(), "of another iteration");
+        assert_eq!(waits(&[after, receiver], true), Waits::default(), "of another iteration");
     }
 
     #[test]
     fn what_does_not_match_is_not_guessed() {
         let two = rank(0, 0, vec![call(SEND, 100, 110, 1), call(SEND, 200, 210, 1), call(BARRIER, 300, 310, -1)]);
         let one = rank(1, 0, vec![call(RECV, 100, 110, 0)]);
-        let found = waits(&[two.clone(), one]);
+        let found = waits(&[two.clone(), one], true);
         assert_eq!((found.iterations, found.sums.len()), (1, 0), "{found:?}");
         let other_iteration = RankCalls { iterations: vec![8, 9], ..rank(1, 0, vec![]) };
-        assert_eq!(waits(&[two.clone(), other_iteration]), Waits::default());
-        assert_eq!(waits(&[two]), Waits::default(), "one rank waits for nobody");
+        assert_eq!(waits(&[two.clone(), other_iteration], true), Waits::default());
+        assert_eq!(waits(&[two], true), Waits::default(), "one rank waits for nobody");
     }
 }

@@ -211,6 +211,19 @@ fn end_all(input: &mut WindowInput, ended_by: &str) {
     input.ranks.iter_mut().for_each(|rank| rank.complete = false);
 }
 
+/// A rank that nobody asked to measure is not missing.
+#[test]
+fn windows_of_some_ranks_are_valid_and_say_so() {
+    let mut input = input(&[40_000, 20_000, 30_000]);
+    input.ranks.retain(|rank| rank.rank != 2);
+    assert!(!assemble(&input).window.valid);
+    (input.facts.context, input.facts.left_alone) = (Some("0-1".to_owned()), vec![2]);
+    let report = assemble(&input);
+    assert!(report.window.valid, "{:?}", report.warnings);
+    assert_eq!(report.window.context.as_deref(), Some("0-1"));
+    assert!(headline(&report).starts_with("Of 3 ranks 2 were measured, as asked (0-1)."), "{}", headline(&report));
+}
+
 #[test]
 fn partial_windows_are_invalid_and_say_why() {
     let spoil: [(&str, Change<WindowInput>, &str); 6] = [

@@ -340,6 +340,9 @@ pub struct WindowOptions {
     /// Iterations to let pass first [default: just enough for all ranks to be ready]
     #[arg(long, value_name = "K")]
     pub start: Option<u64>,
+    /// Measure only these ranks: all, 0-3,7, host:NAME; joined by `,`, `&`, `except`
+    #[arg(long, default_value = "all", value_name = "CONTEXT")]
+    pub ranks: trimtab_types::context::Context,
     /// The window ends after this many seconds at the latest
     #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive)]
     pub max_seconds: f64,

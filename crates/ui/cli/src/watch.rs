@@ -175,7 +175,7 @@ impl<'scope> Work<'scope> {
         let quiet = Quiet { terminal: self.terminal, ending: self.ending };
         let measure =
             || launch::when_ready(|| measure(job, &options, &self.cache, &quiet), trimtab_measure::Error::is_loading);
-        Change::of_job("watch", job)?.around(measure)
+        Change::of_job("watch", &trimtab_measure::chosen(job, &options))?.around(measure)
     }
 }
 

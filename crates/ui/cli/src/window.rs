@@ -15,7 +15,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use trimtab_agent::SiteWindow;
-use trimtab_measure::{Mark, Options, Outcome, dry_run, has_static_mpi, host_name, measure};
+use trimtab_measure::{Mark, Options, Outcome, chosen, dry_run, has_static_mpi, host_name, measure};
 use trimtab_mpi::Group;
 use trimtab_session::ImageCache;
 use trimtab_store::{Process, Store};
@@ -173,7 +173,7 @@ fn run_here(
     let terminal = Terminal::new()?;
     let window = window_options(options, "run", command_ns)?;
     let cache = ImageCache::of_user();
-    let change = Change::of_job("run", job)?;
+    let change = Change::of_job("run", &chosen(job, &window))?;
     let outcome = change.around(|| launch::measure_when_ready(program, job, &window, &cache, &terminal));
     terminal.finish();
     keep_and_show(kept, &Known::of(job), outcome?, options, true, None)
@@ -198,7 +198,7 @@ fn one_window(
     let once = || measure(job, &window, &cache, &terminal);
     let measured =
         || if may_be_loading { launch::when_ready(once, trimtab_measure::Error::is_loading) } else { once() };
-    let outcome = Change::of_job(trigger, job)?.around(measured);
+    let outcome = Change::of_job(trigger, &chosen(job, &window))?.around(measured);
     terminal.finish();
     let mut outcome = outcome?;
     if let Some(elsewhere) = found::elsewhere(job) {
@@ -232,6 +232,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         trigger: trigger.to_string(),
         event: options.event.clone().map(Box::new),
         patient: options.event.as_ref().is_some_and(waiting::is_count),
+        ranks: options.ranks.clone(),
         batch: 0,
         job_id: String::new(),
         command_ns,

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Stdio;
 use trimtab_specimens::skip;
 use trimtab_testbed::{Slurm, Testbed};
+use trimtab_types::report::Report;
 
 const NODES: usize = 4;
 
@@ -24,6 +25,7 @@ fn jobs_of_several_nodes() {
     let cluster = Cluster { testbed: &testbed, slurm: &slurm };
     let job = cluster.start("particle", &["--iterations", "100000000"]);
     a_window_is_of_all_ranks(&cluster, &job);
+    a_window_is_of_chosen_ranks(&cluster, &job);
     a_killed_lead_leaves_no_probes(&cluster, &job);
     a_killed_agent_is_named_and_the_next_undoes_what_it_left(&cluster, &job);
     a_node_that_is_cut_off_restores_its_ranks(&cluster, &job);
@@ -56,6 +58,22 @@ fn a_window_is_of_all_ranks(cluster: &Cluster<'_>, job: &Job) {
     let audit = fs::read_to_string(cluster.folder("state").join("trimtab/audit.jsonl")).expect("the audit log");
     let count = |word: &str| audit.lines().filter(|line| line.contains(word)).count();
     assert_eq!((count("\"event\":\"begin\""), count("\"event\":\"restored\"")), (2 * NODES, 2 * NODES), "{audit}");
+}
+
+/// Ranks by number, then those of a host: nodes without one take no part, and nothing is changed there.
+fn a_window_is_of_chosen_ranks(cluster: &Cluster<'_>, job: &Job) {
+    let log = cluster.folder("state").join("trimtab/audit.jsonl");
+    let begun = || fs::read_to_string(&log).expect("the audit log").matches("\"event\":\"begin\"").count();
+    let ranks = |report: &Report| report.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>();
+    let before = begun();
+    let some = cluster.window(&["attach", "--slurm", &job.id, "--ranks", "1,3"]);
+    assert!(some.window.valid && ranks(&some) == [1, 3], "{:?} {:?}", some.ranks, some.warnings);
+    assert_eq!((some.job.ranks, some.window.context.as_deref()), (NODES as u32, Some("1,3")));
+    let on_host = format!("host:{}", some.ranks[1].host);
+    let of_host = cluster.window(&["attach", "--slurm", &job.id, "--ranks", &on_host]);
+    assert!(of_host.window.valid && ranks(&of_host) == [3], "{:?} {:?}", of_host.ranks, of_host.warnings);
+    assert_eq!(begun() - before, 3, "ranks that are left alone are not in the log");
+    job.check_untouched();
 }
 
 /// The lead is killed while the window is open: the agents notice, take everything out, and end.
@@ -118,6 +136,7 @@ fn what_can_not_be_measured_is_said(cluster: &Cluster<'_>, job: &Job) {
         ("no such job", vec!["attach", "--slurm", "999999"], "no job 999999"),
         ("no MPI in that step", vec!["attach", "--slurm", "JOB.77"], "77"),
         ("not here", vec!["attach", "--slurm", &job.id, "--dry-run"], "--dry-run shows the plan of one node"),
+        ("no such rank", vec!["attach", "--slurm", &job.id, "--ranks", "99"], "no rank of the job is in `99`"),
         ("a function that is nowhere", vec!["attach", "--slurm", &job.id, "--function", "no_such"], "no_such"),
     ] {
         let step = format!("{}.77", job.id);

@@ -57,6 +57,39 @@ fn a_dry_run_prints_the_plan_and_changes_nothing() {
     }
 }
 
+/// Ranks that are not asked for get no probes, and the report says whose figures these are.
+#[test]
+fn some_ranks_are_measured_alone() {
+    let _alone = alone();
+    let home = Home::new();
+    for mpi in Mpi::ALL {
+        let name = mpi.name();
+        let job = steady(mpi, "");
+        let arguments = ["attach", &job.launcher(), "--ranks", "all except 0", "--iterations", "5", "--json", "-"];
+        let outcome = home.run(&arguments);
+        assert_eq!(outcome.code(), 0, "{name}: {outcome:?}");
+        let report: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("a report");
+        assert_eq!(report["window"]["context"], "all except 0", "{name}");
+        let ranks: Vec<u64> =
+            report["ranks"].as_array().expect("ranks").iter().filter_map(|rank| rank["rank"].as_u64()).collect();
+        assert_eq!(ranks, (1..job.ranks.len() as u64).collect::<Vec<_>>(), "{name}");
+        let planned = home.run(&["attach", "--dry-run", &job.launcher(), "--ranks", "1"]);
+        planned.reports(name, 0, &["rank 1 (process"]);
+        assert!(!planned.stdout.contains("rank 0 (process"), "{name}: {}", planned.stdout);
+        for arguments in [
+            &["attach", &job.launcher(), "--ranks", "9"][..],
+            &["attach", "--dry-run", &job.launcher(), "--ranks", "9"],
+        ] {
+            home.run(arguments).says(name, 2, &["no rank of the job is in `9`"]);
+        }
+        let outcome = home.run(&["attach", &job.launcher(), "--ranks", "first"]);
+        assert_eq!(outcome.code(), 2, "{name}: {outcome:?}");
+        assert!(outcome.stderr.contains("a set of ranks is written like `0-3,7`"), "{name}: {outcome:?}");
+        job.goes_on(name);
+        job.ends_well(name);
+    }
+}
+
 /// A generator of numbers that are the same in every run of the tests.
 struct Random(u64);
 

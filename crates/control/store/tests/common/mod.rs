@@ -62,6 +62,7 @@ fn window(batch: u32) -> Window {
         start: Some(120),
         iterations: Some(10),
         valid: true,
+        context: None,
         ended_by: "iterations".into(),
         duration_s: 0.0316,
         started_unix_s: 1_795_234_100.5 + f64::from(batch),

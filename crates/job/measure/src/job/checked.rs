@@ -35,8 +35,13 @@ pub(super) fn verify_marks(lead: &mut Lead, marker: &Marker) -> Result<(Verdict,
         return Ok((Verdict::Miscounted { rank: rank.marks.rank }, Waits::default()));
     }
     let verdict = verify(&in_common(ranks), call.synchronises);
-    let waits = if verdict.is_invalid() { Waits::default() } else { waits(&calls) };
+    let waits = if verdict.is_invalid() { Waits::default() } else { waits(&calls, is_whole(lead, calls.len())) };
     Ok((verdict, waits))
+}
+
+/// Whether these are all ranks of the job, as far as is known.
+fn is_whole(lead: &Lead, ranks: usize) -> bool {
+    lead.muster.left_alone().is_empty() && lead.facts.size.is_none_or(|size| ranks >= size as usize)
 }
 
 /// A rank's calls, taken out of its check.

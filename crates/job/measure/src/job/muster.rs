@@ -45,6 +45,8 @@ pub(crate) struct Muster<'a> {
     window: WindowId,
     nodes: BTreeMap<u32, Known>,
     lost: Vec<Lost>,
+    /// Ranks that nobody asked to measure.
+    left_alone: BTreeSet<u32>,
     round_trip_ticks: u64,
     /// Ticks per second of this process's clock, once others are compared with it.
     lead_per_second: f64,
@@ -69,6 +71,7 @@ impl<'a> Muster<'a> {
             window,
             nodes,
             lost: Vec::new(),
+            left_alone: BTreeSet::new(),
             round_trip_ticks: 0,
             lead_per_second: f64::NAN,
             warnings: Vec::new(),
@@ -77,10 +80,18 @@ impl<'a> Muster<'a> {
 
     /// Inserts on all nodes and learns of which program.
     pub(crate) fn insert(&mut self, options: &Options, clock: &Clock) -> Result<Facts, Error> {
-        let answers = self.ask(Request::Insert(options.clone()), |answer| match answer {
+        let answers = self.ask(Request::Insert(Box::new(options.clone())), |answer| match answer {
             Answer::Inserted(inserted) => Some(inserted),
             _ => None,
         })?;
+        self.left_alone.extend(answers.iter().flat_map(|(_, inserted)| &inserted.left_alone));
+        let (answers, apart): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, answer)| !answer.ranks.is_empty());
+        for (node, _) in apart {
+            self.nodes.remove(&node);
+        }
+        if answers.is_empty() {
+            return Err(Error::NoRank { ranks: options.ranks.to_string() });
+        }
         check_alike(&answers)?;
         for (node, inserted) in answers {
             let known = Known { host: inserted.host, ranks: inserted.ranks, relation: Relation::SAME };
@@ -237,6 +248,11 @@ impl<'a> Muster<'a> {
         let lost = self.lost.iter().filter_map(|lost| lost.known.as_ref());
         let hosts = self.nodes.values().chain(lost).map(|known| known.host.clone());
         hosts.collect::<BTreeSet<String>>().into_iter().collect()
+    }
+
+    /// Ranks of the job that nobody asked to measure, ascending.
+    pub(crate) fn left_alone(&self) -> Vec<u32> {
+        self.left_alone.iter().copied().collect()
     }
 
     /// How many ranks take part.

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::node::GROUP_NAMES;
 use crate::options::Options;
 use crate::request::{Answer, Facts, Request};
+use trimtab_types::context::Context;
 use trimtab_types::report::{self, NodeShare, Report};
 use trimtab_window::{RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble};
 
@@ -25,6 +26,7 @@ pub(super) fn report(
     warnings.extend(lead.muster.losses());
     warnings.extend(marker_warnings(marker, &verdict));
     warnings.extend(rank_warnings);
+    warnings.extend(context_warning(lead, marker));
     let unix_time = lead.clock.unix_time(ticks_per_second);
     let begun = ranks.iter().map(|sample| sample.first_ticks).filter(|first| *first > 0).min();
     let options = lead.options;
@@ -37,6 +39,8 @@ pub(super) fn report(
             marker: marker_name(marker),
             marker_source: marker_source(marker).to_string(),
             start: recorded.start,
+            context: context(options),
+            left_alone: lead.muster.left_alone(),
             ended_by: recorded.ended.word().to_string(),
             groups: groups(&lead.facts),
             loop_description: loop_description(marker),
@@ -83,6 +87,19 @@ fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
     }
     all.nodes.sort_by(|a, b| a.host.cmp(&b.host));
     Ok(all)
+}
+
+/// The ranks that were asked for, if not all.
+fn context(options: &Options) -> Option<String> {
+    (options.ranks != Context::All).then(|| options.ranks.to_string())
+}
+
+/// What can't be told of some ranks alone.
+fn context_warning(lead: &Lead, marker: &Marker) -> Option<String> {
+    let is_part = !lead.muster.left_alone().is_empty();
+    (is_part && matches!(marker, Marker::Call(_))).then(|| {
+        "who waits at collectives is told only where all ranks are measured: leave out --ranks for that".to_owned()
+    })
 }
 
 fn marker_name(marker: &Marker) -> Option<String> {

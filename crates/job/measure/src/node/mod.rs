@@ -32,7 +32,7 @@ pub(crate) use selection::GROUP_NAMES;
 pub use selection::{Listed, list_functions};
 use std::time::{Duration, Instant};
 use team::{Member, Team};
-pub use team::{dry_run, wanted_files};
+pub use team::{chosen, dry_run, wanted_files};
 use trimtab_mpi::HandleFacts;
 use trimtab_neighbours::Beside;
 use trimtab_os::monotonic_ns;
@@ -171,10 +171,17 @@ impl<'c> Node<'c> {
         }
         self.newest = Some(id);
         self.abandon();
+        let chosen = team::chosen(&self.job, options);
+        let is_left = |rank: &u32| !chosen.ranks.iter().any(|process| process.rank.0 == *rank);
+        let left_alone: Vec<u32> = self.ranks().into_iter().filter(is_left).collect();
+        if chosen.ranks.is_empty() {
+            let nobody = Inserted { host: host_name(), ranks: Vec::new(), left_alone, digest: 0, warnings: Vec::new() };
+            return Ok(Answer::Inserted(nobody));
+        }
         // A library may go right between planning and writing; each attempt reads the ranks anew.
         let until = Instant::now() + self.patience;
         let team = loop {
-            match try_again(|_| Team::insert(&self.job, options, self.cache)) {
+            match try_again(|_| Team::insert(&chosen, options, self.cache)) {
                 Err(error) if error.is_loading() && Instant::now() < until => std::thread::sleep(LOADING_LOOK),
                 team => break team.map_err(Error::or_ended)?,
             }
@@ -186,6 +193,7 @@ impl<'c> Node<'c> {
         Ok(Answer::Inserted(Inserted {
             host: host_name(),
             ranks: window.ranks(),
+            left_alone,
             digest: window.digest(),
             warnings: window.team.warnings.clone(),
         }))

@@ -3,6 +3,7 @@
 //! Next: `selection` for what goes in, `job::drive` for what happens between.
 
 use super::library::{describe_library, set_library};
+use super::readout::host_name;
 use super::selection::Selection;
 use crate::error::Error;
 use crate::options::{Mark, Options};
@@ -46,6 +47,15 @@ struct Ready {
     undone: bool,
     /// Nobody else changes it from the look for what was left until the probes are in.
     _claim: Claim,
+}
+
+/// The job with the ranks on this machine that are to be measured; its size stays the whole job's.
+pub fn chosen(job: &Job, options: &Options) -> Job {
+    let (host, size) = (host_name(), job.ranks.len() as u32);
+    let mut chosen = job.clone();
+    chosen.ranks.retain(|process| options.ranks.contains(process.rank.0, &host));
+    chosen.size = job.size.or(Some(size));
+    chosen
 }
 
 /// Room for what a job needs.
@@ -230,6 +240,10 @@ pub fn dry_run(
     options: &Options,
     cache: &ImageCache,
 ) -> Result<Vec<(RankProcess, Plan, Vec<Refused>)>, Error> {
+    let job = &chosen(job, options);
+    if job.ranks.is_empty() {
+        return Err(Error::NoRank { ranks: options.ranks.to_string() });
+    }
     let (selection, _, ready) = prepare_all(job, options, cache)?;
     let setup = setup(&selection, job, options);
     ready

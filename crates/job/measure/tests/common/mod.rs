@@ -15,6 +15,7 @@ use trimtab_session::ImageCache;
 use trimtab_specimens::{GroundTruth, Launch, Mpi, Running, TextSnapshot, Variant, build, threads_running, truths_of};
 use trimtab_track::{Job, ProcFs, find_job_in};
 use trimtab_types::Pid;
+use trimtab_types::context::Context;
 use trimtab_window::{Reading, Relation};
 
 /// Longer than anything here takes on a loaded machine; no test measures against it.
@@ -230,6 +231,7 @@ pub fn options(mark: Mark, iterations: u64) -> Options {
         trigger: "attach".into(),
         event: None,
         patient: false,
+        ranks: Context::All,
         batch: 0,
         job_id: String::new(),
         command_ns: monotonic_ns(),

@@ -372,6 +372,7 @@ fn window(iterations: u32, duration_s: f64) -> Window {
         start: Some(12_045),
         iterations: Some(u64::from(iterations)),
         valid: true,
+        context: None,
         ended_by: "iterations".into(),
         duration_s,
         started_unix_s: STARTED_UNIX_S + 3600.0,
