@@ -40,6 +40,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Who answers the first question this long after the first one is asked again: it knows the answer then, or hears the
 /// question at all, if that was lost on the way between two parents.
 const MUSTER_LATE_US: u64 = 2_000_000;
+/// Longest wait for any answer to it.
+const MUSTER_ANSWER_MAX: Duration = Duration::from_secs(8);
 /// How long agents that came may take in all to answer the first question, and to find their way back.
 const SILENT_MAX: Duration = Duration::from_secs(20);
 const AWAY_MAX: Duration = Duration::from_secs(5);
@@ -159,7 +161,7 @@ impl<'a> Lead<'a> {
         let begun = Instant::now();
         let came = self.agents();
         loop {
-            let answers = self.ask(Ask::Who)?;
+            let answers = self.ask_within(Ask::Who, MUSTER_ANSWER_MAX)?;
             let early = answers.said.values().any(|say| matches!(say, Say::No { is_early: true, .. }));
             let silent: Vec<usize> = came.iter().copied().filter(|index| !answers.said.contains_key(index)).collect();
             let may_change = (early && begun.elapsed() < wait) || self.may_answer(&silent, begun.elapsed());

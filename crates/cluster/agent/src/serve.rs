@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use trimtab_audit::What;
 use trimtab_link::blocking::Blocking;
@@ -32,6 +33,8 @@ use trimtab_types::{Pid, Rank, one_line};
 
 /// Time between two looks at signals and the clock.
 const LOOK: Duration = Duration::from_millis(200);
+/// Who asks for ranks hears so soon at the latest that they are still looked for.
+const LOOKING_MAX: Duration = Duration::from_secs(1);
 /// An agent that no parent would have for so long ends.
 const ALONE_MAX: Duration = Duration::from_secs(15);
 /// How long ranks may be at loading when probes are to go in.
@@ -132,6 +135,8 @@ struct Agent<'a> {
     /// The streams that merge what scripts counted.
     merging: BTreeSet<u32>,
     alone_since: Option<Instant>,
+    /// Since when somebody looks for the job's ranks, while that goes on.
+    looking: Option<(Instant, Receiver<Result<Job, Refused>>)>,
 }
 
 /// The ranks of the job on this host.
@@ -160,6 +165,7 @@ impl<'a> Agent<'a> {
             shelf: Shelf::default(),
             merging: BTreeSet::new(),
             alone_since: Some(Instant::now()),
+            looking: None,
         }
     }
 
@@ -213,11 +219,32 @@ impl<'a> Agent<'a> {
         said.unwrap_or_else(|(reason, is_early)| Say::No { host: host_name(), reason, is_early })
     }
 
+    /// The job's ranks here. Looking reads of every process of this host, and one that is busy mapping memory lets nobody
+    /// read for a while; so it is done beside, and who asks is told in time that it goes on.
+    fn found(&mut self) -> Result<Job, Refused> {
+        let (since, found) = self.looking.take().unwrap_or_else(|| {
+            let (sender, receiver) = channel();
+            let whose = self.ticket.whose.clone();
+            // Nobody listens any more only when this program ends.
+            std::thread::spawn(move || sender.send(find(&whose)));
+            (Instant::now(), receiver)
+        });
+        match found.recv_timeout(LOOKING_MAX) {
+            Ok(found) => found,
+            Err(RecvTimeoutError::Timeout) => {
+                self.looking = Some((since, found));
+                let seconds = since.elapsed().as_secs();
+                Err((format!("its agent has looked for the job's ranks for {seconds} s and goes on"), true))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(("looking for the job's ranks failed".to_owned(), true)),
+        }
+    }
+
     fn who(&mut self) -> Result<Say, Refused> {
         if let Some(ranks) = &self.ranks {
             return Ok(Say::Here(ranks.present.clone()));
         }
-        let job = find(&self.ticket.whose)?;
+        let job = self.found()?;
         let audit = Audit::of_job(&self.ticket.command, &job).map_err(|error| (one_line(&error), false))?;
         audit.permit().map_err(|denied| (denied.to_string(), false))?;
         let rank = |process: &trimtab_track::RankProcess| PresentRank {

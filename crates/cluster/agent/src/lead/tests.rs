@@ -139,25 +139,43 @@ fn symbols_that_one_has_read_reach_all() {
     assert!(parses[0] >= 2 && parses[1..].iter().all(|count| *count == 0), "{parses:?}");
 }
 
-/// One loses the first question, as where it moves to another parent after a long silence.
-#[test]
-fn who_did_not_hear_the_first_question_is_asked_again() {
+/// Agents of which some do not hear the first question, and all have found their ranks when so many have been asked.
+fn mustered(lost: fn(usize) -> bool, looks: usize) {
     const COUNT: usize = 4;
     let agent = |index: usize| -> Answers {
         let mut questions = 0;
         Box::new(move |_| {
             questions += 1;
             let rank = PresentRank { rank: index as u32, pid: 1, start_ticks: 1 };
-            let present =
-                Present { host: format!("n{index}"), key: "1".into(), size: Some(COUNT as u32), ranks: vec![rank] };
-            if index == 2 && questions == 1 { UNHEARD } else { Say::Here(present) }
+            let (host, reason) = (format!("n{index}"), "it still looks".to_owned());
+            match questions {
+                1 if lost(index) => UNHEARD,
+                few if few <= looks => Say::No { host, reason, is_early: true },
+                _ => Say::Here(Present { host, key: "1".into(), size: Some(COUNT as u32), ranks: vec![rank] }),
+            }
         })
     };
     with_agents(COUNT, &agent, |lead| {
         let main = lead.main;
-        let present = lead.muster(Duration::ZERO).expect("ranks");
+        let present = lead.muster(Duration::from_secs(20)).expect("ranks");
         assert_eq!(present.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert!(lead.left_out().is_empty(), "{:?}", lead.left_out());
         assert_eq!(lead.main, main, "later questions go the usual way");
     });
+}
+
+/// One loses the first question, as where it moves to another parent after a long silence.
+#[test]
+fn who_did_not_hear_the_first_question_is_asked_again() {
+    mustered(|index| index == 2, 0);
+}
+
+#[test]
+fn all_are_asked_again_if_nobody_heard_the_first_question() {
+    mustered(|_| true, 0);
+}
+
+#[test]
+fn agents_that_still_look_for_their_ranks_are_asked_again() {
+    mustered(|_| false, 3);
 }
