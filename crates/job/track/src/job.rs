@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tree::Tree;
 use trimtab_mpi::Family;
+use trimtab_types::context::Context;
 use trimtab_types::procfs::State;
 use trimtab_types::{Pid, Rank};
 
@@ -98,6 +99,15 @@ impl Job {
     pub fn missing_ranks(&self) -> Vec<Rank> {
         let present: BTreeSet<u32> = self.ranks.iter().map(|process| process.rank.0).collect();
         (0..self.size.unwrap_or(0)).filter(|rank| !present.contains(rank)).map(Rank).collect()
+    }
+
+    /// The job with those of its ranks here that `ranks` means on this `host`; its size stays the whole job's, or what is
+    /// here where the launcher does not say.
+    pub fn within(&self, ranks: &Context, host: &str) -> Job {
+        let mut job = self.clone();
+        job.ranks.retain(|process| ranks.contains(process.rank.0, host));
+        job.size = self.size.or(Some(self.ranks.len() as u32));
+        job
     }
 
     /// Whether every rank of the job is here.

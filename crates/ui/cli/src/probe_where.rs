@@ -143,11 +143,9 @@ fn everywhere(running: &RunningJob, script: &Options, options: &ProbeOptions) ->
 
 /// The chosen ranks of a job on this machine.
 fn targets_of(job: &Job, ranks: &Context) -> anyhow::Result<Vec<Target>> {
-    let host = host_name();
-    let chosen = job.ranks.iter().filter(|process| ranks.contains(process.rank.0, &host));
-    let all = job.size.unwrap_or(job.ranks.len() as u32);
-    let target = |process: &RankProcess| Target { pid: process.pid, rank: Some(process.rank.0), ranks: Some(all) };
-    let targets: Vec<Target> = chosen.map(target).collect();
+    let chosen = job.within(ranks, &host_name());
+    let target = |process: &RankProcess| Target { pid: process.pid, rank: Some(process.rank.0), ranks: chosen.size };
+    let targets: Vec<Target> = chosen.ranks.iter().map(target).collect();
     if targets.is_empty() {
         bail!("no rank of the job is in `{ranks}`; it has ranks 0 to {} here", job.ranks.len().saturating_sub(1));
     }

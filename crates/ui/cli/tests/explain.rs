@@ -6,10 +6,7 @@
 
 mod common_trace;
 
-use common_trace::{Home, alone, steady};
-use serde_json::Value;
-use std::path::PathBuf;
-use std::process::Command;
+use common_trace::{Home, alone, bare_program, json, keys, steady};
 use trimtab_specimens::{Mpi, TextSnapshot};
 
 /// A function with room for a jump, and one without.
@@ -35,20 +32,7 @@ _start: call add
 
 /// The program in a file of that folder.
 fn program(home: &Home) -> String {
-    let (source, program): (PathBuf, PathBuf) = (home.path("few.s"), home.path("few"));
-    std::fs::write(&source, PROGRAM).expect("writes the source");
-    let flags = ["-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,-Ttext=0x401000"];
-    let status = Command::new("cc").args(flags).arg("-o").arg(&program).arg(&source).status();
-    assert!(status.expect("cc runs").success());
-    program.to_str().expect("a path of text").to_owned()
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
-fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().expect("an object").keys().map(String::as_str).collect()
+    bare_program(home, PROGRAM).to_str().expect("a path of text").to_owned()
 }
 
 #[test]

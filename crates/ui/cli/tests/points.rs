@@ -7,10 +7,9 @@
 
 mod common_trace;
 
-use common_trace::{Home, alone, steady};
+use common_trace::{Home, alone, bare_program, json, keys, steady};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::Command;
 use trimtab_specimens::Mpi;
 
 /// A loop around a call of a function that is too short to be patched.
@@ -45,20 +44,7 @@ _start: call sum
 
 /// The program in a file of that folder.
 fn program(home: &Home) -> PathBuf {
-    let (source, program) = (home.path("few.s"), home.path("few"));
-    std::fs::write(&source, PROGRAM).expect("writes the source");
-    let flags = ["-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,-Ttext=0x401000"];
-    let status = Command::new("cc").args(flags).arg("-o").arg(&program).arg(&source).status();
-    assert!(status.expect("cc runs").success());
-    program
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
-fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().expect("an object").keys().map(String::as_str).collect()
+    bare_program(home, PROGRAM)
 }
 
 const SHOWN: &str = "\

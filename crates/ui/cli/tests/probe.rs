@@ -4,14 +4,10 @@
 
 mod common_trace;
 
-use common_trace::{Home, alone, probes_mapped, steady, until};
+use common_trace::{Home, alone, json, probes_mapped, steady, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use trimtab_specimens::Mpi;
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
 
 /// What a script left in a variable of a kind.
 #[track_caller]

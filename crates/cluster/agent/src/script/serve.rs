@@ -37,10 +37,7 @@ pub(crate) struct Scripts {
 /// Ranks of `job` that a command is for.
 pub(crate) fn chosen(job: &Job, start: &Start) -> Result<Job, String> {
     let ranks: Context = start.ranks.parse().map_err(|error| format!("--ranks {}: {error}", start.ranks))?;
-    let host = host_name();
-    let mut job = job.clone();
-    job.ranks.retain(|process| ranks.contains(process.rank.0, &host));
-    Ok(job)
+    Ok(job.within(&ranks, &host_name()))
 }
 
 impl Scripts {

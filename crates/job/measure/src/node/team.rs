@@ -51,11 +51,7 @@ struct Ready {
 
 /// The job with the ranks on this machine that are to be measured; its size stays the whole job's.
 pub fn chosen(job: &Job, options: &Options) -> Job {
-    let (host, size) = (host_name(), job.ranks.len() as u32);
-    let mut chosen = job.clone();
-    chosen.ranks.retain(|process| options.ranks.contains(process.rank.0, &host));
-    chosen.size = job.size.or(Some(size));
-    chosen
+    job.within(&options.ranks, &host_name())
 }
 
 /// Room for what a job needs.

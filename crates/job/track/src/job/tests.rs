@@ -304,3 +304,22 @@ fn two_spawned_programs_that_can_not_be_told_apart_are_refused() {
     check("second_spawn", &machine, &[14, 16], "both are rank 0 of one job");
     check("their_parent", &machine, &[12], "10: 0=12 1=13");
 }
+
+#[test]
+fn ranks_of_a_context_are_picked() {
+    let machine = hydra();
+    let mut job = find_job_in(&machine, Pid(10), &|_| false).expect("a job");
+    let ranks = |job: &Job, context: &str| -> Vec<u32> {
+        let context: Context = context.parse().expect("a context");
+        job.within(&context, "n1").ranks.iter().map(|process| process.rank.0).collect()
+    };
+    for (context, expected) in
+        [("all", &[0, 1][..]), ("1", &[1]), ("host:n1", &[0, 1]), ("host:n2", &[]), ("host:n1 except 0", &[1]), ("5", &[])]
+    {
+        assert_eq!(ranks(&job, context), expected, "{context}");
+    }
+    let one: Context = "1".parse().expect("a context");
+    assert_eq!(job.within(&one, "n1").size, Some(2));
+    job.size = None;
+    assert_eq!(job.within(&one, "n1").size, Some(2), "as many as are here");
+}

@@ -7,11 +7,13 @@
 
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod script;
+mod shown;
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod world;
 
 use iced_x86::code_asm::*;
 use script::*;
+use shown::shown;
 use std::time::Instant;
 use trimtab_snippet::emit::{Environment, RegisterSet, compile, compile_together};
 use trimtab_snippet::ir::*;
@@ -141,7 +143,7 @@ fn emitted<'a>(world: &'a World, unit: &'a Unit, number: usize, free: &'static [
         let environment = Environment { at, free: RegisterSet::of(free), ..world.environment(body.when) };
         let code = compile(unit, body, &environment).expect("the body compiles");
         if std::env::var_os("LISTING").is_some() {
-            println!("{body:?}\n{}", code.listing());
+            println!("{body:?}\n{}", shown(&code));
         }
         (code.bytes, code.entry)
     })
@@ -163,7 +165,7 @@ fn together<'a>(world: &'a World, unit: &'a Unit, numbers: [usize; 2], reentrant
         let environment = Environment { at, reentrant, ..world.environment(When::Exit) };
         let code = compile_together(unit, &bodies, &environment).expect("the bodies compile");
         if std::env::var_os("LISTING").is_some() {
-            println!("{bodies:?}\n{}", code.listing());
+            println!("{bodies:?}\n{}", shown(&code));
         }
         (code.bytes, code.entry)
     })

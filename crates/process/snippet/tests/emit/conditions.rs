@@ -4,6 +4,7 @@
 //! Next: `values` for what conditions yield, whatever they are made of.
 
 use crate::script::*;
+use crate::shown::shown;
 use crate::world::{DATA, DATA_LEN, State, World};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use trimtab_snippet::emit::{Code, compile};
@@ -31,7 +32,7 @@ fn straight_way(code: &Code) -> Vec<Mnemonic> {
     while decoder.can_decode() {
         let instruction = decoder.decode();
         let goes_on = matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch);
-        assert!(goes_on, "{}", code.listing());
+        assert!(goes_on, "{}", shown(code));
         way.push(instruction.mnemonic());
     }
     way
@@ -52,8 +53,8 @@ fn a_false_condition_runs_straight_through() {
         let code = compile(&unit, &unit.bodies[0], &world.environment(When::Entry)).expect(name);
         let way = straight_way(&code);
         let pushed = way.iter().filter(|mnemonic| **mnemonic == Mnemonic::Push).count();
-        assert!(pushed <= pushes, "{name} saves {pushed} registers\n{}", code.listing());
-        assert!(way.len() <= instructions_max, "{name} takes {} instructions\n{}", way.len(), code.listing());
+        assert!(pushed <= pushes, "{name} saves {pushed} registers\n{}", shown(&code));
+        assert!(way.len() <= instructions_max, "{name} takes {} instructions\n{}", way.len(), shown(&code));
     }
 }
 

@@ -9,6 +9,7 @@ mod interrupted;
 mod islands;
 mod messages;
 mod script;
+mod shown;
 mod special;
 mod statements;
 mod threads;

@@ -4,6 +4,7 @@
 //! Next: `messages` for `send`, `threads` for several threads at once.
 
 use crate::script::*;
+use crate::shown::shown;
 use crate::world::{DATA, GATE, State, World};
 use trimtab_snippet::emit::{Code, EmitError, Runs, STACK_HASH_MULTIPLIER, VectorSave, compile, compile_together};
 use trimtab_snippet::ir::*;
@@ -24,7 +25,7 @@ pub fn run(world: &mut World, code: &Code, state: &State) {
     let mut expected = state.clone();
     expected.general[4] = world.stack_pointer();
     expected.flags = after.flags;
-    assert_eq!(after, expected, "{}", code.listing());
+    assert_eq!(after, expected, "{}", shown(code));
 }
 
 pub fn busy_state() -> State {
@@ -120,7 +121,7 @@ fn calls_that_were_left_are_dropped_one_by_one() {
                 let pairs: Vec<(u64, u64)> = all[..depth].iter().map(|place| (*place, 7)).collect();
                 put_open_calls(&mut world, &unit, &pairs);
                 run(&mut world, code, &busy_state());
-                assert_eq!(open_calls(&world, &unit), pairs[..depth.min(kept)], "{depth} of them, {}", code.listing());
+                assert_eq!(open_calls(&world, &unit), pairs[..depth.min(kept)], "{depth} of them, {}", shown(code));
                 let dropped = world.thread_word(unit.variables[TIME].offset);
                 assert_eq!(dropped, depth.saturating_sub(kept) as u64);
             }
@@ -372,7 +373,7 @@ fn a_function_is_called_and_everything_kept() {
     state.flags = 0x202 | 0x400 | 0x8d5;
     let after = world.run(&code, &state);
     state.general[4] = world.stack_pointer();
-    assert_eq!(after, state, "{}", code.listing());
+    assert_eq!(after, state, "{}", shown(&code));
     let general = |register: Register| state.general[register as usize];
     let sum = general(Register::R8).wrapping_add(general(Register::Rax));
     let expected = [1, general(Register::Rdi), general(Register::Rcx), sum, general(Register::R11), u64::MAX];
@@ -500,7 +501,7 @@ fn listings_show_where_the_program_enters() {
     let world = World::new();
     let value = Expression::TextEquals { address: Box::new(register(Register::Rdi)), text: 1 };
     let (_, codes) = codes(&world, &[(THREAD, Kind::Last)], vec![(When::Entry, vec![set(0, value)])]);
-    let listing = codes[0].listing();
+    let listing = shown(&codes[0]);
     assert!(listing.contains("db residual\\x00") || listing.contains("db residual"), "{listing}");
     let after_entry = listing.split_once("entry:\n").expect("the entry is shown").1;
     assert!(after_entry.lines().next().expect("code follows").contains("cmp dword ptr"), "{listing}");

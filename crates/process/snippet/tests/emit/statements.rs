@@ -3,6 +3,7 @@
 //! Next: `values` for expressions.
 
 use crate::script::*;
+use crate::shown::shown;
 use crate::world::{DATA, State, World};
 use trimtab_snippet::emit::ThreadKey;
 use trimtab_snippet::ir::*;
@@ -22,7 +23,7 @@ fn run(world: &mut World, kinds: &[(Area, Kind)], when: When, statements: Vec<St
         if when != When::At {
             expected.flags = after.flags;
         }
-        assert_eq!(after, expected, "{}", code.listing());
+        assert_eq!(after, expected, "{}", shown(&code));
     }
     first_words(world, &unit)
 }

@@ -4,6 +4,7 @@
 
 use crate::evaluator::{Evaluator, Memory};
 use crate::script::{body, unit};
+use crate::shown::shown;
 use crate::world::{DATA, DATA_LEN, State, WATCHED, World};
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -361,17 +362,17 @@ fn run_once(
             got.general[register as usize] = expected.general[register as usize];
         }
     }
-    assert_eq!(got, expected, "{}", code.listing());
-    assert_eq!(after.vectors, state.vectors, "{}", code.listing());
-    assert_eq!(after.mxcsr, state.mxcsr, "{}", code.listing());
+    assert_eq!(got, expected, "{}", shown(code));
+    assert_eq!(after.vectors, state.vectors, "{}", shown(code));
+    assert_eq!(after.mxcsr, state.mxcsr, "{}", shown(code));
     let watched = if when == When::At {
-        assert_eq!(after.flags, state.flags, "{}", code.listing());
+        assert_eq!(after.flags, state.flags, "{}", shown(code));
         world.stack_pattern()[WATCHED as usize - 128..].to_vec()
     } else {
         world.stack_pattern()[WATCHED as usize..].to_vec()
     };
     let stack = world.stack();
-    assert_eq!(stack[stack.len() - watched.len()..], watched, "{}", code.listing());
+    assert_eq!(stack[stack.len() - watched.len()..], watched, "{}", shown(code));
 }
 
 /// What is no number is one bit pattern: which one comes out of an operation is nobody's business.

@@ -8,6 +8,7 @@
 #![allow(dead_code)]
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,28 @@ const SETTLED_LOOK: Duration = Duration::from_millis(25);
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A static program of a few instructions in a home's folder: its code begins at 0x401000.
+pub fn bare_program(home: &Home, source: &str) -> PathBuf {
+    let (file, program) = (home.path("few.s"), home.path("few"));
+    fs::write(&file, source).expect("writes the source");
+    let flags = ["-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,-Ttext=0x401000"];
+    let status = Command::new("cc").args(flags).arg("-o").arg(&program).arg(&file).status();
+    assert!(status.expect("cc runs").success());
+    program
+}
+
+/// A printed text as JSON.
+#[track_caller]
+pub fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Names of an object's fields.
+#[track_caller]
+pub fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
 /// Whether these tests may do what only root may.
