@@ -10,13 +10,14 @@ use trimtab_types::Pid;
 use trimtab_types::procfs::{Stat, State};
 
 const ROLE: &str = "TRIMTAB_TEST_ROLE";
-const TARGET: &str = "TRIMTAB_TEST_TARGET";
+/// The monitor's target, or the sleeper's system call.
+const ABOUT: &str = "TRIMTAB_TEST_ABOUT";
 
-fn start(role: &str, target: Option<u32>) -> Child {
+fn start(role: &str, about: &str) -> Child {
     let exe = std::env::current_exe().expect("own path");
     let mut command = Command::new(exe);
     command.args(["--exact", "role", "--nocapture", "--test-threads=1"]).env(ROLE, role).stdout(Stdio::piped());
-    command.env(TARGET, target.unwrap_or(0).to_string());
+    command.env(ABOUT, about);
     command.spawn().expect("starts itself")
 }
 
@@ -49,15 +50,16 @@ fn play_target() {
     println!("target right={right} slept={} enough={}", sleeper.join().expect("joins"), rounds > 10);
 }
 
-/// Its child has one thread, which sleeps once and tells how that ended.
+/// Its child has one thread, which waits once, by the call it is asked for, and tells how that ended.
 fn play_sleeper() {
     let time = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+    let call = std::env::var(ABOUT).expect("a call");
     let started = Instant::now();
-    // SAFETY: the child only sleeps and ends; `time` is valid, and nobody asks for what remains of it.
+    // SAFETY: the child only waits and ends; `time` is valid, and nobody asks for what remains of it.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {
-            libc::_exit(libc::nanosleep(&raw const time, std::ptr::null_mut()).abs());
+            libc::_exit(wait_by(&call, &raw const time));
         }
         child
     };
@@ -66,6 +68,45 @@ fn play_sleeper() {
     let reaped = unsafe { libc::waitpid(child, &raw mut status, 0) };
     let slept = started.elapsed() >= Duration::from_secs(1);
     println!("target right={} slept={slept} enough={}", status == 0, reaped == child);
+}
+
+/// 0 if the call ended as it does when its time is over. The number of all but the first is not in the code before the call.
+///
+/// # Safety
+/// `time` must be valid.
+unsafe fn wait_by(call: &str, time: *const libc::timespec) -> i32 {
+    let mut polled = libc::pollfd { fd: -1, events: 1, revents: 0 };
+    let mut futex = 7_u32;
+    let nothing = 0;
+    let time = time as u64;
+    let (number, arguments, expected) = match call {
+        "libc" => {
+            // SAFETY: the caller's time is valid.
+            let slept = unsafe { libc::nanosleep(time as *const libc::timespec, std::ptr::null_mut()) };
+            return slept.abs();
+        }
+        "nanosleep" => (35, [time, nothing, nothing, nothing], 0),
+        "clock_nanosleep" => (230, [1, nothing, time, nothing], 0),
+        "poll" => (7, [&raw mut polled as u64, 1, 1000, nothing], 0),
+        "futex" => (202, [&raw mut futex as u64, 128, 7, time], -libc::ETIMEDOUT),
+        other => panic!("no call {other}"),
+    };
+    let result: i64;
+    // SAFETY: the call reads and writes what its arguments point to, which lives until it ends.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") std::hint::black_box(number as i64) => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") 0,
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    (result as i32 - expected).abs()
 }
 
 const EXPECTED: u64 = 0xe351_f07b_a358_2bf8;
@@ -86,7 +127,7 @@ fn one_round() -> u64 {
 }
 
 fn play_monitor() {
-    let pid = Pid(std::env::var(TARGET).expect("target").parse().expect("a pid"));
+    let pid = Pid(std::env::var(ABOUT).expect("target").parse().expect("a pid"));
     while inject_once(pid).is_ok() {}
 }
 
@@ -136,12 +177,12 @@ const GOOD: &str = "target right=true slept=true enough=true";
 #[test]
 fn an_undisturbed_target_is_right() {
     assert_eq!(one_round(), EXPECTED, "{:#x}", one_round());
-    assert_eq!(outcome(start("target", None)), GOOD);
+    assert_eq!(outcome(start("target", "")), GOOD);
 }
 
 #[test]
 fn system_calls_leave_no_trace() {
-    let target = start("target", None);
+    let target = start("target", "");
     let pid = Pid(target.id() as i32);
     std::thread::sleep(Duration::from_millis(150));
     let (gadgets, maps) = gadgets(pid);
@@ -165,7 +206,7 @@ fn system_calls_leave_no_trace() {
 
 #[test]
 fn a_thread_makes_a_chain_of_calls_by_itself() {
-    let target = start("target", None);
+    let target = start("target", "");
     let pid = Pid(target.id() as i32);
     std::thread::sleep(Duration::from_millis(150));
     let (gadgets, maps) = gadgets(pid);
@@ -235,17 +276,23 @@ fn a_sleep_is_resumed_with_its_remaining_time() {
     assert_eq!(call, RESTART_SYSCALL);
 }
 
-/// The only thread sleeps, and is lent out when only the kernel knows how its sleep goes on; whoever borrowed it ends
-/// without giving it back.
+/// The only thread waits, and is lent out when only the kernel knows how its waiting goes on; whoever borrowed it ends
+/// without giving it back. What the first call was is told by the code before it, or by its arguments.
 #[test]
-fn a_sleep_that_was_resumed_before_ends_as_asked() {
-    let target = start("sleeper", None);
+fn waiting_that_was_resumed_before_ends_as_asked() {
+    for call in ["libc", "nanosleep", "clock_nanosleep", "poll", "futex"] {
+        lend_out_a_sleeper(call);
+    }
+}
+
+fn lend_out_a_sleeper(name: &str) {
+    let target = start("sleeper", name);
     let pid = eventually(|| child_of(target.id()));
     let call = || {
         let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
         text.split(' ').next().and_then(|word| word.parse::<u32>().ok())
     };
-    eventually(|| matches!(call(), Some(35 | 230)).then_some(()));
+    eventually(|| matches!(call(), Some(7 | 35 | 202 | 230)).then_some(()));
     let (gadgets, maps) = gadgets(pid);
     Stopped::stop(pid).expect("stops").resume();
     eventually(|| (call() == Some(219)).then_some(()));
@@ -258,7 +305,7 @@ fn a_sleep_that_was_resumed_before_ends_as_asked() {
         std::mem::forget(stopped);
     });
     borrowed.join().expect("joins");
-    assert_eq!(outcome(target), GOOD);
+    assert_eq!(outcome(target), GOOD, "{name}");
 }
 
 fn child_of(parent: u32) -> Option<Pid> {
@@ -274,13 +321,13 @@ fn free_place(maps: &MappingTable) -> u64 {
 
 #[test]
 fn a_killed_monitor_leaves_the_target_right() {
-    let target = start("target", None);
+    let target = start("target", "");
     let mut seed = 0x1234_5678u64;
     std::thread::sleep(Duration::from_millis(100));
     let until = Instant::now() + Duration::from_millis(1200);
     let mut kills = 0;
     while Instant::now() < until {
-        let mut monitor = start("monitor", Some(target.id()));
+        let mut monitor = start("monitor", &target.id().to_string());
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         std::thread::sleep(Duration::from_micros(5_000 + (seed >> 33) % 20_000));
         monitor.kill().expect("kills");
@@ -301,7 +348,7 @@ fn a_process_that_is_gone_is_said_to_be() {
 
 #[test]
 fn another_tracer_is_named() {
-    let target = start("target", None);
+    let target = start("target", "");
     let pid = Pid(target.id() as i32);
     std::thread::sleep(Duration::from_millis(50));
     let held = Stopped::stop(pid).expect("stops");

@@ -313,9 +313,14 @@ fn ranks_of_a_context_are_picked() {
         let context: Context = context.parse().expect("a context");
         job.within(&context, "n1").ranks.iter().map(|process| process.rank.0).collect()
     };
-    for (context, expected) in
-        [("all", &[0, 1][..]), ("1", &[1]), ("host:n1", &[0, 1]), ("host:n2", &[]), ("host:n1 except 0", &[1]), ("5", &[])]
-    {
+    for (context, expected) in [
+        ("all", &[0, 1][..]),
+        ("1", &[1]),
+        ("host:n1", &[0, 1]),
+        ("host:n2", &[]),
+        ("host:n1 except 0", &[1]),
+        ("5", &[]),
+    ] {
         assert_eq!(ranks(&job, context), expected, "{context}");
     }
     let one: Context = "1".parse().expect("a context");
