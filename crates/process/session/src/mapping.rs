@@ -24,6 +24,10 @@ use trimtab_types::Pid;
 const DONE_LIMIT: Duration = Duration::from_secs(5);
 /// Sleep between two looks at whether it has.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
+/// Time without a sign of what its calls made, after which it is looked at whether they are over.
+const LOOK_CLOSER_EVERY: Duration = Duration::from_millis(100);
+/// Attempts with a program that closes the descriptor.
+const LOST_MAX: usize = 5;
 /// Numbers of the system calls, and their flags.
 const MEMFD_CREATE: i64 = 319;
 const MMAP: i64 = 9;
@@ -56,54 +60,120 @@ pub(crate) struct Mapper<'a> {
 impl Mapper<'_> {
     /// Makes the shared memory, has it filled by `fill`, and maps it and the arenas at their places.
     pub(crate) fn map(&mut self, fill: &dyn Fn(View<'_>)) -> Result<SharedMapping, Error> {
-        let known = open_descriptors(self.pid);
+        for _ in 1..LOST_MAX {
+            match self.map_once(fill) {
+                Err(Lost::Descriptor) => {}
+                Err(Lost::Other(error)) => return Err(error),
+                Ok(shared) => return Ok(shared),
+            }
+        }
+        self.map_once(fill).map_err(|lost| match lost {
+            Lost::Other(error) => error,
+            Lost::Descriptor => {
+                let reason = "it closed the descriptor of our shared memory each time; try again".into();
+                Error::NothingToDo { pid: self.pid, reason }
+            }
+        })
+    }
+
+    fn map_once(&mut self, fill: &dyn Fn(View<'_>)) -> Result<SharedMapping, Lost> {
+        let pid = self.pid;
+        let known = open_descriptors(pid);
         let name = Call { text: Some(MEMFD_NAME), ..Call::new("memfd_create", MEMFD_CREATE, [0, CLOSE_ON_EXEC]) };
-        self.run(&[name], None)?;
-        let made = || open_descriptors(self.pid).into_iter().find(|descriptor| !known.contains(descriptor));
-        wait_until(self.pid, "make shared memory", || made().is_some())?;
-        let Some(descriptor) = made() else { return Err(self.lost()) };
-        let filled = open_file_of(self.pid, descriptor).map_err(Error::from).and_then(|file| {
-            let shared = SharedMapping::create(&file, self.layout.geometry.file_length, self.pid)?;
+        self.run(&[name], &|| true)?;
+        let descriptor = self.wait_for_descriptor(&known)?;
+        let filled = open_file_of(pid, descriptor).map_err(Error::from).and_then(|file| {
+            let shared = SharedMapping::create(&file, self.layout.geometry.file_length, pid)?;
             fill(View::new(shared.words()));
             Ok((file, shared))
         });
         let (file, shared) = match filled {
             Ok(filled) => filled,
             Err(error) => {
-                self.run(&[close(descriptor)], None)?;
-                return Err(error);
+                // By now the number may be of a file of the program's own.
+                self.run(&[close(descriptor)], &|| open_descriptors(pid).contains(&descriptor))?;
+                return Err(error.into());
             }
         };
-        self.run(&self.calls(descriptor), Some((descriptor, &file)))?;
-        let is_mapped = || position(self.pid, descriptor) != Some(0) || !is_same(self.pid, descriptor, &file);
-        wait_until(self.pid, "map shared memory", is_mapped)?;
+        let is_there = || is_same(pid, descriptor, &file);
+        self.run(&self.calls(descriptor), &is_there)?;
+        let is_mapped = || position(pid, descriptor) != Some(0) || !is_there();
+        wait_until(pid, "map shared memory", is_mapped)?;
         self.check(descriptor, &file)?;
-        self.run(&self.last_calls(descriptor), Some((descriptor, &file)))?;
-        wait_until(self.pid, "close shared memory", || !is_same(self.pid, descriptor, &file))?;
+        self.run_and_close(self.last_calls(), descriptor, &is_there)?;
+        wait_until(pid, "close shared memory", || !is_there())?;
         Ok(shared)
     }
 
-    /// Sends one thread through `calls`. If it is known by then, `descriptor` must still be our file.
+    /// The descriptor that the target has made, by the first look that sees it. Some programs close numbers twice, and so
+    /// one that they don't know: then the calls are over and nothing is there.
+    fn wait_for_descriptor(&mut self, known: &[u64]) -> Result<u64, Lost> {
+        let deadline = Instant::now() + DONE_LIMIT;
+        loop {
+            let look_closer = Instant::now() + LOOK_CLOSER_EVERY;
+            while Instant::now() < look_closer {
+                if let Some(made) = made_since(self.pid, known) {
+                    return Ok(made);
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+            if Instant::now() > deadline {
+                return Err(
+                    Error::Idle { pid: self.pid, what: "make shared memory", limit_s: DONE_LIMIT.as_secs() }.into()
+                );
+            }
+            let stopped = Stopped::stop(self.pid)?;
+            let is_over = !is_making_calls(&stopped, &self.gadgets);
+            let made = made_since(self.pid, known);
+            self.pause_ns += stopped.resume();
+            if is_over {
+                return made.ok_or(Lost::Descriptor);
+            }
+        }
+    }
+
+    /// Makes `calls` and closes the descriptor, unless the program has done that by itself.
+    fn run_and_close(
+        &mut self,
+        mut calls: Vec<Call>,
+        descriptor: u64,
+        is_there: &dyn Fn() -> bool,
+    ) -> Result<(), Lost> {
+        calls.push(close(descriptor));
+        match self.run(&calls, is_there) {
+            Err(Lost::Descriptor) => {
+                calls.pop();
+                self.run(&calls, &|| true)
+            }
+            other => other,
+        }
+    }
+
+    /// Sends one thread through `calls`, unless `is_there` says that the descriptor they are about is not our file any
+    /// more. It is asked while that thread is held.
     ///
     /// A thread without room on its stack is not the only one, and may have room in a moment: then all are held, and one
     /// that has room is taken.
-    fn run(&mut self, calls: &[Call], descriptor: Option<(u64, &File)>) -> Result<(), Error> {
+    fn run(&mut self, calls: &[Call], is_there: &dyn Fn() -> bool) -> Result<(), Lost> {
+        if calls.is_empty() {
+            return Ok(());
+        }
         for attempt in 0.. {
             let stopped = if attempt == 0 { Stopped::stop_one(self.pid) } else { Stopped::stop(self.pid) }?;
-            if descriptor.is_some_and(|(number, file)| !is_same(self.pid, number, file)) {
-                return Err(self.lost());
+            if !is_there() {
+                return Err(Lost::Descriptor);
             }
             if is_first(calls) && is_making_calls(&stopped, &self.gadgets) {
                 self.pause_ns += stopped.resume();
                 std::thread::sleep(rest(attempt));
                 if attempt + 1 >= TRIES_MAX {
-                    return Err(Error::CallsPending { pid: self.pid });
+                    return Err(Error::CallsPending { pid: self.pid }.into());
                 }
                 continue;
             }
             // What a killed trimtab asked for came without it: then what was found in the process is not all.
             if is_first(calls) && attempt > 0 && self.has_more_of_ours()? {
-                return Err(Error::CallsPending { pid: self.pid });
+                return Err(Error::CallsPending { pid: self.pid }.into());
             }
             match stopped.resume_through(calls, self.gadgets, self.maps) {
                 Err(trimtab_os::Error::NoStack { .. } | trimtab_os::Error::NotNow { .. })
@@ -126,11 +196,6 @@ impl Mapper<'_> {
         Ok(ours(&MappingTable::of(self.pid)?) > ours(self.maps) || !open_descriptors(self.pid).is_empty())
     }
 
-    fn lost(&self) -> Error {
-        let reason = "it closed the descriptor of our shared memory; try again".into();
-        Error::NothingToDo { pid: self.pid, reason }
-    }
-
     /// All mappings, then the descriptor's position, by which it is seen that the others are done.
     fn calls(&self, descriptor: u64) -> Vec<Call> {
         let map = |address: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64| {
@@ -151,14 +216,13 @@ impl Mapper<'_> {
     }
 
     /// Only once the gates are known to be ours: advice on a page of the program's own would stay there.
-    fn last_calls(&self, descriptor: u64) -> Vec<Call> {
+    fn last_calls(&self) -> Vec<Call> {
         let gates = self.layout.places.iter().map(|place| place.gate);
-        let wipe = gates.map(|gate| Call::new("madvise", MADVISE, [gate, PAGE, WIPE_ON_FORK]));
-        wipe.chain([close(descriptor)]).collect()
+        gates.map(|gate| Call::new("madvise", MADVISE, [gate, PAGE, WIPE_ON_FORK])).collect()
     }
 
     /// Nothing is written before every mapping is seen to be where it should be; otherwise those made are taken back.
-    fn check(&mut self, descriptor: u64, file: &File) -> Result<(), Error> {
+    fn check(&mut self, descriptor: u64, file: &File) -> Result<(), Lost> {
         let now = MappingTable::of(self.pid)?;
         let inode = file.metadata().map(|data| data.ino()).unwrap_or_default();
         let wanted = self.wanted();
@@ -171,14 +235,13 @@ impl Mapper<'_> {
         if made.len() == wanted.len() {
             return Ok(());
         }
-        let mut undo = unmap_calls(&made);
-        undo.push(close(descriptor));
-        self.run(&undo, Some((descriptor, file)))?;
+        let pid = self.pid;
+        self.run_and_close(unmap_calls(&made), descriptor, &|| is_same(pid, descriptor, file))?;
         if wanted.iter().all(|wanted| now.at(wanted.start).is_none()) {
             let bytes = wanted.iter().map(|wanted| wanted.length).sum();
-            return Err(Error::NoMemory { pid: self.pid, bytes });
+            return Err(Error::NoMemory { pid: self.pid, bytes }.into());
         }
-        Err(Error::NoRoom { pid: self.pid, module: "memory".into() })
+        Err(Error::NoRoom { pid: self.pid, module: "memory".into() }.into())
     }
 
     fn wanted(&self) -> Vec<Wanted> {
@@ -189,6 +252,19 @@ impl Mapper<'_> {
             all.push(wanted(place.code, place.capacity, true));
         }
         all
+    }
+}
+
+/// Why memory could not be mapped.
+enum Lost {
+    /// The program has closed the descriptor of its file, of which it knows nothing: it may go better the next time.
+    Descriptor,
+    Other(Error),
+}
+
+impl<E: Into<Error>> From<E> for Lost {
+    fn from(error: E) -> Lost {
+        Lost::Other(error.into())
     }
 }
 
@@ -236,6 +312,11 @@ pub(crate) fn wait_until(pid: Pid, what: &'static str, is_done: impl Fn() -> boo
     Ok(())
 }
 
+/// A descriptor of a trimtab's memory that was not `known`.
+fn made_since(pid: Pid, known: &[u64]) -> Option<u64> {
+    open_descriptors(pid).into_iter().find(|descriptor| !known.contains(descriptor))
+}
+
 /// Where a descriptor of `pid` stands in its file; `None` if it is not open.
 fn position(pid: Pid, descriptor: u64) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).ok()?;
@@ -274,8 +355,8 @@ mod tests {
     }
 
     /// A program that computes, or one that sleeps: a thread of each makes its calls in its own way.
-    fn start(program: &str, argument: &str) -> (Running, Pid) {
-        let child = Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    fn start(program: &str, arguments: &[&str]) -> (Running, Pid) {
+        let child = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = Running(child.expect("starts"));
         let pid = Pid(child.0.id() as i32);
         let own = std::fs::read_link("/proc/self/exe").ok();
@@ -315,7 +396,7 @@ mod tests {
     #[test]
     fn memory_is_mapped_and_taken_back() {
         for (program, argument) in [("yes", "a"), ("sleep", "100")] {
-            let (child, pid) = start(program, argument);
+            let (child, pid) = start(program, &[argument]);
             let maps = MappingTable::of(pid).expect("maps");
             let (header, gate) = gaps(&maps);
             let layout = layout(header, gate);
@@ -328,7 +409,7 @@ mod tests {
             assert_eq!(memory.read_vec(gate, 8).expect("reads"), [0; 8], "the gate is closed");
             assert_eq!(open_descriptors(pid), [0u64; 0], "{program}");
             drop(shared);
-            mapper.run(&unmap_calls(&[(header, DATA_BYTES), (gate, 2 * PAGE)]), None).expect("unmaps");
+            assert!(mapper.run(&unmap_calls(&[(header, DATA_BYTES), (gate, 2 * PAGE)]), &|| true).is_ok());
             wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
             drop(child);
         }
@@ -338,7 +419,7 @@ mod tests {
     #[test]
     fn unfinished_memory_is_undone() {
         for (program, argument) in [("yes", "a"), ("sleep", "100")] {
-            let (child, pid) = start(program, argument);
+            let (child, pid) = start(program, &[argument]);
             let maps = MappingTable::of(pid).expect("maps");
             let (header, gate) = gaps(&maps);
             let layout = layout(header, gate);
@@ -356,7 +437,7 @@ mod tests {
     #[test]
     fn a_place_that_was_taken_meanwhile_is_left_alone() {
         for (program, argument) in [("yes", "a"), ("sleep", "100")] {
-            let (child, pid) = start(program, argument);
+            let (child, pid) = start(program, &[argument]);
             let maps = MappingTable::of(pid).expect("maps");
             let taken = maps.0.iter().find(|mapping| mapping.executable).expect("has code").start;
             let text = |memory: &Memory| memory.read_vec(taken, PAGE as usize).expect("reads");
@@ -372,5 +453,34 @@ mod tests {
             assert_eq!(text(&memory), before, "{program}");
             drop(child);
         }
+    }
+
+    /// It closes numbers that it doesn't know, as bash does behind a pipeline, and ends if one that it opened is closed.
+    const CLOSES_TWICE: &str =
+        "echo begun; while sleep 0.001; exec 3>&-; exec 3</dev/null; sleep 0.001; : <&3; do exec 3>&-; done";
+
+    #[test]
+    fn a_program_that_closes_our_descriptor_keeps_its_own() {
+        let (child, pid) = start("sh", &["-c", CLOSES_TWICE]);
+        let maps = MappingTable::of(pid).expect("maps");
+        let (header, gate) = gaps(&maps);
+        let possible = layout(header, gate);
+        let mut impossible = layout(header, gate);
+        impossible.geometry.file_length = u64::MAX;
+        let mut made = 0;
+        for round in 0..400 {
+            // Each other time the file can't be made so long, and the descriptor is closed at once.
+            let layout = if round % 2 == 0 { &possible } else { &impossible };
+            let gadgets = gadgets(pid).expect("it runs, and does not end because a file that it opened was closed");
+            let mut mapper = Mapper { pid, gadgets, maps: &maps, layout, pause_ns: 0 };
+            if let Ok(shared) = mapper.map(&|_| {}) {
+                made += 1;
+                drop(shared);
+                assert!(mapper.run(&unmap_calls(&[(header, DATA_BYTES), (gate, 2 * PAGE)]), &|| true).is_ok());
+            }
+            wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect("is as before");
+        }
+        assert!(made > 0, "it closes some of them, not all");
+        drop(child);
     }
 }
