@@ -1,11 +1,12 @@
 //! Ten thousand failures in one tree, and a tree of 65,536 leaves; figures on standard output.
 //!
-//! `cargo run --release -p trimtab-sim --example sim -- [failures|scale|all] [--seed N] [--failures N] [--leaves N]`.
-//! Simulated times are the same on every machine; how long the simulation itself takes is not.
+//! `cargo run --release -p trimtab-sim --example sim -- [failures|scale|all] [--seed N] [--failures N] [--leaves N]
+//! [--json]`. With `--json` the storms' figures are one line, for `bench tree`. Simulated times are the same on every machine; how long the simulation itself takes is not.
 //!
 //! Next: `tests/storms.rs` for the smaller runs of every test.
 
 use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
 use std::time::Instant;
 use trimtab_overlay::{Sync, Tree};
 use trimtab_sim::check::Figures;
@@ -20,13 +21,16 @@ struct Wish {
     seed: u64,
     failures: u64,
     leaves: u32,
+    json: bool,
 }
 
 fn main() -> Result<()> {
     let wish = wish()?;
     if wish.part != "scale" {
-        storm_of_inner_nodes(&wish)?;
-        storm_of_everything(&wish)?;
+        let storms = [storm_of_inner_nodes(&wish)?, storm_of_everything(&wish)?];
+        if wish.json {
+            println!("{}", json!({ "seed": wish.seed, "failures": wish.failures, "storms": storms }));
+        }
     }
     if wish.part != "failures" {
         println!(
@@ -44,16 +48,17 @@ fn main() -> Result<()> {
 }
 
 fn wish() -> Result<Wish> {
-    let mut wish = Wish { part: "all".into(), seed: 1, failures: 10_000, leaves: 65_536 };
+    let mut wish = Wish { part: "all".into(), seed: 1, failures: 10_000, leaves: 65_536, json: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|word| word.parse().ok()).context("a number must follow an option");
         match word.as_str() {
             "failures" | "scale" | "all" => wish.part = word,
+            "--json" => wish.json = true,
             "--seed" => wish.seed = number()?,
             "--failures" => wish.failures = number()?,
             "--leaves" => wish.leaves = u32::try_from(number()?)?,
-            _ => bail!("`{word}`: expected failures, scale, all, --seed N, --failures N or --leaves N"),
+            _ => bail!("`{word}`: expected failures, scale, all, --seed N, --failures N, --leaves N or --json"),
         }
     }
     Ok(wish)
@@ -69,10 +74,16 @@ fn begin(mut plan: Plan, think_us_max: u64) -> Result<Sim> {
     Ok(sim)
 }
 
-fn storm(name: &str, wish: &Wish, storm: Storm) -> Result<()> {
+fn storm(name: &str, wish: &Wish, storm: Storm) -> Result<Value> {
     let began = Instant::now();
     let tree = Tree::balanced(6, 1296)?;
-    println!("\n{name}: {} failures in a tree of {} nodes, depth {}", wish.failures, tree.node_count(), tree.depth());
+    let say = |text: String| {
+        if !wish.json {
+            println!("{text}");
+        }
+    };
+    let node_count = tree.node_count();
+    say(format!("\n{name}: {} failures in a tree of {node_count} nodes, depth {}", wish.failures, tree.depth()));
     let mut plan = Plan::new(wish.seed, tree);
     plan.flows = [Sync::WaitForAll, Sync::DontWait].map(Flow::sum).to_vec();
     let mut sim = begin(plan, 2_000_000)?;
@@ -82,12 +93,20 @@ fn storm(name: &str, wish: &Wish, storm: Storm) -> Result<()> {
         bail!("seed {}: the tree never becomes whole again", wish.seed);
     }
     sim.checker.nobody_is_lost(sim.now_us());
-    print_figures(&sim, &sim.checker.figures);
-    println!("  simulated in {:.1} s", began.elapsed().as_secs_f64());
-    Ok(())
+    let figures = &sim.checker.figures;
+    if !wish.json {
+        print_figures(&sim, figures);
+    }
+    say(format!("  simulated in {:.1} s", began.elapsed().as_secs_f64()));
+    let orphan_s: Vec<f64> = figures.orphan_us.iter().map(|us| *us as f64 / 1e6).collect();
+    Ok(json!({
+        "name": name, "nodes": node_count, "kills": figures.kills, "orphans": orphan_s.len(),
+        "orphan_s_max": orphan_s.iter().copied().fold(0.0, f64::max), "results": figures.results,
+        "contributions": figures.contributions, "commands": figures.commands, "simulated_s": sim.now_us() as f64 / 1e6,
+    }))
 }
 
-fn storm_of_inner_nodes(wish: &Wish) -> Result<()> {
+fn storm_of_inner_nodes(wish: &Wish) -> Result<Value> {
     let (failure_count, pause_us, down_us_max) = (wish.failures, 60_000, 2_000_000);
     storm(
         "inner nodes die",
@@ -96,7 +115,7 @@ fn storm_of_inner_nodes(wish: &Wish) -> Result<()> {
     )
 }
 
-fn storm_of_everything(wish: &Wish) -> Result<()> {
+fn storm_of_everything(wish: &Wish) -> Result<Value> {
     let (failure_count, pause_us, down_us_max) = (wish.failures, 60_000, 4_000_000);
     storm(
         "everything fails",

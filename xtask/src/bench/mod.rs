@@ -66,19 +66,19 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
 
 /// Builds what is measured, optimised.
 fn build(root: &Path, options: &Options) -> Result<()> {
-    let (package, examples): (_, &[&str]) = match options.name {
-        Name::Window => ("trimtab-session", &["probe_cost"]),
+    let examples: &[(&str, &str)] = match options.name {
+        Name::Window => &[("trimtab-session", "probe_cost")],
         // The parts about large programs are the only ones that need any.
         Name::Probe if options.only.is_none_or(|only| only == Part::Large) => {
-            ("trimtab-session", &["plan_all", "insert_many"])
+            &[("trimtab-session", "plan_all"), ("trimtab-session", "insert_many")]
         }
-        Name::Probe | Name::Cluster => ("trimtab-session", &[]),
-        Name::Tree => ("trimtab-link", &["tree"]),
+        Name::Probe | Name::Cluster => &[],
+        Name::Tree => &[("trimtab-link", "tree"), ("trimtab-sim", "sim")],
     };
     if options.name != Name::Tree {
         shell::run(&mut shell::cargo(root, &["build", "--release", "--package", "trimtab"]))?;
     }
-    for example in examples {
+    for (package, example) in examples {
         shell::run(&mut shell::cargo(root, &["build", "--release", "--package", package, "--example", example]))?;
     }
     Ok(())

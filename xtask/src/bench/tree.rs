@@ -41,6 +41,8 @@ const GROWTH_RATIO_BAR: f64 = 1.5;
 /// An agent that has nothing to do.
 const REST_CORE_PERCENT_BAR: f64 = 0.1;
 const REST_MEMORY_MB_BAR: f64 = 20.0;
+/// Failures in each simulated storm.
+const FAILURES: usize = 10_000;
 /// From the loss of an inner node to a parent for each of its children.
 const ORPHANED_S_BAR: f64 = 1.0;
 
@@ -62,6 +64,7 @@ pub fn run(bench: &Bench, only: Option<Part>, leaves: Option<u32>, record: &mut 
     }
     if wanted(Part::Survive) {
         record.judge(survive_rows(&measure(bench, "survive", 16, bench.rounds(100, 5))?));
+        record.judge(simulated_rows(&simulate(bench)?));
     }
     if wanted(Part::Scale) {
         let large = leaves.unwrap_or(if bench.quick { 4 * LEAVES_SMALL } else { LEAVES_MAX });
@@ -70,6 +73,15 @@ pub fn run(bench: &Bench, only: Option<Part>, leaves: Option<u32>, record: &mut 
         record.judge(scale_rows(&small, &large));
     }
     Ok(())
+}
+
+/// Storms in simulated trees, every result of which is checked as it comes: a wrong one ends the run.
+fn simulate(bench: &Bench) -> Result<Value> {
+    let failures = bench.rounds(FAILURES, FAILURES / 50).to_string();
+    let mut command = Command::new(bench.binary("examples/sim"));
+    let line =
+        shell::read(command.args(["failures", "--failures", &failures, "--json"])).context("simulated storms")?;
+    serde_json::from_str(&line).context("the simulation printed no JSON")
 }
 
 fn measure(bench: &Bench, part: &str, leaves: u32, rounds: usize) -> Result<Value> {
@@ -159,6 +171,23 @@ fn survive_rows(found: &Value) -> Vec<Row> {
     vec![Row::at_most(what, "s", &samples(found, "orphaned_s"), ORPHANED_S_BAR), no_wrong]
 }
 
+fn simulated_rows(found: &Value) -> Vec<Row> {
+    let rows = |storm: &Value| {
+        let name = storm["name"].as_str().unwrap_or_default();
+        let of = format!("simulated, {name}, {} failures in a tree of {} nodes", found["failures"], storm["nodes"]);
+        let exact = Row {
+            what: format!("{of}: results that are wrong"),
+            measured: format!("{} killed, {} results, 0 wrong", storm["kills"], storm["results"]),
+            bar: "none, each result checked".into(),
+            verdict: Verdict::of(storm["results"].as_u64().is_some_and(|results| results > 0)),
+            figures: storm.clone(),
+        };
+        let longest = format!("{of}: longest time that an orphan with a way to the root had no parent");
+        [Row::at_most(longest, "s", &single(storm, "orphan_s_max"), ORPHANED_S_BAR), exact]
+    };
+    found["storms"].as_array().into_iter().flatten().flat_map(rows).collect()
+}
+
 fn scale_rows(small: &Value, large: &Value) -> Vec<Row> {
     let count = |found: &Value| found["leaves"].as_f64().unwrap_or(f64::NAN);
     let leaves = &large["leaves"];
@@ -228,6 +257,14 @@ mod tests {
         assert_eq!(verdicts(&scale_rows(&small, &found(65_536, 3, 0.7))), [Verdict::Met; 5]);
         assert_eq!(verdicts(&scale_rows(&small, &found(65_536, 3, 1.4)))[3], Verdict::Missed);
         assert_eq!(verdicts(&scale_rows(&small, &found(65_536, 9, 0.7)))[4], Verdict::Missed);
+    }
+
+    #[test]
+    fn simulated_storms_are_held_to_the_second() {
+        let storm = |orphan_s_max: f64, results: u64| json!({ "name": "all", "orphan_s_max": orphan_s_max, "results": results });
+        let found = json!({ "failures": 9, "storms": [storm(0.9, 5), storm(1.1, 0)] });
+        let [met, missed] = [Verdict::Met, Verdict::Missed];
+        assert_eq!(verdicts(&simulated_rows(&found)), [met, met, missed, missed]);
     }
 
     #[test]

@@ -35,13 +35,20 @@ pub(crate) struct Link {
     write: Box<dyn WriteHalf>,
     seal: Seal,
     decoder: Decoder,
-    commands: VecDeque<Frame>,
-    results: VecDeque<Frame>,
-    /// The result of which some chunks are out.
-    long: Option<Message>,
+    /// What is to be written; a connection at rest, as nearly all are, has no room for any.
+    waiting: Option<Box<Waiting>>,
+}
+
+/// What is to be written: first what is already bytes, then commands, then results.
+#[derive(Default)]
+struct Waiting {
     /// Bytes that the kernel didn't take yet.
     unsent: Vec<u8>,
     unsent_at: usize,
+    commands: VecDeque<Frame>,
+    /// The result of which some chunks are out.
+    long: Option<Message>,
+    results: VecDeque<Frame>,
 }
 
 impl Drop for Link {
@@ -52,19 +59,7 @@ impl Drop for Link {
 
 impl Link {
     pub(crate) fn new(serial: u64, now_us: u64, write: Box<dyn WriteHalf>, seal: Seal) -> Self {
-        Link {
-            serial,
-            is_listed: false,
-            used_us: now_us,
-            write,
-            seal,
-            decoder: Decoder::default(),
-            commands: VecDeque::new(),
-            results: VecDeque::new(),
-            long: None,
-            unsent: Vec::new(),
-            unsent_at: 0,
-        }
+        Link { serial, is_listed: false, used_us: now_us, write, seal, decoder: Decoder::default(), waiting: None }
     }
 
     /// The certificate of the other end; none on a Unix socket.
@@ -85,24 +80,8 @@ impl Link {
     }
 
     /// Puts a frame behind those that wait, or into the last of them.
-    pub(crate) fn push(&mut self, mut frame: Frame) -> Result<(), LinkError> {
-        if frame.channel() == Channel::Bulk
-            && let Some(last) = self.results.back_mut()
-        {
-            match last.absorb(frame) {
-                None => return Ok(()),
-                Some(alone) => frame = alone,
-            }
-        }
-        let (queue, count_max) = match frame.channel() {
-            Channel::Commands => (&mut self.commands, COMMANDS_WAITING_MAX),
-            Channel::Bulk => (&mut self.results, RESULTS_WAITING_MAX),
-        };
-        if queue.len() >= count_max {
-            return Err(LinkError::Full { count: queue.len() });
-        }
-        queue.push_back(frame);
-        Ok(())
+    pub(crate) fn push(&mut self, frame: Frame) -> Result<(), LinkError> {
+        self.waiting.get_or_insert_default().push(frame)
     }
 
     /// Writes as much as the kernel takes; pending if something is left, and the task is woken then.
@@ -126,15 +105,14 @@ impl Link {
 
     /// Writes a batch; whether there may be more.
     fn write_some(&mut self, plain: &mut Vec<u8>, sealed: &mut Vec<u8>) -> Result<bool, LinkError> {
-        if self.unsent_at < self.unsent.len() {
-            self.unsent_at += self.write.try_write(&self.unsent[self.unsent_at..])?;
-            if self.unsent_at == self.unsent.len() {
-                (self.unsent, self.unsent_at) = (Vec::new(), 0);
-            }
-            return Ok(true);
-        }
         plain.clear();
-        self.put_batch(plain)?;
+        if let Some(waiting) = &mut self.waiting {
+            if waiting.has_unsent() {
+                waiting.write_unsent(&mut *self.write)?;
+                return Ok(true);
+            }
+            waiting.put_batch(plain)?;
+        }
         let bytes = match &mut self.seal {
             Seal::Plain => &*plain,
             seal => {
@@ -148,6 +126,7 @@ impl Link {
             }
         };
         if bytes.is_empty() {
+            self.waiting = None;
             return Ok(false);
         }
         // What is encoded is in TLS's order, so what the kernel leaves must be kept.
@@ -155,15 +134,51 @@ impl Link {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             other => other?,
         };
-        self.unsent.extend_from_slice(&bytes[written..]);
-        let is_more = !self.unsent.is_empty() || self.has_waiting();
+        if written < bytes.len() {
+            self.waiting.get_or_insert_default().unsent.extend_from_slice(&bytes[written..]);
+        }
         plain.shrink_to(4 * BATCH_BYTES);
         sealed.shrink_to(4 * BATCH_BYTES);
-        Ok(is_more)
+        self.waiting = self.waiting.take().filter(|waiting| !waiting.is_empty());
+        Ok(self.waiting.is_some())
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, mut frame: Frame) -> Result<(), LinkError> {
+        if frame.channel() == Channel::Bulk
+            && let Some(last) = self.results.back_mut()
+        {
+            match last.absorb(frame) {
+                None => return Ok(()),
+                Some(alone) => frame = alone,
+            }
+        }
+        let (queue, count_max) = match frame.channel() {
+            Channel::Commands => (&mut self.commands, COMMANDS_WAITING_MAX),
+            Channel::Bulk => (&mut self.results, RESULTS_WAITING_MAX),
+        };
+        if queue.len() >= count_max {
+            return Err(LinkError::Full { count: queue.len() });
+        }
+        queue.push_back(frame);
+        Ok(())
     }
 
-    fn has_waiting(&self) -> bool {
-        !self.commands.is_empty() || !self.results.is_empty() || self.long.is_some()
+    fn has_unsent(&self) -> bool {
+        self.unsent_at < self.unsent.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.commands.is_empty() && self.results.is_empty() && self.long.is_none() && !self.has_unsent()
+    }
+
+    fn write_unsent(&mut self, write: &mut dyn WriteHalf) -> Result<(), LinkError> {
+        self.unsent_at += write.try_write(&self.unsent[self.unsent_at..])?;
+        if !self.has_unsent() {
+            (self.unsent, self.unsent_at) = (Vec::new(), 0);
+        }
+        Ok(())
     }
 
     /// The next frames as bytes, commands first.
@@ -180,13 +195,6 @@ impl Link {
             } else {
                 break;
             }
-        }
-        // A connection at rest keeps no memory for what once waited.
-        if self.commands.is_empty() {
-            self.commands = VecDeque::new();
-        }
-        if self.results.is_empty() {
-            self.results = VecDeque::new();
         }
         Ok(())
     }

@@ -10,6 +10,10 @@ const MANGLED_BYTES_MAX: usize = 8 * 1024;
 const DEMANGLED_BYTES_MAX: usize = 64 * 1024;
 /// Nesting; the library's own limit keeps the stack small too.
 const NESTING_MAX: u32 = 96;
+/// Nesting of names that may hold many `new` and `delete`.
+const NESTING_OF_NEW_MAX: u32 = 32;
+/// So many are few.
+const NEW_COUNT_MAX: usize = 16;
 
 /// The name behind a symbol: `ns::f(int)` for `_ZN2ns1fEi`, `m::p` for gfortran's `__m_MOD_p`; `None` if the symbol is
 /// not mangled, or not soundly. A version (`@V1`) is ignored.
@@ -32,11 +36,23 @@ pub fn demangle_name(symbol: &str) -> Option<String> {
 }
 
 fn cpp(symbol: &str, options: DemangleOptions) -> Option<String> {
-    let parse = ParseOptions::default().recursion_limit(NESTING_MAX);
+    let parse = ParseOptions::default().recursion_limit(nesting_max(symbol));
     let parsed = Symbol::new_with_options(symbol, &parse).ok()?;
     let mut text = Bounded(String::new());
     parsed.structured_demangle(&mut text, &options.recursion_limit(NESTING_MAX)).ok()?;
     Some(text.0)
+}
+
+/// How deep a name may be nested. The library reads `new` and `delete` in an expression a second time, as plain operators,
+/// if their operands are no sound ones: each of them that stands in another doubles the time.
+fn nesting_max(symbol: &str) -> u32 {
+    const READ_TWICE: [&[u8]; 4] = [b"nw", b"na", b"dl", b"da"];
+    let pairs = || symbol.as_bytes().windows(2);
+    // An expression is an argument of a template, a type, the size of an array or behind `noexcept`. These letters may be
+    // parts of plain words too, which can't be told without reading the name.
+    let has_expression = symbol.contains(['X', 'A']) || pairs().any(|pair| matches!(pair, b"DT" | b"Dt" | b"DO"));
+    let count = pairs().filter(|pair| READ_TWICE.contains(pair)).count();
+    if has_expression && count > NEW_COUNT_MAX { NESTING_OF_NEW_MAX } else { NESTING_MAX }
 }
 
 /// gfortran's `__MODULE_MOD_PROCEDURE`, both in lower case.
@@ -82,6 +98,9 @@ mod tests {
     fn what_would_grow_without_bound_is_left_alone() {
         // Each argument is the pair of the one before: 2^40 words.
         let pairs = (0..40).map(|at| format!("St4pairIS{at}_S{at}_E").replace("S0_", "S_")).collect::<String>();
+        let news = |operand: &str| format!("_Z1fIXna{}EE", format!("{operand}na").repeat(60));
+        let many = [news(""), news("aaLi1E"), news("dl"), news("gs"), format!("_Z1fDT{}", "nadadlnw".repeat(20))];
+        assert_eq!(many.iter().filter_map(|symbol| demangle(symbol)).count(), 0);
         for symbol in [format!("_Z1f{pairs}"), "_Z".repeat(9000), format!("_Z{}", "P".repeat(8000))] {
             let meaning = demangle(&symbol);
             assert!(meaning.is_none_or(|meaning| meaning.len() <= DEMANGLED_BYTES_MAX));
