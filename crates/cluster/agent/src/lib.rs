@@ -21,6 +21,7 @@ mod contribute;
 mod error;
 pub mod exchange;
 mod facts;
+mod guard;
 pub mod lead;
 mod orders;
 pub mod remote;
@@ -34,6 +35,7 @@ pub mod ticket;
 mod undo;
 
 pub use error::Error;
+pub use guard::{COMMAND as GUARD_COMMAND, guard};
 pub use lead::Lead;
 pub use remote::Remote;
 pub use serve::serve;

@@ -10,6 +10,7 @@ use crate::contribute::{contribute, encoded};
 use crate::error::Error;
 use crate::exchange::{ANSWER_BYTES_MAX, Keeper, NOTHING};
 use crate::facts::Shelf;
+use crate::guard::Guard;
 use crate::script::serve::{Scripts, chosen};
 use crate::script::values::Values;
 use crate::talk::{Ask, Piece, Present, PresentRank, Question, Say};
@@ -65,6 +66,9 @@ pub fn serve(ticket: &mut impl Read) -> Result<(), Error> {
         }
     }
     agent.abandon("the agent ended");
+    if let Some(guard) = agent.guard.take() {
+        guard.dismiss();
+    }
     Ok(())
 }
 
@@ -129,6 +133,8 @@ struct Agent<'a> {
     /// Its part of the job, once it was found.
     ranks: Option<Ranks<'a>>,
     scripts: Scripts,
+    /// Takes out what is in if this program is killed; from the first probe on.
+    guard: Option<Guard>,
     /// What of the last answer has not gone yet.
     keeper: Keeper,
     shelf: Shelf,
@@ -161,6 +167,7 @@ impl<'a> Agent<'a> {
             cache,
             ranks: None,
             scripts: Scripts::default(),
+            guard: None,
             keeper: Keeper::default(),
             shelf: Shelf::default(),
             merging: BTreeSet::new(),
@@ -281,6 +288,10 @@ impl<'a> Agent<'a> {
                 ranks.audit.begin().map_err(|error| (one_line(&error), false))?;
             }
         }
+        if insert_of(command).is_some() {
+            self.stand_guard();
+        }
+        let ranks = self.ranks()?;
         let answer = ranks.node.answer(command).map_err(|error| (one_line(&error), false))?;
         if is(|request| matches!(request, Request::Remove | Request::Abandon)) {
             ranks.audit.end(&What::Restored);
@@ -307,6 +318,7 @@ impl<'a> Agent<'a> {
             audit.begin().map_err(|error| refused(one_line(&error)))?;
             ranks.script_audit = Some(audit);
         }
+        self.stand_guard();
         match self.scripts.start(&job, start, cache) {
             Ok(answer) => Ok(Say::Script(Box::new(answer))),
             Err(reason) => {
@@ -314,6 +326,18 @@ impl<'a> Agent<'a> {
                 audit.into_iter().for_each(|mut audit| audit.end(&What::Failed { reason: reason.clone() }));
                 Err(refused(reason))
             }
+        }
+    }
+
+    /// Probes go in without a guard too: then a killed agent's stay until somebody takes them out.
+    fn stand_guard(&mut self) {
+        let Some(ranks) = self.ranks.as_ref().filter(|ranks| self.guard.is_none() && !ranks.job.ranks.is_empty())
+        else {
+            return;
+        };
+        match Guard::start(&self.ticket.command, &ranks.job) {
+            Ok(guard) => self.guard = Some(guard),
+            Err(error) => eprintln!("trimtab: no process stands by in case this one is killed: {error}"),
         }
     }
 

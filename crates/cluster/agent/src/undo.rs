@@ -25,6 +25,11 @@ fn one(job: &Job, process: &RankProcess, command: &str) -> Result<Undone, String
     let held = Claim::of(process.pid).and_then(|claim| Ok((claim, leftover::find_also_coming(process.pid)?)));
     let (_claim, found) = match held {
         Ok((_, Leftover::None)) => return Ok(undone),
+        Ok((_, Leftover::Complete { monitor, monitor_runs: true, .. })) => {
+            let in_use = trimtab_session::Error::InUse { pid: process.pid, monitor };
+            (undone.was_there, undone.problem) = (true, Some(one_line(&in_use)));
+            return Ok(undone);
+        }
         Ok(found) => found,
         Err(error) => {
             undone.problem = Some(one_line(&error));

@@ -70,7 +70,11 @@ impl Mapper<'_> {
         self.map_once(fill).map_err(|lost| match lost {
             Lost::Other(error) => error,
             Lost::Descriptor => {
-                let reason = "it closed the descriptor of our shared memory each time; try again".into();
+                let reason = format!(
+                    "our shared memory's descriptor was not there, {LOST_MAX} times: it has no descriptors left \
+                     (`prlimit --pid {}`), or closes those that it does not know; try again",
+                    self.pid
+                );
                 Error::NothingToDo { pid: self.pid, reason }
             }
         })

@@ -62,6 +62,9 @@ pub enum Command {
     },
     /// Serve a lead on another node (started by `trimtab attach --slurm`), or a site's controller for good
     Agent(AgentOptions),
+    /// Stand beside an agent and take out what it leaves if it is killed (started by agents)
+    #[command(hide = true)]
+    Guard,
     /// Run the site's service, which standing agents call and `--controller` asks
     Controller(ControllerOptions),
     /// Show which agents are connected to whom, how far they are, and what they have survived

@@ -73,6 +73,10 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             window::attach(&options, &events, target, wait, &site, &store, command_ns)
         }
         Command::Agent(options) => site::agent(&options),
+        Command::Guard => {
+            trimtab_agent::guard(&mut std::io::stdin().lock())?;
+            Ok(DONE)
+        }
         Command::Controller(options) => site::controller(&options, &store),
         Command::Tree { site, json } => tree::show(&site, json),
         Command::Site(command) => site::authority(&command),

@@ -4,7 +4,7 @@
 
 mod common_cluster;
 
-use common_cluster::{Cluster, Job, Rank, agents, children_of, kill, wait_for};
+use common_cluster::{Cluster, Job, Rank, agents, children_of, guards, kill, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,8 @@ fn jobs_of_several_nodes() {
     a_window_is_of_all_ranks(&cluster, &job);
     a_window_is_of_chosen_ranks(&cluster, &job);
     a_killed_lead_leaves_no_probes(&cluster, &job);
-    a_killed_agent_is_named_and_the_next_undoes_what_it_left(&cluster, &job);
+    a_killed_agent_is_named_and_what_it_left_comes_out(&cluster, &job);
+    a_killed_agent_and_its_guard_are_cleaned_up_after(&cluster, &job);
     a_node_that_is_cut_off_restores_its_ranks(&cluster, &job);
     what_can_not_be_measured_is_said(&cluster, &job);
 }
@@ -89,17 +90,36 @@ fn a_killed_lead_leaves_no_probes(cluster: &Cluster<'_>, job: &Job) {
     job.check_untouched();
 }
 
-/// The window goes on without that agent's rank, and says so; the next one finds what the killed agent left.
-fn a_killed_agent_is_named_and_the_next_undoes_what_it_left(cluster: &Cluster<'_>, job: &Job) {
+/// The window goes on without that agent's rank, and says so; when the lease is over, the rank is restored.
+fn a_killed_agent_is_named_and_what_it_left_comes_out(cluster: &Cluster<'_>, job: &Job) {
+    let log = cluster.folder("state").join("trimtab/audit.jsonl");
+    let restored = || fs::read_to_string(&log).expect("the audit log").matches("\"event\":\"restored\"").count();
     let window =
         cluster.begin_window(&["attach", "--slurm", &job.id, "--iterations", "100000000", "--max-seconds", "12"]);
     wait_for("probes in all ranks", || job.ranks.iter().all(|rank| !rank.is_untouched()));
-    let victim = agents()[0];
-    kill(victim);
+    assert_eq!(guards().len(), NODES, "one beside each agent");
+    let before = restored();
+    kill(agents()[0]);
+    wait_for("a rank restored by the guard", || job.ranks.iter().any(Rank::is_untouched));
+    wait_for("the line in the log", || restored() == before + 1);
     let (code, report) = window.end();
     assert_eq!((code, report.window.valid, report.ranks.len()), (Some(1), false, NODES - 1), "{:?}", report.warnings);
     let named = report.warnings.iter().any(|warning| warning.contains("did not answer when asked to"));
     assert!(named, "{:?}", report.warnings);
+    wait_for("no agent and no guard left", || agents().is_empty() && guards().is_empty());
+    job.check_untouched();
+}
+
+/// The next window finds what both left.
+fn a_killed_agent_and_its_guard_are_cleaned_up_after(cluster: &Cluster<'_>, job: &Job) {
+    let window =
+        cluster.begin_window(&["attach", "--slurm", &job.id, "--iterations", "100000000", "--max-seconds", "12"]);
+    wait_for("probes in all ranks", || job.ranks.iter().all(|rank| !rank.is_untouched()));
+    let victim = agents()[0];
+    children_of(victim as u32).into_iter().for_each(kill);
+    kill(victim);
+    let (code, report) = window.end();
+    assert_eq!((code, report.window.valid, report.ranks.len()), (Some(1), false, NODES - 1), "{:?}", report.warnings);
     let touched = job.ranks.iter().filter(|rank| !rank.is_untouched()).count();
     assert_eq!(touched, 1, "the others were restored");
     let report = cluster.window(&["attach", "--slurm", &job.id]);

@@ -4,7 +4,7 @@
 
 mod common_cluster;
 
-use common_cluster::{Cluster, Job, Rank, VARIABLES, agents, children_of, kill, specimen, wait_for};
+use common_cluster::{Cluster, Job, Rank, VARIABLES, agents, children_of, guards, kill, specimen, wait_for};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -184,10 +184,10 @@ fn a_killed_lead_leaves_no_script(cluster: &Cluster<'_>, job: &Job) {
     job.check_untouched();
 }
 
-/// Lead and agents are killed at once: the probes stay in, and `trimtab undo` takes them out everywhere.
+/// Lead, agents and their guards are killed at once: the probes stay in, and `trimtab undo` takes them out everywhere.
 fn what_a_killed_agent_left_is_undone_on_all_nodes(cluster: &Cluster<'_>, job: &Job) {
     let mut lead = begin_probing(cluster, job);
-    let doomed: Vec<i32> = agents().into_iter().chain(children_of(lead.id())).collect();
+    let doomed: Vec<i32> = guards().into_iter().chain(agents()).chain(children_of(lead.id())).collect();
     doomed.into_iter().for_each(kill);
     lead.wait().expect("it ended");
     wait_for("no agent left", || agents().is_empty());

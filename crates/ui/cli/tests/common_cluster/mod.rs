@@ -174,12 +174,21 @@ impl Drop for Job {
 
 /// Agents of windows, on any node.
 pub fn agents() -> Vec<i32> {
+    with_words(b"\0agent\0--t")
+}
+
+/// The processes that stand beside agents.
+pub fn guards() -> Vec<i32> {
+    with_words(b"trimtab\0guard\0")
+}
+
+fn with_words(wanted: &[u8]) -> Vec<i32> {
     let own = Path::new(env!("CARGO_BIN_EXE_trimtab"));
-    let serves = |pid: &i32| {
+    let has = |pid: &i32| {
         fs::read(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|words| words.windows(10).any(|part| part == b"\0agent\0--t"))
+            .is_ok_and(|words| words.windows(wanted.len()).any(|part| part == wanted))
     };
-    running(own).into_iter().filter(serves).collect()
+    running(own).into_iter().filter(has).collect()
 }
 
 pub fn processes() -> Vec<i32> {

@@ -1,0 +1,177 @@
+//! A process beside an agent that outlives it: what a killed agent left in its ranks comes out when the lease is over.
+//!
+//! The agent holds a pipe to it, and says on it that it ends in order. If the pipe ends without a word, the agent was
+//! killed. Another agent may take the ranks over meanwhile; from one that runs nothing is taken.
+//!
+//! Next: `undo`, which takes the probes out; `serve`, which starts this before the first probe goes in.
+
+use crate::error::Error;
+use crate::serve::{asked_to_end, find};
+use crate::ticket::Whose;
+use crate::undo;
+use serde::{Deserialize, Serialize};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+use trimtab_overlay::Timing;
+use trimtab_track::Job;
+use trimtab_types::Pid;
+
+/// The hidden command of the program that runs [`guard`].
+pub const COMMAND: &str = "guard";
+/// What an agent says that ends in order.
+const IN_ORDER: u8 = b'.';
+/// Longest message to a guard, in bytes: a line for each process of a node.
+const CHARGE_BYTES_MAX: u32 = 1 << 20;
+/// Attempts to take probes out, and the time between two.
+const TRIES_MAX: usize = 5;
+const TRY_EVERY: Duration = Duration::from_secs(1);
+
+/// What a guard is told at its beginning.
+#[derive(Debug, Serialize, Deserialize)]
+struct Charge {
+    /// The command whose agent it stands beside, for the log.
+    command: String,
+    /// Processes and their starts, in clock ticks after boot.
+    ranks: Vec<(i32, u64)>,
+}
+
+/// A guard that stands beside this agent.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pipe: ChildStdin,
+    child: Child,
+}
+
+impl Guard {
+    /// Starts one for the ranks of `job`.
+    pub(crate) fn start(command: &str, job: &Job) -> std::io::Result<Guard> {
+        let ranks = job.ranks.iter().map(|process| (process.pid.0, process.start_time_ticks)).collect();
+        let charge = postcard::to_allocvec(&Charge { command: command.to_owned(), ranks });
+        let charge = charge.map_err(|_| std::io::Error::from(ErrorKind::InvalidData))?;
+        // Its own file may be gone by now; and a signal to the agent's group is not for its guard.
+        let mut program = Command::new("/proc/self/exe");
+        program.arg0("trimtab").arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let mut child = program.spawn()?;
+        let Some(mut pipe) = child.stdin.take() else { return Err(ErrorKind::BrokenPipe.into()) };
+        pipe.write_all(&(charge.len() as u32).to_le_bytes())?;
+        pipe.write_all(&charge)?;
+        Ok(Guard { pipe, child })
+    }
+
+    /// Nothing is left in any rank: it is not needed any more.
+    pub(crate) fn dismiss(mut self) {
+        // One that was killed needs to hear nothing.
+        let _gone = self.pipe.write_all(&[IN_ORDER]);
+        drop(self.pipe);
+        let _gone = self.child.wait();
+    }
+}
+
+/// Stands beside an agent that holds the other end of `agent`, until that ends; takes out what it left.
+///
+/// # Errors
+/// When what the agent says can't be read.
+pub fn guard(agent: &mut impl Read) -> Result<(), Error> {
+    // Who asks the agent to end asks it in vain here: as long as it lives there is something to guard.
+    let _ignored = asked_to_end()?;
+    let charge = read_charge(agent)?;
+    if ends_in_order(agent) {
+        return Ok(());
+    }
+    std::thread::sleep(Duration::from_micros(Timing::default().lease_us));
+    for attempt in 1..=TRIES_MAX {
+        let problems = take_out(&charge);
+        if problems.is_empty() {
+            break;
+        }
+        if attempt == TRIES_MAX {
+            problems.iter().for_each(|problem| eprintln!("trimtab: what a killed agent left stays in: {problem}"));
+        }
+        std::thread::sleep(TRY_EVERY);
+    }
+    Ok(())
+}
+
+fn read_charge(agent: &mut impl Read) -> Result<Charge, Error> {
+    let malformed = || Error::Malformed { what: "what a guard is told" };
+    let mut length = [0; 4];
+    agent.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > CHARGE_BYTES_MAX {
+        return Err(malformed());
+    }
+    let mut bytes = vec![0; length as usize];
+    agent.read_exact(&mut bytes)?;
+    postcard::from_bytes(&bytes).map_err(|_| malformed())
+}
+
+/// Waits for the agent's last word, or for its end without one.
+fn ends_in_order(agent: &mut impl Read) -> bool {
+    let mut word = [0];
+    loop {
+        match agent.read(&mut word) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return matches!(other, Ok(1)) && word == [IN_ORDER],
+        }
+    }
+}
+
+/// Takes out what is in processes that still run; why some of it could not be.
+fn take_out(charge: &Charge) -> Vec<String> {
+    let runs = |(pid, start): &&(i32, u64)| trimtab_os::start_time_ticks(Pid(*pid)) == Some(*start);
+    let pids: Vec<i32> = charge.ranks.iter().filter(runs).map(|(pid, _)| *pid).collect();
+    if pids.is_empty() {
+        return Vec::new();
+    }
+    let undone = match find(&Whose::Processes(pids.clone())) {
+        Ok(mut job) => {
+            job.ranks.retain(|process| pids.contains(&process.pid.0));
+            undo::all(&job, &charge.command)
+        }
+        Err((reason, _)) => Err(reason),
+    };
+    match undone {
+        Ok(ranks) => {
+            ranks.iter().filter_map(|rank| Some(format!("rank {}: {}", rank.rank, rank.problem.as_ref()?))).collect()
+        }
+        Err(reason) => vec![reason],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(charge: &Charge, last: &[u8]) -> Vec<u8> {
+        let bytes = postcard::to_allocvec(charge).expect("is encoded");
+        [&(bytes.len() as u32).to_le_bytes()[..], &bytes, last].concat()
+    }
+
+    #[test]
+    fn an_end_in_order_is_told_from_a_kill() {
+        let charge = Charge { command: "attach".into(), ranks: vec![(7, 99)] };
+        for (last, in_order) in [(&b"."[..], true), (b"", false), (b"x", false)] {
+            let bytes = told(&charge, last);
+            let mut agent = &bytes[..];
+            let read = read_charge(&mut agent).expect("is read");
+            assert_eq!((read.command.as_str(), &read.ranks[..]), ("attach", &[(7, 99)][..]));
+            assert_eq!(ends_in_order(&mut agent), in_order, "{last:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_charge_is_refused() {
+        for bytes in [&b""[..], &[255; 4], &[2, 0, 0, 0, 255, 255], &[9, 0, 0, 0, 1]] {
+            assert!(read_charge(&mut &*bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn processes_that_are_gone_need_nothing() {
+        let own = std::process::id() as i32;
+        let charge = Charge { command: "attach".into(), ranks: vec![(own, 1), (i32::MAX, 5)] };
+        assert_eq!(take_out(&charge), [""; 0], "a later process of the same number is not touched");
+    }
+}
