@@ -8,12 +8,14 @@ use cpp_demangle::{DemangleOptions, DemangleWrite, ParseOptions, Symbol};
 const MANGLED_BYTES_MAX: usize = 8 * 1024;
 /// The longest meaning, in bytes.
 const DEMANGLED_BYTES_MAX: usize = 64 * 1024;
-/// Nesting; the library's own limit keeps the stack small too.
-const NESTING_MAX: u32 = 96;
-/// Nesting of names that may hold many `new` and `delete`.
-const NESTING_OF_NEW_MAX: u32 = 32;
-/// So many are few.
-const NEW_COUNT_MAX: usize = 16;
+/// Nesting while a name is printed, which keeps the stack small.
+const PRINTED_NESTING_MAX: u32 = 96;
+/// Nesting: of 315,000 names of compilers, node, a Java machine and libraries 12 are deeper.
+const NESTING_MAX: u32 = 64;
+/// Nesting of names that may hold many `new` and `delete`, and what each of those takes off.
+const NESTING_MIN: u32 = 24;
+const NESTING_BEGIN: u32 = 80;
+const NESTING_STEP: u32 = 4;
 
 /// The name behind a symbol: `ns::f(int)` for `_ZN2ns1fEi`, `m::p` for gfortran's `__m_MOD_p`; `None` if the symbol is
 /// not mangled, or not soundly. A version (`@V1`) is ignored.
@@ -39,20 +41,24 @@ fn cpp(symbol: &str, options: DemangleOptions) -> Option<String> {
     let parse = ParseOptions::default().recursion_limit(nesting_max(symbol));
     let parsed = Symbol::new_with_options(symbol, &parse).ok()?;
     let mut text = Bounded(String::new());
-    parsed.structured_demangle(&mut text, &options.recursion_limit(NESTING_MAX)).ok()?;
+    parsed.structured_demangle(&mut text, &options.recursion_limit(PRINTED_NESTING_MAX)).ok()?;
     Some(text.0)
 }
 
-/// How deep a name may be nested. The library reads `new` and `delete` in an expression a second time, as plain operators,
-/// if their operands are no sound ones: each of them that stands in another doubles the time.
+/// How deep a name may be nested. Of a name that is not sound the library reads parts again in another way, and in them
+/// parts of theirs: time and memory grow by a power of the depth. Arguments of templates take some 19% more for each level,
+/// `new` and `delete` in expressions twice as much for every second one, so the more there may be of them, the less deep.
 fn nesting_max(symbol: &str) -> u32 {
     const READ_TWICE: [&[u8]; 4] = [b"nw", b"na", b"dl", b"da"];
     let pairs = || symbol.as_bytes().windows(2);
     // An expression is an argument of a template, a type, the size of an array or behind `noexcept`. These letters may be
     // parts of plain words too, which can't be told without reading the name.
     let has_expression = symbol.contains(['X', 'A']) || pairs().any(|pair| matches!(pair, b"DT" | b"Dt" | b"DO"));
-    let count = pairs().filter(|pair| READ_TWICE.contains(pair)).count();
-    if has_expression && count > NEW_COUNT_MAX { NESTING_OF_NEW_MAX } else { NESTING_MAX }
+    if !has_expression {
+        return NESTING_MAX;
+    }
+    let count = pairs().filter(|pair| READ_TWICE.contains(pair)).count() as u32;
+    NESTING_BEGIN.saturating_sub(NESTING_STEP * count).clamp(NESTING_MIN, NESTING_MAX)
 }
 
 /// gfortran's `__MODULE_MOD_PROCEDURE`, both in lower case.
@@ -101,6 +107,8 @@ mod tests {
         let news = |operand: &str| format!("_Z1fIXna{}EE", format!("{operand}na").repeat(60));
         let many = [news(""), news("aaLi1E"), news("dl"), news("gs"), format!("_Z1fDT{}", "nadadlnw".repeat(20))];
         assert_eq!(many.iter().filter_map(|symbol| demangle(symbol)).count(), 0);
+        let argument = "SaIistatSaIStSaaIicEL";
+        assert_eq!(demangle(&format!("_ZaN{}SaIicEai", argument.repeat(20))), None);
         for symbol in [format!("_Z1f{pairs}"), "_Z".repeat(9000), format!("_Z{}", "P".repeat(8000))] {
             let meaning = demangle(&symbol);
             assert!(meaning.is_none_or(|meaning| meaning.len() <= DEMANGLED_BYTES_MAX));
