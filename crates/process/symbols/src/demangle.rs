@@ -48,17 +48,11 @@ fn cpp(symbol: &str, options: DemangleOptions) -> Option<String> {
 /// How deep a name may be nested. Of a name that is not sound the library reads parts again in another way, and in them
 /// parts of theirs: time and memory grow by a power of the depth. Arguments of templates take some 19% more for each level,
 /// `new` and `delete` in expressions twice as much for every second one, so the more there may be of them, the less deep.
+/// Their letters may be parts of plain words too, which can't be told without reading the name.
 fn nesting_max(symbol: &str) -> u32 {
     const READ_TWICE: [&[u8]; 4] = [b"nw", b"na", b"dl", b"da"];
-    let pairs = || symbol.as_bytes().windows(2);
-    // An expression is an argument of a template, a type, the size of an array or behind `noexcept`. These letters may be
-    // parts of plain words too, which can't be told without reading the name.
-    let has_expression = symbol.contains(['X', 'A']) || pairs().any(|pair| matches!(pair, b"DT" | b"Dt" | b"DO"));
-    if !has_expression {
-        return NESTING_MAX;
-    }
-    let count = pairs().filter(|pair| READ_TWICE.contains(pair)).count() as u32;
-    NESTING_BEGIN.saturating_sub(NESTING_STEP * count).clamp(NESTING_MIN, NESTING_MAX)
+    let count = symbol.as_bytes().windows(2).filter(|pair| READ_TWICE.contains(pair)).count() as u32;
+    NESTING_BEGIN.saturating_sub(NESTING_STEP.saturating_mul(count)).clamp(NESTING_MIN, NESTING_MAX)
 }
 
 /// gfortran's `__MODULE_MOD_PROCEDURE`, both in lower case.
@@ -105,7 +99,9 @@ mod tests {
         // Each argument is the pair of the one before: 2^40 words.
         let pairs = (0..40).map(|at| format!("St4pairIS{at}_S{at}_E").replace("S0_", "S_")).collect::<String>();
         let news = |operand: &str| format!("_Z1fIXna{}EE", format!("{operand}na").repeat(60));
-        let many = [news(""), news("aaLi1E"), news("dl"), news("gs"), format!("_Z1fDT{}", "nadadlnw".repeat(20))];
+        let big_int = format!("_ZdaIR2xCDU{}spstaIhEE", "aanananant".repeat(9));
+        let many =
+            [big_int, news(""), news("aaLi1E"), news("dl"), news("gs"), format!("_Z1fDT{}", "nadadlnw".repeat(20))];
         assert_eq!(many.iter().filter_map(|symbol| demangle(symbol)).count(), 0);
         let argument = "SaIistatSaIStSaaIicEL";
         assert_eq!(demangle(&format!("_ZaN{}SaIicEai", argument.repeat(20))), None);
