@@ -6,6 +6,7 @@
 
 use crate::FunctionCode;
 use crate::answers::{FlagUse, Scratch, computed_into};
+use crate::call::IndirectCall;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// What the rest of the crate needs to know of one instruction. Functions have many of them, so it is kept small.
@@ -79,6 +80,8 @@ pub(crate) enum Fixed {
     FarCall,
     /// The kernel knows its address.
     Restartable,
+    /// A call whose operand depends on where the stack ends.
+    StackCall,
 }
 
 impl Fixed {
@@ -96,6 +99,7 @@ impl Fixed {
             Fixed::FarReturn => "far return",
             Fixed::FarCall => "far call",
             Fixed::Restartable => "restartable sequence",
+            Fixed::StackCall => "call",
         }
     }
 }
@@ -304,6 +308,9 @@ fn fixed(instruction: &Instruction, next: Next) -> Option<Fixed> {
         _ if instruction.flow_control() == FlowControl::Exception => Fixed::Trap,
         _ if matches!(instruction.memory_base(), Register::EIP) => Fixed::NarrowOperand,
         Mnemonic::Call if is_far(instruction) => Fixed::FarCall,
+        Mnemonic::Call if instruction.is_call_near_indirect() && IndirectCall::of(instruction).is_none() => {
+            Fixed::StackCall
+        }
         _ if instruction.is_jmp_far_indirect() || instruction.is_jmp_far() => Fixed::FarJump,
         _ if next == Next::Stop => Fixed::FarReturn,
         _ => return None,
