@@ -204,11 +204,17 @@ impl Watch<'_> {
         let file = self.path("findings").with_file_name(format!("{}-{}", self.name, name_of(&smaller)));
         let text = format!("# {}, seed {seed}: {}\n{}", self.name, fault.place, to_hex(&smaller));
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        let finding = Finding { fault, seed, input: to_hex(&smaller), file: file.display().to_string() };
+        let finding = Finding { fault, seed, input: to_hex(&smaller), file: from_here(&file) };
         println!("{}", render_finding(self.name, &finding));
         outcome.findings.push(finding);
         Ok(())
     }
+}
+
+/// A file's path from the folder this program runs in, if it lies below: results hold on other machines too.
+fn from_here(file: &Path) -> String {
+    let below = || Some(file.canonicalize().ok()?.strip_prefix(std::env::current_dir().ok()?).ok()?.to_owned());
+    below().unwrap_or_else(|| file.to_owned()).display().to_string()
 }
 
 /// How a worker ended.
