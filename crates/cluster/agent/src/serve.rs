@@ -286,10 +286,8 @@ impl<'a> Agent<'a> {
             ranks.audit = Audit::of_job(&name, &job).map_err(|error| (one_line(&error), false))?;
             if !job.ranks.is_empty() {
                 ranks.audit.begin().map_err(|error| (one_line(&error), false))?;
+                self.stand_guard();
             }
-        }
-        if insert_of(command).is_some() {
-            self.stand_guard();
         }
         let ranks = self.ranks()?;
         let answer = ranks.node.answer(command).map_err(|error| (one_line(&error), false))?;
@@ -317,8 +315,8 @@ impl<'a> Agent<'a> {
             let mut audit = Audit::of_job(&name, &job).map_err(|error| refused(one_line(&error)))?;
             audit.begin().map_err(|error| refused(one_line(&error)))?;
             ranks.script_audit = Some(audit);
+            self.stand_guard();
         }
-        self.stand_guard();
         match self.scripts.start(&job, start, cache) {
             Ok(answer) => Ok(Say::Script(Box::new(answer))),
             Err(reason) => {
