@@ -162,9 +162,9 @@ pub fn contribution(filter: &FilterSpec, rank: Rank, wave: u64) -> Vec<u8> {
 
 /// What the contributions of these ranks to a wave are together, encoded.
 pub fn merged(registry: &Registry, filter: &FilterSpec, ranks: &RankSet, wave: u64) -> Vec<u8> {
-    let mut whole = registry.build(filter).expect("a filter of the plan is known").start();
+    let mut whole = registry.build(filter).expect("a filter of the plan is known").start(1);
     for rank in ranks.iter() {
-        whole.add(&contribution(filter, rank, wave)).expect("contributions merge");
+        whole.add(0, &contribution(filter, rank, wave)).expect("contributions merge");
     }
     whole.bytes().expect("what is merged has bytes")
 }

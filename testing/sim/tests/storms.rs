@@ -78,14 +78,14 @@ fn inner_nodes_die() {
 #[test]
 fn what_is_narrowed_reaches_whoever_moves() {
     let mut cut_count = 0;
-    for (seed, down) in (500..512).zip(every_down().into_iter().skip(1).cycle()) {
+    for (seed, down) in (500..548).zip(every_down().into_iter().skip(1).cycle()) {
         let mut plan = Plan::new(seed, Tree::balanced(3, 27).unwrap());
         (plan.down, plan.command_us, plan.think_us_max) = (down, 20_000, 700_000);
         let sim = run(plan, INNER_ONLY);
         cut_count += sim.cut_count();
         assert!(sim.checker.figures.commands > 1_000, "{} commands", sim.checker.figures.commands);
     }
-    assert!(cut_count > 0, "no command lacked a part: this shows little");
+    assert!(cut_count > 0, "{cut_count} commands lacked a part: this shows little");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use crate::limits::HELLO_BYTES;
 
 /// The protocol's version; raised when anything changes that an older program would misread.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// What every connection begins with.
 const MAGIC: [u8; 8] = *b"trimtab\n";
 
@@ -164,21 +164,21 @@ mod tests {
 
     #[test]
     fn strangers_are_known_by_their_first_wrong_byte() {
-        let newer = Hello { version: 2, ..EXAMPLE }.encode();
+        let newer = Hello { version: 3, ..EXAMPLE }.encode();
         let mut odd = EXAMPLE.encode();
         odd[10] = 9;
         for (name, bytes, expected) in [
             ("text", &b"G"[..], BadHello::Magic),
             ("half of it", b"trimtaX", BadHello::Magic),
-            ("newer", &newer[..10], BadHello::Version { theirs: 2 }),
+            ("newer", &newer[..10], BadHello::Version { theirs: 3 }),
             ("role", &odd, BadHello::Role { role: 9 }),
         ] {
             assert_eq!(read(bytes, 1), Err(expected), "{name}");
         }
-        let text = BadHello::Version { theirs: 2 }.to_string();
+        let text = BadHello::Version { theirs: 3 }.to_string();
         assert_eq!(
             text,
-            "the other end speaks version 2 of the protocol, this one 1: run the same trimtab on both ends"
+            "the other end speaks version 3 of the protocol, this one 2: run the same trimtab on both ends"
         );
     }
 

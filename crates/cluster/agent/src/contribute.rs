@@ -23,7 +23,7 @@ pub(crate) fn encoded(rank: Rank, bytes: &[u8]) -> Result<Vec<u8>, Bad> {
 pub(crate) fn contribute(link: &Blocking, stream: u32, wave: u64, value: &[u8]) {
     let until = Instant::now() + OPEN_MAX;
     loop {
-        match link.handle().contribute(stream, wave, value.to_vec()) {
+        match link.handle().contribute(stream, wave, value) {
             // The question was given up, or asked before this agent came.
             Err(Busy::Window { from, .. }) if wave < from => return,
             Err(Busy::Window { .. } | Busy::NoStream { .. }) if Instant::now() < until => {

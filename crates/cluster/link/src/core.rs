@@ -69,6 +69,8 @@ pub(crate) struct Core {
     to_write: Vec<NodeId>,
     /// Connections that took no more; the driver is woken when they do.
     blocked: Vec<NodeId>,
+    /// The owner is behind, and doesn't know yet who waits for it.
+    owner_waits: bool,
     next_serial: u64,
     swept_us: u64,
     troubles: VecDeque<Trouble>,
@@ -93,6 +95,7 @@ impl Core {
             to_dial: Vec::new(),
             to_write: Vec::new(),
             blocked: Vec::new(),
+            owner_waits: false,
             next_serial: 0,
             swept_us: 0,
             troubles: VecDeque::new(),
@@ -113,22 +116,29 @@ impl Core {
     /// Does what the machine said, and what the owner asks for because of it.
     pub(crate) fn act(&mut self, now_us: u64, actions: Vec<Action>) {
         let mut actions = VecDeque::from(actions);
-        while let Some(action) = actions.pop_front() {
-            match action {
-                Action::Send { to, frame } => {
+        let mut has_told = false;
+        loop {
+            match actions.pop_front() {
+                Some(Action::Send { to, frame }) => {
                     if let Err(why) = self.send(now_us, to, frame) {
                         self.close(to, &why);
                         actions.extend(self.node.handle(now_us, Event::Closed(to)));
                     }
                 }
-                Action::Tell(told) => {
+                Some(Action::Tell(told)) => {
                     let mut hand = Hand::new(&mut self.node, now_us, &mut actions);
                     self.owner.told(told, &mut hand);
                     if hand.has_put {
                         actions.extend(self.node.flush(now_us));
                     }
-                    actions.extend(self.node.owner_is_behind(now_us, self.owner.is_behind()));
+                    has_told = true;
                 }
+                // Once for all that it was told at once.
+                None if std::mem::take(&mut has_told) => {
+                    self.owner_waits = self.owner.is_behind();
+                    actions.extend(self.node.owner_is_behind(now_us, self.owner_waits));
+                }
+                None => break,
             }
         }
     }
@@ -308,7 +318,7 @@ impl Core {
 
     /// Wakes the driver if there is something to do before it wakes by itself.
     pub(crate) fn wake_driver(&mut self) {
-        let is_due = !self.to_write.is_empty() || !self.to_dial.is_empty() || self.is_stopped;
+        let is_due = !self.to_write.is_empty() || !self.to_dial.is_empty() || self.is_stopped || self.owner_waits;
         if is_due || self.node.wake_at_us() < self.armed_us {
             // Taken, so that many arrivals at once wake it once.
             if let Some(waker) = self.waker.take() {
@@ -325,6 +335,10 @@ impl Core {
         self.sweep(now_us);
         let actions = self.node.owner_is_behind(now_us, self.owner.is_behind());
         self.act(now_us, actions);
+        if self.owner.is_behind() {
+            self.owner.wake_when_taken(context.waker());
+        }
+        self.owner_waits = false;
         let mut to_write = std::mem::take(&mut self.blocked);
         loop {
             to_write.append(&mut self.to_write);

@@ -7,9 +7,10 @@ use crate::error::Trouble;
 use rustls::pki_types::CertificateDer;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 use trimtab_overlay::node::Counts;
 use trimtab_overlay::{Action, Busy, Node, NodeId, StreamSpec, Told};
-use trimtab_reduce::RankSet;
+use trimtab_reduce::{RankSet, Values};
 
 /// The program a node belongs to. It is called under the node's lock, so it must be quick and not wait.
 pub trait Owner: Send {
@@ -17,11 +18,14 @@ pub trait Owner: Send {
     fn told(&mut self, told: Told, hand: &mut Hand<'_>);
 
     /// Whether it has been told more than it has taken. The tree then waits for it: leaves are sent no more commands
-    /// than a log holds, and no more waves begin. It is asked after each time it was told something, and at least every beat.
-    /// An owner that passes on to an inbox passes this on too.
+    /// than a log holds, and no more waves begin. It is asked after it was told something, and at least every beat.
+    /// An owner that passes on to an inbox passes this and [`Owner::wake_when_taken`] on too.
     fn is_behind(&self) -> bool {
         false
     }
+
+    /// Wakes the tree once this is no longer behind, which it just was; one that doesn't is asked at the next beat.
+    fn wake_when_taken(&self, _tree: &Waker) {}
 }
 
 impl<F: FnMut(Told, &mut Hand<'_>) + Send> Owner for F {
@@ -49,8 +53,17 @@ impl<'a> Hand<'a> {
     ///
     /// # Errors
     /// As [`Handle::contribute`].
-    pub fn contribute(&mut self, stream: u32, wave: u64, value: Vec<u8>) -> Result<(), Busy> {
-        self.node.put(self.now_us, stream, wave, value)?;
+    pub fn contribute(&mut self, stream: u32, wave: u64, value: &[u8]) -> Result<(), Busy> {
+        self.contribute_many(stream, wave, Values::from_iter([value]))
+    }
+
+    /// Contributes this node's values to waves that follow each other, from this one on: all of them, but for those of
+    /// waves that are over, or none.
+    ///
+    /// # Errors
+    /// As [`Handle::contribute`], for the first wave or value that is not taken.
+    pub fn contribute_many(&mut self, stream: u32, wave: u64, values: Values) -> Result<(), Busy> {
+        self.node.put(self.now_us, stream, wave, values)?;
         self.has_put = true;
         Ok(())
     }
@@ -105,8 +118,9 @@ impl Handle {
     ///
     /// # Errors
     /// When the wave isn't open (wait for `Told::Window`), was contributed to, or the value isn't one of the filter.
-    pub fn contribute(&self, stream: u32, wave: u64, value: Vec<u8>) -> Result<(), Busy> {
-        self.ask(|node, now_us| node.contribute(now_us, stream, wave, value).map(|actions| ((), actions)))
+    pub fn contribute(&self, stream: u32, wave: u64, value: &[u8]) -> Result<(), Busy> {
+        let values = Values::from_iter([value]);
+        self.ask(|node, now_us| node.contribute(now_us, stream, wave, values).map(|actions| ((), actions)))
     }
 
     /// The ranks at and below this node, of all that are connected.

@@ -37,6 +37,8 @@ struct Kept {
     told: VecDeque<Told>,
     dropped: u64,
     waker: Option<Waker>,
+    /// The tree, while it waits for the program.
+    tree: Option<Waker>,
     /// Threads that wait: only then is anybody woken, which is a call of the kernel.
     waiting: usize,
     is_over: bool,
@@ -70,7 +72,16 @@ impl Owner for Filler {
     }
 
     fn is_behind(&self) -> bool {
-        self.shared.lock().told.len() >= INBOX_BEHIND_COUNT
+        self.shared.lock().is_behind()
+    }
+
+    fn wake_when_taken(&self, waker: &Waker) {
+        let mut kept = self.shared.lock();
+        if kept.is_behind() {
+            kept.tree = Some(waker.clone());
+        } else {
+            waker.wake_by_ref();
+        }
     }
 }
 
@@ -88,6 +99,21 @@ impl Drop for Filler {
 }
 
 impl Kept {
+    fn is_behind(&self) -> bool {
+        self.told.len() >= INBOX_BEHIND_COUNT
+    }
+
+    /// The oldest; the tree goes on when half of what made it wait is taken.
+    fn take(&mut self) -> Option<Told> {
+        let told = self.told.pop_front();
+        if self.told.len() <= INBOX_BEHIND_COUNT / 2
+            && let Some(tree) = self.tree.take()
+        {
+            tree.wake();
+        }
+        told
+    }
+
     fn put(&mut self, told: Told) {
         if let Told::Window { stream, .. } = &told {
             let is_older = |kept: &Told| matches!(kept, Told::Window { stream: of, .. } if of == stream);
@@ -107,14 +133,14 @@ impl Kept {
 impl Inbox {
     /// The oldest that is there.
     pub fn try_next(&self) -> Option<Told> {
-        self.shared.lock().told.pop_front()
+        self.shared.lock().take()
     }
 
     /// The next; none once the node has ended.
     pub async fn next(&self) -> Option<Told> {
         std::future::poll_fn(|context| {
             let mut kept = self.shared.lock();
-            match kept.told.pop_front() {
+            match kept.take() {
                 Some(told) => Poll::Ready(Some(told)),
                 None if kept.is_over => Poll::Ready(None),
                 None => {
@@ -131,7 +157,7 @@ impl Inbox {
         let until = Instant::now() + time_max;
         let mut kept = self.shared.lock();
         loop {
-            if let Some(told) = kept.told.pop_front() {
+            if let Some(told) = kept.take() {
                 return Some(told);
             }
             let left = until.saturating_duration_since(Instant::now());

@@ -25,7 +25,7 @@ pub const BATCH_BYTES: usize = 64 << 10;
 /// A connection that is neither to a parent nor to a child is closed after so long without a frame.
 pub const UNUSED_TIME_MAX: Duration = Duration::from_secs(10);
 /// What an owner hasn't taken yet; see `inbox` for what happens then.
-pub const INBOX_COUNT_MAX: usize = 4096;
+pub const INBOX_COUNT_MAX: usize = 16_384;
 /// From here on the tree waits for the owner; what is on its way then still fits for some streams at full speed.
 pub const INBOX_BEHIND_COUNT: usize = 1024;
 /// Troubles that are remembered.

@@ -99,7 +99,7 @@ fn long_results_come_through_beside_commands() {
                     for wave in below.saturating_sub(trimtab_overlay::limits::WAVE_WINDOW)..below {
                         let value = Concat { byte_count_max: 4 << 20 }.encode(&[(Rank(4), vec![7; LONG_BYTES])].into());
                         // Those before the last ones are contributed already.
-                        let _twice = hand.contribute(stream, wave, value.unwrap());
+                        let _twice = hand.contribute(stream, wave, &value.unwrap());
                     }
                 }
             };
@@ -159,7 +159,7 @@ fn plain_threads_have_a_tree() {
     for (rank, leaf) in leaves.iter().enumerate() {
         while !matches!(leaf.wait(HANG).expect("the command comes"), Told::Command { .. }) {}
         let value = Sum.encode(&value_of(Rank(rank as u32), 0)).unwrap();
-        leaf.handle().contribute(stream, 0, value).unwrap();
+        leaf.handle().contribute(stream, 0, &value).unwrap();
     }
     loop {
         if let Told::Result(result) = root.wait(HANG).expect("the sum comes") {

@@ -2,7 +2,7 @@
 //!
 //! The encoding is that of a list, so both ends agree either way.
 //!
-//! Next: `unit` and `frame`, whose values and payloads these are.
+//! Next: `run` and `frame`, whose values and payloads these are.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};

@@ -7,12 +7,12 @@
 //!
 //! Next: `node` for who says what when.
 
-pub use crate::unit::{Run, Unit};
+pub use crate::run::Run;
 
 use crate::StreamSpec;
 use crate::limits::FRAME_BYTES_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use trimtab_reduce::RankSet;
 
@@ -164,8 +164,8 @@ pub enum Command {
     Again {
         /// On which stream.
         stream: u32,
-        /// To which wave.
-        wave: u64,
+        /// To which waves.
+        waves: Range<u64>,
         /// Counts these requests.
         attempt: u32,
         /// Who.
@@ -237,8 +237,8 @@ impl Frame {
             (Body::Units(first, run), Frame { link: theirs, body: Body::Units(number, more) })
                 if link == theirs && *first as usize + run.unit_count() == number as usize =>
             {
-                let alone = run.absorb(*more)?;
-                Some(Frame { link, body: Body::Units(number, Box::new(alone)) })
+                let is_taken = run.take(&more.view());
+                (!is_taken).then(|| Frame { link, body: Body::Units(number, more) })
             }
             (_, next) => Some(next),
         }
@@ -271,9 +271,10 @@ impl Frame {
 mod tests {
     use super::*;
     use crate::Sync;
+    use crate::run::RunRef;
     use crate::stream::Down;
     use proptest::prelude::*;
-    use trimtab_reduce::FilterSpec;
+    use trimtab_reduce::{FilterSpec, Values};
     use trimtab_types::Rank;
 
     fn examples() -> Vec<Frame> {
@@ -282,9 +283,9 @@ mod tests {
             StreamSpec { target: target.clone(), filter: FilterSpec::Sum, sync: Sync::DontWait, down: Down::Same };
         let cursor = Cursor { reign: 1, sequence: 99 };
         let snapshot = Snapshot { cursor, streams: vec![(1, spec.clone(), 7)] };
-        let unit = |wave| Unit { reign: 1, stream: 2, wave, attempt: 4, covers: target.clone(), value: vec![1, 2] };
-        let mut run = Run::from(unit(3));
-        assert_eq!(run.absorb(unit(4).into()), None);
+        let run = |values: Values| {
+            RunRef { reign: 1, stream: 2, wave: 3, attempt: 4, covers: &target, values: values.view() }.into()
+        };
         let data = Command::Data { stream: 1, to: target.clone(), cut: RankSet::EMPTY, payload: vec![7; 3] };
         let bodies = [
             Body::Join(Box::new(Join { cursor, ranks: target.clone(), distance: 1 })),
@@ -294,8 +295,15 @@ mod tests {
             Body::Ordered(5, Ordered::Command(6, Command::Open { stream: 1, spec }.into())),
             Body::Ordered(5, Ordered::Command(7, data.into())),
             Body::Ordered(7, Ordered::Members { gained: target.clone(), lost: RankSet::EMPTY }),
-            Body::Units(8, Box::new(unit(3).into())),
-            Body::Units(8, Box::new(run)),
+            Body::Units(8, Box::new(run([[1, 2]].iter().collect()))),
+            Body::Units(8, Box::new(run([[1, 2], [3, 4]].iter().collect()))),
+            Body::Ordered(
+                8,
+                Ordered::Command(
+                    8,
+                    Command::Again { stream: 1, waves: 3..9, attempt: 1, ranks: target.clone() }.into(),
+                ),
+            ),
         ];
         let link = Link { incarnation: 3, number: 1 };
         bodies.into_iter().map(|body| Frame { link, body }).collect()
@@ -310,8 +318,9 @@ mod tests {
 
     fn unit(number: u32, wave: u64) -> Frame {
         let covers = RankSet::range(Rank(3), Rank(9));
-        let unit = Unit { reign: 1, stream: 2, wave, attempt: 0, covers, value: vec![1] };
-        Frame { link: Link { incarnation: 3, number: 1 }, body: Body::Units(number, Box::new(unit.into())) }
+        let values = Values::from_iter([[1]]);
+        let run = RunRef { reign: 1, stream: 2, wave, attempt: 0, covers: &covers, values: values.view() };
+        Frame { link: Link { incarnation: 3, number: 1 }, body: Body::Units(number, Box::new(run.into())) }
     }
 
     #[test]
@@ -339,7 +348,7 @@ mod tests {
         #[test]
         fn hostile_bytes_give_a_frame_or_an_error(
             bytes in proptest::collection::vec(any::<u8>(), 0..60),
-            (example, at, byte) in (0_usize..9, any::<usize>(), any::<u8>()),
+            (example, at, byte) in (0_usize..10, any::<usize>(), any::<u8>()),
         ) {
             let _ = Frame::decode(&bytes);
             let mut bytes = examples()[example].encode().unwrap();

@@ -26,10 +26,10 @@ pub mod frame;
 mod in_order;
 pub mod limits;
 pub mod node;
+mod run;
 pub mod shape;
 mod shape_file;
 pub mod stream;
-mod unit;
 
 pub use frame::Frame;
 pub use limits::Timing;

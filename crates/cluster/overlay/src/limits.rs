@@ -7,12 +7,12 @@ pub const LOG_COUNT_MAX: u64 = 256;
 /// A subtree acknowledges commands at least this often, so that the log never fills in steady state.
 pub const ACK_STEP: u64 = 32;
 /// Units a child may have on the way to its parent or waiting in its queue: a round trip's worth, between processes
-/// that share a processor with many others. A leaf is woken for each half of it, which costs as much as some hundred units.
-pub const CREDIT: u32 = 1024;
+/// that share a processor with many others. A leaf is woken for each half of it, which costs as much as a hundred units.
+pub const CREDIT: u32 = 8_192;
 /// Waves of one stream that a leaf may be ahead of the oldest unfinished one, if values may be long; it keeps them all.
 pub const WAVE_WINDOW: u64 = 8;
 /// The same for streams of numbers: as many as come about while one goes through a tree of some hundred processes.
-pub const WAVE_WINDOW_NUMBERS: u64 = 1024;
+pub const WAVE_WINDOW_NUMBERS: u64 = 4_096;
 /// Streams open at once.
 pub const STREAM_COUNT_MAX: usize = 256;
 /// Commands that may overtake a missing one before a link counts as broken.
@@ -20,7 +20,7 @@ pub const OVERTAKE_COUNT_MAX: usize = 64;
 /// Longest encoded frame, in bytes: a value, its ranks and a header.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// Units that travel as one frame, which then costs little beside them.
-pub const RUN_COUNT_MAX: usize = 256;
+pub const RUN_COUNT_MAX: usize = 4_096;
 /// Longest value of a unit that travels with others, in bytes; longer ones cost more than their frames.
 pub const RUN_VALUE_BYTES_MAX: usize = 64;
 /// Longest payload of one command, in bytes.

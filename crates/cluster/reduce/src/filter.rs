@@ -5,7 +5,9 @@
 //!
 //! Next: [`crate::laws`] for what a filter must keep, [`crate::numbers`] and [`crate::lists`] for those that exist.
 
+use crate::ValuesRef;
 use serde::{Serialize, de::DeserializeOwned};
+use smallvec::SmallVec;
 use std::fmt::Debug;
 
 /// Longest encoded value, in bytes: a frame of the tree must hold it.
@@ -76,68 +78,141 @@ pub trait Filter {
 
     /// A value as bytes; equal values must give equal bytes.
     fn encode(&self, value: &Self::Value) -> Result<Vec<u8>, Bad> {
-        let bytes = postcard::to_stdvec(value)
-            .map_err(|_| Bad::Form { filter: self.name(), what: "it can not be written as bytes" })?;
-        if bytes.len() > VALUE_BYTES_MAX { Err(Bad::TooLong { byte_count: bytes.len() }) } else { Ok(bytes) }
+        let mut bytes = Vec::new();
+        self.encode_onto(value, &mut bytes).map(|()| bytes)
+    }
+
+    /// Puts a value as bytes behind what is in `out`; on an error a part of it may be there.
+    fn encode_onto(&self, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), Bad> {
+        put_encoded(self, value, out)
     }
 
     /// Bytes as a value; all of them must belong to it.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Value, Bad> {
-        if bytes.len() > VALUE_BYTES_MAX {
-            return Err(Bad::TooLong { byte_count: bytes.len() });
-        }
-        let malformed = |_| Bad::Form { filter: self.name(), what: "malformed bytes" };
-        let (value, rest) = postcard::take_from_bytes(bytes).map_err(malformed)?;
-        if !rest.is_empty() {
-            return Err(Bad::Form { filter: self.name(), what: "bytes behind its end" });
-        }
-        self.check(&value)?;
-        Ok(value)
+        decode_whole(self, bytes)
+    }
+}
+
+/// A value as its type is encoded, see [`Filter::encode_onto`].
+pub(crate) fn put_encoded<F: Filter + ?Sized>(filter: &F, value: &F::Value, out: &mut Vec<u8>) -> Result<(), Bad> {
+    let start = out.len();
+    postcard::serialize_with_flavor(value, Onto(out))
+        .map_err(|_| Bad::Form { filter: filter.name(), what: "it can not be written as bytes" })?;
+    let byte_count = out.len() - start;
+    if byte_count > VALUE_BYTES_MAX { Err(Bad::TooLong { byte_count }) } else { Ok(()) }
+}
+
+/// A value from its type's encoding, see [`Filter::decode`].
+pub(crate) fn decode_whole<F: Filter + ?Sized>(filter: &F, bytes: &[u8]) -> Result<F::Value, Bad> {
+    if bytes.len() > VALUE_BYTES_MAX {
+        return Err(Bad::TooLong { byte_count: bytes.len() });
+    }
+    let malformed = |_| Bad::Form { filter: filter.name(), what: "malformed bytes" };
+    let (value, rest) = postcard::take_from_bytes(bytes).map_err(malformed)?;
+    if !rest.is_empty() {
+        return Err(Bad::Form { filter: filter.name(), what: "bytes behind its end" });
+    }
+    filter.check(&value)?;
+    Ok(value)
+}
+
+/// Bytes that go behind others.
+struct Onto<'a>(&'a mut Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Onto<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
     }
 }
 
 /// A filter whose type nobody needs to know.
 pub trait AnyFilter: Send + Sync {
-    /// An empty accumulator.
-    fn start(&self) -> Box<dyn Accumulator>;
+    /// Accumulators of so many waves that follow each other, all empty.
+    fn start(&self, wave_count: usize) -> Box<dyn Accumulator>;
 
-    /// Whether bytes are a value of this filter.
+    /// Whether bytes are values of this filter.
     ///
     /// # Errors
-    /// Why they are not.
-    fn check_bytes(&self, bytes: &[u8]) -> Result<(), Bad>;
+    /// Why one of them is not.
+    fn check_bytes(&self, values: ValuesRef<'_>) -> Result<(), Bad>;
 }
 
-/// Takes in encoded values one by one.
+/// Takes in encoded values, one by one or many waves at once.
 pub trait Accumulator: Send {
-    /// Merges one value; on an error nothing has changed.
-    fn add(&mut self, bytes: &[u8]) -> Result<(), Bad>;
-    /// What was merged so far, encoded.
-    fn bytes(&self) -> Result<Vec<u8>, Bad>;
+    /// Merges one value into what the wave with this index has; on an error nothing has changed.
+    ///
+    /// # Errors
+    /// What is wrong with the value.
+    fn add(&mut self, index: usize, bytes: &[u8]) -> Result<(), Bad>;
+
+    /// What the wave with this index has, encoded, behind what is in `out`.
+    ///
+    /// # Errors
+    /// When that is more than a value may be.
+    fn put(&self, index: usize, out: &mut Vec<u8>) -> Result<(), Bad>;
+
+    /// Cuts off the waves from this index on.
+    fn split_off(&mut self, index: usize) -> Box<dyn Accumulator>;
+
+    /// Merges a value into each wave from the first on. It ends at the first bad one: those before it are merged.
+    ///
+    /// # Errors
+    /// The index of the bad one, and what is wrong with it.
+    fn add_all(&mut self, values: ValuesRef<'_>) -> Result<(), (usize, Bad)> {
+        values.enumerate().try_for_each(|(index, value)| self.add(index, value).map_err(|bad| (index, bad)))
+    }
+}
+
+impl dyn Accumulator {
+    /// What the first wave has, encoded.
+    ///
+    /// # Errors
+    /// As [`Accumulator::put`].
+    pub fn bytes(&self) -> Result<Vec<u8>, Bad> {
+        let mut bytes = Vec::new();
+        self.put(0, &mut bytes).map(|()| bytes)
+    }
 }
 
 impl<F: Filter + Clone + Send + Sync + 'static> AnyFilter for F {
-    fn start(&self) -> Box<dyn Accumulator> {
-        Box::new(Typed { filter: self.clone(), value: self.identity() })
+    fn start(&self, wave_count: usize) -> Box<dyn Accumulator> {
+        Box::new(Typed { filter: self.clone(), values: (0..wave_count).map(|_| self.identity()).collect() })
     }
 
-    fn check_bytes(&self, bytes: &[u8]) -> Result<(), Bad> {
-        self.merge(&mut self.identity(), self.decode(bytes)?)
+    fn check_bytes(&self, mut values: ValuesRef<'_>) -> Result<(), Bad> {
+        values.try_for_each(|value| self.merge(&mut self.identity(), self.decode(value)?))
     }
 }
 
+/// The values of some waves; nearly always of one, which needs no memory of its own.
 struct Typed<F: Filter> {
     filter: F,
-    value: F::Value,
+    values: SmallVec<[F::Value; 1]>,
 }
 
-impl<F: Filter + Send> Accumulator for Typed<F> {
-    fn add(&mut self, bytes: &[u8]) -> Result<(), Bad> {
+impl<F: Filter + Clone + Send + 'static> Accumulator for Typed<F> {
+    fn add(&mut self, index: usize, bytes: &[u8]) -> Result<(), Bad> {
         let other = self.filter.decode(bytes)?;
-        self.filter.merge(&mut self.value, other)
+        self.filter.merge(&mut self.values[index], other)
     }
 
-    fn bytes(&self) -> Result<Vec<u8>, Bad> {
-        self.filter.encode(&self.value)
+    fn put(&self, index: usize, out: &mut Vec<u8>) -> Result<(), Bad> {
+        self.filter.encode_onto(&self.values[index], out)
+    }
+
+    fn split_off(&mut self, index: usize) -> Box<dyn Accumulator> {
+        Box::new(Typed { filter: self.filter.clone(), values: self.values.drain(index..).collect() })
     }
 }

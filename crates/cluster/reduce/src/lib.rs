@@ -22,9 +22,11 @@ pub mod numbers;
 mod partial;
 mod ranks;
 pub mod spec;
+mod values;
 
 pub use down::{Down, DownFilter};
 pub use filter::{Accumulator, AnyFilter, Bad, Filter};
 pub use partial::{Overlap, Partial};
 pub use ranks::RankSet;
 pub use spec::{FilterSpec, Registry};
+pub use values::{Values, ValuesRef};

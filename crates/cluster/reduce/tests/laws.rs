@@ -125,9 +125,9 @@ proptest! {
             FilterSpec::Histogram(vec![ordered(0.0), ordered(1.0)]),
             FilterSpec::TopK(3), FilterSpec::Classes(3), FilterSpec::Concat(30),
         ] {
-            let mut all = Registry::default().build(&spec).unwrap().start();
+            let mut all = Registry::default().build(&spec).unwrap().start(1);
             let before = all.bytes().unwrap();
-            if all.add(&bytes).is_err() {
+            if all.add(0, &bytes).is_err() {
                 prop_assert_eq!(all.bytes().unwrap(), before);
             }
         }
@@ -177,9 +177,9 @@ fn a_users_filter_is_found_by_name() {
     let mut registry = Registry::default();
     registry.register("seen bits", |_| Ok(Arc::new(SeenBits)));
     let spec = |name: &str| FilterSpec::Own { name: name.into(), parameters: vec![] };
-    let mut all = registry.build(&spec("seen bits")).unwrap().start();
+    let mut all = registry.build(&spec("seen bits")).unwrap().start(1);
     for value in [1_u64, 4] {
-        all.add(&SeenBits.encode(&value).unwrap()).unwrap();
+        all.add(0, &SeenBits.encode(&value).unwrap()).unwrap();
     }
     assert_eq!(SeenBits.decode(&all.bytes().unwrap()), Ok(5));
     assert_eq!(registry.build(&spec("other")).err(), Some(Bad::Unknown { name: "other".into() }));

@@ -228,10 +228,12 @@ impl BareTree {
                 write.write_all(&message(count)).await?;
             }
             let mut out = Vec::new();
-            while out.len() < count as usize * MESSAGE_BYTES {
+            let wanted_bytes = count as usize * MESSAGE_BYTES;
+            while out.len() < wanted_bytes {
                 for (child, half) in reads.iter_mut().enumerate() {
                     let (buffer, kept) = &mut buffers[child];
-                    if is_ahead(sums, child) {
+                    // The last sum may have come in the middle of a turn; then nothing more does.
+                    if is_ahead(sums, child) || out.len() >= wanted_bytes {
                         continue;
                     }
                     let have = read(half, buffer, kept).await?;

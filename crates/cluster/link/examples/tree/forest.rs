@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use trimtab_link::blocking::Hosted;
 use trimtab_link::inbox::Filler;
@@ -252,39 +253,46 @@ impl Forest {
     /// Sends a command to all leaves and waits for the sum of their answers, so many times; how long each took, in
     /// microseconds.
     pub fn round_trips(&self, stream: u32, count: usize) -> Outcome<Vec<f64>> {
-        let (done, all_done) = std::sync::mpsc::sync_channel(1);
         // One more: the first begins on another thread.
         let took_us = Vec::with_capacity(count + 1);
-        *lock(&self.ping) =
-            Ping { stream, left: count + 1, sent: Some(Instant::now()), took_us, is_wrong: false, done: Some(done) };
-        self.root.handle().multicast(stream, self.all(), ONE.to_vec())?;
-        all_done.recv_timeout(HANG)?;
-        let mut ping = lock(&self.ping);
-        if ping.is_wrong {
-            return Err("a sum is wrong".into());
-        }
-        Ok(ping.took_us.split_off(1))
+        let ping = Ping { stream, left: count + 1, asks: true, sent: Some(Instant::now()), took_us, ..Ping::default() };
+        Ok(self.play(ping, ONE.to_vec())?.split_off(1))
     }
 
     /// Asks all leaves for so many contributions and waits for their sums; how long that took, in seconds.
     pub fn sums_of_many(&self, stream: u32, count: u64) -> Outcome<f64> {
         let began = Instant::now();
-        self.root.handle().multicast(stream, self.all(), count.to_le_bytes().to_vec())?;
-        for _ in 0..count {
-            self.right(stream)?;
-        }
+        let ping = Ping { stream, left: count as usize, ..Ping::default() };
+        self.play(ping, count.to_le_bytes().to_vec())?;
         Ok(began.elapsed().as_secs_f64())
+    }
+
+    /// Sends a command to all leaves and waits until all results are there; the times that were taken.
+    fn play(&self, mut ping: Ping, payload: Vec<u8>) -> Outcome<Vec<f64>> {
+        let (done, all_done) = std::sync::mpsc::sync_channel(1);
+        let stream = ping.stream;
+        ping.done = Some(done);
+        *lock(&self.ping) = ping;
+        self.root.handle().multicast(stream, self.all(), payload)?;
+        all_done.recv_timeout(HANG)?;
+        let mut ping = lock(&self.ping);
+        if ping.is_wrong {
+            return Err("a sum is wrong".into());
+        }
+        Ok(std::mem::take(&mut ping.took_us))
     }
 }
 
 /// A command that asks for one contribution, as long as the floor's messages.
 const ONE: [u8; 32] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Round trips in progress.
+/// Round trips, or sums, in progress.
 #[derive(Default)]
 struct Ping {
     stream: u32,
     left: usize,
+    /// Whether each result asks for the next.
+    asks: bool,
     sent: Option<Instant>,
     took_us: Vec<f64>,
     is_wrong: bool,
@@ -309,6 +317,10 @@ impl Owner for Pinger {
     fn is_behind(&self) -> bool {
         self.filler.is_behind()
     }
+
+    fn wake_when_taken(&self, tree: &Waker) {
+        self.filler.wake_when_taken(tree);
+    }
 }
 
 impl Ping {
@@ -317,7 +329,10 @@ impl Ping {
         let sum = Sum.decode(&result.value);
         self.is_wrong |= sum != Ok(host::sum_of(&result.covers, result.wave)) || !result.missing.is_empty();
         self.left -= 1;
-        self.sent = Some(Instant::now());
+        self.sent = self.asks.then(Instant::now);
+        if self.left > 0 && !self.asks {
+            return;
+        }
         if self.left == 0 || hand.multicast(self.stream, result.covers.clone(), ONE.to_vec()).is_err() {
             self.is_wrong |= self.left > 0;
             self.left = 0;

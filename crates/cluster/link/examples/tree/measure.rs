@@ -16,7 +16,7 @@ const FAN_OUT: u32 = 16;
 /// Round trips of one turn.
 const TRIPS_PER_TURN: usize = 30;
 /// Sums of one turn.
-const SUMS_PER_TURN: u64 = 2_000;
+const SUMS_PER_TURN: u64 = 20_000;
 /// Before the first turn.
 const WARM_UP: usize = 20;
 /// How long an agent at rest is watched.

@@ -110,7 +110,7 @@ pub fn leaf(rank: Rank, when: Leaves) -> impl FnMut(Told, &mut Hand<'_>) + Send 
         let Some(next) = waves.get_mut(&stream) else { return };
         while *next < contributes_below {
             let value = Sum.encode(&value_of(rank, *next)).unwrap();
-            hand.contribute(stream, *next, value).unwrap();
+            hand.contribute(stream, *next, &value).unwrap();
             *next += 1;
         }
     }

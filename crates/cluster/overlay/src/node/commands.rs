@@ -161,7 +161,7 @@ impl Node {
                 self.tell(Told::Closed { stream: *stream });
             }
             Command::Data { stream, to, payload, .. } => self.deliver(sequence, *stream, to, payload),
-            Command::Again { stream, wave, attempt, ranks } => self.asked_again(*stream, *wave, *attempt, ranks),
+            Command::Again { stream, waves, attempt, ranks } => self.asked_again(*stream, waves, *attempt, ranks),
             Command::Retire { stream, below } => self.retire(*stream, *below),
         }
     }

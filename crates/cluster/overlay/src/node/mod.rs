@@ -10,8 +10,8 @@ mod children;
 mod commands;
 mod parent;
 mod queue;
-mod ring;
 mod root;
+mod stretches;
 mod waves;
 
 use crate::frame::{Cursor, Frame};

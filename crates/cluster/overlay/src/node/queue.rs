@@ -7,11 +7,11 @@
 
 use crate::NodeId;
 use crate::limits::{CREDIT, RUN_COUNT_MAX};
-use crate::unit::{Run, UnitRef};
+use crate::run::{Run, RunRef};
 use std::collections::VecDeque;
 
 /// Units of a node's own making that may wait for credit.
-const OWN_COUNT_MAX: usize = 1024;
+const OWN_COUNT_MAX: usize = 4_096;
 
 const _: () = assert!(RUN_COUNT_MAX <= OWN_COUNT_MAX, "a run finds room in an empty queue");
 
@@ -38,20 +38,21 @@ impl Queue {
         self.unit_count
     }
 
-    /// Puts a unit behind the others. It holds credit of `from`, if anybody's, for whom room is kept.
-    pub(super) fn push(&mut self, unit: UnitRef<'_>, from: Option<NodeId>) {
+    /// Puts a run behind the others. It holds credit of `from`, if anybody's, for whom room is kept.
+    pub(super) fn push(&mut self, mut run: RunRef<'_>, from: Option<NodeId>) {
         if from.is_none() {
-            if self.own_count >= OWN_COUNT_MAX {
-                self.dropped += 1;
-                return;
-            }
-            self.own_count += 1;
+            let has_room = run.split_to(OWN_COUNT_MAX.saturating_sub(self.own_count));
+            self.dropped += run.unit_count() as u64;
+            run = has_room;
+            self.own_count += run.unit_count();
         }
-        self.unit_count += 1;
+        self.unit_count += run.unit_count();
         self.count_max = self.count_max.max(self.unit_count);
-        let is_taken = self.runs.back_mut().is_some_and(|(run, of)| *of == from && run.take(&unit));
-        if !is_taken {
-            self.runs.push_back((Box::new(unit.into()), from));
+        for piece in run.pieces() {
+            let is_taken = self.runs.back_mut().is_some_and(|(run, of)| *of == from && run.take(&piece));
+            if !is_taken {
+                self.runs.push_back((Box::new(piece.into()), from));
+            }
         }
     }
 
@@ -102,12 +103,16 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::borrow::Cow;
-    use trimtab_reduce::RankSet;
+    use trimtab_reduce::{RankSet, Values};
 
     fn push(queue: &mut Queue, wave: u64, from: Option<NodeId>) {
-        let value = Cow::Borrowed(&b"v"[..]);
-        queue.push(UnitRef { reign: 1, stream: 1, wave, attempt: 0, covers: &RankSet::EMPTY, value }, from);
+        push_many(queue, wave, 1, from);
+    }
+
+    fn push_many(queue: &mut Queue, wave: u64, count: usize, from: Option<NodeId>) {
+        let values: Values = (0..count).map(|_| b"v").collect();
+        let (covers, values) = (&RankSet::EMPTY, values.view());
+        queue.push(RunRef { reign: 1, stream: 1, wave, attempt: 0, covers, values }, from);
     }
 
     fn counts(queue: &Queue) -> (usize, usize, u64) {
@@ -129,8 +134,10 @@ mod tests {
     #[test]
     fn own_units_are_bounded_and_those_of_children_have_their_room() {
         let mut queue = Queue::default();
-        (0..OWN_COUNT_MAX as u64 + 5).for_each(|wave| push(&mut queue, wave, None));
-        (0..3).for_each(|wave| push(&mut queue, wave, Some(NodeId(7))));
+        (0..7).for_each(|wave| push(&mut queue, wave, None));
+        push_many(&mut queue, 7, OWN_COUNT_MAX - 2, None);
+        assert!(queue.runs.iter().all(|(run, _)| run.unit_count() <= RUN_COUNT_MAX));
+        push_many(&mut queue, 0, 3, Some(NodeId(7)));
         assert_eq!(counts(&queue), (OWN_COUNT_MAX + 3, OWN_COUNT_MAX, 5));
         queue.disown(NodeId(7));
         assert_eq!(counts(&queue), (OWN_COUNT_MAX, OWN_COUNT_MAX, 8));

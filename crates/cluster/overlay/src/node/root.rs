@@ -1,17 +1,17 @@
 //! The controller's part: making commands, gathering waves, asking again, and saying what a result covers.
 //!
-//! The root takes a unit if it shares no rank with what it has of that wave; so nothing counts twice, whatever way it
+//! The root takes a value if it shares no rank with what it has of that wave; so nothing counts twice, whatever way it
 //! came. A wave is complete when all ranks of the target are in it that are in the tree, or were until a moment ago:
 //! orphans get the time to find another parent. What is missing from a complete-looking tree was lost on the way, and is
 //! asked for again, those ranks only.
 //!
 //! Next: `waves` for the nodes between, `commands` for how commands travel.
 
-use super::ring::Ring;
-use super::{Action, Busy, Node, Told, Trouble, WaveResult};
+use super::stretches::{Cut, Stretch, Stretches};
+use super::{Action, Busy, Node, Told, WaveResult};
 use crate::frame::Command;
 use crate::limits::{LOG_COUNT_MAX, PAYLOAD_BYTES_MAX, STREAM_COUNT_MAX};
-use crate::unit::UnitRef;
+use crate::run::RunRef;
 use crate::{StreamSpec, Sync};
 use std::collections::BTreeMap;
 use trimtab_reduce::{Accumulator, Bad, RankSet};
@@ -29,12 +29,12 @@ pub(super) struct Root {
     /// Lost ranks that may come back in time, and until when.
     away: Vec<(RankSet, u64)>,
     /// By stream.
-    gathers: BTreeMap<u32, Ring<Gather>>,
+    gathers: BTreeMap<u32, Stretches<Gather>>,
     /// The first wave of each stream whose result isn't out, as announced.
     retired: BTreeMap<u32, u64>,
 }
 
-/// A wave at the root.
+/// Waves at the root to which the same has happened.
 struct Gather {
     merged: Box<dyn Accumulator>,
     covers: RankSet,
@@ -50,18 +50,20 @@ struct Gather {
 }
 
 impl Root {
-    fn gather(&self, (stream, wave): (u32, u64)) -> Option<&Gather> {
+    fn gather(&self, (stream, wave): (u32, u64)) -> Option<&Stretch<Gather>> {
         self.gathers.get(&stream)?.get(wave)
     }
 
-    fn gather_mut(&mut self, (stream, wave): (u32, u64)) -> Option<&mut Gather> {
+    fn gather_mut(&mut self, (stream, wave): (u32, u64)) -> Option<&mut Stretch<Gather>> {
         self.gathers.get_mut(&stream)?.get_mut(wave)
     }
 
-    /// The waves whose results aren't out.
+    /// Those of which the results aren't out, by stream and first wave.
     fn open(&self) -> impl Iterator<Item = ((u32, u64), &Gather)> {
-        let all =
-            self.gathers.iter().flat_map(|(stream, ring)| ring.iter().map(move |(wave, of)| ((*stream, wave), of)));
+        let all = self
+            .gathers
+            .iter()
+            .flat_map(|(stream, all)| all.iter().map(move |stretch| ((*stream, stretch.waves.start), &stretch.of)));
         all.filter(|(_, gather)| !gather.is_done)
     }
 }
@@ -124,70 +126,88 @@ impl Node {
         began_us.map_or(0, |began_us| self.now_us - began_us)
     }
 
-    /// Takes a unit that has arrived at the root.
-    pub(super) fn gather(&mut self, unit: UnitRef<'_>) {
-        let now_us = self.now_us;
+    /// Takes as much of a run that has arrived at the root as belongs to one stretch of waves.
+    pub(super) fn gather_some(&mut self, run: &mut RunRef<'_>) {
+        let (now_us, whole) = (self.now_us, *run);
         let soon_us = now_us + AGAIN_SOON * self.setup.timing.gather_us;
-        self.expect_waves(unit.stream, unit.wave);
-        let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&unit.stream)) else { return };
-        let (key, sync) = ((unit.stream, unit.wave), open.spec.sync);
-        let Some(gather) = root.gather_mut(key) else { return };
+        self.expect_waves(run.stream, run.waves().end);
+        let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&run.stream)) else { return run.drop_all() };
+        let Some(gathers) = root.gathers.get_mut(&run.stream) else { return run.drop_all() };
+        let begin = |count| Gather::new(open.filter.start(count), now_us + self.setup.timing.again_us);
+        let stretch = gathers.place(run.waves(), begin);
+        let mut piece = run.split_to(stretch.wave_count());
+        let gather = &mut stretch.of;
         if gather.is_done {
-            self.counts.late += 1;
+            self.counts.late += piece.unit_count() as u64;
             return;
         }
-        if !gather.covers.is_disjoint(unit.covers) {
-            match gather.covers.covers(unit.covers) {
-                true => self.counts.repeated += 1,
+        if !gather.covers.is_disjoint(piece.covers) {
+            match gather.covers.covers(piece.covers) {
+                true => self.counts.repeated += piece.unit_count() as u64,
                 false => {
-                    self.counts.conflicting += 1;
-                    gather.suspect(unit.covers, soon_us);
+                    self.counts.conflicting += piece.unit_count() as u64;
+                    gather.suspect(piece.covers, soon_us);
                     self.waves_due_us = self.waves_due_us.min(soon_us);
                 }
             }
             return;
         }
-        if let Err(bad) = gather.merged.add(&unit.value) {
-            let (stream, wave) = key;
-            let trouble = Trouble::Value { stream, wave, covers: unit.covers.clone(), bad };
-            return self.tell(Told::Trouble(trouble));
+        let merged = gather.merged.add_all(piece.values);
+        if let Err((index, _)) = merged {
+            // Those before the bad one are in; those behind it are another stretch.
+            gathers.cut(piece.wave + index as u64);
+            *run = whole.behind(index + 1);
+            piece = piece.split_to(index);
         }
-        gather.covers.take_in(unit.covers);
-        if let Sync::TimeOut { us } = sync {
-            let at_us = *gather.fire_at_us.get_or_insert(now_us + us);
-            self.waves_due_us = self.waves_due_us.min(at_us);
+        if let Some(stretch) = gathers.get_mut(piece.wave).filter(|_| piece.unit_count() > 0) {
+            stretch.of.covers.take_in(piece.covers);
+            if let Sync::TimeOut { us } = open.spec.sync {
+                let at_us = *stretch.of.fire_at_us.get_or_insert(now_us + us);
+                self.waves_due_us = self.waves_due_us.min(at_us);
+            }
+            if open.spec.sync == Sync::DontWait {
+                let missing = open.spec.target.minus(&stretch.of.covers);
+                self.tell_each(&piece, &missing);
+            }
+            self.finish_if_complete((piece.stream, piece.wave));
         }
-        if sync == Sync::DontWait {
-            let missing = open.spec.target.minus(&gather.covers);
-            let (covers, value) = (unit.covers.clone(), unit.value.into_owned());
-            let result = WaveResult { stream: key.0, wave: key.1, covers, missing, value };
-            self.tell(Told::Result(Box::new(result)));
+        if let Err((index, bad)) = merged {
+            self.tell_bad(whole.stream, whole.wave + index as u64, whole.covers, bad);
         }
-        self.finish_if_complete(key);
     }
 
-    /// Begins to gather the waves up to one that exists. Everybody contributes in order, so those before it exist too;
+    /// Gives out contributions by themselves.
+    fn tell_each(&mut self, piece: &RunRef<'_>, missing: &RankSet) {
+        for (wave, value) in piece.waves().zip(piece.values) {
+            let (covers, missing) = (piece.covers.clone(), missing.clone());
+            let result = WaveResult { stream: piece.stream, wave, covers, missing, value: value.to_vec() };
+            self.tell(Told::Result(Box::new(result)));
+        }
+    }
+
+    /// Begins to gather the waves below one that exist. Everybody contributes in order, so those before it exist too;
     /// and the oldest may, though everything of it was lost: it is asked for even if nothing ever came.
-    fn expect_waves(&mut self, stream: u32, wave: u64) {
+    fn expect_waves(&mut self, stream: u32, end: u64) {
         let again_at_us = self.now_us + self.setup.timing.again_us;
         let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&stream)) else { return };
-        let ring = root.gathers.entry(stream).or_insert_with(|| Ring::new(open.below));
-        for wave in (open.below..=wave).rev() {
-            if ring.contains(wave) {
-                break;
+        let gathers = root.gathers.entry(stream).or_default();
+        let mut next = open.below;
+        while next < end {
+            let (is_there, alike) = gathers.alike(&(next..end));
+            if !is_there {
+                gathers.place(alike.clone(), |count| Gather::new(open.filter.start(count), again_at_us));
+                self.waves_due_us = self.waves_due_us.min(again_at_us);
             }
-            ring.insert(wave, Gather::new(open.filter.start(), again_at_us));
-            self.waves_due_us = self.waves_due_us.min(again_at_us);
+            next = alike.end;
         }
     }
 
     fn expect_oldest(&mut self, stream: u32) {
         let Some(root) = &self.root else { return };
         let Some(open) = self.streams.get(&stream) else { return };
-        let is_done = |wave: &u64| root.gather((stream, *wave)).is_some_and(|gather| gather.is_done);
-        let oldest = (open.below..open.below + open.spec.wave_window()).find(|wave| !is_done(wave));
-        if let Some(oldest) = oldest {
-            self.expect_waves(stream, oldest);
+        let oldest = root.gathers.get(&stream).map_or(open.below, |gathers| first_open(gathers, open.below));
+        if open.open_waves().contains(&oldest) {
+            self.expect_waves(stream, oldest + 1);
         }
     }
 
@@ -199,7 +219,7 @@ impl Node {
 
     fn finish_if_complete(&mut self, key: (u32, u64)) {
         let (Some(root), Some(open)) = (&self.root, self.streams.get(&key.0)) else { return };
-        let Some(gather) = root.gather(key).filter(|gather| !gather.is_done) else { return };
+        let Some(gather) = root.gather(key).map(|stretch| &stretch.of).filter(|gather| !gather.is_done) else { return };
         let has_all = |awaited| !gather.covers.is_empty() && gather.covers.covers_common(&open.spec.target, awaited);
         // Nearly always nobody is away, and no set needs to be made.
         if has_all(&self.members) && (root.away.is_empty() || has_all(&self.awaited())) {
@@ -207,39 +227,49 @@ impl Node {
         }
     }
 
-    /// Gives out the result of a wave, and ends all waves up to the first that has none.
+    /// Gives out the results of the stretch with a wave, and ends all waves up to the first that has none.
     fn finish(&mut self, key: (u32, u64)) {
         let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&key.0)) else { return };
-        let Some(gather) = root.gather_mut(key) else { return };
-        gather.is_done = true;
-        let (covers, sync, open_window) = (gather.covers.clone(), open.spec.sync, open.spec.wave_window());
-        let missing = open.spec.target.minus(&covers);
-        let told = match gather.merged.bytes() {
-            Ok(value) => Told::Result(Box::new(WaveResult { stream: key.0, wave: key.1, covers, missing, value })),
-            Err(bad) => Told::Trouble(Trouble::Value { stream: key.0, wave: key.1, covers, bad }),
-        };
-        if sync != Sync::DontWait {
-            self.tell(told);
+        let Some(stretch) = root.gather_mut(key) else { return };
+        stretch.of.is_done = true;
+        if open.spec.sync != Sync::DontWait {
+            let gather = &stretch.of;
+            let missing = open.spec.target.minus(&gather.covers);
+            let mut bad_ones = Vec::new();
+            for (index, wave) in stretch.waves.clone().enumerate() {
+                let mut value = Vec::new();
+                match gather.merged.put(index, &mut value) {
+                    Ok(()) => {
+                        let (covers, missing) = (gather.covers.clone(), missing.clone());
+                        let result = WaveResult { stream: key.0, wave, covers, missing, value };
+                        self.out.push(Action::Tell(Told::Result(Box::new(result))));
+                    }
+                    Err(bad) => bad_ones.push((wave, bad)),
+                }
+            }
+            let covers = gather.covers.clone();
+            bad_ones.into_iter().for_each(|(wave, bad)| self.tell_bad(key.0, wave, &covers, bad));
         }
-        self.retire_done(key.0, open_window / 4);
+        let step = self.streams.get(&key.0).map_or(1, |open| open.spec.wave_window() / 2);
+        self.retire_done(key.0, step);
     }
 
     /// Announces that the oldest waves of a stream are over, if there are so many.
     fn retire_done(&mut self, stream: u32, step: u64) {
         let Some(root) = &mut self.root else { return };
         let announced = root.retired.entry(stream).or_default();
-        let Some(ring) = root.gathers.get_mut(&stream) else { return };
-        let is_done = |wave: u64| ring.get(wave).is_some_and(|gather| gather.is_done);
+        let Some(gathers) = root.gathers.get_mut(&stream) else { return };
+        let is_done = |wave: u64| gathers.get(wave).is_some_and(|stretch| stretch.of.is_done);
         // The last one needed is nearly always missing; then the others needn't be looked at.
         if self.is_owner_behind || self.log.is_full() || !is_done(*announced + step - 1) {
             return;
         }
-        let below = (*announced..).find(|wave| !is_done(*wave)).unwrap_or(u64::MAX);
+        let below = first_open(gathers, *announced);
         if below < *announced + step {
             return;
         }
         *announced = below;
-        ring.drop_below(below);
+        gathers.drop_below(below);
         self.append(Command::Retire { stream, below }.into());
     }
 
@@ -262,8 +292,8 @@ impl Node {
         if !lost.is_empty() {
             root.away.push((lost, until_us));
         }
-        let gathers = root.gathers.values_mut().flat_map(Ring::values_mut);
-        gathers.for_each(|gather| gather.suspect(&gained, soon_us));
+        let gathers = root.gathers.values_mut().flat_map(Stretches::iter_mut);
+        gathers.for_each(|stretch| stretch.of.suspect(&gained, soon_us));
         self.waves_due_us = self.waves_due_us.min(soon_us);
         let gained = gained.minus(&before_away);
         if !gained.is_empty() {
@@ -313,7 +343,8 @@ impl Node {
         let is_full = self.log.is_full();
         let pause_us = self.setup.timing.again_us;
         let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&stream)) else { return };
-        let Some(gather) = root.gather_mut((stream, wave)) else { return };
+        let Some(stretch) = root.gather_mut((stream, wave)) else { return };
+        let (waves, gather) = (stretch.waves.clone(), &mut stretch.of);
         let missing = open.spec.target.intersection(&self.members).minus(&gather.covers);
         let suspects = std::mem::take(&mut gather.suspects);
         gather.suspects_at_us = None;
@@ -329,13 +360,29 @@ impl Node {
         }
         gather.attempt += 1;
         let attempt = gather.attempt;
-        self.append(Command::Again { stream, wave, attempt, ranks }.into());
+        self.append(Command::Again { stream, waves, attempt, ranks }.into());
     }
 
     /// When a wave at the root will have waited long enough.
     pub(super) fn gather_wake_at_us(&self) -> Option<u64> {
         let open = self.root.iter().flat_map(Root::open);
         open.map(|(_, gather)| gather.fire_at_us.unwrap_or(u64::MAX).min(gather.ask_at_us())).min()
+    }
+}
+
+/// The first wave from `from` on whose result isn't out.
+fn first_open(gathers: &Stretches<Gather>, from: u64) -> u64 {
+    let mut next = from;
+    while let Some(done) = gathers.get(next).filter(|stretch| stretch.of.is_done) {
+        next = done.waves.end;
+    }
+    next
+}
+
+impl Cut for Gather {
+    fn split_off(&mut self, index: usize) -> Self {
+        let merged = self.merged.split_off(index);
+        Gather { merged, covers: self.covers.clone(), suspects: self.suspects.clone(), ..*self }
     }
 }
 

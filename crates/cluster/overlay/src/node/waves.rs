@@ -1,21 +1,23 @@
-//! What goes up: contributions, merged on the way into units that name their ranks.
+//! What goes up: contributions, merged on the way into runs that name their ranks.
 //!
-//! A node merges the units of one wave until it has those of all ranks below it, and passes the result on as one unit.
-//! What comes later, or belongs to another attempt, is passed on as it is. Units are never repeated by a node: what was
-//! lost with a link or a node is asked for again by the root, and only the leaves that are asked contribute again. So
-//! dropping a unit is always safe, and waves can't shift, since each unit names its wave.
+//! A node merges the values of one wave until it has those of all ranks below it, and passes the result on as one. What
+//! comes later, or belongs to another attempt, is passed on as it is. Values are never repeated by a node: what was lost
+//! with a link or a node is asked for again by the root, and only the leaves that are asked contribute again. So dropping
+//! any is always safe, and waves can't shift, since each run names its waves.
+//!
+//! Waves to which the same has happened are kept and handled as one stretch, however many they are.
 //!
 //! Next: `root` for who gathers them and asks again, `queue` for where they wait, `trimtab-reduce` for how they merge.
 
-use super::ring::Ring;
+use super::stretches::{Cut, Stretches};
 use super::{Busy, Node, Told, Trouble};
 use crate::frame::{Body, Frame, Run};
 use crate::limits::{CREDIT, RUN_COUNT_MAX, STREAM_COUNT_MAX};
-use crate::unit::UnitRef;
+use crate::run::RunRef;
 use crate::{NodeId, StreamSpec, Sync};
-use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
-use trimtab_reduce::{Accumulator, AnyFilter, Bad, DownFilter, RankSet};
+use trimtab_reduce::{Accumulator, AnyFilter, Bad, DownFilter, RankSet, Values, ValuesRef};
 
 /// An open stream.
 pub(super) struct Stream {
@@ -26,12 +28,12 @@ pub(super) struct Stream {
     pub(super) down: Option<Arc<dyn DownFilter>>,
     /// The first wave that isn't over.
     pub(super) below: u64,
-    waves: Ring<Wave>,
+    waves: Stretches<Wave>,
     /// This node's contributions to waves that aren't over, to give again.
-    kept: Ring<Vec<u8>>,
+    kept: Stretches<Values>,
 }
 
-/// A wave on its way through a node.
+/// Waves on their way through a node, to which the same has happened.
 struct Wave {
     attempt: u32,
     /// Who was asked; none if everybody.
@@ -43,13 +45,20 @@ struct Wave {
 }
 
 impl Stream {
-    fn is_open(&self, wave: u64) -> bool {
-        (self.below..self.open_below()).contains(&wave)
+    /// The waves that may be contributed to.
+    pub(super) fn open_waves(&self) -> Range<u64> {
+        self.below..self.below.saturating_add(self.spec.wave_window())
     }
 
-    /// The first wave that may not be contributed to yet.
-    fn open_below(&self) -> u64 {
-        self.below.saturating_add(self.spec.wave_window())
+    /// Keeps own contributions: few behind those before, if nothing is between; many as they are.
+    fn keep(&mut self, waves: Range<u64>, values: Values) {
+        match self.kept.last_mut() {
+            Some(last) if last.waves.end == waves.start && last.wave_count() + values.len() <= RUN_COUNT_MAX => {
+                last.waves.end = waves.end;
+                last.of.extend(values.view());
+            }
+            _ => self.kept.insert(waves, values),
+        }
     }
 }
 
@@ -63,39 +72,69 @@ impl Wave {
         let asked = self.asked.as_ref().unwrap_or(target);
         !self.passed_on && !self.covers.is_empty() && self.covers.covers_common(asked, members)
     }
+
+    fn may_be_passed_on(&self) -> bool {
+        !self.passed_on && !self.covers.is_empty()
+    }
+}
+
+impl Cut for Wave {
+    fn split_off(&mut self, index: usize) -> Self {
+        let Wave { attempt, passed_on, fire_at_us, .. } = *self;
+        let (asked, covers) = (self.asked.clone(), self.covers.clone());
+        Wave { attempt, asked, merged: self.merged.split_off(index), covers, passed_on, fire_at_us }
+    }
 }
 
 impl Node {
-    /// Contributes this node's value to a wave. Waves are contributed to in the order of the window that
-    /// [`Told::Window`] names.
+    /// Contributes this node's values to waves that follow each other, up to the window's end that [`Told::Window`]
+    /// names. Those of waves that are over are left out.
+    ///
+    /// # Errors
+    /// Why nothing of it was taken.
     pub fn contribute(
         &mut self,
         now_us: u64,
         stream: u32,
         wave: u64,
-        value: Vec<u8>,
+        values: Values,
     ) -> Result<Vec<super::Action>, Busy> {
-        self.put(now_us, stream, wave, value)?;
+        self.put(now_us, stream, wave, values)?;
         Ok(self.flush(now_us))
     }
 
     /// As [`Node::contribute`], without doing what follows from it: for many contributions, with one
     /// [`Node::flush`] after them.
-    pub fn put(&mut self, now_us: u64, stream: u32, wave: u64, value: Vec<u8>) -> Result<(), Busy> {
+    ///
+    /// # Errors
+    /// Why nothing of it was taken.
+    pub fn put(&mut self, now_us: u64, stream: u32, wave: u64, mut values: Values) -> Result<(), Busy> {
         self.now_us = self.now_us.max(now_us);
         let Some(open) = self.streams.get_mut(&stream) else { return Err(Busy::NoStream { stream }) };
         if open.own.is_empty() {
             return Err(Busy::NotHere { id: self.setup.id, who: "a node with ranks of the stream's target" });
         }
-        if !open.is_open(wave) {
-            return Err(Busy::Window { stream, wave, from: open.below, below: open.open_below() });
+        if values.is_empty() {
+            return Ok(());
         }
-        if open.kept.contains(wave) {
+        let (waves, window) = (wave..wave.saturating_add(values.len() as u64), open.open_waves());
+        if waves.end > window.end || waves.end <= window.start {
+            let wave = if waves.start < window.start { waves.start } else { waves.start.max(window.end) };
+            return Err(Busy::Window { stream, wave, from: window.start, below: window.end });
+        }
+        let over = window.start.saturating_sub(wave);
+        if over > 0 {
+            values = values.split_off(over as usize);
+        }
+        let wave = wave + over;
+        if let Some(wave) = open.kept.first_in(&(wave..waves.end)) {
             return Err(Busy::Twice { stream, wave });
         }
-        open.filter.check_bytes(&value).map_err(Busy::Bad)?;
-        open.kept.insert(wave, value);
-        self.give(stream, wave);
+        open.filter.check_bytes(values.view()).map_err(Busy::Bad)?;
+        self.give(stream, wave, values.view());
+        if let Some(open) = self.streams.get_mut(&stream) {
+            open.keep(wave..waves.end, values);
+        }
         if self.queue.unit_count() >= RUN_COUNT_MAX {
             // As soon as there is credit: what waits here is bounded.
             self.send_queue();
@@ -109,20 +148,18 @@ impl Node {
         self.after()
     }
 
-    /// Puts the kept contribution of a wave on its way.
-    fn give(&mut self, stream: u32, wave: u64) {
+    /// Puts contributions of this node on their way.
+    fn give(&mut self, stream: u32, wave: u64, values: ValuesRef<'_>) {
         let is_leaf = self.children.is_empty() && self.root.is_none();
         let Some(open) = self.streams.get(&stream) else { return };
-        let Some(value) = open.kept.get(wave) else { return };
-        let begun = open.waves.get(wave);
-        let attempt = begun.map_or(0, |begun| begun.attempt);
-        let unit = UnitRef { reign: self.reign, stream, wave, attempt, covers: &open.own, value: Cow::Borrowed(value) };
-        if is_leaf && begun.is_none() {
+        let own = open.own.clone();
+        let run = RunRef { reign: self.reign, stream, wave, attempt: 0, covers: &own, values };
+        if is_leaf && open.waves.first_in(&run.waves()).is_none() {
             // Nothing to merge with: a leaf remembers only what it contributed.
-            return self.queue.push(unit, None);
+            self.queue.push(run, None);
+        } else {
+            self.merge(run, None);
         }
-        let (covers, value) = (open.own.clone(), Cow::Owned(value.clone()));
-        self.merge(UnitRef { reign: self.reign, stream, wave, attempt, covers: &covers, value }, None);
     }
 
     pub(super) fn open_stream(&mut self, number: u32, spec: &StreamSpec, below: u64) {
@@ -132,7 +169,7 @@ impl Node {
         match room.and_then(|()| Ok((registry.build(&spec.filter)?, registry.build_down(&spec.down)?))) {
             Err(bad) => self.tell(Told::Trouble(Trouble::Stream { stream: number, bad })),
             Ok((filter, down)) => {
-                let (waves, kept) = (Ring::new(below), Ring::new(below));
+                let (waves, kept) = (Stretches::default(), Stretches::default());
                 let own = self.setup.ranks.intersection(&spec.target);
                 let has_ranks = !own.is_empty();
                 let stream = Stream { spec: spec.clone(), own, filter, down, below, waves, kept };
@@ -145,9 +182,10 @@ impl Node {
         }
     }
 
-    /// Units of a child.
+    /// Results of a child.
     pub(super) fn units_came(&mut self, from: NodeId, first: u32, run: &Run) {
         let Some(child) = self.children.get_mut(&from) else { return };
+        let mut run = run.view();
         // Beyond its credit by more than what may have overtaken, or again and again: not a child that follows the rules.
         let told = child.credit_told.checked_sub(first).map_or(0, |left| left.saturating_add(1));
         let taken = told.min(CREDIT.saturating_sub(child.units_queued)).min(run.unit_count() as u32);
@@ -156,81 +194,112 @@ impl Node {
             return;
         }
         child.units_received = child.units_received.max(first + (taken - 1));
-        for unit in run.units().take(taken as usize) {
-            let open = self.streams.get(&unit.stream).is_some_and(|stream| stream.is_open(unit.wave));
-            if !open || unit.reign != self.reign || unit.covers.is_empty() {
-                self.counts.late += 1;
-            } else {
-                self.merge(unit, Some(from));
-            }
-        }
+        run = run.split_to(taken as usize);
+        let is_ours = run.reign == self.reign && !run.covers.is_empty();
+        let open = self.streams.get(&run.stream).filter(|_| is_ours).map_or(0..0, |stream| stream.open_waves());
+        let of_time = run.within(&open);
+        self.counts.late += u64::from(taken) - of_time.unit_count() as u64;
+        self.merge(of_time, Some(from));
         self.return_credit(from);
     }
 
-    /// Merges a unit into its wave, or puts it into the queue as it is.
-    fn merge(&mut self, unit: UnitRef<'_>, from: Option<NodeId>) {
-        if self.root.is_some() {
-            return self.gather(unit);
+    /// Merges a run into its waves, or puts it into the queue as it is. All its waves are open.
+    fn merge(&mut self, mut run: RunRef<'_>, from: Option<NodeId>) {
+        while run.unit_count() > 0 {
+            if self.root.is_some() {
+                self.gather_some(&mut run);
+            } else {
+                self.merge_some(&mut run, from);
+            }
         }
-        let (now_us, depth) = (self.now_us, self.depth());
-        let Some(open) = self.streams.get_mut(&unit.stream) else { return };
-        let (stream, number) = (unit.stream, unit.wave);
+    }
+
+    /// Takes as much of a run as belongs to one stretch of waves, and does with it what that needs.
+    fn merge_some(&mut self, run: &mut RunRef<'_>, from: Option<NodeId>) {
+        let (now_us, depth, whole) = (self.now_us, self.depth(), *run);
+        let Some(open) = self.streams.get_mut(&run.stream) else { return run.drop_all() };
         let Stream { spec, filter, waves, kept, .. } = &mut **open;
-        let (target, sync) = (&spec.target, spec.sync);
-        let wave = waves.get_or_insert_with(number, || {
-            // What this node contributed while it had no children is on its way already.
-            let passed_on = from.is_some() && kept.contains(number);
-            Wave { passed_on, ..Wave::new(filter.start(), 0, None) }
-        });
-        let Some(wave) = wave else { return };
-        if sync == Sync::DontWait || wave.passed_on || wave.attempt != unit.attempt {
-            return self.enqueue(unit, from);
+        if spec.sync == Sync::DontWait {
+            run.drop_all();
+            return self.enqueue(whole, from);
         }
-        if !wave.covers.is_disjoint(unit.covers) {
-            let repeated = wave.covers.covers(unit.covers);
+        // What this node contributed while it had no children is on its way already.
+        let (is_kept, alike) = if from.is_some() { kept.alike(&run.waves()) } else { (false, run.waves()) };
+        let begin = |count| Wave { passed_on: is_kept, ..Wave::new(filter.start(count), 0, None) };
+        let stretch = waves.place(alike, begin);
+        let mut piece = run.split_to(stretch.wave_count());
+        let wave = &mut stretch.of;
+        if from.is_none() {
+            piece.attempt = wave.attempt;
+        }
+        if wave.passed_on || wave.attempt != piece.attempt {
+            return self.enqueue(piece, from);
+        }
+        if !wave.covers.is_disjoint(piece.covers) {
+            let repeated = wave.covers.covers(piece.covers);
             let count = if repeated { &mut self.counts.repeated } else { &mut self.counts.conflicting };
-            *count += 1;
+            *count += piece.unit_count() as u64;
             return;
         }
-        if let Err(bad) = wave.merged.add(&unit.value) {
-            let trouble = Trouble::Value { stream, wave: number, covers: unit.covers.clone(), bad };
-            return self.tell(Told::Trouble(trouble));
+        let merged = wave.merged.add_all(piece.values);
+        if let Err((index, _)) = merged {
+            // Those before the bad one are in; those behind it are another stretch.
+            waves.cut(piece.wave + index as u64);
+            *run = whole.behind(index + 1);
+            piece = piece.split_to(index);
         }
-        wave.covers.take_in(unit.covers);
-        if let Sync::TimeOut { us } = sync {
-            let at_us = *wave.fire_at_us.get_or_insert(now_us + us.checked_shr(depth).unwrap_or(0));
-            self.waves_due_us = self.waves_due_us.min(at_us);
-        }
-        if wave.is_complete(target, &self.members) {
-            self.pass_on(stream, number);
-        }
-    }
-
-    /// Sends what a wave has merged so far as one unit.
-    fn pass_on(&mut self, stream: u32, number: u64) {
-        let Some(open) = self.streams.get_mut(&stream) else { return };
-        let begun = open.waves.get_mut(number).filter(|wave| !wave.passed_on && !wave.covers.is_empty());
-        let Some(wave) = begun else { return };
-        (wave.passed_on, wave.fire_at_us) = (true, None);
-        let covers = std::mem::take(&mut wave.covers);
-        let attempt = wave.attempt;
-        match wave.merged.bytes() {
-            Ok(value) => {
-                let (covers, value) = (&covers, Cow::Owned(value));
-                self.queue.push(UnitRef { reign: self.reign, stream, wave: number, attempt, covers, value }, None);
+        if let Some(stretch) = waves.get_mut(piece.wave).filter(|_| piece.unit_count() > 0) {
+            stretch.of.covers.take_in(piece.covers);
+            if let Sync::TimeOut { us } = spec.sync {
+                let after_us = us.checked_shr(depth).unwrap_or(0);
+                let at_us = *stretch.of.fire_at_us.get_or_insert(now_us + after_us);
+                self.waves_due_us = self.waves_due_us.min(at_us);
             }
-            Err(bad) => self.tell(Told::Trouble(Trouble::Value { stream, wave: number, covers, bad })),
+            if stretch.of.is_complete(&spec.target, &self.members) {
+                self.pass_on(piece.stream, piece.wave);
+            }
+        }
+        if let Err((index, bad)) = merged {
+            self.tell_bad(whole.stream, whole.wave + index as u64, whole.covers, bad);
         }
     }
 
-    fn enqueue(&mut self, unit: UnitRef<'_>, from: Option<NodeId>) {
+    /// A value was left out.
+    pub(super) fn tell_bad(&mut self, stream: u32, wave: u64, covers: &RankSet, bad: Bad) {
+        self.tell(Told::Trouble(Trouble::Value { stream, wave, covers: covers.clone(), bad }));
+    }
+
+    /// Sends what the stretch of a wave has merged so far.
+    fn pass_on(&mut self, stream: u32, wave: u64) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        let Some(stretch) = open.waves.get_mut(wave).filter(|stretch| stretch.of.may_be_passed_on()) else { return };
+        let (waves, of) = (stretch.waves.clone(), &mut stretch.of);
+        (of.passed_on, of.fire_at_us) = (true, None);
+        let (covers, mut values, mut wave, mut bad_ones) =
+            (std::mem::take(&mut of.covers), Values::default(), waves.start, vec![]);
+        let (queue, reign, attempt) = (&mut self.queue, self.reign, of.attempt);
+        let mut send = |wave, values: &Values| {
+            queue.push(RunRef { reign, stream, wave, attempt, covers: &covers, values: values.view() }, None);
+        };
+        for (index, at) in waves.clone().enumerate() {
+            if let Err(bad) = values.push_with(|out| of.merged.put(index, out)) {
+                send(wave, &std::mem::take(&mut values));
+                wave = at + 1;
+                bad_ones.push((at, bad));
+            }
+        }
+        send(wave, &values);
+        bad_ones.into_iter().for_each(|(wave, bad)| self.tell_bad(stream, wave, &covers, bad));
+    }
+
+    fn enqueue(&mut self, run: RunRef<'_>, from: Option<NodeId>) {
         match from.and_then(|from| self.children.get_mut(&from)) {
             Some(child) => {
-                child.units_queued += 1;
-                self.queue.push(unit, from);
+                child.units_queued += run.unit_count() as u32;
+                self.queue.push(run, from);
             }
             // Who is gone has no credit any more.
-            None => self.queue.push(unit, None),
+            None => self.queue.push(run, None),
         }
     }
 
@@ -257,23 +326,32 @@ impl Node {
     pub(super) fn check_waves(&mut self) {
         let mut complete = Vec::new();
         for (stream, open) in &self.streams {
-            let done = open.waves.iter().filter(|(_, wave)| wave.is_complete(&open.spec.target, &self.members));
-            complete.extend(done.map(|(wave, _)| (*stream, wave)));
+            let done = open.waves.iter().filter(|stretch| stretch.of.is_complete(&open.spec.target, &self.members));
+            complete.extend(done.map(|stretch| (*stream, stretch.waves.start)));
         }
         complete.into_iter().for_each(|(stream, wave)| self.pass_on(stream, wave));
     }
 
-    /// The root lacks some ranks of a wave: what waits goes up as it is, and those ranks contribute again.
-    pub(super) fn asked_again(&mut self, stream: u32, wave: u64, attempt: u32, ranks: &RankSet) {
-        if self.root.is_none() {
-            self.pass_on(stream, wave);
+    /// The root lacks some ranks of some waves: what waits goes up as it is, and those ranks contribute again.
+    pub(super) fn asked_again(&mut self, stream: u32, waves: &Range<u64>, attempt: u32, ranks: &RankSet) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        let window = open.open_waves();
+        let waves = waves.start.max(window.start)..waves.end.min(window.end);
+        if waves.is_empty() {
+            return;
         }
-        let Some(open) = self.streams.get_mut(&stream).filter(|open| open.is_open(wave)) else { return };
-        let again = Wave::new(open.filter.start(), attempt, Some(ranks.clone()));
-        open.waves.insert(wave, again);
-        if !self.setup.ranks.is_disjoint(ranks) {
-            self.give(stream, wave);
+        let begun = open.waves.cut_out(&waves);
+        begun.into_iter().for_each(|wave| self.pass_on(stream, wave));
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        let merged = open.filter.start((waves.end - waves.start) as usize);
+        open.waves.insert(waves.clone(), Wave::new(merged, attempt, Some(ranks.clone())));
+        if self.setup.ranks.is_disjoint(ranks) {
+            return;
         }
+        let kept = open.kept.cut_out(&waves);
+        let again: Vec<(u64, Values)> =
+            kept.into_iter().filter_map(|wave| Some((wave, open.kept.get(wave)?.of.clone()))).collect();
+        again.iter().for_each(|(wave, values)| self.give(stream, *wave, values.view()));
     }
 
     /// Waves below `below` are over.
@@ -284,7 +362,7 @@ impl Node {
         open.kept.drop_below(below);
         self.queue.rest();
         if !open.own.is_empty() {
-            let below = open.open_below();
+            let below = open.open_waves().end;
             self.tell(Told::Window { stream, below });
         }
     }
@@ -298,12 +376,13 @@ impl Node {
         }
         let mut due = Vec::new();
         for (stream, open) in &self.streams {
-            let fired = open.waves.iter().filter(|(_, wave)| wave.fire_at_us.is_some_and(|at| at <= now_us));
-            due.extend(fired.map(|(wave, _)| (*stream, wave)));
+            let fired = open.waves.iter().filter(|stretch| stretch.of.fire_at_us.is_some_and(|at| at <= now_us));
+            due.extend(fired.map(|stretch| (*stream, stretch.waves.start)));
         }
         due.into_iter().for_each(|(stream, wave)| self.pass_on(stream, wave));
         self.gathered_in_time();
-        let here = self.streams.values().flat_map(|open| open.waves.iter()).filter_map(|(_, wave)| wave.fire_at_us);
+        let all = self.streams.values().flat_map(|open| open.waves.iter());
+        let here = all.filter_map(|stretch| stretch.of.fire_at_us);
         self.waves_due_us = here.chain(self.gather_wake_at_us()).min().unwrap_or(u64::MAX);
     }
 }
