@@ -9,7 +9,7 @@
 
 use crate::claim::Claim;
 use crate::error::Error;
-use crate::mapping::Mapper;
+use crate::mapping::{Mapper, forsake};
 use crate::modules::Modules;
 use crate::prepare::Prepared;
 use crate::remove::{self, Removal, Target};
@@ -463,8 +463,10 @@ impl Inserted {
 impl Drop for Inserted {
     fn drop(&mut self) {
         if !self.removed {
-            // Nobody is left to report to; what stays behind can be undone by the next trimtab.
-            let _ = self.remove();
+            // Nobody is left to report to; what stays behind can be undone by whoever looks next.
+            if self.remove().is_err() {
+                forsake(&self.shared);
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::remove::{TRIES_MAX, is_ours, open_descriptors, rest};
 use crate::threads::is_making_calls;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering::Release;
 use std::time::{Duration, Instant};
 use trimtab_os::{Call, Gadgets, Mapping, MappingTable, SharedMapping, Stopped, open_file_of};
 use trimtab_stub::layout::{MEMFD_NAME, PAGE};
@@ -99,14 +100,23 @@ impl Mapper<'_> {
                 return Err(error.into());
             }
         };
-        let is_there = || is_same(pid, descriptor, &file);
+        let mapped = self.map_everywhere(descriptor, &file);
+        if mapped.is_err() {
+            // Some of it may be there, or come; whoever looks next, we perhaps, may take it away.
+            forsake(&shared);
+        }
+        mapped.map(|()| shared)
+    }
+
+    fn map_everywhere(&mut self, descriptor: u64, file: &File) -> Result<(), Lost> {
+        let pid = self.pid;
+        let is_there = || is_same(pid, descriptor, file);
         self.run(&self.calls(descriptor), &is_there)?;
         let is_mapped = || position(pid, descriptor) != Some(0) || !is_there();
         wait_until(pid, "map shared memory", is_mapped)?;
-        self.check(descriptor, &file)?;
+        self.check(descriptor, file)?;
         self.run_and_close(self.last_calls(), descriptor, &is_there)?;
-        wait_until(pid, "close shared memory", || !is_there())?;
-        Ok(shared)
+        Ok(wait_until(pid, "close shared memory", || !is_there())?)
     }
 
     /// The descriptor that the target has made, by the first look that sees it. Some programs close numbers twice, and so
@@ -335,6 +345,11 @@ fn is_same(pid: Pid, descriptor: u64, file: &File) -> bool {
         (Ok(there), Ok(ours)) => identity(there) == identity(ours),
         _ => false,
     }
+}
+
+/// Says in memory of ours that nobody works with it any more, though its maker may run on.
+pub(crate) fn forsake(shared: &SharedMapping) {
+    View::new(shared.words()).header().monitor_pid.store(0, Release);
 }
 
 #[cfg(test)]

@@ -247,3 +247,35 @@ fn what_a_killed_monitor_left_is_undone() {
     assert!(matches!(leftover::find(pid).expect("looks"), Leftover::None));
     target.finish();
 }
+
+/// A program that can't be stopped when probes are to come out, as one that gets no processor, keeps them for a while; but
+/// not because the trimtab that gave up runs on.
+#[test]
+fn what_could_not_be_taken_out_is_undone_by_whoever_looks_next() {
+    let program = build("attach_stuck", &["-O2"]);
+    let target = Target::start(&program, SECONDS_MAX);
+    let pid = target.pid();
+    let before = text_of(pid);
+    let inserted = insert(pid, &prepare(pid));
+    let (end, is_over) = std::sync::mpsc::channel::<()>();
+    let (held, is_held) = std::sync::mpsc::channel();
+    let holder = std::thread::spawn(move || {
+        // Whom somebody else traces can't be stopped by us.
+        let stopped = trimtab_os::Stopped::stop(pid).expect("stops");
+        held.send(()).expect("somebody waits");
+        let _over = is_over.recv();
+        stopped.resume();
+    });
+    is_held.recv().expect("it is held");
+    drop(inserted);
+    assert_ne!(text_of(pid), before, "they are still in");
+    drop(end);
+    holder.join().expect("ends well");
+    let found = leftover::find(pid).expect("looks");
+    assert!(matches!(&found, Leftover::Complete { monitor_runs: false, .. }), "{found:?}");
+    let removal = leftover::undo(pid, &found).expect("undoes");
+    assert_eq!(removal.left_mapped_bytes, 0);
+    assert_eq!(text_of(pid), before, "every byte is as before");
+    assert!(matches!(leftover::find(pid).expect("looks"), Leftover::None));
+    target.finish();
+}
