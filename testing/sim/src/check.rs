@@ -35,6 +35,8 @@ const AFTER_NOBODY_US_MAX: u64 = 1_600_000 + REPARENT_US_MAX;
 struct Leaf {
     is_instrumented: bool,
     command: Option<u64>,
+    /// The first command of this life of its, as it was told when it began.
+    next: Option<u64>,
     sequence: u64,
 }
 
@@ -90,6 +92,8 @@ pub struct Checker {
     arrived: BTreeMap<(u32, u64), RankSet>,
     commanded_us: BTreeMap<u64, u64>,
     is_root_dead: bool,
+    /// The first command of this life of the controller.
+    reign_from: u64,
     /// Figures so far.
     pub figures: Figures,
     /// Streams that had a result which lacked nobody, since somebody cleared this.
@@ -126,6 +130,7 @@ impl Checker {
             arrived: BTreeMap::new(),
             commanded_us: BTreeMap::new(),
             is_root_dead: false,
+            reign_from: 0,
             figures: Figures::default(),
             whole: BTreeSet::new(),
         }
@@ -160,6 +165,7 @@ impl Checker {
         self.dead.insert(id);
         if id == NodeId::ROOT {
             self.is_root_dead = true;
+            self.reign_from = self.commanded_us.keys().next_back().map_or(0, |last| last + 1);
             self.orphans.clear();
         } else if !self.is_root_dead {
             orphans.iter().for_each(|orphan| self.orphaned(now_us, *orphan));
@@ -290,7 +296,10 @@ impl Checker {
             Told::Command { sequence, payload, .. } => self.command(now_us, id, *sequence, payload),
             Told::Adopt => {
                 let leaf = self.leaves.entry(id).or_default();
-                *leaf = Leaf { is_instrumented: true, command: None, sequence: leaf.sequence };
+                *leaf = Leaf { is_instrumented: true, command: None, next: None, sequence: leaf.sequence };
+            }
+            Told::Opened { stream: 0, sent, .. } => {
+                self.leaves.entry(id).or_default().next = Some(self.reign_from + sent);
             }
             Told::Uninstrument => self.uninstrument(now_us, id),
             Told::Attached { .. } => self.attached(now_us, id),
@@ -345,7 +354,8 @@ impl Checker {
             self.broken(now_us, format!("{id} received {payload:?}, which is not its part of a command"))
         };
         let leaf = self.leaves.entry(id).or_default().clone();
-        if !leaf.is_instrumented || leaf.command.is_some_and(|last| number != last + 1) {
+        let next = leaf.command.map_or(leaf.next, |last| Some(last + 1));
+        if !leaf.is_instrumented || next != Some(number) {
             self.broken(now_us, format!("{id} received command {number} after {leaf:?}"));
         }
         self.leaves.insert(id, Leaf { command: Some(number), sequence, ..leaf });

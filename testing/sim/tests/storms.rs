@@ -179,11 +179,11 @@ fn an_island_gives_up_and_comes_back() {
 
 #[test]
 fn bulk_never_delays_commands() {
-    let mut plan = Plan::new(402, Tree::balanced(8, 512).unwrap());
+    let mut plan = Plan::new(402, Tree::balanced(8, 256).unwrap());
     plan.weather.bulk_delay_us = 3_000_000;
     plan.flows = vec![Flow::sum(Sync::DontWait)];
     // Leaves contribute to several waves at a time.
-    plan.think_us_max = 4_000;
+    plan.think_us_max = 20_000;
     let mut sim = Sim::new(plan);
     sim.run_until(40_000_000);
     let figures = &sim.checker.figures;

@@ -243,7 +243,8 @@ impl<'a> Lead<'a> {
             let next = self.main_wave(Ask::More { from, of }, own, Instant::now() + time_max)?;
             gather.add(next.pieces()?, own);
         }
-        for (index, bytes) in gather.into_answers() {
+        // One with nothing to say did not hear the question, as if it were not there.
+        for (index, bytes) in gather.into_answers().into_iter().filter(|(_, bytes)| !bytes.is_empty()) {
             let say = postcard::from_bytes(&bytes).map_err(|_| Error::Malformed { what: "the answer of an agent" })?;
             answers.said.insert(index, say);
         }

@@ -18,6 +18,7 @@ use crate::ticket::{Ticket, Whose, node_of};
 use crate::{script, undo};
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -183,6 +184,7 @@ impl<'a> Agent<'a> {
             Told::Orphaned => self.alone_since = Some(Instant::now()),
             Told::Uninstrument => self.abandon("nothing was heard of the lead"),
             Told::Opened { stream, spec, .. } if spec.filter == script::filter() => drop(self.merging.insert(stream)),
+            Told::Opened { stream, wave, sent, .. } => self.pass_over(stream, wave..sent)?,
             Told::Closed { stream } => drop(self.merging.remove(&stream)),
             Told::Command { stream, payload, .. } => {
                 let question: Question =
@@ -201,6 +203,14 @@ impl<'a> Agent<'a> {
             _ => {}
         }
         Ok(std::ops::ControlFlow::Continue(()))
+    }
+
+    /// Questions that were asked before this agent came, or while it had lost the lead: nobody is to wait for its answers.
+    /// Each wave of a stream has one.
+    fn pass_over(&self, stream: u32, waves: Range<u64>) -> Result<(), Error> {
+        let nothing = value_of(&NOTHING, self.index)?;
+        waves.for_each(|wave| contribute(self.link, stream, wave, &nothing));
+        Ok(())
     }
 
     fn answer(&mut self, ask: Ask) -> Say {

@@ -124,6 +124,7 @@ fn exchange(mut stream: impl Read + Write, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn garbage_silence_and_other_versions_are_closed_and_said() {
     let hello = Hello { version: VERSION, tree: TREE, from: 2, to: 0, incarnation: 1, role: Role::Leaf };
+    let newer = format!("version {} of the protocol, this one {VERSION}", VERSION + 1);
     let with = |hello: Hello, rest: &[u8]| [&hello.encode()[..], rest].concat();
     let endless = vec![0x16; 1 << 20];
     let rows: [(&str, Edges, Vec<u8>, &str); 9] = [
@@ -133,7 +134,7 @@ fn garbage_silence_and_other_versions_are_closed_and_said() {
         ("no TLS", Edges::Tls, with(hello, b""), "TLS refused"),
         ("silence", Edges::Unix, vec![], "did not say who it is within"),
         ("silence on TCP", Edges::Tls, vec![], "did not say who it is within"),
-        ("newer", Edges::Unix, with(Hello { version: 2, ..hello }, b""), "version 2 of the protocol, this one 1"),
+        ("newer", Edges::Unix, with(Hello { version: VERSION + 1, ..hello }, b""), newer.as_str()),
         ("the controller", Edges::Unix, with(Hello { role: Role::Root, ..hello }, b""), "an address of an earlier run"),
         ("garbage after hello", Edges::Unix, with(hello, &[9; 99]), "not our protocol"),
     ];
@@ -166,7 +167,7 @@ fn a_parent_of_another_version_is_named_as_the_reason() {
         });
         let contacts = vec![Address::Unix(path).into()];
         let node = Node::start(Config { contacts, ..config }, |_: Told, _: &mut Hand<'_>| {}).unwrap();
-        let expected = "the other end speaks version 7 of the protocol, this one 1: run the same trimtab on both ends";
+        let expected = "the other end speaks version 7 of the protocol, this one 2: run the same trimtab on both ends";
         until("the node says why", || node.troubles().iter().any(|trouble| trouble.what == expected)).await;
         node.stop();
         answering.join().unwrap();

@@ -98,8 +98,21 @@ pub struct Accept {
 pub struct Snapshot {
     /// The last command that is contained in this.
     pub cursor: Cursor,
-    /// Open streams: number, description, first wave that isn't over.
-    pub streams: Vec<(u32, StreamSpec, u64)>,
+    /// The streams that are open.
+    pub streams: Vec<OpenStream>,
+}
+
+/// A stream that was opened before a node began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenStream {
+    /// Its number.
+    pub stream: u32,
+    /// What it is.
+    pub spec: StreamSpec,
+    /// The first wave that isn't over.
+    pub below: u64,
+    /// How many payloads were sent on it, whomever for.
+    pub sent: u64,
 }
 
 /// Commands of a link.
@@ -282,7 +295,8 @@ mod tests {
         let spec =
             StreamSpec { target: target.clone(), filter: FilterSpec::Sum, sync: Sync::DontWait, down: Down::Same };
         let cursor = Cursor { reign: 1, sequence: 99 };
-        let snapshot = Snapshot { cursor, streams: vec![(1, spec.clone(), 7)] };
+        let open = OpenStream { stream: 1, spec: spec.clone(), below: 7, sent: 9 };
+        let snapshot = Snapshot { cursor, streams: vec![open] };
         let run = |values: Values| {
             RunRef { reign: 1, stream: 2, wave: 3, attempt: 4, covers: &target, values: values.view() }.into()
         };

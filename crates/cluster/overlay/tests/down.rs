@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trimtab_overlay::frame::{Accept, Body, Command, Cursor, Join, Link, Ordered, Snapshot};
+use trimtab_overlay::frame::{Accept, Body, Command, Cursor, Join, Link, OpenStream, Ordered, Snapshot};
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{Action, Event, Frame, Node, NodeId, Setup, StreamSpec, Sync, Timing, Told};
 use trimtab_reduce::down::{parts_of, scatter};
@@ -27,6 +27,10 @@ fn ranks(first: u32, last: u32) -> RankSet {
 
 fn spec() -> StreamSpec {
     StreamSpec { target: ranks(0, 9), filter: FilterSpec::Sum, sync: Sync::WaitForAll, down: Down::Scatter }
+}
+
+fn opened() -> OpenStream {
+    OpenStream { stream: 0, spec: spec(), below: 0, sent: 0 }
 }
 
 fn parts(of: &RankSet) -> BTreeMap<Rank, Vec<u8>> {
@@ -71,7 +75,7 @@ fn data(actions: &[Action], whom: u32) -> Vec<(RankSet, RankSet, Vec<u32>)> {
 fn inner() -> Node {
     let mut inner = node(1, &[0], RankSet::EMPTY);
     let cursor = Cursor { reign: 1, sequence: 7 };
-    let fresh = Some(Snapshot { cursor, streams: vec![(0, spec(), 0)] });
+    let fresh = Some(Snapshot { cursor, streams: vec![opened()] });
     hears(&mut inner, 2, 0, Body::Accept(Box::new(Accept { depth: 1, pulse: 1, fresh })));
     assert!(inner.is_attached());
     inner
@@ -123,7 +127,7 @@ fn a_child_that_lacks_a_part_which_is_no_longer_here_is_not_adopted() {
 fn a_leaf_whose_part_was_cut_away_asks_further_up_and_others_keep_what_it_lacks() {
     let mut leaf = node(3, &[1, 0], ranks(2, 2));
     let cursor = Cursor { reign: 1, sequence: 7 };
-    let fresh = Some(Snapshot { cursor, streams: vec![(0, spec(), 0)] });
+    let fresh = Some(Snapshot { cursor, streams: vec![opened()] });
     hears(&mut leaf, 2, 1, Body::Accept(Box::new(Accept { depth: 2, pulse: 1, fresh })));
     let actions = hears(&mut leaf, 3, 1, command(ranks(0, 1), ranks(2, 9)));
     assert!(!actions.iter().any(|action| matches!(action, Action::Tell(Told::Command { .. }))), "{actions:?}");

@@ -13,7 +13,7 @@
 
 use super::{Node, Told};
 use crate::NodeId;
-use crate::frame::{Command, Cursor, Ordered, Shared, Snapshot};
+use crate::frame::{Command, Cursor, OpenStream, Ordered, Shared, Snapshot};
 use crate::limits::{ACK_STEP, LOG_COUNT_MAX, PAYLOAD_BYTES_MAX};
 use std::collections::VecDeque;
 use trimtab_reduce::RankSet;
@@ -155,7 +155,9 @@ impl Node {
 
     fn obey(&mut self, sequence: u64, command: &Command) {
         match command {
-            Command::Open { stream, spec } => self.open_stream(*stream, spec, 0),
+            Command::Open { stream, spec } => {
+                self.open_stream(&OpenStream { stream: *stream, spec: spec.clone(), below: 0, sent: 0 });
+            }
             Command::Close { stream } => {
                 self.streams.remove(stream);
                 self.tell(Told::Closed { stream: *stream });
@@ -167,7 +169,8 @@ impl Node {
     }
 
     fn deliver(&mut self, sequence: u64, stream: u32, to: &RankSet, payload: &[u8]) {
-        let Some(open) = self.streams.get(&stream) else { return };
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        open.sent += 1;
         let mine = self.setup.ranks.intersection(&open.spec.target).intersection(to);
         if mine.is_empty() {
             return;
@@ -184,7 +187,12 @@ impl Node {
 
     /// Where commands are, for a child that begins here.
     pub(super) fn snapshot(&self) -> Snapshot {
-        let streams = self.streams.iter().map(|(number, stream)| (*number, stream.spec.clone(), stream.below));
+        let streams = self.streams.iter().map(|(number, open)| OpenStream {
+            stream: *number,
+            spec: open.spec.clone(),
+            below: open.below,
+            sent: open.sent,
+        });
         Snapshot { cursor: self.cursor(), streams: streams.collect() }
     }
 
@@ -202,9 +210,7 @@ impl Node {
         self.ghosts.clear();
         (self.leased, self.pulse_us) = (true, self.now_us);
         self.tell_agent(Told::Adopt);
-        for (number, spec, below) in &snapshot.streams {
-            self.open_stream(*number, spec, *below);
-        }
+        snapshot.streams.iter().for_each(|open| self.open_stream(open));
         let sequence = snapshot.cursor.sequence;
         for id in self.children.keys().copied().collect::<Vec<_>>() {
             if let Some(child) = self.children.get_mut(&id) {

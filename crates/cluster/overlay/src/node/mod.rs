@@ -97,6 +97,8 @@ pub enum Told {
         spec: StreamSpec,
         /// The first wave.
         wave: u64,
+        /// How many payloads were sent on it before, whomever for: those are not told any more.
+        sent: u64,
     },
     /// A stream is over.
     Closed {

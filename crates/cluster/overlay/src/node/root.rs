@@ -191,14 +191,11 @@ impl Node {
         let again_at_us = self.now_us + self.setup.timing.again_us;
         let (Some(root), Some(open)) = (&mut self.root, self.streams.get(&stream)) else { return };
         let gathers = root.gathers.entry(stream).or_default();
-        let mut next = open.below;
-        while next < end {
-            let (is_there, alike) = gathers.alike(&(next..end));
-            if !is_there {
-                gathers.place(alike.clone(), |count| Gather::new(open.filter.start(count), again_at_us));
-                self.waves_due_us = self.waves_due_us.min(again_at_us);
-            }
-            next = alike.end;
+        // Without gaps up to the last of them.
+        let next = gathers.last_mut().map_or(open.below, |last| last.waves.end.max(open.below));
+        if next < end {
+            gathers.place(next..end, |count| Gather::new(open.filter.start(count), again_at_us));
+            self.waves_due_us = self.waves_due_us.min(again_at_us);
         }
     }
 

@@ -131,6 +131,11 @@ impl<T: Cut> Stretches<T> {
         self.all.range(first..behind).map(|stretch| stretch.waves.start).collect()
     }
 
+    /// Those that have some of these waves.
+    pub(super) fn within(&self, waves: &Range<u64>) -> impl Iterator<Item = &Stretch<T>> {
+        self.all.iter().skip(self.index(waves.start)).take_while(|stretch| stretch.waves.start < waves.end)
+    }
+
     pub(super) fn last_mut(&mut self) -> Option<&mut Stretch<T>> {
         self.all.back_mut()
     }
@@ -179,6 +184,9 @@ mod tests {
             for (what, wave, count, value) in steps {
                 let waves = wave.max(below)..wave.max(below) + count;
                 prop_assert_eq!(ours.first_in(&waves), map.range(waves.clone()).next().map(|(wave, _)| *wave));
+                let within: Vec<u64> = ours.within(&waves).flat_map(|stretch| stretch.waves.clone()).collect();
+                let known: Vec<u64> = map.range(waves.clone()).map(|(wave, _)| *wave).collect();
+                prop_assert_eq!(within.into_iter().filter(|wave| waves.contains(wave)).collect::<Vec<_>>(), known);
                 let (is_kept, alike) = ours.alike(&waves);
                 prop_assert!(alike.clone().all(|wave| map.contains_key(&wave) == is_kept));
                 prop_assert!(alike.end == waves.end || map.contains_key(&alike.end) || is_kept);

@@ -9,9 +9,9 @@
 //!
 //! Next: `root` for who gathers them and asks again, `queue` for where they wait, `trimtab-reduce` for how they merge.
 
-use super::stretches::{Cut, Stretches};
+use super::stretches::{Cut, Stretch, Stretches};
 use super::{Busy, Node, Told, Trouble};
-use crate::frame::{Body, Frame, Run};
+use crate::frame::{Body, Frame, OpenStream, Run};
 use crate::limits::{CREDIT, RUN_COUNT_MAX, STREAM_COUNT_MAX};
 use crate::run::RunRef;
 use crate::{NodeId, StreamSpec, Sync};
@@ -28,6 +28,8 @@ pub(super) struct Stream {
     pub(super) down: Option<Arc<dyn DownFilter>>,
     /// The first wave that isn't over.
     pub(super) below: u64,
+    /// How many payloads were sent on it.
+    pub(super) sent: u64,
     waves: Stretches<Wave>,
     /// This node's contributions to waves that aren't over, to give again.
     kept: Stretches<Values>,
@@ -162,7 +164,8 @@ impl Node {
         }
     }
 
-    pub(super) fn open_stream(&mut self, number: u32, spec: &StreamSpec, below: u64) {
+    pub(super) fn open_stream(&mut self, open: &OpenStream) {
+        let OpenStream { stream: number, ref spec, below, sent } = *open;
         let limit = Bad::TooMany { filter: "a tree", count: self.streams.len() + 1, count_max: STREAM_COUNT_MAX };
         let room = if self.streams.len() < STREAM_COUNT_MAX { Ok(()) } else { Err(limit) };
         let registry = &self.setup.registry;
@@ -172,10 +175,10 @@ impl Node {
                 let (waves, kept) = (Stretches::default(), Stretches::default());
                 let own = self.setup.ranks.intersection(&spec.target);
                 let has_ranks = !own.is_empty();
-                let stream = Stream { spec: spec.clone(), own, filter, down, below, waves, kept };
+                let stream = Stream { spec: spec.clone(), own, filter, down, below, sent, waves, kept };
                 self.streams.insert(number, Box::new(stream));
                 if has_ranks {
-                    self.tell(Told::Opened { stream: number, spec: spec.clone(), wave: below });
+                    self.tell(Told::Opened { stream: number, spec: spec.clone(), wave: below, sent });
                     self.tell(Told::Window { stream: number, below: below + spec.wave_window() });
                 }
             }
@@ -348,9 +351,12 @@ impl Node {
         if self.setup.ranks.is_disjoint(ranks) {
             return;
         }
-        let kept = open.kept.cut_out(&waves);
-        let again: Vec<(u64, Values)> =
-            kept.into_iter().filter_map(|wave| Some((wave, open.kept.get(wave)?.of.clone()))).collect();
+        let part = |kept: &Stretch<Values>| {
+            let from = kept.waves.start.max(waves.start);
+            let mut rest = kept.of.view().behind((from - kept.waves.start) as usize);
+            (from, rest.split_to((waves.end.min(kept.waves.end) - from) as usize).to_values())
+        };
+        let again: Vec<(u64, Values)> = open.kept.within(&waves).map(part).collect();
         again.iter().for_each(|(wave, values)| self.give(stream, *wave, values.view()));
     }
 
