@@ -154,10 +154,7 @@ impl Node {
         }
         let merged = gather.merged.add_all(piece.values);
         if let Err((index, _)) = merged {
-            // Those before the bad one are in; those behind it are another stretch.
-            gathers.cut(piece.wave + index as u64);
-            *run = whole.behind(index + 1);
-            piece = piece.split_to(index);
+            piece = gathers.leave_out(index, whole, run);
         }
         if let Some(stretch) = gathers.get_mut(piece.wave).filter(|_| piece.unit_count() > 0) {
             stretch.of.covers.take_in(piece.covers);

@@ -5,6 +5,7 @@
 //!
 //! Next: `waves` and `root`, which keep theirs here.
 
+use crate::run::RunRef;
 use std::collections::VecDeque;
 use std::ops::Range;
 use trimtab_reduce::Values;
@@ -129,6 +130,15 @@ impl<T: Cut> Stretches<T> {
     pub(super) fn cut_out(&mut self, waves: &Range<u64>) -> Vec<u64> {
         let (first, behind) = (self.cut(waves.start), self.cut(waves.end));
         self.all.range(first..behind).map(|stretch| stretch.waves.start).collect()
+    }
+
+    /// The value with this index of a run that was merged into a stretch is bad: those before it, which are in, are given
+    /// back and have a stretch of their own; those behind it are what is left of the run.
+    pub(super) fn leave_out<'a>(&mut self, index: usize, whole: RunRef<'a>, left: &mut RunRef<'a>) -> RunRef<'a> {
+        self.cut(whole.wave + index as u64);
+        *left = whole.behind(index + 1);
+        let mut rest = whole;
+        rest.split_to(index)
     }
 
     /// Those that have some of these waves.

@@ -246,10 +246,7 @@ impl Node {
         }
         let merged = wave.merged.add_all(piece.values);
         if let Err((index, _)) = merged {
-            // Those before the bad one are in; those behind it are another stretch.
-            waves.cut(piece.wave + index as u64);
-            *run = whole.behind(index + 1);
-            piece = piece.split_to(index);
+            piece = waves.leave_out(index, whole, run);
         }
         if let Some(stretch) = waves.get_mut(piece.wave).filter(|_| piece.unit_count() > 0) {
             stretch.of.covers.take_in(piece.covers);
