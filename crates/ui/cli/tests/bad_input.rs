@@ -215,44 +215,73 @@ fn a_job_under_a_filter() {
 
 /// Starts a window that only something else can end, and waits until the probes are in and recording has begun.
 fn long_window(home: &Home, job: &Job) -> Started {
-    let mut attach = home.start(&["attach", "--iterations", "100000000", "--max-seconds", "60", &job.launcher()]);
-    until("patching", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0) || attach.has_ended());
+    let mut attach = begin_window(home, job);
     assert!(!attach.has_ended(), "{:?}", attach.wait());
     attach
+}
+
+/// The same; where the job is about to change, the window may be over before anybody looks.
+fn begin_window(home: &Home, job: &Job) -> Started {
+    let mut attach = home.start(&["attach", "--iterations", "100000000", "--max-seconds", "60", &job.launcher()]);
+    until("patching", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0) || attach.has_ended());
+    attach
+}
+
+/// A rank that leaves while it is measured.
+struct Leaving {
+    name: &'static str,
+    mpi: Mpi,
+    mode: &'static str,
+    /// Of the loop; in the iteration `at` it leaves.
+    iterations: u32,
+    at: u32,
+    /// Its job ends with the right result.
+    is_right: bool,
 }
 
 /// Ranks that end or become another program while they are measured.
 #[test]
 fn ranks_that_leave() {
     let _alone = alone();
+    let row = |name, mpi, mode, iterations, at| Leaving { name, mpi, mode, iterations, at, is_right: true };
     let rows = [
-        ("exits", Mpi::OpenMpi, "--mode exit --iterations 4000 --exit-at 1500 --size 500000", true),
-        ("exits", Mpi::Mpich, "--mode exit --iterations 4000 --exit-at 1500 --size 500000", true),
-        ("vanishes", Mpi::Mpich, "--mode vanish --iterations 4000 --exit-at 2000 --size 500000", false),
-        ("executes", Mpi::OpenMpi, "--mode exec --iterations 2500 --exec-at 1500 --size 500000", true),
-        ("ends", Mpi::Mpich, "--mode exit --iterations 2500 --exit-at 2500 --size 500000", true),
+        row("exits", Mpi::OpenMpi, "exit --exit-at", 4000, 1500),
+        row("exits", Mpi::Mpich, "exit --exit-at", 4000, 1500),
+        Leaving { is_right: false, ..row("vanishes", Mpi::Mpich, "vanish --exit-at", 4000, 2000) },
+        row("executes", Mpi::OpenMpi, "exec --exec-at", 2500, 1500),
+        row("ends", Mpi::Mpich, "exit --exit-at", 2500, 2500),
     ];
-    for (name, mpi, options, is_right) in rows {
-        let name = format!("{name}, {}", mpi.name());
-        let home = Home::new();
-        let job = Job::start(&specimen("sleeper", mpi, options));
-        let outcome = long_window(&home, &job).wait();
-        println!("{name}: {} {} {:?}", outcome.code(), outcome.stderr, outcome.stdout.lines().next());
-        assert!(outcome.code() == 1 || outcome.code() == 2, "{name}: {outcome:?}");
-        if outcome.code() == 1 {
-            outcome.reports(&name, 1, &["INVALID", "ended"]);
-        } else {
-            outcome.says(&name, 2, &["ended before"]);
-        }
-        if name.starts_with("executes") {
-            assert_eq!(job.ranks.iter().map(|rank| probes_mapped(*rank)).sum::<usize>(), 0, "{name}");
-        } else {
-            job.untouched(&name);
-        }
-        if is_right {
-            job.ends_right(&name);
-        }
+    for row in rows {
+        // It leaves later each time until that happens while probes are in.
+        let is_met = [1, 3, 9].into_iter().any(|times| leaves_while_measured(&row, times));
+        assert!(is_met, "{}: it never left while probes were in", row.name);
     }
+}
+
+/// Whether probes were seen in it before it left. What was said must be right in any case.
+fn leaves_while_measured(row: &Leaving, times: u32) -> bool {
+    let name = format!("{}, {}", row.name, row.mpi.name());
+    let (iterations, at) = (row.iterations * times, row.at * times);
+    let options = format!("--mode {} {at} --iterations {iterations} --size 500000", row.mode);
+    let home = Home::new();
+    let job = Job::start(&specimen("sleeper", row.mpi, &options));
+    let mut attach = begin_window(&home, &job);
+    let is_met = !attach.has_ended();
+    let outcome = attach.wait();
+    println!("{name}: {} {} {:?}", outcome.code(), outcome.stderr, outcome.stdout.lines().next());
+    match outcome.code() {
+        1 => outcome.reports(&name, 1, &["INVALID", "ended"]),
+        _ => outcome.says(&name, 2, &["ended before"]),
+    }
+    if row.name == "executes" {
+        assert_eq!(job.ranks.iter().map(|rank| probes_mapped(*rank)).sum::<usize>(), 0, "{name}");
+    } else {
+        job.untouched(&name);
+    }
+    if row.is_right {
+        job.ends_right(&name);
+    }
+    is_met
 }
 
 #[test]
