@@ -53,9 +53,11 @@ pub fn serve(ticket: &mut impl Read) -> Result<(), Error> {
     let names = own_names();
     let index = ticket.index_of(&names)?;
     let asked_to_end = asked_to_end()?;
+    // While the agents of other nodes are still on their way.
+    let looking = look(&ticket.whose);
     let link = join(&ticket, &secret, index)?;
     let cache = ImageCache::of_user();
-    let mut agent = Agent::new(&ticket, index, &link, &cache);
+    let mut agent = Agent::new(&ticket, index, &link, &cache, looking);
     while !asked_to_end.load(Ordering::Relaxed) && agent.alone_since.is_none_or(|since| since.elapsed() < ALONE_MAX) {
         let look = agent.scripts.next_look().map_or(LOOK, |look| look.min(LOOK));
         let told = link.wait(look);
@@ -143,8 +145,11 @@ struct Agent<'a> {
     merging: BTreeSet<u32>,
     alone_since: Option<Instant>,
     /// Since when somebody looks for the job's ranks, while that goes on.
-    looking: Option<(Instant, Receiver<Result<Job, Refused>>)>,
+    looking: Option<Looking>,
 }
+
+/// Since when, and what comes of it.
+type Looking = (Instant, Receiver<Result<Job, Refused>>);
 
 /// The ranks of the job on this host.
 struct Ranks<'a> {
@@ -160,7 +165,7 @@ struct Ranks<'a> {
 type Refused = (String, bool);
 
 impl<'a> Agent<'a> {
-    fn new(ticket: &'a Ticket, index: usize, link: &'a Blocking, cache: &'a ImageCache) -> Self {
+    fn new(ticket: &'a Ticket, index: usize, link: &'a Blocking, cache: &'a ImageCache, looking: Looking) -> Self {
         Agent {
             ticket,
             index,
@@ -173,7 +178,7 @@ impl<'a> Agent<'a> {
             shelf: Shelf::default(),
             merging: BTreeSet::new(),
             alone_since: Some(Instant::now()),
-            looking: None,
+            looking: Some(looking),
         }
     }
 
@@ -239,14 +244,12 @@ impl<'a> Agent<'a> {
     /// The job's ranks here. Looking reads of every process of this host, and one that is busy mapping memory lets nobody
     /// read for a while; so it is done beside, and who asks is told in time that it goes on.
     fn found(&mut self) -> Result<Job, Refused> {
-        let (since, found) = self.looking.take().unwrap_or_else(|| {
-            let (sender, receiver) = channel();
-            let whose = self.ticket.whose.clone();
-            // Nobody listens any more only when this program ends.
-            std::thread::spawn(move || sender.send(find(&whose)));
-            (Instant::now(), receiver)
-        });
+        let begun = self.looking.take();
+        let was_begun = begun.is_some();
+        let (since, found) = begun.unwrap_or_else(|| look(&self.ticket.whose));
         match found.recv_timeout(LOOKING_MAX) {
+            // Ranks that had not begun then may have now.
+            Ok(Err((_, true))) if was_begun => self.found(),
             Ok(found) => found,
             Err(RecvTimeoutError::Timeout) => {
                 self.looking = Some((since, found));
@@ -415,6 +418,15 @@ pub(crate) fn value_of(piece: &Piece, index: usize) -> Result<Vec<u8>, Error> {
     let malformed = || Error::Malformed { what: "an answer" };
     let bytes = postcard::to_allocvec(piece).map_err(|_| malformed())?;
     encoded(Rank(index as u32), &bytes).map_err(|_| malformed())
+}
+
+/// Begins to look for the ranks that the ticket is for.
+fn look(whose: &Whose) -> Looking {
+    let (sender, receiver) = channel();
+    let whose = whose.clone();
+    // Nobody listens any more only when this program ends.
+    std::thread::spawn(move || sender.send(find(&whose)));
+    (Instant::now(), receiver)
 }
 
 /// The ranks that the ticket is for; why there are none, and whether there may be some a moment later.

@@ -4,7 +4,7 @@ use super::StaticMpi;
 use crate::error::Error;
 use crate::procfs::Processes;
 use crate::slurm::restarts;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trimtab_mpi::{Family, Identity, identify, identify_for, is_mpi_module};
 use trimtab_types::Pid;
 use trimtab_types::procfs::Mapping;
@@ -32,8 +32,11 @@ impl Member {
         let (family, identity) = match family {
             Some(family) => (family, identify_for(&environment, family)),
             None => match identify(&environment) {
-                Some(identity) if is_static_mpi(&processes.executable(pid)?) => (Family::Unknown, Some(identity)),
-                _ => return Ok(None),
+                Some(identity) => match processes.executable(pid)? {
+                    program if is_our_own(processes, &program) || !is_static_mpi(&program) => return Ok(None),
+                    _ => (Family::Unknown, Some(identity)),
+                },
+                None => return Ok(None),
             },
         };
         let library = paths.into_iter().find(|path| is_mpi_module(path)).map(PathBuf::from);
@@ -60,6 +63,11 @@ impl Member {
             None => format!("single={}", self.pid),
         }
     }
+}
+
+/// Whether a program is the one that asks: an agent, started as the ranks were, and of many megabytes to read through.
+fn is_our_own(processes: &dyn Processes, program: &Path) -> bool {
+    processes.executable(processes.own_pid()).is_ok_and(|own| own == program)
 }
 
 /// The Slurm job that a process was started in, if it can be read and there is one.

@@ -147,6 +147,8 @@ fn shown(run: &SlurmRun) -> String {
 mod tests {
     use super::*;
     use crate::fake::Recorded;
+    use std::cell::RefCell;
+    use std::path::Path;
 
     const MPICH: &str = "/usr/lib/x86_64-linux-gnu/libmpich.so.12.2.2";
 
@@ -297,6 +299,24 @@ mod tests {
             error.contains("rank 0 in the table of launcher 50") && error.contains("rank 1 by PMI_RANK"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn our_own_agents_among_the_tasks_are_not_read() {
+        let mut machine = machine();
+        let variables = ["SLURM_JOB_ID=7", "SLURM_PROCID=0", "PMI_RANK=0", "PMI_SIZE=1"];
+        machine.add(Pid(30), Pid(4), "slurmstepd").arguments = vec!["slurmstepd: [7.1]".to_owned()];
+        machine.add(Pid(31), Pid(30), "trimtab").variables(&variables);
+        machine.add(Pid(32), Pid(30), "other").variables(&variables);
+        let asked = RefCell::new(Vec::new());
+        let run = SlurmRun { jobs: BTreeSet::from([7]), step: None, restarts: 0, listed: None };
+        let is_static_mpi = |program: &Path| {
+            asked.borrow_mut().push(program.display().to_string());
+            false
+        };
+        let job = find_slurm_job_in(&machine, &run, &is_static_mpi).expect("a job");
+        assert_eq!(job.ranks.iter().map(|rank| rank.pid.0).collect::<Vec<_>>(), [11, 12]);
+        assert_eq!(asked.into_inner(), ["/usr/bin/other"]);
     }
 
     #[test]
