@@ -167,9 +167,10 @@ fn spread_by_slurm(pid: Pid) -> anyhow::Result<Option<Found>> {
 pub fn slurm_job(id: SlurmId, through_site: bool) -> anyhow::Result<Found> {
     let processes = ProcFs::new();
     let own_uid = processes.status(processes.own_pid())?.uids[1];
-    let mut running = slurm::find(&slurm::Program, id, own_uid)?;
-    let located = slurm::locate(&slurm::Program, &mut running, &processes.host());
-    if running.nodes.len() > 1 || located.is_err() || through_site {
+    let scontrol = slurm::Ahead::begin(slurm::Program, &slurm::questions(id));
+    let mut running = slurm::find(&scontrol, id, own_uid)?;
+    let is_spread = running.nodes.len() > 1 || through_site;
+    if is_spread || slurm::locate(&scontrol, &mut running, &processes.host()).is_err() {
         return Ok(Found::Spread(Box::new(running)));
     }
     Ok(Found::Here(Box::new(find_slurm_job_in(&processes, &running.run, &has_static_mpi)?)))

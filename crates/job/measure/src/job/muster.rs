@@ -20,6 +20,8 @@ const EXCHANGES_MIN: usize = 9;
 const EXCHANGES_MAX: usize = 32;
 const ERROR_SECONDS_ENOUGH: f64 = 50e-6;
 const EXCHANGE_SECONDS_MAX: f64 = 0.2;
+/// Before the window somebody waits for its first iteration.
+const FIRST_EXCHANGE_SECONDS_MAX: f64 = 0.1;
 
 /// One node of the window.
 #[derive(Clone, Debug)]
@@ -168,7 +170,7 @@ impl<'a> Muster<'a> {
     fn begin_clocks(&mut self, clock: &Clock) -> Result<(), Error> {
         let lead_per_second = clock.ticks_per_second();
         self.lead_per_second = lead_per_second;
-        let readings = self.read_clocks()?;
+        let readings = self.read_clocks(FIRST_EXCHANGE_SECONDS_MAX)?;
         for (node, (reading, node_per_second)) in readings {
             if let Some(known) = self.nodes.get_mut(&node) {
                 known.relation = Relation::begun(reading, lead_per_second, node_per_second);
@@ -182,7 +184,7 @@ impl<'a> Muster<'a> {
         if self.is_here() {
             return Ok(());
         }
-        for (node, (reading, _)) in self.read_clocks()? {
+        for (node, (reading, _)) in self.read_clocks(EXCHANGE_SECONDS_MAX)? {
             let Some(known) = self.nodes.get_mut(&node) else { continue };
             match known.relation.ended(reading) {
                 Some(relation) => known.relation = relation,
@@ -197,7 +199,7 @@ impl<'a> Muster<'a> {
     }
 
     /// Each node's clock by several exchanges, and its ticks per second.
-    fn read_clocks(&mut self) -> Result<BTreeMap<u32, (Reading, f64)>, Error> {
+    fn read_clocks(&mut self, seconds_max: f64) -> Result<BTreeMap<u32, (Reading, f64)>, Error> {
         let mut exchanges: BTreeMap<u32, (Vec<Exchange>, f64)> = BTreeMap::new();
         let lead_per_second = self.lead_per_second;
         let begun_ticks = ticks();
@@ -211,7 +213,7 @@ impl<'a> Muster<'a> {
             if round == 0 {
                 self.round_trip_ticks = 0;
             }
-            let is_long = ticks().saturating_sub(begun_ticks) as f64 > EXCHANGE_SECONDS_MAX * lead_per_second;
+            let is_long = ticks().saturating_sub(begun_ticks) as f64 > seconds_max * lead_per_second;
             let enough_ticks = (ERROR_SECONDS_ENOUGH * lead_per_second) as u64;
             let is_near = readings_of(&exchanges, lead_per_second).all(|(_, (one, _))| one.error_ticks <= enough_ticks);
             if round + 1 >= EXCHANGES_MIN && (is_long || is_near) {

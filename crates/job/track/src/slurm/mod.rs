@@ -8,12 +8,15 @@
 //!
 //! Next: `facts` for what Slurm says, `task` for what a process tells about itself.
 
+mod ahead;
 mod ask;
 mod error;
 mod facts;
+mod hosts;
 mod id;
 mod task;
 
+pub use ahead::Ahead;
 pub use ask::{Program, Recording, Scontrol};
 pub use error::SlurmError;
 pub use facts::{JobFacts, JobState, StepFacts, parse_jobs, parse_pids, parse_steps};
@@ -202,12 +205,22 @@ fn running_steps(scontrol: &dyn Scontrol, parts: &[JobFacts], id: SlurmId) -> Re
     Ok(steps)
 }
 
+/// What [`find`] asks in any case, for [`Ahead`].
+pub fn questions(id: SlurmId) -> [String; 2] {
+    [format!("show job {}", id.without_step()), format!("show step {}", id.job)]
+}
+
 /// `n[1-2],m3` as names, each once.
 fn names_of(scontrol: &dyn Scontrol, lists: BTreeSet<&str>) -> Result<Vec<String>, SlurmError> {
     let mut names = Vec::new();
     for list in lists.into_iter().filter(|list| !list.is_empty()) {
-        let answer = scontrol.ask(&["show", "hostnames", list])?;
-        names.extend(answer.split_whitespace().map(str::to_owned));
+        match hosts::expand(list) {
+            Some(expanded) => names.extend(expanded),
+            None => {
+                let answer = scontrol.ask(&["show", "hostnames", list])?;
+                names.extend(answer.split_whitespace().map(str::to_owned));
+            }
+        }
     }
     names.sort();
     names.dedup();
