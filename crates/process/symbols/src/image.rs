@@ -10,6 +10,7 @@ use crate::frames::{Frame, Unwind};
 use crate::linkage::{Slot, SlotTarget, Stub};
 use crate::{Machine, glob};
 use serde::{Deserialize, Serialize};
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
 use trimtab_types::{BuildId, FileAddr};
 
@@ -195,12 +196,16 @@ impl Image {
 
     fn functions_of_symbol(&self, name: &str) -> Vec<&Function> {
         let base = base_name(name);
+        let hash = hash_of(base);
         let index = self.names.of(&self.functions);
-        let start = index.partition_point(|&(function, alias)| base_name(self.alias(function, alias)) < base);
+        let start = index.partition_point(|&(other, ..)| other < hash);
         let mut found: Vec<(&Function, &str)> = index[start..]
             .iter()
-            .map_while(|&(function, alias)| Some((self.functions.get(function as usize)?, self.alias(function, alias))))
-            .take_while(|(_, alias)| base_name(alias) == base)
+            .take_while(|&&(other, ..)| other == hash)
+            .filter_map(|&(_, function, alias)| {
+                Some((self.functions.get(function as usize)?, self.alias(function, alias)))
+            })
+            .filter(|(_, alias)| base_name(alias) == base)
             .collect();
         found.sort_by_key(|(function, alias)| (*alias != name, alias.contains('@'), !function.exported, function.addr));
         found.dedup_by_key(|(function, _)| function.addr);
@@ -339,22 +344,30 @@ impl Function {
     }
 }
 
-/// Positions (function, alias) sorted by base name, made at the first look-up. Equal to every other: it follows from
-/// the functions.
+/// Hashes of base names with positions (function, alias), sorted; made at the first look-up. To sort the names themselves
+/// takes as long as all that is done with them afterwards. Equal to every other: it follows from the functions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NameIndex(OnceLock<Vec<(u32, u32)>>);
+pub(crate) struct NameIndex(OnceLock<Vec<(u64, u32, u32)>>);
 
 impl NameIndex {
-    fn of(&self, functions: &[Function]) -> &[(u32, u32)] {
+    fn of(&self, functions: &[Function]) -> &[(u64, u32, u32)] {
         self.0.get_or_init(|| {
-            let mut index: Vec<(u32, u32, &str)> = Vec::new();
+            let mut index = Vec::with_capacity(functions.iter().map(|function| function.names.len()).sum());
             for (function, at) in functions.iter().zip(0_u32..) {
-                index.extend(function.names.iter().zip(0_u32..).map(|(name, alias)| (at, alias, base_name(name))));
+                let names = function.names.iter().zip(0_u32..);
+                index.extend(names.map(|(name, alias)| (hash_of(base_name(name)), at, alias)));
             }
-            index.sort_unstable_by(|a, b| a.2.cmp(b.2).then((a.0, a.1).cmp(&(b.0, b.1))));
-            index.into_iter().map(|(function, alias, _)| (function, alias)).collect()
+            index.sort_unstable();
+            index
         })
     }
+}
+
+/// The same in every process; nobody knows how to make many names of one hash.
+fn hash_of(base: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(base.as_bytes());
+    hasher.finish()
 }
 
 impl PartialEq for NameIndex {
