@@ -399,7 +399,7 @@ impl Drop for Lead<'_> {
     }
 }
 
-fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<Blocking, Error> {
+pub(crate) fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<Blocking, Error> {
     let config = Config {
         setup: Setup {
             id: NodeId::ROOT,
@@ -440,7 +440,7 @@ fn own_address(towards: IpAddr) -> Result<IpAddr, Error> {
 }
 
 /// A number that no other tree has that an agent of ours may meet.
-fn tree_number() -> u64 {
+pub(crate) fn tree_number() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (since.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id())
 }

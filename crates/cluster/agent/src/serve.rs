@@ -447,3 +447,6 @@ pub(crate) fn find(whose: &Whose) -> Result<Job, (String, bool)> {
     };
     found.map_err(|error| (one_line(&error), error.is_retryable()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,7 @@ impl SiteWindow {
     /// When the controller can't be asked, or refuses.
     pub(crate) fn begin(controller: &str, identity: &Path, ticket: &Ticket, secret: &JobSecret) -> Result<Self, Error> {
         let is_person = |role: &Role| matches!(role, Role::User { .. } | Role::Administrator { .. });
-        let identity = Identity::load(identity)?.only("a user's or an administrator's", is_person)?;
+        let identity = Identity::of_command(identity)?.only("a user's or an administrator's", is_person)?;
         let client = Client::new(controller, &identity)?;
         let mut digits = Vec::new();
         secret.write(&mut digits)?;

@@ -23,13 +23,16 @@ use trimtab_overlay::NodeId;
 
 /// After the kernel refused to give a connection, as when there are no more file numbers.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A sleep may end this much before there is something to do. A beat that came is more: without it an idle node would
+/// wake once more for each.
+const EARLY_US_MAX: u64 = 20_000;
 
 /// The task that keeps a node's time, writes, and calls ancestors.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     identity: Arc<Identity>,
     sleep: Pin<Box<Sleep>>,
-    /// When the sleep ends; it is only ever set to end earlier, or anew when it has.
+    /// When the sleep ends. It is left alone where it ends only a little too early: to set it costs as well.
     sleeps_until_us: u64,
 }
 
@@ -53,14 +56,16 @@ impl Future for Driver {
             }
             let to_dial = core.turn(now_us, context);
             let wake_at_us = core.armed_us;
+            let sleeps_on = driver.sleeps_until_us > now_us
+                && wake_at_us >= driver.sleeps_until_us
+                && wake_at_us - driver.sleeps_until_us < EARLY_US_MAX;
             // The sleep in progress is what wakes the driver at the latest.
-            core.armed_us =
-                if driver.sleeps_until_us > now_us { wake_at_us.min(driver.sleeps_until_us) } else { wake_at_us };
+            core.armed_us = if sleeps_on { driver.sleeps_until_us } else { wake_at_us };
             drop(core);
             for peer in to_dial {
                 tokio::spawn(dial(driver.shared.clone(), driver.identity.clone(), peer));
             }
-            if wake_at_us < driver.sleeps_until_us || driver.sleeps_until_us <= now_us {
+            if !sleeps_on {
                 driver.sleeps_until_us = wake_at_us;
                 driver.sleep.as_mut().reset(Instant::from_std(driver.shared.instant(wake_at_us)));
             }

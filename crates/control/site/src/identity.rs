@@ -5,6 +5,7 @@
 use crate::error::SiteError;
 use crate::revoked::Revoked;
 use crate::role::Role;
+use crate::{REVOKED_FILE, REVOKED_VARIABLE};
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -65,6 +66,17 @@ impl Identity {
         };
         let role = Role::of(&certificate)?;
         Ok(Identity { path: path.to_owned(), role, authority, certificate, key, revoked: None })
+    }
+
+    /// Reads a person's, for a command: a controller on the list that this host has, if it has one, is not spoken to. The
+    /// list is the file that `$TRIMTAB_REVOKED` names, or [`REVOKED_FILE`].
+    ///
+    /// # Errors
+    /// As [`Identity::load`] and [`Identity::refusing`].
+    pub fn of_command(path: &Path) -> Result<Self, SiteError> {
+        let named = std::env::var_os(REVOKED_VARIABLE).filter(|name| !name.is_empty());
+        let list = named.map_or_else(|| PathBuf::from(REVOKED_FILE), PathBuf::from);
+        Identity::load(path)?.refusing(&list)
     }
 
     /// The same, refusing from now on whoever stands on the list in this file, now or later.

@@ -54,7 +54,9 @@ pub const API_PORT: u16 = 7557;
 pub const TREE_PORT: u16 = 7558;
 /// Names the controller, in place of an option: `HOST` or `HOST:PORT`.
 pub const CONTROLLER_VARIABLE: &str = "TRIMTAB_CONTROLLER";
-/// Where controller and agents look for the list of revoked certificates, if nothing else is said.
+/// Where controller, agents and commands look for the list of revoked certificates, if nothing else is said.
 pub const REVOKED_FILE: &str = "/etc/trimtab/revoked.pem";
+/// Names that list for commands, in place of an option.
+pub const REVOKED_VARIABLE: &str = "TRIMTAB_REVOKED";
 /// Names the file of one's identity, in place of an option.
 pub const IDENTITY_VARIABLE: &str = "TRIMTAB_IDENTITY";

@@ -46,7 +46,7 @@ impl Calls {
             "calls through the API (--when api) come from a site's controller: give --controller HOST, or wait for \
              `trimtab trigger` with --when call",
         )?;
-        let client = Client::new(&controller, &Identity::load(&site.identity())?)?;
+        let client = Client::new(&controller, &Identity::of_command(&site.identity())?)?;
         let named = events.when.iter().filter_map(When::call_name).map(str::to_owned);
         let awaiting =
             Awaiting { calls: if any_will_do(&events.when) { Vec::new() } else { named.collect() }, ..awaiting };

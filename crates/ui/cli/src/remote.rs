@@ -75,7 +75,7 @@ pub fn trigger(controller: &str, site: &KeptOptions, job: &str, name: &str) -> a
 }
 
 fn client(controller: &str, site: &KeptOptions) -> anyhow::Result<Client> {
-    Ok(Client::new(controller, &Identity::load(&site.of(controller).identity())?)?)
+    Ok(Client::new(controller, &Identity::of_command(&site.of(controller).identity())?)?)
 }
 
 /// A job's name, which stands in a path as it is.

@@ -13,7 +13,7 @@ use trimtab_site::{Client, Identity};
 pub fn show(site: &SiteOptions, json: bool) -> anyhow::Result<u8> {
     let controller =
         site.controller().context("which controller? give --controller HOST, or set TRIMTAB_CONTROLLER")?;
-    let client = Client::new(&controller, &Identity::load(&site.identity())?)?;
+    let client = Client::new(&controller, &Identity::of_command(&site.identity())?)?;
     let tree: Tree = client.get("/v1/tree")?;
     if json {
         output::print_text(&serde_json::to_string_pretty(&tree)?)?;

@@ -41,6 +41,7 @@ fn standing_agents_keep_together_and_measure() {
     a_call_through_the_api_is_measured(&site, &job);
     another_user_s_job_is_refused_by_every_agent(&site, &job);
     a_node_is_examined(&site);
+    a_revoked_controller_is_refused_by_commands(&site);
     who_is_revoked_is_refused(&site);
 }
 
@@ -225,6 +226,24 @@ fn who_is_revoked_is_refused(site: &Site<'_>) {
             fs::read_to_string(log).is_ok_and(|log| log.contains("the list of revoked certificates has changed"))
         })
     });
+}
+
+/// Commands read the list that their host has: whoever took the controller's key can't have them speak to it.
+fn a_revoked_controller_is_refused_by_commands(site: &Site<'_>) {
+    let (authority, other, list) =
+        (site.cluster.folder("authority"), site.cluster.folder("other"), site.cluster.folder("other.pem"));
+    // The site's own authority goes on: what it revokes stays revoked.
+    let copied = Command::new("cp").arg("-r").args([&authority, &other]).status().expect("cp runs");
+    let mut revoke = Command::new(env!("CARGO_BIN_EXE_trimtab"));
+    revoke.args(["site", "revoke"]).arg(&other).args(["controller", "--output"]).arg(&list);
+    assert!(copied.success() && revoke.status().expect("it runs").success());
+    let address = site.cluster.testbed.address(0).to_string();
+    for words in [["tree"].as_slice(), &["list", "--controller", &address]] {
+        let asked = |list: &Path| site.trimtab(words, "user:0").env("TRIMTAB_REVOKED", list).output().expect("it runs");
+        let (refused, heard) = (asked(&list), asked(Path::new("/nowhere/revoked.pem")));
+        assert!(refused.status.code() == Some(2) && said(&refused).contains("Revoked"), "{}", said(&refused));
+        assert!(heard.status.code() != Some(2), "{}", said(&heard));
+    }
 }
 
 fn said(output: &Output) -> String {
