@@ -340,7 +340,10 @@ impl Node {
 
     /// When [`Event::Time`] must come, if nothing else does before.
     pub fn wake_at_us(&self) -> u64 {
-        let times = [self.up.wake_at_us(), self.announce_at_us, Some(self.waves_due_us)];
+        let silence_us_max = self.setup.timing.silence_us_max;
+        // Not only with the next beat: an orphan has a second, and its next ancestors may be dead, too.
+        let lost = self.up.joined.as_ref().map(|joined| joined.heard_us.saturating_add(silence_us_max) + 1);
+        let times = [self.up.wake_at_us(), lost, self.announce_at_us, Some(self.waves_due_us)];
         times.into_iter().flatten().fold(self.beat_at_us, u64::min)
     }
 
