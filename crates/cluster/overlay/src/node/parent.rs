@@ -321,6 +321,8 @@ impl Node {
         self.leased = false;
         self.forget_streams();
         self.tell_agent(Told::Uninstrument);
+        // It needs no command any more: whoever lacked those and refused it may take it now.
+        self.up.retry_at_us = self.up.retry_at_us.map(|_| self.now_us);
         if let Some(joined) = &self.up.joined {
             let (to, link) = (self.setup.ancestors[joined.candidate], joined.link);
             self.send(to, Frame { link, body: Body::Leave });
