@@ -18,7 +18,6 @@ mod file;
 mod guards;
 mod inject;
 mod memory;
-mod naps;
 mod place;
 mod proc;
 mod restart;
