@@ -54,7 +54,7 @@ pub fn serve(ticket: &mut impl Read) -> Result<(), Error> {
     let index = ticket.index_of(&names)?;
     let asked_to_end = asked_to_end()?;
     // While the agents of other nodes are still on their way.
-    let looking = look(&ticket.whose);
+    let looking = begin_looking(&ticket.whose);
     let link = join(&ticket, &secret, index)?;
     let cache = ImageCache::of_user();
     let mut agent = Agent::new(&ticket, index, &link, &cache, looking);
@@ -246,7 +246,7 @@ impl<'a> Agent<'a> {
     fn found(&mut self) -> Result<Job, Refused> {
         let begun = self.looking.take();
         let was_begun = begun.is_some();
-        let (since, found) = begun.unwrap_or_else(|| look(&self.ticket.whose));
+        let (since, found) = begun.unwrap_or_else(|| begin_looking(&self.ticket.whose));
         match found.recv_timeout(LOOKING_MAX) {
             // Ranks that had not begun then may have now.
             Ok(Err((_, true))) if was_begun => self.found(),
@@ -421,7 +421,7 @@ pub(crate) fn value_of(piece: &Piece, index: usize) -> Result<Vec<u8>, Error> {
 }
 
 /// Begins to look for the ranks that the ticket is for.
-fn look(whose: &Whose) -> Looking {
+fn begin_looking(whose: &Whose) -> Looking {
     let (sender, receiver) = channel();
     let whose = whose.clone();
     // Nobody listens any more only when this program ends.

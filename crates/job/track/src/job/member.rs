@@ -4,7 +4,7 @@ use super::StaticMpi;
 use crate::error::Error;
 use crate::procfs::Processes;
 use crate::slurm::restarts;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use trimtab_mpi::{Family, Identity, identify, identify_for, is_mpi_module};
 use trimtab_types::Pid;
 use trimtab_types::procfs::Mapping;
@@ -32,11 +32,8 @@ impl Member {
         let (family, identity) = match family {
             Some(family) => (family, identify_for(&environment, family)),
             None => match identify(&environment) {
-                Some(identity) => match processes.executable(pid)? {
-                    program if is_our_own(processes, &program) || !is_static_mpi(&program) => return Ok(None),
-                    _ => (Family::Unknown, Some(identity)),
-                },
-                None => return Ok(None),
+                Some(identity) if has_static_mpi(processes, pid, is_static_mpi)? => (Family::Unknown, Some(identity)),
+                _ => return Ok(None),
             },
         };
         let library = paths.into_iter().find(|path| is_mpi_module(path)).map(PathBuf::from);
@@ -65,9 +62,12 @@ impl Member {
     }
 }
 
-/// Whether a program is the one that asks: an agent, started as the ranks were, and of many megabytes to read through.
-fn is_our_own(processes: &dyn Processes, program: &Path) -> bool {
-    processes.executable(processes.own_pid()).is_ok_and(|own| own == program)
+/// Whether MPI is linked into a process's program. Into that which asks it is not: agents are started as the ranks were,
+/// and their file has many megabytes to read through.
+fn has_static_mpi(processes: &dyn Processes, pid: Pid, is_static_mpi: StaticMpi) -> Result<bool, Error> {
+    let program = processes.executable(pid)?;
+    let is_our_own = processes.executable(processes.own_pid()).is_ok_and(|own| own == program);
+    Ok(!is_our_own && is_static_mpi(&program))
 }
 
 /// The Slurm job that a process was started in, if it can be read and there is one.
