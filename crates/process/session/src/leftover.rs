@@ -169,16 +169,24 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
 /// The gates right before mappings of ours of which no descriptor tells: pages like them in all that can be seen. Nobody
 /// else asks for one page without reserve there, and one that the program has used is none.
 fn gates_before(pid: Pid, maps: &MappingTable, mappings: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    // What can't be read is left: a page too many is better than one too few.
-    let flags = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    let is_gate = |start: &u64| {
-        let looks_so = maps
-            .at(*start)
-            .is_some_and(|m| m.start == *start && m.end == start + PAGE && m.inode == 0 && m.writable && !m.executable);
-        looks_so && is_unused_without_reserve(&flags, *start)
-    };
+    let flags = smaps(pid);
     let starts = mappings.iter().filter_map(|(address, _)| address.checked_sub(PAGE));
-    starts.filter(is_gate).map(|start| (start, PAGE)).collect()
+    starts.filter(|start| is_untouched_gate(maps, &flags, *start)).map(|start| (start, PAGE)).collect()
+}
+
+/// What can't be read is left: a page too many is better than one too few.
+fn smaps(pid: Pid) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default()
+}
+
+fn is_untouched_gate(maps: &MappingTable, smaps: &str, start: u64) -> bool {
+    maps.at(start).is_some_and(|mapping| is_gate(mapping, start)) && is_unused_without_reserve(smaps, start)
+}
+
+/// Whether a mapping looks as the gate that begins there.
+fn is_gate(mapping: &Mapping, start: u64) -> bool {
+    let is_one_page = mapping.start == start && mapping.end == start + PAGE;
+    is_one_page && mapping.inode == 0 && mapping.writable && !mapping.executable
 }
 
 /// Whether a page was mapped without reserve and never touched, as the kernel says in `/proc/PID/smaps`.
@@ -358,14 +366,13 @@ impl Raw {
                 return Err(bad("its sizes make no sense"));
             }
             if !ours_at(&pair[1]) {
-                // Its maker was killed before it was mapped, or after it was unmapped together with its gate.
+                // Its maker was killed before it was mapped, but perhaps after its gate was; or it was unmapped with it.
+                if maps.at(pair[0].address).is_some() && is_untouched_gate(maps, &smaps(pid), pair[0].address) {
+                    mappings.push((pair[0].address, pair[0].length));
+                }
                 continue;
             }
-            let is_gate = |m: &Mapping| {
-                let is_one_page = m.start == pair[0].address && m.end == m.start + PAGE;
-                is_one_page && m.inode == 0 && m.writable && !m.executable
-            };
-            if maps.at(pair[0].address).is_some_and(is_gate) {
+            if maps.at(pair[0].address).is_some_and(|mapping| is_gate(mapping, pair[0].address)) {
                 gates.push(pair[0].address);
                 mappings.push((pair[0].address, pair[0].length));
             }
