@@ -355,7 +355,7 @@ fn foreign(pid: Pid, layout: &Layout, maps: &MappingTable, address: u64) -> Erro
 }
 
 /// Writes everything the target and a later trimtab must know, except the magic word.
-fn describe(view: View<'_>, layout: &Layout, probes: &[Probe]) {
+pub(crate) fn describe(view: View<'_>, layout: &Layout, probes: &[Probe]) {
     view.set_geometry(&layout.geometry);
     let header = view.header();
     header.base.store(layout.header, Relaxed);

@@ -355,11 +355,13 @@ pub(crate) fn forsake(shared: &SharedMapping) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::insert::describe;
     use crate::leftover::{self, Leftover};
+    use crate::remove::joined;
     use std::process::{Child, Command, Stdio};
     use trimtab_os::{Memory, find_gadgets};
     use trimtab_plan::{ArenaPlace, Plan};
-    use trimtab_stub::layout::Geometry;
+    use trimtab_stub::layout::{Geometry, MAGIC, Needs};
 
     const DATA_BYTES: u64 = 0x10000;
 
@@ -449,6 +451,83 @@ mod tests {
             assert!(matches!(found, Leftover::Unfinished(_)), "{program}");
             leftover::undo(pid, &found).expect("undoes");
             wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
+            drop(child);
+        }
+    }
+
+    /// Two arenas, and room for the list of them.
+    fn two_arenas(header: u64, gate: u64) -> Layout {
+        let place = |gate: u64| ArenaPlace { gate, code: gate + PAGE, capacity: PAGE };
+        let places = vec![place(gate), place(gate + 3 * PAGE)];
+        let needs = Needs {
+            patches: 0,
+            probes: 1,
+            functions: 1,
+            ranks: 1,
+            details: 0,
+            code: places.iter().map(|place| place.capacity).sum(),
+            threads: 1,
+            areas: None,
+        };
+        Layout { header, places, geometry: Geometry::for_needs(&needs), plan: Plan::default() }
+    }
+
+    /// As far as a trimtab gets that is killed behind call number `count` of those that map.
+    fn map_in_part(mapper: &mut Mapper<'_>, count: usize) -> u64 {
+        let (pid, known) = (mapper.pid, open_descriptors(mapper.pid));
+        let name = Call { text: Some(MEMFD_NAME), ..Call::new("memfd_create", MEMFD_CREATE, [0, CLOSE_ON_EXEC]) };
+        assert!(mapper.run(&[name], &|| true).is_ok());
+        let Ok(descriptor) = mapper.wait_for_descriptor(&known) else { panic!("it has a descriptor") };
+        let file = open_file_of(pid, descriptor).expect("opens");
+        let shared = SharedMapping::create(&file, mapper.layout.geometry.file_length, pid).expect("maps");
+        let view = View::new(shared.words());
+        describe(view, mapper.layout, &[]);
+        view.header().magic.store(MAGIC, Release);
+        forsake(&shared);
+        let mut calls = mapper.calls(descriptor);
+        calls.truncate(count);
+        assert!(mapper.run(&calls, &|| true).is_ok());
+        descriptor
+    }
+
+    fn undo_all(pid: Pid, before: &MappingTable, name: &str) {
+        let found = leftover::find_also_coming(pid).expect("looks");
+        leftover::undo(pid, &found).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let last = |maps: &MappingTable| maps.0.iter().map(|one| (one.start, one.end)).collect::<Vec<_>>();
+        let now = MappingTable::of(pid).expect("maps");
+        assert_eq!((last(&now), open_descriptors(pid)), (last(before), vec![]), "{name}");
+    }
+
+    /// A thread that sleeps makes its calls one by one, and a kill may come behind any of them.
+    #[test]
+    fn killed_behind_any_call_nothing_stays() {
+        for (program, argument) in [("sleep", "100"), ("yes", "a")] {
+            let (child, pid) = start(program, &[argument]);
+            let maps = MappingTable::of(pid).expect("maps");
+            let (header, gate) = gaps(&maps);
+            let layout = two_arenas(header, gate);
+            let mut mapper =
+                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let all = mapper.calls(0).len();
+            assert_eq!(all, 1 + 2 * 2 + 1, "header, gates with their code, position");
+            for count in 0..=all {
+                map_in_part(&mut mapper, count);
+                undo_all(pid, &maps, &format!("{program}, {count} calls that map"));
+            }
+            let mappings: Vec<(u64, u64)> =
+                mapper.wanted().iter().map(|wanted| (wanted.start, wanted.length)).collect();
+            // As they are taken back when one of them failed, and as they are unmapped at the end.
+            for (way, calls) in [("one by one", unmap_calls(&mappings)), ("joined", unmap_calls(&joined(&mappings)))] {
+                for count in 0..=calls.len() {
+                    let descriptor = map_in_part(&mut mapper, all);
+                    if way == "joined" {
+                        let last = [mapper.last_calls(), vec![close(descriptor)]].concat();
+                        assert!(mapper.run(&last, &|| true).is_ok());
+                    }
+                    assert!(mapper.run(&calls[..count], &|| true).is_ok());
+                    undo_all(pid, &maps, &format!("{program}, {count} calls that unmap {way}"));
+                }
+            }
             drop(child);
         }
     }
