@@ -12,12 +12,12 @@
 use crate::error::Error;
 use crate::guards::check_calls;
 use crate::inject::{Call, Gadgets, SCRATCH_BYTES, StackLayout, call_registers, send_into, signal_frame};
+use crate::naps::Naps;
 use crate::proc::MappingTable;
 use crate::stacks::room_for;
 use crate::stop::Stopped;
 use crate::sys::{self, Registers};
 use crate::vectors::signal_state;
-use std::time::Duration;
 
 /// Stack that a called function may use at least.
 const STACK_BYTES: u64 = 64 << 10;
@@ -25,8 +25,6 @@ const STACK_BYTES: u64 = 64 << 10;
 const HOLD_NS: u64 = 50_000_000;
 /// How long its return is waited for.
 const RETURN_NS: u64 = 5_000_000_000;
-/// Between two looks.
-const LOOK_US: u64 = 20;
 /// Direction, single steps, alignment checks: flags that a called function does not expect to be set.
 const FLAGS_CLEARED: u64 = 0x400 | 0x100 | 0x4_0000;
 /// The number of `rt_sigreturn`, and of `futex`.
@@ -93,18 +91,18 @@ impl Stopped {
 
     /// Lets the thread run until it has restored its own state, which lies at `own_state`.
     fn follow(mut self, tid: i32, own_state: u64) -> Result<Called, Error> {
-        let since_ns = sys::monotonic_ns();
+        let naps = Naps::begin();
         let (mut signal, mut is_last, mut pause_ns) = (0, false, None);
         loop {
             sys::resume_to_system_call(tid, signal).map_err(|_| Error::Gone { pid: self.pid() })?;
             let status = loop {
-                let waited_ns = sys::monotonic_ns() - since_ns;
+                let waited_ns = naps.waited_ns();
                 match sys::poll_wait(tid) {
                     Ok(Some(status)) => break status,
                     Err(_) => return Err(Error::Gone { pid: self.pid() }),
                     Ok(None) if waited_ns > RETURN_NS => return Ok(self.leave(tid, pause_ns.unwrap_or(0))),
                     Ok(None) if waited_ns > HOLD_NS && pause_ns.is_none() => pause_ns = Some(self.let_go_but(tid)),
-                    Ok(None) => std::thread::sleep(Duration::from_micros(LOOK_US)),
+                    Ok(None) => naps.rest_always(),
                 }
             };
             if !libc::WIFSTOPPED(status) {

@@ -18,6 +18,7 @@ mod file;
 mod guards;
 mod inject;
 mod memory;
+mod naps;
 mod place;
 mod proc;
 mod restart;

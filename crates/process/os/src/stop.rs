@@ -8,6 +8,7 @@
 
 use crate::error::Error;
 use crate::memory::Memory;
+use crate::naps::Naps;
 use crate::place::Place;
 use crate::proc::{permission_hint, stat_of, thread_count, thread_ids, tracer_of};
 use crate::sys::{self, Registers};
@@ -19,18 +20,10 @@ use trimtab_types::procfs::State;
 const STOP_LIMIT_MS: u64 = 2000;
 /// How long the end of threads that were traced is waited for; a process may write a large core file first.
 const BURY_LIMIT_MS: u64 = 5000;
-/// Sleep between two looks at a thread that may take long.
+/// Sleep between two looks at threads that end.
 const LOOK_US: u64 = 100;
 /// Rounds of looking for new threads; each round only finds threads that a running one has just created.
 const ROUNDS_MAX: usize = 100;
-/// Time a thread that computes is watched without a rest: it stops within microseconds unless it waits for a processor.
-const SPIN_NS: u64 = 50_000;
-/// Rest between two looks after that, microseconds.
-const NAP_US: u64 = 20;
-/// From then on the thread waits for a processor that others have: whoever looks with precedence over them, one look after
-/// the other, is one more of those, and two such keep it from everybody. So rests are long.
-const LONG_WAIT_NS: u64 = 5_000_000;
-const LONG_NAP_US: u64 = 250;
 /// The kernel's code for "to be restarted with the time that remains", which it keeps to itself.
 const RESTART_WITH_REMAINING_TIME: i64 = 516;
 
@@ -86,12 +79,6 @@ fn activity(pid: Pid, tid: i32) -> Activity {
 
 fn computes(pid: Pid, tid: i32) -> bool {
     activity(pid, tid) == Activity::Computes
-}
-
-/// Rests between two looks at a thread that was asked to stop so long ago.
-fn nap(waited_ns: u64) {
-    let nap_us = if waited_ns > LONG_WAIT_NS { LONG_NAP_US } else { NAP_US };
-    std::thread::sleep(Duration::from_micros(nap_us));
 }
 
 /// A process of which threads are held.
@@ -235,7 +222,7 @@ impl Stopped {
     /// Those that compute and those that sleep. A thread that can't be stopped right now is waited for before any is
     /// seized: whom we trace stops when it can, and we might not be there any more to let it go.
     fn by_activity(&self, tids: &[i32]) -> Result<(Vec<i32>, Vec<i32>), Error> {
-        let started_ns = sys::monotonic_ns();
+        let naps = Naps::begin();
         let mut pending = tids.to_vec();
         let (mut computing, mut sleeping) = (Vec::new(), Vec::with_capacity(tids.len()));
         loop {
@@ -248,10 +235,10 @@ impl Stopped {
                 false
             });
             let Some(tid) = pending.first() else { return Ok((computing, sleeping)) };
-            if sys::monotonic_ns() - started_ns > STOP_LIMIT_MS * 1_000_000 {
+            if naps.waited_ns() > STOP_LIMIT_MS * 1_000_000 {
                 return Err(self.will_not_stop(*tid));
             }
-            std::thread::sleep(Duration::from_micros(LOOK_US));
+            naps.rest_always();
         }
     }
 
@@ -293,13 +280,15 @@ impl Stopped {
         Ok(())
     }
 
-    /// Stops threads that compute. One that waits for a processor is not held yet, so they are looked at all the time,
+    /// Stops threads that compute. One that waits for a processor is not held yet, so they are looked at again and again,
     /// to know from when on they were.
     fn hold_computing(&mut self, tids: &[i32]) -> Result<(), Error> {
         let asked_ns = self.interrupt(tids);
         let (mut pending, mut looked_ns) = (tids.to_vec(), asked_ns);
+        let mut naps = Naps::begun(asked_ns);
         while !pending.is_empty() {
             let look_ns = sys::monotonic_ns();
+            let asks = naps.is_time_to_ask();
             let mut waiting = Vec::with_capacity(pending.len());
             for tid in pending {
                 match self.look(tid)? {
@@ -308,17 +297,16 @@ impl Stopped {
                         self.threads.push(*thread);
                     }
                     Answer::Ended => self.any_ended = true,
-                    Answer::GoesOn if look_ns - asked_ns > SPIN_NS && self.has_ended(tid) => self.any_ended = true,
+                    Answer::GoesOn if asks && self.has_ended(tid) => self.any_ended = true,
                     Answer::GoesOn => waiting.push(tid),
                 }
             }
             (pending, looked_ns) = (waiting, look_ns);
-            let waited_ns = look_ns - asked_ns;
-            if let Some(tid) = pending.first().filter(|_| waited_ns > STOP_LIMIT_MS * 1_000_000) {
+            if let Some(tid) = pending.first().filter(|_| look_ns - asked_ns > STOP_LIMIT_MS * 1_000_000) {
                 return Err(self.will_not_stop(*tid));
             }
-            if !pending.is_empty() && waited_ns > SPIN_NS {
-                nap(waited_ns);
+            if !pending.is_empty() {
+                naps.rest();
             }
         }
         Ok(())
@@ -404,38 +392,45 @@ impl Stopped {
     /// take for ever, so that one is looked at now and then until the time limit; and so is a process's first thread,
     /// whose end the kernel does not tell before we have taken note of that of all others.
     fn wait(&self, tid: i32) -> Result<Option<i32>, Error> {
-        let started_ns = sys::monotonic_ns();
+        let mut naps = Naps::begin();
         // Of many threads most have stopped while we waited for the first.
         let mut answer = sys::poll_wait(tid);
+        let mut may_block = None;
         loop {
-            match answer {
-                Ok(Some(status)) => return Ok(Some(status)),
-                Ok(None) => {}
-                Err(source) if source.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
-                Err(source) => return Err(Error::Call { call: "waitpid", pid: self.pid, source }),
+            if let Some(answer) = self.answered(answer)? {
+                return Ok(answer);
             }
-            if sys::monotonic_ns() - started_ns > STOP_LIMIT_MS * 1_000_000 {
+            if naps.waited_ns() > STOP_LIMIT_MS * 1_000_000 {
                 return Err(self.will_not_stop(tid));
             }
-            if self.is_first_of_many(tid) && self.has_ended(tid) {
-                return Ok(None);
+            if may_block.is_none() || naps.is_time_to_ask() {
+                let is_first = self.is_first_of_many(tid);
+                if is_first && self.has_ended(tid) {
+                    return Ok(None);
+                }
+                may_block = Some(!is_first && !self.is_uninterruptible(tid));
             }
-            answer = if self.is_uninterruptible(tid) {
-                std::thread::sleep(Duration::from_micros(LOOK_US));
-                sys::poll_wait(tid)
-            } else {
-                self.wait_briefly(tid, sys::monotonic_ns() - started_ns)
-            };
+            answer = self.wait_briefly(tid, may_block == Some(true), &naps);
         }
     }
 
     /// Blocks where that is sure to end, naps where it is not.
-    fn wait_briefly(&self, tid: i32, waited_ns: u64) -> std::io::Result<Option<i32>> {
-        if !self.is_first_of_many(tid) {
+    fn wait_briefly(&self, tid: i32, may_block: bool, naps: &Naps) -> std::io::Result<Option<i32>> {
+        if may_block {
             return sys::block_wait(tid);
         }
-        nap(waited_ns);
+        naps.rest_always();
         sys::poll_wait(tid)
+    }
+
+    /// What a wait has told; the inner `None`: the thread has ended.
+    fn answered(&self, answer: std::io::Result<Option<i32>>) -> Result<Option<Option<i32>>, Error> {
+        match answer {
+            Ok(Some(status)) => Ok(Some(Some(status))),
+            Ok(None) => Ok(None),
+            Err(source) if source.raw_os_error() == Some(libc::ECHILD) => Ok(Some(None)),
+            Err(source) => Err(Error::Call { call: "waitpid", pid: self.pid, source }),
+        }
     }
 
     fn is_first_of_many(&self, tid: i32) -> bool {
@@ -448,14 +443,14 @@ impl Stopped {
 
     /// Waits for the report of a thread that has just been let run: it cannot be in uninterruptible sleep.
     pub(crate) fn wait_running(&self, tid: i32) -> Result<Option<i32>, Error> {
-        let started_ns = sys::monotonic_ns();
+        let is_first = self.is_first_of_many(tid);
+        let mut naps = Naps::begin();
         loop {
-            match self.wait_briefly(tid, sys::monotonic_ns() - started_ns) {
-                Ok(Some(status)) => return Ok(Some(status)),
-                Ok(None) if self.is_first_of_many(tid) && self.has_ended(tid) => return Ok(None),
-                Ok(None) => {}
-                Err(source) if source.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
-                Err(source) => return Err(Error::Call { call: "waitpid", pid: self.pid, source }),
+            if let Some(answer) = self.answered(self.wait_briefly(tid, !is_first, &naps))? {
+                return Ok(answer);
+            }
+            if is_first && naps.is_time_to_ask() && self.has_ended(tid) {
+                return Ok(None);
             }
         }
     }
