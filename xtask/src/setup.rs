@@ -42,6 +42,8 @@ const PACKAGES: &[(&str, Need)] = &[
     ("slurmd", Need::RealPrograms),
     ("slurm-client", Need::RealPrograms),
     ("libslurm-dev", Need::RealPrograms),
+    ("openssh-client", Need::RealPrograms),
+    ("openssh-server", Need::RealPrograms),
     ("musl-tools", Need::RealPrograms),
     ("uftrace", Need::RealPrograms),
 ];

@@ -17,6 +17,8 @@
 
 mod node;
 mod slurm;
+mod ssh;
 
 pub use node::{Lack, Testbed};
 pub use slurm::{Settings, Slurm};
+pub use ssh::Ssh;

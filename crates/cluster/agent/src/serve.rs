@@ -30,7 +30,7 @@ use trimtab_measure::{Command, Node, Options, Request, has_static_mpi, host_name
 use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_session::ImageCache;
-use trimtab_track::{Job, ProcFs, find_job_in, find_slurm_job_in};
+use trimtab_track::{Job, ProcFs, find_job_in, find_launched_job_in, find_slurm_job_in};
 use trimtab_types::{Pid, Rank, one_line};
 
 /// Time between two looks at signals and the clock.
@@ -44,14 +44,14 @@ const LOADING_MAX: Duration = Duration::from_secs(20);
 /// After it said that it ends, its word must still leave the host.
 const BYE: Duration = Duration::from_millis(300);
 
-/// Runs an agent whose ticket comes from `ticket`, until it is not needed any more.
+/// Runs an agent whose ticket comes from `ticket`, until it is not needed any more. `place` is its own among the ticket's;
+/// without one it is told by this host's name.
 ///
 /// # Errors
 /// A ticket that can't be used, or a tree that can't begin; afterwards only the lead is told what goes wrong.
-pub fn serve(ticket: &mut impl Read) -> Result<(), Error> {
+pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> {
     let (secret, ticket) = Ticket::read(ticket)?;
-    let names = own_names();
-    let index = ticket.index_of(&names)?;
+    let index = ticket.place_of(place, &own_names())?;
     let asked_to_end = asked_to_end()?;
     // While the agents of other nodes are still on their way.
     let looking = begin_looking(&ticket.whose);
@@ -440,6 +440,7 @@ pub(crate) fn find(whose: &Whose) -> Result<Job, (String, bool)> {
             };
             find_job_in(&processes, Pid(*pid), &has_static_mpi)
         }
+        Whose::Launch { mark, uid } => find_launched_job_in(&processes, (mark, *uid), &has_static_mpi),
         Whose::Slurm { .. } => {
             let Some(run) = whose.slurm() else { return Err(("no job was named".to_owned(), false)) };
             find_slurm_job_in(&processes, &run, &has_static_mpi)

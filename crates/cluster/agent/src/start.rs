@@ -9,7 +9,7 @@
 use crate::error::Error;
 use crate::site_window::SiteWindow;
 use crate::ticket::Ticket;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,11 @@ pub enum Starter {
         /// The job's number.
         job: u32,
     },
-    /// Any command: it is run once for each place with the place's name behind its words, then the agent's. For `ssh`
-    /// and the like.
+    /// A command for each place, with the agent's words behind its own: `ssh n1` and the like. Without words the agent
+    /// is started right here.
     Each {
-        /// Its words.
-        words: Vec<String>,
+        /// The words, in the order of the places.
+        commands: Vec<Vec<String>>,
     },
     /// A site's standing agents, each as the user whose job it is.
     Site {
@@ -98,17 +98,34 @@ impl Starter {
                 srun.args(own());
                 vec![srun]
             }
-            Starter::Each { words } => {
-                let each = ticket.places.iter().map(|place| {
-                    let mut command = Command::new(&words[0]);
-                    command.args(&words[1..]).arg(&place.name).args(own());
-                    command
+            Starter::Each { commands } => {
+                let each = commands.iter().enumerate().map(|(index, words)| match words.as_slice() {
+                    [] => with_place(agent.as_os_str(), own().into_iter().skip(1), index),
+                    [program, more @ ..] => {
+                        // What is over there is a shell.
+                        let quoted = [quoted(&agent.to_string_lossy())];
+                        let words = more.iter().chain(&quoted).map(OsStr::new).chain(own().into_iter().skip(1));
+                        with_place(OsStr::new(program), words, index)
+                    }
                 });
                 each.collect()
             }
             Starter::Site { .. } => Vec::new(),
         }
     }
+}
+
+/// A command whose agent is told its place: what a host is called here and what it calls itself may differ.
+fn with_place<'a>(program: &OsStr, words: impl Iterator<Item = &'a OsStr>, index: usize) -> Command {
+    let mut command = Command::new(program);
+    command.args(words).arg("--place").arg(index.to_string());
+    command
+}
+
+/// A word that a shell leaves as it is.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
+    if word.bytes().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Variables that say of which job, step and task this process is. `srun` takes them for options: inside of a step it
@@ -212,11 +229,14 @@ mod tests {
         for part in ["--jobid=4711", "--nodes=2", "--nodelist=n1,n2", "--overlap", "/opt/trimtab agent --ticket -"] {
             assert!(line.contains(part), "{part} in {line}");
         }
-        let each = Starter::Each { words: vec!["ssh".into(), "-q".into()] }.commands(agent, &ticket());
+        let each = Starter::Each { commands: vec![vec!["ssh".into(), "-q".into(), "u@n1".into()], vec![]] };
         assert_eq!(
-            each.iter().map(words).collect::<Vec<_>>(),
-            ["ssh -q n1 /opt/trimtab agent --ticket -", "ssh -q n2 /opt/trimtab agent --ticket -"]
+            each.commands(agent, &ticket()).iter().map(words).collect::<Vec<_>>(),
+            ["ssh -q u@n1 /opt/trimtab agent --ticket - --place 0", "/opt/trimtab agent --ticket - --place 1"]
         );
+        let odd = Starter::Each { commands: vec![vec!["ssh".into(), "n1".into()]] };
+        let line = words(&odd.commands(Path::new("/home/o'neil & co/trimtab"), &ticket())[0]);
+        assert_eq!(line, r"ssh n1 '/home/o'\''neil & co/trimtab' agent --ticket - --place 0");
     }
 
     #[test]
@@ -229,8 +249,11 @@ mod tests {
     #[test]
     fn what_a_starter_says_is_kept_and_what_is_not_there_is_named() {
         let secret = JobSecret::new().expect("a secret");
-        let each = |words: &[&str]| Starter::Each { words: words.iter().map(|word| (*word).to_owned()).collect() };
-        let speaker = each(&["/bin/sh", "-c", "echo \"no way to $0\" >&2"]);
+        let each = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            Starter::Each { commands: vec![words; 2] }
+        };
+        let speaker = each(&["/bin/sh", "-c", "echo \"no way to n1\" >&2"]);
         let mut started = speaker.start(Path::new("/nowhere"), &ticket(), &secret).expect("it starts");
         let until = Instant::now() + Duration::from_secs(20);
         while (!started.has_ended() || started.said().is_empty()) && Instant::now() < until {

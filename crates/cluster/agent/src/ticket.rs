@@ -40,6 +40,13 @@ pub enum Whose {
         /// How often it was requeued before.
         restarts: u32,
     },
+    /// What a launcher started here and on other machines.
+    Launch {
+        /// What its helpers have among their words, as [`trimtab_track::Launch::mark`].
+        mark: String,
+        /// Whose it is.
+        uid: u32,
+    },
     /// The job that one of these processes belongs to; the first that runs on the agent's host counts.
     Processes(Vec<i32>),
 }
@@ -103,6 +110,18 @@ impl Ticket {
     /// Where agent `index` awaits its children.
     pub fn listens_at(&self, index: usize) -> Address {
         Address::Tcp(SocketAddr::new(self.places[index].address, self.port))
+    }
+
+    /// The place that an agent was given, or that of its host.
+    ///
+    /// # Errors
+    /// [`Error::NotInvited`] if there is no such place.
+    pub fn place_of(&self, given: Option<usize>, names: &[String]) -> Result<usize, Error> {
+        match given {
+            Some(place) if place < self.places.len() => Ok(place),
+            Some(place) => self.index_of(&[format!("place {place}")]),
+            None => self.index_of(names),
+        }
     }
 
     /// The place of a host.

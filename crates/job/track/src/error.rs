@@ -61,6 +61,9 @@ pub enum Error {
         /// What was looked at.
         seen: String,
     },
+    /// A launch that came from another machine, or went to others, has nothing here.
+    #[error("nothing of this launch runs on this machine")]
+    NotLaunchedHere,
     /// A Slurm job runs several MPI programs here.
     #[error("Slurm job {job} runs {} MPI programs here; `trimtab attach` one of: {}", worlds.len(), worlds.join(", "))]
     SeveralInSlurm {
@@ -210,7 +213,8 @@ impl Error {
     /// Whether the same question may have another answer a moment later, without the user doing anything.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Error::NoRanksYet { .. } | Error::NoSlurmRanks { .. } => true,
+            // What goes there may be on its way.
+            Error::NoRanksYet { .. } | Error::NoSlurmRanks { .. } | Error::NotLaunchedHere => true,
             Error::NoSuchProcess { .. }
             | Error::Zombie { .. }
             | Error::NotMpi { .. }

@@ -4,7 +4,7 @@
 //! come and go while they are looked at: one that vanishes is left out, unless it is the one asked for.
 //!
 //! Next: `job/tree.rs` for parents and launchers, `job/member.rs` for what makes a process a rank, `job/slurm.rs` for jobs
-//! by Slurm's ids.
+//! by Slurm's ids, `job/far.rs` for launches that went to other machines.
 
 mod far;
 mod handle;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::launcher;
 use crate::procfs::{ProcFs, Processes};
 use crate::status::Seccomp;
-pub use far::far_hosts;
+pub use far::{Far, Launch, far_launch, find_launched_job_in};
 pub use handle::{SlurmHandle, slurm_handle};
 use member::Member;
 pub use slurm::{find_slurm_job, find_slurm_job_in};

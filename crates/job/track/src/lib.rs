@@ -35,8 +35,8 @@ mod status;
 pub use attach::check_attachable;
 pub use error::{Denial, Error};
 pub use job::{
-    Job, RankProcess, SlurmHandle, StaticMpi, far_hosts, find_job, find_job_in, find_slurm_job, find_slurm_job_in,
-    slurm_handle,
+    Far, Job, Launch, RankProcess, SlurmHandle, StaticMpi, far_launch, find_job, find_job_in, find_launched_job_in,
+    find_slurm_job, find_slurm_job_in, slurm_handle,
 };
 pub use origin::{Origin, origin};
 pub use procfs::{ElfKind, ProcFs, Processes};

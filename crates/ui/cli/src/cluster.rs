@@ -5,20 +5,18 @@
 use crate::arguments::WindowOptions;
 use crate::arguments::site::SiteOptions;
 use crate::progress::Terminal;
+use crate::spread::{SLURM_KEY, Spread};
 use crate::window::{Known, keep_and_show, window_options};
 use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use trimtab_agent::start::Starter;
-use trimtab_agent::{Lead, Present, Remote, SiteWindow, Whose};
+use trimtab_agent::{Lead, Present, Remote, SiteWindow};
 use trimtab_measure::{Error, Outcome, WindowId, measure_with};
 use trimtab_store::{Process, Store};
-use trimtab_track::slurm::{NotAnId, RunningJob, SlurmId};
+use trimtab_track::slurm::{NotAnId, SlurmId};
 use trimtab_types::{Pid, Rank};
-
-/// What a stored job's key begins with if Slurm runs it; its id follows.
-pub const SLURM_KEY: &str = "slurm ";
 
 /// Ranks named in a warning.
 const RANKS_SHOWN_MAX: usize = 8;
@@ -34,13 +32,13 @@ pub fn slurm_id(key: &str) -> Option<Result<SlurmId, NotAnId>> {
 const LOADING_MAX: Duration = Duration::from_secs(20);
 const LOADING_LOOK: Duration = Duration::from_millis(50);
 
-/// `trimtab agent --ticket -`.
-pub fn agent(ticket: &std::path::Path) -> anyhow::Result<u8> {
+/// `trimtab agent --ticket -`; `place` is its own among the ticket's.
+pub fn agent(ticket: &std::path::Path, place: Option<usize>) -> anyhow::Result<u8> {
     let mut from: Box<dyn Read> = match ticket == std::path::Path::new("-") {
         true => Box::new(std::io::stdin().lock()),
         false => Box::new(std::fs::File::open(ticket).with_context(|| format!("can't read {}", ticket.display()))?),
     };
-    trimtab_agent::serve(&mut from)?;
+    trimtab_agent::serve(&mut from, place)?;
     Ok(crate::DONE)
 }
 
@@ -60,56 +58,45 @@ pub struct Asked<'a> {
     pub site: Option<&'a SiteOptions>,
 }
 
-/// One window of a Slurm job, on all of its nodes.
-pub fn one_window(asked: &Asked<'_>, running: &RunningJob, kept: &mut Store) -> anyhow::Result<u8> {
+/// One window of a job, on all of its nodes.
+pub fn one_window(asked: &Asked<'_>, spread: &Spread, kept: &mut Store) -> anyhow::Result<u8> {
     if asked.options.dry_run {
         bail!("--dry-run shows the plan of one node: run `trimtab attach --dry-run PID` there, with the PID of a rank");
     }
     let window = window_options(asked.options, asked.trigger, asked.command_ns)?;
     let terminal = Terminal::new()?;
-    let starter = starter(running, asked.site)?;
+    let starter = spread.starter(asked.site)?;
     let is_new = asked.beside_program || asked.wait.is_some();
     let wait = asked.wait.unwrap_or(RANKS_WAIT);
-    let measured = measure(running, &starter, &window, &terminal, (asked.trigger, wait, is_new));
+    let measured = measure(spread, &starter, &window, &terminal, (asked.trigger, wait, is_new));
     terminal.finish();
     let (outcome, present, site) = measured?;
-    keep_and_show(kept, &known(running, &present), outcome, asked.options, asked.beside_program, site)
+    keep_and_show(kept, &known(spread, &present), outcome, asked.options, asked.beside_program, site)
 }
 
 /// Starts agents on all nodes of a job, or has them started.
 pub fn lead<'a>(
-    running: &RunningJob,
+    spread: &Spread,
     starter: &Starter,
     terminal: &Terminal,
     command: &str,
     is_interrupted: &'a dyn Fn() -> bool,
 ) -> anyhow::Result<Lead<'a>> {
     let by = if matches!(starter, Starter::Site { .. }) { "asking the site's agents" } else { "starting agents" };
-    terminal.say(format!("{by} on {} nodes of job {}", running.nodes.len(), running.id));
-    let whose = Whose::from(&running.run);
-    Ok(Lead::begin(&running.nodes, whose, starter, command, is_interrupted)?)
-}
-
-/// The site's standing agents, if it has a controller that may be asked; else Slurm.
-pub fn starter(running: &RunningJob, site: Option<&SiteOptions>) -> anyhow::Result<Starter> {
-    if let Some(site) = site
-        && let Some(controller) = site.controller()
-    {
-        return Ok(Starter::Site { controller, identity: site.identity() });
-    }
-    let job = running.parts.first().context("Slurm named no part of the job")?.job;
-    Ok(Starter::Srun { job })
+    let nodes = spread.nodes();
+    terminal.say(format!("{by} on {} nodes of {}", nodes.len(), spread.name()));
+    Ok(Lead::begin(&nodes, spread.whose(), starter, command, is_interrupted)?)
 }
 
 fn measure(
-    running: &RunningJob,
+    spread: &Spread,
     starter: &Starter,
     window: &trimtab_measure::Options,
     terminal: &Terminal,
     (command, wait, is_new): (&str, Duration, bool),
 ) -> anyhow::Result<(Outcome, BTreeMap<usize, Present>, Option<SiteWindow>)> {
     let is_interrupted = || terminal.is_interrupted();
-    let mut lead = lead(running, starter, terminal, command, &is_interrupted)?;
+    let mut lead = lead(spread, starter, terminal, command, &is_interrupted)?;
     let absent: Vec<String> = lead.absent().into_iter().map(str::to_owned).collect();
     let mut remote = Remote::muster(&mut lead, wait)?;
     let present = remote.present().clone();
@@ -125,7 +112,7 @@ fn measure(
     let said = lead.said();
     let mut outcome = outcome.map_err(|error| with_troubles(error, &troubles, &said))?;
     let missing = absent.iter().map(|node| format!("no agent came on {node}: its ranks were not measured"));
-    let unseen = unseen(&present);
+    let unseen = unseen(&present, spread);
     if unseen.is_some() {
         outcome.report.window.valid = false;
         outcome.report.warnings.extend(lead.left_out().iter().take(RANKS_SHOWN_MAX).cloned());
@@ -135,7 +122,7 @@ fn measure(
 }
 
 /// Which ranks of the job no agent has; `None`: none, as far as their launcher tells.
-pub fn unseen(present: &BTreeMap<usize, Present>) -> Option<String> {
+pub fn unseen(present: &BTreeMap<usize, Present>, spread: &Spread) -> Option<String> {
     let size = present.values().find_map(|present| present.size)?;
     let seen: BTreeSet<u32> = present.values().flat_map(|present| present.ranks.iter().map(|rank| rank.rank)).collect();
     let missing: Vec<u32> = (0..size).filter(|rank| !seen.contains(rank)).collect();
@@ -143,9 +130,10 @@ pub fn unseen(present: &BTreeMap<usize, Present>) -> Option<String> {
     let more = if missing.len() > RANKS_SHOWN_MAX { " ..." } else { "" };
     (!missing.is_empty()).then(|| {
         format!(
-            "{} of the job's {size} ranks were found on no node: {}{more}; see `scontrol listpids` on the nodes",
+            "{} of the job's {size} ranks were found on no node: {}{more}; {}",
             missing.len(),
-            shown.join(", ")
+            shown.join(", "),
+            spread.next_step()
         )
     })
 }
@@ -162,7 +150,7 @@ fn window_id() -> WindowId {
     WindowId((trimtab_os::unix_s() * 1e6) as u64)
 }
 
-fn known(running: &RunningJob, present: &BTreeMap<usize, Present>) -> Known {
+fn known(spread: &Spread, present: &BTreeMap<usize, Present>) -> Known {
     let first = present.values().next().map_or("", |present| &present.key);
     let of_node = |present: &Present| {
         let host = present.host.clone();
@@ -175,7 +163,7 @@ fn known(running: &RunningJob, present: &BTreeMap<usize, Present>) -> Known {
         present.ranks.iter().map(process).collect::<Vec<_>>()
     };
     Known {
-        key: format!("{SLURM_KEY}{} {} {first}", running.id, running.run.restarts),
+        key: format!("{}{} {first}", spread.key(), spread.restarts()),
         processes: present.values().flat_map(of_node).collect(),
     }
 }

@@ -1,16 +1,17 @@
 //! What a user means by a process id or a Slurm job: ranks on this machine, or a job on many nodes.
 //!
-//! A process id that shows only a part of a job here leads on to Slurm, by the `srun` or the step it is of; then the whole
-//! job is meant. Ranks that run elsewhere and can't be reached are an error that says so, never left out.
+//! A process id that shows only a part of a job here leads on to Slurm, by the `srun` or the step it is of, or to the hosts
+//! that its launcher went to; then the whole job is meant. Ranks that run elsewhere and can't be reached are an error that says so, never left out.
 //!
 //! Next: `window` and `probe`, which ask; `cluster` for jobs on many nodes.
 
+use crate::spread::{Launched, Spread};
 use anyhow::bail;
 use std::time::{Duration, Instant};
-use trimtab_measure::has_static_mpi;
-use trimtab_track::slurm::{self, Part, RunningJob, SlurmError, SlurmId};
+use trimtab_measure::{has_static_mpi, host_name};
+use trimtab_track::slurm::{self, Part, SlurmError, SlurmId};
 use trimtab_track::{Error, Job, ProcFs, Processes, SlurmHandle};
-use trimtab_track::{far_hosts, find_job_in, find_slurm_job_in, slurm_handle};
+use trimtab_track::{far_launch, find_job_in, find_slurm_job_in, slurm_handle};
 use trimtab_types::{Pid, Rank};
 
 /// Time between two looks for ranks that are waited for.
@@ -33,8 +34,8 @@ pub enum Target {
 pub enum Found {
     /// All of it is on this machine.
     Here(Box<Job>),
-    /// A job of Slurm that runs elsewhere, or on more than one node.
-    Spread(Box<RunningJob>),
+    /// A job that runs elsewhere, or on more than one node.
+    Spread(Box<Spread>),
 }
 
 /// The job that is meant, whole.
@@ -88,8 +89,8 @@ pub fn elsewhere(job: &Job) -> Option<String> {
     (count > 0).then(|| {
         let far = job.ranks.first().map(|rank| far(rank.pid)).unwrap_or_default();
         format!(
-            "{count} of the job's {size} ranks do not run on this machine (yet): {}{more}{}; in a job of Slurm give \
-             `--slurm JOB` to measure all nodes, or add `--wait 5` to measure the ranks that are here",
+            "{count} of the job's {size} ranks do not run on this machine (yet): {}{more}{}; give the PID of \
+             mpirun where that runs, or `--slurm JOB`, to measure all nodes; or add `--wait 5` to measure the ranks that are here",
             shown.join(", "),
             if far.is_empty() { String::new() } else { format!("; their launcher has started some on {far}") }
         )
@@ -98,8 +99,9 @@ pub fn elsewhere(job: &Job) -> Option<String> {
 
 /// Machines on which the launcher of a process has started ranks; empty if none is known.
 fn far(pid: Pid) -> String {
-    let hosts = far_hosts(&ProcFs::new(), pid).unwrap_or_default();
-    hosts.into_iter().take(RANKS_SHOWN_MAX).collect::<Vec<_>>().join(", ")
+    let launch = far_launch(&ProcFs::new(), pid).ok().flatten();
+    let hosts = launch.into_iter().flat_map(|launch| launch.far).map(|far| far.host);
+    hosts.take(RANKS_SHOWN_MAX).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether the same question may have another answer in a moment: a program that is about to load MPI has none yet.
@@ -116,7 +118,7 @@ fn look(target: Target, through_site: bool) -> anyhow::Result<Found> {
     }
 }
 
-/// The job of a process: from what is here, or from Slurm where that is not all of it.
+/// The job of a process: from what is here, or from Slurm or its launcher where that is not all of it.
 pub fn job_of(pid: Pid) -> anyhow::Result<Found> {
     let here = find_job_in(&ProcFs::new(), pid, &has_static_mpi);
     match &here {
@@ -124,6 +126,9 @@ pub fn job_of(pid: Pid) -> anyhow::Result<Found> {
         Ok(_) | Err(Error::NoRanksYet { .. } | Error::NotMpi { .. }) => {
             if let Some(found) = spread_by_slurm(pid)? {
                 return Ok(found);
+            }
+            if let Some(launched) = Launched::of(pid)? {
+                return Ok(Found::Spread(Box::new(Spread::Launch(launched))));
             }
         }
         Err(_) => {}
@@ -135,6 +140,20 @@ pub fn job_of(pid: Pid) -> anyhow::Result<Found> {
             .context(format!("its ranks are on {far}: run `trimtab attach PID` there, with the PID of a rank")),
     });
     Ok(Found::Here(Box::new(job?)))
+}
+
+/// The job of a launcher that was seen before.
+///
+/// # Errors
+/// It is on another host, or has ended.
+pub fn launched_again((host, launcher, start_time_ticks): (&str, Pid, u64)) -> anyhow::Result<Found> {
+    if host != host_name() {
+        bail!("its launcher, process {launcher}, is on {host}: measure it there");
+    }
+    if trimtab_os::start_time_ticks(launcher) != Some(start_time_ticks) {
+        bail!("that job has ended; start it again and use `trimtab attach`");
+    }
+    job_of(launcher)
 }
 
 /// The job that Slurm knows a process to be of, if that runs on other nodes too.
@@ -171,7 +190,7 @@ pub fn slurm_job(id: SlurmId, through_site: bool) -> anyhow::Result<Found> {
     let mut running = slurm::find(&scontrol, id, own_uid)?;
     let is_spread = running.nodes.len() > 1 || through_site;
     if is_spread || slurm::locate(&scontrol, &mut running, &processes.host()).is_err() {
-        return Ok(Found::Spread(Box::new(running)));
+        return Ok(Found::Spread(Box::new(Spread::Slurm(running))));
     }
     Ok(Found::Here(Box::new(find_slurm_job_in(&processes, &running.run, &has_static_mpi)?)))
 }

@@ -41,7 +41,7 @@ impl Program {
     pub fn wait_for_ranks(&mut self) -> anyhow::Result<Found> {
         let started = Instant::now();
         let pid = Pid(self.child.id() as i32);
-        let mut last = None;
+        let (mut last, mut settling) = (None, None);
         while started.elapsed() < Duration::from_secs(RANKS_SECONDS_MAX) {
             let look = Instant::now();
             if let Some(status) = self.child.try_wait()? {
@@ -50,6 +50,10 @@ impl Program {
             match found::job_of(pid) {
                 Ok(Found::Here(job)) if !is_whole(&job) => {
                     last = Some(format!("{} of {} ranks run", job.ranks.len(), job.size.unwrap_or(0)));
+                }
+                // The launcher may be on its way to more hosts.
+                Ok(Found::Spread(spread)) if !spread.is_settled(&mut settling) => {
+                    last = Some(format!("{} hosts are reached", spread.nodes().len()));
                 }
                 Ok(found) => return Ok(found),
                 Err(error) => last = Some(error.to_string()),

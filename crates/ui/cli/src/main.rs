@@ -24,6 +24,7 @@ mod probe_where;
 mod progress;
 mod remote;
 mod site;
+mod spread;
 mod stored;
 mod tree;
 mod undo;

@@ -6,6 +6,7 @@ use crate::arguments::ProbeOptions;
 use crate::audited::Change;
 use crate::found::Found;
 use crate::progress::Terminal;
+use crate::spread::Spread;
 use crate::{cluster, launch, probe};
 use anyhow::bail;
 use std::time::Duration;
@@ -14,7 +15,6 @@ use trimtab_agent::script::lead::Probing;
 use trimtab_measure::host_name;
 use trimtab_script::{Error, Message, Named, Options, Poll, Refusal, Running, Summary, Target};
 use trimtab_session::ImageCache;
-use trimtab_track::slurm::RunningJob;
 use trimtab_track::{Job, RankProcess};
 use trimtab_types::Pid;
 use trimtab_types::context::Context;
@@ -94,7 +94,7 @@ impl Probed for Probing<'_, '_> {
 pub fn run(found: &Found, script: &Options, options: &ProbeOptions, may_be_loading: bool) -> anyhow::Result<u8> {
     match found {
         Found::Here(job) => here(&targets_of(job, &options.ranks)?, script, options, may_be_loading),
-        Found::Spread(running) => everywhere(running, script, options),
+        Found::Spread(spread) => everywhere(spread, script, options),
     }
 }
 
@@ -113,20 +113,17 @@ fn here(targets: &[Target], script: &Options, options: &ProbeOptions, may_be_loa
     code
 }
 
-fn everywhere(running: &RunningJob, script: &Options, options: &ProbeOptions) -> anyhow::Result<u8> {
+fn everywhere(spread: &Spread, script: &Options, options: &ProbeOptions) -> anyhow::Result<u8> {
     let terminal = Terminal::new()?;
     let is_interrupted = || terminal.is_interrupted();
-    let mut lead = cluster::lead(running, &cluster::starter(running, None)?, &terminal, "probe", &is_interrupted)?;
+    let mut lead = cluster::lead(spread, &spread.starter(None)?, &terminal, "probe", &is_interrupted)?;
     let absent = lead.absent().join(", ");
     let present = lead.muster(cluster::RANKS_WAIT)?;
     // A script that lacks ranks would sum up something else than was asked for.
     if !absent.is_empty() {
-        bail!(
-            "no agent came on {absent}: nothing was probed; is `srun --jobid={} --overlap` possible there?",
-            running.id
-        );
+        bail!("no agent came on {absent}: nothing was probed; {}", spread.next_step());
     }
-    if let Some(unseen) = cluster::unseen(&present) {
+    if let Some(unseen) = cluster::unseen(&present, spread) {
         bail!("{unseen}; nothing was probed");
     }
     let ranks: usize = present.values().map(|present| present.ranks.len()).sum();

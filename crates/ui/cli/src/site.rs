@@ -92,6 +92,7 @@ pub fn agent(options: &AgentOptions) -> anyhow::Result<u8> {
                 .ticket
                 .as_deref()
                 .context("an agent of what? give --controller HOST to stand by; leads give --ticket by themselves")?,
+            options.place,
         );
     };
     let identity = Identity::load(&options.identity)?.refusing(&options.revoked)?;

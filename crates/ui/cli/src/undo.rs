@@ -5,11 +5,12 @@
 use crate::audited::Change;
 use crate::found::{Found, job_of, slurm_job};
 use crate::progress::Terminal;
+use crate::spread::{Launched, Spread};
 use crate::{DONE, PARTIAL, cluster, output};
 use anyhow::bail;
 use trimtab_agent::talk::Undone;
 use trimtab_session::leftover::{self, Leftover};
-use trimtab_track::slurm::{RunningJob, SlurmId};
+use trimtab_track::slurm::SlurmId;
 use trimtab_track::{Job, ProcFs, SlurmHandle, slurm_handle};
 use trimtab_types::Pid;
 
@@ -20,13 +21,17 @@ pub fn run(pid: Option<i32>, slurm: Option<SlurmId>) -> anyhow::Result<u8> {
         (Some(pid), None) => match slurm_handle(&ProcFs::new(), Pid(pid)) {
             // Of srun nothing is ever patched: its ranks are meant.
             Ok(Some(SlurmHandle::Srun(srun))) if srun == Pid(pid) => job_of(Pid(pid))?,
-            _ => return process(pid),
+            _ => match Launched::of(Pid(pid))?.filter(|launched| launched.launcher() == Pid(pid)) {
+                // The same of a launcher that went to other machines.
+                Some(_) => job_of(Pid(pid))?,
+                None => return process(pid),
+            },
         },
         (None, None) => bail!("give a process id, or --slurm JOB"),
     };
     match found {
         Found::Here(job) => here(&job),
-        Found::Spread(running) => everywhere(&running),
+        Found::Spread(spread) => everywhere(&spread),
     }
 }
 
@@ -36,10 +41,10 @@ fn here(job: &Job) -> anyhow::Result<u8> {
 }
 
 /// All ranks of a job on many nodes.
-fn everywhere(running: &RunningJob) -> anyhow::Result<u8> {
+fn everywhere(spread: &Spread) -> anyhow::Result<u8> {
     let terminal = Terminal::new()?;
     let is_interrupted = || terminal.is_interrupted();
-    let mut lead = cluster::lead(running, &cluster::starter(running, None)?, &terminal, "undo", &is_interrupted)?;
+    let mut lead = cluster::lead(spread, &spread.starter(None)?, &terminal, "undo", &is_interrupted)?;
     let absent: Vec<String> = lead.absent().into_iter().map(str::to_owned).collect();
     let undone = lead.undo(cluster::RANKS_WAIT)?;
     drop(lead);
@@ -59,8 +64,8 @@ fn everywhere(running: &RunningJob) -> anyhow::Result<u8> {
         bail!("{}", problems.join("; "));
     }
     let text = match ranks {
-        0 => format!("no rank of job {} holds anything of trimtab's", running.id),
-        _ => format!("job {}: {places} places restored in {ranks} ranks", running.id),
+        0 => format!("no rank of {} holds anything of trimtab's", spread.name()),
+        _ => format!("{}: {places} places restored in {ranks} ranks", spread.name()),
     };
     output::print_text(&text)?;
     Ok(if ranks == 0 { PARTIAL } else { DONE })

@@ -12,8 +12,9 @@ use crate::audited::Change;
 use crate::called::Calls;
 use crate::found::Found;
 use crate::progress::Terminal;
+use crate::spread::Spread;
 use crate::window::{window_of, window_options};
-use crate::{DONE, PARTIAL, cluster, output};
+use crate::{DONE, PARTIAL, output};
 use anyhow::bail;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use trimtab_neighbours::Own;
 use trimtab_session::ImageCache;
 use trimtab_site::jobs::Awaiting;
 use trimtab_store::Store;
-use trimtab_track::slurm::{self, RunningJob};
+use trimtab_track::slurm;
 use trimtab_track::{Job, ProcFs, Processes};
 use trimtab_trigger::{Condition, Door, JobSource, JobsHere, JobsOfSlurm, Surroundings, Waited, Waiter, When};
 use trimtab_types::Pid;
@@ -53,6 +54,7 @@ pub fn run(
     if events.windows() != Some(1) && options.html.is_some() {
         bail!("--html writes one window: leave out --windows, and use `trimtab report JOB/WINDOW --html FILE` later");
     }
+    check_jobs_are_known(found, events)?;
     // What could not be stored is not waited for.
     drop(Store::open(store.as_deref())?);
     let terminal = Terminal::new()?;
@@ -67,10 +69,30 @@ pub fn run(
     series.run()
 }
 
+/// Which jobs share nodes with one that no batch system runs, nobody here knows.
+fn check_jobs_are_known(found: &Found, events: &EventOptions) -> anyhow::Result<()> {
+    let is_launch = matches!(found, Found::Spread(spread) if matches!(**spread, Spread::Launch(_)));
+    let is_of_jobs = |when: &&When| matches!(when.condition, Condition::JobStart | Condition::JobEnd);
+    if let Some(when) = events.when.iter().find(is_of_jobs).filter(|_| is_launch) {
+        bail!(
+            "{when}: without a batch system it can't be seen from here which jobs come and go on the job's other nodes; \
+             wait for iterations, a time or a call"
+        );
+    }
+    Ok(())
+}
+
 fn jobs_of(found: &Found) -> Box<dyn JobSource + '_> {
     match found {
         Found::Here(job) => Box::new(JobsHere::new(Own::of(&ProcFs::new(), &pids(job), job.launcher))),
-        Found::Spread(running) => Box::new(JobsOfSlurm::new(&slurm::Program, running)),
+        Found::Spread(spread) => match &**spread {
+            Spread::Slurm(running) => Box::new(JobsOfSlurm::new(&slurm::Program, running)),
+            // They are not asked for; see `check_jobs_are_known`.
+            Spread::Launch(launched) => {
+                let launcher = launched.launcher();
+                Box::new(JobsHere::new(Own::of(&ProcFs::new(), &[launcher], Some(launcher))))
+            }
+        },
     }
 }
 
@@ -186,9 +208,12 @@ fn names(found: &Found, store: &Option<PathBuf>) -> Vec<String> {
             let pids = pids(job).into_iter().chain(job.launcher).map(|pid| pid.to_string());
             (pids.collect::<Vec<_>>(), job.key.clone())
         }
-        Found::Spread(running) => {
-            let ids = [running.id.to_string(), running.id.without_step().to_string()];
-            (ids.to_vec(), format!("{}{} ", cluster::SLURM_KEY, running.id))
+        Found::Spread(spread) => {
+            let names = match &**spread {
+                Spread::Slurm(running) => vec![running.id.to_string(), running.id.without_step().to_string()],
+                Spread::Launch(launched) => vec![launched.launcher().to_string()],
+            };
+            (names, spread.key())
         }
     };
     let known = Store::open_to_read(store.as_deref()).and_then(|store| store.list_jobs()).unwrap_or_default();
@@ -205,9 +230,10 @@ fn awaiting(found: &Found, store: &Option<PathBuf>) -> Awaiting {
     let (owner, key) = match found {
         // Its windows are measured here, and the site keeps none of them.
         Found::Here(job) => (job.ranks.first().map(|rank| rank.uid), None),
-        Found::Spread(running) => {
-            (running.parts.first().map(|part| part.uid), Some(format!("{}{} ", cluster::SLURM_KEY, running.id)))
-        }
+        Found::Spread(spread) => match &**spread {
+            Spread::Slurm(running) => (running.parts.first().map(|part| part.uid), Some(spread.key())),
+            Spread::Launch(launched) => (Some(launched.uid()), None),
+        },
     };
     Awaiting { names: site_names(found, store), key, owner, calls: Vec::new() }
 }
@@ -215,17 +241,17 @@ fn awaiting(found: &Found, store: &Option<PathBuf>) -> Awaiting {
 /// What a job may be called through the API, the best to type first: a process id means nothing without its host.
 fn site_names(found: &Found, store: &Option<PathBuf>) -> Vec<String> {
     let names = names(found, store);
-    match found {
-        Found::Spread(_) => names,
-        Found::Here(job) => {
-            let host = host_name();
-            let first = job.launcher.or(job.ranks.first().map(|rank| rank.pid));
-            let is_pid = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
-            let others = names.into_iter().map(|name| if is_pid(&name) { format!("{host}:{name}") } else { name });
-            let names = first.map(|pid| format!("{host}:{pid}")).into_iter().chain(others);
-            names.take(SITE_NAMES_MAX).collect()
-        }
-    }
+    let first = match found {
+        Found::Spread(spread) => match &**spread {
+            Spread::Slurm(_) => return names,
+            Spread::Launch(launched) => Some(launched.launcher()),
+        },
+        Found::Here(job) => job.launcher.or(job.ranks.first().map(|rank| rank.pid)),
+    };
+    let host = host_name();
+    let is_pid = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+    let others = names.into_iter().map(|name| if is_pid(&name) { format!("{host}:{name}") } else { name });
+    first.map(|pid| format!("{host}:{pid}")).into_iter().chain(others).take(SITE_NAMES_MAX).collect()
 }
 
 /// What the waiter asks.
@@ -259,7 +285,10 @@ impl Surroundings for Around<'_> {
                 let is_zombie = |state| matches!(state, trimtab_track::State::Zombie | trimtab_track::State::Dead);
                 stat.is_ok_and(|stat| stat.start_time_ticks == rank.start_time_ticks && !is_zombie(stat.state))
             }),
-            Found::Spread(running) => self.is_running(running),
+            Found::Spread(spread) => match &**spread {
+                Spread::Slurm(running) => self.is_running(running),
+                Spread::Launch(launched) => launched.runs(),
+            },
         }
     }
 
@@ -297,7 +326,7 @@ impl Around<'_> {
     }
 
     /// What Slurm says now and then; a question without answer is asked again.
-    fn is_running(&mut self, running: &RunningJob) -> bool {
+    fn is_running(&mut self, running: &slurm::RunningJob) -> bool {
         if self.asked_slurm.elapsed() < SLURM_ALIVE {
             return true;
         }

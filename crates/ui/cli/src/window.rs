@@ -9,7 +9,7 @@ use crate::arguments::{EventOptions, GroupName, WindowOptions};
 use crate::audited::Change;
 use crate::found::{self, Found, Target};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, cluster, launch, output, remote, waiting};
+use crate::{DONE, PARTIAL, cluster, launch, output, remote, spread, waiting};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -62,11 +62,11 @@ pub fn window_of(
             tell_relatives(job);
             one_window(options, job, store, command_ns, trigger, wait.is_some())
         }
-        Found::Spread(running) => {
+        Found::Spread(spread) => {
             let mut kept = Store::open(store.as_deref())?;
             check_files(options)?;
             let asked = cluster::Asked { options, command_ns, trigger, wait, beside_program: false, site: Some(site) };
-            cluster::one_window(&asked, running, &mut kept)
+            cluster::one_window(&asked, spread, &mut kept)
         }
     }
 }
@@ -101,6 +101,10 @@ pub fn measure_again(
     let selection = known.find(text)?;
     if let Some(id) = cluster::slurm_id(&selection.job.key) {
         let found = found::slurm_job(id?, site.controller().is_some())?;
+        return measure_found(options, events, &found, site, store, command_ns);
+    }
+    if let Some(launcher) = spread::launcher_of(&selection.job.key) {
+        let found = found::launched_again(launcher)?;
         return measure_found(options, events, &found, site, store, command_ns);
     }
     let processes = known.processes(&selection.job.id)?;
@@ -145,10 +149,10 @@ pub fn run(
     let mut program = launch::Program::start(command)?;
     let measured = program.wait_for_ranks().and_then(|found| match found {
         Found::Here(job) => run_here(options, &mut program, &job, &mut kept, command_ns),
-        Found::Spread(running) => {
+        Found::Spread(spread) => {
             let asked =
                 cluster::Asked { options, command_ns, trigger: "run", wait: None, beside_program: true, site: None };
-            cluster::one_window(&asked, &running, &mut kept)
+            cluster::one_window(&asked, &spread, &mut kept)
         }
     });
     if let Err(error) = &measured {

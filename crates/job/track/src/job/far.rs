@@ -1,52 +1,135 @@
-//! On which other machines has a launcher started its helpers? Read from the commands it started them with.
+//! How did a launcher reach other machines, and which processes there are of this launch?
 //!
 //! `mpiexec` and `mpirun` reach other machines by `ssh HOST HELPER ...`, or whatever is set in its place; that command stays
-//! as long as the job. Its words are the only thing on this machine that names the others.
+//! as long as the job. Its words name the machine, say how to get there, and hand the helper an address of the launcher's
+//! that no other launch has: by that the launch is known again over there.
 //!
-//! Next: whoever has to say which ranks are not here.
+//! Next: whoever goes to the other machines, or has to say which ranks are not here.
 
 use super::tree::Tree;
+use super::{Job, Search, StaticMpi};
 use crate::error::Error;
 use crate::launcher::is_far_helper;
 use crate::procfs::Processes;
-use std::collections::BTreeSet;
 use trimtab_types::Pid;
 
-/// Machines on which the launcher of `pid` has started helpers; empty if it has none, or `pid` has no launcher here.
+/// Options of helpers behind which the launcher's own address stands: of Hydra, Open MPI's two runtimes.
+const MARKS: [&str; 3] = ["--control-port", "orte_hnp_uri", "prte_hnp_uri"];
+
+/// A launch that went to other machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Who launched it.
+    pub launcher: Pid,
+    /// The launcher's short name.
+    pub command: String,
+    /// When the launcher started, in ticks since boot.
+    pub start_time_ticks: u64,
+    /// The launcher's user.
+    pub uid: u32,
+    /// How each of the other machines was reached.
+    pub far: Vec<Far>,
+    /// What all helpers of this launch and no others have among their words; `None`: of these it is not known.
+    pub mark: Option<String>,
+}
+
+/// One machine, as a launcher reached it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Far {
+    /// Its name, as the launcher was told.
+    pub host: String,
+    /// The command that got there, up to the host: `ssh -x user@host`.
+    pub words: Vec<String>,
+    /// The user who runs that command.
+    pub uid: u32,
+}
+
+/// How the launch of `pid` reached other machines; `None` if it did not, or `pid` has no launcher here.
 ///
 /// # Errors
 /// No such process, or `/proc` can't be read.
-pub fn far_hosts(processes: &dyn Processes, pid: Pid) -> Result<BTreeSet<String>, Error> {
+pub fn far_launch(processes: &dyn Processes, pid: Pid) -> Result<Option<Launch>, Error> {
     let pid = processes.status(pid)?.process;
     let tree = Tree::scan(processes)?;
     let Some(launcher) = tree.launcher_at_or_above(pid).or_else(|| tree.launcher_above(pid)) else {
-        return Ok(BTreeSet::new());
+        return Ok(None);
     };
-    let words = tree.children(launcher).filter_map(|child| processes.arguments(child).ok());
-    Ok(words.filter_map(|words| host_in(&words)).collect())
+    let (mut far, mut mark) = (Vec::new(), None);
+    for child in tree.children(launcher) {
+        let Ok(words) = processes.arguments(child) else { continue };
+        let (Some(at), Ok(status)) = (host_place(&words), processes.status(child)) else { continue };
+        let host = words[at].rsplit('@').next().unwrap_or_default().to_owned();
+        far.push(Far { host, words: words[..=at].to_vec(), uid: status.uids[1] });
+        mark = mark.or_else(|| mark_in(&words));
+    }
+    let (command, start_time_ticks) = (tree.command(launcher).to_owned(), tree.start_time_ticks(launcher));
+    let uid = processes.status(launcher)?.uids[1];
+    Ok((!far.is_empty()).then_some(Launch { launcher, command, start_time_ticks, uid, far, mark }))
 }
 
-/// The word before the one that names a helper, which is none of its own command's first two: `ssh -x n1 "orted" ...`.
-fn host_in(words: &[String]) -> Option<String> {
+/// The ranks on this machine of the launch with this mark, which is for all to see: so only what user `uid` runs counts.
+/// `is_static_mpi` as in [`find_job_in`](crate::find_job_in).
+///
+/// # Errors
+/// See [`Error`]; [`Error::NotLaunchedHere`] if nothing here is of that launch.
+pub fn find_launched_job_in(
+    processes: &dyn Processes,
+    (mark, uid): (&str, u32),
+    is_static_mpi: StaticMpi,
+) -> Result<Job, Error> {
+    let search = Search::begin(processes, is_static_mpi)?;
+    let is_theirs = |pid: Pid| processes.status(pid).is_ok_and(|status| status.uids[1] == uid);
+    let is_marked = |pid: Pid| processes.arguments(pid).is_ok_and(|words| mark_in(&words).as_deref() == Some(mark));
+    let launchers = search.tree.pids().filter(|pid| search.tree.is_launcher(*pid));
+    // A helper that was started here, or the launcher itself, which has started helpers elsewhere.
+    let is_ours = |pid: &Pid| is_theirs(*pid) && (is_marked(*pid) || search.tree.children(*pid).any(is_marked));
+    let top = { launchers }.find(is_ours).ok_or(Error::NotLaunchedHere)?;
+    let world = search.world_below(top)?;
+    search.job(world)
+}
+
+/// Where in a command the host stands: before the word that names a helper, which is none of its own first two.
+/// `ssh -x n1 "orted" ...`
+fn host_place(words: &[String]) -> Option<usize> {
     let names_helper = |text: &String| {
         let mut parts = text.split([' ', ';']).map(|part| part.trim_matches('"'));
         parts.any(|part| is_far_helper(part.rsplit('/').next().unwrap_or_default()))
     };
-    let at = words.iter().position(names_helper).filter(|at| *at >= 2)?;
-    let host = words[at - 1].rsplit('@').next()?;
-    (!host.is_empty() && !host.starts_with('-')).then(|| host.to_owned())
+    let at = words.iter().position(names_helper).filter(|at| *at >= 2)? - 1;
+    let host = words[at].rsplit('@').next()?;
+    (!host.is_empty() && !words[at].starts_with('-')).then_some(at)
+}
+
+/// The launcher's address among a helper's words, which ssh may carry as one.
+fn mark_in(words: &[String]) -> Option<String> {
+    let mut parts = words.iter().flat_map(|word| word.split(' ')).map(|part| part.trim_matches(['"', '\'', '\\']));
+    parts.find(|part| MARKS.contains(part))?;
+    parts.next().filter(|mark| !mark.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::Recorded;
+    use std::collections::BTreeSet;
+
+    const URI: &str = "2610495488.0;tcp://10.77.0.1:55113";
+
+    /// A launcher (process 10) and what it started.
+    fn machine(commands: &[&str]) -> Recorded {
+        let mut machine = Recorded { own: Pid(2), ..Recorded::default() };
+        machine.add(Pid(1), Pid(0), "init");
+        machine.add(Pid(2), Pid(1), "trimtab");
+        machine.add(Pid(10), Pid(1), "mpiexec.hydra");
+        for (number, words) in commands.iter().enumerate() {
+            let pid = Pid(20 + number as i32);
+            machine.add(pid, Pid(10), "x").arguments = words.split('|').map(str::to_owned).collect();
+        }
+        machine
+    }
 
     #[test]
     fn hosts_are_read_from_the_launchers_commands() {
-        let mut machine = Recorded { own: Pid(2), ..Recorded::default() };
-        machine.add(Pid(1), Pid(0), "init");
-        machine.add(Pid(10), Pid(1), "mpiexec.hydra");
         let commands = [
             ("/usr/bin/ssh|-x|n1|\"/usr/bin/hydra_pmi_proxy\"|--control-port|head:4711|--proxy-id|0", Some("n1")),
             (
@@ -56,16 +139,78 @@ mod tests {
             ("/bin/sh|/home/u/rsh|n3|/usr/bin/prted --prtemca x", Some("n3")),
             ("/usr/bin/hydra_pmi_proxy|--control-port|head:4711", None),
             ("nsenter|--target|7|--|/usr/bin/orted", None),
+            ("/usr/bin/ssh|-oProxyCommand=x@n4|orted", None),
             ("/home/u/app|orted", None),
             ("", None),
         ];
-        for (number, (words, _)) in commands.iter().enumerate() {
-            let pid = Pid(20 + number as i32);
-            machine.add(pid, Pid(10), "x").arguments = words.split('|').map(str::to_owned).collect();
+        let machine = machine(&commands.map(|(words, _)| words));
+        let expected: BTreeSet<&str> = commands.iter().filter_map(|(_, host)| *host).collect();
+        for (asked, name) in [(Pid(10), "itself"), (Pid(23), "by what the launcher started")] {
+            let launch = far_launch(&machine, asked).expect("it is there").expect("went elsewhere");
+            assert_eq!(launch.far.iter().map(|far| &*far.host).collect::<BTreeSet<_>>(), expected, "{name}");
+            assert_eq!((launch.launcher, launch.start_time_ticks), (Pid(10), 110), "{name}");
+            assert_eq!(launch.mark.as_deref(), Some("head:4711"), "{name}");
+            assert_eq!(launch.far[1].words, ["/usr/bin/ssh", "-x", "u@n2"], "{name}");
         }
-        let expected: BTreeSet<String> = commands.iter().filter_map(|(_, host)| host.map(str::to_owned)).collect();
-        assert_eq!(far_hosts(&machine, Pid(10)).expect("it is there"), expected);
-        assert_eq!(far_hosts(&machine, Pid(23)).expect("it is there"), expected, "by what the launcher started");
-        assert_eq!(far_hosts(&machine, Pid(1)).expect("it is there"), BTreeSet::new());
+        assert_eq!(far_launch(&machine, Pid(1)).expect("it is there"), None);
+    }
+
+    #[test]
+    fn a_launch_is_known_by_its_launchers_address() {
+        let one_word = format!("ssh|n1| /usr/bin/orted -mca ess_base_vpid 1 -mca orte_hnp_uri \"{URI}\" -mca plm rsh");
+        let words = format!("ssh|-x|n1| orted|-mca|orte_hnp_uri|\"{URI}\"|-mca|orte_parent_uri|\"{URI}\"");
+        for (words, expected) in [
+            (&*one_word, Some(URI)),
+            (&*words, Some(URI)),
+            (
+                "ssh|n1|prted|--prtemca|prte_hnp_uri|prterun-n0-7@0.0;tcp4://10.0.0.1:1",
+                Some("prterun-n0-7@0.0;tcp4://10.0.0.1:1"),
+            ),
+            ("ssh|n1|orted|-mca|ess|env", None),
+            ("ssh|n1|hydra_pmi_proxy|--control-port", None),
+        ] {
+            let launch = far_launch(&machine(&[words]), Pid(10)).expect("it is there").expect("went elsewhere");
+            assert_eq!(launch.mark.as_deref(), expected, "{words}");
+        }
+    }
+
+    /// Two launches of one program on each of two machines: what belongs to the first.
+    #[test]
+    fn ranks_are_found_on_both_ends() {
+        let rank = |machine: &mut Recorded, pid: i32, parent: i32, rank: u32| {
+            let variables = [format!("PMI_RANK={rank}"), "PMI_SIZE=2".to_owned()];
+            let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
+            machine.add(Pid(pid), Pid(parent), "app").mpi("/usr/lib/libmpich.so.12", &variables);
+        };
+        let mut near = machine(&["ssh|n1|hydra_pmi_proxy|--control-port|head:1", "x"]);
+        let proxy = |machine: &mut Recorded, pid: i32, parent: i32, port: u32| {
+            let words = ["hydra_pmi_proxy".to_owned(), "--control-port".to_owned(), format!("head:{port}")];
+            machine.add(Pid(pid), Pid(parent), "hydra_pmi_proxy").arguments = words.to_vec();
+        };
+        proxy(&mut near, 30, 10, 1);
+        rank(&mut near, 31, 30, 0);
+        near.add(Pid(11), Pid(1), "mpiexec.hydra");
+        proxy(&mut near, 40, 11, 2);
+        rank(&mut near, 41, 40, 0);
+        let mut far = Recorded { own: Pid(2), ..Recorded::default() };
+        far.add(Pid(1), Pid(0), "init");
+        far.add(Pid(2), Pid(1), "trimtab");
+        far.add(Pid(5), Pid(1), "sshd");
+        for (port, pid) in [(2, 50), (1, 60)] {
+            proxy(&mut far, pid, 5, port);
+            rank(&mut far, pid + 1, pid, 1);
+        }
+        // Somebody else can have the same words.
+        proxy(&mut far, 20, 5, 1);
+        rank(&mut far, 21, 20, 1);
+        far.processes.get_mut(&Pid(20)).expect("it is there").status.uids = [7; 4];
+        let found = |machine: &Recorded, mark: &str| find_launched_job_in(machine, (mark, 1000), &|_| false);
+        let ranks = |job: Job| job.ranks.iter().map(|rank| (rank.pid.0, rank.rank.0)).collect::<Vec<_>>();
+        assert_eq!(ranks(found(&near, "head:1").expect("it runs here")), [(31, 0)]);
+        assert_eq!(ranks(found(&far, "head:1").expect("it runs here")), [(61, 1)]);
+        assert_eq!(ranks(found(&far, "head:2").expect("it runs here")), [(51, 1)]);
+        for machine in [&near, &far] {
+            assert!(matches!(found(machine, "head:3"), Err(Error::NotLaunchedHere)));
+        }
     }
 }

@@ -62,6 +62,9 @@ pub struct AgentOptions {
     /// What the lead has written for it; `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "controller")]
     pub ticket: Option<PathBuf>,
+    /// Its place in the ticket's list, from 0 [default: that of this host's name]
+    #[arg(long, value_name = "N", requires = "ticket", hide = true)]
+    pub place: Option<usize>,
     /// Stand by for this controller, for as long as the node runs
     #[arg(long, value_name = "HOST[:PORT]")]
     pub controller: Option<String>,
