@@ -5,6 +5,7 @@
 use crate::error::Error;
 use crate::ticket::Ticket;
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use trimtab_link::JobSecret;
 use trimtab_site::api::{Begun, Wanted, WindowState};
@@ -14,6 +15,8 @@ use trimtab_types::report::Report;
 
 /// Time between two questions to the controller.
 const LOOK: Duration = Duration::from_millis(250);
+/// The same while the window is open: the controller forgets one that nobody asks for in an hour.
+const KEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// A window as the controller knows it; it forgets it with this.
 #[derive(Debug)]
@@ -23,6 +26,21 @@ pub struct SiteWindow {
     missing: Vec<String>,
     state: WindowState,
     asked: Instant,
+    /// With this ends who asks for it now and then.
+    _keeps: Sender<()>,
+}
+
+/// Asks for a window again and again, until it is dropped.
+fn keep(client: Client, id: u64, every: Duration) -> Sender<()> {
+    let (keeps, ended) = channel::<()>();
+    let still_open = move || matches!(ended.recv_timeout(every), Err(RecvTimeoutError::Timeout));
+    std::thread::spawn(move || {
+        while still_open() {
+            // A controller that is gone for a moment may be back at the next time.
+            let _state: Result<WindowState, _> = client.get(&format!("/v1/windows/{id}"));
+        }
+    });
+    keeps
 }
 
 impl SiteWindow {
@@ -45,7 +63,8 @@ impl SiteWindow {
         let all = ticket.places.iter().map(|place| place.name.clone());
         let waiting = all.filter(|name| !missing.contains(name)).collect();
         let state = WindowState { waiting, ..WindowState::default() };
-        Ok(SiteWindow { client, id, missing, state, asked: Instant::now() })
+        let keeps = keep(client.clone(), id, KEEP_EVERY);
+        Ok(SiteWindow { client, id, missing, state, asked: Instant::now(), _keeps: keeps })
     }
 
     /// Has the site keep the report of the window, which can be done once; where it is found again there.
@@ -54,7 +73,7 @@ impl SiteWindow {
     /// When the controller can't be asked, or refuses.
     pub fn file(&self, key: &str, report: &Report) -> Result<Filed, Error> {
         let filing = Filing { key: key.to_owned(), report: report.clone() };
-        Ok(self.client.post(&format!("/v1/windows/{}/report", self.id), &filing)?)
+        Ok(self.client.file(&format!("/v1/windows/{}/report", self.id), &filing)?)
     }
 
     /// Whether no agent will come any more, or any that has come will go.

@@ -8,12 +8,13 @@
 use crate::Controller;
 use crate::routes::{Caller, Refusal, Shared, off_thread, person, read};
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use std::sync::Arc;
+use std::time::Duration;
 use trimtab_site::Role;
-use trimtab_site::api::SCHEMA;
+use trimtab_site::api::{REPORT_BYTES_MAX, SCHEMA};
 use trimtab_site::jobs::{EventLine, Filed, Filing, JobLine, JobWindows, Jobs, WindowLine};
 use trimtab_store::{Error, JobSummary, Room, Store, WindowSummary};
 use trimtab_types::one_line;
@@ -23,6 +24,8 @@ use trimtab_types::report::{Report, SCHEMA as REPORT_SCHEMA};
 const ROOM: Room = Room { window_count_max: 4096, byte_count_max: 512 << 20 };
 /// Jobs in a list.
 const JOB_COUNT_MAX: u32 = 1000;
+/// How long one report may take to come; others wait for it.
+const REPORT_TIME_MAX: Duration = Duration::from_secs(20);
 /// Longest key of a job, bytes: Slurm's id and the key of a first process.
 const KEY_BYTES_MAX: usize = 1024;
 
@@ -54,15 +57,16 @@ pub(crate) async fn file(
     State(controller): Shared,
     caller: Caller,
     Path(id): Path<u64>,
-    body: Bytes,
+    request: Request,
 ) -> Result<Json<Filed>, Refusal> {
     person(&caller)?;
     let owner = controller.state().windows.file(id, &caller.role)?;
-    let filed = off_thread({
-        let controller = controller.clone();
-        move || keep(&controller, owner, &body)
-    });
-    let filed = filed.await;
+    let mut coming = Coming { controller: controller.clone(), id, has_come: false };
+    let body = take(&controller, request.into_body()).await?;
+    // From here on whoever filed it may be gone.
+    coming.has_come = true;
+    let keeper = controller.clone();
+    let filed = off_thread(move || keep(&keeper, owner, &body)).await;
     match &filed {
         Ok(Filed { job, window }) => eprintln!("trimtab: window {id} of {} is kept as {job}/{window}", caller.role),
         Err(Refusal(_, why)) => {
@@ -71,6 +75,32 @@ pub(crate) async fn file(
         }
     }
     filed.map(Json)
+}
+
+/// A report that is on its way. If it does not arrive, it may come again.
+struct Coming {
+    controller: Arc<Controller>,
+    id: u64,
+    has_come: bool,
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if !self.has_come {
+            self.controller.state().windows.not_filed(self.id);
+        }
+    }
+}
+
+/// Takes a report in. A controller has memory for one that is as long as may be, not for many.
+async fn take(controller: &Controller, body: Body) -> Result<Bytes, Refusal> {
+    let refused = |status, what: &str| Refusal(status, what.to_owned());
+    let closed = |_| refused(StatusCode::SERVICE_UNAVAILABLE, "the controller is ending");
+    let _turn = controller.desk.acquire().await.map_err(closed)?;
+    let body = tokio::time::timeout(REPORT_TIME_MAX, to_bytes(body, REPORT_BYTES_MAX)).await;
+    let body = body.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "the report took too long to come"))?;
+    let long = format!("the report is longer than {} MiB, or broke off", REPORT_BYTES_MAX >> 20);
+    body.map_err(|_| Refusal(StatusCode::PAYLOAD_TOO_LARGE, long))
 }
 
 fn keep(controller: &Controller, owner: u32, body: &Bytes) -> Result<Filed, Refusal> {

@@ -32,6 +32,7 @@ use root::Root;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tokio::sync::Semaphore;
 use trimtab_link::{Handle, LinkError};
 use trimtab_site::{Identity, Revoked, SiteError, Watch};
 use trimtab_store::Store;
@@ -94,6 +95,8 @@ pub struct Controller {
     /// Locked while the disk is waited for: by threads that may wait.
     store: Mutex<Store>,
     waits: Mutex<Waits>,
+    /// Long reports are taken in one at a time.
+    desk: Semaphore,
     /// The root of the tree again, without a lock.
     nodes: Handle,
     revoked: Option<Arc<Revoked>>,
@@ -145,6 +148,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Re
         root: Mutex::new(root),
         store: Mutex::new(store),
         waits: Mutex::default(),
+        desk: Semaphore::new(1),
         nodes,
         revoked,
         tree_port: tree_address.port(),

@@ -195,7 +195,7 @@ async fn begin(State(controller): Shared, caller: Caller, body: Bytes) -> Result
 
 async fn window(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<Json<WindowState>, Refusal> {
     person(&caller)?;
-    Ok(Json(controller.state().windows.state(id, &caller.role)?))
+    Ok(Json(controller.state().windows.state(id, &caller.role, Instant::now())?))
 }
 
 async fn end(State(controller): Shared, caller: Caller, Path(id): Path<u64>) -> Result<(), Refusal> {

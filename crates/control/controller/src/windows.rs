@@ -14,7 +14,7 @@ use trimtab_site::api::{Order, Wanted, WindowState};
 pub const WINDOW_COUNT_MAX: usize = 256;
 /// The same of one owner, so that nobody keeps the others out.
 pub const WINDOW_COUNT_EACH_MAX: usize = 16;
-/// A window whose owner doesn't end it is forgotten after so long; agents look after themselves by then.
+/// A window whose owner neither ends it nor asks for it is forgotten after so long; agents look after themselves by then.
 pub const WINDOW_TIME_MAX: Duration = Duration::from_secs(3600);
 /// An order that was not fetched for so long is void.
 pub const ORDER_TIME_MAX: Duration = Duration::from_secs(60);
@@ -30,6 +30,8 @@ struct Window {
     by: Role,
     order: Order,
     since: Instant,
+    /// When its owner last asked for it.
+    asked: Instant,
     /// By the names that were asked for: the agent's host, and what came of it.
     nodes: BTreeMap<String, (String, State)>,
     /// Whose the job's processes are, as agents that started something say.
@@ -88,7 +90,7 @@ impl Windows {
             Role::Administrator { uid } => (*uid, true),
             Role::Controller | Role::Node { .. } => return Err(Denied::NoPerson),
         };
-        self.windows.retain(|_, window| now.saturating_duration_since(window.since) < WINDOW_TIME_MAX);
+        self.windows.retain(|_, window| now.saturating_duration_since(window.asked) < WINDOW_TIME_MAX);
         let own = self.windows.values().filter(|window| window.by == *by).count();
         if self.windows.len() >= WINDOW_COUNT_MAX || own >= WINDOW_COUNT_EACH_MAX {
             return Err(Denied::TooMany);
@@ -97,7 +99,8 @@ impl Windows {
         self.next += 1;
         let order = Order { uid, is_administrator, ticket: wanted.ticket, secret: wanted.secret };
         let nodes = hosts.into_iter().map(|(name, host)| (name, (host, State::Waiting))).collect();
-        let window = Window { by: by.clone(), order, since: now, nodes, owners: BTreeSet::new(), is_filed: false };
+        let (by, owners) = (by.clone(), BTreeSet::new());
+        let window = Window { by, order, since: now, asked: now, nodes, owners, is_filed: false };
         self.windows.insert(id, window);
         Ok(id)
     }
@@ -165,12 +168,13 @@ impl Windows {
         }
     }
 
-    /// How a window stands, for its owner.
+    /// How a window stands, for its owner, who thereby keeps it.
     ///
     /// # Errors
     /// [`Denied::NotYours`].
-    pub fn state(&self, id: u64, by: &Role) -> Result<WindowState, Denied> {
-        let window = self.windows.get(&id).filter(|window| window.by == *by).ok_or(Denied::NotYours)?;
+    pub fn state(&mut self, id: u64, by: &Role, now: Instant) -> Result<WindowState, Denied> {
+        let window = self.windows.get_mut(&id).filter(|window| window.by == *by).ok_or(Denied::NotYours)?;
+        window.asked = now;
         let mut all = WindowState::default();
         for (name, (_, state)) in &window.nodes {
             match state {
@@ -187,9 +191,11 @@ impl Windows {
     /// # Errors
     /// [`Denied::NotYours`].
     pub fn end(&mut self, id: u64, by: &Role) -> Result<(), Denied> {
-        self.state(id, by)?;
-        self.windows.remove(&id);
-        Ok(())
+        let is_theirs = self.windows.get(&id).is_some_and(|window| window.by == *by);
+        if is_theirs {
+            self.windows.remove(&id);
+        }
+        is_theirs.then_some(()).ok_or(Denied::NotYours)
     }
 
     /// How many there are.
@@ -262,10 +268,10 @@ mod tests {
         let id = begun(&mut windows, now);
         windows.order(id, "n1.site", now).expect("for n1");
         windows.outcome(id, "n1.site", Err("no rank".into())).expect("it was fetched");
-        let state = windows.state(id, &ANN).expect("hers");
+        let state = windows.state(id, &ANN, now).expect("hers");
         assert_eq!((state.refused, state.waiting), (vec![("n1".into(), "no rank".into())], vec!["n2".to_owned()]));
         for other in [BOB, Role::Administrator { uid: 7 }, Role::Node { host: "n1.site".into() }] {
-            assert_eq!(windows.state(id, &other), Err(Denied::NotYours), "{other}");
+            assert_eq!(windows.state(id, &other, now), Err(Denied::NotYours), "{other}");
             assert_eq!(windows.end(id, &other), Err(Denied::NotYours), "{other}");
         }
         windows.end(id, &ANN).expect("hers");
@@ -283,7 +289,11 @@ mod tests {
             begun_by(&Role::User { uid: 100 + other as u32 }, &mut windows, now).expect("another's");
         }
         assert_eq!(begun_by(&BOB, &mut windows, now), Err(Denied::TooMany), "of all");
+        let half = now + WINDOW_TIME_MAX / 2;
+        windows.state(0, &ANN, half).expect("asked for");
         assert!(begun_by(&BOB, &mut windows, now + WINDOW_TIME_MAX).is_ok(), "old ones are forgotten");
+        assert_eq!(windows.count(), 2, "but one that was asked for is there");
+        assert!(windows.state(0, &ANN, now + WINDOW_TIME_MAX).is_ok());
         let wanted = || Wanted { nodes: vec![], ticket: String::new(), secret: String::new() };
         let node = Role::Node { host: "n1".into() };
         assert_eq!(windows.begin(&node, wanted(), BTreeMap::new(), now), Err(Denied::NoPerson));

@@ -26,6 +26,8 @@ use std::net::SocketAddr;
 pub const SCHEMA: u32 = 1;
 /// Longest request or answer, in bytes: a window's ticket for 65,536 nodes.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
+/// Longest report of a window, in bytes.
+pub const REPORT_BYTES_MAX: usize = 64 << 20;
 
 /// What the controller sends agents through the tree: that there is something to do. It grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 //! Next: `api` for what can be asked.
 
 use crate::API_PORT;
-use crate::api::{BODY_BYTES_MAX, Problem};
+use crate::api::{BODY_BYTES_MAX, Problem, REPORT_BYTES_MAX};
 use crate::error::SiteError;
 use crate::identity::Identity;
 use crate::role::Role;
@@ -25,6 +25,8 @@ use trimtab_types::one_line;
 
 /// Longest time for an answer: the controller asks all agents for at most a second.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// The same for a long report, which is behind others at the controller.
+const KEPT_MAX: Duration = Duration::from_secs(60);
 
 /// Somebody who can ask the controller.
 #[derive(Clone)]
@@ -68,7 +70,7 @@ impl Client {
     /// # Errors
     /// The controller can't be reached, isn't one of this site, or refuses.
     pub fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, SiteError> {
-        self.ask(Method::GET, path, Vec::new())
+        self.ask(Method::GET, path, Vec::new(), ANSWER_MAX)
     }
 
     /// Gives something, for an answer.
@@ -76,11 +78,15 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn post<A: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<A, SiteError> {
-        let body = serde_json::to_vec(body).map_err(|error| SiteError::Io(error.into()))?;
-        if body.len() > BODY_BYTES_MAX {
-            return Err(SiteError::TooLong { byte_count: body.len(), byte_count_max: BODY_BYTES_MAX });
-        }
-        self.ask(Method::POST, path, body)
+        self.ask(Method::POST, path, bounded(body, BODY_BYTES_MAX)?, ANSWER_MAX)
+    }
+
+    /// Gives a report to be kept, which may be longer than anything else.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`SiteError::TooLong`].
+    pub fn file<A: DeserializeOwned>(&self, path: &str, report: &impl Serialize) -> Result<A, SiteError> {
+        self.ask(Method::POST, path, bounded(report, REPORT_BYTES_MAX)?, KEPT_MAX)
     }
 
     /// Ends something.
@@ -88,17 +94,21 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn delete(&self, path: &str) -> Result<(), SiteError> {
-        self.ask(Method::DELETE, path, Vec::new())
+        self.ask(Method::DELETE, path, Vec::new(), ANSWER_MAX)
     }
 
-    fn ask<A: DeserializeOwned>(&self, method: Method, path: &str, body: Vec<u8>) -> Result<A, SiteError> {
+    fn ask<A: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        time_max: Duration,
+    ) -> Result<A, SiteError> {
         let address = self.address()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answer = runtime.block_on(async {
-            let asked = tokio::time::timeout(ANSWER_MAX, self.exchange(address, method, path, body)).await;
-            asked.unwrap_or_else(|_| {
-                Err(SiteError::Slow { address: address.to_string(), seconds: ANSWER_MAX.as_secs() })
-            })
+            let asked = tokio::time::timeout(time_max, self.exchange(address, method, path, body)).await;
+            asked.unwrap_or_else(|_| Err(SiteError::Slow { address: address.to_string(), seconds: time_max.as_secs() }))
         })?;
         let broken = |error: serde_json::Error| SiteError::Broken {
             address: address.to_string(),
@@ -135,7 +145,7 @@ impl Client {
             None => broken(one_line(&error)),
         })?;
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), BODY_BYTES_MAX).collect().await;
+        let body = Limited::new(answer.into_body(), REPORT_BYTES_MAX).collect().await;
         let body = body.map_err(|error| broken(error.to_string()))?.to_bytes();
         if status.is_success() {
             return Ok(if body.is_empty() { Bytes::from_static(b"null") } else { body });
@@ -143,6 +153,14 @@ impl Client {
         let what =
             serde_json::from_slice::<Problem>(&body).map_or_else(|_| status.to_string(), |problem| problem.error);
         Err(SiteError::Refused { status: status.as_u16(), what })
+    }
+}
+
+fn bounded(body: &impl Serialize, byte_count_max: usize) -> Result<Vec<u8>, SiteError> {
+    let body = serde_json::to_vec(body).map_err(|error| SiteError::Io(error.into()))?;
+    match body.len() {
+        byte_count if byte_count > byte_count_max => Err(SiteError::TooLong { byte_count, byte_count_max }),
+        _ => Ok(body),
     }
 }
 

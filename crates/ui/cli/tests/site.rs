@@ -5,7 +5,7 @@
 
 mod common_cluster;
 
-use common_cluster::{Cluster, Job, agents, children_of, kill, wait_for};
+use common_cluster::{Cluster, GROUP, Job, USER, agents, children_of, kill, make_user, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,9 +13,7 @@ use std::time::Duration;
 use trimtab_specimens::skip;
 use trimtab_testbed::{Slurm, Testbed};
 
-/// A user whose job is measured, in the group `nogroup`; and what a standing agent may do.
-const USER: u32 = 4242;
-const GROUP: u32 = 65534;
+/// What a standing agent may do.
 const RIGHTS: &str = "-all,+setuid,+setgid,+sys_ptrace,+dac_read_search";
 
 const NODES: usize = 4;
@@ -38,6 +36,7 @@ fn standing_agents_keep_together_and_measure() {
     let job = cluster.start_as(&words, "particle", &["--iterations", "100000000"]);
     a_job_is_measured_through_the_site_s_agents(&site, &job);
     what_was_measured_is_kept_for_its_owner(&site);
+    a_controller_that_dies_during_a_window_takes_nothing_with_it(&mut site, &job);
     a_call_through_the_api_is_measured(&site, &job);
     another_user_s_job_is_refused_by_every_agent(&site, &job);
     a_node_is_examined(&site);
@@ -176,6 +175,26 @@ fn what_was_measured_is_kept_for_its_owner(site: &Site<'_>) {
     assert!(refused.status.code() == Some(2) && said(&refused).contains("no such job for you"), "{refused:?}");
 }
 
+/// The window ends as if nothing had happened, and the user's own store has it.
+fn a_controller_that_dies_during_a_window_takes_nothing_with_it(site: &mut Site<'_>, job: &Job) {
+    let words = ["attach", "--slurm", &job.id, "--json", "-", "--iterations", "1000000", "--max-seconds", "4"];
+    let mut command = site.trimtab(&words, "user:4242");
+    let window = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    wait_for("probes are in", || job.ranks.iter().all(|rank| !rank.is_untouched()));
+    children_of(site.controller.id()).into_iter().for_each(kill);
+    site.controller.wait().expect("it ended");
+    let output = window.wait_with_output().expect("it ends");
+    let err = said(&output);
+    let report: trimtab_types::report::Report =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {err}"));
+    assert!(report.window.valid && report.ranks.len() == NODES, "{:?} {:?}", report.window, report.warnings);
+    assert!(err.contains("the site does not keep this window, your own store does"), "{err}");
+    job.check_untouched();
+    wait_for("no window's agent left", || agents().is_empty());
+    site.controller = site.spawn_controller();
+    site.wait_for_all("all agents are back", |_| true);
+}
+
 /// Nothing is in the job until its owner calls; the report says who did.
 fn a_call_through_the_api_is_measured(site: &Site<'_>, job: &Job) {
     let file = site.cluster.folder("called.json");
@@ -280,21 +299,6 @@ fn a_node_is_examined(site: &Site<'_>) {
     assert_eq!(check("Slurm")["state"], "ok", "{found}");
 }
 
-/// A user of all nodes, with a home that all of them share.
-fn make_user(cluster: &Cluster<'_>) {
-    let home = cluster.folder("home");
-    fs::create_dir(&home).expect("a home");
-    std::os::unix::fs::chown(&home, Some(USER), Some(GROUP)).expect("the user's home");
-    let known = fs::read_to_string("/etc/passwd").expect("the host's users");
-    let users = cluster.folder("passwd");
-    fs::write(&users, format!("{known}tester:x:{USER}:{GROUP}::{}:/bin/sh\n", home.display())).expect("users");
-    for node in 0..=NODES {
-        let mut mount = cluster.testbed.on(node, "mount");
-        let mounted = mount.arg("--bind").arg(&users).arg("/etc/passwd").status().expect("mount runs");
-        assert!(mounted.success(), "node {node} has its users");
-    }
-}
-
 fn uid_of(pid: i32) -> u32 {
     std::os::unix::fs::MetadataExt::uid(&fs::metadata(format!("/proc/{pid}")).expect("it runs"))
 }
@@ -319,7 +323,7 @@ impl<'a> Site<'a> {
         let people = ["user:0", "user:4242", "user:4243", "administrator:0", "node:n1"];
         let roles: Vec<&str> = nodes.iter().map(String::as_str).chain(people).collect();
         run(&[&["site", "issue", &shown], &roles[..]].concat());
-        make_user(cluster);
+        make_user(cluster.testbed);
         let controller = Site::controller_on(cluster);
         let mut site = Site { cluster, controller, agents: Vec::new() };
         for node in 1..=NODES {

@@ -8,7 +8,7 @@
 
 mod common_cluster;
 
-use common_cluster::{LIMIT, VARIABLES, children_of, wait_for};
+use common_cluster::{GROUP, LIMIT, USER, VARIABLES, children_of, make_user, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -140,29 +140,43 @@ fn a_step_is_measured_by_the_plug_in() {
     on_nodes(TEST, NODES, &Settings { plugins, ..Settings::default() }, |site| {
         let refused = site.slurm.command("srun").args(["--trimtab=always", "true"]).output().expect("srun runs");
         assert!(!refused.status.success(), "{refused:?}");
-        let report = site.path("report.json");
-        let option = format!("--trimtab=window:--iterations 5 --json {}", report.display());
-        let nodes = format!("-N{NODES}");
-        let mut srun = site.srun(&[&option, &nodes], "pmix", NODES as u32, &particle(Mpi::OpenMpi));
-        srun.envs(VARIABLES).env("PWD", site.path(""));
-        srun.env("XDG_DATA_HOME", site.path("data")).env("XDG_STATE_HOME", site.path("state"));
-        let mut job = srun.spawn().expect("srun starts");
-        let read = || serde_json::from_str::<Report>(&fs::read_to_string(&report).ok()?).ok();
-        wait_for("a report", || read().is_some());
-        let report = read().expect("waited for");
-        assert!(report.window.valid && report.ranks.len() == NODES, "{:?} {:?}", report.window, report.warnings);
-        for node in 1..=NODES {
-            let name = site.testbed.name(node);
-            let rank = report.ranks.iter().find(|rank| rank.host == name).expect("each node has a rank");
-            let pid = site.testbed.outside(node, rank.pid).expect("it runs");
-            threads_running(pid).expect("no thread is stopped");
-        }
-        assert!(job.try_wait().expect("ours").is_none(), "the step runs on");
-        let id = site.said("squeue", &["--noheader", "--states=R", "--format=%A"]);
-        let said = fs::read_to_string(site.path(&format!("trimtab-{id}.0.txt"))).expect("what trimtab said");
-        assert!(said.contains("all ranks recorded the same iterations"), "{said}");
-        end(&mut job);
+        step_by_plug_in(site, &[], &site.path(""));
+        let home = make_user(site.testbed);
+        let words = [format!("--uid={USER}"), format!("--gid={GROUP}"), format!("--chdir={}", home.display())];
+        step_by_plug_in(site, &words, &home);
     });
+}
+
+/// Root's step or, with these words for `srun`, a user's, in a folder of theirs.
+fn step_by_plug_in(site: &Site<'_>, words: &[String], folder: &Path) {
+    let nodes = site.testbed.count();
+    let report = folder.join("report.json");
+    let option = format!("--trimtab=window:--iterations 5 --json {}", report.display());
+    let count = format!("-N{nodes}");
+    let words: Vec<&str> = words.iter().map(String::as_str).chain([&*option, &*count]).collect();
+    let mut srun = site.srun(&words, "pmix", nodes as u32, &particle(Mpi::OpenMpi));
+    srun.envs(VARIABLES).env("PWD", folder).env("HOME", folder);
+    srun.env("XDG_DATA_HOME", folder.join("data")).env("XDG_STATE_HOME", folder.join("state"));
+    let mut job = srun.spawn().expect("srun starts");
+    let read = || serde_json::from_str::<Report>(&fs::read_to_string(&report).ok()?).ok();
+    wait_for("a report", || read().is_some());
+    let owner = |path: &Path| std::os::unix::fs::MetadataExt::uid(&fs::metadata(path).expect("it is there"));
+    assert_eq!(owner(&report), owner(folder), "it is the user's own");
+    let report = read().expect("waited for");
+    assert!(report.window.valid && report.ranks.len() == nodes, "{:?} {:?}", report.window, report.warnings);
+    for node in 1..=nodes {
+        let name = site.testbed.name(node);
+        let rank = report.ranks.iter().find(|rank| rank.host == name).expect("each node has a rank");
+        let pid = site.testbed.outside(node, rank.pid).expect("it runs");
+        threads_running(pid).expect("no thread is stopped");
+        assert_eq!(owner(Path::new(&format!("/proc/{pid}"))), owner(folder), "whose step it is");
+    }
+    assert!(job.try_wait().expect("ours").is_none(), "the step runs on");
+    let id = site.said("squeue", &["--noheader", "--states=R", "--format=%A"]);
+    let said = fs::read_to_string(folder.join(format!("trimtab-{id}.0.txt"))).expect("what trimtab said");
+    assert!(said.contains("all ranks recorded the same iterations"), "{said}");
+    end(&mut job);
+    wait_for("the step has ended", || site.said("squeue", &["--noheader", "--format=%A"]).is_empty());
 }
 
 /// The same ranks and the same job, asked for by Slurm's ids; and what is said of ids that do not run.

@@ -2,7 +2,7 @@
 
 use super::{Site, status, wanted};
 use serde_json::json;
-use trimtab_site::api::{Begun, Order, Outcome};
+use trimtab_site::api::{BODY_BYTES_MAX, Begun, Order, Outcome, REPORT_BYTES_MAX};
 use trimtab_site::jobs::{Filed, Filing, JobWindows, Jobs};
 use trimtab_site::{Client, SiteError};
 use trimtab_store::Store;
@@ -36,7 +36,7 @@ fn filing(program: &str) -> Filing {
 }
 
 fn file(client: &Client, window: u64, filing: &Filing) -> Result<Filed, SiteError> {
-    client.post(&format!("/v1/windows/{window}/report"), filing)
+    client.file(&format!("/v1/windows/{window}/report"), filing)
 }
 
 impl Site {
@@ -49,6 +49,25 @@ impl Site {
         agent.post::<()>(&format!("{path}/outcome"), &outcome).expect("it is told");
         begun.id
     }
+}
+
+/// As long as that of thousands of ranks: longer than anything else that is asked or answered.
+#[test]
+fn a_long_report_is_kept_and_shown() {
+    let site = Site::start();
+    let (ann, _agent) = (site.client("user:7"), site.agent("n1"));
+    let long = |byte_count: usize| {
+        let mut filing = filing("app");
+        filing.report.warnings = vec!["w".repeat(1 << 10); byte_count >> 10];
+        filing
+    };
+    let window = site.window_of(&ann, 7);
+    let too_long = file(&ann, window, &long(REPORT_BYTES_MAX)).expect_err("the rest makes it longer");
+    assert!(matches!(too_long, SiteError::TooLong { .. }), "{too_long}");
+    let filing = long(BODY_BYTES_MAX * 2);
+    let filed = file(&ann, window, &filing).expect("it is kept");
+    let shown: Report = ann.get(&format!("/v1/jobs/{}/windows/{}", filed.job, filed.window)).expect("it is shown");
+    assert_eq!(shown.warnings, filing.report.warnings);
 }
 
 #[test]

@@ -22,6 +22,26 @@ pub const VARIABLES: [(&str, &str); 4] = [
     ("OMPI_MCA_mpi_yield_when_idle", "1"),
 ];
 
+/// A user whose job is measured, in the group `nogroup`.
+pub const USER: u32 = 4242;
+pub const GROUP: u32 = 65534;
+
+/// Makes that user known on all nodes; the home is a folder of the testbed's.
+pub fn make_user(testbed: &Testbed) -> PathBuf {
+    let home = testbed.folder().join("home");
+    fs::create_dir(&home).expect("a home");
+    std::os::unix::fs::chown(&home, Some(USER), Some(GROUP)).expect("the user's home");
+    let known = fs::read_to_string("/etc/passwd").expect("the host's users");
+    let users = testbed.folder().join("passwd");
+    fs::write(&users, format!("{known}tester:x:{USER}:{GROUP}::{}:/bin/sh\n", home.display())).expect("users");
+    for node in 0..=testbed.count() {
+        let mut mount = testbed.on(node, "mount");
+        let mounted = mount.arg("--bind").arg(&users).arg("/etc/passwd").status().expect("mount runs");
+        assert!(mounted.success(), "node {node} has its users");
+    }
+    home
+}
+
 /// Nodes with a Slurm.
 pub struct Cluster<'a> {
     pub testbed: &'a Testbed,
