@@ -111,7 +111,8 @@ fn measure(
     let troubles = std::mem::take(&mut remote.troubles);
     let said = lead.said();
     let mut outcome = outcome.map_err(|error| with_troubles(error, &troubles, &said))?;
-    let missing = absent.iter().map(|node| format!("no agent came on {node}: its ranks were not measured"));
+    let why = if said.is_empty() { String::new() } else { format!(" ({said})") };
+    let missing = absent.iter().map(|node| format!("no agent came on {node}: its ranks were not measured{why}"));
     let unseen = unseen(&present, spread);
     if unseen.is_some() {
         outcome.report.window.valid = false;

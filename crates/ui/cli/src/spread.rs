@@ -207,13 +207,15 @@ pub fn launcher_of(key: &str) -> Option<(&str, Pid, u64)> {
 /// The command without what keeps it from reading its standard input, where the agent's secret comes, and not asking
 /// anybody for a password.
 fn without_terminal(words: &[String]) -> Vec<String> {
-    let is_ssh = words.first().is_some_and(|program| program.rsplit('/').next() == Some("ssh"));
-    if !is_ssh {
-        return words.to_vec();
-    }
-    let rest = words[1..].iter().filter(|word| !["-n", "-f", "-t", "-tt"].contains(&word.as_str()));
-    let batch = ["-o".to_owned(), "BatchMode=yes".to_owned()];
-    words[..1].iter().chain(&batch).chain(rest).cloned().collect()
+    let program = words.first().and_then(|program| program.rsplit('/').next());
+    let (dropped, added): (&[&str], &[&str]) = match program {
+        Some("ssh") => (&["-n", "-f", "-t", "-tt"], &["-o", "BatchMode=yes"]),
+        Some("rsh") => (&["-n"], &[]),
+        Some("qrsh") => (&["-nostdin"], &[]),
+        _ => (&[], &[]),
+    };
+    let rest = words.iter().skip(1).filter(|word| !dropped.contains(&word.as_str())).cloned();
+    words.iter().take(1).cloned().chain(added.iter().map(|word| (*word).to_owned())).chain(rest).collect()
 }
 
 #[cfg(test)]
@@ -243,6 +245,19 @@ mod tests {
         }
         let refused = Spread::Launch(launched(own_uid + 1, false)).starter(None).expect_err("another user's");
         assert!(refused.to_string().contains("TRIMTAB_RSH"), "{refused}");
+    }
+
+    #[test]
+    fn nothing_keeps_the_secret_from_an_agent() {
+        for (words, expected) in [
+            ("/usr/bin/ssh -n -F f n1", "/usr/bin/ssh -o BatchMode=yes -F f n1"),
+            ("rsh -n n1", "rsh n1"),
+            ("qrsh -inherit -nostdin -V n1", "qrsh -inherit -V n1"),
+            ("/opt/way -n n1", "/opt/way -n n1"),
+        ] {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            assert_eq!(without_terminal(&words).join(" "), expected);
+        }
     }
 
     #[test]

@@ -153,12 +153,14 @@ fn from_elsewhere_the_way_is_told(hosts: &Hosts<'_>, report: &Report) {
 }
 
 fn a_host_that_is_not_reached_is_named(hosts: &Hosts<'_>, job: &Job) {
+    let way = hosts.script("no-way", "echo \"no way to $1\" >&2; exit 1");
     let mut command = hosts.trimtab(&["attach", "--json", "-", &job.pid]);
-    let said = command.env("TRIMTAB_RSH", "/bin/false").output().expect("it runs");
+    let said = command.env("TRIMTAB_RSH", &way).output().expect("it runs");
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     let report: Report = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {said:?}"));
-    let named = format!("no agent came on {}", hosts.testbed.name(2));
-    assert!(report.warnings.iter().any(|warning| warning.contains(&named)), "{:?}", report.warnings);
+    let other = hosts.testbed.name(2);
+    let named = format!("no agent came on {other}: its ranks were not measured (no way to {other})");
+    assert!(report.warnings.contains(&named), "{:?}", report.warnings);
     assert_eq!((said.status.code(), report.window.valid), (Some(1), false));
     job.check_untouched();
 }
@@ -217,16 +219,21 @@ impl Hosts<'_> {
             }
             Mpi::Mpich => {
                 // Its option takes a program, not a command.
-                let way = self.testbed.folder().join("rsh");
-                fs::write(&way, format!("#!/bin/sh\nexec {} \"$@\"\n", self.ssh.words())).expect("it can be written");
-                use std::os::unix::fs::PermissionsExt;
-                fs::set_permissions(&way, fs::Permissions::from_mode(0o755)).expect("it is ours");
-                let way = way.display().to_string();
+                let way = self.script("rsh", &format!("exec {} \"$@\"", self.ssh.words()));
                 own(&["mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", &way, "-hosts", &names, "-ppn", "1"])
             }
         };
         words.push(program);
         words
+    }
+
+    /// A command that all hosts see.
+    fn script(&self, name: &str, text: &str) -> String {
+        let file = self.testbed.folder().join(name);
+        fs::write(&file, format!("#!/bin/sh\n{text}\n")).expect("it can be written");
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&file, everybody).expect("it is ours");
+        file.display().to_string()
     }
 
     /// A job whose ranks are at work.
