@@ -3,6 +3,7 @@
 //! Next: `lib` raises them; `trimtab-measure` decides what to tell the user.
 
 use trimtab_types::Pid;
+use trimtab_x86::NotCopyable;
 
 /// A failed step of a session.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +72,16 @@ pub enum Error {
         pid: Pid,
         /// Why.
         reason: String,
+    },
+    /// The compiler has made something of the in-target routines that can't run in another program.
+    #[error(
+        "this trimtab was built with options that its in-target routines do not stand; build it with `cargo xtask \
+         release`, without link-time optimisation, coverage or profiles"
+    )]
+    Build {
+        /// What is wrong with them.
+        #[source]
+        source: NotCopyable,
     },
     /// A library was unloaded while its patches were made.
     #[error("process {pid} has unmapped the code of {function} meanwhile; nothing was changed, try again")]

@@ -17,6 +17,7 @@ use crate::script::ScriptSource;
 use crate::threads::{Ranges, Stacks, Stand, inside, stands};
 use std::mem::offset_of;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::{MappingTable, Memory, SharedMapping, Stopped};
 use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, build, build_script, code_needed};
@@ -27,7 +28,7 @@ use trimtab_stub::layout::{
 };
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
-use trimtab_x86::{Carrier, Inline, InlineNumbers, InlineSlot};
+use trimtab_x86::{Carrier, Inline, InlineNumbers, InlineSlot, NotCopyable, check_copyable};
 
 /// Farthest an island may lie from code that jumps to it: 2 GiB less room for the module and the arena itself.
 const REACH: u64 = (1 << 31) - (256 << 20);
@@ -120,8 +121,10 @@ impl Prepared {
     }
 
     fn layout(&self, pid: Pid, setup: Setup, maps: &MappingTable, threads: u64) -> Result<Layout, Error> {
-        let blob = blob();
-        let routines = Routines { bytes: blob.bytes, enter: blob.enter, leave: blob.leave };
+        let routines = own_routines();
+        if self.script.is_none() {
+            check(&routines)?;
+        }
         let mut maps = maps.clone();
         let mut places = Vec::new();
         for (arena, (module, text)) in self.arena_modules.iter().enumerate() {
@@ -281,6 +284,19 @@ impl Prepared {
         }
         Ok(moves)
     }
+}
+
+/// The in-target routines, as the compiler of this program made them.
+pub(crate) fn own_routines() -> Routines<'static> {
+    let blob = blob();
+    Routines { bytes: blob.bytes, enter: blob.enter, leave: blob.leave }
+}
+
+/// Whether they may be copied into another program. Looked at once: they are part of this one.
+fn check(routines: &Routines<'_>) -> Result<(), Error> {
+    static CHECKED: OnceLock<Result<(), NotCopyable>> = OnceLock::new();
+    let checked = CHECKED.get_or_init(|| check_copyable(routines.bytes));
+    checked.clone().map_err(|source| Error::Build { source })
 }
 
 /// Where an arena may lie from which all of `text` is reached.

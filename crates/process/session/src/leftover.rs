@@ -92,18 +92,18 @@ fn look(pid: Pid) -> Result<Leftover, Error> {
     look_once(pid)
 }
 
-fn wait_for_calls(pid: Pid) -> Result<(), Error> {
+pub(crate) fn wait_for_calls(pid: Pid) -> Result<(), Error> {
     for attempt in 0..TRIES_MAX {
         let gadgets = find_gadgets(pid, &Memory::open(pid)?, &MappingTable::of(pid)?)?;
         let stopped = Stopped::stop(pid)?;
         let wait = is_making_calls(&stopped, &gadgets);
         stopped.resume();
         if !wait {
-            break;
+            return Ok(());
         }
         std::thread::sleep(rest(attempt));
     }
-    Ok(())
+    Err(Error::CallsPending { pid })
 }
 
 fn look_once(pid: Pid) -> Result<Leftover, Error> {

@@ -406,7 +406,12 @@ mod tests {
         let text = maps.0.iter().find(|mapping| mapping.executable).expect("has code");
         let near = text.start..text.end;
         let gate = maps.gap_near(near, 4 * PAGE, 1 << 30, 1 << 20).expect("a gap");
-        (gate + (16 << 20), gate)
+        (far_gap(maps, DATA_BYTES), gate)
+    }
+
+    /// Far from the program and its heap.
+    fn far_gap(maps: &MappingTable, length: u64) -> u64 {
+        maps.gap_near(1 << 44..(1 << 44) + PAGE, length, 1 << 46, 1 << 20).expect("a gap")
     }
 
     fn is_untouched(pid: Pid, before: &MappingTable) -> bool {
@@ -456,7 +461,8 @@ mod tests {
     }
 
     /// Two arenas, and room for the list of them.
-    fn two_arenas(header: u64, gate: u64) -> Layout {
+    fn two_arenas(maps: &MappingTable) -> Layout {
+        let (_, gate) = gaps(maps);
         let place = |gate: u64| ArenaPlace { gate, code: gate + PAGE, capacity: PAGE };
         let places = vec![place(gate), place(gate + 3 * PAGE)];
         let needs = Needs {
@@ -469,7 +475,8 @@ mod tests {
             threads: 1,
             areas: None,
         };
-        Layout { header, places, geometry: Geometry::for_needs(&needs), plan: Plan::default() }
+        let geometry = Geometry::for_needs(&needs);
+        Layout { header: far_gap(maps, geometry.data_length), places, geometry, plan: Plan::default() }
     }
 
     /// As far as a trimtab gets that is killed behind call number `count` of those that map.
@@ -487,15 +494,19 @@ mod tests {
         let mut calls = mapper.calls(descriptor);
         calls.truncate(count);
         assert!(mapper.run(&calls, &|| true).is_ok());
+        // Whoever sends a thread on before it has made its calls has the later ones made first.
+        leftover::wait_for_calls(pid).expect("it makes them");
         descriptor
     }
 
     fn undo_all(pid: Pid, before: &MappingTable, name: &str) {
         let found = leftover::find_also_coming(pid).expect("looks");
         leftover::undo(pid, &found).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let last = |maps: &MappingTable| maps.0.iter().map(|one| (one.start, one.end)).collect::<Vec<_>>();
         let now = MappingTable::of(pid).expect("maps");
-        assert_eq!((last(&now), open_descriptors(pid)), (last(before), vec![]), "{name}");
+        let was_there = |one: &&Mapping| before.0.iter().any(|old| (old.start, old.end) == (one.start, one.end));
+        let left: Vec<&Mapping> = now.0.iter().filter(|one| !was_there(one)).collect();
+        assert_eq!((left, open_descriptors(pid)), (vec![], vec![]), "{name}; found {found:?}");
+        assert_eq!(now.0.len(), before.0.len(), "{name}");
     }
 
     /// A thread that sleeps makes its calls one by one, and a kill may come behind any of them.
@@ -504,8 +515,7 @@ mod tests {
         for (program, argument) in [("sleep", "100"), ("yes", "a")] {
             let (child, pid) = start(program, &[argument]);
             let maps = MappingTable::of(pid).expect("maps");
-            let (header, gate) = gaps(&maps);
-            let layout = two_arenas(header, gate);
+            let layout = two_arenas(&maps);
             let mut mapper =
                 Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
             let all = mapper.calls(0).len();
@@ -523,6 +533,7 @@ mod tests {
                     if way == "joined" {
                         let last = [mapper.last_calls(), vec![close(descriptor)]].concat();
                         assert!(mapper.run(&last, &|| true).is_ok());
+                        leftover::wait_for_calls(pid).expect("it makes them");
                     }
                     assert!(mapper.run(&calls[..count], &|| true).is_ok());
                     undo_all(pid, &maps, &format!("{program}, {count} calls that unmap {way}"));

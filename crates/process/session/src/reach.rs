@@ -5,18 +5,16 @@
 //!
 //! Next: `insert` chooses the places.
 
-use crate::insert::place_near;
+use crate::insert::{own_routines, place_near};
 use crate::prepare::{Prepared, Refused};
 use trimtab_os::MappingTable;
-use trimtab_plan::{Routines, code_needed};
-use trimtab_stub::blob;
+use trimtab_plan::code_needed;
 use trimtab_stub::layout::{PAGE, round_up};
 
 impl Prepared {
     /// Refuses what lies where there is no room. Only before scripts add their places.
     pub(crate) fn leave_out_unreachable(&mut self, maps: &MappingTable) {
-        let blob = blob();
-        let routines = Routines { bytes: blob.bytes, enter: blob.enter, leave: blob.leave };
+        let routines = own_routines();
         for arena in (0..self.arena_modules.len()).rev() {
             let length = round_up(code_needed(&routines, &self.functions, arena), PAGE) + PAGE;
             if place_near(maps, &self.arena_modules[arena].1, length).is_none() {

@@ -44,16 +44,15 @@ pub struct Far {
     pub uid: u32,
 }
 
-/// How the launch of `pid` reached other machines; `None` if it did not, or `pid` has no launcher here.
+/// How the launch of `pid`, or the only one below it, reached other machines; `None` if it did not, or there is none here.
 ///
 /// # Errors
 /// No such process, or `/proc` can't be read.
 pub fn far_launch(processes: &dyn Processes, pid: Pid) -> Result<Option<Launch>, Error> {
     let pid = processes.status(pid)?.process;
     let tree = Tree::scan(processes)?;
-    let Some(launcher) = tree.launcher_at_or_above(pid).or_else(|| tree.launcher_above(pid)) else {
-        return Ok(None);
-    };
+    let of_pid = tree.launcher_at_or_above(pid).or_else(|| tree.launcher_above(pid));
+    let Some(launcher) = of_pid.or_else(|| tree.only_launcher_below(pid)) else { return Ok(None) };
     let (mut far, mut mark) = (Vec::new(), None);
     for child in tree.children(launcher) {
         let Ok(words) = processes.arguments(child) else { continue };
@@ -111,6 +110,7 @@ fn mark_in(words: &[String]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::fake::Recorded;
+    use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     const URI: &str = "2610495488.0;tcp://10.77.0.1:55113";
@@ -152,7 +152,20 @@ mod tests {
             assert_eq!(launch.mark.as_deref(), Some("head:4711"), "{name}");
             assert_eq!(launch.far[1].words, ["/usr/bin/ssh", "-x", "u@n2"], "{name}");
         }
-        assert_eq!(far_launch(&machine, Pid(1)).expect("it is there"), None);
+        assert_eq!(far_launch(&machine, Pid(2)).expect("it is there"), None);
+    }
+
+    /// A script around a launcher leads to it, one around two to neither.
+    #[test]
+    fn the_only_launch_below_a_process_is_meant() {
+        let mut machine = machine(&["ssh|n1|hydra_pmi_proxy|--control-port|head:1"]);
+        let found = |machine: &Recorded, pid: i32| far_launch(machine, Pid(pid)).expect("it is there");
+        assert_eq!(found(&machine, 1).map(|launch| launch.launcher), Some(Pid(10)));
+        // The same launch has a launcher in it: a script of that name around the program.
+        machine.add(Pid(12), Pid(10), "mpirun");
+        assert_eq!(found(&machine, 1).map(|launch| launch.launcher), Some(Pid(10)));
+        machine.add(Pid(11), Pid(1), "mpirun");
+        assert_eq!(found(&machine, 1), None);
     }
 
     #[test]
@@ -171,6 +184,19 @@ mod tests {
         ] {
             let launch = far_launch(&machine(&[words]), Pid(10)).expect("it is there").expect("went elsewhere");
             assert_eq!(launch.mark.as_deref(), expected, "{words}");
+        }
+    }
+
+    proptest! {
+        /// Anybody can start a program with any words: what is taken for a way to a host has a host, and is all of it words
+        /// before the helper's.
+        #[test]
+        fn any_words_are_read(words in prop::collection::vec("(ssh|-x|orted|n1|u@|@|-mca|orte_hnp_uri|--control-port|.{0,12})", 0..8)) {
+            if let Some(at) = host_place(&words) {
+                prop_assert!(at >= 1 && at + 1 < words.len());
+                prop_assert!(!words[at].starts_with('-') && !words[at].ends_with('@'));
+            }
+            prop_assert!(mark_in(&words).is_none_or(|mark| !mark.is_empty()));
         }
     }
 

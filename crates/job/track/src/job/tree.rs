@@ -110,6 +110,16 @@ impl Tree {
         }
     }
 
+    /// The front end below a process that is below no other one, if there is just one.
+    pub(super) fn only_launcher_below(&self, pid: Pid) -> Option<Pid> {
+        let is_front_end = |pid: &Pid| self.role(*pid) == Some(Role::FrontEnd);
+        let is_outermost =
+            |found: &Pid| !self.ancestors(*found).take_while(|above| *above != pid).any(|a| is_front_end(&a));
+        let mut found = self.descendants(pid).filter(|found| is_front_end(found) && is_outermost(found));
+        let first = found.next();
+        if found.next().is_some() { None } else { first }
+    }
+
     fn role(&self, pid: Pid) -> Option<Role> {
         self.nodes.get(&pid)?.role
     }
