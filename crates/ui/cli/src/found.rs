@@ -1,7 +1,8 @@
 //! What a user means by a process id or a Slurm job: ranks on this machine, or a job on many nodes.
 //!
 //! A process id that shows only a part of a job here leads on to Slurm, by the `srun` or the step it is of, or to the hosts
-//! that its launcher went to; then the whole job is meant. Ranks that run elsewhere and can't be reached are an error that says so, never left out.
+//! that its launcher went to; then the whole job is meant. Ranks that run elsewhere and can't be reached are an error that
+//! says so, never left out.
 //!
 //! Next: `window` and `probe`, which ask; `cluster` for jobs on many nodes.
 
@@ -89,8 +90,8 @@ pub fn elsewhere(job: &Job) -> Option<String> {
     (count > 0).then(|| {
         let far = job.ranks.first().map(|rank| far(rank.pid)).unwrap_or_default();
         format!(
-            "{count} of the job's {size} ranks do not run on this machine (yet): {}{more}{}; give the PID of \
-             mpirun where that runs, or `--slurm JOB`, to measure all nodes; or add `--wait 5` to measure the ranks that are here",
+            "{count} of the job's {size} ranks do not run on this machine (yet): {}{more}{}; give the PID of mpirun where \
+             that runs, or `--slurm JOB`, to measure all nodes; or add `--wait 5` to measure the ranks that are here",
             shown.join(", "),
             if far.is_empty() { String::new() } else { format!("; their launcher has started some on {far}") }
         )
