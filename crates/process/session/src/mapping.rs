@@ -1,10 +1,11 @@
 //! Making our memory in a process, without holding it while anything is prepared.
 //!
-//! Three times one thread is stopped for some microseconds and sent through a chain of system calls; the other threads
+//! Four times one thread is stopped for some microseconds and sent through a chain of system calls; the other threads
 //! run on, unless that one has no room for its state and a better one must be found. The first chain makes the shared
-//! memory's file. It is filled from outside, descriptor included, and only then does the second chain map it everywhere.
-//! If all of it is where it should be, the third one has the gates emptied in forked children and closes the file. A chain runs to its end whether we live or not, so a killed trimtab leaves a
-//! descriptor to be closed, or all mappings together with the list of them, or both.
+//! memory's file. It is filled from outside, descriptor included, and only then does the second chain map its beginning,
+//! which lists everything else. Once that is seen to be there, the third one maps the rest, and if all of it is where it
+//! should be, the last one has the gates emptied in forked children and closes the file. So whenever trimtab is killed,
+//! a gate, which nobody else could tell from a page of the program's, is there only together with the list that names it.
 //!
 //! Next: `insert` writes the patches; `leftover` reads what a killed trimtab left here.
 
@@ -47,6 +48,11 @@ const READ_WRITE: u64 = 3;
 const READ_EXECUTE: u64 = 5;
 /// `MADV_WIPEONFORK`: a forked child finds the gate closed.
 const WIPE_ON_FORK: u64 = 18;
+
+/// Where the descriptor stands once the list of everything is mapped.
+const LISTED: u64 = 1;
+/// And once everything is.
+const ALL: u64 = 2;
 
 /// One process to map memory into.
 pub(crate) struct Mapper<'a> {
@@ -111,10 +117,17 @@ impl Mapper<'_> {
     fn map_everywhere(&mut self, descriptor: u64, file: &File) -> Result<(), Lost> {
         let pid = self.pid;
         let is_there = || is_same(pid, descriptor, file);
-        self.run(&self.calls(descriptor), &is_there)?;
-        let is_mapped = || position(pid, descriptor) != Some(0) || !is_there();
-        wait_until(pid, "map shared memory", is_mapped)?;
-        self.check(descriptor, file)?;
+        for (step, calls) in [(LISTED, self.list_calls(descriptor)), (ALL, self.calls(descriptor))] {
+            if let Err(lost) = self.run(&calls, &is_there) {
+                let made = self.made(step, file)?;
+                // Where that fails, too, it is found as the forsaken memory of a trimtab that was killed.
+                let _left = self.take_back(&made, descriptor, file);
+                return Err(lost);
+            }
+            let is_mapped = || position(pid, descriptor) == Some(step) || !is_there();
+            wait_until(pid, "map shared memory", is_mapped)?;
+            self.check(step, descriptor, file)?;
+        }
         self.run_and_close(self.last_calls(), descriptor, &is_there)?;
         Ok(wait_until(pid, "close shared memory", || !is_there())?)
     }
@@ -210,22 +223,24 @@ impl Mapper<'_> {
         Ok(ours(&MappingTable::of(self.pid)?) > ours(self.maps) || !open_descriptors(self.pid).is_empty())
     }
 
-    /// All mappings, then the descriptor's position, by which it is seen that the others are done.
+    /// Maps what lists all the rest.
+    fn list_calls(&self, descriptor: u64) -> Vec<Call> {
+        let header = map_file(self.layout.header, self.layout.geometry.data_length, READ_WRITE, descriptor, 0);
+        vec![header, seek(descriptor, LISTED)]
+    }
+
+    /// Maps the rest.
     fn calls(&self, descriptor: u64) -> Vec<Call> {
-        let map = |address: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64| {
-            Call::new("mmap", MMAP, [address, length, protection, flags | FIXED_NOREPLACE, file, offset])
-        };
-        let mut calls =
-            vec![map(self.layout.header, self.layout.geometry.data_length, READ_WRITE, SHARED, descriptor, 0)];
+        let mut calls = Vec::new();
         let mut offset = self.layout.geometry.data_length;
         for place in &self.layout.places {
             // The gate first: with nothing of ours beside it yet, the kernel has no reason to put another thread's new
             // memory exactly there.
             calls.push(map(place.gate, PAGE, READ_WRITE, PRIVATE_ANONYMOUS | NO_RESERVE, u64::MAX, 0));
-            calls.push(map(place.code, place.capacity, READ_EXECUTE, SHARED, descriptor, offset));
+            calls.push(map_file(place.code, place.capacity, READ_EXECUTE, descriptor, offset));
             offset += place.capacity;
         }
-        calls.push(Call::new("lseek", LSEEK, [descriptor, 1, 0]));
+        calls.push(seek(descriptor, ALL));
         calls
     }
 
@@ -236,32 +251,44 @@ impl Mapper<'_> {
     }
 
     /// Nothing is written before every mapping is seen to be where it should be; otherwise those made are taken back.
-    fn check(&mut self, descriptor: u64, file: &File) -> Result<(), Lost> {
-        let now = MappingTable::of(self.pid)?;
-        let inode = file.metadata().map(|data| data.ino()).unwrap_or_default();
-        let wanted = self.wanted();
-        let made: Vec<(u64, u64)> = wanted
-            .iter()
-            .filter(|wanted| self.maps.at(wanted.start).is_none())
-            .filter(|wanted| now.at(wanted.start).is_some_and(|found| wanted.is(found, inode)))
-            .map(|wanted| (wanted.start, wanted.length))
-            .collect();
+    fn check(&mut self, step: u64, descriptor: u64, file: &File) -> Result<(), Lost> {
+        let wanted = self.wanted(step);
+        let made = self.made(step, file)?;
         if made.len() == wanted.len() {
             return Ok(());
         }
-        let pid = self.pid;
-        self.run_and_close(unmap_calls(&made), descriptor, &|| is_same(pid, descriptor, file))?;
-        if wanted.iter().all(|wanted| now.at(wanted.start).is_none()) {
-            let bytes = wanted.iter().map(|wanted| wanted.length).sum();
+        let now = MappingTable::of(self.pid)?;
+        self.take_back(&made, descriptor, file)?;
+        let missing = || wanted.iter().filter(|wanted| !made.contains(&(wanted.start, wanted.length)));
+        if !missing().any(|wanted| wanted.is_taken(&now)) {
+            let bytes = missing().map(|wanted| wanted.length).sum();
             return Err(Error::NoMemory { pid: self.pid, bytes }.into());
         }
         Err(Error::NoRoom { pid: self.pid, module: "memory".into() }.into())
     }
 
-    fn wanted(&self) -> Vec<Wanted> {
+    /// What is mapped of what should be behind `step`: address and length of each.
+    fn made(&self, step: u64, file: &File) -> Result<Vec<(u64, u64)>, Error> {
+        let now = MappingTable::of(self.pid)?;
+        let inode = file.metadata().map(|data| data.ino()).unwrap_or_default();
+        let wanted = self.wanted(step).into_iter();
+        let made = wanted
+            .filter(|wanted| self.maps.at(wanted.start).is_none())
+            .filter(|wanted| now.at(wanted.start).is_some_and(|found| wanted.is(found, inode)));
+        Ok(made.map(|wanted| (wanted.start, wanted.length)).collect())
+    }
+
+    /// The list of what is mapped goes last.
+    fn take_back(&mut self, made: &[(u64, u64)], descriptor: u64, file: &File) -> Result<(), Lost> {
+        let pid = self.pid;
+        self.run_and_close(unmap_calls(made), descriptor, &|| is_same(pid, descriptor, file))
+    }
+
+    fn wanted(&self, step: u64) -> Vec<Wanted> {
         let wanted = |start: u64, length: u64, is_ours: bool| Wanted { start, length, is_ours };
         let mut all = vec![wanted(self.layout.header, self.layout.geometry.data_length, true)];
-        for place in &self.layout.places {
+        let rest = if step == LISTED { &[] } else { &self.layout.places[..] };
+        for place in rest {
             all.push(wanted(place.gate, PAGE, false));
             all.push(wanted(place.code, place.capacity, true));
         }
@@ -290,6 +317,11 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// Whether something lies where it should be.
+    fn is_taken(&self, maps: &MappingTable) -> bool {
+        maps.0.iter().any(|found| found.start < self.start + self.length && self.start < found.end)
+    }
+
     fn is(&self, found: &Mapping, inode: u64) -> bool {
         let expected_inode = if self.is_ours { inode } else { 0 };
         found.start == self.start && found.length() == self.length && found.inode == expected_inode
@@ -299,6 +331,20 @@ impl Wanted {
 /// Nothing of ours is in the process before it has made the file.
 fn is_first(calls: &[Call]) -> bool {
     calls.iter().any(|call| call.number == MEMFD_CREATE)
+}
+
+fn map(address: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64) -> Call {
+    Call::new("mmap", MMAP, [address, length, protection, flags | FIXED_NOREPLACE, file, offset])
+}
+
+/// Maps a part of the shared memory's file.
+fn map_file(address: u64, length: u64, protection: u64, descriptor: u64, offset: u64) -> Call {
+    map(address, length, protection, SHARED, descriptor, offset)
+}
+
+/// Moves a descriptor's position, by which it is seen from outside that the calls before are done.
+fn seek(descriptor: u64, position: u64) -> Call {
+    Call::new("lseek", LSEEK, [descriptor, position, 0])
 }
 
 /// Takes `mappings` back, the last one first.
@@ -359,6 +405,7 @@ mod tests {
     use crate::leftover::{self, Leftover};
     use crate::remove::joined;
     use std::process::{Child, Command, Stdio};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use trimtab_os::{Memory, find_gadgets};
     use trimtab_plan::{ArenaPlace, Plan};
     use trimtab_stub::layout::{Geometry, MAGIC, Needs};
@@ -491,9 +538,13 @@ mod tests {
         describe(view, mapper.layout, &[]);
         view.header().magic.store(MAGIC, Release);
         forsake(&shared);
-        let mut calls = mapper.calls(descriptor);
-        calls.truncate(count);
-        assert!(mapper.run(&calls, &|| true).is_ok());
+        let mut first = mapper.list_calls(descriptor);
+        let mut rest = mapper.calls(descriptor);
+        rest.truncate(count.saturating_sub(first.len()));
+        first.truncate(count);
+        for calls in [first, rest] {
+            assert!(mapper.run(&calls, &|| true).is_ok());
+        }
         // Whoever sends a thread on before it has made its calls has the later ones made first.
         leftover::wait_for_calls(pid).expect("it makes them");
         descriptor
@@ -518,14 +569,14 @@ mod tests {
             let layout = two_arenas(&maps);
             let mut mapper =
                 Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
-            let all = mapper.calls(0).len();
-            assert_eq!(all, 1 + 2 * 2 + 1, "header, gates with their code, position");
+            let all = mapper.list_calls(0).len() + mapper.calls(0).len();
+            assert_eq!(all, 2 + 2 * 2 + 1, "header, position, gates with their code, position");
             for count in 0..=all {
                 map_in_part(&mut mapper, count);
                 undo_all(pid, &maps, &format!("{program}, {count} calls that map"));
             }
             let mappings: Vec<(u64, u64)> =
-                mapper.wanted().iter().map(|wanted| (wanted.start, wanted.length)).collect();
+                mapper.wanted(ALL).iter().map(|wanted| (wanted.start, wanted.length)).collect();
             // As they are taken back when one of them failed, and as they are unmapped at the end.
             for (way, calls) in [("one by one", unmap_calls(&mappings)), ("joined", unmap_calls(&joined(&mappings)))] {
                 for count in 0..=calls.len() {
@@ -560,6 +611,62 @@ mod tests {
             assert!(matches!(error, Error::NoRoom { .. }), "{error}");
             wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
             assert_eq!(text(&memory), before, "{program}");
+            drop(child);
+        }
+    }
+
+    #[test]
+    fn a_limit_of_memory_is_named_and_nothing_stays() {
+        for (program, argument) in [("yes", "a"), ("sleep", "100")] {
+            let (child, pid) = start(program, &[argument]);
+            let maps = MappingTable::of(pid).expect("maps");
+            let (header, gate) = gaps(&maps);
+            let layout = layout(header, gate);
+            let mut mapper =
+                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let sizes = std::fs::read_to_string(format!("/proc/{pid}/statm")).expect("reads");
+            let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).expect("a number");
+            let now = pages * PAGE;
+            // Room for nothing, and for all but the code.
+            for (room, missing) in [(0, DATA_BYTES), (DATA_BYTES + PAGE, PAGE)] {
+                let limit = format!("--as={}:", now + room);
+                let set = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
+                assert!(set.expect("runs").success());
+                let error = mapper.map(&|_| {}).expect_err("is too much");
+                assert!(matches!(error, Error::NoMemory { bytes, .. } if bytes == missing), "{program} {room} {error}");
+                wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
+            }
+            drop(child);
+        }
+    }
+
+    /// Nothing of ours is anywhere while the list of it is nowhere: whoever kills us at any moment leaves no page that
+    /// nobody knows of.
+    #[test]
+    fn without_its_list_nothing_is_mapped() {
+        for (program, argument) in [("yes", "a"), ("sleep", "100")] {
+            let (child, pid) = start(program, &[argument]);
+            let maps = MappingTable::of(pid).expect("maps");
+            let taken = maps.0.iter().find(|mapping| mapping.executable).expect("has code").start;
+            let layout = layout(taken, gaps(&maps).1);
+            let mut mapper =
+                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let (is_over, lone) = (AtomicBool::new(false), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        let now = MappingTable::of(pid).expect("maps");
+                        lone.fetch_or(now.at(layout.places[0].gate).is_some(), Relaxed);
+                    }
+                });
+                for _ in 0..50 {
+                    let error = mapper.map(&|_| {}).expect_err("is taken");
+                    assert!(matches!(error, Error::NoRoom { .. }), "{error}");
+                    wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
+                }
+                is_over.store(true, Relaxed);
+            });
+            assert!(!lone.into_inner(), "{program}: a gate without its list");
             drop(child);
         }
     }
