@@ -28,7 +28,7 @@ pub use excerpt::Excerpt;
 pub use job::{Outcome, measure, measure_with};
 pub use node::{
     Listed, Node, chosen, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions,
-    wanted_files,
+    wait_for_start, wanted_files,
 };
 pub use options::{Ended, Mark, Options, Progress, Silent, Stage};
 pub use request::{

@@ -121,6 +121,35 @@ impl Library {
     }
 }
 
+/// How far a process is with `MPI_Init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// It has not called it.
+    Before,
+    /// It is in it.
+    Within,
+    /// It has come out of it, or is in or behind `MPI_Finalize`.
+    Behind,
+}
+
+impl Start {
+    /// Symbols of the words that say it in Open MPI: the state since 4.0, two truths before that.
+    pub const WORDS: [&'static str; 3] = ["ompi_mpi_state", "ompi_mpi_init_started", "ompi_mpi_initialized"];
+
+    /// From the lowest bytes of those words; `None` where the library keeps none of them.
+    pub fn of(words: [Option<u8>; 3]) -> Option<Start> {
+        Some(match words {
+            [Some(0), ..] => Start::Before,
+            [Some(1), ..] => Start::Within,
+            [Some(_), ..] => Start::Behind,
+            [None, Some(0), Some(_)] => Start::Before,
+            [None, Some(_), Some(0)] => Start::Within,
+            [None, Some(_), Some(_)] => Start::Behind,
+            _ => return None,
+        })
+    }
+}
+
 /// Whether a mapped file looks like an MPI library by its name (`libmpi.so.40`, `libmpich.so.12`, `libmpi_cray.so`).
 /// Language bindings alone (`libmpi_cxx.so`, `libmpi_mpifh.so`) count too: they never come without the library.
 pub fn is_mpi_module(path: &str) -> bool {
@@ -371,6 +400,23 @@ mod tests {
 
         fn text_after(&self, prefix: &str) -> Option<String> {
             Some(self.text.split_once(prefix)?.1.split('\0').next()?.to_owned())
+        }
+    }
+
+    #[test]
+    fn where_a_process_is_in_its_start_is_told() {
+        for (words, start) in [
+            ([None, None, None], None),
+            ([Some(0), None, None], Some(Start::Before)),
+            ([Some(1), None, None], Some(Start::Within)),
+            ([Some(2), None, None], Some(Start::Behind)),
+            ([Some(5), None, None], Some(Start::Behind)),
+            ([None, Some(0), Some(0)], Some(Start::Before)),
+            ([None, Some(1), Some(0)], Some(Start::Within)),
+            ([None, Some(1), Some(1)], Some(Start::Behind)),
+            ([None, Some(1), None], None),
+        ] {
+            assert_eq!(Start::of(words), start, "{words:?}");
         }
     }
 

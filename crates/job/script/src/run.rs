@@ -10,9 +10,12 @@ use crate::member::Member;
 use crate::message::Message;
 use crate::part::{AreaWords, Part};
 use crate::source::{Options, Source};
+use std::path::Path;
 use std::time::Duration;
+use trimtab_measure::wait_for_start;
+use trimtab_mpi::is_mpi_module;
 use trimtab_os::{monotonic_ns, ticks, wait_for_end};
-use trimtab_session::{ImageCache, try_again};
+use trimtab_session::{ImageCache, Modules, try_again};
 use trimtab_snippet::ir::When;
 use trimtab_snippet::values::{Named, RankAreas, collect};
 use trimtab_types::Pid;
@@ -153,6 +156,7 @@ impl Running {
     /// [`Error::Script`] if the text is wrong, else what stood in the way in the first process where something did.
     pub fn start(targets: &[Target], options: &Options, cache: &ImageCache) -> Result<Self, Error> {
         let (first_ticks, first_ns) = (ticks(), monotonic_ns());
+        await_start(targets, cache);
         let sources = targets.iter().map(|target| Source::new(target.pid, options, cache));
         let sources = sources.collect::<Result<Vec<Source>, Error>>()?;
         let ticks_per_second = tick_rate(first_ticks, first_ns);
@@ -285,6 +289,18 @@ impl Running {
             warnings: self.warnings.clone(),
         }
     }
+}
+
+/// Ranks that have others are not held up in `MPI_Init`; before it they are, for what a script asks may be there.
+fn await_start(targets: &[Target], cache: &ImageCache) {
+    let with_others = targets.iter().filter(|target| target.ranks.is_some_and(|ranks| ranks > 1));
+    // What can't be read here is said where it is needed.
+    let library = |target: &Target| {
+        let exe = std::fs::read_link(format!("/proc/{}/exe", target.pid)).unwrap_or_default();
+        Modules::read(target.pid, cache, &|path| is_mpi_module(path) || Path::new(path) == exe).ok()
+    };
+    let modules: Vec<Modules> = with_others.filter_map(library).collect();
+    wait_for_start(&modules, Duration::ZERO);
 }
 
 /// A process with the script in it. If it unloaded code that was to be patched, it is read anew and tried again.

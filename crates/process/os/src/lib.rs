@@ -40,7 +40,7 @@ pub use guards::check_all_calls;
 pub use inject::{Call, Gadgets, Injection, find_gadgets};
 pub use memory::Memory;
 pub use place::{take_precedence, take_short_turns};
-pub use proc::{MappingTable, open_file_of, start_time_ticks, stat_of, thread_ids, tracer_of};
+pub use proc::{MappingTable, age_of, open_file_of, start_time_ticks, stat_of, thread_ids, tracer_of};
 pub use shared::SharedMapping;
 pub use stacks::used_stack;
 pub use stop::{Stopped, Thread};

@@ -6,8 +6,9 @@ use crate::error::Error;
 use std::fs;
 use std::fs::File;
 use std::io;
+use std::time::Duration;
 use trimtab_types::Pid;
-use trimtab_types::procfs::{self, Mapping, Stat, parse_maps, parse_stat};
+use trimtab_types::procfs::{self, CLOCK_TICKS_PER_SECOND, Mapping, Stat, parse_maps, parse_stat};
 
 /// What the kernel calls the main thread's stack.
 pub(crate) const STACK: &str = "[stack]";
@@ -109,6 +110,12 @@ pub fn stat_of(pid: Pid, tid: i32) -> Option<Stat> {
 /// Start time of a process, clock ticks since boot; `None` if it has ended.
 pub fn start_time_ticks(pid: Pid) -> Option<u64> {
     stat_of(pid, pid.0).map(|stat| stat.start_time_ticks)
+}
+
+/// How long ago a process was started; `None` if it has ended.
+pub fn age_of(pid: Pid) -> Option<Duration> {
+    let started_s = start_time_ticks(pid)? as f64 / CLOCK_TICKS_PER_SECOND as f64;
+    Some(Duration::from_secs_f64((crate::sys::boot_s() - started_s).max(0.0)))
 }
 
 /// The process that traces `pid`, and its name; `None`: nobody.

@@ -263,6 +263,11 @@ pub fn unix_s() -> f64 {
     read_clock(libc::CLOCK_REALTIME) as f64 / 1e9
 }
 
+/// Seconds since the machine was started, those it slept included: what start times of processes count from.
+pub(crate) fn boot_s() -> f64 {
+    read_clock(libc::CLOCK_BOOTTIME) as f64 / 1e9
+}
+
 fn read_clock(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call; both clocks exist on every Linux.

@@ -15,6 +15,7 @@ mod passes;
 mod readout;
 mod recorder;
 mod selection;
+mod starting;
 mod team;
 mod usage;
 
@@ -30,6 +31,7 @@ use readout::Ending;
 pub use readout::host_name;
 pub(crate) use selection::GROUP_NAMES;
 pub use selection::{Listed, list_functions};
+pub use starting::wait_for_start;
 use std::time::{Duration, Instant};
 use team::{Member, Team};
 pub use team::{chosen, dry_run, wanted_files};
@@ -122,6 +124,11 @@ impl<'c> Node<'c> {
     /// World ranks of the job on this machine.
     pub fn ranks(&self) -> Vec<u32> {
         self.job.ranks.iter().map(|process| process.rank.0).collect()
+    }
+
+    /// Whether a window is open: its probes are in, or its results were not read yet.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
     }
 
     /// Takes out what is in, without results; true if anything was. For a node that hears nothing of the job's side any

@@ -5,9 +5,11 @@
 use super::library::{describe_library, set_library};
 use super::readout::host_name;
 use super::selection::Selection;
+use super::starting::wait_for_start;
 use crate::error::Error;
 use crate::options::{Mark, Options};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use trimtab_mpi::{Group, HandleFacts, Library, is_mpi_module};
 use trimtab_plan::Plan;
 use trimtab_session::leftover::{self, Leftover};
@@ -17,6 +19,9 @@ use trimtab_stub::view::View;
 use trimtab_track::{Job, RankProcess, Seccomp};
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
+
+/// Ranks call `MPI_Init` within so long, or do something else first that is worth measuring.
+const BEFORE_MAX: Duration = Duration::from_secs(1);
 
 /// One rank with probes in it.
 #[derive(Debug)]
@@ -63,7 +68,7 @@ pub(crate) fn setup(selection: &Selection, job: &Job, options: &Options) -> Setu
 impl Team {
     /// Plans for every rank, then inserts into all of them at once.
     pub(crate) fn insert(job: &Job, options: &Options, cache: &ImageCache) -> Result<Self, Error> {
-        let (selection, library, ready) = prepare_all(job, options, cache)?;
+        let (selection, library, ready) = prepare_started(job, options, cache)?;
         let mut warnings = refusal_warnings(&selection, options, &ready)?;
         warnings.extend(ready.iter().filter(|one| one.undone).map(|one| {
             format!("rank {}: probes that a killed trimtab had left were taken out first", one.process.rank)
@@ -157,6 +162,16 @@ fn initialise(view: View<'_>, one: &Ready, facts: Option<&HandleFacts>, selectio
 }
 
 type AllReady = (Selection, Option<Library>, Vec<Ready>);
+
+/// Alone there is nobody to be late for.
+fn prepare_started(job: &Job, options: &Options, cache: &ImageCache) -> Result<AllReady, Error> {
+    let all = prepare_all(job, options, cache)?;
+    if job.size.is_some_and(|size| size > 1) && wait_for_start(all.2.iter().map(|one| &one.modules), BEFORE_MAX) {
+        drop(all);
+        return prepare_all(job, options, cache);
+    }
+    Ok(all)
+}
 
 fn prepare_all(job: &Job, options: &Options, cache: &ImageCache) -> Result<AllReady, Error> {
     let mut selection: Option<(Selection, Option<Library>)> = None;
