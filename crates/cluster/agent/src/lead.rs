@@ -282,7 +282,7 @@ impl<'a> Lead<'a> {
     }
 
     /// One question to all and the wave that answers it.
-    fn wave(&self, channel: Channel, (ask, room): (Ask, u32), until: Instant) -> Result<Answered, Error> {
+    fn wave(&mut self, channel: Channel, (ask, room): (Ask, u32), until: Instant) -> Result<Answered, Error> {
         let wave = channel.wave;
         let question = Question { wave, room, ask };
         let payload = postcard::to_allocvec(&question).map_err(|_| Error::Malformed { what: "a question" })?;
@@ -294,7 +294,8 @@ impl<'a> Lead<'a> {
                 sent => break sent?,
             }
         }
-        while Instant::now() < until {
+        let mut last_seen = Instant::now();
+        while Instant::now() < until && !self.is_deserted(&mut last_seen) {
             match self.link.wait(LOOK) {
                 Some(Told::Result(result)) if result.stream == channel.stream && result.wave == wave => {
                     return Ok(Answered { sent_ticks, received_ticks: ticks(), result: Some(*result) });
@@ -309,6 +310,15 @@ impl<'a> Lead<'a> {
             }
         }
         Ok(Answered { sent_ticks, received_ticks: ticks(), result: None })
+    }
+
+    /// Whether no agent is left and none will come back: their job has ended and taken them along.
+    fn is_deserted(&mut self, last_seen: &mut Instant) -> bool {
+        if !self.link.handle().members().is_empty() {
+            *last_seen = Instant::now();
+            return false;
+        }
+        last_seen.elapsed() >= AWAY_MAX || (last_seen.elapsed() >= LOOK && self.started.has_ended())
     }
 
     fn everybody(&self) -> RankSet {

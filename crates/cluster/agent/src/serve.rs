@@ -27,10 +27,12 @@ use trimtab_audit::What;
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Config, Credentials, JobSecret, incarnation_now};
 use trimtab_measure::{Command, Node, Options, Request, has_static_mpi, host_name, wanted_files};
+use trimtab_os::stat_of;
 use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_session::ImageCache;
-use trimtab_track::{Job, ProcFs, find_job_in, find_launched_job_in, find_slurm_job_in};
+use trimtab_track::{Job, ProcFs, RankProcess, find_job_in, find_launched_job_in, find_slurm_job_in};
+use trimtab_types::procfs::Stat;
 use trimtab_types::{Pid, Rank, one_line};
 
 /// Time between two looks at signals and the clock.
@@ -41,6 +43,10 @@ const LOOKING_MAX: Duration = Duration::from_secs(1);
 const ALONE_MAX: Duration = Duration::from_secs(15);
 /// How long ranks may be at loading when probes are to go in.
 const LOADING_MAX: Duration = Duration::from_secs(20);
+/// How long after an agent was asked to end its ranks may take to end as well, as they do where their job ends; and how
+/// long it then waits to be asked what it knows of them. A batch system kills what does not end in some seconds.
+const ENDING_MAX: Duration = Duration::from_millis(500);
+const LAST_WORDS_MAX: Duration = Duration::from_secs(4);
 /// After it said that it ends, its word must still leave the host.
 const BYE: Duration = Duration::from_millis(300);
 
@@ -58,7 +64,11 @@ pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> 
     let link = join(&ticket, &secret, index)?;
     let cache = ImageCache::of_user();
     let mut agent = Agent::new(&ticket, index, &link, &cache, looking);
-    while !asked_to_end.load(Ordering::Relaxed) && agent.alone_since.is_none_or(|since| since.elapsed() < ALONE_MAX) {
+    let mut last_words = LastWords::default();
+    while agent.alone_since.is_none_or(|since| since.elapsed() < ALONE_MAX) {
+        if asked_to_end.load(Ordering::Relaxed) && !last_words.are_due(&agent) {
+            break;
+        }
         let look = agent.scripts.next_look().map_or(LOOK, |look| look.min(LOOK));
         let told = link.wait(look);
         agent.scripts.turn();
@@ -73,6 +83,21 @@ pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> 
         guard.dismiss();
     }
     Ok(())
+}
+
+/// A batch system ends agents together with their job. What was recorded until then is still asked for, and nothing is in
+/// any process by then.
+#[derive(Default)]
+struct LastWords {
+    asked_to_end: Option<Instant>,
+}
+
+impl LastWords {
+    fn are_due(&mut self, agent: &Agent<'_>) -> bool {
+        let elapsed = self.asked_to_end.get_or_insert_with(Instant::now).elapsed();
+        let limit = if agent.is_any_rank_alive() { ENDING_MAX } else { LAST_WORDS_MAX };
+        agent.has_results() && elapsed < limit
+    }
 }
 
 /// Becomes true when a signal asks this program to end.
@@ -180,6 +205,19 @@ impl<'a> Agent<'a> {
             alone_since: Some(Instant::now()),
             looking: Some(looking),
         }
+    }
+
+    /// Whether somebody leads a window or a script whose end has not come.
+    fn has_results(&self) -> bool {
+        let is_open = self.scripts.is_running() || self.ranks.as_ref().is_some_and(|ranks| ranks.node.is_open());
+        is_open && self.alone_since.is_none()
+    }
+
+    fn is_any_rank_alive(&self) -> bool {
+        let ranks = self.ranks.iter().flat_map(|ranks| &ranks.job.ranks);
+        let runs =
+            |rank: &RankProcess, stat: &Stat| stat.start_time_ticks == rank.start_time_ticks && !stat.state.has_ended();
+        ranks.into_iter().any(|rank| stat_of(rank.pid, rank.pid.0).is_some_and(|stat| runs(rank, &stat)))
     }
 
     /// Breaks when it is to end.

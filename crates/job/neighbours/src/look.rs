@@ -125,11 +125,8 @@ fn jobs(processes: &dyn Processes, own: &Own, mut before: JobsSeen) -> JobsSeen 
 
 /// Whether a job's process is there no more: its number may be another one's, or it has ended and nobody has asked.
 fn has_gone(processes: &dyn Processes, pid: Pid, known: &Known) -> bool {
-    use trimtab_track::State;
     is_job(&known.whose)
-        && processes.stat(pid).map_or(true, |stat| {
-            stat.start_time_ticks != known.start_ticks || matches!(stat.state, State::Zombie | State::Dead)
-        })
+        && processes.stat(pid).map_or(true, |stat| stat.start_time_ticks != known.start_ticks || stat.state.has_ended())
 }
 
 fn is_job(whose: &Whose) -> bool {
@@ -137,8 +134,7 @@ fn is_job(whose: &Whose) -> bool {
 }
 
 fn see(processes: &dyn Processes, own: &Own, pid: Pid, before: Option<&Seen>) -> Option<Seen> {
-    use trimtab_track::State;
-    let stat = processes.stat(pid).ok().filter(|stat| !matches!(stat.state, State::Zombie | State::Dead))?;
+    let stat = processes.stat(pid).ok().filter(|stat| !stat.state.has_ended())?;
     let same = before.filter(|seen| seen.start_ticks == stat.start_time_ticks && seen.command == stat.command);
     let (whose, uid, has_rank) = match same {
         Some(seen) => (seen.whose.clone(), seen.uid, seen.has_rank),

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use trimtab_mpi::is_mpi_module;
 use trimtab_track::{Error, Job, Processes, StaticMpi, find_job_in};
 use trimtab_types::Pid;
-use trimtab_types::procfs::State;
 
 /// Time until a process is looked at for the first time, and the longest time between two looks.
 const LOOK_NS_MIN: u64 = 3_000_000;
@@ -152,9 +151,7 @@ impl Group {
 
 fn is_alive(processes: &dyn Processes, sighting: &Sighting) -> bool {
     let Some(start) = sighting.start_time_ticks else { return false };
-    processes
-        .stat(sighting.pid)
-        .is_ok_and(|stat| stat.start_time_ticks == start && !matches!(stat.state, State::Zombie | State::Dead))
+    processes.stat(sighting.pid).is_ok_and(|stat| stat.start_time_ticks == start && !stat.state.has_ended())
 }
 
 fn has_library(processes: &dyn Processes, pid: Pid) -> bool {

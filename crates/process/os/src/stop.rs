@@ -376,7 +376,7 @@ impl Stopped {
     }
 
     fn has_ended(&self, tid: i32) -> bool {
-        stat_of(self.pid, tid).is_none_or(|stat| matches!(stat.state, State::Zombie | State::Dead))
+        stat_of(self.pid, tid).is_none_or(|stat| stat.state.has_ended())
     }
 
     fn refusal(&self, tid: i32) -> Error {

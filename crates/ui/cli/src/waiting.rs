@@ -282,8 +282,7 @@ impl Surroundings for Around<'_> {
         match self.found {
             Found::Here(job) => job.ranks.iter().any(|rank| {
                 let stat = ProcFs::new().stat(rank.pid);
-                let is_zombie = |state| matches!(state, trimtab_track::State::Zombie | trimtab_track::State::Dead);
-                stat.is_ok_and(|stat| stat.start_time_ticks == rank.start_time_ticks && !is_zombie(stat.state))
+                stat.is_ok_and(|stat| stat.start_time_ticks == rank.start_time_ticks && !stat.state.has_ended())
             }),
             Found::Spread(spread) => match &**spread {
                 Spread::Slurm(running) => self.is_running(running),

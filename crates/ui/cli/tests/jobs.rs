@@ -29,6 +29,7 @@ fn all_commands_on_jobs_of_several_nodes() {
     let slurm = Slurm::start(&testbed, 2).expect("Slurm starts");
     let cluster = Cluster { testbed: &testbed, slurm: &slurm };
     a_job_is_launched_and_measured(&cluster);
+    a_job_that_ends_in_its_window_is_reported(&cluster);
     a_package_measures_itself_on_all_nodes(&cluster);
     let job = cluster.start("particle", ENDLESS);
     a_job_is_found_from_srun_and_from_a_rank(&cluster, &job);
@@ -41,12 +42,37 @@ fn all_commands_on_jobs_of_several_nodes() {
 
 /// `trimtab run -- srun ...`: all ranks on all nodes, and the program's own end.
 fn a_job_is_launched_and_measured(cluster: &Cluster<'_>) {
+    let (output, report) = launched(cluster, "5", "4000");
+    let (out, err) = texts(&output);
+    assert!(report.window.valid && report.window.iterations == Some(5), "{:?} {:?}", report.window, report.warnings);
+    assert_eq!(hosts(&report).len(), NODES, "{:?}", report.ranks);
+    assert_eq!(output.status.code(), Some(0), "{out} {err}");
+    assert!(out.contains("particle: checksum"), "the program's own words and end: {out} {err}");
+    assert!(!out.contains("communication") && err.contains("communication"), "its output is its own: {out} {err}");
+    wait_for("no agent left", || agents().is_empty());
+}
+
+/// Slurm ends the agents together with the job: what they have recorded is told before.
+fn a_job_that_ends_in_its_window_is_reported(cluster: &Cluster<'_>) {
+    let (output, report) = launched(cluster, "1000000", "2000");
+    let (window, (out, err)) = (&report.window, texts(&output));
+    assert!(!window.valid && window.ended_by == "program-ended", "{window:?} {:?}", report.warnings);
+    assert!(window.iterations.is_some_and(|count| count > 0), "{window:?}");
+    assert_eq!(hosts(&report).len(), NODES, "{:?}", report.ranks);
+    assert!(report.ranks.iter().all(|rank| rank.iterations > Some(0)), "{:?}", report.ranks);
+    assert_eq!(output.status.code(), Some(1), "partial: {out} {err}");
+    assert!(out.contains("particle: checksum"), "{out} {err}");
+    wait_for("no agent left", || agents().is_empty());
+}
+
+/// A window of so many iterations of a job that makes so many, begun with it; and its report.
+fn launched(cluster: &Cluster<'_>, window: &str, iterations: &str) -> (Output, Report) {
     let program = specimen("particle");
     let file = cluster.folder("run.json");
     let launch = || {
-        let mut command = cluster.trimtab(&["run", "--iterations", "5", "--json"]);
+        let mut command = cluster.trimtab(&["run", "--iterations", window, "--json"]);
         command.arg(&file).args(["--", "srun", "--kill-on-bad-exit=1"]);
-        command.args(cluster.srun_words(&program, &["--iterations", "4000"]));
+        command.args(cluster.srun_words(&program, &["--iterations", iterations]));
         command.envs(VARIABLES).stdin(Stdio::null()).output().expect("it runs")
     };
     let mut output = launch();
@@ -57,13 +83,7 @@ fn a_job_is_launched_and_measured(cluster: &Cluster<'_>) {
     }
     let (out, err) = texts(&output);
     let report = fs::read_to_string(&file).unwrap_or_else(|error| panic!("no report ({error}): {out} {err}"));
-    let report: Report = serde_json::from_str(&report).expect("a report");
-    assert!(report.window.valid && report.window.iterations == Some(5), "{:?} {:?}", report.window, report.warnings);
-    assert_eq!(hosts(&report).len(), NODES, "{:?}", report.ranks);
-    assert_eq!(output.status.code(), Some(0), "{out} {err}");
-    assert!(out.contains("particle: checksum"), "the program's own words and end: {out} {err}");
-    assert!(!out.contains("communication") && err.contains("communication"), "its output is its own: {out} {err}");
-    wait_for("no agent left", || agents().is_empty());
+    (output, serde_json::from_str(&report).expect("a report"))
 }
 
 /// A package in a step of several nodes: the helper of its first task leads agents on all of them.

@@ -51,6 +51,11 @@ pub enum State {
 }
 
 impl State {
+    /// Whether it runs no more.
+    pub fn has_ended(self) -> bool {
+        matches!(self, State::Zombie | State::Dead)
+    }
+
     /// The state of this letter.
     pub fn from_letter(letter: char) -> State {
         match letter {

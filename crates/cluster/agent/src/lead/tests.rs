@@ -12,11 +12,13 @@ use trimtab_types::Pid;
 const AGENTS: usize = 32;
 const RANKS: usize = 2048;
 
-/// What an agent answers to what it is asked; [`UNHEARD`]: it never heard the question.
+/// What an agent answers to what it is asked; [`UNHEARD`]: it never heard the question; [`GONE`]: it is gone.
 type Answers = Box<dyn FnMut(Ask) -> Say>;
 
 /// No agent says this to a question of these tests.
 const UNHEARD: Say = Say::Bye;
+/// Nor this, behind which it is gone without a word.
+const GONE: Say = Say::Undone(Vec::new());
 
 /// What agent `index` says of its ranks: 400 bytes of each.
 fn rows(index: usize) -> Vec<Undone> {
@@ -45,6 +47,9 @@ fn play(ticket: &Ticket, secret: &JobSecret, index: usize, mut answer: Answers) 
             Ask::Leave => keeper.begin(encoded(&Say::Bye), question.room),
             ask => {
                 let say = answer(ask);
+                if say == GONE {
+                    return;
+                }
                 is_heard = say != UNHEARD;
                 keeper.begin(encoded(&say), question.room)
             }
@@ -107,6 +112,17 @@ fn rows_of_65536_ranks_arrive_whole() {
             assert!(say == Say::Undone(rows(index)), "agent {index}");
         }
         assert!(lead.main.wave >= 7, "26 MB are more than one wave: {}", lead.main.wave);
+    });
+}
+
+/// A batch system ends all agents at once, with their job: nothing will come then.
+#[test]
+fn agents_that_are_all_gone_are_not_waited_for() {
+    with_agents(4, &|_| Box::new(|_| GONE), |lead| {
+        let begun = Instant::now();
+        let answers = lead.ask(Ask::Undo).expect("it is over");
+        assert!(answers.said.is_empty(), "{:?}", answers.said);
+        assert!(begun.elapsed() < ANSWER_MAX, "as long as for agents that work");
     });
 }
 

@@ -5,7 +5,6 @@ use crate::launcher::{Role, role};
 use crate::procfs::Processes;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::Pid;
-use trimtab_types::procfs::State;
 
 /// The processes of a machine, read once.
 pub(super) struct Tree {
@@ -26,7 +25,7 @@ impl Tree {
         let mut tree = Tree { nodes: BTreeMap::new(), children: BTreeMap::new() };
         for pid in processes.pids()? {
             match processes.stat(pid) {
-                Ok(stat) if matches!(stat.state, State::Zombie | State::Dead) => {}
+                Ok(stat) if stat.state.has_ended() => {}
                 Ok(stat) => {
                     let role = role(processes.executable(pid).ok().as_deref(), &stat.command);
                     let (parent, start_time_ticks) = (stat.parent, stat.start_time_ticks);
