@@ -72,6 +72,37 @@ fn the_main_loop_is_found_without_hints() {
     }
 }
 
+/// A ring of calls that each take less than a microsecond holds some milliseconds: less than a rank waits for a processor
+/// that others want as well.
+#[test]
+fn a_fast_loop_is_found_on_a_busy_machine() {
+    let _alone = alone();
+    let specimen = Specimen::of(Mpi::Mpich, "steady", "--iterations 1000000000000 --work 1 --sleep-us 0");
+    let (desk, job) = (Desk::new(), specimen.start());
+    let _busy = [Busy::start(), Busy::start()];
+    for window in 0..4 {
+        let report = done(&desk, &job, &format!("--iterations {ITERATIONS} --max-seconds 60"));
+        assert_eq!(report.window.marker_source, "detected", "window {window}: {:?}", report.window);
+        assert_eq!(calls_of(&report, "MPI_Sendrecv"), u64::from(RANKS) * ITERATIONS, "window {window}");
+    }
+}
+
+/// A program that does nothing but take time, until this is dropped.
+struct Busy(std::process::Child);
+
+impl Busy {
+    fn start() -> Self {
+        Busy(Command::new("yes").stdout(std::process::Stdio::null()).spawn().expect("yes starts"))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().expect("is ended");
+        self.0.wait().expect("has ended");
+    }
+}
+
 /// An iteration that no call marks is counted from one place of the program on all ranks. A library's `gt_mark`, which
 /// every specimen calls first in each iteration, tells which number it has to the program itself.
 #[test]

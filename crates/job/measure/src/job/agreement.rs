@@ -28,6 +28,8 @@ pub(super) struct Agreed {
     pub iteration_ticks: f64,
     /// A loop around this one is suspected, and more of the streams will tell.
     pub is_undecided: bool,
+    /// Calls that the first rank makes once per iteration.
+    pub once: Vec<Symbol>,
     /// The loop in a sentence.
     pub description: String,
 }
@@ -112,6 +114,7 @@ fn agree(lead: &mut Lead, (loops, description): &Loops) -> Result<Result<Agreed,
         iterations_seen: loops.iter().map(|found| found.iterations_seen).min().unwrap_or(0),
         iteration_ticks: pace,
         is_undecided: loops.iter().any(|found| found.is_undecided),
+        once: loops.first().map(|first| first.once.iter().map(|call| call.symbol).collect()).unwrap_or_default(),
         description: description.clone(),
     }))
 }

@@ -120,13 +120,14 @@ fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
             Ok(loops) => {
                 let anchor = loops.choices.first().map(|(_, choice)| choice.symbol);
                 let anchor = anchor.ok_or(Error::Malformed { what: "a loop of no rank" })?;
-                let same = first_seen.filter(|(symbol, _)| *symbol == anchor);
+                // Of several calls that all happen once now the one, now the other is chosen.
+                let same = first_seen.filter(|(symbol, _)| *symbol == anchor || loops.once.contains(symbol));
                 if same.is_none() {
                     patience.none();
                 }
                 patience.found();
                 let since = same.map_or(seconds, |(_, at)| at);
-                first_seen = Some((anchor, since));
+                first_seen = Some((same.map_or(anchor, |(symbol, _)| symbol), since));
                 match is_sure(&loops, seconds, since, limit_s) {
                     true => match count(lead, &loops, limit_s)? {
                         Ok(found) => return Ok(found),

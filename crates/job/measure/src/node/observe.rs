@@ -86,6 +86,31 @@ struct RawCall {
     passes: u64,
 }
 
+/// A rank whose ring holds but a few milliseconds, and how many calls it had made.
+pub(crate) struct Fast<'a> {
+    member: &'a Member,
+    written: u64,
+}
+
+impl<'a> Fast<'a> {
+    /// The rank, if its ring is full of calls of less than `span_max_ticks`.
+    pub(crate) fn of(member: &'a Member, span_max_ticks: u64) -> Option<Self> {
+        let view = member.inserted.view();
+        let slot = main_slot(view)?;
+        let written = slot.slot.ring_written.load(Acquire);
+        let oldest = written.checked_sub(view.geometry().ring_capacity - RING_MARGIN)?;
+        let enter = |index: u64| slot.call(index).enter_ticks.load(Relaxed);
+        let span_ticks = enter(written - 1).saturating_sub(enter(oldest));
+        (span_ticks < span_max_ticks).then_some(Fast { member, written })
+    }
+
+    /// Whether it has made a call since it was asked last.
+    pub(crate) fn has_called(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.written, calls(self.member));
+        self.written != before
+    }
+}
+
 /// Copies the ring of a rank's main thread.
 pub(crate) fn snapshot(member: &Member) -> Snapshot<'_> {
     let view = member.inserted.view();
