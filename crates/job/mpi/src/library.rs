@@ -323,14 +323,19 @@ const ABI: HandleFacts = HandleFacts {
 
 const MPICH_SYMBOLS: [&str; 4] = ["MPII_Version_string", "MPIR_Version_string", "MPIR_Process", "MPIR_Err_return_comm"];
 
+/// Intel MPI may lie anywhere; only it has these.
+const INTEL_SYMBOLS: [&str; 3] = ["I_MPI_Version_string", "I_MPI_Check_image_status", "I_MPI_PW_Sched_yield"];
+/// What it prints its version with, right behind which it keeps that.
+const INTEL_VERSION_FORMAT: &str = "Intel(R) MPI Library %s for Linux* OS\n\0";
+
 fn mpich_kind(facts: &dyn LibraryFacts, modules: &[String]) -> Library {
     let path_has = |word: &str| modules.iter().any(|path| is_mpi_module(path) && path.to_lowercase().contains(word));
     let after = |prefix: &str| facts.text_after(prefix).and_then(|text| leading_version(&text));
     if path_has("mvapich") || facts.defines("MVAPICH2_Version_string") || facts.defines("MVAPICH_Version_string") {
         return Library::Mvapich { version: after("MVAPICH2 Version:\t").or_else(|| after("MVAPICH Version:\t")) };
     }
-    if path_has("intel/") || path_has("oneapi") || facts.defines("I_MPI_Version_string") {
-        return Library::Intel { version: after("Intel(R) MPI Library ") };
+    if path_has("intel/") || path_has("oneapi") || INTEL_SYMBOLS.iter().any(|symbol| facts.defines(symbol)) {
+        return Library::Intel { version: after("Intel(R) MPI Library ").or_else(|| after(INTEL_VERSION_FORMAT)) };
     }
     if path_has("cray") || path_has("libmpi_gnu") || path_has("libmpi_intel") {
         return Library::Cray { version: after("CRAY MPICH version ") };
@@ -432,6 +437,7 @@ mod tests {
             ("open_mpi", Fake { modules: &["/lib/libmpi.so.40"], symbols: &[("ompi_mpi_comm_world", ""), ("ompi_version_string", "4.1.4")], text: "" }, Some("Open MPI 4.1.4"), Family::OpenMpi),
             ("open_mpi_text", Fake { modules: &["/lib/libmpi.so.40"], symbols: &[("ompi_mpi_comm_world", "")], text: "x\0Open MPI v5.0.1, package\0" }, Some("Open MPI 5.0.1"), Family::OpenMpi),
             ("intel", Fake { modules: &["/opt/intel/oneapi/mpi/latest/lib/libmpi.so.12"], symbols: &[("MPIR_Process", "")], text: "Intel(R) MPI Library 2021.10 for Linux\0" }, Some("Intel MPI 2021.10"), Family::Mpich),
+            ("intel_elsewhere", Fake { modules: &["/opt/venv/lib/libmpi.so.12"], symbols: &[("MPII_Version_string", "3.4a2"), ("I_MPI_Check_image_status", "")], text: "Intel(R) MPI Library provides\0Intel(R) MPI Library %s for Linux* OS\n\x002021.18.1\0" }, Some("Intel MPI 2021.18.1"), Family::Mpich),
             ("mvapich", Fake { modules: &["/opt/mvapich2/lib/libmpi.so.12"], symbols: &[("MPIR_Process", "")], text: "MVAPICH2 Version:\t2.3.7\0" }, Some("MVAPICH 2.3.7"), Family::Mpich),
             ("cray", Fake { modules: &["/opt/cray/pe/lib64/libmpi_gnu_91.so.12"], symbols: &[("MPIR_Process", "")], text: "CRAY MPICH version 8.1.28 (ANL base 3.4)\0" }, Some("Cray MPICH 8.1.28"), Family::Mpich),
             ("abi", Fake { modules: &["/lib/libmpi_abi.so.0", "/lib/libmpich.so.12"], symbols: &[("MPIR_Process", "")], text: "" }, Some("MPI standard ABI"), Family::Abi),
