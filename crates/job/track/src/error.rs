@@ -64,6 +64,14 @@ pub enum Error {
     /// A launch that came from another machine, or went to others, has nothing here.
     #[error("nothing of this launch runs on this machine")]
     NotLaunchedHere,
+    /// Launches of the same beginning, of which nothing tells which one is meant.
+    #[error(
+        "{count} launches on this machine begin as this one does; give the PID of a rank, or start one rank beside the launcher"
+    )]
+    SeveralLaunches {
+        /// How many.
+        count: usize,
+    },
     /// A Slurm job runs several MPI programs here.
     #[error("Slurm job {job} runs {} MPI programs here; `trimtab attach` one of: {}", worlds.len(), worlds.join(", "))]
     SeveralInSlurm {
@@ -220,6 +228,7 @@ impl Error {
             | Error::NotMpi { .. }
             | Error::SeveralJobs { .. }
             | Error::SeveralInSlurm { .. }
+            | Error::SeveralLaunches { .. }
             | Error::SameRankTwice { .. }
             | Error::SourcesDisagree { .. }
             | Error::NotPermitted { .. }

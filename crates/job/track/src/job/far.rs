@@ -2,19 +2,28 @@
 //!
 //! `mpiexec` and `mpirun` reach other machines by `ssh HOST HELPER ...`, or whatever is set in its place; that command stays
 //! as long as the job. Its words name the machine, say how to get there, and hand the helper an address of the launcher's
-//! that no other launch has: by that the launch is known again over there.
+//! that no other launch has: by that the launch is known again over there. Intel MPI's helper over there forgets its words;
+//! but all ranks of a launch have the same identifier in their environment.
 //!
 //! Next: whoever goes to the other machines, or has to say which ranks are not here.
 
+use super::member::variable;
 use super::tree::Tree;
 use super::{Job, Search, StaticMpi};
 use crate::error::Error;
 use crate::launcher::is_far_helper;
 use crate::procfs::Processes;
+use std::collections::BTreeMap;
 use trimtab_types::Pid;
 
 /// Options of helpers behind which the launcher's own address stands: of Hydra, Open MPI's two runtimes.
 const MARKS: [&str; 3] = ["--control-port", "orte_hnp_uri", "prte_hnp_uri"];
+
+/// What ranks of Intel MPI have in their environment, the same all over a launch. It begins with the launcher's process id,
+/// lowest byte first.
+const INTEL_LAUNCH: &str = "I_MPI_HYDRA_UUID";
+/// Its helper on other machines.
+const INTEL_HELPER: &str = "hydra_bstrap_proxy";
 
 /// A launch that went to other machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +38,8 @@ pub struct Launch {
     pub uid: u32,
     /// How each of the other machines was reached.
     pub far: Vec<Far>,
-    /// What all helpers of this launch and no others have among their words; `None`: of these it is not known.
+    /// What all helpers of this launch and no others have among their words, or all its ranks in their environment
+    /// (`I_MPI_HYDRA_UUID=...`, perhaps only its beginning); `None`: of these it is not known.
     pub mark: Option<String>,
 }
 
@@ -53,13 +63,17 @@ pub fn far_launch(processes: &dyn Processes, pid: Pid) -> Result<Option<Launch>,
     let tree = Tree::scan(processes)?;
     let of_pid = tree.launcher_at_or_above(pid).or_else(|| tree.launcher_above(pid));
     let Some(launcher) = of_pid.or_else(|| tree.only_launcher_below(pid)) else { return Ok(None) };
-    let (mut far, mut mark) = (Vec::new(), None);
+    let (mut far, mut mark, mut is_intel) = (Vec::new(), None, false);
     for child in tree.children(launcher) {
         let Ok(words) = processes.arguments(child) else { continue };
         let (Some(at), Ok(status)) = (host_place(&words), processes.status(child)) else { continue };
         let host = words[at].rsplit('@').next().unwrap_or_default().to_owned();
         far.push(Far { host, words: words[..=at].to_vec(), uid: status.uids[1] });
         mark = mark.or_else(|| mark_in(&words));
+        is_intel |= words.iter().any(|word| word.contains(INTEL_HELPER));
+    }
+    if is_intel {
+        mark = mark.or_else(|| Some(intel_mark(processes, &tree, launcher)));
     }
     let (command, start_time_ticks) = (tree.command(launcher).to_owned(), tree.start_time_ticks(launcher));
     let uid = processes.status(launcher)?.uids[1];
@@ -78,6 +92,11 @@ pub fn find_launched_job_in(
 ) -> Result<Job, Error> {
     let search = Search::begin(processes, is_static_mpi)?;
     let is_theirs = |pid: Pid| processes.status(pid).is_ok_and(|status| status.uids[1] == uid);
+    if let Some(beginning) = mark.strip_prefix(INTEL_LAUNCH).and_then(|rest| rest.strip_prefix('=')) {
+        let top = intel_top(processes, &search.tree, &is_theirs, beginning)?;
+        let world = search.world_below(top)?;
+        return search.job(world);
+    }
     let is_marked = |pid: Pid| processes.arguments(pid).is_ok_and(|words| mark_in(&words).as_deref() == Some(mark));
     let launchers = search.tree.pids().filter(|pid| search.tree.is_launcher(*pid));
     // A helper that was started here, or the launcher itself, which has started helpers elsewhere.
@@ -85,6 +104,37 @@ pub fn find_launched_job_in(
     let top = { launchers }.find(is_ours).ok_or(Error::NotLaunchedHere)?;
     let world = search.world_below(top)?;
     search.job(world)
+}
+
+fn intel_launch(processes: &dyn Processes, pid: Pid) -> Option<String> {
+    variable(&processes.environment(pid).ok()?, INTEL_LAUNCH)
+}
+
+/// What a launch of Intel MPI is known by: as a rank beside its launcher says, or else how it must begin.
+fn intel_mark(processes: &dyn Processes, tree: &Tree, launcher: Pid) -> String {
+    let said = tree.descendants(launcher).find_map(|pid| intel_launch(processes, pid));
+    let launch = said.unwrap_or_else(|| format!("{:08x}-", launcher.0.swap_bytes()));
+    format!("{INTEL_LAUNCH}={launch}")
+}
+
+/// The launcher here of the only launch that `beginning` fits.
+fn intel_top(
+    processes: &dyn Processes,
+    tree: &Tree,
+    is_theirs: &dyn Fn(Pid) -> bool,
+    beginning: &str,
+) -> Result<Pid, Error> {
+    let mut launches = BTreeMap::new();
+    for pid in tree.pids().filter(|pid| is_theirs(*pid)) {
+        let launch = intel_launch(processes, pid).filter(|launch| launch.starts_with(beginning));
+        if let (Some(launch), Some(top)) = (launch, tree.launcher_above(pid)) {
+            launches.entry(launch).or_insert(top);
+        }
+    }
+    if launches.len() > 1 {
+        return Err(Error::SeveralLaunches { count: launches.len() });
+    }
+    launches.into_values().next().ok_or(Error::NotLaunchedHere)
 }
 
 /// Where in a command the host stands: before the word that names a helper, which is none of its own first two.
@@ -198,6 +248,45 @@ mod tests {
             }
             prop_assert!(mark_in(&words).is_none_or(|mark| !mark.is_empty()));
         }
+    }
+
+    /// Intel MPI: the helper elsewhere has other words than it was started with, the ranks share an identifier.
+    #[test]
+    fn a_launch_of_intel_mpi_is_known_by_its_ranks() {
+        let rank = |machine: &mut Recorded, pid: i32, parent: i32, (rank, launch): (u32, &str)| {
+            let variables =
+                [format!("PMI_RANK={rank}"), "PMI_SIZE=2".to_owned(), format!("I_MPI_HYDRA_UUID={launch}-7")];
+            let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
+            machine.add(Pid(pid), Pid(parent), "app").mpi("/lib/libmpi.so.12", &variables);
+        };
+        let words = "ssh|-q|-x|n1|/opt/bin//hydra_bstrap_proxy|--upstream-host|n0|--upstream-port|4711|--pgid|0";
+        let mut near = machine(&[words]);
+        let mark = |machine: &Recorded| {
+            let launch = far_launch(machine, Pid(10)).expect("it is there").expect("went elsewhere");
+            assert_eq!(launch.far[0].host, "n1");
+            launch.mark.expect("it is known by something")
+        };
+        assert_eq!(mark(&near), "I_MPI_HYDRA_UUID=0a000000-", "no rank is here");
+        near.add(Pid(30), Pid(10), "hydra_pmi_proxy");
+        rank(&mut near, 31, 30, (0, "0a000000-df1f"));
+        assert_eq!(mark(&near), "I_MPI_HYDRA_UUID=0a000000-df1f-7");
+        let mut far = Recorded { own: Pid(2), ..Recorded::default() };
+        far.add(Pid(1), Pid(0), "init");
+        far.add(Pid(2), Pid(1), "trimtab");
+        for (pid, launch) in [(50, "0a000000-df1f"), (60, "0b000000-df1f"), (70, "0c000000-1"), (80, "0c000000-2")] {
+            far.add(Pid(pid), Pid(1), "hydra_pmi_proxy");
+            rank(&mut far, pid + 1, pid, (1, launch));
+        }
+        let found = |machine: &Recorded, mark: &str| {
+            find_launched_job_in(machine, (&format!("I_MPI_HYDRA_UUID={mark}"), 1000), &|_| false)
+        };
+        let pids = |job: Job| job.ranks.iter().map(|rank| rank.pid.0).collect::<Vec<_>>();
+        assert_eq!(pids(found(&near, "0a000000-df1f-7").expect("it runs here")), [31]);
+        assert_eq!(pids(found(&far, "0a000000-df1f-7").expect("it runs here")), [51]);
+        assert_eq!(pids(found(&far, "0b000000-").expect("it runs here")), [61]);
+        assert_eq!(pids(found(&far, "0c000000-2-7").expect("it runs here")), [81]);
+        assert!(matches!(found(&far, "0c000000-"), Err(Error::SeveralLaunches { count: 2 })));
+        assert!(matches!(found(&far, "0d000000-"), Err(Error::NotLaunchedHere)));
     }
 
     /// Two launches of one program on each of two machines: what belongs to the first.

@@ -84,7 +84,7 @@ fn mapped_files(processes: &dyn Processes, pid: Pid) -> Result<Vec<String>, Erro
     Ok(paths)
 }
 
-fn variable(environment: &[u8], name: &str) -> Option<String> {
+pub(super) fn variable(environment: &[u8], name: &str) -> Option<String> {
     let value = |entry: &[u8]| {
         let text = String::from_utf8_lossy(entry).into_owned();
         text.strip_prefix(name)?.strip_prefix('=').map(str::to_owned)
