@@ -2,7 +2,7 @@
 //!
 //! Next: `job::agreement` for what becomes of them, `passes` for how what counts was passed.
 
-use super::observe::{self, Fast, Stream, calls, snapshot};
+use super::observe::{self, Stream, Turns, calls, snapshot};
 use super::selection::readable;
 use super::team::Team;
 use super::{Wanted, Window, header};
@@ -12,7 +12,6 @@ use crate::request::{Answer, Choice, Fitted, Looked, LoopSeen, OnceCall, Referen
 use crate::runs::{Run, value_of};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::{Duration, Instant};
 use trimtab_os::ticks;
 use trimtab_window::{
     CallEvent, Cut, DetectOptions, Detection, FoundLoop, RankStream, Relation, Symbol, best_cut, detect, word_marks,
@@ -24,11 +23,9 @@ const ANY_SITE: u64 = u64::MAX;
 /// Calls that happen once per iteration that are told of each rank; more would only be more of the same.
 const ONCE_MAX: usize = 32;
 
-/// A ring that holds less than this is full of a fast loop's calls, the next of which comes at once while the rank runs; and
-/// longest wait until all of those do: some turns of the scheduler's.
+/// A full ring that holds less than this is one of a fast loop; and how long a rank may wait for its turn on a processor.
 const RING_SECONDS_SHORT: f64 = 0.05;
-const CALL_SOON: Duration = Duration::from_micros(200);
-const TURN_MAX: Duration = Duration::from_millis(20);
+const TURN_SECONDS_MAX: f64 = 0.1;
 
 /// A call site whatever the direction of its messages.
 type Base = (u32, u64);
@@ -52,29 +49,14 @@ impl Wanted {
 impl Window<'_> {
     /// Copies all ranks' rings at nearly one moment, then makes streams of them.
     pub(super) fn read_streams(&mut self) {
-        self.await_running();
-        let snapshots: Vec<_> = self.team.members.iter().map(snapshot).collect();
+        let in_ticks = |seconds: f64| (seconds * self.clock.ticks_per_second()) as u64;
+        let turns = Turns { span_ticks_max: in_ticks(RING_SECONDS_SHORT), gap_ticks_max: in_ticks(TURN_SECONDS_MAX) };
+        let snapshots: Vec<_> = self.team.members.iter().map(|member| snapshot(member, turns)).collect();
         let (selection, facts) = (&self.team.selection, self.facts.as_ref());
         let members = self.team.members.iter().zip(&snapshots).zip(&mut self.sites);
         let streams =
             members.map(|((member, snapshot), sites)| observe::stream(member, snapshot, selection, facts, sites));
         self.streams = streams.collect();
-    }
-
-    /// A rank that waits for a processor makes no call for longer than a ring of a fast loop holds, and would seem to have
-    /// left the loop: it is looked at while it runs.
-    fn await_running(&self) {
-        let span_max_ticks = (RING_SECONDS_SHORT * self.clock.ticks_per_second()) as u64;
-        let members = self.team.members.iter();
-        let mut fast: Vec<Fast<'_>> = members.filter_map(|member| Fast::of(member, span_max_ticks)).collect();
-        let begun = Instant::now();
-        while !fast.is_empty() && begun.elapsed() < TURN_MAX {
-            std::thread::sleep(CALL_SOON);
-            let quiet = fast.iter_mut().map(|one| usize::from(!one.has_called())).sum::<usize>();
-            if quiet == 0 {
-                return;
-            }
-        }
     }
 
     fn detect_options(&self, levels_only: bool) -> DetectOptions {

@@ -61,6 +61,8 @@ pub struct Node<'c> {
     patience: Duration,
 }
 
+/// A rank that executes another program has none in between: so long it may take, whoever asks.
+const EXECUTING_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at ranks that load.
 const LOADING_LOOK: Duration = Duration::from_millis(3);
 
@@ -186,7 +188,7 @@ impl<'c> Node<'c> {
             return Ok(Answer::Inserted(nobody));
         }
         // A library may go right between planning and writing; each attempt reads the ranks anew.
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.patience.max(EXECUTING_MAX);
         let team = loop {
             match try_again(|_| Team::insert(&chosen, options, self.cache)) {
                 Err(error) if error.is_loading() && Instant::now() < until => std::thread::sleep(LOADING_LOOK),

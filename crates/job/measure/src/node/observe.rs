@@ -86,33 +86,29 @@ struct RawCall {
     passes: u64,
 }
 
-/// A rank whose ring holds but a few milliseconds, and how many calls it had made.
-pub(crate) struct Fast<'a> {
-    member: &'a Member,
-    written: u64,
+/// A full ring of a fast loop's calls holds less time than a rank waits for a processor that others want as well. A rank
+/// that waits so would seem to have left its loop; what comes behind its last call is no part of what was seen of it then.
+/// One that really has left it makes itself known when it does not pass the marker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turns {
+    /// Ticks of a full ring up to which it is one of a fast loop.
+    pub span_ticks_max: u64,
+    /// Ticks without a call after which more than the scheduler is behind it.
+    pub gap_ticks_max: u64,
 }
 
-impl<'a> Fast<'a> {
-    /// The rank, if its ring is full of calls of less than `span_max_ticks`.
-    pub(crate) fn of(member: &'a Member, span_max_ticks: u64) -> Option<Self> {
-        let view = member.inserted.view();
-        let slot = main_slot(view)?;
-        let written = slot.slot.ring_written.load(Acquire);
-        let oldest = written.checked_sub(view.geometry().ring_capacity - RING_MARGIN)?;
-        let enter = |index: u64| slot.call(index).enter_ticks.load(Relaxed);
-        let span_ticks = enter(written - 1).saturating_sub(enter(oldest));
-        (span_ticks < span_max_ticks).then_some(Fast { member, written })
-    }
-
-    /// Whether it has made a call since it was asked last.
-    pub(crate) fn has_called(&mut self) -> bool {
-        let before = std::mem::replace(&mut self.written, calls(self.member));
-        self.written != before
+impl Turns {
+    /// Until when a rank with this full ring was seen that was looked at `now`.
+    fn seen_until(self, records: &[RawCall], now: u64) -> u64 {
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return now };
+        let end = last.exit_ticks.max(last.enter_ticks);
+        let is_fast = end.saturating_sub(first.enter_ticks) <= self.span_ticks_max;
+        if is_fast && now.saturating_sub(end) <= self.gap_ticks_max { end.min(now) } else { now }
     }
 }
 
 /// Copies the ring of a rank's main thread.
-pub(crate) fn snapshot(member: &Member) -> Snapshot<'_> {
+pub(crate) fn snapshot(member: &Member, turns: Turns) -> Snapshot<'_> {
     let view = member.inserted.view();
     let until_ticks = ticks();
     let Some(slot) = main_slot(view) else { return Snapshot { slot: None, records: Vec::new(), until_ticks } };
@@ -137,6 +133,7 @@ pub(crate) fn snapshot(member: &Member) -> Snapshot<'_> {
     let now = slot.slot.ring_written.load(Acquire);
     let spoiled = now.saturating_sub(capacity).saturating_sub(first).min(records.len() as u64) as usize;
     records.drain(..spoiled);
+    let until_ticks = if first > 0 { turns.seen_until(&records, until_ticks) } else { until_ticks };
     Snapshot { slot: Some(slot), records, until_ticks }
 }
 
@@ -257,5 +254,37 @@ fn peer(view: View<'_>, slot: &SlotView<'_>, comm: u32, named: i32, facts: Optio
         0 => named,
         COMM_NONE => PEER_NONE,
         _ => members(view, slot, comm).and_then(|list| list.get(named as usize).copied()).unwrap_or(PEER_NONE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_waits_for_a_processor_was_seen_until_its_last_call() {
+        let call = |enter_ticks: u64, exit_ticks: u64| RawCall {
+            probe: 0,
+            address: 0,
+            enter_ticks,
+            exit_ticks,
+            comm: 0,
+            peer: 0,
+            source: 0,
+            passes: 0,
+        };
+        let turns = Turns { span_ticks_max: 100, gap_ticks_max: 200 };
+        for (name, first, last, now, expected) in [
+            ("it waits", 1_000, (1_080, 1_090), 1_250, 1_090),
+            ("inside of its last call", 1_000, (1_080, 0), 1_250, 1_080),
+            ("it runs", 1_000, (1_080, 1_090), 1_090, 1_090),
+            ("it calls while it is looked at", 1_000, (1_080, 1_095), 1_090, 1_090),
+            ("it has not called for long", 1_000, (1_080, 1_090), 1_300, 1_300),
+            ("its loop is slow", 900, (1_080, 1_090), 1_250, 1_250),
+        ] {
+            let records = [call(first, first + 1), call(last.0, last.1)];
+            assert_eq!(turns.seen_until(&records, now), expected, "{name}");
+        }
+        assert_eq!(turns.seen_until(&[], 7), 7, "it has never called");
     }
 }
