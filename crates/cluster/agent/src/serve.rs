@@ -32,7 +32,6 @@ use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_session::ImageCache;
 use trimtab_track::{Job, ProcFs, RankProcess, find_job_in, find_launched_job_in, find_slurm_job_in};
-use trimtab_types::procfs::Stat;
 use trimtab_types::{Pid, Rank, one_line};
 
 /// Time between two looks at signals and the clock.
@@ -215,9 +214,10 @@ impl<'a> Agent<'a> {
 
     fn is_any_rank_alive(&self) -> bool {
         let ranks = self.ranks.iter().flat_map(|ranks| &ranks.job.ranks);
-        let runs =
-            |rank: &RankProcess, stat: &Stat| stat.start_time_ticks == rank.start_time_ticks && !stat.state.has_ended();
-        ranks.into_iter().any(|rank| stat_of(rank.pid, rank.pid.0).is_some_and(|stat| runs(rank, &stat)))
+        let runs = |rank: &RankProcess| {
+            stat_of(rank.pid, rank.pid.0).is_some_and(|stat| stat.runs_since(rank.start_time_ticks))
+        };
+        ranks.into_iter().any(runs)
     }
 
     /// Breaks when it is to end.

@@ -125,8 +125,7 @@ fn jobs(processes: &dyn Processes, own: &Own, mut before: JobsSeen) -> JobsSeen 
 
 /// Whether a job's process is there no more: its number may be another one's, or it has ended and nobody has asked.
 fn has_gone(processes: &dyn Processes, pid: Pid, known: &Known) -> bool {
-    is_job(&known.whose)
-        && processes.stat(pid).map_or(true, |stat| stat.start_time_ticks != known.start_ticks || stat.state.has_ended())
+    is_job(&known.whose) && !processes.stat(pid).is_ok_and(|stat| stat.runs_since(known.start_ticks))
 }
 
 fn is_job(whose: &Whose) -> bool {

@@ -151,7 +151,7 @@ impl Group {
 
 fn is_alive(processes: &dyn Processes, sighting: &Sighting) -> bool {
     let Some(start) = sighting.start_time_ticks else { return false };
-    processes.stat(sighting.pid).is_ok_and(|stat| stat.start_time_ticks == start && !stat.state.has_ended())
+    processes.stat(sighting.pid).is_ok_and(|stat| stat.runs_since(start))
 }
 
 fn has_library(processes: &dyn Processes, pid: Pid) -> bool {

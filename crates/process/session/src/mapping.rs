@@ -443,6 +443,10 @@ mod tests {
         find_gadgets(pid, &Memory::open(pid).ok()?, &MappingTable::of(pid).ok()?).ok()
     }
 
+    fn mapper<'a>(pid: Pid, maps: &'a MappingTable, layout: &'a Layout) -> Mapper<'a> {
+        Mapper { pid, gadgets: gadgets(pid).expect("has"), maps, layout, pause_ns: 0 }
+    }
+
     fn layout(header: u64, gate: u64) -> Layout {
         let place = ArenaPlace { gate, code: gate + PAGE, capacity: PAGE };
         let geometry = Geometry { data_length: DATA_BYTES, file_length: DATA_BYTES + PAGE, ..Geometry::default() };
@@ -473,8 +477,7 @@ mod tests {
             let maps = MappingTable::of(pid).expect("maps");
             let (header, gate) = gaps(&maps);
             let layout = layout(header, gate);
-            let mut mapper =
-                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let mut mapper = mapper(pid, &maps, &layout);
             let shared = mapper.map(&|view| view.write_bytes(0, &[7; 8])).expect("maps");
             assert!(mapper.pause_ns > 0);
             let memory = Memory::open(pid).expect("memory");
@@ -496,8 +499,7 @@ mod tests {
             let maps = MappingTable::of(pid).expect("maps");
             let (header, gate) = gaps(&maps);
             let layout = layout(header, gate);
-            let mut mapper =
-                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let mut mapper = mapper(pid, &maps, &layout);
             drop(mapper.map(&|_| {}).expect("maps"));
             let found = leftover::find(pid).expect("looks");
             assert!(matches!(found, Leftover::Unfinished(_)), "{program}");
@@ -567,8 +569,7 @@ mod tests {
             let (child, pid) = start(program, &[argument]);
             let maps = MappingTable::of(pid).expect("maps");
             let layout = two_arenas(&maps);
-            let mut mapper =
-                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let mut mapper = mapper(pid, &maps, &layout);
             let all = mapper.list_calls(0).len() + mapper.calls(0).len();
             assert_eq!(all, 2 + 2 * 2 + 1, "header, position, gates with their code, position");
             for count in 0..=all {
@@ -605,8 +606,7 @@ mod tests {
             let before = text(&memory);
             // Its code would lie on the program's own.
             let layout = layout(gaps(&maps).0, taken - PAGE);
-            let mut mapper =
-                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let mut mapper = mapper(pid, &maps, &layout);
             let error = mapper.map(&|_| {}).expect_err("is taken");
             assert!(matches!(error, Error::NoRoom { .. }), "{error}");
             wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
@@ -622,8 +622,7 @@ mod tests {
             let maps = MappingTable::of(pid).expect("maps");
             let (header, gate) = gaps(&maps);
             let layout = layout(header, gate);
-            let mut mapper =
-                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let mut mapper = mapper(pid, &maps, &layout);
             let sizes = std::fs::read_to_string(format!("/proc/{pid}/statm")).expect("reads");
             let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).expect("a number");
             let now = pages * PAGE;
@@ -649,8 +648,7 @@ mod tests {
             let maps = MappingTable::of(pid).expect("maps");
             let taken = maps.0.iter().find(|mapping| mapping.executable).expect("has code").start;
             let layout = layout(taken, gaps(&maps).1);
-            let mut mapper =
-                Mapper { pid, gadgets: gadgets(pid).expect("has"), maps: &maps, layout: &layout, pause_ns: 0 };
+            let mut mapper = mapper(pid, &maps, &layout);
             let (is_over, lone) = (AtomicBool::new(false), AtomicBool::new(false));
             std::thread::scope(|scope| {
                 scope.spawn(|| {

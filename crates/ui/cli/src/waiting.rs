@@ -282,7 +282,7 @@ impl Surroundings for Around<'_> {
         match self.found {
             Found::Here(job) => job.ranks.iter().any(|rank| {
                 let stat = ProcFs::new().stat(rank.pid);
-                stat.is_ok_and(|stat| stat.start_time_ticks == rank.start_time_ticks && !stat.state.has_ended())
+                stat.is_ok_and(|stat| stat.runs_since(rank.start_time_ticks))
             }),
             Found::Spread(spread) => match &**spread {
                 Spread::Slurm(running) => self.is_running(running),

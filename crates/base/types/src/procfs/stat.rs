@@ -29,6 +29,13 @@ pub struct Stat {
     pub last_cpu: u32,
 }
 
+impl Stat {
+    /// Whether this is still the process that started then, so many ticks after the machine, and runs.
+    pub fn runs_since(&self, start_time_ticks: u64) -> bool {
+        self.start_time_ticks == start_time_ticks && !self.state.has_ended()
+    }
+}
+
 /// What a process does, as the kernel's letters say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {

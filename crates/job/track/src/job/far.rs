@@ -92,16 +92,16 @@ pub fn find_launched_job_in(
 ) -> Result<Job, Error> {
     let search = Search::begin(processes, is_static_mpi)?;
     let is_theirs = |pid: Pid| processes.status(pid).is_ok_and(|status| status.uids[1] == uid);
-    if let Some(beginning) = mark.strip_prefix(INTEL_LAUNCH).and_then(|rest| rest.strip_prefix('=')) {
-        let top = intel_top(processes, &search.tree, &is_theirs, beginning)?;
-        let world = search.world_below(top)?;
-        return search.job(world);
-    }
     let is_marked = |pid: Pid| processes.arguments(pid).is_ok_and(|words| mark_in(&words).as_deref() == Some(mark));
-    let launchers = search.tree.pids().filter(|pid| search.tree.is_launcher(*pid));
-    // A helper that was started here, or the launcher itself, which has started helpers elsewhere.
-    let is_ours = |pid: &Pid| is_theirs(*pid) && (is_marked(*pid) || search.tree.children(*pid).any(is_marked));
-    let top = { launchers }.find(is_ours).ok_or(Error::NotLaunchedHere)?;
+    let top = match mark.strip_prefix(INTEL_LAUNCH).and_then(|rest| rest.strip_prefix('=')) {
+        Some(beginning) => intel_top(processes, &search.tree, &is_theirs, beginning)?,
+        None => {
+            let mut launchers = search.tree.pids().filter(|pid| search.tree.is_launcher(*pid));
+            // A helper that was started here, or the launcher itself, which has started helpers elsewhere.
+            let is_ours = |pid: &Pid| is_theirs(*pid) && (is_marked(*pid) || search.tree.children(*pid).any(is_marked));
+            launchers.find(is_ours).ok_or(Error::NotLaunchedHere)?
+        }
+    };
     let world = search.world_below(top)?;
     search.job(world)
 }
