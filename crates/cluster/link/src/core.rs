@@ -7,10 +7,12 @@
 //! Next: `driver` for the tasks that come here, `link` for one connection.
 
 use crate::address::Contact;
+use crate::awake;
 use crate::error::{LinkError, Trouble};
 use crate::greet::Greeted;
 use crate::handle::{Hand, Owner};
-use crate::limits::{DIALING_FRAMES_MAX, LINK_COUNT_MAX, TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
+use crate::limits::{BATCH_BYTES, DIALING_FRAMES_MAX, LINK_COUNT_MAX, LOOK_LINKS_MAX};
+use crate::limits::{TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
 use crate::link::Link;
 use crate::socket::ReadHalf;
 use rustls::pki_types::CertificateDer;
@@ -27,6 +29,8 @@ use trimtab_types::one_line;
 thread_local! {
     /// Frames between their bytes and the machine, for all connections of the thread.
     static FRAMES: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
+    /// What was just read by a node that stays awake.
+    static LOOKED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// A node that several tasks share.
@@ -48,7 +52,12 @@ impl Shared {
 
     /// The node's clock; it begins at 1 because the machine's 0 is before everything.
     pub(crate) fn now_us(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64 + 1
+        self.us_at(Instant::now())
+    }
+
+    /// The node's clock at a moment.
+    pub(crate) fn us_at(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.began).as_micros() as u64 + 1
     }
 
     /// A moment of the node's clock.
@@ -73,6 +82,8 @@ pub(crate) struct Core {
     owner_waits: bool,
     next_serial: u64,
     swept_us: u64,
+    /// Reads that found something because the node stayed awake.
+    pub(crate) found_awake_count: u64,
     troubles: VecDeque<Trouble>,
     /// When the driver wakes by itself, and how to wake it before.
     pub(crate) armed_us: u64,
@@ -98,6 +109,7 @@ impl Core {
             owner_waits: false,
             next_serial: 0,
             swept_us: 0,
+            found_awake_count: 0,
             troubles: VecDeque::new(),
             armed_us: 0,
             waker: None,
@@ -229,6 +241,28 @@ impl Core {
         Ok(())
     }
 
+    /// Asks each connection for what is there, if there are few; whether something was.
+    pub(crate) fn look(&mut self, now: Instant, now_us: u64) -> bool {
+        if self.links.len() > LOOK_LINKS_MAX {
+            return false;
+        }
+        let mut bytes = LOOKED.take();
+        bytes.resize(BATCH_BYTES, 0);
+        let found = self.links.iter().find_map(|(peer, link)| match link.try_read(&mut bytes) {
+            0 => None,
+            count => Some((*peer, link.serial, count)),
+        });
+        if let Some((peer, serial, count)) = found {
+            awake::came(now);
+            self.found_awake_count += 1;
+            if let Err(why) = self.arrived(now_us, peer, serial, &bytes[..count]) {
+                self.ended(now_us, peer, serial, &why);
+            }
+        }
+        LOOKED.set(bytes);
+        found.is_some()
+    }
+
     fn decoded(
         &mut self,
         now_us: u64,
@@ -325,6 +359,11 @@ impl Core {
                 waker.wake();
             }
         }
+    }
+
+    /// Whether there is nothing to do for the driver, which is not awaited by the owner or the kernel either.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.waker.is_some() && self.blocked.is_empty() && !self.owner_waits && !self.is_stopped
     }
 
     /// What the driver does whenever it wakes: the time, then writing; whom to call next.

@@ -6,10 +6,11 @@
 //! Next: `core` for what happens, `greet` for the beginning of a connection.
 
 use crate::address::Listener;
+use crate::awake::{self, Wait};
 use crate::core::Shared;
 use crate::error::LinkError;
 use crate::greet::{Greeted, Identity};
-use crate::limits::{DIAL_TIME_MAX, GREETING_COUNT_MAX, GREETING_TIME_MAX};
+use crate::limits::{DIAL_TIME_MAX, GREETING_COUNT_MAX, GREETING_TIME_MAX, LOOKS_AT_ONCE};
 use crate::socket::{self, ReadHalf, Socket};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -34,12 +35,32 @@ pub(crate) struct Driver {
     sleep: Pin<Box<Sleep>>,
     /// When the sleep ends. It is left alone where it ends only a little too early: to set it costs as well.
     sleeps_until_us: u64,
+    wait: Wait,
 }
 
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>, identity: Arc<Identity>) -> Self {
         let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
-        Driver { shared, identity, sleep, sleeps_until_us: 0 }
+        Driver { shared, identity, sleep, sleeps_until_us: 0, wait: Wait::default() }
+    }
+
+    /// Looks whether something has come that it stays awake for; if not, it is polled again or, after some time, woken.
+    fn waits_on(&mut self, context: &mut Context<'_>) -> bool {
+        for _ in 0..LOOKS_AT_ONCE {
+            let now = std::time::Instant::now();
+            let now_us = self.shared.us_at(now);
+            let mut core = self.shared.lock();
+            if now_us >= self.sleeps_until_us || !core.is_calm() || core.look(now, now_us) {
+                self.wait.end();
+                return false;
+            }
+            drop(core);
+            if !self.wait.goes_on(now) {
+                return true;
+            }
+        }
+        awake::look_again(context);
+        true
     }
 }
 
@@ -49,7 +70,11 @@ impl Future for Driver {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let driver = &mut *self;
         loop {
-            let now_us = driver.shared.now_us();
+            if driver.wait.is_awake() && driver.waits_on(context) {
+                return Poll::Pending;
+            }
+            let now = std::time::Instant::now();
+            let now_us = driver.shared.us_at(now);
             let mut core = driver.shared.lock();
             if core.is_stopped {
                 return Poll::Ready(());
@@ -69,7 +94,10 @@ impl Future for Driver {
                 driver.sleeps_until_us = wake_at_us;
                 driver.sleep.as_mut().reset(Instant::from_std(driver.shared.instant(wake_at_us)));
             }
-            ready!(driver.sleep.as_mut().poll(context));
+            if driver.sleep.as_mut().poll(context).is_pending() {
+                driver.wait.begin(now, context);
+                return Poll::Pending;
+            }
             driver.sleeps_until_us = 0;
         }
     }
@@ -152,7 +180,9 @@ fn poll_read(
         if bytes.is_empty() {
             return Err(LinkError::Closed);
         }
-        shared.lock().arrived(shared.now_us(), peer, serial, bytes)
+        let now = std::time::Instant::now();
+        awake::came(now);
+        shared.lock().arrived(shared.us_at(now), peer, serial, bytes)
     }));
     Poll::Ready(taken?)
 }

@@ -153,6 +153,11 @@ impl Handle {
         self.shared.lock().link_count()
     }
 
+    /// How often it found something at once because it stayed awake, where packets go to and fro.
+    pub fn found_awake_count(&self) -> u64 {
+        self.shared.lock().found_awake_count
+    }
+
     /// The latest things that went wrong with connections, oldest first.
     pub fn troubles(&self) -> Vec<Trouble> {
         self.shared.lock().troubles().cloned().collect()

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod awake;
 pub mod blocking;
 mod core;
 pub mod credentials;

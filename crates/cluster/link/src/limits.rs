@@ -36,3 +36,17 @@ pub const CREDENTIAL_FILE_BYTES_MAX: u64 = 1 << 20;
 pub const SOCKET_BYTES: u32 = 256 << 10;
 /// Connections the kernel may hold until they are accepted: all children of a wide node at once.
 pub const BACKLOG: u32 = 4096;
+/// A wait that is stayed awake for, at most: about what a few processors take to be woken one after the other.
+pub const AWAKE_TIME_MAX: Duration = Duration::from_micros(100);
+/// Before that time others are not offered the processor in such a wait.
+pub const ALONE_TIME_MAX: Duration = Duration::from_micros(3);
+/// So many waits in a row must have been as short before one is stayed awake for.
+pub const AWAKE_WAITS_MIN: u32 = 4;
+/// Where the processor turned out to be wanted by others it takes twice as many each time, up to this.
+pub const AWAKE_WAITS_MAX: u32 = 4096;
+/// Who offered its processor to others and was away for so long shares it with a program that computes.
+pub const CROWDED_TIME_MIN: Duration = Duration::from_micros(100);
+/// A node that stays awake asks its connections one by one if it has no more than these.
+pub const LOOK_LINKS_MAX: usize = 4;
+/// So often, before other tasks of the thread have their turn.
+pub const LOOKS_AT_ONCE: usize = 4;

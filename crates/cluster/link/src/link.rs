@@ -67,6 +67,11 @@ impl Link {
         self.seal.certificate()
     }
 
+    /// Reads what is there now; nothing at its end too, which whoever reads it finds.
+    pub(crate) fn try_read(&self, bytes: &mut [u8]) -> usize {
+        self.write.try_read(bytes).unwrap_or_default()
+    }
+
     /// Frames from bytes that have arrived; whether TLS wants to answer by itself.
     pub(crate) fn open(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<bool, LinkError> {
         let Link { seal, decoder, .. } = self;

@@ -8,6 +8,7 @@
 use crate::address::{Address, Kind, Listener};
 use crate::error::LinkError;
 use crate::limits::{BATCH_BYTES, SOCKET_BYTES};
+use rustix::net::RecvFlags;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
@@ -31,6 +32,12 @@ pub trait WriteHalf: Send + Sync {
 
     /// Whether trying makes sense now; if not, the task is woken when it does.
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Reads what is there now, past the runtime, which finds later that there is nothing.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is nothing; anything else is for the half that is read from to find.
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize>;
 
     /// Ends the connection in both directions, which the reader sees as its end.
     fn close(&self);
@@ -103,6 +110,10 @@ impl WriteHalf for tcp::OwnedWriteHalf {
         self.as_ref().poll_write_ready(context)
     }
 
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::net::recv(self.as_ref(), bytes, RecvFlags::DONTWAIT)?.0)
+    }
+
     fn close(&self) {
         // An error means that it is closed already.
         let _closed = rustix::net::shutdown(self.as_ref(), rustix::net::Shutdown::Both);
@@ -116,6 +127,10 @@ impl WriteHalf for unix::OwnedWriteHalf {
 
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.as_ref().poll_write_ready(context)
+    }
+
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::net::recv(self.as_ref(), bytes, RecvFlags::DONTWAIT)?.0)
     }
 
     fn close(&self) {

@@ -15,6 +15,8 @@ use std::time::Duration;
 const FAN_OUT: u32 = 16;
 /// Round trips of one turn.
 const TRIPS_PER_TURN: usize = 30;
+/// Packets of one turn, to and fro: the scheduler takes some milliseconds to give two processes a processor each.
+const PACKETS_PER_TURN: usize = 2_000;
 /// Sums of one turn.
 const SUMS_PER_TURN: u64 = 20_000;
 /// Before the first turn.
@@ -91,8 +93,8 @@ fn packet(options: Options) -> Outcome<Value> {
     let mut series = [const { Vec::new() }; 4];
     for _ in 0..options.rounds {
         for (index, (forest, bare, stream)) in trees.iter_mut().enumerate() {
-            series[2 * index].push(median(forest.round_trips(*stream, 500)?));
-            let taken = (0..500).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>()?;
+            series[2 * index].push(median(forest.round_trips(*stream, PACKETS_PER_TURN)?));
+            let taken = (0..PACKETS_PER_TURN).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>()?;
             series[2 * index + 1].push(median(taken) * 1e6);
         }
     }

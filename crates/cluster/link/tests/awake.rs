@@ -1,0 +1,82 @@
+//! Two nodes that answer each other at once stay awake between packets, and read each packet once, in order.
+//!
+//! Next: `common` for values that can be checked, the driver's module `awake` for when it is done.
+
+mod common;
+
+use common::*;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use trimtab_link::blocking::Hosted;
+use trimtab_link::{Address, Config, Contact, Credentials, Hand, JobSecret};
+use trimtab_overlay::node::WaveResult;
+use trimtab_overlay::{NodeId, Setup, Told, Tree};
+use trimtab_reduce::numbers::Sum;
+use trimtab_reduce::{Filter, RankSet};
+use trimtab_types::Rank;
+
+/// Waves after which one looks whether any was found by a node that was awake.
+const WAVES_AT_ONCE: u64 = 6000;
+
+fn config(secret: &JobSecret, node: NodeId, contacts: Vec<Contact>) -> Config {
+    let tree = Tree::flat(1).unwrap();
+    let setup = Setup {
+        id: node,
+        incarnation: trimtab_link::incarnation_now(),
+        ancestors: tree.ancestors(node),
+        ranks: tree.ranks(node),
+        timing: patient(),
+        registry: Default::default(),
+    };
+    let credentials = Some(Arc::new(Credentials::of_job(secret, node).unwrap()));
+    Config { setup, tree: TREE, listener: None, contacts, credentials }
+}
+
+/// The root's program: each result asks for the next wave.
+fn asking(results: Arc<Mutex<Vec<WaveResult>>>) -> impl FnMut(Told, &mut Hand<'_>) + Send {
+    move |told, hand| {
+        let Told::Result(result) = told else { return };
+        let mut results = results.lock().unwrap();
+        results.push(*result);
+        let last = &results[results.len() - 1];
+        if !(results.len() as u64).is_multiple_of(WAVES_AT_ONCE) {
+            hand.multicast(last.stream, last.covers.clone(), vec![0; 32]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn packets_that_are_found_awake_are_read_once_and_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    for listen in [Address::Unix(folder.path().join("root")), Address::Tcp("127.0.0.1:0".parse().unwrap())] {
+        let (secret, results) = (JobSecret::new().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let root = config(&secret, NodeId::ROOT, vec![]);
+        let root = Hosted::start(root, Some(listen), asking(results.clone())).unwrap();
+        let contact = root.address().unwrap().clone().into();
+        let below = config(&secret, NodeId(1), vec![contact]);
+        let below = Hosted::start(below, None, leaf(Rank(0), Leaves::OnCommand)).unwrap();
+        let began = Instant::now();
+        let is_in_time = || assert!(began.elapsed() < HANG, "not within {HANG:?}");
+        while root.handle().members().rank_count() == 0 {
+            is_in_time();
+        }
+        let stream = root.handle().open(sums(1)).unwrap();
+        let mut wanted = 0;
+        // Where the machine is busy nobody stays awake; then it takes more of them.
+        while root.handle().found_awake_count() == 0 || below.handle().found_awake_count() == 0 {
+            wanted += WAVES_AT_ONCE;
+            root.handle().multicast(stream, RankSet::range(Rank(0), Rank(0)), vec![0; 32]).unwrap();
+            while (results.lock().unwrap().len() as u64) < wanted {
+                is_in_time();
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        let results = results.lock().unwrap();
+        assert_eq!(results.iter().map(|result| result.wave).collect::<BTreeSet<_>>().len() as u64, wanted);
+        for (wave, result) in (0..).zip(results.iter()) {
+            assert_eq!(result.wave, wave);
+            assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, wave)));
+        }
+    }
+}
