@@ -100,6 +100,7 @@ const AGENT: &[&str] = &[
     "trimtab-audit",
     "trimtab-link",
     "trimtab-measure",
+    "trimtab-neighbours",
     "trimtab-os",
     "trimtab-overlay",
     "trimtab-reduce",

@@ -11,7 +11,7 @@ use crate::facts::{self, AskAll};
 use crate::script;
 use crate::site_window::SiteWindow;
 use crate::start::{Started, Starter, own_path};
-use crate::talk::{Ask, Piece, Present, Question, Say, Undone};
+use crate::talk::{Ask, MachineNow, Piece, Present, Question, Say, Undone};
 use crate::ticket::{FAN_OUT, Place, Ticket, Whose, own_version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -71,6 +71,8 @@ pub struct Lead<'a> {
     started: Started,
     ticket: Ticket,
     main: Channel,
+    /// Where machines are asked for, once they were.
+    watching: Option<Channel>,
     is_interrupted: &'a dyn Fn() -> bool,
     /// Why nodes whose agents came take no part, a sentence each.
     left_out: Vec<String>,
@@ -104,7 +106,7 @@ impl<'a> Lead<'a> {
         let ticket = Ticket { version: own_version(), tree, lead, port, fan_out: FAN_OUT, places, whose, command };
         let started = starter.start(&own_path()?, &ticket, &secret)?;
         let main = Channel { stream: 0, wave: 0 };
-        let mut lead = Lead { link, started, ticket, main, is_interrupted, left_out: Vec::new() };
+        let mut lead = Lead { link, started, ticket, main, watching: None, is_interrupted, left_out: Vec::new() };
         lead.await_agents()?;
         lead.main.stream = lead.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), LATE_US)?;
         Ok(lead)
@@ -219,6 +221,25 @@ impl<'a> Lead<'a> {
             (present.host, undone)
         };
         Ok(present.into_iter().map(at).collect())
+    }
+
+    /// How the machines are on which the job has ranks, and which other jobs are there: of all whose agents answer soon.
+    ///
+    /// # Errors
+    /// When the tree takes no question.
+    pub fn machines(&mut self) -> Result<Vec<MachineNow>, Error> {
+        let channel = match self.watching {
+            Some(channel) => channel,
+            None => Channel { stream: self.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), MUSTER_LATE_US)?, wave: 0 },
+        };
+        let main = std::mem::replace(&mut self.main, channel);
+        let answers = self.ask_within(Ask::Machine, MUSTER_ANSWER_MAX);
+        self.watching = Some(std::mem::replace(&mut self.main, main));
+        let machine = |say| match say {
+            Say::Machine(machine) => Some(machine),
+            _ => None,
+        };
+        Ok(answers?.said.into_values().filter_map(machine).collect())
     }
 
     /// Asks all agents and waits for what comes back.

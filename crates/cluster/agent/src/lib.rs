@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+mod beside;
 mod contribute;
 mod error;
 pub mod exchange;

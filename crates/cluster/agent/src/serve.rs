@@ -6,6 +6,7 @@
 //! Next: `talk` for what is asked, `trimtab_measure::Node` for what is done.
 
 use crate::audit::Audit;
+use crate::beside::Beside;
 use crate::contribute::{contribute, encoded};
 use crate::error::Error;
 use crate::exchange::{ANSWER_BYTES_MAX, Keeper, NOTHING};
@@ -181,6 +182,7 @@ struct Ranks<'a> {
     job: Job,
     present: Present,
     audit: Audit,
+    beside: Beside,
     /// The log of a script, which may be in some of the ranks only.
     script_audit: Option<Audit>,
 }
@@ -263,6 +265,7 @@ impl<'a> Agent<'a> {
             Ask::Script(command) => self.script(&command),
             Ask::Values => Ok(Say::Values(self.scripts.counted())),
             Ask::Undo => self.undo(),
+            Ask::Machine => self.machine(),
             Ask::Files { insert } => self.files(insert.as_deref()),
             Ask::Symbols(of) => {
                 let names = of.get(&(self.index as u32)).map(Vec::as_slice).unwrap_or_default();
@@ -313,7 +316,8 @@ impl<'a> Agent<'a> {
         let ranks = job.ranks.iter().map(rank).collect();
         let present = Present { host: host_name(), key: job.key.clone(), size: job.size, ranks };
         let node = Node::new(self.index as u32, job.clone(), self.cache).with_patience(LOADING_MAX);
-        self.ranks = Some(Ranks { node, job, present: present.clone(), audit, script_audit: None });
+        let beside = Beside::of(&job);
+        self.ranks = Some(Ranks { node, job, present: present.clone(), audit, beside, script_audit: None });
         Ok(Say::Here(present))
     }
 
@@ -414,6 +418,10 @@ impl<'a> Agent<'a> {
         let name = self.ticket.command.clone();
         let ranks = self.ranks()?;
         Ok(Say::Undone(undo::all(&ranks.job, &name).map_err(|reason| (reason, false))?))
+    }
+
+    fn machine(&mut self) -> Result<Say, Refused> {
+        Ok(Say::Machine(self.ranks()?.beside.now()))
     }
 
     /// Takes out whatever is in.

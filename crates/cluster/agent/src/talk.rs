@@ -11,6 +11,7 @@
 use crate::script;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use trimtab_neighbours::Counters;
 use trimtab_reduce::RankSet;
 
 /// A question to all agents.
@@ -46,6 +47,8 @@ pub enum Ask {
     Symbols(BTreeMap<u32, Vec<String>>),
     /// Part of a file's symbols, from whoever has read it: [`Say::Took`].
     Take(SymbolsPiece),
+    /// Who is there beside the job, and how busy is the machine? [`Say::Machine`]
+    Machine,
     /// The answer to the question before goes on there.
     More {
         /// The first byte that is wanted.
@@ -85,6 +88,8 @@ pub enum Say {
     Symbols(Vec<Symbols>),
     /// Whether the piece was of use.
     Took(bool),
+    /// Its machine.
+    Machine(MachineNow),
     /// It ends.
     Bye,
     /// It can't.
@@ -127,6 +132,17 @@ pub struct SymbolsPiece {
     pub from: u64,
     /// This part.
     pub bytes: Vec<u8>,
+}
+
+/// A machine of the job's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MachineNow {
+    /// Its name.
+    pub host: String,
+    /// Other jobs with processes there, each with the name of a program.
+    pub jobs: BTreeMap<String, String>,
+    /// What the kernel has counted.
+    pub counters: Counters,
 }
 
 /// An agent with its ranks.

@@ -2,8 +2,10 @@
 //!
 //! Next: `look`, which takes them together with the processes.
 
+use serde::{Deserialize, Serialize};
+
 /// Counters at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Processor time that was worked, given to others by the host, and all of it, in clock ticks.
     ticks: Option<[u64; 3]>,

@@ -44,20 +44,18 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// An event that can't be seen from here.
-    #[error(
-        "{condition}: that is seen on the machine where trimtab runs, and the job runs on others; wait for job-start, \
-         job-end, iterations, a time or a call"
-    )]
-    Elsewhere {
-        /// The event.
-        condition: String,
-    },
     /// An event that has to be the only one.
     #[error("{condition} is counted in the program itself, with the window's probes already in; wait for it alone")]
     Alone {
         /// The event.
         condition: String,
+    },
+    /// Nobody tells how the job's machines are.
+    #[error("how the job's machines are can't be seen")]
+    Machines {
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Nobody tells which jobs there are.
     #[error("which other jobs run can't be asked")]

@@ -1,11 +1,12 @@
-//! Which other jobs are there? On this machine by its processes, on a Slurm job's nodes by what Slurm says.
+//! Which other jobs are there, and how busy are the machines? Here by this machine's processes; elsewhere others say.
+//! On a Slurm job's nodes Slurm knows the jobs.
 //!
 //! Next: `wait`, which compares one answer with the one before.
 
 use crate::error::Error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use trimtab_neighbours::{JobsSeen, Machine, Own};
+use trimtab_neighbours::{Counters, JobsSeen, Machine, Own};
 use trimtab_track::slurm::{JobState, RunningJob, Scontrol, SlurmError, parse_jobs};
 
 /// Something that knows which other jobs share machines with ours.
@@ -18,6 +19,27 @@ pub trait JobSource {
 
     /// How often it may be asked.
     fn period(&self) -> Duration;
+}
+
+/// Something that knows how busy the job's machines are.
+pub trait Machines {
+    /// What the kernel has counted on each, by the name of its host, which is empty for this one.
+    ///
+    /// # Errors
+    /// They can't be asked.
+    fn counters(&mut self) -> Result<BTreeMap<String, Counters>, Error>;
+}
+
+/// This machine alone.
+#[derive(Clone, Debug, Default)]
+pub struct MachineHere {
+    machine: Machine,
+}
+
+impl Machines for MachineHere {
+    fn counters(&mut self) -> Result<BTreeMap<String, Counters>, Error> {
+        Ok(BTreeMap::from([(String::new(), self.machine.counters())]))
+    }
 }
 
 /// Jobs that have processes on this machine.

@@ -16,6 +16,6 @@ mod when;
 
 pub use door::{Bell, Door, Knocked, folder, knock};
 pub use error::Error;
-pub use jobs::{JobSource, JobsHere, JobsOfSlurm};
+pub use jobs::{JobSource, JobsHere, JobsOfSlurm, MachineHere, Machines};
 pub use wait::{Surroundings, Waited, Waiter};
 pub use when::{Condition, NotAnEvent, When};

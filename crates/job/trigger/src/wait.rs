@@ -8,11 +8,11 @@
 
 use crate::door::Door;
 use crate::error::Error;
-use crate::jobs::JobSource;
+use crate::jobs::{JobSource, Machines};
 use crate::when::{Condition, When};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use trimtab_neighbours::{Counters, Machine};
+use trimtab_neighbours::{Counters, Worked};
 use trimtab_types::report::Event;
 
 /// Longest sleep: signals that were missed between two sleeps are seen then.
@@ -61,7 +61,7 @@ pub enum Waited {
 pub struct Waiter<'a> {
     whens: Vec<When>,
     jobs: Box<dyn JobSource + 'a>,
-    machine: Machine,
+    machines: Box<dyn Machines + 'a>,
     /// Where calls come in.
     pub door: Door,
     begun: Instant,
@@ -72,26 +72,23 @@ pub struct Waiter<'a> {
     went: Vec<String>,
     /// When what is looked at now and then was looked at last, by kind.
     looked: BTreeMap<&'static str, Instant>,
-    counters: Option<(Instant, Counters)>,
+    counters: Option<(Instant, BTreeMap<String, Counters>)>,
     /// For each event: times it has fired; and whether it may fire.
     fired: Vec<u64>,
     is_armed: Vec<bool>,
 }
 
 impl<'a> Waiter<'a> {
-    /// Waits for any of `whens` from now on, and for calls. `is_here`: the job runs on this machine.
+    /// Waits for any of `whens` from now on, and for calls.
     ///
     /// # Errors
-    /// Events that can't be seen together, or from here.
+    /// Events that can't be seen together, or nobody who sees them.
     pub fn new(
         whens: Vec<When>,
         jobs: Box<dyn JobSource + 'a>,
+        machines: Box<dyn Machines + 'a>,
         door: Door,
-        is_here: bool,
     ) -> Result<Waiter<'a>, Error> {
-        if let Some(when) = whens.iter().find(|when| when.condition.is_of_machine() && !is_here) {
-            return Err(Error::Elsewhere { condition: when.to_string() });
-        }
         let is_counted = |when: &&When| matches!(when.condition, Condition::Iterations(_));
         if let Some(when) = whens.iter().find(is_counted).filter(|_| whens.len() > 1) {
             return Err(Error::Alone { condition: when.to_string() });
@@ -100,7 +97,7 @@ impl<'a> Waiter<'a> {
         let mut waiter = Waiter {
             whens,
             jobs,
-            machine: Machine::default(),
+            machines,
             door,
             begun: Instant::now(),
             known: None,
@@ -159,25 +156,26 @@ impl<'a> Waiter<'a> {
     /// The first event that has happened.
     fn seen(&mut self, around: &mut dyn Surroundings) -> Result<Option<Event>, Error> {
         self.look_for_jobs()?;
-        let worked = self.worked();
+        let worked = self.worked()?;
         for number in 0..self.whens.len() {
             let condition = self.whens[number].condition;
             let value = match condition {
                 Condition::JobStart => all_of(&mut self.came),
                 Condition::JobEnd => all_of(&mut self.went),
                 Condition::LoadAbove(limit) if self.is_due("load", LOAD) => {
-                    self.crossed(number, self.machine.counters().load, |load| load > limit, |load| format!("{load:.2}"))
+                    let loads = self.machines.counters()?.into_iter().map(|(host, counters)| (host, counters.load));
+                    self.crossed(number, highest(loads), |load| load > limit, |load| format!("{load:.2}"))
                 }
                 Condition::StealAbove(limit) => {
-                    let steal = worked.and_then(|worked| worked.steal);
-                    self.crossed(number, steal, |share| share > limit, percent)
+                    let steal = worked.iter().map(|(host, worked)| (host.clone(), worked.steal));
+                    self.crossed(number, highest(steal), |share| share > limit, percent)
                 }
                 Condition::PressureAbove(limit) => {
-                    let pressure = worked.and_then(|worked| worked.pressure);
-                    self.crossed(number, pressure, |share| share > limit, percent)
+                    let pressure = worked.iter().map(|(host, worked)| (host.clone(), worked.pressure));
+                    self.crossed(number, highest(pressure), |share| share > limit, percent)
                 }
                 Condition::RateBelow(limit) if self.is_due("rate", PACE) => {
-                    let rate = around.rate();
+                    let rate = around.rate().map(|rate| (rate, String::new()));
                     self.crossed(number, rate, |rate| rate < limit, |rate| format!("{rate:.4} iterations per second"))
                 }
                 Condition::At(_) | Condition::Every(_) | Condition::After(_) => {
@@ -218,29 +216,35 @@ impl<'a> Waiter<'a> {
         Ok(())
     }
 
-    /// What the machine's processors did since the last look, if that is long enough ago.
-    fn worked(&mut self) -> Option<trimtab_neighbours::Worked> {
+    /// What the machines' processors did since the last look, if that is long enough ago.
+    fn worked(&mut self) -> Result<BTreeMap<String, Worked>, Error> {
         let is_wanted = |when: &When| matches!(when.condition, Condition::StealAbove(_) | Condition::PressureAbove(_));
         if !self.whens.iter().any(is_wanted) || !self.is_due("shares", SHARES) {
-            return None;
+            return Ok(BTreeMap::new());
         }
-        let now = (Instant::now(), self.machine.counters());
-        let before = self.counters.replace(now)?;
-        Some(before.1.until(&now.1, now.0.duration_since(before.0).as_secs_f64()))
+        let (at, now) = (Instant::now(), self.machines.counters()?);
+        let Some((since, before)) = self.counters.replace((at, now.clone())) else { return Ok(BTreeMap::new()) };
+        let seconds = at.duration_since(since).as_secs_f64();
+        let worked = now.into_iter().filter_map(|(host, now)| {
+            let worked = before.get(&host)?.until(&now, seconds);
+            Some((host, worked))
+        });
+        Ok(worked.collect())
     }
 
-    /// A value that meets its condition, for the first time since it was seen not to.
+    /// A value that meets its condition, for the first time since it was seen not to; and where it was seen.
     fn crossed(
         &mut self,
         number: usize,
-        value: Option<f64>,
+        value: Option<(f64, String)>,
         is_met: impl Fn(f64) -> bool,
         shown: impl Fn(f64) -> String,
     ) -> Option<String> {
-        let value = value?;
+        let (value, host) = value?;
         let fires = is_met(value) && self.is_armed[number];
         self.is_armed[number] = !is_met(value);
-        fires.then(|| shown(value))
+        let at = if host.is_empty() { host } else { format!(" on {host}") };
+        fires.then(|| shown(value) + &at)
     }
 
     /// Seconds until an event whose time is known, 0 if that has come; `None` for others.
@@ -267,6 +271,12 @@ impl<'a> Waiter<'a> {
 /// All that was noted, in one text; it is told once.
 fn all_of(noted: &mut Vec<String>) -> Option<String> {
     (!noted.is_empty()).then(|| std::mem::take(noted).join(", "))
+}
+
+/// The highest of what is known, and the host where it was seen: one machine that meets a condition is enough.
+fn highest(of_hosts: impl Iterator<Item = (String, Option<f64>)>) -> Option<(f64, String)> {
+    let known = of_hosts.filter_map(|(host, value)| Some((value?, host)));
+    known.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 fn percent(share: f64) -> String {

@@ -76,7 +76,7 @@ impl Condition {
         }
     }
 
-    /// It can be seen only on the machine itself.
+    /// It can be seen only on the job's machines themselves.
     pub fn is_of_machine(&self) -> bool {
         matches!(
             self,

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use trimtab_trigger::{Door, Error, JobSource, Surroundings, Waited, Waiter, When};
+use trimtab_neighbours::Counters;
+use trimtab_trigger::{Door, Error, JobSource, MachineHere, Machines, Surroundings, Waited, Waiter, When};
 
 /// Jobs that are there at each look, the last for ever.
 struct Jobs(VecDeque<&'static [&'static str]>);
@@ -58,7 +59,8 @@ fn quiet() -> Around {
 fn waiter(folder: &tempfile::TempDir, whens: &[&str], looks: &[&'static [&'static str]]) -> Waiter<'static> {
     let whens: Vec<When> = whens.iter().map(|when| when.parse().expect("an event")).collect();
     let door = Door::open(folder.path(), vec!["1".into()]).expect("a door");
-    Waiter::new(whens, Box::new(Jobs(looks.iter().copied().collect())), door, true).expect("it can be waited for")
+    let jobs = Box::new(Jobs(looks.iter().copied().collect()));
+    Waiter::new(whens, jobs, Box::<MachineHere>::default(), door).expect("it can be waited for")
 }
 
 /// Kind and value of the next event.
@@ -176,16 +178,44 @@ fn the_bell_wakes_whoever_waits() {
 }
 
 #[test]
-fn what_can_not_be_seen_is_refused() {
+fn what_can_not_be_seen_together_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    for (whens, is_here, expected) in [
-        (&["load>1"][..], false, "seen on the machine"),
-        (&["rate<1"], false, "seen on the machine"),
-        (&["call", "iterations>=5"], true, "wait for it alone"),
+    let whens = ["call", "iterations>=5"].map(|when| when.parse().expect("an event")).to_vec();
+    let door = Door::open(folder.path(), Vec::new()).expect("a door");
+    let jobs = Box::new(Jobs(VecDeque::new()));
+    let refused = Waiter::new(whens, jobs, Box::<MachineHere>::default(), door).err().expect("refused");
+    assert!(refused.to_string().contains("wait for it alone"), "{refused}");
+}
+
+/// Two machines as they are at each look, the last for ever: load, time worked, stolen and in all, time waited.
+struct Two(VecDeque<[(f64, [u64; 3], u64); 2]>);
+
+impl Machines for Two {
+    fn counters(&mut self) -> Result<BTreeMap<String, Counters>, Error> {
+        let now = if self.0.len() > 1 { self.0.pop_front() } else { self.0.front().copied() };
+        let counters = |(load, [worked, stolen, idle], waited_us): (f64, [u64; 3], u64)| {
+            let stat = format!("cpu  {worked} 0 0 {idle} 0 0 0 {stolen} 0 0\n");
+            let pressure = format!("some avg10=0.00 total={waited_us}\n");
+            Counters::parse(Some(&stat), Some(&pressure), Some(&format!("{load} 0 0 1/2 3")))
+        };
+        let named = |(index, state)| (format!("n{index}"), counters(state));
+        Ok((1..).zip(now.expect("a look")).map(named).collect())
+    }
+}
+
+#[test]
+fn one_machine_that_meets_a_condition_is_enough() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (calm, busy) = ((0.5, [10, 0, 90], 0), (7.5, [10, 0, 90], 0));
+    let (later, robbed) = ((0.5, [20, 0, 180], 0), (0.5, [20, 60, 120], 0));
+    for (when, looks, expected) in [
+        ("load>5", vec![[calm, calm], [calm, busy]], "7.50 on n2"),
+        ("load>5", vec![[busy, calm]], "7.50 on n1"),
+        ("cpu-steal>20%", vec![[calm, calm], [later, robbed]], "60.0% on n2"),
     ] {
-        let whens: Vec<When> = whens.iter().map(|when| when.parse().expect("an event")).collect();
-        let door = Door::open(folder.path(), Vec::new()).expect("a door");
-        let refused = Waiter::new(whens, Box::new(Jobs(VecDeque::new())), door, is_here).err().expect("refused");
-        assert!(refused.to_string().contains(expected), "{refused}");
+        let door = Door::open(folder.path(), vec!["1".into()]).expect("a door");
+        let (whens, jobs) = (vec![when.parse().expect("an event")], Box::new(Jobs(VecDeque::from([&[][..]]))));
+        let mut waiter = Waiter::new(whens, jobs, Box::new(Two(looks.into())), door).expect("it can be waited for");
+        assert_eq!(next(&mut waiter, &mut quiet()).1, expected, "{when}");
     }
 }

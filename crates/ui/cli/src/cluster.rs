@@ -147,7 +147,7 @@ fn with_troubles(error: trimtab_measure::Error, troubles: &[String], said: &str)
 }
 
 /// Higher for each later window, on all nodes.
-fn window_id() -> WindowId {
+pub fn window_id() -> WindowId {
     WindowId((trimtab_os::unix_s() * 1e6) as u64)
 }
 

@@ -12,6 +12,7 @@ mod cluster;
 mod doctor;
 mod doctor_facts;
 mod explain;
+mod far_machines;
 mod found;
 mod functions;
 mod launch;

@@ -10,6 +10,7 @@ use crate::arguments::site::SiteOptions;
 use crate::arguments::{EventOptions, WindowOptions};
 use crate::audited::Change;
 use crate::called::Calls;
+use crate::far_machines::FarMachines;
 use crate::found::Found;
 use crate::progress::Terminal;
 use crate::spread::Spread;
@@ -27,7 +28,8 @@ use trimtab_site::jobs::Awaiting;
 use trimtab_store::Store;
 use trimtab_track::slurm;
 use trimtab_track::{Job, ProcFs, Processes};
-use trimtab_trigger::{Condition, Door, JobSource, JobsHere, JobsOfSlurm, Surroundings, Waited, Waiter, When};
+use trimtab_trigger::{Condition, Door, JobSource, JobsHere, JobsOfSlurm, MachineHere, Machines};
+use trimtab_trigger::{Surroundings, Waited, Waiter, When};
 use trimtab_types::Pid;
 use trimtab_types::report::Event;
 
@@ -54,7 +56,6 @@ pub fn run(
     if events.windows() != Some(1) && options.html.is_some() {
         bail!("--html writes one window: leave out --windows, and use `trimtab report JOB/WINDOW --html FILE` later");
     }
-    check_jobs_are_known(found, events)?;
     // What could not be stored is not waited for.
     drop(Store::open(store.as_deref())?);
     let terminal = Terminal::new()?;
@@ -62,37 +63,50 @@ pub fn run(
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, signal.clone())?;
     let door = Door::open(&trimtab_trigger::folder()?, Vec::new())?;
     let bell = door.bell();
-    let waiter = Waiter::new(events.when.clone(), jobs_of(found), door, matches!(found, Found::Here(_)))?;
+    let is_interrupted = || terminal.is_interrupted();
+    let far = far_machines(found, events, (site, trigger), &terminal, &is_interrupted)?;
+    let waiter = Waiter::new(events.when.clone(), jobs_of(found, &far), machines_of(&far), door)?;
     let calls = events.wants_api().then(|| Calls::begin(site, events, awaiting(found, store), bell)).transpose()?;
-    let around = Around { terminal: &terminal, signal, calls, found, options, asked_slurm: Instant::now() };
+    let around = Around { terminal: &terminal, signal, calls, found, far, options, asked_slurm: Instant::now() };
     let mut series = Series { options, events, found, site, store, trigger, waiter, around, measured: 0, code: DONE };
     series.run()
 }
 
-/// Which jobs share nodes with one that no batch system runs, nobody here knows.
-fn check_jobs_are_known(found: &Found, events: &EventOptions) -> anyhow::Result<()> {
-    let is_launch = matches!(found, Found::Spread(spread) if matches!(**spread, Spread::Launch(_)));
-    let is_of_jobs = |when: &&When| matches!(when.condition, Condition::JobStart | Condition::JobEnd);
-    if let Some(when) = events.when.iter().find(is_of_jobs).filter(|_| is_launch) {
-        bail!(
-            "{when}: without a batch system it can't be seen from here which jobs come and go on the job's other nodes; \
-             wait for iterations, a time or a call"
-        );
-    }
-    Ok(())
+/// The job's machines as agents see them, if it has several and something is waited for that only they see.
+fn far_machines<'a>(
+    found: &'a Found,
+    events: &EventOptions,
+    (site, command): (&'a SiteOptions, &'a str),
+    terminal: &'a Terminal,
+    is_interrupted: &'a dyn Fn() -> bool,
+) -> anyhow::Result<Option<FarMachines<'a>>> {
+    let Found::Spread(spread) = found else { return Ok(None) };
+    // What Slurm runs on its nodes, it says itself.
+    let is_launch = matches!(**spread, Spread::Launch(_));
+    let is_seen_there = |when: &When| match when.condition {
+        Condition::JobStart | Condition::JobEnd => is_launch,
+        condition => condition.is_of_machine(),
+    };
+    let is_wanted = events.when.iter().any(is_seen_there);
+    is_wanted.then(|| FarMachines::begin(spread, site, terminal, command, is_interrupted)).transpose()
 }
 
-fn jobs_of(found: &Found) -> Box<dyn JobSource + '_> {
-    match found {
-        Found::Here(job) => Box::new(JobsHere::new(Own::of(&ProcFs::new(), &pids(job), job.launcher))),
-        Found::Spread(spread) => match &**spread {
-            Spread::Slurm(running) => Box::new(JobsOfSlurm::new(&slurm::Program, running)),
-            // They are not asked for; see `check_jobs_are_known`.
-            Spread::Launch(launched) => {
-                let launcher = launched.launcher();
-                Box::new(JobsHere::new(Own::of(&ProcFs::new(), &[launcher], Some(launcher))))
-            }
+fn jobs_of<'a>(found: &'a Found, far: &Option<FarMachines<'a>>) -> Box<dyn JobSource + 'a> {
+    match (found, far) {
+        (Found::Here(job), _) => Box::new(JobsHere::new(Own::of(&ProcFs::new(), &pids(job), job.launcher))),
+        (Found::Spread(spread), far) => match (&**spread, far) {
+            (Spread::Slurm(running), _) => Box::new(JobsOfSlurm::new(&slurm::Program, running)),
+            (Spread::Launch(_), Some(far)) => Box::new(far.clone()),
+            // They are not asked for.
+            (Spread::Launch(_), None) => Box::new(JobsHere::new(Own::default())),
         },
+    }
+}
+
+fn machines_of<'a>(far: &Option<FarMachines<'a>>) -> Box<dyn Machines + 'a> {
+    match far {
+        Some(far) => Box::new(far.clone()),
+        None => Box::<MachineHere>::default(),
     }
 }
 
@@ -261,6 +275,7 @@ struct Around<'a> {
     /// Calls through the API, if they are waited for.
     calls: Option<Calls>,
     found: &'a Found,
+    far: Option<FarMachines<'a>>,
     options: &'a WindowOptions,
     asked_slurm: Instant,
 }
@@ -292,8 +307,7 @@ impl Surroundings for Around<'_> {
     }
 
     fn rate(&mut self) -> Option<f64> {
-        let Found::Here(job) = self.found else { return None };
-        match self.pace(job) {
+        match self.pace() {
             Ok(rate) => rate,
             Err(error) => {
                 eprintln!("trimtab: the program's pace can't be told now: {}", output::chain(&error));
@@ -309,7 +323,7 @@ impl Surroundings for Around<'_> {
 
 impl Around<'_> {
     /// Iterations per second over a few of them, measured as any window is.
-    fn pace(&self, job: &Job) -> anyhow::Result<Option<f64>> {
+    fn pace(&self) -> anyhow::Result<Option<f64>> {
         let options = Options {
             iterations: PACE_ITERATIONS,
             max_seconds: PACE_SECONDS_MAX,
@@ -319,9 +333,14 @@ impl Around<'_> {
             until_confident: None,
             ..window_options(self.options, "rate", trimtab_os::monotonic_ns())?
         };
-        let look = || measure(job, &options, &ImageCache::of_user(), &Silent);
-        let outcome = Change::of_job("rate", job)?.around(look)?;
-        Ok(outcome.report.iterations_per_s)
+        match (self.found, &self.far) {
+            (Found::Here(job), _) => {
+                let look = || measure(job, &options, &ImageCache::of_user(), &Silent);
+                Ok(Change::of_job("rate", job)?.around(look)?.report.iterations_per_s)
+            }
+            (Found::Spread(_), Some(far)) => far.rate(&options),
+            (Found::Spread(_), None) => Ok(None),
+        }
     }
 
     /// What Slurm says now and then; a question without answer is asked again.

@@ -26,6 +26,7 @@ fn jobs_of_several_nodes() {
     let job = cluster.start("particle", &["--iterations", "100000000"]);
     a_window_is_of_all_ranks(&cluster, &job);
     a_window_is_of_chosen_ranks(&cluster, &job);
+    a_window_waits_for_the_nodes(&cluster, &job);
     a_killed_lead_leaves_no_probes(&cluster, &job);
     a_killed_agent_is_named_and_what_it_left_comes_out(&cluster, &job);
     a_killed_agent_and_its_guard_are_cleaned_up_after(&cluster, &job);
@@ -75,6 +76,18 @@ fn a_window_is_of_chosen_ranks(cluster: &Cluster<'_>, job: &Job) {
     assert!(of_host.window.valid && ranks(&of_host) == [3], "{:?} {:?}", of_host.ranks, of_host.warnings);
     assert_eq!(begun() - before, 3, "ranks that are left alone are not in the log");
     job.check_untouched();
+}
+
+/// Agents that stay on the nodes say how busy they are, and how fast the program is.
+fn a_window_waits_for_the_nodes(cluster: &Cluster<'_>, job: &Job) {
+    for (when, kind, shown) in [("load>0.001", "load", " on "), ("rate<1000000", "rate", "iterations per second")] {
+        let report = cluster.window(&["attach", "--slurm", &job.id, "--when", when]);
+        let event = report.window.event.clone().expect("it was waited for");
+        assert!(report.window.valid && report.ranks.len() == NODES, "{:?} {:?}", report.window, report.warnings);
+        assert!(event.kind == kind && event.value.contains(shown), "{event:?}");
+        job.check_untouched();
+    }
+    wait_for("agents have gone", || agents().is_empty());
 }
 
 /// The lead is killed while the window is open: the agents notice, take everything out, and end.

@@ -10,6 +10,7 @@ mod common_cluster;
 use common_cluster::{LIMIT, agents, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -113,6 +114,55 @@ fn a_launch_over_ssh_is_measured() {
         check(hosts, &report);
         wait_for("agents have gone", || agents().is_empty());
     });
+}
+
+/// Load, pace, and other jobs: agents stay on the hosts and see them.
+#[test]
+fn windows_wait_for_what_happens_on_all_hosts() {
+    on_hosts("windows_wait_for_what_happens_on_all_hosts", |hosts| {
+        let mut job = hosts.start(Mpi::Mpich, &program(Mpi::Mpich));
+        let loaded = hosts.whole_window(&["attach", "--when", "load>0.001", &job.pid], &job);
+        let event = loaded.window.event.expect("it was waited for");
+        let is_named = (1..=HOSTS).any(|node| event.value.ends_with(&format!(" on {}", hosts.testbed.name(node))));
+        assert!(event.kind == "load" && is_named, "{event:?}");
+        let slow = hosts.whole_window(&["attach", "--when", "rate<1000000", &job.pid], &job);
+        let event = slow.window.event.expect("it was waited for");
+        assert!(event.kind == "rate" && event.value.contains("iterations per second"), "{event:?}");
+        a_job_on_the_other_host_comes_and_goes(hosts, &job);
+        job.check_untouched();
+        wait_for("agents have gone", || agents().is_empty());
+        job.end();
+    });
+}
+
+fn a_job_on_the_other_host_comes_and_goes(hosts: &Hosts<'_>, job: &Job) {
+    let file = hosts.testbed.folder().join("windows.json");
+    let mut words = vec!["attach", "--when", "job-start,job-end", "--windows", "2", "--iterations", "10"];
+    let path = file.display().to_string();
+    words.extend(["--json", &path, &job.pid]);
+    let mut waiting = hosts.trimtab(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(waiting.stderr.take().expect("it was asked for")).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("waiting for job-start")), "it waits");
+    let program = build("steady", Some(Mpi::Mpich), &Variant::default()).expect("it builds");
+    let program = program.canonicalize().expect("it is there");
+    let mut other = hosts.testbed.on(2, "mpiexec.mpich");
+    other.args(["-n", "1"]).arg(&program).args(["--iterations", "100000000"]).envs(NETWORK).stdout(Stdio::null());
+    let mut other = other.stdin(Stdio::null()).spawn().expect("it starts");
+    let windows = || fs::read_to_string(&file).unwrap_or_default().lines().count();
+    wait_for("a window because a job came", || windows() == 1);
+    common_cluster::children_of(other.id()).into_iter().for_each(common_cluster::kill);
+    let _ended = other.wait();
+    wait_for("a window because it went", || windows() == 2);
+    let rest: Vec<String> = said.collect();
+    assert!(waiting.wait().expect("it ends").success(), "{rest:?}");
+    let text = fs::read_to_string(&file).expect("windows");
+    let reports = text.lines().map(|line| serde_json::from_str::<Report>(line).expect("a report"));
+    for (report, kind) in reports.zip(["job-start", "job-end"]) {
+        check(hosts, &report);
+        let event = report.window.event.expect("it was waited for");
+        let is_there = event.value.contains(&format!(" on {} (", hosts.testbed.name(2)));
+        assert!(event.kind == kind && is_there, "{event:?}");
+    }
 }
 
 fn scripts_run_on_both(hosts: &Hosts<'_>, job: &Job) {

@@ -95,6 +95,7 @@ fn with_agents(count: usize, agent: &(dyn Fn(usize) -> Answers + std::marker::Sy
             started: Started::default(),
             ticket: ticket.clone(),
             main,
+            watching: None,
             is_interrupted: &never,
             left_out: Vec::new(),
         };

@@ -30,6 +30,8 @@ impl Member {
         let family = Family::from_modules(paths.iter().map(String::as_str));
         let environment = processes.environment(pid)?;
         let (family, identity) = match family {
+            // Agents are started as the ranks were, and those that read symbols have MPI's library mapped.
+            Some(_) if is_our_own(processes, pid)? => return Ok(None),
             Some(family) => (family, identify_for(&environment, family)),
             None => match identify(&environment) {
                 Some(identity) if has_static_mpi(processes, pid, is_static_mpi)? => (Family::Unknown, Some(identity)),
@@ -62,12 +64,16 @@ impl Member {
     }
 }
 
-/// Whether MPI is linked into a process's program. Into that which asks it is not: agents are started as the ranks were,
-/// and their file has many megabytes to read through.
+/// Whether MPI is linked into a process's program. Into that which asks it is not, and its file has many megabytes to read
+/// through.
 fn has_static_mpi(processes: &dyn Processes, pid: Pid, is_static_mpi: StaticMpi) -> Result<bool, Error> {
+    Ok(!is_our_own(processes, pid)? && is_static_mpi(&processes.executable(pid)?))
+}
+
+/// Whether it runs the program that asks: another agent, or another command of trimtab.
+fn is_our_own(processes: &dyn Processes, pid: Pid) -> Result<bool, Error> {
     let program = processes.executable(pid)?;
-    let is_our_own = processes.executable(processes.own_pid()).is_ok_and(|own| own == program);
-    Ok(!is_our_own && is_static_mpi(&program))
+    Ok(processes.executable(processes.own_pid()).is_ok_and(|own| own == program))
 }
 
 /// The Slurm job that a process was started in, if it can be read and there is one.

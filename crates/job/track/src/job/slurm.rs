@@ -192,6 +192,18 @@ mod tests {
         assert!(answer(&machine, Some(Step::Number(1)), 0).contains("Slurm has no process of it here"));
     }
 
+    /// One that has read symbols of MPI's library has it mapped, and was started as ranks are.
+    #[test]
+    fn agents_of_another_command_are_no_program_of_the_job() {
+        let mut machine = machine();
+        machine.add(Pid(20), Pid(4), "slurmstepd").arguments = vec!["slurmstepd: [7.1]".to_owned()];
+        let variables = ["SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_PROCID=0", "PMI_RANK=0", "PMI_SIZE=2"];
+        machine.add(Pid(21), Pid(20), "trimtab").mpi(MPICH, &variables);
+        assert_eq!(answer(&machine, None, 0), "0=11 1=12");
+        machine.add(Pid(21), Pid(20), "other").mpi(MPICH, &variables);
+        assert!(answer(&machine, None, 0).contains("runs 2 MPI programs here"));
+    }
+
     #[test]
     fn a_control_group_is_slurms_word_too() {
         let mut machine = Recorded { own: Pid(2), ..Recorded::default() };
