@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::exchange::{Gather, room};
 use crate::facts::{self, AskAll};
 use crate::script;
+use crate::serve::insert_of;
 use crate::site_window::SiteWindow;
 use crate::start::{Started, Starter, own_path};
 use crate::talk::{Ask, MachineNow, Piece, Present, Question, Say, Undone};
@@ -60,6 +61,16 @@ pub struct Answers {
     pub received_ticks: u64,
     /// By the agents' positions.
     pub said: BTreeMap<usize, Say>,
+}
+
+/// Whether nothing is in any process yet that this asks about: whoever leads may go home instead of waiting for the answer.
+fn begins(ask: &Ask) -> bool {
+    match ask {
+        Ask::Who | Ask::Machine | Ask::Files { .. } | Ask::Symbols(_) | Ask::Take(_) => true,
+        Ask::Window(command) => insert_of(command).is_some(),
+        Ask::Script(command) => matches!(**command, script::Command::Start(_)),
+        Ask::Values | Ask::Undo | Ask::More { .. } | Ask::Leave => false,
+    }
 }
 
 /// A host, and what was taken out of each rank there, or why nothing was.
@@ -305,6 +316,7 @@ impl<'a> Lead<'a> {
     /// One question to all and the wave that answers it.
     fn wave(&mut self, channel: Channel, (ask, room): (Ask, u32), until: Instant) -> Result<Answered, Error> {
         let wave = channel.wave;
+        let may_be_given_up = begins(&ask);
         let question = Question { wave, room, ask };
         let payload = postcard::to_allocvec(&question).map_err(|_| Error::Malformed { what: "a question" })?;
         let sent_ticks = ticks();
@@ -317,6 +329,9 @@ impl<'a> Lead<'a> {
         }
         let mut last_seen = Instant::now();
         while Instant::now() < until && !self.is_deserted(&mut last_seen) {
+            if may_be_given_up && (self.is_interrupted)() {
+                return Err(Error::Interrupted);
+            }
             match self.link.wait(LOOK) {
                 Some(Told::Result(result)) if result.stream == channel.stream && result.wave == wave => {
                     return Ok(Answered { sent_ticks, received_ticks: ticks(), result: Some(*result) });

@@ -62,8 +62,10 @@ impl Crew for Remote<'_, '_> {
         let is_insert = matches!(command.request, Request::Insert(_));
         let answers = match command_bytes(command) {
             Ok(bytes) => {
-                if is_insert && let Err(error) = self.lead.share_symbols(Some(bytes.clone())) {
-                    self.troubles.push(error.to_string());
+                match if is_insert { self.lead.share_symbols(Some(bytes.clone())) } else { Ok(0) } {
+                    Err(Error::Interrupted) => return Vec::new(),
+                    Err(error) => self.troubles.push(error.to_string()),
+                    Ok(_) => {}
                 }
                 self.lead.ask(Ask::Window(bytes))
             }
@@ -74,6 +76,8 @@ impl Crew for Remote<'_, '_> {
         };
         let answers = match answers {
             Ok(answers) => answers,
+            // Whoever interrupted knows.
+            Err(Error::Interrupted) => return Vec::new(),
             Err(error) => {
                 self.troubles.push(error.to_string());
                 return Vec::new();

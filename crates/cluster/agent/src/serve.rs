@@ -63,7 +63,8 @@ pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> 
     let looking = begin_looking(&ticket.whose);
     let link = join(&ticket, &secret, index)?;
     let cache = ImageCache::of_user();
-    let mut agent = Agent::new(&ticket, index, &link, &cache, looking);
+    let is_given_up = || asked_to_end.load(Ordering::Relaxed) || link.holds(gives_up);
+    let mut agent = Agent::new(&ticket, index, (&link, &is_given_up), &cache, looking);
     let mut last_words = LastWords::default();
     while agent.alone_since.is_none_or(|since| since.elapsed() < ALONE_MAX) {
         if asked_to_end.load(Ordering::Relaxed) && !last_words.are_due(&agent) {
@@ -110,10 +111,26 @@ pub(crate) fn asked_to_end() -> std::io::Result<Arc<AtomicBool>> {
 }
 
 /// The window that a command begins.
-fn insert_of(command: &[u8]) -> Option<Box<Options>> {
+pub(crate) fn insert_of(command: &[u8]) -> Option<Box<Options>> {
     match postcard::from_bytes::<Command>(command).ok()?.request {
         Request::Insert(options) => Some(options),
         _ => None,
+    }
+}
+
+/// What tells an agent that nobody waits any more for what it is doing.
+fn gives_up(told: &Told) -> bool {
+    let ask = match told {
+        Told::Uninstrument => return true,
+        Told::Command { payload, .. } => postcard::from_bytes(payload).map(|question: Question| question.ask),
+        _ => return false,
+    };
+    match ask {
+        Ok(Ask::Leave) => true,
+        Ok(Ask::Window(command)) => {
+            postcard::from_bytes(&command).is_ok_and(|command: Command| matches!(command.request, Request::Abandon))
+        }
+        _ => false,
     }
 }
 
@@ -157,6 +174,8 @@ struct Agent<'a> {
     ticket: &'a Ticket,
     index: usize,
     link: &'a Blocking,
+    /// Nobody waits for what it is doing.
+    is_given_up: &'a dyn Fn() -> bool,
     cache: &'a ImageCache,
     /// Its part of the job, once it was found.
     ranks: Option<Ranks<'a>>,
@@ -191,11 +210,18 @@ struct Ranks<'a> {
 type Refused = (String, bool);
 
 impl<'a> Agent<'a> {
-    fn new(ticket: &'a Ticket, index: usize, link: &'a Blocking, cache: &'a ImageCache, looking: Looking) -> Self {
+    fn new(
+        ticket: &'a Ticket,
+        index: usize,
+        (link, is_given_up): (&'a Blocking, &'a dyn Fn() -> bool),
+        cache: &'a ImageCache,
+        looking: Looking,
+    ) -> Self {
         Agent {
             ticket,
             index,
             link,
+            is_given_up,
             cache,
             ranks: None,
             scripts: Scripts::default(),
@@ -316,6 +342,7 @@ impl<'a> Agent<'a> {
         let ranks = job.ranks.iter().map(rank).collect();
         let present = Present { host: host_name(), key: job.key.clone(), size: job.size, ranks };
         let node = Node::new(self.index as u32, job.clone(), self.cache).with_patience(LOADING_MAX);
+        let node = node.until_given_up(self.is_given_up);
         let beside = Beside::of(&job);
         self.ranks = Some(Ranks { node, job, present: present.clone(), audit, beside, script_audit: None });
         Ok(Say::Here(present))

@@ -102,6 +102,11 @@ impl Blocking {
         self.inbox.wait(time_max)
     }
 
+    /// Whether something like this has happened and waits to be taken.
+    pub fn holds(&self, is_it: impl FnMut(&Told) -> bool) -> bool {
+        self.inbox.holds(is_it)
+    }
+
     /// How many things were dropped because nobody took them.
     pub fn dropped_count(&self) -> u64 {
         self.inbox.dropped_count()

@@ -9,7 +9,8 @@ mod common;
 use common::{RANKS, STEADY, Subject, TRUE_MARK, Wires, options};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trimtab_measure::{Answer, Command, Crew, Error, Mark, Options, Outcome, Request, Silent, WindowId, measure_with};
+use trimtab_measure::{Answer, Command, Crew, Error, Mark, Options, Outcome, Progress, Request, Silent, Stage};
+use trimtab_measure::{WindowId, measure, measure_with};
 use trimtab_session::ImageCache;
 use trimtab_specimens::{GroundTruth, TextSnapshot};
 use trimtab_types::report::{Link, Report};
@@ -55,6 +56,26 @@ fn two_nodes_begin_together_and_count_what_is_true() {
         let longest = durations.iter().copied().fold(0.0, f64::max);
         assert!(durations.iter().all(|one| *one > 0.9 * longest), "one clock: {durations:?}");
     }
+}
+
+/// Interrupted before its probes are in: while it is planned, which takes long for large programs.
+#[test]
+fn a_window_that_is_given_up_touches_nothing() {
+    struct Interrupted;
+    impl Progress for Interrupted {
+        fn stage(&self, _stage: &Stage) {}
+        fn is_interrupted(&self) -> bool {
+            true
+        }
+    }
+    let _alone = alone();
+    let subject = Subject::start(STEADY.0, STEADY.1);
+    let (cache, options) = (ImageCache::in_memory(), options(named(), ITERATIONS));
+    let given_up = measure(&subject.job, &options, &cache, &Interrupted);
+    assert!(matches!(given_up, Err(Error::Interrupted)), "{given_up:?}");
+    assert_eq!(cache.parse_count(), 0, "it was not even planned");
+    subject.assert_restored();
+    subject.finish();
 }
 
 /// Windows in which a loop must show once.

@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trimtab_measure::wait_for_start;
 use trimtab_os::Memory;
@@ -66,7 +67,7 @@ impl Rank {
     fn waited(&mut self, before_max: Duration, later: u8) -> bool {
         let modules = self.modules.clone();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(move || wait_for_start(&[modules], before_max));
+            let waits = scope.spawn(move || wait_for_start(&[modules], before_max, &|| false));
             std::thread::sleep(MEANWHILE);
             let is_over = waits.is_finished();
             self.tell(later);
@@ -109,7 +110,7 @@ fn a_rank_that_ends_in_mpi_init_is_not_waited_for() {
     rank.tell(b'1');
     let modules = rank.modules.clone();
     std::thread::scope(|scope| {
-        let waits = scope.spawn(move || wait_for_start(&[modules], Duration::ZERO));
+        let waits = scope.spawn(move || wait_for_start(&[modules], Duration::ZERO, &|| false));
         std::thread::sleep(MEANWHILE);
         assert!(!waits.is_finished(), "it is in it");
         rank.child.kill().expect("is killed");
@@ -118,8 +119,23 @@ fn a_rank_that_ends_in_mpi_init_is_not_waited_for() {
 }
 
 #[test]
+fn waiting_can_be_given_up() {
+    let mut rank = Rank::start("given_up");
+    rank.tell(b'1');
+    let (modules, is_given_up) = (rank.modules.clone(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| wait_for_start(&[modules], LONG, &|| is_given_up.load(Ordering::Relaxed)));
+        std::thread::sleep(MEANWHILE);
+        assert!(!waits.is_finished(), "it is in it");
+        is_given_up.store(true, Ordering::Relaxed);
+        assert!(waits.join().expect("it returns"));
+    });
+    assert_eq!(rank.state(), b'1' - b'0');
+}
+
+#[test]
 fn a_program_without_mpi_is_not_waited_for() {
     let own = Pid(std::process::id() as i32);
     let modules = Modules::read(own, &ImageCache::in_memory(), &|path| path.contains("libc.so")).expect("modules");
-    assert!(!wait_for_start(&[modules], LONG));
+    assert!(!wait_for_start(&[modules], LONG, &|| false));
 }

@@ -300,7 +300,7 @@ fn await_start(targets: &[Target], cache: &ImageCache) {
         Modules::read(target.pid, cache, &|path| is_mpi_module(path) || Path::new(path) == exe).ok()
     };
     let modules: Vec<Modules> = with_others.filter_map(library).collect();
-    wait_for_start(&modules, Duration::ZERO);
+    wait_for_start(&modules, Duration::ZERO, &|| false);
 }
 
 /// A process with the script in it. If it unloaded code that was to be patched, it is read anew and tried again.

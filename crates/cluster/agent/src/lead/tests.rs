@@ -6,6 +6,7 @@ use crate::exchange::{Keeper, NOTHING};
 use crate::facts::Shelf;
 use crate::serve::{join, value_of};
 use crate::talk::PresentRank;
+use std::sync::atomic::{AtomicBool, Ordering};
 use trimtab_session::{ImageCache, Modules};
 use trimtab_types::Pid;
 
@@ -68,6 +69,16 @@ fn play(ticket: &Ticket, secret: &JobSecret, index: usize, mut answer: Answers) 
 
 /// A lead of agents in a real tree, which answer as `agent` says.
 fn with_agents(count: usize, agent: &(dyn Fn(usize) -> Answers + std::marker::Sync), lead: impl FnOnce(&mut Lead<'_>)) {
+    with_agents_until(count, agent, &|| false, lead);
+}
+
+/// The same for a lead that somebody may interrupt.
+fn with_agents_until(
+    count: usize,
+    agent: &(dyn Fn(usize) -> Answers + std::marker::Sync),
+    is_interrupted: &dyn Fn() -> bool,
+    lead: impl FnOnce(&mut Lead<'_>),
+) {
     let secret = JobSecret::new().expect("a secret");
     let (own, tree) = (IpAddr::from([127, 0, 0, 1]), tree_number());
     let link = begin_tree(tree, own, &secret).expect("a tree");
@@ -89,14 +100,13 @@ fn with_agents(count: usize, agent: &(dyn Fn(usize) -> Answers + std::marker::Sy
             let _told = link.wait(LOOK);
         }
         let main = Channel { stream: 0, wave: 0 };
-        let never = || false;
         let mut asks = Lead {
             link,
             started: Started::default(),
             ticket: ticket.clone(),
             main,
             watching: None,
-            is_interrupted: &never,
+            is_interrupted,
             left_out: Vec::new(),
         };
         asks.main.stream = asks.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), LATE_US).expect("a stream");
@@ -124,6 +134,28 @@ fn agents_that_are_all_gone_are_not_waited_for() {
         let answers = lead.ask(Ask::Undo).expect("it is over");
         assert!(answers.said.is_empty(), "{:?}", answers.said);
         assert!(begun.elapsed() < ANSWER_MAX, "as long as for agents that work");
+    });
+}
+
+/// Planning for a large program, or waiting for ranks that start, takes long. What takes something out is waited for.
+#[test]
+fn agents_that_prepare_are_not_waited_for_once_it_is_interrupted() {
+    let (plans_for, is_interrupted) = (Duration::from_secs(2), AtomicBool::new(false));
+    let agent = |_| -> Answers {
+        Box::new(move |ask| {
+            if ask == Ask::Machine {
+                std::thread::sleep(plans_for);
+            }
+            Say::Took(true)
+        })
+    };
+    with_agents_until(2, &agent, &|| is_interrupted.load(Ordering::Relaxed), |lead| {
+        is_interrupted.store(true, Ordering::Relaxed);
+        let begun = Instant::now();
+        assert!(matches!(lead.ask(Ask::Machine), Err(Error::Interrupted)));
+        let answers = lead.ask(Ask::Undo).expect("answers");
+        assert_eq!(answers.said.len(), 2, "of the later question");
+        assert!(begun.elapsed() >= plans_for, "they are asked in order");
     });
 }
 

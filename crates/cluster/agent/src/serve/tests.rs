@@ -68,7 +68,7 @@ fn who_comes_late_says_nothing_to_what_was_asked_before_and_answers_what_is_aske
 
     let cache = ImageCache::in_memory();
     let own = join(&ticket, &secret, 0).expect("it joins");
-    let mut agent = Agent::new(&ticket, 0, &own, &cache, begin_looking(&ticket.whose));
+    let mut agent = Agent::new(&ticket, 0, (&own, &|| false), &cache, begin_looking(&ticket.whose));
     let passed = pieces(&results(&link, &own, &mut agent, 3));
     assert_eq!(passed, [(0, NOTHING), (1, NOTHING), (2, NOTHING)]);
 

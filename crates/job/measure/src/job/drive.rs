@@ -30,7 +30,8 @@ pub struct Outcome {
 /// Measures one window of a job whose ranks are all on this machine. Whatever happens, every rank is restored before
 /// this returns.
 pub fn measure(job: &Job, options: &Options, cache: &ImageCache, progress: &dyn Progress) -> Result<Outcome, Error> {
-    let mut crew = Here { node: Node::new(0, job.clone(), cache) };
+    let is_given_up = || progress.is_interrupted();
+    let mut crew = Here { node: Node::new(0, job.clone(), cache).until_given_up(&is_given_up) };
     measure_with(&mut crew, WindowId(1), options, progress)
 }
 
@@ -69,7 +70,9 @@ impl<'a> Lead<'a> {
 
     fn measure(&mut self) -> Result<Outcome, Error> {
         self.progress.stage(&Stage::Planning);
-        self.facts = self.muster.insert(self.options, &self.clock)?;
+        let inserted = self.muster.insert(self.options, &self.clock);
+        // Whoever gave it up isn't told what came of it.
+        self.facts = inserted.or_else(|error| self.check_interrupted().and(Err(error)))?;
         (self.started_ns, self.started_ticks) = (monotonic_ns(), ticks());
         self.progress.stage(&Stage::Inserting { ranks: self.muster.rank_total() });
         let (marker, recorded) = self.window()?;

@@ -8,6 +8,7 @@
 
 mod checked;
 mod early;
+mod interest;
 mod library;
 mod looks;
 mod observe;
@@ -24,6 +25,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::request::{Answer, Command, Inserted, Request, WindowId};
 use early::Early;
+use interest::Interest;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};
 use observe::{Sites, Stream};
 pub(crate) use passes::PASSES_MIN;
@@ -59,6 +61,7 @@ pub struct Node<'c> {
     open: Option<Window<'c>>,
     /// How long ranks may be at loading when probes are to go in.
     patience: Duration,
+    interest: Interest<'c>,
 }
 
 /// A rank that executes another program has none in between: so long it may take, whoever asks.
@@ -109,13 +112,28 @@ struct Wanted {
 impl<'c> Node<'c> {
     /// A node that measures the ranks of `job` on this machine. Nothing is touched yet.
     pub fn new(id: u32, job: Job, cache: &'c ImageCache) -> Self {
-        Node { id, job, cache, clock: Clock::start(), newest: None, open: None, patience: Duration::ZERO }
+        Node {
+            id,
+            job,
+            cache,
+            clock: Clock::start(),
+            newest: None,
+            open: None,
+            patience: Duration::ZERO,
+            interest: Interest::LASTING,
+        }
     }
 
     /// The same for ranks that may just have been started: it waits so long until they can be patched.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Node { patience, ..self }
+    }
+
+    /// The same for somebody who may give up the window before its probes are in.
+    #[must_use]
+    pub fn until_given_up(self, is_given_up: &'c dyn Fn() -> bool) -> Self {
+        Node { interest: Interest { is_lost: is_given_up }, ..self }
     }
 
     /// Its number in the crew.
@@ -190,7 +208,7 @@ impl<'c> Node<'c> {
         // A library may go right between planning and writing; each attempt reads the ranks anew.
         let until = Instant::now() + self.patience.max(EXECUTING_MAX);
         let team = loop {
-            match try_again(|_| Team::insert(&chosen, options, self.cache)) {
+            match try_again(|_| Team::insert(&chosen, options, self.cache, self.interest)) {
                 Err(error) if error.is_loading() && Instant::now() < until => std::thread::sleep(LOADING_LOOK),
                 team => break team.map_err(Error::or_ended)?,
             }

@@ -18,15 +18,19 @@ const WITHIN_MAX: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Waits until none of the processes is in `MPI_Init`, nor about to call it because it was started less than `before_max`
-/// ago. Whether it had to: then what was known of them is out of date.
+/// ago; or until it is given up. Whether it had to: then what was known of them is out of date.
 ///
 /// Libraries that do not tell are not waited for, and none for more than half a minute from its process's start.
-pub fn wait_for_start<'m>(processes: impl IntoIterator<Item = &'m Modules>, before_max: Duration) -> bool {
+pub fn wait_for_start<'m>(
+    processes: impl IntoIterator<Item = &'m Modules>,
+    before_max: Duration,
+    is_given_up: &dyn Fn() -> bool,
+) -> bool {
     let mut starting: Vec<Starting> = processes.into_iter().filter_map(Starting::of).collect();
     let mut has_waited = false;
     loop {
         starting.retain(|one| one.is_on(before_max));
-        if starting.is_empty() {
+        if starting.is_empty() || is_given_up() {
             return has_waited;
         }
         has_waited = true;

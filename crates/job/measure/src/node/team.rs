@@ -2,6 +2,7 @@
 //!
 //! Next: `selection` for what goes in, `job::drive` for what happens between.
 
+use super::interest::Interest;
 use super::library::{describe_library, set_library};
 use super::readout::host_name;
 use super::selection::Selection;
@@ -67,8 +68,14 @@ pub(crate) fn setup(selection: &Selection, job: &Job, options: &Options) -> Setu
 
 impl Team {
     /// Plans for every rank, then inserts into all of them at once.
-    pub(crate) fn insert(job: &Job, options: &Options, cache: &ImageCache) -> Result<Self, Error> {
-        let (selection, library, ready) = prepare_started(job, options, cache)?;
+    pub(crate) fn insert(
+        job: &Job,
+        options: &Options,
+        cache: &ImageCache,
+        interest: Interest<'_>,
+    ) -> Result<Self, Error> {
+        let (selection, library, ready) = prepare_started(job, options, cache, interest)?;
+        interest.check()?;
         let mut warnings = refusal_warnings(&selection, options, &ready)?;
         warnings.extend(ready.iter().filter(|one| one.undone).map(|one| {
             format!("rank {}: probes that a killed trimtab had left were taken out first", one.process.rank)
@@ -164,19 +171,26 @@ fn initialise(view: View<'_>, one: &Ready, facts: Option<&HandleFacts>, selectio
 type AllReady = (Selection, Option<Library>, Vec<Ready>);
 
 /// Alone there is nobody to be late for.
-fn prepare_started(job: &Job, options: &Options, cache: &ImageCache) -> Result<AllReady, Error> {
-    let all = prepare_all(job, options, cache)?;
-    if job.size.is_some_and(|size| size > 1) && wait_for_start(all.2.iter().map(|one| &one.modules), BEFORE_MAX) {
+fn prepare_started(
+    job: &Job,
+    options: &Options,
+    cache: &ImageCache,
+    interest: Interest<'_>,
+) -> Result<AllReady, Error> {
+    let all = prepare_all(job, options, cache, interest)?;
+    let modules = all.2.iter().map(|one| &one.modules);
+    if job.size.is_some_and(|size| size > 1) && wait_for_start(modules, BEFORE_MAX, interest.is_lost) {
         drop(all);
-        return prepare_all(job, options, cache);
+        return prepare_all(job, options, cache, interest);
     }
     Ok(all)
 }
 
-fn prepare_all(job: &Job, options: &Options, cache: &ImageCache) -> Result<AllReady, Error> {
+fn prepare_all(job: &Job, options: &Options, cache: &ImageCache, interest: Interest<'_>) -> Result<AllReady, Error> {
     let mut selection: Option<(Selection, Option<Library>)> = None;
     let mut ready = Vec::new();
     for process in &job.ranks {
+        interest.check()?;
         let failed = |source| Error::Rank { rank: process.rank, pid: process.pid, source };
         check_process(process).map_err(failed)?;
         let claim = Claim::of(process.pid).map_err(failed)?;
@@ -255,7 +269,7 @@ pub fn dry_run(
     if job.ranks.is_empty() {
         return Err(Error::NoRank { ranks: options.ranks.to_string() });
     }
-    let (selection, _, ready) = prepare_all(job, options, cache)?;
+    let (selection, _, ready) = prepare_all(job, options, cache, Interest::LASTING)?;
     let setup = setup(&selection, job, options);
     ready
         .into_iter()
