@@ -143,6 +143,11 @@ fn a_job_on_the_other_host_comes_and_goes(hosts: &Hosts<'_>, job: &Job) {
     let mut waiting = hosts.trimtab(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut said = BufReader::new(waiting.stderr.take().expect("it was asked for")).lines().map_while(Result::ok);
     assert!(said.any(|line| line.contains("waiting for job-start")), "it waits");
+    // Those that look are lost, and others come.
+    let lost = agents();
+    assert_eq!(lost.len(), HOSTS);
+    lost.iter().copied().for_each(common_cluster::kill);
+    wait_for("agents are there again", || agents().iter().filter(|agent| !lost.contains(agent)).count() == HOSTS);
     let program = build("steady", Some(Mpi::Mpich), &Variant::default()).expect("it builds");
     let program = program.canonicalize().expect("it is there");
     let mut other = hosts.testbed.on(2, "mpiexec.mpich");
