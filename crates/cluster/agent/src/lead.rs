@@ -29,9 +29,11 @@ use trimtab_reduce::lists::Concat;
 use trimtab_reduce::{Filter, FilterSpec, RankSet};
 use trimtab_types::Rank;
 
-/// How long the first agent may take to come, and the others after the latest.
+/// How long the first agent may take to come, and the others after the latest: where one program starts all, and where each
+/// has a way of its own, on which a login may take long.
 const FIRST_MAX: Duration = Duration::from_secs(60);
 const OTHERS_MAX: Duration = Duration::from_secs(5);
+const OTHER_WAYS_MAX: Duration = Duration::from_secs(20);
 /// A node that answers this long after the first one is left out.
 const LATE_US: u64 = 20_000_000;
 /// Longest wait for any answer at all: planning for many ranks of a large program.
@@ -377,9 +379,7 @@ impl<'a> Lead<'a> {
             if now > count {
                 (count, latest) = (now, Instant::now());
             }
-            // What ends before its agents came has told why.
-            let patience = if count > 0 { OTHERS_MAX } else { FIRST_MAX };
-            if latest.elapsed() < patience && !self.started.has_ended() {
+            if latest.elapsed() < self.patience(count > 0) {
                 continue;
             }
             if count > 0 {
@@ -391,6 +391,20 @@ impl<'a> Lead<'a> {
                 address: self.ticket.lead.to_string(),
                 said,
             });
+        }
+    }
+
+    /// How long after the latest agent others may still come.
+    fn patience(&mut self, has_some: bool) -> Duration {
+        let here = self.agents();
+        let missing: Vec<usize> = (0..self.ticket.places.len()).filter(|index| !here.contains(index)).collect();
+        match (self.started.runs_for(&missing), has_some) {
+            // What ends before its agents came has told why.
+            (Some(false), _) => Duration::ZERO,
+            (None, _) if self.started.has_ended() => Duration::ZERO,
+            (_, false) => FIRST_MAX,
+            (Some(true), true) => OTHER_WAYS_MAX,
+            (None, true) => OTHERS_MAX,
         }
     }
 

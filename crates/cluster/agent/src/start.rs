@@ -50,6 +50,8 @@ pub enum Starter {
 #[derive(Debug, Default)]
 pub struct Started {
     children: Vec<Child>,
+    /// Each of the children starts the agent of one place, in their order; otherwise one starts all.
+    is_one_each: bool,
     said: Arc<Mutex<Vec<u8>>>,
     site: Option<SiteWindow>,
 }
@@ -61,7 +63,8 @@ impl Starter {
     /// [`Error::NoStarter`] if that program can't be run, or the ticket can't be handed over; [`Error::Site`] if the
     /// controller has no agents for it.
     pub fn start(&self, agent: &Path, ticket: &Ticket, secret: &JobSecret) -> Result<Started, Error> {
-        let mut started = Started { children: Vec::new(), said: Arc::default(), site: None };
+        let is_one_each = matches!(self, Starter::Each { .. });
+        let mut started = Started { children: Vec::new(), is_one_each, said: Arc::default(), site: None };
         if let Starter::Site { controller, identity } = self {
             started.site = Some(SiteWindow::begin(controller, identity, ticket, secret)?);
         }
@@ -161,6 +164,15 @@ impl Started {
         }
     }
 
+    /// Whether what starts the agent of one of these places still runs; `None`: there is no telling them apart.
+    pub(crate) fn runs_for(&mut self, places: &[usize]) -> Option<bool> {
+        if !self.is_one_each {
+            return None;
+        }
+        let runs = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        Some(places.iter().any(|place| self.children.get_mut(*place).is_some_and(runs)))
+    }
+
     fn listen(&self, mut from: impl Read + Send + 'static) {
         let said = self.said.clone();
         std::thread::spawn(move || {
@@ -244,6 +256,26 @@ mod tests {
         let names = ["SLURM_CONF", "SLURM_JOB_ID", "SLURM_NTASKS", "PMI_RANK", "PATH", "SLURMD_NODENAME", "MY_SLURM_X"];
         let dropped = own_step(names.iter().map(OsString::from));
         assert_eq!(dropped, ["SLURM_JOB_ID", "SLURM_NTASKS", "PMI_RANK", "SLURMD_NODENAME"]);
+    }
+
+    #[test]
+    fn ways_that_have_ended_are_told_from_those_that_go_on() {
+        let secret = JobSecret::new().expect("a secret");
+        let words = |script: &str| ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+        let goes_on = std::env::temp_dir().join(format!("trimtab-goes-on-{}", std::process::id()));
+        std::fs::write(&goes_on, "").expect("a file");
+        let waits = format!("while test -e {}; do sleep 0.02; done", goes_on.display());
+        let each = Starter::Each { commands: vec![words("exit 1"), words(&waits)] };
+        let mut started = each.start(Path::new("/nowhere"), &ticket(), &secret).expect("it starts");
+        let until = Instant::now() + Duration::from_secs(20);
+        while started.runs_for(&[0]) == Some(true) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let runs = [&[0][..], &[1], &[0, 1], &[]].map(|places| started.runs_for(places));
+        assert_eq!(runs, [Some(false), Some(true), Some(true), Some(false)]);
+        std::fs::remove_file(&goes_on).expect("it was written");
+        let mut all = Starter::Srun { job: 1 }.commands(Path::new("/nowhere"), &ticket());
+        assert_eq!((all.len(), Started::default().runs_for(&[0, 1])), (1, None), "{:?}", all.pop());
     }
 
     #[test]
