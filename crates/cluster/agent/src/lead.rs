@@ -132,9 +132,12 @@ impl<'a> Lead<'a> {
 
     /// Nodes whose agents did not come or are gone.
     pub fn absent(&self) -> Vec<&str> {
+        self.missing().into_iter().map(|index| self.name_of(index)).collect()
+    }
+
+    fn missing(&self) -> Vec<usize> {
         let here = self.agents();
-        let places = self.ticket.places.iter().enumerate();
-        places.filter(|(index, _)| !here.contains(index)).map(|(_, place)| place.name.as_str()).collect()
+        (0..self.ticket.places.len()).filter(|index| !here.contains(index)).collect()
     }
 
     /// Name of the node of an agent.
@@ -162,12 +165,10 @@ impl<'a> Lead<'a> {
     /// # Errors
     /// [`Error::NoRanks`] if none has any.
     pub fn muster(&mut self, wait: Duration) -> Result<BTreeMap<usize, Present>, Error> {
-        let stream = self.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), MUSTER_LATE_US)?;
-        let main = std::mem::replace(&mut self.main, Channel { stream, wave: 0 });
-        let present = self.mustered(wait);
-        self.main = main;
+        let mut channel = self.open_soon()?;
+        let present = self.on(&mut channel, |lead| lead.mustered(wait));
         // It is over either way; a stream that can't be closed yet ends with the tree.
-        let _closed = self.link.handle().close(stream);
+        let _closed = self.link.handle().close(channel.stream);
         present
     }
 
@@ -241,13 +242,9 @@ impl<'a> Lead<'a> {
     /// # Errors
     /// When the tree takes no question.
     pub fn machines(&mut self) -> Result<Vec<MachineNow>, Error> {
-        let channel = match self.watching {
-            Some(channel) => channel,
-            None => Channel { stream: self.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), MUSTER_LATE_US)?, wave: 0 },
-        };
-        let main = std::mem::replace(&mut self.main, channel);
-        let answers = self.ask_within(Ask::Machine, MUSTER_ANSWER_MAX);
-        self.watching = Some(std::mem::replace(&mut self.main, main));
+        let mut channel = self.watching.map_or_else(|| self.open_soon(), Ok)?;
+        let answers = self.on(&mut channel, |lead| lead.ask_within(Ask::Machine, MUSTER_ANSWER_MAX));
+        self.watching = Some(channel);
         let machine = |say| match say {
             Say::Machine(machine) => Some(machine),
             _ => None,
@@ -396,8 +393,7 @@ impl<'a> Lead<'a> {
 
     /// How long after the latest agent others may still come.
     fn patience(&mut self, has_some: bool) -> Duration {
-        let here = self.agents();
-        let missing: Vec<usize> = (0..self.ticket.places.len()).filter(|index| !here.contains(index)).collect();
+        let missing = self.missing();
         match (self.started.runs_for(&missing), has_some) {
             // What ends before its agents came has told why.
             (Some(false), _) => Duration::ZERO,
@@ -406,6 +402,20 @@ impl<'a> Lead<'a> {
             (Some(true), true) => OTHER_WAYS_MAX,
             (None, true) => OTHERS_MAX,
         }
+    }
+
+    /// Asks on another stream than the usual one.
+    fn on<R>(&mut self, channel: &mut Channel, ask: impl FnOnce(&mut Self) -> R) -> R {
+        std::mem::swap(&mut self.main, channel);
+        let answered = ask(self);
+        std::mem::swap(&mut self.main, channel);
+        answered
+    }
+
+    /// A stream for questions whose answers are known at once.
+    fn open_soon(&self) -> Result<Channel, Error> {
+        let stream = self.open(FilterSpec::Concat(VALUE_BYTES_MAX as u32), MUSTER_LATE_US)?;
+        Ok(Channel { stream, wave: 0 })
     }
 
     fn open(&self, filter: FilterSpec, late_us: u64) -> Result<u32, Error> {

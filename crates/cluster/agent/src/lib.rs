@@ -17,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
-mod beside;
 mod contribute;
 mod error;
 pub mod exchange;

@@ -3,7 +3,7 @@
 //! Next: `trimtab_measure::measure_with`, which asks it.
 
 use crate::error::Error;
-use crate::lead::Lead;
+use crate::lead::{Answers, Lead};
 use crate::talk::{Ask, Present, Say};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,6 +34,30 @@ impl<'l, 'a> Remote<'l, 'a> {
         &self.present
     }
 
+    fn ask_lead(&mut self, bytes: Vec<u8>, is_insert: bool) -> Result<Answers, Error> {
+        if is_insert {
+            match self.lead.share_symbols(Some(bytes.clone())) {
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                // It would only have spared the others the reading.
+                Err(error) => self.troubles.push(error.to_string()),
+                Ok(_) => {}
+            }
+        }
+        self.lead.ask(Ask::Window(bytes))
+    }
+
+    fn replies(&mut self, answers: Answers, is_insert: bool) -> Vec<Reply> {
+        let (sent, received) = (answers.sent_ticks, answers.received_ticks);
+        let with_ranks: Vec<(usize, Say)> =
+            answers.said.into_iter().filter(|(index, _)| self.present.contains_key(index)).collect();
+        let replies = with_ranks.into_iter().filter_map(|(index, say)| self.reply(index, say, sent, received));
+        let replies: Vec<Reply> = replies.collect();
+        if is_insert && replies.is_empty() {
+            self.troubles.push(self.lead.said());
+        }
+        replies
+    }
+
     fn reply(&mut self, index: usize, say: Say, sent_ticks: u64, received_ticks: u64) -> Option<Reply> {
         match say {
             Say::Window(bytes) => match Reply::from_bytes(&bytes, sent_ticks, received_ticks) {
@@ -60,37 +84,15 @@ impl Crew for Remote<'_, '_> {
 
     fn ask(&mut self, command: &Command) -> Vec<Reply> {
         let is_insert = matches!(command.request, Request::Insert(_));
-        let answers = match command_bytes(command) {
-            Ok(bytes) => {
-                match if is_insert { self.lead.share_symbols(Some(bytes.clone())) } else { Ok(0) } {
-                    Err(Error::Interrupted) => return Vec::new(),
-                    Err(error) => self.troubles.push(error.to_string()),
-                    Ok(_) => {}
-                }
-                self.lead.ask(Ask::Window(bytes))
-            }
-            Err(error) => {
-                self.troubles.push(error.to_string());
-                return Vec::new();
-            }
-        };
-        let answers = match answers {
-            Ok(answers) => answers,
+        let asked = command_bytes(command).map(|bytes| self.ask_lead(bytes, is_insert));
+        let trouble = match asked {
+            Ok(Ok(answers)) => return self.replies(answers, is_insert),
             // Whoever interrupted knows.
-            Err(Error::Interrupted) => return Vec::new(),
-            Err(error) => {
-                self.troubles.push(error.to_string());
-                return Vec::new();
-            }
+            Ok(Err(Error::Interrupted)) => return Vec::new(),
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
         };
-        let (sent, received) = (answers.sent_ticks, answers.received_ticks);
-        let with_ranks: Vec<(usize, Say)> =
-            answers.said.into_iter().filter(|(index, _)| self.present.contains_key(index)).collect();
-        let replies = with_ranks.into_iter().filter_map(|(index, say)| self.reply(index, say, sent, received));
-        let replies: Vec<Reply> = replies.collect();
-        if is_insert && replies.is_empty() {
-            self.troubles.push(self.lead.said());
-        }
-        replies
+        self.troubles.push(trouble);
+        Vec::new()
     }
 }

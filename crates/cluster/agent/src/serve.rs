@@ -6,7 +6,6 @@
 //! Next: `talk` for what is asked, `trimtab_measure::Node` for what is done.
 
 use crate::audit::Audit;
-use crate::beside::Beside;
 use crate::contribute::{contribute, encoded};
 use crate::error::Error;
 use crate::exchange::{ANSWER_BYTES_MAX, Keeper, NOTHING};
@@ -14,7 +13,7 @@ use crate::facts::Shelf;
 use crate::guard::Guard;
 use crate::script::serve::{Scripts, chosen};
 use crate::script::values::Values;
-use crate::talk::{Ask, Piece, Present, PresentRank, Question, Say};
+use crate::talk::{Ask, MachineNow, Piece, Present, PresentRank, Question, Say};
 use crate::ticket::{Ticket, Whose, node_of};
 use crate::{script, undo};
 use std::collections::BTreeSet;
@@ -28,6 +27,7 @@ use trimtab_audit::What;
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Config, Credentials, JobSecret, incarnation_now};
 use trimtab_measure::{Command, Node, Options, Request, has_static_mpi, host_name, wanted_files};
+use trimtab_neighbours::{Machine, OtherJobs, Own};
 use trimtab_os::stat_of;
 use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
@@ -201,7 +201,8 @@ struct Ranks<'a> {
     job: Job,
     present: Present,
     audit: Audit,
-    beside: Beside,
+    /// Other jobs on this host, for whoever waits for one.
+    others: OtherJobs,
     /// The log of a script, which may be in some of the ranks only.
     script_audit: Option<Audit>,
 }
@@ -343,8 +344,9 @@ impl<'a> Agent<'a> {
         let present = Present { host: host_name(), key: job.key.clone(), size: job.size, ranks };
         let node = Node::new(self.index as u32, job.clone(), self.cache).with_patience(LOADING_MAX);
         let node = node.until_given_up(self.is_given_up);
-        let beside = Beside::of(&job);
-        self.ranks = Some(Ranks { node, job, present: present.clone(), audit, beside, script_audit: None });
+        let pids: Vec<Pid> = job.ranks.iter().map(|rank| rank.pid).collect();
+        let others = OtherJobs::new(Own::of(&ProcFs::new(), &pids, job.launcher));
+        self.ranks = Some(Ranks { node, job, present: present.clone(), audit, others, script_audit: None });
         Ok(Say::Here(present))
     }
 
@@ -447,8 +449,10 @@ impl<'a> Agent<'a> {
         Ok(Say::Undone(undo::all(&ranks.job, &name).map_err(|reason| (reason, false))?))
     }
 
+    /// What happens here while nothing is measured. Nothing of the job is touched.
     fn machine(&mut self) -> Result<Say, Refused> {
-        Ok(Say::Machine(self.ranks()?.beside.now()))
+        let jobs = self.ranks()?.others.now();
+        Ok(Say::Machine(MachineNow { host: host_name(), jobs, counters: Machine::default().counters() }))
     }
 
     /// Takes out whatever is in.

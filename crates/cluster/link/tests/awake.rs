@@ -11,7 +11,7 @@ use std::time::Instant;
 use trimtab_link::blocking::Hosted;
 use trimtab_link::{Address, Config, Contact, Credentials, Hand, JobSecret};
 use trimtab_overlay::node::WaveResult;
-use trimtab_overlay::{NodeId, Setup, Told, Tree};
+use trimtab_overlay::{NodeId, Told, Tree};
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_types::Rank;
@@ -20,15 +20,7 @@ use trimtab_types::Rank;
 const WAVES_AT_ONCE: u64 = 6000;
 
 fn config(secret: &JobSecret, node: NodeId, contacts: Vec<Contact>) -> Config {
-    let tree = Tree::flat(1).unwrap();
-    let setup = Setup {
-        id: node,
-        incarnation: trimtab_link::incarnation_now(),
-        ancestors: tree.ancestors(node),
-        ranks: tree.ranks(node),
-        timing: patient(),
-        registry: Default::default(),
-    };
+    let setup = setup(&Tree::flat(1).unwrap(), node, patient());
     let credentials = Some(Arc::new(Credentials::of_job(secret, node).unwrap()));
     Config { setup, tree: TREE, listener: None, contacts, credentials }
 }

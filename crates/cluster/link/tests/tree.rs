@@ -133,16 +133,12 @@ fn long_results_come_through_beside_commands() {
 fn plain_threads_have_a_tree() {
     let folder = tempfile::tempdir().unwrap();
     let tree = Tree::flat(2).unwrap();
-    let config = |node: NodeId, contacts| {
-        let setup = Setup {
-            id: node,
-            incarnation: trimtab_link::incarnation_now(),
-            ancestors: tree.ancestors(node),
-            ranks: tree.ranks(node),
-            timing: patient(),
-            registry: Default::default(),
-        };
-        Config { setup, tree: TREE, listener: None, contacts, credentials: None }
+    let config = |node: NodeId, contacts| Config {
+        setup: setup(&tree, node, patient()),
+        tree: TREE,
+        listener: None,
+        contacts,
+        credentials: None,
     };
     let listen = Address::Unix(folder.path().join("root"));
     let root = Blocking::start(config(NodeId::ROOT, vec![]), Some(listen.clone())).unwrap();

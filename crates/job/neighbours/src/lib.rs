@@ -5,7 +5,7 @@
 //! difference of counters that the kernel keeps anyway. Between the two only the ranks' own processors are noted now and
 //! then. Nothing is touched, traced or changed, and what can't be read, such as another user's environment, is left out.
 //!
-//! [`Machine::jobs`] answers the shorter question which jobs there are, for whoever waits for one to start or end.
+//! [`OtherJobs`] answers the shorter question which jobs there are, for whoever waits for one to start or end.
 //!
 //! Next: `beside` for how it goes, `whose` for whose a process is, `share` for what the difference of two looks says.
 #![forbid(unsafe_code)]
@@ -21,5 +21,5 @@ mod whose;
 
 pub use beside::Beside;
 pub use counters::{Counters, Worked};
-pub use look::{JobsSeen, Look, Machine};
+pub use look::{Look, Machine, OtherJobs, SLURM_JOB};
 pub use whose::{Own, Whose};

@@ -16,6 +16,9 @@ use trimtab_types::Pid;
 /// Looks in which a new process may still become a rank: a launcher's child has its environment only after its exec.
 const YOUNG_LOOKS: u8 = 5;
 
+/// What the name of a job of Slurm's begins with; its number follows, so it is one name on all machines.
+pub const SLURM_JOB: &str = "Slurm job ";
+
 /// Where a machine's facts are read.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -46,7 +49,7 @@ pub struct Look {
 
 /// Other jobs on a machine, and what is known of its processes.
 #[derive(Clone, Debug, Default)]
-pub struct JobsSeen {
+pub(crate) struct JobsSeen {
     known: BTreeMap<Pid, Known>,
 }
 
@@ -86,18 +89,33 @@ impl Machine {
         let processes = pids.into_iter().filter_map(seen).collect();
         Look { at: Instant::now(), counters: self.counters(), processes }
     }
+}
 
-    /// Which other jobs there are now, knowing which there were. Only what is new is looked at.
-    pub fn jobs(&self, own: &Own, before: JobsSeen) -> JobsSeen {
-        jobs(&ProcFs::new(), own, before)
+/// The other jobs on this machine, look by look: only processes that are new are looked at.
+#[derive(Debug)]
+pub struct OtherJobs {
+    own: Own,
+    seen: JobsSeen,
+}
+
+impl OtherJobs {
+    /// All but our own.
+    pub fn new(own: Own) -> OtherJobs {
+        OtherJobs { own, seen: JobsSeen::default() }
+    }
+
+    /// Those that are there now, each with the short name of one of its programs.
+    pub fn now(&mut self) -> BTreeMap<String, String> {
+        self.seen = jobs(&ProcFs::new(), &self.own, std::mem::take(&mut self.seen));
+        self.seen.jobs()
     }
 }
 
 impl JobsSeen {
     /// The jobs, each with the short name of one of its programs.
-    pub fn jobs(&self) -> BTreeMap<String, String> {
+    fn jobs(&self) -> BTreeMap<String, String> {
         let job = |known: &Known| match &known.whose {
-            Whose::Slurm { step } => Some(format!("Slurm job {}", step.split('.').next().unwrap_or(step))),
+            Whose::Slurm { step } => Some(format!("{SLURM_JOB}{}", step.split('.').next().unwrap_or(step))),
             Whose::Mpi { launcher } => Some(format!("MPI job of process {launcher}")),
             Whose::Own | Whose::Kernel | Whose::User { .. } => None,
         };

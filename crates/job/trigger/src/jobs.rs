@@ -5,8 +5,8 @@
 
 use crate::error::Error;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-use trimtab_neighbours::{Counters, JobsSeen, Machine, Own};
+use std::time::{Duration, Instant};
+use trimtab_neighbours::{Counters, Machine, OtherJobs, Own, SLURM_JOB};
 use trimtab_track::slurm::{JobState, RunningJob, Scontrol, SlurmError, parse_jobs};
 
 /// Something that knows which other jobs share machines with ours.
@@ -23,11 +23,11 @@ pub trait JobSource {
 
 /// Something that knows how busy the job's machines are.
 pub trait Machines {
-    /// What the kernel has counted on each, by the name of its host, which is empty for this one.
+    /// What the kernel had counted on each and when, by the name of its host, which is empty for this one.
     ///
     /// # Errors
     /// They can't be asked.
-    fn counters(&mut self) -> Result<BTreeMap<String, Counters>, Error>;
+    fn counters(&mut self) -> Result<BTreeMap<String, (Instant, Counters)>, Error>;
 }
 
 /// This machine alone.
@@ -37,30 +37,27 @@ pub struct MachineHere {
 }
 
 impl Machines for MachineHere {
-    fn counters(&mut self) -> Result<BTreeMap<String, Counters>, Error> {
-        Ok(BTreeMap::from([(String::new(), self.machine.counters())]))
+    fn counters(&mut self) -> Result<BTreeMap<String, (Instant, Counters)>, Error> {
+        Ok(BTreeMap::from([(String::new(), (Instant::now(), self.machine.counters()))]))
     }
 }
 
 /// Jobs that have processes on this machine.
 #[derive(Debug)]
 pub struct JobsHere {
-    machine: Machine,
-    own: Own,
-    seen: JobsSeen,
+    others: OtherJobs,
 }
 
 impl JobsHere {
     /// All but our own.
     pub fn new(own: Own) -> JobsHere {
-        JobsHere { machine: Machine::default(), own, seen: JobsSeen::default() }
+        JobsHere { others: OtherJobs::new(own) }
     }
 }
 
 impl JobSource for JobsHere {
     fn jobs(&mut self) -> Result<BTreeMap<String, String>, Error> {
-        self.seen = self.machine.jobs(&self.own, std::mem::take(&mut self.seen));
-        Ok(self.seen.jobs())
+        Ok(self.others.now())
     }
 
     fn period(&self) -> Duration {
@@ -103,7 +100,7 @@ impl<'a> JobsOfSlurm<'a> {
         let mut jobs = BTreeMap::new();
         for job in running.filter(|job| !self.own.contains(&job.job)).collect::<Vec<_>>() {
             if self.shares_nodes(&job.nodes)? {
-                jobs.insert(format!("Slurm job {}", job.id), job.user);
+                jobs.insert(format!("{SLURM_JOB}{}", job.id), job.user);
             }
         }
         Ok(jobs)

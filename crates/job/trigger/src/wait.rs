@@ -72,7 +72,7 @@ pub struct Waiter<'a> {
     went: Vec<String>,
     /// When what is looked at now and then was looked at last, by kind.
     looked: BTreeMap<&'static str, Instant>,
-    counters: Option<(Instant, BTreeMap<String, Counters>)>,
+    counters: BTreeMap<String, (Instant, Counters)>,
     /// For each event: times it has fired; and whether it may fire.
     fired: Vec<u64>,
     is_armed: Vec<bool>,
@@ -104,7 +104,7 @@ impl<'a> Waiter<'a> {
             came: Vec::new(),
             went: Vec::new(),
             looked: BTreeMap::new(),
-            counters: None,
+            counters: BTreeMap::new(),
             fired: vec![0; count],
             is_armed: vec![true; count],
         };
@@ -163,7 +163,8 @@ impl<'a> Waiter<'a> {
                 Condition::JobStart => all_of(&mut self.came),
                 Condition::JobEnd => all_of(&mut self.went),
                 Condition::LoadAbove(limit) if self.is_due("load", LOAD) => {
-                    let loads = self.machines.counters()?.into_iter().map(|(host, counters)| (host, counters.load));
+                    let loads =
+                        self.machines.counters()?.into_iter().map(|(host, (_, counters))| (host, counters.load));
                     self.crossed(number, highest(loads), |load| load > limit, |load| format!("{load:.2}"))
                 }
                 Condition::StealAbove(limit) => {
@@ -222,12 +223,11 @@ impl<'a> Waiter<'a> {
         if !self.whens.iter().any(is_wanted) || !self.is_due("shares", SHARES) {
             return Ok(BTreeMap::new());
         }
-        let (at, now) = (Instant::now(), self.machines.counters()?);
-        let Some((since, before)) = self.counters.replace((at, now.clone())) else { return Ok(BTreeMap::new()) };
-        let seconds = at.duration_since(since).as_secs_f64();
-        let worked = now.into_iter().filter_map(|(host, now)| {
-            let worked = before.get(&host)?.until(&now, seconds);
-            Some((host, worked))
+        let now = self.machines.counters()?;
+        let before = std::mem::replace(&mut self.counters, now.clone());
+        let worked = now.into_iter().filter_map(|(host, (at, now))| {
+            let (since, before) = before.get(&host)?;
+            Some((host, before.until(&now, at.duration_since(*since).as_secs_f64())))
         });
         Ok(worked.collect())
     }

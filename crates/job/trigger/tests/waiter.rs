@@ -1,7 +1,7 @@
 //! The waiter with jobs and surroundings that are played.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_neighbours::Counters;
 use trimtab_trigger::{Door, Error, JobSource, MachineHere, Machines, Surroundings, Waited, Waiter, When};
 
@@ -191,14 +191,14 @@ fn what_can_not_be_seen_together_is_refused() {
 struct Two(VecDeque<[(f64, [u64; 3], u64); 2]>);
 
 impl Machines for Two {
-    fn counters(&mut self) -> Result<BTreeMap<String, Counters>, Error> {
+    fn counters(&mut self) -> Result<BTreeMap<String, (Instant, Counters)>, Error> {
         let now = if self.0.len() > 1 { self.0.pop_front() } else { self.0.front().copied() };
         let counters = |(load, [worked, stolen, idle], waited_us): (f64, [u64; 3], u64)| {
             let stat = format!("cpu  {worked} 0 0 {idle} 0 0 0 {stolen} 0 0\n");
             let pressure = format!("some avg10=0.00 total={waited_us}\n");
             Counters::parse(Some(&stat), Some(&pressure), Some(&format!("{load} 0 0 1/2 3")))
         };
-        let named = |(index, state)| (format!("n{index}"), counters(state));
+        let named = |(index, state)| (format!("n{index}"), (Instant::now(), counters(state)));
         Ok((1..).zip(now.expect("a look")).map(named).collect())
     }
 }
@@ -218,4 +218,26 @@ fn one_machine_that_meets_a_condition_is_enough() {
         let mut waiter = Waiter::new(whens, jobs, Box::new(Two(looks.into())), door).expect("it can be waited for");
         assert_eq!(next(&mut waiter, &mut quiet()).1, expected, "{when}");
     }
+}
+
+/// Looked at by others, who may have counted a while before they are asked: a second apart, whenever that is.
+struct ASecondApart(Instant, u64);
+
+impl Machines for ASecondApart {
+    fn counters(&mut self) -> Result<BTreeMap<String, (Instant, Counters)>, Error> {
+        let (at, waited_us) = (self.0 + Duration::from_secs(self.1), 800_000 * self.1);
+        self.1 += 1;
+        let pressure = format!("some avg10=0.00 total={waited_us}\n");
+        Ok(BTreeMap::from([("n1".to_owned(), (at, Counters::parse(None, Some(&pressure), None)))]))
+    }
+}
+
+#[test]
+fn shares_are_of_the_time_between_the_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let door = Door::open(folder.path(), vec!["1".into()]).expect("a door");
+    let whens = vec!["pressure>70%".parse().expect("an event")];
+    let (jobs, machines) = (Box::new(Jobs(VecDeque::new())), Box::new(ASecondApart(Instant::now(), 0)));
+    let mut waiter = Waiter::new(whens, jobs, machines, door).expect("it can be waited for");
+    assert_eq!(next(&mut waiter, &mut quiet()).1, "80.0% on n1");
 }

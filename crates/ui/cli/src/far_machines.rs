@@ -17,15 +17,13 @@ use std::time::{Duration, Instant};
 use trimtab_agent::talk::MachineNow;
 use trimtab_agent::{Lead, Remote};
 use trimtab_measure::{Options, Silent, measure_with};
-use trimtab_neighbours::Counters;
+use trimtab_neighbours::{Counters, SLURM_JOB};
 use trimtab_trigger::{Error, JobSource, Machines};
 
 /// Time between two questions.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long after all agents were lost, or could not be started, others are started.
 const AGAIN: Duration = Duration::from_secs(10);
-/// What the name of a job of Slurm's begins with, which is one on all of its nodes.
-const SLURM_JOB: &str = "Slurm job ";
 
 /// The job's machines, for all who ask.
 #[derive(Clone)]
@@ -38,8 +36,8 @@ struct Agents<'a> {
     command: &'a str,
     is_interrupted: &'a dyn Fn() -> bool,
     lead: Option<Lead<'a>>,
-    /// As they were last, by their hosts.
-    seen: BTreeMap<String, MachineNow>,
+    /// As they were when they last answered, by their hosts.
+    seen: BTreeMap<String, (Instant, MachineNow)>,
     looked: Option<Instant>,
     /// Since when there are no agents, once there were.
     lost: Option<Instant>,
@@ -114,7 +112,8 @@ impl Agents<'_> {
         let Some(lead) = &mut self.lead else { return };
         match lead.machines() {
             Ok(machines) if !machines.is_empty() => {
-                self.seen.extend(machines.into_iter().map(|machine| (machine.host.clone(), machine)));
+                let at = Instant::now();
+                self.seen.extend(machines.into_iter().map(|machine| (machine.host.clone(), (at, machine))));
             }
             // Their job may have ended, which is asked for elsewhere.
             _ => (self.lead, self.lost) = (None, Some(Instant::now())),
@@ -126,7 +125,7 @@ impl JobSource for FarMachines<'_> {
     fn jobs(&mut self) -> Result<BTreeMap<String, String>, Error> {
         let mut agents = self.0.borrow_mut();
         agents.look();
-        Ok(jobs_of(agents.seen.values()))
+        Ok(jobs_of(agents.seen.values().map(|(_, machine)| machine)))
     }
 
     fn period(&self) -> Duration {
@@ -135,10 +134,12 @@ impl JobSource for FarMachines<'_> {
 }
 
 impl Machines for FarMachines<'_> {
-    fn counters(&mut self) -> Result<BTreeMap<String, Counters>, Error> {
+    fn counters(&mut self) -> Result<BTreeMap<String, (Instant, Counters)>, Error> {
         let mut agents = self.0.borrow_mut();
         agents.look();
-        Ok(agents.seen.iter().map(|(host, machine)| (host.clone(), machine.counters)).collect())
+        let counted =
+            |(host, (at, machine)): (&String, &(Instant, MachineNow))| (host.clone(), (*at, machine.counters));
+        Ok(agents.seen.iter().map(counted).collect())
     }
 }
 

@@ -68,6 +68,18 @@ pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
+/// A node's place in a tree.
+pub fn setup(tree: &Tree, node: NodeId, timing: Timing) -> Setup {
+    Setup {
+        id: node,
+        incarnation: trimtab_link::incarnation_now(),
+        ancestors: tree.ancestors(node),
+        ranks: tree.ranks(node),
+        timing,
+        registry: Arc::new(Registry::default()),
+    }
+}
+
 /// Times for machines on which many tests run at once.
 pub fn patient() -> Timing {
     Timing { silence_us_max: 5_000_000, answer_us_max: 3_000_000, return_us: 20_000_000, ..Timing::default() }
@@ -160,14 +172,7 @@ impl Grove {
         let contacts = ancestors.iter().map(address).map(Contact::from).collect();
         let credentials =
             (self.edges == Edges::Tls).then(|| Arc::new(Credentials::of_job(&self.secret, node).unwrap()));
-        let setup = Setup {
-            id: node,
-            incarnation: trimtab_link::incarnation_now(),
-            ancestors,
-            ranks: self.tree.ranks(node),
-            timing: self.timing,
-            registry: Arc::new(Registry::default()),
-        };
+        let setup = setup(&self.tree, node, self.timing);
         Config { setup, tree: TREE, listener, contacts, credentials }
     }
 
