@@ -304,8 +304,10 @@ pub struct LoopSeen {
     pub rank: u32,
     /// Complete iterations seen.
     pub iterations_seen: u64,
-    /// Ticks of one.
+    /// Ticks of one, the median.
     pub iteration_ticks: f64,
+    /// Ticks of one, the mean.
+    pub iteration_ticks_mean: f64,
     /// A loop around it is suspected.
     pub is_undecided: bool,
     /// The call that the rank itself would count.

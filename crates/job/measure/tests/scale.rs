@@ -145,6 +145,7 @@ impl Played {
             rank,
             iterations_seen: 40,
             iteration_ticks: PERIOD_TICKS as f64,
+            iteration_ticks_mean: PERIOD_TICKS as f64,
             is_undecided: false,
             anchor: ALLREDUCE,
             once: vec![once],

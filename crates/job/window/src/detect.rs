@@ -11,7 +11,7 @@
 //! Next: `agree` for the whole job's anchor.
 
 use crate::event::{CallEvent, Symbol};
-use crate::formulas::{coefficient_of_variation, median};
+use crate::formulas::{coefficient_of_variation, median, time_per_iteration};
 use crate::level::{Level, REGULAR_SHARE, SymbolTable, intervals};
 use crate::word::{Word, lacking};
 
@@ -114,6 +114,8 @@ pub struct FoundLoop {
     pub is_undecided: bool,
     /// Median time of one iteration, ticks.
     pub time_per_iteration_ticks: f64,
+    /// Mean time of one iteration, ticks: pauses count that the median does not see.
+    pub mean_time_per_iteration_ticks: f64,
     /// Standard deviation of the iteration time over its mean.
     pub cv: f64,
     /// Loops inside this one, the outermost first.
@@ -362,6 +364,7 @@ impl<'a> Search<'a> {
     fn found(&self, anchor_id: usize, occurrences: Vec<usize>, level: &Level, levels: &[Level]) -> FoundLoop {
         let times = intervals(self.events, &occurrences);
         let calls: Vec<f64> = occurrences.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = time_per_iteration(times.iter().sum(), occurrences.len() as u64);
         FoundLoop {
             period_calls: median(&calls).unwrap_or(0.0).round() as usize,
             iterations_seen: occurrences.len().saturating_sub(1),
@@ -373,6 +376,7 @@ impl<'a> Search<'a> {
             word: Vec::new(),
             is_undecided: false,
             time_per_iteration_ticks: median(&times).unwrap_or(0.0),
+            mean_time_per_iteration_ticks: mean.unwrap_or(0.0),
             cv: coefficient_of_variation(&times),
             inner: inner_loops(level, levels),
             description: String::new(),

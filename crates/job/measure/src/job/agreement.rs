@@ -88,6 +88,7 @@ fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<(u64, Result
         let relation = lead.muster.relation(node);
         for found in &mut loops {
             found.iteration_ticks = relation.span_of(found.iteration_ticks);
+            found.iteration_ticks_mean = relation.span_of(found.iteration_ticks_mean);
             found.once.iter_mut().for_each(|call| call.gap_ticks = relation.span_of(f64::from(call.gap_ticks)) as f32);
         }
         descriptions.insert(loops.first().map_or(u32::MAX, |first| first.rank), description);
@@ -99,10 +100,7 @@ fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<(u64, Result
 }
 
 fn agree(lead: &mut Lead, (loops, description): &Loops) -> Result<Result<Agreed, String>, Error> {
-    let pace = loops.iter().map(|found| found.iteration_ticks).fold(0.0, f64::max);
-    if loops.iter().any(|found| found.iteration_ticks < pace * PACE_TOLERANCE) {
-        return Ok(Err("the ranks do not repeat at one pace yet".into()));
-    }
+    let Some(pace) = pace_of(loops) else { return Ok(Err("the ranks do not repeat at one pace yet".into())) };
     let choices = match own_choices(loops) {
         Ok(choices) => choices,
         Err(why) => return Ok(Err(why)),
@@ -117,6 +115,20 @@ fn agree(lead: &mut Lead, (loops, description): &Loops) -> Result<Result<Agreed,
         once: loops.first().map(|first| first.once.iter().map(|call| call.symbol).collect()).unwrap_or_default(),
         description: description.clone(),
     }))
+}
+
+/// Ticks of an iteration of the slowest rank, if all ranks repeat about as fast. Ranks that wait in turns for a processor
+/// make most of their iterations at once: then their medians differ by what one wait takes, and the mean is the same for
+/// all. The median of fast loops is the same where one rank's few milliseconds of calls have a wait in them.
+fn pace_of(loops: &[LoopSeen]) -> Option<f64> {
+    let slowest = |ticks: fn(&LoopSeen) -> f64| {
+        let all = || loops.iter().map(ticks);
+        let slowest = all().fold(0.0, f64::max);
+        (slowest, all().all(|ticks| ticks >= slowest * PACE_TOLERANCE))
+    };
+    let (median, is_one) = slowest(|found| found.iteration_ticks);
+    let (mean, is_one_mean) = slowest(|found| found.iteration_ticks_mean);
+    if is_one { Some(median) } else { is_one_mean.then_some(mean) }
 }
 
 /// What counts on each rank where its own calls say it; the reference is always among them.
@@ -238,6 +250,7 @@ mod tests {
             rank,
             iterations_seen: 10,
             iteration_ticks: 1000.0,
+            iteration_ticks_mean: 1000.0,
             is_undecided: false,
             anchor: once.first().map_or(Symbol { function: 9, site: 9 }, |call| call.symbol),
             once,
@@ -252,6 +265,24 @@ mod tests {
         let choices = own_choices(&loops).expect("agreed");
         let sites: Vec<(u64, bool)> = choices.values().map(|choice| (choice.symbol.site, choice.is_common)).collect();
         assert_eq!(sites, [(20, true), (20, true), (30, false)], "what synchronises is preferred among equals");
+    }
+
+    #[test]
+    fn ranks_that_wait_for_processors_in_turns_have_one_pace() {
+        let rows = [
+            ("alike", [(1000.0, 1000.0), (900.0, 900.0)], Some(1000.0)),
+            ("one waits in half of its iterations", [(10.0, 5000.0), (9000.0, 5100.0)], Some(5100.0)),
+            ("one was seen to wait", [(10.0, 800.0), (11.0, 12.0)], Some(11.0)),
+            ("one is inside of the other's loop", [(1000.0, 1010.0), (200.0, 210.0)], None),
+        ];
+        for (name, ranks, expected) in rows {
+            let loops = ranks.map(|(iteration_ticks, iteration_ticks_mean)| LoopSeen {
+                iteration_ticks,
+                iteration_ticks_mean,
+                ..found(0, vec![])
+            });
+            assert_eq!(pace_of(&loops), expected, "{name}");
+        }
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub(super) const LOOK_MS_MAX: u64 = 100;
 const CERTAIN_SECONDS: f64 = 1.0;
 /// Iterations in which an inner loop would most likely have been left once.
 const ITERATIONS_MANY: u64 = 32;
+/// Looks that may miss a loop that was seen before: this many, or one of this many that showed it.
+const MISSED_MIN: u32 = 1;
+const LOOKS_PER_MISSED: u32 = 3;
 /// A loop around the one seen is waited for this long, from when that one was seen.
 const UNDECIDED_SECONDS_MAX: f64 = 3.0;
 /// Observation without any loop ends here, or after a third of `--max-seconds`.
@@ -105,10 +108,36 @@ fn named(lead: &mut Lead, function: u32, is_named: bool, waiting: Waiting) -> Re
     }
 }
 
+/// A loop that was seen, and from when on. A rank that waits for a processor may hide it at a look or two.
+#[derive(Clone, Copy, Debug)]
+struct Sighting {
+    symbol: Symbol,
+    since_s: f64,
+    looks: u32,
+    missed: u32,
+}
+
+impl Sighting {
+    fn first(symbol: Symbol, since_s: f64) -> Self {
+        Sighting { symbol, since_s, looks: 1, missed: 0 }
+    }
+
+    /// A look showed it again.
+    fn again(self) -> Self {
+        Sighting { looks: self.looks + 1, ..self }
+    }
+
+    /// A look did not show it; `None`: it has not been there too often to be the same when it comes again.
+    fn missed(self) -> Option<Self> {
+        let missed = self.missed + 1;
+        (missed <= MISSED_MIN.max(self.looks / LOOKS_PER_MISSED)).then_some(Sighting { missed, ..self })
+    }
+}
+
 /// Looks for the main loop.
 fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
     let mut patience = Patience::default();
-    let mut first_seen: Option<(Symbol, f64)> = None;
+    let mut sighting: Option<Sighting> = None;
     let mut wait_ms = FIRST_LOOK_MS;
     loop {
         std::thread::sleep(Duration::from_millis(wait_ms));
@@ -121,18 +150,18 @@ fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
                 let anchor = loops.choices.first().map(|(_, choice)| choice.symbol);
                 let anchor = anchor.ok_or(Error::Malformed { what: "a loop of no rank" })?;
                 // Of several calls that all happen once now the one, now the other is chosen.
-                let same = first_seen.filter(|(symbol, _)| *symbol == anchor || loops.once.contains(symbol));
+                let same = sighting.filter(|seen| seen.symbol == anchor || loops.once.contains(&seen.symbol));
                 if same.is_none() {
                     patience.none();
                 }
                 patience.found();
-                let since = same.map_or(seconds, |(_, at)| at);
-                first_seen = Some((same.map_or(anchor, |(symbol, _)| symbol), since));
-                match is_sure(&loops, seconds, since, limit_s) {
+                let seen = same.map_or(Sighting::first(anchor, seconds), Sighting::again);
+                sighting = Some(seen);
+                match is_sure(&loops, seconds, seen.since_s, limit_s) {
                     true => match count(lead, &loops, limit_s)? {
                         Ok(found) => return Ok(found),
                         Err(why) => {
-                            first_seen = None;
+                            sighting = None;
                             patience.left();
                             why
                         }
@@ -141,8 +170,10 @@ fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
                 }
             }
             Err(why) => {
-                first_seen = None;
-                patience.none();
+                sighting = sighting.and_then(Sighting::missed);
+                if sighting.is_none() {
+                    patience.none();
+                }
                 why
             }
         };
@@ -184,4 +215,21 @@ fn count(lead: &mut Lead, loops: &Agreed, limit_s: f64) -> Result<Result<Marker,
         }
         Err(silent) => Err(format!("rank {silent} did not pass {name} again")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_a_look_missed_is_the_same_when_it_comes_again() {
+        let symbol = Symbol { function: 1, site: 2 };
+        for (looks, misses, is_known) in [(1, 1, true), (1, 2, false), (5, 2, false), (6, 2, true), (6, 3, false)] {
+            let first = Sighting::first(symbol, 0.5);
+            let seen = (1..looks).fold(first, |seen, _| seen.again());
+            let left = (0..misses).try_fold(seen, |seen, _| seen.missed());
+            assert_eq!(left.is_some(), is_known, "{looks} looks, {misses} misses");
+            assert!(left.is_none_or(|left| left.again().since_s == 0.5), "from when on it was seen first");
+        }
+    }
 }

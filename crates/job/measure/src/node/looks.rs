@@ -196,6 +196,7 @@ fn seen(stream: &Stream, found: &FoundLoop) -> LoopSeen {
         rank: stream.rank,
         iterations_seen: found.iterations_seen as u64,
         iteration_ticks: found.time_per_iteration_ticks,
+        iteration_ticks_mean: found.mean_time_per_iteration_ticks,
         is_undecided: found.is_undecided,
         anchor: found.anchor,
         once: once(stream, found),

@@ -87,8 +87,9 @@ struct RawCall {
 }
 
 /// A full ring of a fast loop's calls holds less time than a rank waits for a processor that others want as well. A rank
-/// that waits so would seem to have left its loop; what comes behind its last call is no part of what was seen of it then.
-/// One that really has left it makes itself known when it does not pass the marker.
+/// that waits so, or is in a call of which the other side waits so, would seem to have left its loop; what comes behind its
+/// last call, and the part of a call that has not returned, is no part of what was seen of it then. One that really has
+/// left it makes itself known when it does not pass the marker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
     /// Ticks of a full ring up to which it is one of a fast loop.
@@ -101,7 +102,8 @@ impl Turns {
     /// Until when a rank with this full ring was seen that was looked at `now`.
     fn seen_until(self, records: &[RawCall], now: u64) -> u64 {
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return now };
-        let end = last.exit_ticks.max(last.enter_ticks);
+        let has_returned = (last.enter_ticks..=now).contains(&last.exit_ticks);
+        let end = if has_returned { last.exit_ticks } else { last.enter_ticks };
         let is_fast = end.saturating_sub(first.enter_ticks) <= self.span_ticks_max;
         if is_fast && now.saturating_sub(end) <= self.gap_ticks_max { end.min(now) } else { now }
     }
@@ -278,7 +280,8 @@ mod tests {
             ("it waits", 1_000, (1_080, 1_090), 1_250, 1_090),
             ("inside of its last call", 1_000, (1_080, 0), 1_250, 1_080),
             ("it runs", 1_000, (1_080, 1_090), 1_090, 1_090),
-            ("it calls while it is looked at", 1_000, (1_080, 1_095), 1_090, 1_090),
+            ("inside of a call that returns while it is looked at", 1_000, (1_080, 1_250), 1_240, 1_080),
+            ("it calls while it is looked at", 1_000, (1_095, 1_098), 1_090, 1_090),
             ("it has not called for long", 1_000, (1_080, 1_090), 1_300, 1_300),
             ("its loop is slow", 900, (1_080, 1_090), 1_250, 1_250),
         ] {
