@@ -9,6 +9,7 @@ use super::selection::Selection;
 use super::team::Member;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
 use trimtab_mpi::HandleFacts;
 use trimtab_os::{MappingTable, ticks};
 use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, checksum, flag, kind};
@@ -131,12 +132,18 @@ pub(crate) fn snapshot(member: &Member, turns: Turns) -> Snapshot<'_> {
             passes: record.passes.load(Relaxed),
         });
     }
-    // What was overwritten while we read is spoiled.
-    let now = slot.slot.ring_written.load(Acquire);
-    let spoiled = now.saturating_sub(capacity).saturating_sub(first).min(records.len() as u64) as usize;
-    records.drain(..spoiled);
+    // The records were read before what is written now is looked up.
+    fence(Acquire);
+    let now = slot.slot.ring_written.load(Relaxed);
+    records.drain(..overwritten(first, records.len(), now, capacity));
     let until_ticks = if first > 0 { turns.seen_until(&records, until_ticks) } else { until_ticks };
     Snapshot { slot: Some(slot), records, until_ticks }
+}
+
+/// How many of the records from `first` on were overwritten while they were read, if `now` have been written: the next one
+/// is perhaps being written, in the place of the oldest.
+fn overwritten(first: u64, records: usize, now: u64, capacity: u64) -> usize {
+    (now + 1).saturating_sub(capacity).saturating_sub(first).min(records as u64) as usize
 }
 
 /// Makes events of a snapshot.
@@ -262,6 +269,15 @@ fn peer(view: View<'_>, slot: &SlotView<'_>, comm: u32, named: i32, facts: Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_that_were_overwritten_while_they_were_read_are_left_out() {
+        for (first, records, now, expected) in
+            [(0, 5, 5, 0), (3, 5, 10, 0), (3, 5, 11, 1), (3, 5, 14, 4), (3, 5, 90, 5), (0, 0, 0, 0)]
+        {
+            assert_eq!(overwritten(first, records, now, 8), expected, "{records} from {first} on, {now} written");
+        }
+    }
 
     #[test]
     fn a_rank_that_waits_for_a_processor_was_seen_until_its_last_call() {
