@@ -78,7 +78,9 @@ impl Waits {
         if is_crowded {
             self.needed_count = (self.needed_count * 2).min(AWAKE_WAITS_MAX);
         }
-        let is_over = self.since.is_some_and(|since| now.saturating_duration_since(since) > AWAKE_TIME_MAX);
+        // What came meanwhile and left the driver nothing to do ended a wait, and another one began.
+        let since = *self.since.get_or_insert(now);
+        let is_over = now.saturating_duration_since(since) > AWAKE_TIME_MAX;
         if is_crowded || is_over {
             self.short_count = 0;
             return Next::Sleep;
@@ -200,6 +202,20 @@ mod tests {
         waits.is_awake = false;
         waits.came(late);
         assert!(!waits.begin(late), "the row is broken");
+    }
+
+    #[test]
+    fn what_comes_and_leaves_nothing_to_do_does_not_keep_it_awake() {
+        let (mut waits, mut now) = (Waits::new(), Instant::now());
+        assert!(after(&mut waits, &mut now, &[SHORT; 8]));
+        // A beat, that another task of the thread read and that needs no answer.
+        waits.came(now + SHORT);
+        let mut looks = 0;
+        while waits.looked(now, now + SHORT) == Next::Look {
+            (now, looks) = (now + SHORT, looks + 1);
+            assert!(looks <= 2 * AWAKE_TIME_MAX.as_micros() / SHORT.as_micros(), "it looks for ever");
+        }
+        assert_eq!(waits.short_count, 0);
     }
 
     #[test]

@@ -23,6 +23,8 @@ const SUMS_PER_TURN: u64 = 20_000;
 const WARM_UP: usize = 20;
 /// How long an agent at rest is watched.
 const REST: Duration = Duration::from_secs(10);
+/// Trees that are watched: whether their nodes come to rest depends on what came last.
+const RESTS: usize = 5;
 
 /// What is asked for, beside the part.
 #[derive(Clone, Copy, Debug)]
@@ -104,11 +106,18 @@ fn packet(options: Options) -> Outcome<Value> {
     }))
 }
 
-/// An agent that has nothing to do.
+/// Agents that have nothing to do: an inner node and a leaf, of some trees.
 fn rest() -> Outcome<Value> {
+    let mut agents = Vec::new();
+    for _ in 0..RESTS {
+        at_rest(&mut agents)?;
+    }
+    Ok(json!({ "seconds": REST.as_secs(), "agents": agents }))
+}
+
+fn at_rest(agents: &mut Vec<Value>) -> Outcome {
     let forest = Forest::grow(Growth { shape: (CHAIN, 1), tls: true, flow: false, patient: false, processes: 0 })?;
     std::thread::sleep(Duration::from_secs(1));
-    let mut agents = Vec::new();
     let before = forest.processes.iter().map(|process| usage::processor_seconds(process.pid()));
     let before = before.collect::<Outcome<Vec<f64>>>()?;
     std::thread::sleep(REST);
@@ -118,7 +127,7 @@ fn rest() -> Outcome<Value> {
             "core_percent": 100.0 * used, "memory_mb": usage::memory_bytes(process.pid())? as f64 / 1e6,
         }));
     }
-    Ok(json!({ "seconds": REST.as_secs(), "agents": agents }))
+    Ok(())
 }
 
 /// The arithmetic mean.
