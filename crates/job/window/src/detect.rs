@@ -8,7 +8,7 @@
 //! Where no level will do, or the chosen one is left and entered again at a fixed distance, a word of calls that repeats
 //! exactly (`word`) is the iteration, and its anchor one pass of several.
 //!
-//! Next: `agree` for the whole job's anchor.
+//! Next: `cut` and `align` for the same iterations on all ranks.
 
 use crate::event::{CallEvent, Symbol};
 use crate::formulas::{coefficient_of_variation, median, time_per_iteration};

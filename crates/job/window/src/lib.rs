@@ -5,8 +5,8 @@
 //! 1. [`detect`] finds the outermost repeating pattern in one rank's stream of MPI calls and a call that happens exactly
 //!    once in each repetition, the anchor, or else one that begins each repetition.
 //!    [`Patience`] says when looking longer would not help.
-//! 2. [`agree`] picks one anchor for the whole job; [`best_cut`] says where an iteration begins on a rank whose own
-//!    calls leave it open.
+//! 2. [`best_cut`] says where an iteration begins on a rank whose own calls leave it open; which call counts for the whole
+//!    job is agreed on between nodes, in `trimtab-measure`.
 //! 3. [`align`] finds which of one rank's iterations is the same iteration on another rank, with proof where the
 //!    streams allow one; [`choose_start`] names the first iteration to record; [`verify`] checks afterwards that the
 //!    ranks really recorded the same ones. Times of several machines are first put on one clock, with their error
@@ -17,7 +17,6 @@
 //! Next: `event` for the input, then the steps in the order above.
 #![forbid(unsafe_code)]
 
-mod agree;
 mod align;
 mod assemble;
 mod clock;
@@ -39,7 +38,6 @@ mod verify;
 mod waits;
 mod word;
 
-pub use agree::{Agreement, Disagreement, RankAnchor, RankLoop, agree};
 pub use align::{Alignment, Certainty, RankStream, align};
 pub use assemble::{
     DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,

@@ -4,7 +4,7 @@ mod common;
 
 use common::Noise;
 use common::simulation::{ALLREDUCE, BARRIER, GATHER, RECV, SEND, TEST, call};
-use trimtab_window::{CallEvent, DetectOptions, Detection, FoundLoop, PEER_NONE, RankLoop, Symbol, agree, detect};
+use trimtab_window::{CallEvent, DetectOptions, Detection, FoundLoop, PEER_NONE, Symbol, detect};
 
 /// A stream under construction.
 struct Stream {
@@ -289,36 +289,4 @@ fn long_streams_need_few_passes() {
     let stream = stream_of(solver_outweighs_its_step, 2000);
     assert!(stream.events.len() > 200_000);
     assert_eq!(found(&stream).expect("a loop").iterations_seen, 1999);
-}
-
-#[test]
-fn ranks_agree_although_some_differ() {
-    let worker = stream_of(stencil_with_output, 60);
-    let found_worker = found(&worker).expect("a loop");
-    let master_body: Body = |stream, _| {
-        stream.compute(5070);
-        stream.call(RECV, 50);
-        stream.call(SEND, 51);
-    };
-    let master = stream_of(master_body, 60);
-    let found_master = found(&master).expect("a loop");
-    let with = |rank, stream: &'static Stream, found: &'static FoundLoop| RankLoop {
-        rank,
-        found: Some(found),
-        events: &stream.events,
-    };
-    let (worker, found_worker) = (&*Box::leak(Box::new(worker)), &*Box::leak(Box::new(found_worker)));
-    let (master, found_master) = (&*Box::leak(Box::new(master)), &*Box::leak(Box::new(found_master)));
-    let ranks = [with(0, master, found_master), with(1, worker, found_worker), with(2, worker, found_worker)];
-    let agreement = agree(&ranks).expect("two of three agree");
-    assert_eq!(agreement.anchor, found_worker.anchor);
-    let common: Vec<bool> = agreement.ranks.iter().map(|rank| rank.is_common).collect();
-    assert_eq!(common, [false, true, true]);
-    assert!(!agreement.anchor_synchronises, "rank 0 does not take part");
-    assert_eq!(agreement.ranks[0].occurrences.len(), 60);
-    assert!(agree(&ranks[..2]).is_err(), "one of two is no majority");
-    assert!(agree(&[]).is_err());
-    let silent = RankLoop { rank: 3, found: None, events: &[] };
-    let error = agree(&[ranks[1], ranks[2], silent]).expect_err("rank 3 calls nothing");
-    assert!(error.to_string().contains("[3]"), "{error}");
 }
