@@ -124,6 +124,12 @@ impl Error {
         matches!(self, Error::Rank { source, .. } if source.is_loading())
     }
 
+    /// Whether a rank may just be executing a program: its libraries, and what is to be measured in them, come in a moment.
+    pub(crate) fn may_be_executing(&self) -> bool {
+        let has_nothing = matches!(self, Error::Rank { source: trimtab_session::Error::NothingToDo { .. }, .. });
+        self.is_loading() || has_nothing
+    }
+
     /// A rank that is gone when it is to be prepared means that the program has ended.
     pub(crate) fn or_ended(self) -> Self {
         match self {
@@ -136,5 +142,22 @@ impl Error {
 impl Passing for Error {
     fn is_passing(&self) -> bool {
         matches!(self, Error::Rank { source, .. } if source.is_passing())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_session::Error as Session;
+    use trimtab_types::{Pid, Rank};
+
+    #[test]
+    fn a_rank_without_anything_to_measure_may_be_executing_a_program() {
+        let (rank, pid) = (Rank(0), Pid(1));
+        let of_rank = |source| Error::Rank { rank, pid, source };
+        let nothing = of_rank(Session::NothingToDo { pid, reason: "none".into() });
+        assert!(nothing.may_be_executing() && !nothing.is_loading());
+        let gone = of_rank(Session::CodeGone { pid, function: "f".into() });
+        assert!(!gone.may_be_executing() && !Error::EndedEarly.may_be_executing());
     }
 }

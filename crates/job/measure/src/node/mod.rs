@@ -206,10 +206,14 @@ impl<'c> Node<'c> {
             return Ok(Answer::Inserted(nobody));
         }
         // A library may go right between planning and writing; each attempt reads the ranks anew.
-        let until = Instant::now() + self.patience.max(EXECUTING_MAX);
+        let begun = Instant::now();
+        let may_pass = |error: &Error| {
+            let is_early = error.is_loading() && begun.elapsed() < self.patience;
+            is_early || (error.may_be_executing() && begun.elapsed() < EXECUTING_MAX)
+        };
         let team = loop {
             match try_again(|_| Team::insert(&chosen, options, self.cache, self.interest)) {
-                Err(error) if error.is_loading() && Instant::now() < until => std::thread::sleep(LOADING_LOOK),
+                Err(error) if may_pass(&error) => std::thread::sleep(LOADING_LOOK),
                 team => break team.map_err(Error::or_ended)?,
             }
         };
