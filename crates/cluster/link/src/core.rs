@@ -235,7 +235,13 @@ impl Core {
     }
 
     /// Bytes have arrived on a connection.
-    pub(crate) fn arrived(&mut self, now_us: u64, peer: NodeId, serial: u64, bytes: &[u8]) -> Result<(), LinkError> {
+    pub(crate) fn arrived(
+        &mut self,
+        now_us: u64,
+        peer: NodeId,
+        serial: u64,
+        bytes: &mut [u8],
+    ) -> Result<(), LinkError> {
         self.decoded(now_us, peer, serial, |link, frames| link.open(bytes, frames))?;
         self.wake_driver();
         Ok(())
@@ -255,7 +261,7 @@ impl Core {
         if let Some((peer, serial, count)) = found {
             awake::came(now);
             self.found_awake_count += 1;
-            if let Err(why) = self.arrived(now_us, peer, serial, &bytes[..count]) {
+            if let Err(why) = self.arrived(now_us, peer, serial, &mut bytes[..count]) {
                 self.ended(now_us, peer, serial, &why);
             }
         }

@@ -10,17 +10,20 @@
 
 use crate::address::{Address, Contact};
 use crate::error::LinkError;
+use crate::seal::End;
 use crate::secret::JobSecret;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::client::danger::ServerCertVerifier;
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::server::{
+    NoServerSessionStorage, ParsedCertificate, UnbufferedServerConnection, VerifierBuilderError, WebPkiClientVerifier,
+};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use trimtab_overlay::NodeId;
@@ -158,11 +161,19 @@ impl Credentials {
         // Connections last; tickets for another would be sent and kept for nothing.
         (server.send_tls13_tickets, server.session_storage) = (0, Arc::new(NoServerSessionStorage {}));
         client.resumption = Resumption::disabled();
+        // For `records`.
+        (server.enable_secret_extraction, client.enable_secret_extraction) = (true, true);
         Ok(Credentials { client: Arc::new(client), server: Arc::new(server), names })
     }
 
+    /// How either end begins.
+    #[cfg(test)]
+    pub(crate) fn configs(&self) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
+        (self.client.clone(), self.server.clone())
+    }
+
     /// TLS for a call to a node.
-    pub(crate) fn dial(&self, node: NodeId, contact: &Contact) -> Result<ClientConnection, LinkError> {
+    pub(crate) fn dial(&self, node: NodeId, contact: &Contact) -> Result<End, LinkError> {
         let name = match (self.names, &contact.host, &contact.address) {
             (Names::Nodes, ..) => server_name(node_name(node))?,
             (Names::Hosts { .. }, Some(host), _) => server_name(host.clone())?,
@@ -171,12 +182,12 @@ impl Credentials {
                 return Err(LinkError::Name { expected: contact.address.to_string() });
             }
         };
-        Ok(ClientConnection::new(self.client.clone(), name)?)
+        Ok(End::Client(UnbufferedClientConnection::new(self.client.clone(), name)?))
     }
 
     /// TLS for somebody who calls.
-    pub(crate) fn answer(&self) -> Result<ServerConnection, LinkError> {
-        Ok(ServerConnection::new(self.server.clone())?)
+    pub(crate) fn answer(&self) -> Result<End, LinkError> {
+        Ok(End::Server(UnbufferedServerConnection::new(self.server.clone())?))
     }
 
     /// Whether a caller's certificate is that of the node it says it is. Hosts of a site are trusted in what they say,

@@ -119,7 +119,7 @@ async fn hear(socket: &mut Socket, seal: &mut Seal) -> Result<(Hello, Vec<u8>), 
     let (mut reader, mut hello, mut rest) = (HelloReader::default(), None, Vec::new());
     let mut byte_count = 0;
     loop {
-        let mut take = |bytes: &[u8]| {
+        let mut take = |bytes: &mut [u8]| {
             byte_count += bytes.len();
             if bytes.is_empty() {
                 return Err(LinkError::Closed);

@@ -29,6 +29,7 @@ pub mod inbox;
 pub mod limits;
 mod link;
 pub mod node;
+mod records;
 mod seal;
 pub mod secret;
 pub mod socket;

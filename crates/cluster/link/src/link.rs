@@ -72,8 +72,8 @@ impl Link {
         self.write.try_read(bytes).unwrap_or_default()
     }
 
-    /// Frames from bytes that have arrived; whether TLS wants to answer by itself.
-    pub(crate) fn open(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<bool, LinkError> {
+    /// Frames from bytes that have arrived, which are overwritten; whether TLS wants to answer by itself.
+    pub(crate) fn open(&mut self, bytes: &mut [u8], frames: &mut Vec<Frame>) -> Result<bool, LinkError> {
         let Link { seal, decoder, .. } = self;
         seal.open(bytes, |plain| feed(decoder, plain, frames))?;
         Ok(self.seal.is_pending())

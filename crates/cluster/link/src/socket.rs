@@ -139,16 +139,16 @@ impl WriteHalf for unix::OwnedWriteHalf {
     }
 }
 
-/// Reads what is there and hands it over, at least a byte; nothing at the end. No connection has a buffer of its own.
+/// Reads what is there and hands it over, to be overwritten, at least a byte; nothing at the end. No connection has a buffer of its own.
 pub(crate) fn poll_read<R>(
     read: &mut ReadHalf,
     context: &mut Context<'_>,
-    take: impl FnOnce(&[u8]) -> R,
+    take: impl FnOnce(&mut [u8]) -> R,
 ) -> Poll<io::Result<R>> {
     READ.with_borrow_mut(|bytes| {
         let mut buffer = ReadBuf::new(bytes);
         ready!(Pin::new(read).poll_read(context, &mut buffer))?;
-        Poll::Ready(Ok(take(buffer.filled())))
+        Poll::Ready(Ok(take(buffer.filled_mut())))
     })
 }
 
