@@ -8,6 +8,8 @@ use crate::error::LinkError;
 use crate::limits::{BACKLOG, SOCKET_BYTES};
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -68,8 +70,17 @@ pub struct Listener {
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    Tcp(tokio::net::TcpListener),
-    Unix(tokio::net::UnixListener),
+    Tcp(std::net::TcpListener),
+    Unix(UnixListener),
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.kind {
+            Kind::Tcp(listener) => listener.as_fd(),
+            Kind::Unix(listener) => listener.as_fd(),
+        }
+    }
 }
 
 /// Removes a socket's file when nobody listens any more.
@@ -100,12 +111,13 @@ impl Listener {
                 socket.set_send_buffer_size(SOCKET_BYTES)?;
                 socket.set_recv_buffer_size(SOCKET_BYTES)?;
                 socket.bind(*address)?;
-                let listener = socket.listen(BACKLOG)?;
+                let listener = socket.listen(BACKLOG)?.into_std()?;
                 let address = Address::Tcp(listener.local_addr()?);
                 Ok(Listener { kind: Kind::Tcp(listener), address, _unlink: None })
             }
             Address::Unix(path) => {
                 let listener = bind_unix(path)?;
+                listener.set_nonblocking(true)?;
                 let _unlink = Some(Unlink(path.clone()));
                 Ok(Listener { kind: Kind::Unix(listener), address: address.clone(), _unlink })
             }
@@ -119,15 +131,15 @@ impl Listener {
 }
 
 /// A file that a killed node left behind has nobody listening; it makes room.
-fn bind_unix(path: &Path) -> std::io::Result<tokio::net::UnixListener> {
-    match tokio::net::UnixListener::bind(path) {
+fn bind_unix(path: &Path) -> std::io::Result<UnixListener> {
+    match UnixListener::bind(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             let refused = std::os::unix::net::UnixStream::connect(path).err().map(|error| error.kind());
             if refused != Some(std::io::ErrorKind::ConnectionRefused) {
                 return Err(error);
             }
             std::fs::remove_file(path)?;
-            tokio::net::UnixListener::bind(path)
+            UnixListener::bind(path)
         }
         other => other,
     }

@@ -101,12 +101,10 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// A wait begins: everything is done. If it is one to stay awake for, the task is polled again soon.
-    pub(crate) fn begin(&mut self, now: Instant, context: &mut Context<'_>) {
+    /// A wait begins: everything is done. Whether it is one to stay awake for.
+    pub(crate) fn begin(&mut self, now: Instant) -> bool {
         self.is_awake = WAITS.with_borrow_mut(|waits| waits.begin(now));
-        if self.is_awake {
-            look_again(context);
-        }
+        self.is_awake
     }
 
     /// Whether it is one that is stayed awake for.

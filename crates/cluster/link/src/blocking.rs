@@ -35,7 +35,7 @@ impl Hosted {
                         config.listener = Some(Listener::bind(&listen).await?);
                     }
                     let address = config.listener.as_ref().map(|listener| listener.address().clone());
-                    Ok((Node::start(config, owner)?, address))
+                    Ok((Node::begin(config, owner, true)?, address))
                 };
                 let begun: Result<(Handle, Option<Address>), LinkError> = begun.await;
                 let handle = begun.as_ref().ok().map(|(handle, _)| handle.clone());

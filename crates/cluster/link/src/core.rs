@@ -9,19 +9,19 @@
 use crate::address::Contact;
 use crate::awake;
 use crate::error::{LinkError, Trouble};
+use crate::events::Events;
 use crate::greet::Greeted;
 use crate::handle::{Hand, Owner};
-use crate::limits::{BATCH_BYTES, DIALING_FRAMES_MAX, LINK_COUNT_MAX, LOOK_LINKS_MAX};
+use crate::limits::{DIALING_FRAMES_MAX, LINK_COUNT_MAX, LOOK_LINKS_MAX};
 use crate::limits::{TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
 use crate::link::Link;
-use crate::socket::ReadHalf;
+use crate::socket;
 use rustls::pki_types::CertificateDer;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tokio::task::AbortHandle;
 use trimtab_overlay::frame::Body;
 use trimtab_overlay::{Action, Event, Frame, Node, NodeId, Told};
 use trimtab_types::one_line;
@@ -29,9 +29,10 @@ use trimtab_types::one_line;
 thread_local! {
     /// Frames between their bytes and the machine, for all connections of the thread.
     static FRAMES: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
-    /// What was just read by a node that stays awake.
-    static LOOKED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
+
+/// Connections that are to be written, of which a node at rest keeps room for so many.
+const ROOM_COUNT_MAX: usize = 64;
 
 /// A node that several tasks share.
 pub(crate) struct Shared {
@@ -72,6 +73,7 @@ pub(crate) struct Core {
     owner: Box<dyn Owner>,
     contacts: Vec<(NodeId, Contact)>,
     links: BTreeMap<NodeId, Box<Link>>,
+    events: Arc<Events>,
     /// Frames for ancestors that are being called.
     dialing: Vec<(NodeId, Vec<Frame>)>,
     to_dial: Vec<NodeId>,
@@ -80,7 +82,7 @@ pub(crate) struct Core {
     blocked: Vec<NodeId>,
     /// The owner is behind, and doesn't know yet who waits for it.
     owner_waits: bool,
-    next_serial: u64,
+    next_serial: u32,
     swept_us: u64,
     /// Reads that found something because the node stayed awake.
     pub(crate) found_awake_count: u64,
@@ -91,17 +93,25 @@ pub(crate) struct Core {
     /// Who waits for the node's end.
     waits_for_end: Option<Waker>,
     pub(crate) is_stopped: bool,
-    /// Who listens, to be ended with the node.
-    pub(crate) listening: Option<AbortHandle>,
+    /// Tasks that call somebody or answer who called.
+    pub(crate) greeting_count: usize,
+    /// Whether somebody may be calling.
+    pub(crate) is_called: bool,
 }
 
 impl Core {
-    pub(crate) fn new(node: Node, owner: Box<dyn Owner>, contacts: Vec<(NodeId, Contact)>) -> Self {
+    pub(crate) fn new(
+        node: Node,
+        owner: Box<dyn Owner>,
+        contacts: Vec<(NodeId, Contact)>,
+        events: Arc<Events>,
+    ) -> Self {
         Core {
             node,
             owner,
             contacts,
             links: BTreeMap::new(),
+            events,
             dialing: Vec::new(),
             to_dial: Vec::new(),
             to_write: Vec::new(),
@@ -115,7 +125,8 @@ impl Core {
             waker: None,
             waits_for_end: None,
             is_stopped: false,
-            listening: None,
+            greeting_count: 0,
+            is_called: false,
         }
     }
 
@@ -200,8 +211,8 @@ impl Core {
         waited
     }
 
-    /// Takes in a connection whose other end is known; its number, and its half to read.
-    pub(crate) fn adopt(&mut self, now_us: u64, greeted: Greeted) -> Result<(u64, ReadHalf), LinkError> {
+    /// Takes in a connection whose other end is known.
+    pub(crate) fn adopt(&mut self, now_us: u64, greeted: Greeted) -> Result<(), LinkError> {
         let Greeted { peer, socket, seal, rest } = greeted;
         if self.is_stopped {
             return Err(LinkError::Closed);
@@ -212,19 +223,20 @@ impl Core {
         if self.links.contains_key(&peer) {
             self.lost(now_us, peer, &LinkError::Replaced);
         }
-        self.next_serial += 1;
-        let serial = self.next_serial;
-        self.links.insert(peer, Box::new(Link::new(serial, now_us, socket.write, seal)));
+        self.next_serial = self.next_serial.wrapping_add(1);
+        let (serial, socket) = (self.next_serial, socket.settle()?);
+        self.events.add_link(&socket, peer, serial)?;
+        self.links.insert(peer, Box::new(Link::new(serial, now_us, socket, seal)));
         if let Err(why) = self.begin(now_us, peer, serial, &rest) {
             self.lost(now_us, peer, &why);
             return Err(why);
         }
         self.wake_driver();
-        Ok((serial, socket.read))
+        Ok(())
     }
 
     /// Sends what has waited for a connection, and hears what came with its beginning.
-    fn begin(&mut self, now_us: u64, peer: NodeId, serial: u64, rest: &[u8]) -> Result<(), LinkError> {
+    fn begin(&mut self, now_us: u64, peer: NodeId, serial: u32, rest: &[u8]) -> Result<(), LinkError> {
         for frame in self.take_waiting(peer) {
             self.send(now_us, peer, frame)?;
         }
@@ -234,17 +246,22 @@ impl Core {
         self.decoded(now_us, peer, serial, |link, frames| link.open_plain(rest, frames))
     }
 
-    /// Bytes have arrived on a connection.
-    pub(crate) fn arrived(
-        &mut self,
-        now_us: u64,
-        peer: NodeId,
-        serial: u64,
-        bytes: &mut [u8],
-    ) -> Result<(), LinkError> {
-        self.decoded(now_us, peer, serial, |link, frames| link.open(bytes, frames))?;
-        self.wake_driver();
-        Ok(())
+    /// Reads what has come on a connection; whether there may be more.
+    pub(crate) fn read(&mut self, now: Instant, now_us: u64, peer: NodeId, serial: u32) -> bool {
+        socket::with_buffer(|bytes| {
+            let Some(link) = self.links.get(&peer).filter(|link| link.serial == serial) else { return false };
+            let count = match link.read(bytes) {
+                Ok(0) => return self.ended(now_us, peer, serial, &LinkError::Closed),
+                Ok(count) => count,
+                Err(error) if socket::is_not_now(&error) => return false,
+                Err(error) => return self.ended(now_us, peer, serial, &error.into()),
+            };
+            awake::came(now);
+            match self.decoded(now_us, peer, serial, |link, frames| link.open(&mut bytes[..count], frames)) {
+                Ok(()) => count == bytes.len(),
+                Err(why) => self.ended(now_us, peer, serial, &why),
+            }
+        })
     }
 
     /// Asks each connection for what is there, if there are few; whether something was.
@@ -252,20 +269,24 @@ impl Core {
         if self.links.len() > LOOK_LINKS_MAX {
             return false;
         }
-        let mut bytes = LOOKED.take();
-        bytes.resize(BATCH_BYTES, 0);
-        let found = self.links.iter().find_map(|(peer, link)| match link.try_read(&mut bytes) {
-            0 => None,
-            count => Some((*peer, link.serial, count)),
-        });
-        if let Some((peer, serial, count)) = found {
+        let found = socket::with_buffer(|bytes| {
+            let found = self.links.iter().find_map(|(peer, link)| match link.read(bytes) {
+                // Its end is for the driver to find.
+                Ok(0) | Err(_) => None,
+                Ok(count) => Some((*peer, link.serial, count)),
+            });
+            let (peer, serial, count) = found?;
             awake::came(now);
             self.found_awake_count += 1;
-            if let Err(why) = self.arrived(now_us, peer, serial, &mut bytes[..count]) {
-                self.ended(now_us, peer, serial, &why);
-            }
+            Some((
+                peer,
+                serial,
+                self.decoded(now_us, peer, serial, |link, frames| link.open(&mut bytes[..count], frames)),
+            ))
+        });
+        if let Some((peer, serial, Err(why))) = &found {
+            self.ended(now_us, *peer, *serial, why);
         }
-        LOOKED.set(bytes);
         found.is_some()
     }
 
@@ -273,7 +294,7 @@ impl Core {
         &mut self,
         now_us: u64,
         peer: NodeId,
-        serial: u64,
+        serial: u32,
         open: impl FnOnce(&mut Link, &mut Vec<Frame>) -> Result<bool, LinkError>,
     ) -> Result<(), LinkError> {
         let Some(link) = self.links.get_mut(&peer).filter(|link| link.serial == serial) else {
@@ -294,11 +315,12 @@ impl Core {
         opened.map(drop)
     }
 
-    /// A connection is over; the machine hears of it if it is still the one in use.
-    pub(crate) fn ended(&mut self, now_us: u64, peer: NodeId, serial: u64, why: &LinkError) {
+    /// A connection is over; the machine hears of it if it is still the one in use. There is no more to be read of it.
+    fn ended(&mut self, now_us: u64, peer: NodeId, serial: u32, why: &LinkError) -> bool {
         if self.links.get(&peer).is_some_and(|link| link.serial == serial) {
             self.lost(now_us, peer, why);
         }
+        false
     }
 
     /// Ends connections whose other end has a certificate that is not good any more; how many.
@@ -358,13 +380,27 @@ impl Core {
 
     /// Wakes the driver if there is something to do before it wakes by itself.
     pub(crate) fn wake_driver(&mut self) {
-        let is_due = !self.to_write.is_empty() || !self.to_dial.is_empty() || self.is_stopped || self.owner_waits;
+        let is_due = !self.to_write.is_empty()
+            || !self.to_dial.is_empty()
+            || self.is_stopped
+            || self.owner_waits
+            || self.is_called;
         if is_due || self.node.wake_at_us() < self.armed_us {
-            // Taken, so that many arrivals at once wake it once.
-            if let Some(waker) = self.waker.take() {
-                waker.wake();
-            }
+            self.ring();
         }
+    }
+
+    /// Wakes the driver.
+    pub(crate) fn ring(&mut self) {
+        // Taken, so that many arrivals at once wake it once.
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The driver runs: nobody needs to wake it.
+    pub(crate) fn is_awake(&mut self) {
+        self.waker = None;
     }
 
     /// Whether there is nothing to do for the driver, which is not awaited by the owner or the kernel either.
@@ -373,7 +409,7 @@ impl Core {
     }
 
     /// What the driver does whenever it wakes: the time, then writing; whom to call next.
-    pub(crate) fn turn(&mut self, now_us: u64, context: &mut Context<'_>) -> Vec<NodeId> {
+    pub(crate) fn turn(&mut self, now_us: u64, waker: &Waker) -> Vec<NodeId> {
         if now_us >= self.node.wake_at_us() {
             self.handle(now_us, Event::Time);
         }
@@ -381,27 +417,35 @@ impl Core {
         let actions = self.node.owner_is_behind(now_us, self.owner.is_behind());
         self.act(now_us, actions);
         if self.owner.is_behind() {
-            self.owner.wake_when_taken(context.waker());
+            self.owner.wake_when_taken(waker);
         }
         self.owner_waits = false;
-        let mut to_write = std::mem::take(&mut self.blocked);
-        loop {
-            to_write.append(&mut self.to_write);
-            if to_write.is_empty() {
-                break;
-            }
+        self.write_all(now_us);
+        self.armed_us = self.node.wake_at_us();
+        self.waker = Some(waker.clone());
+        std::mem::take(&mut self.to_dial)
+    }
+
+    /// Writes what has gathered, and what that leads to.
+    fn write_all(&mut self, now_us: u64) {
+        let mut to_write = std::mem::take(&mut self.to_write);
+        to_write.append(&mut self.blocked);
+        while !to_write.is_empty() {
             for peer in to_write.drain(..) {
                 let Some(link) = self.links.get_mut(&peer) else { continue };
-                match link.poll_flush(context) {
-                    Poll::Pending => self.blocked.push(peer),
-                    Poll::Ready(Ok(())) => link.is_listed = false,
-                    Poll::Ready(Err(why)) => self.lost(now_us, peer, &why),
+                match link.flush() {
+                    Ok(false) => self.blocked.push(peer),
+                    Ok(true) => link.is_listed = false,
+                    Err(why) => self.lost(now_us, peer, &why),
                 }
             }
+            std::mem::swap(&mut to_write, &mut self.to_write);
         }
-        self.armed_us = self.node.wake_at_us();
-        self.waker = Some(context.waker().clone());
-        std::mem::take(&mut self.to_dial)
+        // The next time there is room.
+        if self.to_write.capacity() < to_write.capacity() {
+            self.to_write = to_write;
+        }
+        self.to_write.shrink_to(ROOM_COUNT_MAX);
     }
 
     /// Closes what is neither above nor below this node and isn't asked to be.
@@ -426,9 +470,6 @@ impl Core {
         self.dialing.clear();
         // Whoever waits for news hears that there will be none.
         self.owner = Box::new(|_: Told, _: &mut Hand<'_>| {});
-        if let Some(listening) = self.listening.take() {
-            listening.abort();
-        }
         self.wake_driver();
         if let Some(waker) = self.waits_for_end.take() {
             waker.wake();

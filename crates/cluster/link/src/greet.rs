@@ -10,7 +10,7 @@ use crate::credentials::Credentials;
 use crate::error::LinkError;
 use crate::limits::GREETING_BYTES_MAX;
 use crate::seal::Seal;
-use crate::socket::{Socket, poll_read, write_all};
+use crate::socket::Socket;
 use std::sync::Arc;
 use trimtab_overlay::NodeId;
 use trimtab_wire::{Hello, HelloReader, Role, VERSION};
@@ -57,15 +57,15 @@ impl Identity {
 
     /// Calls an ancestor.
     pub(crate) async fn call(&self, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
-        let mut socket = Socket::connect(&contact.address).await?;
+        let socket = Socket::connect(&contact.address).await?;
         let mut seal = match socket.user {
             Some(user) => self.check_user(user).map(|()| Seal::Plain)?,
             None => Seal::tls(self.credentials(contact)?.dial(node, contact)?),
         };
         let mut out = Vec::new();
         seal.seal(&self.hello(node.0), &mut out)?;
-        let written = write_all(&*socket.write, &out).await;
-        let (hello, rest) = match (hear(&mut socket, &mut seal).await, written) {
+        let written = socket.write_all(&out).await;
+        let (hello, rest) = match (hear(&socket, &mut seal).await, written) {
             (Err(LinkError::Closed | LinkError::Io(_)) | Ok(_), Err(why)) => return Err(why.into()),
             // Who closed before it heard anything may have said why.
             (heard, _) => heard?,
@@ -80,21 +80,21 @@ impl Identity {
     }
 
     /// Answers somebody who called.
-    pub(crate) async fn answer(&self, mut socket: Socket) -> Result<Greeted, LinkError> {
+    pub(crate) async fn answer(&self, socket: Socket) -> Result<Greeted, LinkError> {
         let mut seal = match (socket.user, &self.credentials) {
             (Some(user), _) => self.check_user(user).map(|()| Seal::Plain)?,
             (None, Some(credentials)) => Seal::tls(credentials.answer()?),
             // A node can't be made to listen on TCP without credentials.
             (None, None) => return Err(LinkError::Closed),
         };
-        let heard = hear(&mut socket, &mut seal).await;
+        let heard = hear(&socket, &mut seal).await;
         let checked = heard.and_then(|(hello, rest)| self.check(&hello, &seal).map(|()| (hello, rest)));
         let to = checked.as_ref().map_or(NOBODY, |(hello, _)| hello.from);
         let refuses_stranger = matches!(checked, Err(LinkError::Tls(_) | LinkError::Io(_) | LinkError::Closed));
         if !refuses_stranger {
             let mut out = Vec::new();
             seal.seal(&self.hello(to), &mut out)?;
-            write_all(&*socket.write, &out).await?;
+            socket.write_all(&out).await?;
         }
         let (hello, rest) = checked?;
         Ok(Greeted { peer: NodeId(hello.from), socket, seal, rest })
@@ -115,7 +115,7 @@ impl Identity {
 }
 
 /// Reads until the other end has proved itself and said hello.
-async fn hear(socket: &mut Socket, seal: &mut Seal) -> Result<(Hello, Vec<u8>), LinkError> {
+async fn hear(socket: &Socket, seal: &mut Seal) -> Result<(Hello, Vec<u8>), LinkError> {
     let (mut reader, mut hello, mut rest) = (HelloReader::default(), None, Vec::new());
     let mut byte_count = 0;
     loop {
@@ -132,11 +132,11 @@ async fn hear(socket: &mut Socket, seal: &mut Seal) -> Result<(Hello, Vec<u8>), 
                 Ok(())
             })
         };
-        let opened = std::future::poll_fn(|context| poll_read(&mut socket.read, context, &mut take)).await?;
+        let opened = socket.read(&mut take).await?;
         // What TLS has to say is said also if it is why it refuses.
         let mut out = Vec::new();
         seal.put_pending(&mut out)?;
-        write_all(&*socket.write, &out).await?;
+        socket.write_all(&out).await?;
         opened?;
         if let Some(hello) = hello {
             return Ok((hello, rest));

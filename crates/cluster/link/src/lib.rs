@@ -1,8 +1,8 @@
 //! The tree's driver: what turns the state machine of `trimtab-overlay` into a program that talks.
 //!
 //! A [`Node`] owns one place in the tree: it listens for children, calls its ancestors in order, feeds frames and time
-//! to the machine and does what it says. Everything of a node happens under one lock, in tasks of one thread: a task
-//! per connection that reads, and one that keeps the time and writes, once for all that has gathered since it last did.
+//! to the machine and does what it says. Everything of a node happens under one lock, on one thread: a task that keeps
+//! the time, reads and writes, once for all that has gathered since it last did, and one for each greeting.
 //!
 //! - **Nobody is heard who hasn't proved who they are:** TCP is always mutual TLS, with a site's authority or with one
 //!   that the job's secret makes ([`Credentials`]); a Unix socket asks the kernel for the other end's user.
@@ -23,6 +23,7 @@ mod core;
 pub mod credentials;
 mod driver;
 pub mod error;
+mod events;
 mod greet;
 pub mod handle;
 pub mod inbox;
@@ -32,7 +33,7 @@ pub mod node;
 mod records;
 mod seal;
 pub mod secret;
-pub mod socket;
+mod socket;
 
 pub use address::{Address, Contact, Listener};
 pub use credentials::Credentials;

@@ -10,6 +10,8 @@ pub const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 pub const DIAL_TIME_MAX: Duration = Duration::from_secs(8);
 /// Connections at once of which nobody knows yet whose they are; one more ends the oldest.
 pub const GREETING_COUNT_MAX: usize = 1024;
+/// Calls that a node takes before it does something else.
+pub const CALLS_AT_ONCE: usize = 64;
 /// Bytes that are read of a connection before it has proved itself: certificates and a hello.
 pub const GREETING_BYTES_MAX: usize = 48 << 10;
 /// Connections of one node: a flat tree of a few thousand leaves.

@@ -8,12 +8,12 @@
 use crate::error::LinkError;
 use crate::limits::{BATCH_BYTES, COMMANDS_WAITING_MAX, RESULTS_WAITING_MAX};
 use crate::seal::Seal;
-use crate::socket::WriteHalf;
+use crate::socket;
 use rustls::pki_types::CertificateDer;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::task::{Context, Poll};
+use std::os::fd::OwnedFd;
 use trimtab_overlay::Frame;
 use trimtab_overlay::frame::{BadFrame, Body, Channel};
 use trimtab_wire::limits::{CHUNK_BYTES_MAX, HEADER_BYTES};
@@ -22,17 +22,25 @@ use trimtab_wire::{Decoder, Lane, Message, put_message};
 thread_local! {
     /// Plain and sealed bytes on their way, for all nodes of the thread: a connection at rest has no buffer.
     static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+    /// Empty ones, with room, for connections that have something to say.
+    #[expect(clippy::vec_box, reason = "a connection has one in a box, or none")]
+    static SPARE: RefCell<Vec<Box<Waiting>>> = const { RefCell::new(Vec::new()) };
 }
+
+/// So many empty ones are kept for all nodes of the thread.
+const SPARE_COUNT_MAX: usize = 64;
+/// An empty one that is kept has room for no more frames.
+const SPARE_FRAMES_MAX: usize = 16;
 
 /// A connection to a parent, a child, or somebody who may become one.
 pub(crate) struct Link {
     /// Tells connections of one peer apart.
-    pub(crate) serial: u64,
+    pub(crate) serial: u32,
     /// Whether it is in the list of those to be written.
     pub(crate) is_listed: bool,
     /// When a frame last went either way.
     pub(crate) used_us: u64,
-    write: Box<dyn WriteHalf>,
+    socket: OwnedFd,
     seal: Seal,
     decoder: Decoder,
     /// What is to be written; a connection at rest, as nearly all are, has no room for any.
@@ -53,13 +61,13 @@ struct Waiting {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.write.close();
+        socket::close(&self.socket);
     }
 }
 
 impl Link {
-    pub(crate) fn new(serial: u64, now_us: u64, write: Box<dyn WriteHalf>, seal: Seal) -> Self {
-        Link { serial, is_listed: false, used_us: now_us, write, seal, decoder: Decoder::default(), waiting: None }
+    pub(crate) fn new(serial: u32, now_us: u64, socket: OwnedFd, seal: Seal) -> Self {
+        Link { serial, is_listed: false, used_us: now_us, socket, seal, decoder: Decoder::default(), waiting: None }
     }
 
     /// The certificate of the other end; none on a Unix socket.
@@ -67,9 +75,9 @@ impl Link {
         self.seal.certificate()
     }
 
-    /// Reads what is there now; nothing at its end too, which whoever reads it finds.
-    pub(crate) fn try_read(&self, bytes: &mut [u8]) -> usize {
-        self.write.try_read(bytes).unwrap_or_default()
+    /// Reads what is there now; `WouldBlock` when there is nothing.
+    pub(crate) fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        socket::read(&self.socket, bytes)
     }
 
     /// Frames from bytes that have arrived, which are overwritten; whether TLS wants to answer by itself.
@@ -86,23 +94,18 @@ impl Link {
 
     /// Puts a frame behind those that wait, or into the last of them.
     pub(crate) fn push(&mut self, frame: Frame) -> Result<(), LinkError> {
-        self.waiting.get_or_insert_default().push(frame)
+        self.waiting.get_or_insert_with(Waiting::spare).push(frame)
     }
 
-    /// Writes as much as the kernel takes; pending if something is left, and the task is woken then.
-    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+    /// Writes as much as the kernel takes; whether that was everything.
+    pub(crate) fn flush(&mut self) -> Result<bool, LinkError> {
         BUFFERS.with_borrow_mut(|(plain, sealed)| {
             loop {
                 match self.write_some(plain, sealed) {
                     Ok(true) => {}
-                    Ok(false) => return Poll::Ready(Ok(())),
-                    Err(LinkError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                        match self.write.poll_write_ready(context) {
-                            Poll::Ready(ready) => ready?,
-                            Poll::Pending => return Poll::Pending,
-                        }
-                    }
-                    Err(error) => return Poll::Ready(Err(error)),
+                    Ok(false) => return Ok(true),
+                    Err(LinkError::Io(error)) if socket::is_not_now(&error) => return Ok(false),
+                    Err(error) => return Err(error),
                 }
             }
         })
@@ -113,7 +116,7 @@ impl Link {
         plain.clear();
         if let Some(waiting) = &mut self.waiting {
             if waiting.has_unsent() {
-                waiting.write_unsent(&mut *self.write)?;
+                waiting.write_unsent(&self.socket)?;
                 return Ok(true);
             }
             waiting.put_batch(plain)?;
@@ -131,12 +134,12 @@ impl Link {
             }
         };
         if bytes.is_empty() {
-            self.waiting = None;
+            self.rests();
             return Ok(false);
         }
         // What is encoded is in TLS's order, so what the kernel leaves must be kept.
-        let written = match self.write.try_write(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+        let written = match socket::write(&self.socket, bytes) {
+            Err(error) if socket::is_not_now(&error) => 0,
             other => other?,
         };
         if written < bytes.len() {
@@ -144,12 +147,37 @@ impl Link {
         }
         plain.shrink_to(4 * BATCH_BYTES);
         sealed.shrink_to(4 * BATCH_BYTES);
-        self.waiting = self.waiting.take().filter(|waiting| !waiting.is_empty());
-        Ok(self.waiting.is_some())
+        let more = self.waiting.as_ref().is_some_and(|waiting| !waiting.is_empty());
+        if !more {
+            self.rests();
+        }
+        Ok(more)
+    }
+
+    /// Nothing waits.
+    fn rests(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.keep();
+        }
     }
 }
 
 impl Waiting {
+    fn spare() -> Box<Waiting> {
+        SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+
+    /// Keeps an empty one.
+    fn keep(self: Box<Self>) {
+        if self.commands.capacity() <= SPARE_FRAMES_MAX && self.results.capacity() <= SPARE_FRAMES_MAX {
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < SPARE_COUNT_MAX {
+                    spare.push(self);
+                }
+            });
+        }
+    }
+
     fn push(&mut self, mut frame: Frame) -> Result<(), LinkError> {
         if frame.channel() == Channel::Bulk
             && let Some(last) = self.results.back_mut()
@@ -178,8 +206,8 @@ impl Waiting {
         self.commands.is_empty() && self.results.is_empty() && self.long.is_none() && !self.has_unsent()
     }
 
-    fn write_unsent(&mut self, write: &mut dyn WriteHalf) -> Result<(), LinkError> {
-        self.unsent_at += write.try_write(&self.unsent[self.unsent_at..])?;
+    fn write_unsent(&mut self, socket: &OwnedFd) -> Result<(), LinkError> {
+        self.unsent_at += socket::write(socket, &self.unsent[self.unsent_at..])?;
         if !self.has_unsent() {
             (self.unsent, self.unsent_at) = (Vec::new(), 0);
         }

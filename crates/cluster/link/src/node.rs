@@ -5,8 +5,9 @@
 use crate::address::{Contact, Listener};
 use crate::core::{Core, Shared};
 use crate::credentials::Credentials;
-use crate::driver::{Driver, listening};
+use crate::driver::Driver;
 use crate::error::LinkError;
+use crate::events::Events;
 use crate::greet::Identity;
 use crate::handle::{Handle, Owner};
 use std::sync::Arc;
@@ -46,6 +47,11 @@ impl Node {
     /// # Panics
     /// Outside of a runtime.
     pub fn start(config: Config, owner: impl Owner + 'static) -> Result<Handle, LinkError> {
+        Node::begin(config, owner, false)
+    }
+
+    /// As [`Node::start`]; a node that is alone has the runtime, and its thread, to itself.
+    pub(crate) fn begin(config: Config, owner: impl Owner + 'static, is_alone: bool) -> Result<Handle, LinkError> {
         let Config { setup, tree, listener, contacts, credentials } = config;
         check(&listener, &contacts, credentials.is_some())?;
         let ancestors: Vec<NodeId> = setup.ancestors.clone();
@@ -69,13 +75,10 @@ impl Node {
         };
         let identity = Arc::new(identity);
         let machine = trimtab_overlay::Node::new(setup);
-        let core = Core::new(machine, Box::new(owner), ancestors.into_iter().zip(contacts).collect());
-        let shared = Arc::new(Shared::new(core));
-        if let Some(listener) = listener {
-            let listening = tokio::spawn(listening(shared.clone(), identity.clone(), listener));
-            shared.lock().listening = Some(listening.abort_handle());
-        }
-        tokio::spawn(Driver::new(shared.clone(), identity));
+        let events = Arc::new(Events::new()?);
+        let contacts = ancestors.into_iter().zip(contacts).collect();
+        let shared = Arc::new(Shared::new(Core::new(machine, Box::new(owner), contacts, events.clone())));
+        tokio::spawn(Driver::new(shared.clone(), identity, events, listener, is_alone)?);
         Ok(Handle { shared })
     }
 }

@@ -1,69 +1,39 @@
-//! Connections as the driver sees them: a half to read and a half to write, whatever is behind.
+//! Connections: awaited until both ends know who the other is, then files that are read and written when they are ready.
 //!
-//! Reading belongs to the connection's own task. Writing belongs to the node's driver, which tries whenever something
-//! has gathered and is woken when a full connection takes more.
-//!
-//! Next: `greet` for what is said first, `link` for what is written.
+//! Next: `greet` for what is said first, `events` for when a file is ready, `link` for what is written.
 
 use crate::address::{Address, Kind, Listener};
 use crate::error::LinkError;
 use crate::limits::{BATCH_BYTES, SOCKET_BYTES};
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream, UnixStream, tcp, unix};
+use std::os::fd::OwnedFd;
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 thread_local! {
     /// What was just read, for all connections of the thread.
     static READ: RefCell<Vec<u8>> = RefCell::new(vec![0; BATCH_BYTES]);
 }
 
-/// The half of a connection that is written to.
-pub trait WriteHalf: Send + Sync {
-    /// Writes what the kernel takes now.
-    ///
-    /// # Errors
-    /// `WouldBlock` when it takes nothing; anything else ends the connection.
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
-
-    /// Whether trying makes sense now; if not, the task is woken when it does.
-    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
-
-    /// Reads what is there now, past the runtime, which finds later that there is nothing.
-    ///
-    /// # Errors
-    /// `WouldBlock` when there is nothing; anything else is for the half that is read from to find.
-    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize>;
-
-    /// Ends the connection in both directions, which the reader sees as its end.
-    fn close(&self);
+/// A connection whose ends don't know each other yet.
+pub(crate) struct Socket {
+    stream: Stream,
+    /// The user at the other end, where the kernel knows.
+    pub(crate) user: Option<u32>,
+    /// Who it is as far as the kernel knows, for messages.
+    pub(crate) name: String,
 }
 
-/// The half that is read from.
-pub type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
-
-/// A connection.
-pub struct Socket {
-    /// To read from.
-    pub read: ReadHalf,
-    /// To write to.
-    pub write: Box<dyn WriteHalf>,
-    /// The user at the other end, where the kernel knows.
-    pub user: Option<u32>,
-    /// Who it is as far as the kernel knows, for messages.
-    pub name: String,
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
 }
 
 impl Socket {
     /// Calls an address.
-    ///
-    /// # Errors
-    /// When nobody answers.
-    pub async fn connect(address: &Address) -> Result<Socket, LinkError> {
+    pub(crate) async fn connect(address: &Address) -> Result<Socket, LinkError> {
         match address {
             Address::Tcp(to) => {
                 let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
@@ -75,93 +45,107 @@ impl Socket {
         }
     }
 
-    /// The next connection of a listener.
-    pub(crate) async fn accept(listener: &Listener) -> Result<Socket, LinkError> {
+    /// The next connection of a listener; `WouldBlock` if nobody calls.
+    pub(crate) fn accept(listener: &Listener) -> Result<Socket, LinkError> {
         match &listener.kind {
             Kind::Tcp(listener) => {
-                let (stream, from) = listener.accept().await?;
-                Socket::of_tcp(stream, from)
+                let (stream, from) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Socket::of_tcp(TcpStream::from_std(stream)?, from)
             }
-            Kind::Unix(listener) => Socket::of_unix(listener.accept().await?.0),
+            Kind::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Socket::of_unix(UnixStream::from_std(stream)?)
+            }
         }
     }
 
     fn of_tcp(stream: TcpStream, peer: SocketAddr) -> Result<Socket, LinkError> {
         stream.set_nodelay(true)?;
-        let (read, write) = stream.into_split();
-        let name = format!("tcp:{peer}");
-        Ok(Socket { read: Box::new(read), write: Box::new(write), user: None, name })
+        Ok(Socket { stream: Stream::Tcp(stream), user: None, name: format!("tcp:{peer}") })
     }
 
     fn of_unix(stream: UnixStream) -> Result<Socket, LinkError> {
         let peer = stream.peer_cred()?;
-        let (read, write) = stream.into_split();
         let name = format!("process {} of user {}", peer.pid().unwrap_or(0), peer.uid());
-        Ok(Socket { read: Box::new(read), write: Box::new(write), user: Some(peer.uid()), name })
-    }
-}
-
-impl WriteHalf for tcp::OwnedWriteHalf {
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        tcp::OwnedWriteHalf::try_write(self, bytes)
+        Ok(Socket { stream: Stream::Unix(stream), user: Some(peer.uid()), name })
     }
 
-    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.as_ref().poll_write_ready(context)
-    }
-
-    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(self.as_ref(), bytes, RecvFlags::DONTWAIT)?.0)
-    }
-
-    fn close(&self) {
-        // An error means that it is closed already.
-        let _closed = rustix::net::shutdown(self.as_ref(), rustix::net::Shutdown::Both);
-    }
-}
-
-impl WriteHalf for unix::OwnedWriteHalf {
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        unix::OwnedWriteHalf::try_write(self, bytes)
-    }
-
-    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.as_ref().poll_write_ready(context)
-    }
-
-    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(self.as_ref(), bytes, RecvFlags::DONTWAIT)?.0)
-    }
-
-    fn close(&self) {
-        // An error means that it is closed already.
-        let _closed = rustix::net::shutdown(self.as_ref(), rustix::net::Shutdown::Both);
-    }
-}
-
-/// Reads what is there and hands it over, to be overwritten, at least a byte; nothing at the end. No connection has a buffer of its own.
-pub(crate) fn poll_read<R>(
-    read: &mut ReadHalf,
-    context: &mut Context<'_>,
-    take: impl FnOnce(&mut [u8]) -> R,
-) -> Poll<io::Result<R>> {
-    READ.with_borrow_mut(|bytes| {
-        let mut buffer = ReadBuf::new(bytes);
-        ready!(Pin::new(read).poll_read(context, &mut buffer))?;
-        Poll::Ready(Ok(take(buffer.filled_mut())))
-    })
-}
-
-/// Writes everything.
-pub(crate) async fn write_all(write: &dyn WriteHalf, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match write.try_write(bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                std::future::poll_fn(|context| write.poll_write_ready(context)).await?;
+    /// Awaits bytes and hands them over, to be overwritten; none at the end.
+    pub(crate) async fn read<R>(&self, mut take: impl FnMut(&mut [u8]) -> R) -> io::Result<R> {
+        loop {
+            match &self.stream {
+                Stream::Tcp(stream) => stream.readable().await?,
+                Stream::Unix(stream) => stream.readable().await?,
             }
-            Err(error) => return Err(error),
+            let taken = with_buffer(|bytes| {
+                let count = match &self.stream {
+                    Stream::Tcp(stream) => stream.try_read(bytes)?,
+                    Stream::Unix(stream) => stream.try_read(bytes)?,
+                };
+                Ok(take(&mut bytes[..count]))
+            });
+            match taken {
+                Err(error) if is_not_now(&error) => {}
+                other => return other,
+            }
         }
     }
-    Ok(())
+
+    /// Writes everything.
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = match &self.stream {
+                Stream::Tcp(stream) => {
+                    stream.writable().await?;
+                    stream.try_write(bytes)
+                }
+                Stream::Unix(stream) => {
+                    stream.writable().await?;
+                    stream.try_write(bytes)
+                }
+            };
+            match written {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if is_not_now(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The file alone, of which the runtime knows nothing any more.
+    pub(crate) fn settle(self) -> io::Result<OwnedFd> {
+        Ok(match self.stream {
+            Stream::Tcp(stream) => stream.into_std()?.into(),
+            Stream::Unix(stream) => stream.into_std()?.into(),
+        })
+    }
+}
+
+/// Whether a file was only not ready.
+pub(crate) fn is_not_now(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Room for what is read at once. No connection has any of its own.
+pub(crate) fn with_buffer<R>(read: impl FnOnce(&mut [u8]) -> R) -> R {
+    READ.with_borrow_mut(|bytes| read(bytes))
+}
+
+/// Reads what is there now; `WouldBlock` when there is nothing.
+pub(crate) fn read(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT)?.0)
+}
+
+/// Writes what the kernel takes now; `WouldBlock` when it takes nothing.
+pub(crate) fn write(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+}
+
+/// Ends a connection in both directions, which the other end sees at once.
+pub(crate) fn close(socket: &OwnedFd) {
+    // An error means that it is closed already.
+    let _closed = rustix::net::shutdown(socket, Shutdown::Both);
 }

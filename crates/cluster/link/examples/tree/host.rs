@@ -10,6 +10,7 @@ use crate::plan::Plan;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use trimtab_link::blocking::Hosted;
 use trimtab_link::{Config, Contact, Credentials, Hand, Listener, Node, Owner, incarnation_now};
 use trimtab_overlay::{NodeId, Setup, Told, Tree};
 use trimtab_reduce::numbers::Sum;
@@ -44,11 +45,34 @@ pub fn run() -> Outcome {
         while std::io::stdin().lock().read(&mut rest).is_ok_and(|count| count > 0) {}
         std::process::exit(0);
     });
+    if plan.hosted.1 == 1 {
+        return run_one(&plan);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         start_all(&plan).await?;
         std::future::pending().await
     })
+}
+
+/// One node, as an agent has it: on a thread of its own.
+fn run_one(plan: &Plan) -> Outcome {
+    let (tree, node) = (plan.tree()?, NodeId(plan.hosted.0));
+    let listen = tree.is_inner()[node.0 as usize].then(|| plan.listen(node));
+    let config = config(plan, &tree, node, None, Arc::new(Registry::default()))?;
+    let hosted = match tree.ranks(node).lowest() {
+        Some(rank) => Hosted::start(config, listen, Leaf::new(rank, plan.flow))?,
+        None => Hosted::start(config, listen, |_: Told, _: &mut Hand<'_>| {})?,
+    };
+    let mut out = std::io::stdout().lock();
+    if let Some(address) = hosted.address() {
+        writeln!(out, "listening {} {address}", node.0)?;
+    }
+    writeln!(out, "ready")?;
+    out.flush()?;
+    loop {
+        std::thread::park();
+    }
 }
 
 async fn start_all(plan: &Plan) -> Outcome {

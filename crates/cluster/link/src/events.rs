@@ -1,0 +1,142 @@
+//! What a node waits for besides the time: its connections, whoever calls, and other threads that want something of it.
+//!
+//! Each node has its own list of files with the kernel. A node that has its thread to itself waits there; where many
+//! share a runtime, the runtime says when there is something in a list.
+//!
+//! Next: `driver`, which waits.
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use trimtab_overlay::NodeId;
+
+/// So many are taken at once.
+pub(crate) const EVENTS_AT_ONCE: usize = 64;
+/// No connection has these: a node's number stands in the upper half, and no node has the highest.
+const LISTENER: u64 = u64::MAX;
+const BELL: u64 = u64::MAX - 1;
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A connection, told from others of the same peer by its serial number: something came, or it takes more.
+    Link(NodeId, u32),
+    /// Somebody calls.
+    Call,
+    /// Another thread wants something.
+    Bell,
+}
+
+/// A node's list of files.
+#[derive(Debug)]
+pub(crate) struct Events {
+    epoll: OwnedFd,
+}
+
+impl AsRawFd for Events {
+    fn as_raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+}
+
+impl Events {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Events { epoll: epoll::create(CreateFlags::CLOEXEC)? })
+    }
+
+    /// Adds a connection. It is said once that something came: then all of it must be read.
+    pub(crate) fn add_link(&self, socket: impl AsFd, peer: NodeId, serial: u32) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        self.add(socket, u64::from(peer.0) << 32 | u64::from(serial), flags)
+    }
+
+    /// Adds a listener, of which all calls must be taken when there are some.
+    pub(crate) fn add_listener(&self, listener: impl AsFd) -> io::Result<()> {
+        self.add(listener, LISTENER, EventFlags::IN | EventFlags::ET)
+    }
+
+    fn add(&self, file: impl AsFd, data: u64, flags: EventFlags) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, file, EventData::new_u64(data), flags)?)
+    }
+
+    /// Waits for the first event, so long at most, and hands over what there is; how many there were.
+    pub(crate) fn wait(&self, time_max: Duration, mut take: impl FnMut(What)) -> io::Result<usize> {
+        let time_max = Timespec { tv_sec: time_max.as_secs() as i64, tv_nsec: time_max.subsec_nanos().into() };
+        let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_AT_ONCE];
+        let found = match epoll::wait(&self.epoll, &mut room, Some(&time_max)) {
+            Ok((found, _)) => found,
+            Err(rustix::io::Errno::INTR) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        for event in &*found {
+            let data = event.data;
+            take(match data.u64() {
+                LISTENER => What::Call,
+                BELL => What::Bell,
+                link => What::Link(NodeId((link >> 32) as u32), link as u32),
+            });
+        }
+        Ok(found.len())
+    }
+}
+
+/// A list that the runtime says there is something in.
+#[expect(
+    deprecated,
+    reason = "what replaces it is not safe to call; a list keeps its one file open as long as it lives"
+)]
+pub(crate) fn watched(events: Arc<Events>) -> io::Result<AsyncFd<Arc<Events>>> {
+    AsyncFd::with_interest(events, Interest::READABLE)
+}
+
+/// Wakes a driver, wherever it waits: in its list of files or in the runtime.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    file: OwnedFd,
+    is_parked: AtomicBool,
+    task: Waker,
+}
+
+impl Bell {
+    /// For a driver whose task this is.
+    pub(crate) fn new(events: &Events, task: Waker) -> io::Result<Arc<Self>> {
+        let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        events.add(&file, BELL, EventFlags::IN)?;
+        Ok(Arc::new(Bell { file, is_parked: AtomicBool::new(false), task }))
+    }
+
+    /// Whether the driver is about to wait in its list. To be said before it looks for the last time whether there is
+    /// something to do: who comes later then finds it said.
+    pub(crate) fn park(&self, is_parked: bool) {
+        self.is_parked.store(is_parked, Ordering::SeqCst);
+    }
+
+    /// It has rung.
+    pub(crate) fn quiet(&self) {
+        // It may have been heard before.
+        let _heard = rustix::io::read(&self.file, &mut [0; 8]);
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.is_parked.load(Ordering::SeqCst) {
+            // It can only be full, and then it rings.
+            let _rings = rustix::io::write(&self.file, &1_u64.to_ne_bytes());
+        } else {
+            self.task.wake_by_ref();
+        }
+    }
+}
