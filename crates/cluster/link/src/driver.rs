@@ -247,11 +247,14 @@ impl Driver {
             if let Poll::Ready(()) = self.polled_alone(context)? {
                 return Ok(Poll::Ready(()));
             }
-        } else if self.wait.is_awake() && self.stays_awake(LOOKS_AT_ONCE).is_none() {
-            if self.wait.is_awake() {
+        } else if self.wait.is_awake() {
+            // What the runtime says has come it says once, also to a driver that looks by itself.
+            let has_come = self.stays_awake(LOOKS_AT_ONCE).is_some() || self.takes_ready(context)?;
+            if !has_come && self.wait.is_awake() {
                 awake::look_again(context);
+                return Ok(Poll::Pending);
             }
-            return Ok(Poll::Pending);
+            self.wait.end();
         }
         loop {
             while self.takes_ready(context)? {}

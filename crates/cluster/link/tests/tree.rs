@@ -6,11 +6,11 @@ mod common;
 
 use common::*;
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Address, Config, Hand, Node, inbox};
 use trimtab_overlay::stream::Down;
-use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Told, Tree};
+use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
 use trimtab_reduce::lists::Concat;
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, FilterSpec, RankSet};
@@ -49,6 +49,26 @@ fn waves_flow_in_order_and_none_is_lost() {
                 assert!(result.missing.is_empty());
             }
             assert_eq!(grove.root.dropped_count(), 0);
+        });
+    }
+}
+
+/// What the runtime says once has come is never left until the next beat, which is far away here.
+#[test]
+fn nothing_that_has_come_waits_for_a_beat() {
+    let timing = Timing { beat_us: 60_000_000, silence_us_max: 200_000_000, ..patient() };
+    for edges in [Edges::Unix, Edges::Tls] {
+        runtime().block_on(async {
+            let grove = Grove::start(Tree::balanced(8, 20).unwrap(), edges, Leaves::OnCommand, timing).await;
+            grove.full(20).await;
+            let root = grove.handle(0);
+            let stream = root.open(sums(20)).unwrap();
+            let began = Instant::now();
+            for wave in 0..400 {
+                root.multicast(stream, RankSet::range(Rank(0), Rank(19)), vec![]).unwrap();
+                assert_eq!(next_result(&grove.root).await.wave, wave);
+            }
+            assert!(began.elapsed() < Duration::from_micros(timing.beat_us), "{edges:?}: {:?}", began.elapsed());
         });
     }
 }
