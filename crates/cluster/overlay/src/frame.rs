@@ -203,6 +203,16 @@ impl<T> From<T> for Shared<T> {
     }
 }
 
+impl Shared<Command> {
+    /// What is for the leaves, without a copy if nobody else holds it.
+    pub(crate) fn into_payload(self) -> Vec<u8> {
+        match Arc::unwrap_or_clone(self.0) {
+            Command::Data { payload, .. } => payload,
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl<T> Deref for Shared<T> {
     type Target = T;
 

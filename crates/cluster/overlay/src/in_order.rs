@@ -24,22 +24,32 @@ impl<T> InOrder<T> {
         InOrder { next: 0, early: BTreeMap::new() }
     }
 
-    /// Takes one arrival and gives all that can be handled now; repetitions vanish.
-    pub(crate) fn take(&mut self, order: u32, what: T) -> Result<Vec<T>, TooEarly> {
-        if order < self.next {
-            return Ok(Vec::new());
+    /// Whether an arrival is the next, as nearly all are: it is to be handled now, and then [`InOrder::overtook`].
+    pub(crate) fn is_next(&mut self, order: u32) -> bool {
+        if order != self.next {
+            return false;
         }
+        self.next += 1;
+        true
+    }
+
+    /// Keeps an arrival that isn't the next until it is; repetitions vanish.
+    #[cold]
+    pub(crate) fn keep(&mut self, order: u32, what: T) -> Result<(), TooEarly> {
         if order > self.next {
             self.early.insert(order, what);
-            return if self.early.len() > OVERTAKE_COUNT_MAX { Err(TooEarly) } else { Ok(Vec::new()) };
         }
-        let mut ready = vec![what];
+        if self.early.len() > OVERTAKE_COUNT_MAX { Err(TooEarly) } else { Ok(()) }
+    }
+
+    /// What came before the last that was next, and is next now.
+    pub(crate) fn overtook(&mut self) -> Option<T> {
+        if self.early.is_empty() {
+            return None;
+        }
+        let what = self.early.remove(&self.next)?;
         self.next += 1;
-        while let Some(what) = self.early.remove(&self.next) {
-            ready.push(what);
-            self.next += 1;
-        }
-        Ok(ready)
+        Some(what)
     }
 }
 
@@ -50,18 +60,22 @@ mod tests {
     #[test]
     fn order_is_restored_and_repetitions_vanish() {
         let mut link = InOrder::new();
-        assert_eq!(link.take(1, 'b'), Ok(vec![]));
-        assert_eq!(link.take(2, 'c'), Ok(vec![]));
-        assert_eq!(link.take(0, 'a'), Ok(vec!['a', 'b', 'c']));
-        assert_eq!(link.take(1, 'b'), Ok(vec![]));
-        assert_eq!(link.take(3, 'd'), Ok(vec!['d']));
+        let mut arrive = |order, what| {
+            if !link.is_next(order) {
+                return link.keep(order, what).map(|()| String::new());
+            }
+            Ok([what].into_iter().chain(std::iter::from_fn(|| link.overtook())).collect())
+        };
+        for (order, what, ready) in [(1, 'b', ""), (2, 'c', ""), (0, 'a', "abc"), (1, 'b', ""), (3, 'd', "d")] {
+            assert_eq!(arrive(order, what), Ok(ready.to_owned()));
+        }
     }
 
     #[test]
     fn what_waits_is_bounded() {
         let mut link = InOrder::new();
         let results: Vec<bool> =
-            (1..=OVERTAKE_COUNT_MAX as u32 + 1).map(|order| link.take(order, ()).is_ok()).collect();
+            (1..=OVERTAKE_COUNT_MAX as u32 + 1).map(|order| link.keep(order, ()).is_ok()).collect();
         assert_eq!(results.iter().filter(|fits| !**fits).count(), 1);
     }
 }

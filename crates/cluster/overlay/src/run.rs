@@ -86,6 +86,11 @@ impl From<RunRef<'_>> for Run {
 }
 
 impl Run {
+    /// What a node contributes by itself.
+    pub(crate) fn own(reign: u32, stream: u32, wave: u64, covers: RankSet, values: Values) -> Run {
+        Run { reign, stream, wave, attempt: 0, covers, values }
+    }
+
     /// How many waves it has values of; at least one.
     pub fn unit_count(&self) -> usize {
         self.values.len()
@@ -157,6 +162,11 @@ impl<'a> RunRef<'a> {
         self = self.behind(before as usize);
         let inside = waves.end.saturating_sub(self.wave).min(self.unit_count() as u64);
         self.split_to(inside as usize)
+    }
+
+    /// Whether all of it may travel as one.
+    pub(crate) fn is_one_piece(&self) -> bool {
+        self.values.are_few_and_short(RUN_COUNT_MAX, RUN_VALUE_BYTES_MAX) || self.unit_count() == 1
     }
 
     /// In pieces of which each may travel as one: short values together, long ones alone.

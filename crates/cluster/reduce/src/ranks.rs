@@ -19,9 +19,22 @@ const INTERVAL_COUNT_MAX: usize = 524_288;
 type Intervals = SmallVec<[(u32, u32); 2]>;
 
 /// A set of ranks: ascending intervals, both ends included, with a gap between any two.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RankSet {
     intervals: Intervals,
+}
+
+/// Sets go with every result, so those that need no memory are copied without asking for any.
+impl Clone for RankSet {
+    fn clone(&self) -> Self {
+        let intervals = match self.intervals[..] {
+            [] => Intervals::new(),
+            [only] => Intervals::from_buf_and_len([only, only], 1),
+            [first, second] => Intervals::from_buf([first, second]),
+            _ => self.intervals.clone(),
+        };
+        RankSet { intervals }
+    }
 }
 
 impl RankSet {

@@ -152,7 +152,7 @@ impl<'a> ValuesRef<'a> {
     /// Takes off the first `count` at most, up to the first that is longer than so many bytes.
     pub fn split_while(&mut self, count: usize, byte_count_max: usize) -> ValuesRef<'a> {
         let all = *self;
-        if all.count <= count && all.longest <= byte_count_max {
+        if all.are_few_and_short(count, byte_count_max) {
             return std::mem::take(self);
         }
         let (mut taken, mut left) = (0, all.bytes);
@@ -164,6 +164,11 @@ impl<'a> ValuesRef<'a> {
         }
         *self = ValuesRef { count: all.count - taken, bytes: left, ..all };
         ValuesRef { count: taken, bytes: &all.bytes[..all.bytes.len() - left.len()], ..all }
+    }
+
+    /// Whether there are so many at most, and none is longer than so many bytes; of what was cut, perhaps it isn't known.
+    pub fn are_few_and_short(&self, count_max: usize, byte_count_max: usize) -> bool {
+        self.count <= count_max && self.longest <= byte_count_max
     }
 
     /// What comes behind the first `count`.

@@ -44,6 +44,13 @@ impl Child {
         &self.ranks
     }
 
+    /// The next numbered command for it.
+    pub(super) fn ordered(&mut self, ordered: Ordered) -> Frame {
+        let frame = Frame { link: self.link, body: Body::Ordered(self.sent, ordered) };
+        self.sent += 1;
+        frame
+    }
+
     /// The number of the last unit it may send.
     fn credit(&self) -> u32 {
         (self.units_received + CREDIT).saturating_sub(self.units_queued)
@@ -125,25 +132,29 @@ impl Node {
 
     fn ordered_from_child(&mut self, from: NodeId, order: u32, ordered: Ordered) {
         let Some(child) = self.children.get_mut(&from) else { return };
-        let Ok(ready) = child.in_order.take(order, ordered) else {
+        if child.in_order.is_next(order) {
+            child.heard_us = self.now_us;
+            self.hear_child(from, ordered);
+            while let Some(next) = self.children.get_mut(&from).and_then(|child| child.in_order.overtook()) {
+                self.hear_child(from, next);
+            }
+        } else if child.in_order.keep(order, ordered).is_err() {
             let link = child.link;
             self.send(from, Frame { link, body: Body::Stranger });
-            return self.lose_child(from);
-        };
-        if !ready.is_empty() {
-            child.heard_us = self.now_us;
+            self.lose_child(from);
         }
-        for ordered in ready {
-            match ordered {
-                Ordered::Beat(cursor) => self.acknowledged(from, cursor),
-                Ordered::Members { gained, lost } => {
-                    let Some(child) = self.children.get_mut(&from) else { return };
-                    child.ranks = child.ranks.minus(&lost).union(&gained);
-                    self.members_changed();
-                }
-                // The others only go down.
-                _ => self.counts.stale += 1,
+    }
+
+    fn hear_child(&mut self, from: NodeId, ordered: Ordered) {
+        match ordered {
+            Ordered::Beat(cursor) => self.acknowledged(from, cursor),
+            Ordered::Members { gained, lost } => {
+                let Some(child) = self.children.get_mut(&from) else { return };
+                child.ranks = child.ranks.minus(&lost).union(&gained);
+                self.members_changed();
             }
+            // The others only go down.
+            _ => self.counts.stale += 1,
         }
     }
 
@@ -232,8 +243,7 @@ impl Node {
     /// Sends a numbered command to a child.
     pub(super) fn send_down(&mut self, to: NodeId, ordered: Ordered) {
         if let Some(child) = self.children.get_mut(&to) {
-            let frame = Frame { link: child.link, body: Body::Ordered(child.sent, ordered) };
-            child.sent += 1;
+            let frame = child.ordered(ordered);
             self.send(to, frame);
         }
     }

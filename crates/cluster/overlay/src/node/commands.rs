@@ -11,11 +11,13 @@
 //!
 //! Next: `children` for who acknowledges, `root` for who makes commands.
 
-use super::{Node, Told};
+use super::children::Child;
+use super::waves::Stream;
+use super::{Action, Node, Told};
 use crate::NodeId;
 use crate::frame::{Command, Cursor, OpenStream, Ordered, Shared, Snapshot};
 use crate::limits::{ACK_STEP, LOG_COUNT_MAX, PAYLOAD_BYTES_MAX};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use trimtab_reduce::RankSet;
 
 /// The commands that somebody below may lack.
@@ -42,6 +44,15 @@ impl Log {
 
     pub(super) fn push(&mut self, command: Shared<Command>) {
         self.commands.push_back(command);
+    }
+
+    /// Counts a command that nobody below lacks, if there is none that somebody does; whether it is so.
+    fn pass(&mut self) -> bool {
+        if !self.commands.is_empty() {
+            return false;
+        }
+        self.floor += 1;
+        true
     }
 
     fn after(&self, sequence: u64) -> Option<(u64, &Shared<Command>)> {
@@ -102,50 +113,34 @@ impl Node {
 
     /// Puts a command into the log, gives it to the children and does what it says.
     pub(super) fn append(&mut self, command: Shared<Command>) {
-        self.log.push(command.clone());
-        let sequence = self.log.head();
-        self.counts.log_max = self.counts.log_max.max(sequence - self.log.floor());
-        for id in self.children.keys().copied().collect::<Vec<_>>() {
-            self.send_commands(id);
+        let is_leaf = self.children.is_empty() && self.ghosts.is_empty() && !self.holds_log();
+        if is_leaf && self.log.pass() {
+            self.counts.log_max = self.counts.log_max.max(1);
+        } else {
+            self.log.push(command.clone());
+            self.counts.log_max = self.counts.log_max.max(self.log.head() - self.log.floor());
+            let Node { children, log, streams, members, out, .. } = self;
+            children.iter_mut().for_each(|(id, child)| send_commands(*id, child, log, streams, members, out));
+            self.trim_log();
         }
-        self.trim_log();
-        self.obey(sequence, &command);
+        self.obey(self.log.head(), command);
     }
 
     /// Sends a child what it hasn't got, as much as it may have on the way.
     pub(super) fn send_commands(&mut self, to: NodeId) {
-        while let Some(child) = self.children.get(&to) {
-            let is_full = child.commanded - child.acknowledged >= LOG_COUNT_MAX;
-            let Some((sequence, command)) = self.log.after(child.commanded).filter(|_| !is_full) else { return };
-            let ordered = Ordered::Command(sequence, self.narrowed(command, child.ranks()));
-            if let Some(child) = self.children.get_mut(&to) {
-                child.commanded = sequence;
-            }
-            self.send_down(to, ordered);
+        let Node { children, log, streams, members, out, .. } = self;
+        if let Some(child) = children.get_mut(&to) {
+            send_commands(to, child, log, streams, members, out);
         }
     }
 
-    /// A command as a child gets it.
-    fn narrowed(&self, command: &Shared<Command>, below: &RankSet) -> Shared<Command> {
-        let Command::Data { stream, to, cut, payload } = &**command else { return command.clone() };
-        let Some(down) = self.streams.get(stream).and_then(|open| open.down.as_ref()) else { return command.clone() };
-        let elsewhere = to.intersection(&self.members).minus(below);
-        if elsewhere.is_empty() {
-            return command.clone();
-        }
-        let kept = to.minus(&elsewhere);
-        match down.narrow(payload, &kept) {
-            Ok(payload) if payload.len() <= PAYLOAD_BYTES_MAX => {
-                Command::Data { stream: *stream, to: kept, cut: cut.union(&elsewhere), payload }.into()
-            }
-            // The leaf says what is wrong with it.
-            _ => command.clone(),
-        }
+    /// Whether the owner is to have taken what it was told before commands count as received.
+    fn holds_log(&self) -> bool {
+        self.is_owner_behind && !self.setup.ranks.is_empty()
     }
-
     /// Forgets what all below have.
     pub(super) fn trim_log(&mut self) {
-        if self.is_owner_behind && !self.setup.ranks.is_empty() {
+        if self.holds_log() {
             return;
         }
         let children = self.children.values().map(|child| child.acknowledged);
@@ -153,8 +148,8 @@ impl Node {
         self.log.trim(floor.unwrap_or(self.log.head()));
     }
 
-    fn obey(&mut self, sequence: u64, command: &Command) {
-        match command {
+    fn obey(&mut self, sequence: u64, command: Shared<Command>) {
+        match &*command {
             Command::Open { stream, spec } => {
                 self.open_stream(&OpenStream { stream: *stream, spec: spec.clone(), below: 0, sent: 0 });
             }
@@ -162,22 +157,23 @@ impl Node {
                 self.streams.remove(stream);
                 self.tell(Told::Closed { stream: *stream });
             }
-            Command::Data { stream, to, payload, .. } => self.deliver(sequence, *stream, to, payload),
+            Command::Data { .. } => self.deliver(sequence, command),
             Command::Again { stream, waves, attempt, ranks } => self.asked_again(*stream, waves, *attempt, ranks),
             Command::Retire { stream, below } => self.retire(*stream, *below),
         }
     }
 
-    fn deliver(&mut self, sequence: u64, stream: u32, to: &RankSet, payload: &[u8]) {
-        let Some(open) = self.streams.get_mut(&stream) else { return };
+    fn deliver(&mut self, sequence: u64, command: Shared<Command>) {
+        let Command::Data { stream, to, payload, .. } = &*command else { return };
+        let Some(open) = self.streams.get_mut(stream) else { return };
         open.sent += 1;
-        let mine = self.setup.ranks.intersection(&open.spec.target).intersection(to);
-        if mine.is_empty() {
+        if open.own.is_disjoint(to) {
             return;
         }
+        let stream = *stream;
         let narrowed = match &open.down {
-            Some(down) => down.narrow(payload, &mine),
-            None => Ok(payload.to_vec()),
+            Some(down) => down.narrow(payload, &open.own.intersection(to)),
+            None => Ok(command.into_payload()),
         };
         match narrowed {
             Ok(payload) => self.tell(Told::Command { sequence, stream, payload }),
@@ -225,5 +221,45 @@ impl Node {
         self.streams.clear();
         self.queue.clear();
         self.children.values_mut().for_each(|child| child.units_queued = 0);
+    }
+}
+
+/// Sends a child what it hasn't got, as much as it may have on the way.
+fn send_commands(
+    to: NodeId,
+    child: &mut Child,
+    log: &Log,
+    streams: &BTreeMap<u32, Box<Stream>>,
+    members: &RankSet,
+    out: &mut Vec<Action>,
+) {
+    while child.commanded - child.acknowledged < LOG_COUNT_MAX {
+        let Some((sequence, command)) = log.after(child.commanded) else { return };
+        let command = narrowed(command, child.ranks(), streams, members);
+        child.commanded = sequence;
+        out.push(Action::Send { to, frame: child.ordered(Ordered::Command(sequence, command)) });
+    }
+}
+
+/// A command as a child with these ranks gets it.
+fn narrowed(
+    command: &Shared<Command>,
+    below: &RankSet,
+    streams: &BTreeMap<u32, Box<Stream>>,
+    members: &RankSet,
+) -> Shared<Command> {
+    let Command::Data { stream, to, cut, payload } = &**command else { return command.clone() };
+    let Some(down) = streams.get(stream).and_then(|open| open.down.as_ref()) else { return command.clone() };
+    let elsewhere = to.intersection(members).minus(below);
+    if elsewhere.is_empty() {
+        return command.clone();
+    }
+    let kept = to.minus(&elsewhere);
+    match down.narrow(payload, &kept) {
+        Ok(payload) if payload.len() <= PAYLOAD_BYTES_MAX => {
+            Command::Data { stream: *stream, to: kept, cut: cut.union(&elsewhere), payload }.into()
+        }
+        // The leaf says what is wrong with it.
+        _ => command.clone(),
     }
 }

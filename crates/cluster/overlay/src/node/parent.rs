@@ -248,18 +248,16 @@ impl Node {
 
     fn ordered_from_parent(&mut self, from: NodeId, order: u32, ordered: Ordered) {
         let Some(joined) = &mut self.up.joined else { return };
-        let Ok(ready) = joined.in_order.take(order, ordered) else {
+        if joined.in_order.is_next(order) {
+            joined.heard_us = self.now_us;
+            self.obey_parent(ordered);
+            while let Some(next) = self.up.joined.as_mut().and_then(|joined| joined.in_order.overtook()) {
+                self.obey_parent(next);
+            }
+        } else if joined.in_order.keep(order, ordered).is_err() {
             let link = joined.link;
             self.send(from, Frame { link, body: Body::Leave });
-            return self.orphaned();
-        };
-        if !ready.is_empty() {
-            joined.heard_us = self.now_us;
-        }
-        for ordered in ready {
-            if self.up.joined.is_some() {
-                self.obey_parent(ordered);
-            }
+            self.orphaned();
         }
     }
 

@@ -38,6 +38,19 @@ impl Queue {
         self.unit_count
     }
 
+    /// Puts a run behind the others that nobody else needs, and that holds nobody's credit: nearly always it is the only
+    /// one, and then isn't copied.
+    pub(super) fn push_own(&mut self, run: Run) {
+        let (count, whole) = (run.unit_count(), run.view());
+        if count == 0 || !self.runs.is_empty() || !whole.is_one_piece() {
+            return self.push(whole, None);
+        }
+        // An empty queue has room for what may travel as one.
+        (self.unit_count, self.own_count) = (count, count);
+        self.count_max = self.count_max.max(count);
+        self.runs.push_back((Box::new(run), None));
+    }
+
     /// Puts a run behind the others. It holds credit of `from`, if anybody's, for whom room is kept.
     pub(super) fn push(&mut self, mut run: RunRef<'_>, from: Option<NodeId>) {
         if from.is_none() {

@@ -23,7 +23,7 @@ use trimtab_reduce::{Accumulator, AnyFilter, Bad, DownFilter, RankSet, Values, V
 pub(super) struct Stream {
     pub(super) spec: StreamSpec,
     /// This node's ranks of its target.
-    own: RankSet,
+    pub(super) own: RankSet,
     pub(super) filter: Arc<dyn AnyFilter>,
     pub(super) down: Option<Arc<dyn DownFilter>>,
     /// The first wave that isn't over.
@@ -53,13 +53,13 @@ impl Stream {
     }
 
     /// Keeps own contributions: few behind those before, if nothing is between; many as they are.
-    fn keep(&mut self, waves: Range<u64>, values: Values) {
+    fn keep(&mut self, waves: Range<u64>, values: ValuesRef<'_>) {
         match self.kept.last_mut() {
             Some(last) if last.waves.end == waves.start && last.wave_count() + values.len() <= RUN_COUNT_MAX => {
                 last.waves.end = waves.end;
-                last.of.extend(values.view());
+                last.of.extend(values);
             }
-            _ => self.kept.insert(waves, values),
+            _ => self.kept.insert(waves, values.to_values()),
         }
     }
 }
@@ -133,10 +133,8 @@ impl Node {
             return Err(Busy::Twice { stream, wave });
         }
         open.filter.check_bytes(values.view()).map_err(Busy::Bad)?;
-        self.give(stream, wave, values.view());
-        if let Some(open) = self.streams.get_mut(&stream) {
-            open.keep(wave..waves.end, values);
-        }
+        open.keep(wave..waves.end, values.view());
+        self.give(stream, wave, values);
         if self.queue.unit_count() >= RUN_COUNT_MAX {
             // As soon as there is credit: what waits here is bounded.
             self.send_queue();
@@ -151,16 +149,15 @@ impl Node {
     }
 
     /// Puts contributions of this node on their way.
-    fn give(&mut self, stream: u32, wave: u64, values: ValuesRef<'_>) {
+    fn give(&mut self, stream: u32, wave: u64, values: Values) {
         let is_leaf = self.children.is_empty() && self.root.is_none();
         let Some(open) = self.streams.get(&stream) else { return };
-        let own = open.own.clone();
-        let run = RunRef { reign: self.reign, stream, wave, attempt: 0, covers: &own, values };
-        if is_leaf && open.waves.first_in(&run.waves()).is_none() {
+        let run = Run::own(self.reign, stream, wave, open.own.clone(), values);
+        if is_leaf && open.waves.first_in(&run.view().waves()).is_none() {
             // Nothing to merge with: a leaf remembers only what it contributed.
-            self.queue.push(run, None);
+            self.queue.push_own(run);
         } else {
-            self.merge(run, None);
+            self.merge(run.view(), None);
         }
     }
 
@@ -354,7 +351,7 @@ impl Node {
             (from, rest.split_to((waves.end.min(kept.waves.end) - from) as usize).to_values())
         };
         let again: Vec<(u64, Values)> = open.kept.within(&waves).map(part).collect();
-        again.iter().for_each(|(wave, values)| self.give(stream, *wave, values.view()));
+        again.into_iter().for_each(|(wave, values)| self.give(stream, wave, values));
     }
 
     /// Waves below `below` are over.
