@@ -11,6 +11,7 @@ pub use crate::run::Run;
 
 use crate::StreamSpec;
 use crate::limits::FRAME_BYTES_MAX;
+use crate::short;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -269,12 +270,17 @@ impl Frame {
 
     /// Its bytes, without a length in front.
     pub fn encode(&self) -> Result<Vec<u8>, BadFrame> {
-        let bytes = postcard::to_stdvec(self).map_err(|_| BadFrame::Form)?;
+        let bytes = self.encode_onto(Vec::new())?;
         if bytes.len() > FRAME_BYTES_MAX { Err(BadFrame::TooLong { byte_count: bytes.len() }) } else { Ok(bytes) }
     }
 
     /// Appends its bytes to a buffer; whoever sends it sees to its length.
-    pub fn encode_onto(&self, bytes: Vec<u8>) -> Result<Vec<u8>, BadFrame> {
+    pub fn encode_onto(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>, BadFrame> {
+        if short::put(self, &mut bytes) { Ok(bytes) } else { self.encode_any_onto(bytes) }
+    }
+
+    #[cold]
+    fn encode_any_onto(&self, bytes: Vec<u8>) -> Result<Vec<u8>, BadFrame> {
         postcard::to_extend(self, bytes).map_err(|_| BadFrame::Form)
     }
 
@@ -283,6 +289,14 @@ impl Frame {
         if bytes.len() > FRAME_BYTES_MAX {
             return Err(BadFrame::TooLong { byte_count: bytes.len() });
         }
+        match short::read(bytes) {
+            Some(frame) => Ok(frame),
+            None => Frame::decode_any(bytes),
+        }
+    }
+
+    #[cold]
+    fn decode_any(bytes: &[u8]) -> Result<Frame, BadFrame> {
         match postcard::take_from_bytes(bytes) {
             Ok((frame, [])) => Ok(frame),
             _ => Err(BadFrame::Form),

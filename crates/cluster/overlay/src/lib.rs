@@ -29,6 +29,7 @@ pub mod node;
 mod run;
 pub mod shape;
 mod shape_file;
+mod short;
 pub mod stream;
 
 pub use frame::Frame;

@@ -11,6 +11,7 @@ use crate::limits::{RUN_COUNT_MAX, RUN_VALUE_BYTES_MAX};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
+use trimtab_reduce::plain::{Plain, put_bytes, put_number};
 use trimtab_reduce::{RankSet, Values, ValuesRef};
 
 /// Merged values on their way up, one for each of some waves. They are true wherever they come from: each is the value of
@@ -89,6 +90,22 @@ impl Run {
     /// What a node contributes by itself.
     pub(crate) fn own(reign: u32, stream: u32, wave: u64, covers: RankSet, values: Values) -> Run {
         Run { reign, stream, wave, attempt: 0, covers, values }
+    }
+
+    /// Reads a run as it is encoded; none if it isn't plain, or no run.
+    pub(crate) fn read(from: &mut Plain<'_>) -> Option<Run> {
+        let (reign, stream, wave, attempt) = (from.short(), from.short(), from.number(u64::MAX), from.short());
+        let covers = RankSet::read(from);
+        let values = Values::read(from.bytes().to_vec(), RUN_COUNT_MAX, RUN_VALUE_BYTES_MAX)?;
+        Run::try_from(RunForm { reign, stream, wave, attempt, covers, values }).ok()
+    }
+
+    /// Writes it as it is encoded behind some bytes.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        let numbers = [u64::from(self.reign), u64::from(self.stream), self.wave, u64::from(self.attempt)];
+        numbers.into_iter().for_each(|number| put_number(number, out));
+        self.covers.put(out);
+        put_bytes(self.values.bytes(), out);
     }
 
     /// How many waves it has values of; at least one.

@@ -20,6 +20,7 @@ pub mod laws;
 pub mod lists;
 pub mod numbers;
 mod partial;
+pub mod plain;
 mod ranks;
 pub mod spec;
 mod values;

@@ -8,6 +8,7 @@
 
 use crate::exact::ExactSum;
 use crate::filter::{decode_whole, put_encoded};
+use crate::plain::put_number;
 use crate::{Bad, Filter};
 use serde::{Deserialize, Serialize};
 use trimtab_types::Rank;
@@ -54,12 +55,7 @@ impl Filter for Sum {
 /// A number of 64 bits as one of 128 is encoded, which takes several times as long if nobody knows that it is short:
 /// seven bits to a byte, lowest first, the sign in the lowest bit.
 fn put_short(number: i64, out: &mut Vec<u8>) {
-    let mut left = (number << 1 ^ number >> 63) as u64;
-    while left >= 0x80 {
-        out.push(left as u8 | 0x80);
-        left >>= 7;
-    }
-    out.push(left as u8);
+    put_number((number << 1 ^ number >> 63) as u64, out);
 }
 
 /// The number that [`put_short`] encodes like this, of 63 bits at most.

@@ -5,6 +5,7 @@
 //!
 //! Next: `partial`, where disjoint sets prove that nothing is counted twice.
 
+use crate::plain::{Plain, put_number};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -49,6 +50,34 @@ impl RankSet {
     /// From the first to the last rank, both included; empty if the last is lower.
     pub fn range(first: Rank, last: Rank) -> Self {
         if first <= last { RankSet { intervals: smallvec::smallvec![(first.0, last.0)] } } else { RankSet::EMPTY }
+    }
+
+    /// Reads a set as it is encoded, if it is one or two intervals, or none: as nearly all are.
+    pub fn read(from: &mut Plain<'_>) -> RankSet {
+        let mut all = [(0, 0); 2];
+        let count = from.number(all.len() as u64) as usize;
+        let mut end = 0_u32;
+        for (index, interval) in all[..count].iter_mut().enumerate() {
+            let (gap, length) = (from.short(), from.short());
+            let first = end.checked_add(gap).filter(|_| index == 0 || gap >= 2);
+            let Some((first, last)) = first.and_then(|first| Some((first, first.checked_add(length)?))) else {
+                from.spoil();
+                return RankSet::EMPTY;
+            };
+            (*interval, end) = ((first, last), last);
+        }
+        RankSet { intervals: Intervals::from_buf_and_len(all, count) }
+    }
+
+    /// Writes the set as it is encoded behind some bytes.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        put_number(self.intervals.len() as u64, out);
+        let mut end = 0;
+        for &(first, last) in &self.intervals {
+            put_number(u64::from(first - end), out);
+            put_number(u64::from(last - first), out);
+            end = last;
+        }
     }
 
     /// Whether no rank is in it.
@@ -328,11 +357,22 @@ mod tests {
             prop_assert_eq!(a.rank_count(), one.len() as u64);
             prop_assert_eq!(a.iter().map(|rank| rank.0).collect::<BTreeSet<_>>(), one);
             let bytes = postcard::to_stdvec(&a).unwrap();
-            prop_assert_eq!(postcard::from_bytes::<RankSet>(&bytes).unwrap(), a);
+            let (mut put, mut plain) = (Vec::new(), Plain::new(&bytes));
+            a.put(&mut put);
+            prop_assert_eq!(&put, &bytes);
+            let read = RankSet::read(&mut plain);
+            prop_assert_eq!(plain.is_over(), a.interval_count() <= 2);
+            prop_assert_eq!(postcard::from_bytes::<RankSet>(&bytes).unwrap(), a.clone());
+            prop_assert!(!plain.is_over() || read == a);
         }
 
         #[test]
         fn hostile_bytes_give_a_set_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let mut plain = Plain::new(&bytes);
+            let read = RankSet::read(&mut plain);
+            if plain.is_over() {
+                prop_assert_eq!(postcard::take_from_bytes::<RankSet>(&bytes), Ok((read, &[][..])));
+            }
             if let Ok(set) = postcard::from_bytes::<RankSet>(&bytes) {
                 prop_assert_eq!(&set.union(&set), &set);
                 prop_assert!(set.minus(&set).is_empty());

@@ -7,6 +7,7 @@
 //! Next: `filter` for who merges them, `trimtab-overlay`'s runs for how they travel.
 
 use crate::filter::VALUE_BYTES_MAX;
+use crate::plain::put_number;
 
 /// Values that lie behind each other. A length is seven bits to a byte, lowest first, as all bytes but its last say by
 /// their highest bit.
@@ -63,7 +64,7 @@ impl Values {
 
     /// Puts a value behind the others.
     pub fn push(&mut self, value: &[u8]) {
-        put_length(value.len(), &mut self.bytes);
+        put_number(value.len() as u64, &mut self.bytes);
         self.bytes.extend_from_slice(value);
         self.count += 1;
         self.longest = self.longest.max(value.len());
@@ -84,7 +85,7 @@ impl Values {
             (Ok(()), _) => {
                 let value = self.bytes.split_off(at + 1);
                 self.bytes.truncate(at);
-                put_length(length, &mut self.bytes);
+                put_number(length as u64, &mut self.bytes);
                 self.bytes.extend_from_slice(&value);
             }
             (Err(error), _) => {
@@ -199,14 +200,6 @@ impl<'a> Iterator for ValuesRef<'a> {
 }
 
 impl ExactSizeIterator for ValuesRef<'_> {}
-
-fn put_length(mut length: usize, out: &mut Vec<u8>) {
-    while length >= 0x80 {
-        out.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    out.push(length as u8);
-}
 
 /// The first value and what is behind it; none where there is no whole one.
 #[inline]
