@@ -125,6 +125,27 @@ impl Decoder {
         mut bytes: &[u8],
         mut take: impl FnMut(Lane, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        if !self.partial.is_empty() {
+            bytes = self.complete(bytes, &mut take)?;
+        }
+        while let Some((head, byte_count)) = chunk(bytes)? {
+            let (now, later) = bytes.split_at(HEADER_BYTES + byte_count);
+            self.take_chunk(head, &now[HEADER_BYTES..], &mut take)?;
+            bytes = later;
+        }
+        if !bytes.is_empty() {
+            self.partial.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Adds to an incomplete chunk, as far as it needs; what is left then.
+    #[cold]
+    fn complete<'a, E: From<BadBytes>>(
+        &mut self,
+        mut bytes: &'a [u8],
+        take: &mut impl FnMut(Lane, &[u8]) -> Result<(), E>,
+    ) -> Result<&'a [u8], E> {
         while !self.partial.is_empty() && !bytes.is_empty() {
             let wanted = self.partial_wanted()? - self.partial.len();
             let (now, later) = bytes.split_at(wanted.min(bytes.len()));
@@ -133,16 +154,10 @@ impl Decoder {
             if let Some((head, byte_count)) = chunk(&self.partial)? {
                 // What idles keeps no memory, so the buffer goes with the chunk.
                 let whole = std::mem::take(&mut self.partial);
-                self.take_chunk(head, &whole[HEADER_BYTES..HEADER_BYTES + byte_count], &mut take)?;
+                self.take_chunk(head, &whole[HEADER_BYTES..HEADER_BYTES + byte_count], take)?;
             }
         }
-        while let Some((head, byte_count)) = chunk(bytes)? {
-            let (now, later) = bytes.split_at(HEADER_BYTES + byte_count);
-            self.take_chunk(head, &now[HEADER_BYTES..], &mut take)?;
-            bytes = later;
-        }
-        self.partial.extend_from_slice(bytes);
-        Ok(())
+        Ok(bytes)
     }
 
     /// How many bytes are kept because something is incomplete.
@@ -155,28 +170,35 @@ impl Decoder {
         Ok(head(&self.partial)?.map_or(HEADER_BYTES, |(_, byte_count)| HEADER_BYTES + byte_count))
     }
 
+    #[inline]
     fn take_chunk<E: From<BadBytes>>(
         &mut self,
         (lane, is_last): (Lane, bool),
         payload: &[u8],
         take: &mut impl FnMut(Lane, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let pieces = &mut self.pieces[lane as usize];
-        if is_last && pieces.is_empty() {
+        // Nearly every message is one chunk.
+        if is_last && self.pieces[lane as usize].is_empty() {
             return take(lane, payload);
         }
+        match self.whole(lane, is_last, payload)? {
+            Some(whole) => take(lane, &whole),
+            None => Ok(()),
+        }
+    }
+
+    /// The message that a chunk ends.
+    #[cold]
+    fn whole(&mut self, lane: Lane, is_last: bool, payload: &[u8]) -> Result<Option<Vec<u8>>, BadBytes> {
+        let pieces = &mut self.pieces[lane as usize];
         if pieces.len() + payload.len() > MESSAGE_BYTES_MAX {
-            return Err(BadBytes::MessageTooLong.into());
+            return Err(BadBytes::MessageTooLong);
         }
         if payload.is_empty() && !is_last {
-            return Err(BadBytes::Empty.into());
+            return Err(BadBytes::Empty);
         }
         pieces.extend_from_slice(payload);
-        if is_last {
-            let whole = std::mem::take(pieces);
-            take(lane, &whole)?;
-        }
-        Ok(())
+        Ok(is_last.then(|| std::mem::take(pieces)))
     }
 }
 
