@@ -206,11 +206,11 @@ impl<T> From<T> for Shared<T> {
 
 impl Shared<Command> {
     /// What is for the leaves, without a copy if nobody else holds it.
-    pub(crate) fn into_payload(self) -> Vec<u8> {
-        match Arc::unwrap_or_clone(self.0) {
-            Command::Data { payload, .. } => payload,
-            _ => Vec::new(),
+    pub(crate) fn into_payload(mut self) -> Vec<u8> {
+        if let Some(Command::Data { payload, .. }) = Arc::get_mut(&mut self.0) {
+            return std::mem::take(payload);
         }
+        if let Command::Data { payload, .. } = &*self { payload.clone() } else { Vec::new() }
     }
 }
 

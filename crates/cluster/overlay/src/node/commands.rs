@@ -14,9 +14,9 @@
 use super::children::Child;
 use super::waves::Stream;
 use super::{Action, Node, Told};
-use crate::NodeId;
 use crate::frame::{Command, Cursor, OpenStream, Ordered, Shared, Snapshot};
 use crate::limits::{ACK_STEP, LOG_COUNT_MAX, PAYLOAD_BYTES_MAX};
+use crate::{NodeId, StreamSpec};
 use std::collections::{BTreeMap, VecDeque};
 use trimtab_reduce::RankSet;
 
@@ -117,13 +117,18 @@ impl Node {
         if is_leaf && self.log.pass() {
             self.counts.log_max = self.counts.log_max.max(1);
         } else {
-            self.log.push(command.clone());
-            self.counts.log_max = self.counts.log_max.max(self.log.head() - self.log.floor());
-            let Node { children, log, streams, members, out, .. } = self;
-            children.iter_mut().for_each(|(id, child)| send_commands(*id, child, log, streams, members, out));
-            self.trim_log();
+            self.append_for_others(command.clone());
         }
         self.obey(self.log.head(), command);
+    }
+
+    #[inline(never)]
+    fn append_for_others(&mut self, command: Shared<Command>) {
+        self.log.push(command);
+        self.counts.log_max = self.counts.log_max.max(self.log.head() - self.log.floor());
+        let Node { children, log, streams, members, out, .. } = self;
+        children.iter_mut().for_each(|(id, child)| send_commands(*id, child, log, streams, members, out));
+        self.trim_log();
     }
 
     /// Sends a child what it hasn't got, as much as it may have on the way.
@@ -150,17 +155,23 @@ impl Node {
 
     fn obey(&mut self, sequence: u64, command: Shared<Command>) {
         match &*command {
-            Command::Open { stream, spec } => {
-                self.open_stream(&OpenStream { stream: *stream, spec: spec.clone(), below: 0, sent: 0 });
-            }
-            Command::Close { stream } => {
-                self.streams.remove(stream);
-                self.tell(Told::Closed { stream: *stream });
-            }
+            Command::Open { stream, spec } => self.open_new(*stream, spec),
+            Command::Close { stream } => self.close_stream(*stream),
             Command::Data { .. } => self.deliver(sequence, command),
             Command::Again { stream, waves, attempt, ranks } => self.asked_again(*stream, waves, *attempt, ranks),
             Command::Retire { stream, below } => self.retire(*stream, *below),
         }
+    }
+
+    #[cold]
+    fn open_new(&mut self, stream: u32, spec: &StreamSpec) {
+        self.open_stream(&OpenStream { stream, spec: spec.clone(), below: 0, sent: 0 });
+    }
+
+    #[cold]
+    fn close_stream(&mut self, stream: u32) {
+        self.streams.remove(&stream);
+        self.tell(Told::Closed { stream });
     }
 
     fn deliver(&mut self, sequence: u64, command: Shared<Command>) {

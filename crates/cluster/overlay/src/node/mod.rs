@@ -312,6 +312,14 @@ impl Node {
 
     /// Takes one event and says what to do about it.
     pub fn handle(&mut self, now_us: u64, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.handle_into(now_us, event, &mut actions);
+        actions
+    }
+
+    /// As [`Node::handle`], puts what is to be done behind `actions`: a driver of many nodes keeps one list for all.
+    pub fn handle_into(&mut self, now_us: u64, event: Event, actions: &mut Vec<Action>) {
+        self.lend(actions);
         self.now_us = self.now_us.max(now_us);
         match event {
             Event::Time => {}
@@ -319,15 +327,27 @@ impl Node {
             Event::Frame { from, frame } if self.setup.ancestors.contains(&from) => self.heard_above(from, frame),
             Event::Frame { from, frame } => self.heard_below(from, frame),
         }
-        self.after()
+        self.after(actions);
     }
 
     /// Says whether the owner is behind with what it was told. While it is, a leaf acknowledges no command and the root
     /// ends no wave: so the controller's log and the leaves' windows fill, and whoever makes more is [`Busy`].
     pub fn owner_is_behind(&mut self, now_us: u64, is_behind: bool) -> Vec<Action> {
-        if self.is_owner_behind == is_behind {
-            return Vec::new();
+        let mut actions = Vec::new();
+        self.owner_is_behind_into(now_us, is_behind, &mut actions);
+        actions
+    }
+
+    /// As [`Node::owner_is_behind`], puts what is to be done behind `actions`.
+    #[inline]
+    pub fn owner_is_behind_into(&mut self, now_us: u64, is_behind: bool, actions: &mut Vec<Action>) {
+        if self.is_owner_behind != is_behind {
+            self.owner_changes(now_us, is_behind, actions);
         }
+    }
+
+    fn owner_changes(&mut self, now_us: u64, is_behind: bool, actions: &mut Vec<Action>) {
+        self.lend(actions);
         self.now_us = self.now_us.max(now_us);
         self.is_owner_behind = is_behind;
         if !is_behind {
@@ -335,7 +355,7 @@ impl Node {
             self.beat_up();
             self.retire_all();
         }
-        self.after()
+        self.after(actions);
     }
 
     /// When [`Event::Time`] must come, if nothing else does before.
@@ -393,8 +413,24 @@ impl Node {
         Cursor { reign: self.reign, sequence: self.log.head() }
     }
 
+    /// Takes a driver's list, behind which everything is put that is to be done, until [`Node::after`].
+    fn lend(&mut self, actions: &mut Vec<Action>) {
+        if !self.out.is_empty() {
+            // Of contributions that were put and not flushed.
+            actions.append(&mut std::mem::take(&mut self.out));
+        }
+        std::mem::swap(&mut self.out, actions);
+    }
+
+    /// As [`Node::after`], for who has no list.
+    fn done(&mut self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.after(&mut actions);
+        actions
+    }
+
     /// Does what is due, and hands over everything that is to be done.
-    fn after(&mut self) -> Vec<Action> {
+    fn after(&mut self, actions: &mut Vec<Action>) {
         self.look_for_parent();
         if self.now_us >= self.beat_at_us {
             self.beat();
@@ -410,8 +446,10 @@ impl Node {
             self.announce();
         }
         self.fire_waves();
-        self.send_queue();
-        std::mem::take(&mut self.out)
+        if self.queue.unit_count() > 0 {
+            self.send_queue();
+        }
+        std::mem::swap(&mut self.out, actions);
     }
 
     fn beat(&mut self) {

@@ -82,7 +82,7 @@ impl Node {
         let stream = root.next_stream;
         root.next_stream += 1;
         self.append(Command::Open { stream, spec }.into());
-        Ok((stream, self.after()))
+        Ok((stream, self.done()))
     }
 
     /// Ends a stream; waves that aren't over have no result.
@@ -93,12 +93,29 @@ impl Node {
             root.gathers.remove(&stream);
             root.retired.remove(&stream);
         }
-        Ok(self.after())
+        Ok(self.done())
     }
 
     /// Sends a payload to the leaves of a stream with these ranks; each gets what the stream's downstream filter leaves of
     /// it.
     pub fn multicast(&mut self, now_us: u64, stream: u32, to: RankSet, payload: Vec<u8>) -> Result<Vec<Action>, Busy> {
+        let mut actions = Vec::new();
+        self.multicast_into(now_us, stream, to, payload, &mut actions)?;
+        Ok(actions)
+    }
+
+    /// As [`Node::multicast`], puts what is to be done behind `actions`.
+    ///
+    /// # Errors
+    /// As [`Node::multicast`]; nothing is put there then.
+    pub fn multicast_into(
+        &mut self,
+        now_us: u64,
+        stream: u32,
+        to: RankSet,
+        payload: Vec<u8>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Busy> {
         self.may_command(now_us)?;
         let Some(open) = self.streams.get(&stream) else { return Err(Busy::NoStream { stream }) };
         let payload = match &open.down {
@@ -108,8 +125,10 @@ impl Node {
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(Busy::Bad(Bad::TooLong { byte_count: payload.len() }));
         }
+        self.lend(actions);
         self.append(Command::Data { stream, to, cut: RankSet::EMPTY, payload }.into());
-        Ok(self.after())
+        self.after(actions);
+        Ok(())
     }
 
     fn may_command(&mut self, now_us: u64) -> Result<(), Busy> {

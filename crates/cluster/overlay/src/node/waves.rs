@@ -10,7 +10,7 @@
 //! Next: `root` for who gathers them and asks again, `queue` for where they wait, `trimtab-reduce` for how they merge.
 
 use super::stretches::{Cut, Stretch, Stretches};
-use super::{Busy, Node, Told, Trouble};
+use super::{Action, Busy, Node, Told, Trouble};
 use crate::frame::{Body, Frame, OpenStream, Run};
 use crate::limits::{CREDIT, RUN_COUNT_MAX, STREAM_COUNT_MAX};
 use crate::run::RunRef;
@@ -94,13 +94,7 @@ impl Node {
     ///
     /// # Errors
     /// Why nothing of it was taken.
-    pub fn contribute(
-        &mut self,
-        now_us: u64,
-        stream: u32,
-        wave: u64,
-        values: Values,
-    ) -> Result<Vec<super::Action>, Busy> {
+    pub fn contribute(&mut self, now_us: u64, stream: u32, wave: u64, values: Values) -> Result<Vec<Action>, Busy> {
         self.put(now_us, stream, wave, values)?;
         Ok(self.flush(now_us))
     }
@@ -143,9 +137,17 @@ impl Node {
     }
 
     /// Does what follows from contributions that were put.
-    pub fn flush(&mut self, now_us: u64) -> Vec<super::Action> {
+    pub fn flush(&mut self, now_us: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.flush_into(now_us, &mut actions);
+        actions
+    }
+
+    /// As [`Node::flush`], puts what is to be done behind `actions`.
+    pub fn flush_into(&mut self, now_us: u64, actions: &mut Vec<Action>) {
+        self.lend(actions);
         self.now_us = self.now_us.max(now_us);
-        self.after()
+        self.after(actions);
     }
 
     /// Puts contributions of this node on their way.
