@@ -29,10 +29,26 @@ use trimtab_types::one_line;
 thread_local! {
     /// Frames between their bytes and the machine, for all connections of the thread.
     static FRAMES: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
+    /// Empty, with room, for all nodes of the thread.
+    static LISTS: Cell<Lists> = const { Cell::new(Lists { actions: Vec::new(), next: Vec::new() }) };
 }
 
-/// Connections that are to be written, of which a node at rest keeps room for so many.
+/// Lists that are kept for the next time have room for so many.
 const ROOM_COUNT_MAX: usize = 64;
+
+/// What the machine said, and what follows from doing it.
+#[derive(Default)]
+struct Lists {
+    actions: Vec<Action>,
+    next: Vec<Action>,
+}
+
+/// A time, and what the node's clock shows then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) at: Instant,
+    pub(crate) us: u64,
+}
 
 /// A node that several tasks share.
 pub(crate) struct Shared {
@@ -51,14 +67,15 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node's clock; it begins at 1 because the machine's 0 is before everything.
-    pub(crate) fn now_us(&self) -> u64 {
-        self.us_at(Instant::now())
+    /// What time it is, also by the node's clock; that begins at 1 because the machine's 0 is before everything.
+    pub(crate) fn now(&self) -> Now {
+        let at = Instant::now();
+        Now { at, us: at.saturating_duration_since(self.began).as_micros() as u64 + 1 }
     }
 
-    /// The node's clock at a moment.
-    pub(crate) fn us_at(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.began).as_micros() as u64 + 1
+    /// The node's clock.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.now().us
     }
 
     /// A moment of the node's clock.
@@ -132,37 +149,52 @@ impl Core {
 
     /// Gives the machine an event and does what it says.
     pub(crate) fn handle(&mut self, now_us: u64, event: Event) {
-        let actions = self.node.handle(now_us, event);
-        self.act(now_us, actions);
+        let Lists { mut actions, next } = LISTS.take();
+        self.node.handle_into(now_us, event, &mut actions);
+        self.act_on(now_us, Lists { actions, next });
     }
 
     /// Does what the machine said, and what the owner asks for because of it.
     pub(crate) fn act(&mut self, now_us: u64, actions: Vec<Action>) {
-        let mut actions = VecDeque::from(actions);
+        if !actions.is_empty() {
+            self.act_on(now_us, Lists { actions, next: Vec::new() });
+        }
+    }
+
+    fn act_on(&mut self, now_us: u64, lists: Lists) {
+        let Lists { mut actions, mut next } = lists;
         let mut has_told = false;
         loop {
-            match actions.pop_front() {
-                Some(Action::Send { to, frame }) => {
-                    if let Err(why) = self.send(now_us, to, frame) {
-                        self.close(to, &why);
-                        actions.extend(self.node.handle(now_us, Event::Closed(to)));
+            for action in actions.drain(..) {
+                match action {
+                    Action::Send { to, frame } => {
+                        if let Err(why) = self.send(now_us, to, frame) {
+                            self.close(to, &why);
+                            self.node.handle_into(now_us, Event::Closed(to), &mut next);
+                        }
+                    }
+                    Action::Tell(told) => {
+                        let mut hand = Hand::new(&mut self.node, now_us, &mut next);
+                        self.owner.told(told, &mut hand);
+                        if hand.has_put {
+                            self.node.flush_into(now_us, &mut next);
+                        }
+                        has_told = true;
                     }
                 }
-                Some(Action::Tell(told)) => {
-                    let mut hand = Hand::new(&mut self.node, now_us, &mut actions);
-                    self.owner.told(told, &mut hand);
-                    if hand.has_put {
-                        actions.extend(self.node.flush(now_us));
-                    }
-                    has_told = true;
-                }
-                // Once for all that it was told at once.
-                None if std::mem::take(&mut has_told) => {
-                    self.owner_waits = self.owner.is_behind();
-                    actions.extend(self.node.owner_is_behind(now_us, self.owner_waits));
-                }
-                None => break,
             }
+            std::mem::swap(&mut actions, &mut next);
+            if actions.is_empty() && std::mem::take(&mut has_told) {
+                // Once for all that it was told at once.
+                self.owner_waits = self.owner.is_behind();
+                self.node.owner_is_behind_into(now_us, self.owner_waits, &mut actions);
+            }
+            if actions.is_empty() {
+                break;
+            }
+        }
+        if actions.capacity().max(next.capacity()) <= ROOM_COUNT_MAX {
+            LISTS.set(Lists { actions, next });
         }
     }
 
@@ -247,7 +279,8 @@ impl Core {
     }
 
     /// Reads what has come on a connection; whether there may be more.
-    pub(crate) fn read(&mut self, now: Instant, now_us: u64, peer: NodeId, serial: u32) -> bool {
+    pub(crate) fn read(&mut self, now: Now, peer: NodeId, serial: u32) -> bool {
+        let now_us = now.us;
         socket::with_buffer(|bytes| {
             let Some(link) = self.links.get(&peer).filter(|link| link.serial == serial) else { return false };
             let count = match link.read(bytes) {
@@ -256,7 +289,7 @@ impl Core {
                 Err(error) if socket::is_not_now(&error) => return false,
                 Err(error) => return self.ended(now_us, peer, serial, &error.into()),
             };
-            awake::came(now);
+            awake::came(now.at);
             match self.decoded(now_us, peer, serial, |link, frames| link.open(&mut bytes[..count], frames)) {
                 Ok(()) => count == bytes.len(),
                 Err(why) => self.ended(now_us, peer, serial, &why),
@@ -265,7 +298,8 @@ impl Core {
     }
 
     /// Asks each connection for what is there, if there are few; whether something was.
-    pub(crate) fn look(&mut self, now: Instant, now_us: u64) -> bool {
+    pub(crate) fn look(&mut self, now: Now) -> bool {
+        let now_us = now.us;
         if self.links.len() > LOOK_LINKS_MAX {
             return false;
         }
@@ -276,7 +310,7 @@ impl Core {
                 Ok(count) => Some((*peer, link.serial, count)),
             });
             let (peer, serial, count) = found?;
-            awake::came(now);
+            awake::came(now.at);
             self.found_awake_count += 1;
             Some((
                 peer,

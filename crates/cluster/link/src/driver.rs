@@ -9,7 +9,7 @@
 
 use crate::address::Listener;
 use crate::awake::{self, Wait};
-use crate::core::Shared;
+use crate::core::{Now, Shared};
 use crate::error::LinkError;
 use crate::events::{self, Bell, EVENTS_AT_ONCE, Events, What};
 use crate::greet::Identity;
@@ -20,7 +20,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::task::AbortHandle;
 use tokio::time::Sleep;
@@ -116,13 +116,13 @@ impl Driver {
     }
 
     /// Does what is due, and says how long there is nothing else.
-    fn turn(&mut self, now: Instant, task: &Waker) -> Turn {
+    fn turn(&mut self, now: Now, task: &Waker) -> Turn {
         let waker = self.bell.as_ref().map_or(task, |(_, waker)| waker);
         let mut core = self.shared.lock();
         if core.is_stopped {
             return Turn::Over;
         }
-        let to_dial = core.turn(self.shared.us_at(now), waker);
+        let to_dial = core.turn(now.us, waker);
         let (at_us, is_called) = (core.armed_us, std::mem::take(&mut core.is_called));
         let is_quiet = core.greeting_count == 0 && to_dial.is_empty() && !is_called;
         drop(core);
@@ -143,7 +143,7 @@ impl Driver {
     }
 
     /// Handles what has come, of which there is some within a time; how many events there were, and when.
-    fn take_events(&mut self, time_max: Duration) -> Result<(usize, Option<Instant>), LinkError> {
+    fn take_events(&mut self, time_max: Duration) -> Result<(usize, Option<Now>), LinkError> {
         let before = std::mem::take(&mut self.unread);
         let (shared, bell, unread) = (&self.shared, &self.bell, &mut self.unread);
         let time_max = if before.is_empty() { time_max } else { Duration::ZERO };
@@ -152,11 +152,11 @@ impl Driver {
             let (core, now) = held.get_or_insert_with(|| {
                 let mut core = shared.lock();
                 core.is_awake();
-                (core, Instant::now())
+                (core, shared.now())
             });
             match what {
                 What::Link(peer, serial) => {
-                    let more = core.read(*now, shared.us_at(*now), peer, serial);
+                    let more = core.read(*now, peer, serial);
                     if more && !unread.contains(&(peer, serial)) {
                         unread.push((peer, serial));
                     }
@@ -172,17 +172,16 @@ impl Driver {
     }
 
     /// Looks so often whether something has come that it stays awake for; when there was, or something was due.
-    fn stays_awake(&mut self, looks_max: usize) -> Option<Instant> {
+    fn stays_awake(&mut self, looks_max: usize) -> Option<Now> {
         for _ in 0..looks_max {
-            let now = Instant::now();
-            let now_us = self.shared.us_at(now);
+            let now = self.shared.now();
             let mut core = self.shared.lock();
-            if now_us >= core.armed_us || !core.is_calm() || core.look(now, now_us) {
+            if now.us >= core.armed_us || !core.is_calm() || core.look(now) {
                 self.wait.end();
                 return Some(now);
             }
             drop(core);
-            if !self.wait.goes_on(now) {
+            if !self.wait.goes_on(now.at) {
                 break;
             }
         }
@@ -192,29 +191,28 @@ impl Driver {
     /// Parked: one turn and one wait after the other, until other tasks have something to do, or it is over.
     fn runs_parked(&mut self, bell: &Bell, task: &Waker) -> Result<Poll<()>, LinkError> {
         bell.park(true);
-        let mut now = Instant::now();
+        let mut now = self.shared.now();
         while let Turn::Until { at_us, is_quiet } = self.turn(now, task) {
             if !is_quiet {
                 bell.park(false);
                 return Ok(Poll::Pending);
             }
-            if self.wait.begin(now)
+            if self.wait.begin(now.at)
                 && let Some(looked) = self.stays_awake(usize::MAX)
             {
                 now = looked;
                 continue;
             }
-            let time_max = Duration::from_micros(at_us.saturating_sub(self.shared.us_at(now)));
+            let time_max = Duration::from_micros(at_us.saturating_sub(now.us));
             let (_, came) = self.take_events(time_max)?;
-            now = came.unwrap_or_else(Instant::now);
+            now = came.unwrap_or_else(|| self.shared.now());
         }
         Ok(Poll::Ready(()))
     }
 
     /// Sets the time at which the runtime wakes the driver, at the latest; whether it is there.
-    fn is_due(&mut self, now: Instant, until_us: u64, context: &mut Context<'_>) -> bool {
-        let now_us = self.shared.us_at(now);
-        let sleeps_on = self.sleeps_until_us > now_us
+    fn is_due(&mut self, now: Now, until_us: u64, context: &mut Context<'_>) -> bool {
+        let sleeps_on = self.sleeps_until_us > now.us
             && until_us >= self.sleeps_until_us
             && until_us - self.sleeps_until_us < EARLY_US_MAX;
         if !sleeps_on {
@@ -258,14 +256,14 @@ impl Driver {
         }
         loop {
             while self.takes_ready(context)? {}
-            let now = Instant::now();
+            let now = self.shared.now();
             let Turn::Until { at_us, .. } = self.turn(now, context.waker()) else { return Ok(Poll::Ready(())) };
             if self.is_due(now, at_us, context) {
                 continue;
             }
             if !self.unread.is_empty() {
                 context.waker().wake_by_ref();
-            } else if !self.is_alone && self.wait.begin(now) {
+            } else if !self.is_alone && self.wait.begin(now.at) {
                 awake::look_again(context);
             }
             return Ok(Poll::Pending);

@@ -5,7 +5,6 @@
 use crate::core::Shared;
 use crate::error::Trouble;
 use rustls::pki_types::CertificateDer;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use trimtab_overlay::node::Counts;
@@ -38,13 +37,13 @@ impl<F: FnMut(Told, &mut Hand<'_>) + Send> Owner for F {
 pub struct Hand<'a> {
     node: &'a mut Node,
     now_us: u64,
-    actions: &'a mut VecDeque<Action>,
+    actions: &'a mut Vec<Action>,
     /// Contributions were made of which nothing has followed yet.
     pub(crate) has_put: bool,
 }
 
 impl<'a> Hand<'a> {
-    pub(crate) fn new(node: &'a mut Node, now_us: u64, actions: &'a mut VecDeque<Action>) -> Self {
+    pub(crate) fn new(node: &'a mut Node, now_us: u64, actions: &'a mut Vec<Action>) -> Self {
         Hand { node, now_us, actions, has_put: false }
     }
 
@@ -73,8 +72,7 @@ impl<'a> Hand<'a> {
     /// # Errors
     /// As [`Handle::multicast`].
     pub fn multicast(&mut self, stream: u32, to: RankSet, payload: Vec<u8>) -> Result<(), Busy> {
-        self.actions.extend(self.node.multicast(self.now_us, stream, to, payload)?);
-        Ok(())
+        self.node.multicast_into(self.now_us, stream, to, payload, self.actions)
     }
 
     /// The machine itself, to look at.
