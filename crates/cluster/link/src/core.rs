@@ -433,7 +433,7 @@ impl Core {
     }
 
     /// The driver runs: nobody needs to wake it.
-    pub(crate) fn is_awake(&mut self) {
+    pub(crate) fn driver_runs(&mut self) {
         self.waker = None;
     }
 

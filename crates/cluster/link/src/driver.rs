@@ -151,7 +151,7 @@ impl Driver {
         let mut take = |what| {
             let (core, now) = held.get_or_insert_with(|| {
                 let mut core = shared.lock();
-                core.is_awake();
+                core.driver_runs();
                 (core, shared.now())
             });
             match what {
