@@ -1,4 +1,5 @@
-//! `cargo xtask release`: one binary in `target/dist`, its checksums, and proof that it needs nothing but libc.
+//! `cargo xtask release`: one binary in `target/dist`, its checksums, and proof that it needs nothing but libc and that
+//! what it copies into targets stays within itself.
 //!
 //! trimtab has to run where the job runs, on whatever a site has installed, so the list of shared libraries it may
 //! need is closed and checked here. The symbol versions it needs tell the oldest system it starts on.
@@ -26,6 +27,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     shell::run(&mut shell::cargo(&root, &["build", "--release", "--locked", "--package", "trimtab"]))?;
     let binary = root.join("target/release/trimtab");
     check_needs(&binary)?;
+    check_stub(&root, &binary)?;
     let dist = root.join("target/dist");
     fill(&root, &binary, &dist)?;
     println!("written to {}:\n{}", shell::relative(&root, &dist), std::fs::read_to_string(dist.join("SHA256SUMS"))?);
@@ -43,6 +45,13 @@ fn check_needs(binary: &Path) -> Result<()> {
     let oldest = newest_glibc(&versions).map_or("none".to_string(), |(major, minor)| format!("{major}.{minor}"));
     println!("needs {}; glibc {oldest} or newer", needed(&dynamic).join(", "));
     Ok(())
+}
+
+/// What is copied into targets was optimised together with all else: the tests of its bytes look at this binary's.
+fn check_stub(root: &Path, binary: &Path) -> Result<()> {
+    let mut tests =
+        shell::cargo(root, &["test", "--quiet", "--locked", "--package", "trimtab-stub", "--test", "section"]);
+    shell::run(tests.env("TRIMTAB_STUB_IN", binary)).context("its code for targets is not fit to be copied")
 }
 
 /// Copies binary, licences and README, and writes the checksums of all. What only a debugger wants of the binary stays

@@ -336,8 +336,7 @@ impl<'a> Lead<'a> {
                     return Ok(Answered { sent_ticks, received_ticks: ticks(), result: Some(*result) });
                 }
                 // What could not be merged has no result.
-                Some(Told::Trouble(Trouble::Value { stream, wave: of, .. }))
-                    if (stream, of) == (channel.stream, wave) =>
+                Some(Told::Trouble(trouble)) if matches!(*trouble, Trouble::Value { stream, wave: of, .. } if (stream, of) == (channel.stream, wave)) =>
                 {
                     break;
                 }

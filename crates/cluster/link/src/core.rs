@@ -107,6 +107,8 @@ pub(crate) struct Core {
     /// When the driver wakes by itself, and how to wake it before.
     pub(crate) armed_us: u64,
     waker: Option<Waker>,
+    /// Whether the driver waits, so that it has to be woken.
+    driver_waits: bool,
     /// Who waits for the node's end.
     waits_for_end: Option<Waker>,
     pub(crate) is_stopped: bool,
@@ -140,6 +142,7 @@ impl Core {
             troubles: VecDeque::new(),
             armed_us: 0,
             waker: None,
+            driver_waits: false,
             waits_for_end: None,
             is_stopped: false,
             greeting_count: 0,
@@ -426,20 +429,22 @@ impl Core {
 
     /// Wakes the driver.
     pub(crate) fn ring(&mut self) {
-        // Taken, so that many arrivals at once wake it once.
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
+        // Many arrivals at once wake it once.
+        if std::mem::take(&mut self.driver_waits)
+            && let Some(waker) = &self.waker
+        {
+            waker.wake_by_ref();
         }
     }
 
     /// The driver runs: nobody needs to wake it.
     pub(crate) fn driver_runs(&mut self) {
-        self.waker = None;
+        self.driver_waits = false;
     }
 
     /// Whether there is nothing to do for the driver, which is not awaited by the owner or the kernel either.
     pub(crate) fn is_calm(&self) -> bool {
-        self.waker.is_some() && self.blocked.is_empty() && !self.owner_waits && !self.is_stopped
+        self.driver_waits && self.blocked.is_empty() && !self.owner_waits && !self.is_stopped
     }
 
     /// What the driver does whenever it wakes: the time, then writing; whom to call next.
@@ -456,7 +461,11 @@ impl Core {
         self.owner_waits = false;
         self.write_all(now_us);
         self.armed_us = self.node.wake_at_us();
-        self.waker = Some(waker.clone());
+        match &mut self.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        self.driver_waits = true;
         std::mem::take(&mut self.to_dial)
     }
 

@@ -11,7 +11,7 @@ use crate::address::Listener;
 use crate::awake::{self, Wait};
 use crate::core::{Now, Shared};
 use crate::error::LinkError;
-use crate::events::{self, Bell, EVENTS_AT_ONCE, Events, What};
+use crate::events::{self, Alarm, Bell, Due, EVENTS_AT_ONCE, Events, What};
 use crate::greet::Identity;
 use crate::limits::{CALLS_AT_ONCE, DIAL_TIME_MAX, GREETING_COUNT_MAX, GREETING_TIME_MAX, LOOKS_AT_ONCE};
 use crate::socket::{Socket, is_not_now};
@@ -28,9 +28,6 @@ use trimtab_overlay::NodeId;
 
 /// After the kernel refused to give a connection, as when there are no more file numbers.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A sleep may end this much before there is something to do. A beat that came is more: without it an idle node would
-/// wake once more for each.
-const EARLY_US_MAX: u64 = 20_000;
 
 /// The task of a node.
 pub(crate) struct Driver {
@@ -40,15 +37,15 @@ pub(crate) struct Driver {
     events: AsyncFd<Arc<Events>>,
     /// Whether the node has its thread to itself.
     is_alone: bool,
-    /// Wakes a driver that is parked; made with its first turn, if it may be.
+    /// Wake a driver that is parked; made with its first turn, if it may be.
     bell: Option<(Arc<Bell>, Waker)>,
+    alarm: Option<Alarm>,
     /// Those who call and have not proved themselves are bounded in number: the oldest goes for a new one.
     greetings: VecDeque<AbortHandle>,
     /// Connections of which more was there than is read at once.
     unread: Vec<(NodeId, u32)>,
     sleep: Pin<Box<Sleep>>,
-    /// When the sleep ends. It is left alone where it ends only a little too early: to set it costs as well.
-    sleeps_until_us: u64,
+    sleeps_until: Due,
     wait: Wait,
 }
 
@@ -107,10 +104,11 @@ impl Driver {
             events: events::watched(events)?,
             is_alone,
             bell: None,
+            alarm: None,
             greetings: VecDeque::new(),
             unread: Vec::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            sleeps_until_us: 0,
+            sleeps_until: Due::default(),
             wait: Wait::default(),
         })
     }
@@ -142,11 +140,11 @@ impl Driver {
         }
     }
 
-    /// Handles what has come, of which there is some within a time; how many events there were, and when.
-    fn take_events(&mut self, time_max: Duration) -> Result<(usize, Option<Now>), LinkError> {
+    /// Handles what has come, and waits for it or not; how many events there were, and when.
+    fn take_events(&mut self, waits: bool) -> Result<(usize, Option<Now>), LinkError> {
         let before = std::mem::take(&mut self.unread);
         let (shared, bell, unread) = (&self.shared, &self.bell, &mut self.unread);
-        let time_max = if before.is_empty() { time_max } else { Duration::ZERO };
+        let waits = waits && before.is_empty();
         let mut held = None;
         let mut take = |what| {
             let (core, now) = held.get_or_insert_with(|| {
@@ -163,9 +161,11 @@ impl Driver {
                 }
                 What::Call => core.is_called = true,
                 What::Bell => bell.iter().for_each(|(bell, _)| bell.quiet()),
+                // The turn that follows looks at the time.
+                What::Alarm => {}
             }
         };
-        let count = self.events.get_ref().wait(time_max, &mut take)?;
+        let count = self.events.get_ref().take(waits, &mut take)?;
         // That there is more is said once.
         before.into_iter().for_each(|(peer, serial)| take(What::Link(peer, serial)));
         Ok((count, held.map(|(_, now)| now)))
@@ -203,8 +203,10 @@ impl Driver {
                 now = looked;
                 continue;
             }
-            let time_max = Duration::from_micros(at_us.saturating_sub(now.us));
-            let (_, came) = self.take_events(time_max)?;
+            if let Some(alarm) = &mut self.alarm {
+                alarm.set(now.us, at_us)?;
+            }
+            let (_, came) = self.take_events(true)?;
             now = came.unwrap_or_else(|| self.shared.now());
         }
         Ok(Poll::Ready(()))
@@ -212,18 +214,14 @@ impl Driver {
 
     /// Sets the time at which the runtime wakes the driver, at the latest; whether it is there.
     fn is_due(&mut self, now: Now, until_us: u64, context: &mut Context<'_>) -> bool {
-        let sleeps_on = self.sleeps_until_us > now.us
-            && until_us >= self.sleeps_until_us
-            && until_us - self.sleeps_until_us < EARLY_US_MAX;
-        if !sleeps_on {
-            self.sleeps_until_us = until_us;
+        if self.sleeps_until.must_set(now.us, until_us) {
             self.sleep.as_mut().reset(self.shared.instant(until_us).into());
         }
         // The sleep in progress is what wakes it.
-        self.shared.lock().armed_us = self.sleeps_until_us;
+        self.shared.lock().armed_us = self.sleeps_until.at_us;
         let is_due = self.sleep.as_mut().poll(context).is_ready();
         if is_due {
-            self.sleeps_until_us = 0;
+            self.sleeps_until = Due::default();
         }
         is_due
     }
@@ -232,11 +230,11 @@ impl Driver {
     fn takes_ready(&mut self, context: &mut Context<'_>) -> Result<bool, LinkError> {
         if !self.unread.is_empty() {
             // Others of the runtime have had their turn.
-            self.take_events(Duration::ZERO)?;
+            self.take_events(false)?;
         }
         let Poll::Ready(ready) = self.events.poll_read_ready(context) else { return Ok(false) };
         ready?.clear_ready();
-        while self.take_events(Duration::ZERO)?.0 == EVENTS_AT_ONCE {}
+        while self.take_events(false)?.0 == EVENTS_AT_ONCE {}
         Ok(true)
     }
 
@@ -276,6 +274,7 @@ impl Driver {
             None => {
                 let bell = Bell::new(self.events.get_ref(), context.waker().clone())?;
                 self.bell = Some((bell.clone(), bell.clone().into()));
+                self.alarm = Some(Alarm::new(self.events.get_ref())?);
                 bell
             }
         };

@@ -7,6 +7,7 @@
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -23,6 +24,10 @@ pub(crate) const EVENTS_AT_ONCE: usize = 64;
 /// No connection has these: a node's number stands in the upper half, and no node has the highest.
 const LISTENER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
+const ALARM: u64 = u64::MAX - 2;
+/// An alarm may go off this much before there is something to do. A beat that came is more: without it an idle node
+/// would wake once more for each.
+const EARLY_US_MAX: u64 = 20_000;
 
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(crate) enum What {
     Call,
     /// Another thread wants something.
     Bell,
+    /// A time has come.
+    Alarm,
 }
 
 /// A node's list of files.
@@ -67,11 +74,11 @@ impl Events {
         Ok(epoll::add(&self.epoll, file, EventData::new_u64(data), flags)?)
     }
 
-    /// Waits for the first event, so long at most, and hands over what there is; how many there were.
-    pub(crate) fn wait(&self, time_max: Duration, mut take: impl FnMut(What)) -> io::Result<usize> {
-        let time_max = Timespec { tv_sec: time_max.as_secs() as i64, tv_nsec: time_max.subsec_nanos().into() };
+    /// Hands over what there is, and waits for the first event or not; how many there were.
+    pub(crate) fn take(&self, waits: bool, mut take: impl FnMut(What)) -> io::Result<usize> {
+        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_AT_ONCE];
-        let found = match epoll::wait(&self.epoll, &mut room, Some(&time_max)) {
+        let found = match epoll::wait(&self.epoll, &mut room, if waits { None } else { Some(&NOW) }) {
             Ok((found, _)) => found,
             Err(rustix::io::Errno::INTR) => return Ok(0),
             Err(error) => return Err(error.into()),
@@ -81,6 +88,7 @@ impl Events {
             take(match data.u64() {
                 LISTENER => What::Call,
                 BELL => What::Bell,
+                ALARM => What::Alarm,
                 link => What::Link(NodeId((link >> 32) as u32), link as u32),
             });
         }
@@ -95,6 +103,57 @@ impl Events {
 )]
 pub(crate) fn watched(events: Arc<Events>) -> io::Result<AsyncFd<Arc<Events>>> {
     AsyncFd::with_interest(events, Interest::READABLE)
+}
+
+/// A time for which a driver is to be woken. It is left alone where it is only a little too early: to set it costs as
+/// much as to read a packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Due {
+    /// When the alarm is set to go off; 0 when it isn't.
+    pub(crate) at_us: u64,
+}
+
+impl Due {
+    /// Whether the alarm has to be set anew to wake whoever has something to do then.
+    pub(crate) fn must_set(&mut self, now_us: u64, until_us: u64) -> bool {
+        let is_near = self.at_us > now_us && until_us >= self.at_us && until_us - self.at_us < EARLY_US_MAX;
+        if !is_near {
+            self.at_us = until_us;
+        }
+        !is_near
+    }
+}
+
+/// Wakes a driver that waits in its list of files when it is time.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    file: OwnedFd,
+    due: Due,
+}
+
+impl Alarm {
+    pub(crate) fn new(events: &Events) -> io::Result<Self> {
+        let file = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        // At an edge, so that nobody has to read it.
+        events.add(&file, ALARM, EventFlags::IN | EventFlags::ET)?;
+        Ok(Alarm { file, due: Due::default() })
+    }
+
+    /// Sees to it that there is an event at that time, or a little before.
+    pub(crate) fn set(&mut self, now_us: u64, until_us: u64) -> io::Result<()> {
+        if self.due.must_set(now_us, until_us) {
+            // None at all would turn it off.
+            let time = Duration::from_micros(until_us.saturating_sub(now_us)).max(Duration::from_nanos(1));
+            let once = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+            let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+            timerfd_settime(
+                &self.file,
+                TimerfdTimerFlags::empty(),
+                &Itimerspec { it_interval: never, it_value: once },
+            )?;
+        }
+        Ok(())
+    }
 }
 
 /// Wakes a driver, wherever it waits: in its list of files or in the runtime.

@@ -94,6 +94,14 @@ async fn children(listener: TcpListener, count: usize) -> Outcome<(Vec<OwnedRead
     Ok((reads, writes))
 }
 
+/// Ends this process when its standard input does.
+pub fn ends_with_input() {
+    std::thread::spawn(|| {
+        let _end = std::io::stdin().lock().read(&mut [0; 1]);
+        std::process::exit(0);
+    });
+}
+
 /// A node of the bare tree: `parent PORT|- children N` on standard input.
 pub fn run() -> Outcome {
     let mut line = String::new();
@@ -101,10 +109,7 @@ pub fn run() -> Outcome {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["parent", parent, "children", count] = words[..] else { return Err("no plan".into()) };
     let (parent, count): (SocketAddr, usize) = (parent.parse()?, count.parse()?);
-    std::thread::spawn(|| {
-        let _end = std::io::stdin().lock().read(&mut [0; 1]);
-        std::process::exit(0);
-    });
+    ends_with_input();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome: Outcome = runtime.block_on(async {
         let up = TcpStream::connect(parent).await?;
@@ -174,6 +179,52 @@ fn gather(reads: Vec<OwnedReadHalf>, up: OwnedWriteHalf) {
     }
 }
 
+/// Processes that were told where their parents listen.
+pub struct Started {
+    /// From the root downwards.
+    pub processes: Vec<Process>,
+    child_counts: Vec<usize>,
+}
+
+/// Starts all nodes but the root, which listens there.
+pub fn start_all(subcommand: &str, tree: &Tree, root: SocketAddr) -> Outcome<Started> {
+    let mut at = vec![root; tree.node_count()];
+    let mut child_counts = vec![0_usize; tree.node_count()];
+    tree.nodes().filter_map(|node| tree.parent(node)).for_each(|parent| child_counts[parent.0 as usize] += 1);
+    let mut processes: Vec<Process> = Vec::new();
+    for (first, count) in levels(tree) {
+        let begun = processes.len();
+        for node in first..first + count {
+            let parent = tree.parent(trimtab_overlay::NodeId(node)).ok_or("the root is here")?;
+            let plan = format!("parent {} children {}\n", at[parent.0 as usize], child_counts[node as usize]);
+            processes.push(Process::start(subcommand, &plan, (node, 1))?);
+        }
+        for process in &mut processes[begun..] {
+            let words = process.line()?;
+            if let [_, address] = &words[..] {
+                at[process.hosted.0 as usize] = address.parse()?;
+            }
+        }
+    }
+    Ok(Started { processes, child_counts })
+}
+
+impl Started {
+    /// How many connections the root takes.
+    pub fn root_child_count(&self) -> usize {
+        self.child_counts[0]
+    }
+
+    /// Waits until inner nodes say `ready`, which they do when all their children are there.
+    pub fn all_ready(&mut self) -> Outcome {
+        let counts = &self.child_counts;
+        self.processes.iter_mut().filter(|process| counts[process.hosted.0 as usize] > 0).try_for_each(|process| {
+            process.line()?;
+            Ok(())
+        })
+    }
+}
+
 /// The root of a bare tree, and its processes.
 pub struct BareTree {
     runtime: tokio::runtime::Runtime,
@@ -190,33 +241,13 @@ impl BareTree {
     pub fn grow(tree: &Tree) -> Outcome<BareTree> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
-        let mut at = vec![listener.local_addr()?; tree.node_count()];
-        let mut child_counts = vec![0_usize; tree.node_count()];
-        tree.nodes().filter_map(|node| tree.parent(node)).for_each(|parent| child_counts[parent.0 as usize] += 1);
-        let mut processes: Vec<Process> = Vec::new();
-        for (first, count) in levels(tree) {
-            let begun = processes.len();
-            for node in first..first + count {
-                let parent = tree.parent(trimtab_overlay::NodeId(node)).ok_or("the root is here")?;
-                let plan = format!("parent {} children {}\n", at[parent.0 as usize], child_counts[node as usize]);
-                processes.push(Process::start("bare", &plan, (node, 1))?);
-            }
-            for process in &mut processes[begun..] {
-                let words = process.line()?;
-                if let [_, address] = &words[..] {
-                    at[process.hosted.0 as usize] = address.parse()?;
-                }
-            }
-        }
-        let (reads, writes) = runtime.block_on(children(listener, child_counts[0]))?;
-        // Inner nodes say `ready` once more when all their children are there.
-        for process in processes.iter_mut().filter(|process| child_counts[process.hosted.0 as usize] > 0) {
-            process.line()?;
-        }
+        let mut started = start_all("bare", tree, listener.local_addr()?)?;
+        let (reads, writes) = runtime.block_on(children(listener, started.root_child_count()))?;
+        started.all_ready()?;
         let buffers = reads.iter().map(|_| (vec![0; BATCH_BYTES], 0)).collect();
         let sums = Sums { at: vec![0; reads.len()], ..Sums::default() };
         let leaves = tree.nodes().filter(|node| !tree.ranks(*node).is_empty()).count() as u64;
-        Ok(BareTree { runtime, reads, writes, buffers, sums, leaves, _processes: processes })
+        Ok(BareTree { runtime, reads, writes, buffers, sums, leaves, _processes: started.processes })
     }
 
     /// Asks all leaves for so many contributions and waits for their sums; how long that took, in seconds.

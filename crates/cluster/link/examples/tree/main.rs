@@ -1,11 +1,13 @@
 //! Trees of real processes, for tests and for `cargo xtask bench tree`.
 //!
-//! `tree host` and `tree bare` are nodes: they take a plan on standard input, say where they listen, and end when it
+//! `tree host`, `tree bare` and `tree calls` are nodes: they take a plan on standard input, say where they listen, and end when it
 //! closes. `tree measure PART` is the controller: it starts them as processes of its own and prints one line of JSON.
 //!
-//! Next: `plan` for what a host is told, `host` for nodes, `bare` for the floor, `measure` for what is measured.
+//! Next: `plan` for what a host is told, `host` for nodes, `bare` and `calls` for the floors, `measure` for what is
+//! measured.
 
 mod bare;
+mod calls;
 mod forest;
 mod host;
 mod measure;
@@ -22,8 +24,10 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["host"] => host::run(),
         ["bare"] => bare::run(),
+        ["calls"] => calls::run(),
         ["measure", part, ref options @ ..] => measure::run(part, options),
-        _ => Err("usage: tree host | tree bare | tree measure PART [--leaves N] [--rounds N] [--waves N]".into()),
+        _ => Err("usage: tree host | tree bare | tree calls | tree measure PART [--leaves N] [--rounds N] [--waves N]"
+            .into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

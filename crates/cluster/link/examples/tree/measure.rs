@@ -1,26 +1,28 @@
 //! What is measured, and the line of JSON that says it.
 //!
-//! Contenders take turns: some round trips of the tree, some of the bare one, and again.
+//! Contenders take turns: some round trips of the tree, some of the bare one, some of system calls alone, and again.
 //!
-//! Next: `forest` for the tree, `bare` for the floor, `scale` and `survive` for the longer parts.
+//! Next: `forest` for the tree, `bare` and `calls` for the floors, `scale` and `survive` for the longer parts.
 
 use crate::bare::BareTree;
+use crate::calls::CallTree;
 use crate::forest::{Forest, Growth};
 use crate::plan::CHAIN;
 use crate::{Outcome, scale, survive, usage};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// As in the measurements of MRNet that this is compared with.
 const FAN_OUT: u32 = 16;
-/// Round trips of one turn.
-const TRIPS_PER_TURN: usize = 30;
+/// Round trips of one turn; the measurements of MRNet were means of 1,000.
+const TRIPS_PER_TURN: usize = 300;
+/// What is done before that of a turn which is timed takes so long. After something else, the scheduler takes some tenths
+/// of a second until each process runs where it runs from then on, and round trips take up to twice as long.
+const SETTLES: Duration = Duration::from_millis(300);
 /// Packets of one turn, to and fro: the scheduler takes some milliseconds to give two processes a processor each.
 const PACKETS_PER_TURN: usize = 2_000;
 /// Sums of one turn.
-const SUMS_PER_TURN: u64 = 20_000;
-/// Before the first turn.
-const WARM_UP: usize = 20;
+const SUMS_PER_TURN: usize = 20_000;
 /// How long an agent at rest is watched.
 const REST: Duration = Duration::from_secs(10);
 /// Trees that are watched: whether their nodes come to rest depends on what came last.
@@ -64,22 +66,32 @@ pub fn run(part: &str, words: &[&str]) -> Outcome {
 fn trips(options: Options) -> Outcome<Value> {
     let shape = (FAN_OUT, options.leaves);
     let forest = Forest::grow(Growth { shape, tls: true, flow: false, patient: false, processes: 0 })?;
-    let mut bare = BareTree::grow(&forest.tree)?;
+    let (mut bare, mut calls) = (BareTree::grow(&forest.tree)?, CallTree::grow(&forest.tree)?);
     let stream = forest.sums()?;
-    forest.round_trips(stream, WARM_UP)?;
-    bare.sums(1)?;
-    let (mut ours_ms, mut bare_ms, mut ours_rate, mut bare_rate) = (vec![], vec![], vec![], vec![]);
+    let (mut ours_ms, mut bare_ms, mut calls_ms, mut ours_rate, mut bare_rate) =
+        (vec![], vec![], vec![], vec![], vec![]);
     for _ in 0..options.rounds {
-        ours_ms.push(mean(&forest.round_trips(stream, TRIPS_PER_TURN)?) / 1e3);
-        let taken = (0..TRIPS_PER_TURN).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>()?;
-        bare_ms.push(mean(&taken) * 1e3);
-        ours_rate.push(SUMS_PER_TURN as f64 / forest.sums_of_many(stream, SUMS_PER_TURN)?);
-        bare_rate.push(SUMS_PER_TURN as f64 / bare.sums(SUMS_PER_TURN)?);
+        ours_ms.push(mean(&settled(TRIPS_PER_TURN, |count| forest.round_trips(stream, count))?) / 1e3);
+        let bare_trips = |count| (0..count).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>();
+        bare_ms.push(mean(&settled(TRIPS_PER_TURN, bare_trips)?) * 1e3);
+        calls_ms.push(mean(&settled(TRIPS_PER_TURN, |count| calls.trips(count))?) * 1e3);
+        let sums_s = settled(SUMS_PER_TURN, |count| forest.sums_of_many(stream, count as u64))?;
+        ours_rate.push(SUMS_PER_TURN as f64 / sums_s);
+        bare_rate.push(SUMS_PER_TURN as f64 / settled(SUMS_PER_TURN, |count| bare.sums(count as u64))?);
     }
     Ok(json!({
         "leaves": options.leaves, "depth": forest.tree.depth(), "start_s": forest.start_seconds,
-        "ours_ms": ours_ms, "bare_ms": bare_ms, "ours_per_s": ours_rate, "bare_per_s": bare_rate,
+        "ours_ms": ours_ms, "bare_ms": bare_ms, "calls_ms": calls_ms, "ours_per_s": ours_rate, "bare_per_s": bare_rate,
     }))
+}
+
+/// What a turn gives, once it has settled: `work` does so many of what is measured.
+fn settled<T>(count: usize, mut work: impl FnMut(usize) -> Outcome<T>) -> Outcome<T> {
+    let began = Instant::now();
+    while began.elapsed() < SETTLES {
+        work(count / 10)?;
+    }
+    work(count)
 }
 
 /// One packet to one leaf and back, directly and through an inner node.

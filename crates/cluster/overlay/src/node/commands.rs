@@ -188,7 +188,7 @@ impl Node {
         };
         match narrowed {
             Ok(payload) => self.tell(Told::Command { sequence, stream, payload }),
-            Err(bad) => self.tell(Told::Trouble(super::Trouble::Stream { stream, bad })),
+            Err(bad) => self.tell(Told::Trouble(Box::new(super::Trouble::Stream { stream, bad }))),
         }
     }
 

@@ -93,8 +93,8 @@ pub enum Told {
     Opened {
         /// Its number.
         stream: u32,
-        /// What it is.
-        spec: StreamSpec,
+        /// What it is; in a box, as all that is rare and long, since each [`Action`] is as long as the longest.
+        spec: Box<StreamSpec>,
         /// The first wave.
         wave: u64,
         /// How many payloads were sent on it before, whomever for: those are not told any more.
@@ -131,7 +131,7 @@ pub enum Told {
         lost: RankSet,
     },
     /// Something was refused that should not have come.
-    Trouble(Trouble),
+    Trouble(Box<Trouble>),
 }
 
 /// The result of a wave.
@@ -244,6 +244,9 @@ pub struct Counts {
     /// Most commands ever in the log.
     pub log_max: u64,
 }
+
+// An action is moved several times between the machine and its driver, without a call as long as it is short.
+const _: () = assert!(size_of::<Action>() <= 96);
 
 /// One node of the tree.
 pub struct Node {

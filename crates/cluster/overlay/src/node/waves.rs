@@ -169,7 +169,7 @@ impl Node {
         let room = if self.streams.len() < STREAM_COUNT_MAX { Ok(()) } else { Err(limit) };
         let registry = &self.setup.registry;
         match room.and_then(|()| Ok((registry.build(&spec.filter)?, registry.build_down(&spec.down)?))) {
-            Err(bad) => self.tell(Told::Trouble(Trouble::Stream { stream: number, bad })),
+            Err(bad) => self.tell(Told::Trouble(Box::new(Trouble::Stream { stream: number, bad }))),
             Ok((filter, down)) => {
                 let (waves, kept) = (Stretches::default(), Stretches::default());
                 let own = self.setup.ranks.intersection(&spec.target);
@@ -177,7 +177,7 @@ impl Node {
                 let stream = Stream { spec: spec.clone(), own, filter, down, below, sent, waves, kept };
                 self.streams.insert(number, Box::new(stream));
                 if has_ranks {
-                    self.tell(Told::Opened { stream: number, spec: spec.clone(), wave: below, sent });
+                    self.tell(Told::Opened { stream: number, spec: Box::new(spec.clone()), wave: below, sent });
                     self.tell(Told::Window { stream: number, below: below + spec.wave_window() });
                 }
             }
@@ -265,7 +265,7 @@ impl Node {
 
     /// A value was left out.
     pub(super) fn tell_bad(&mut self, stream: u32, wave: u64, covers: &RankSet, bad: Bad) {
-        self.tell(Told::Trouble(Trouble::Value { stream, wave, covers: covers.clone(), bad }));
+        self.tell(Told::Trouble(Box::new(Trouble::Value { stream, wave, covers: covers.clone(), bad })));
     }
 
     /// Sends what the stretch of a wave has merged so far.
