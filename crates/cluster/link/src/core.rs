@@ -30,7 +30,7 @@ thread_local! {
     /// Frames between their bytes and the machine, for all connections of the thread.
     static FRAMES: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
     /// Empty, with room, for all nodes of the thread.
-    static LISTS: Cell<Lists> = const { Cell::new(Lists { actions: Vec::new(), next: Vec::new() }) };
+    static LISTS: Cell<Option<Box<Lists>>> = const { Cell::new(None) };
 }
 
 /// Lists that are kept for the next time have room for so many.
@@ -152,20 +152,20 @@ impl Core {
 
     /// Gives the machine an event and does what it says.
     pub(crate) fn handle(&mut self, now_us: u64, event: Event) {
-        let Lists { mut actions, next } = LISTS.take();
-        self.node.handle_into(now_us, event, &mut actions);
-        self.act_on(now_us, Lists { actions, next });
+        let mut lists = LISTS.take().unwrap_or_default();
+        self.node.handle_into(now_us, event, &mut lists.actions);
+        self.act_on(now_us, lists);
     }
 
     /// Does what the machine said, and what the owner asks for because of it.
     pub(crate) fn act(&mut self, now_us: u64, actions: Vec<Action>) {
         if !actions.is_empty() {
-            self.act_on(now_us, Lists { actions, next: Vec::new() });
+            self.act_on(now_us, Box::new(Lists { actions, next: Vec::new() }));
         }
     }
 
-    fn act_on(&mut self, now_us: u64, lists: Lists) {
-        let Lists { mut actions, mut next } = lists;
+    fn act_on(&mut self, now_us: u64, mut lists: Box<Lists>) {
+        let Lists { actions, next } = &mut *lists;
         let mut has_told = false;
         loop {
             for action in actions.drain(..) {
@@ -173,31 +173,31 @@ impl Core {
                     Action::Send { to, frame } => {
                         if let Err(why) = self.send(now_us, to, frame) {
                             self.close(to, &why);
-                            self.node.handle_into(now_us, Event::Closed(to), &mut next);
+                            self.node.handle_into(now_us, Event::Closed(to), next);
                         }
                     }
                     Action::Tell(told) => {
-                        let mut hand = Hand::new(&mut self.node, now_us, &mut next);
+                        let mut hand = Hand::new(&mut self.node, now_us, next);
                         self.owner.told(told, &mut hand);
                         if hand.has_put {
-                            self.node.flush_into(now_us, &mut next);
+                            self.node.flush_into(now_us, next);
                         }
                         has_told = true;
                     }
                 }
             }
-            std::mem::swap(&mut actions, &mut next);
+            std::mem::swap(actions, next);
             if actions.is_empty() && std::mem::take(&mut has_told) {
                 // Once for all that it was told at once.
                 self.owner_waits = self.owner.is_behind();
-                self.node.owner_is_behind_into(now_us, self.owner_waits, &mut actions);
+                self.node.owner_is_behind_into(now_us, self.owner_waits, actions);
             }
             if actions.is_empty() {
                 break;
             }
         }
         if actions.capacity().max(next.capacity()) <= ROOM_COUNT_MAX {
-            LISTS.set(Lists { actions, next });
+            LISTS.set(Some(lists));
         }
     }
 
@@ -449,14 +449,13 @@ impl Core {
 
     /// What the driver does whenever it wakes: the time, then writing; whom to call next.
     pub(crate) fn turn(&mut self, now_us: u64, waker: &Waker) -> Vec<NodeId> {
+        self.driver_runs();
         if now_us >= self.node.wake_at_us() {
             self.handle(now_us, Event::Time);
         }
         self.sweep(now_us);
-        let actions = self.node.owner_is_behind(now_us, self.owner.is_behind());
-        self.act(now_us, actions);
-        if self.owner.is_behind() {
-            self.owner.wake_when_taken(waker);
+        if self.owner.is_behind() || self.node.waits_for_owner() {
+            self.wait_for_owner(now_us, waker);
         }
         self.owner_waits = false;
         self.write_all(now_us);
@@ -469,25 +468,30 @@ impl Core {
         std::mem::take(&mut self.to_dial)
     }
 
+    /// The owner is behind, or isn't any more, and the machine is told.
+    #[cold]
+    fn wait_for_owner(&mut self, now_us: u64, waker: &Waker) {
+        let actions = self.node.owner_is_behind(now_us, self.owner.is_behind());
+        self.act(now_us, actions);
+        if self.owner.is_behind() {
+            self.owner.wake_when_taken(waker);
+        }
+    }
+
     /// Writes what has gathered, and what that leads to.
     fn write_all(&mut self, now_us: u64) {
-        let mut to_write = std::mem::take(&mut self.to_write);
-        to_write.append(&mut self.blocked);
-        while !to_write.is_empty() {
-            for peer in to_write.drain(..) {
-                let Some(link) = self.links.get_mut(&peer) else { continue };
-                match link.flush() {
-                    Ok(false) => self.blocked.push(peer),
-                    Ok(true) => link.is_listed = false,
-                    Err(why) => self.lost(now_us, peer, &why),
-                }
+        self.to_write.append(&mut self.blocked);
+        let mut at = 0;
+        while let Some(&peer) = self.to_write.get(at) {
+            at += 1;
+            let Some(link) = self.links.get_mut(&peer) else { continue };
+            match link.flush() {
+                Ok(false) => self.blocked.push(peer),
+                Ok(true) => link.is_listed = false,
+                Err(why) => self.lost(now_us, peer, &why),
             }
-            std::mem::swap(&mut to_write, &mut self.to_write);
         }
-        // The next time there is room.
-        if self.to_write.capacity() < to_write.capacity() {
-            self.to_write = to_write;
-        }
+        self.to_write.clear();
         self.to_write.shrink_to(ROOM_COUNT_MAX);
     }
 

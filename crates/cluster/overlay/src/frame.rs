@@ -154,8 +154,8 @@ pub enum Command {
     Open {
         /// Its number in this life of the controller.
         stream: u32,
-        /// What it is.
-        spec: StreamSpec,
+        /// What it is; in a box, since each command is as long as the longest.
+        spec: Box<StreamSpec>,
     },
     /// A stream ends.
     Close {
@@ -330,7 +330,7 @@ mod tests {
             Body::Accept(Box::new(Accept { depth: 2, pulse: 5, fresh: Some(snapshot.clone()) })),
             Body::Leave,
             Body::Ordered(4, Ordered::Fresh(Box::new(snapshot))),
-            Body::Ordered(5, Ordered::Command(6, Command::Open { stream: 1, spec }.into())),
+            Body::Ordered(5, Ordered::Command(6, Command::Open { stream: 1, spec: Box::new(spec) }.into())),
             Body::Ordered(5, Ordered::Command(7, data.into())),
             Body::Ordered(7, Ordered::Members { gained: target.clone(), lost: RankSet::EMPTY }),
             Body::Units(8, Box::new(run([[1, 2]].iter().collect()))),

@@ -349,6 +349,11 @@ impl Node {
         }
     }
 
+    /// Whether the owner was behind when that was last said.
+    pub fn waits_for_owner(&self) -> bool {
+        self.is_owner_behind
+    }
+
     fn owner_changes(&mut self, now_us: u64, is_behind: bool, actions: &mut Vec<Action>) {
         self.lend(actions);
         self.now_us = self.now_us.max(now_us);
@@ -365,9 +370,10 @@ impl Node {
     pub fn wake_at_us(&self) -> u64 {
         let silence_us_max = self.setup.timing.silence_us_max;
         // Not only with the next beat: an orphan has a second, and its next ancestors may be dead, too.
-        let lost = self.up.joined.as_ref().map(|joined| joined.heard_us.saturating_add(silence_us_max) + 1);
-        let times = [self.up.wake_at_us(), lost, self.announce_at_us, Some(self.waves_due_us)];
-        times.into_iter().flatten().fold(self.beat_at_us, u64::min)
+        let silent = |heard_us: u64| heard_us.saturating_add(silence_us_max).saturating_add(1);
+        let lost = self.up.joined.as_ref().map_or(u64::MAX, |joined| silent(joined.heard_us));
+        let announce = self.announce_at_us.unwrap_or(u64::MAX);
+        self.beat_at_us.min(self.waves_due_us).min(self.up.wake_at_us()).min(lost).min(announce)
     }
 
     /// Whether it has a way to the root, as far as it knows.

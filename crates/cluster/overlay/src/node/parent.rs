@@ -75,8 +75,9 @@ impl Up {
         }
     }
 
-    pub(super) fn wake_at_us(&self) -> Option<u64> {
-        self.trying.as_ref().map(|trying| trying.until_us).into_iter().chain(self.retry_at_us).min()
+    pub(super) fn wake_at_us(&self) -> u64 {
+        let tried = self.trying.as_ref().map_or(u64::MAX, |trying| trying.until_us);
+        tried.min(self.retry_at_us.unwrap_or(u64::MAX))
     }
 }
 

@@ -81,7 +81,7 @@ impl Node {
         let root = self.root.get_or_insert_default();
         let stream = root.next_stream;
         root.next_stream += 1;
-        self.append(Command::Open { stream, spec }.into());
+        self.append(Command::Open { stream, spec: Box::new(spec) }.into());
         Ok((stream, self.done()))
     }
 
