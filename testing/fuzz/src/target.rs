@@ -4,8 +4,8 @@
 
 use crate::mutate::Mutator;
 use crate::targets::{
-    cache, code, debug, descriptor, elf, frames, memory, minidebug, names, patched, planted, relocate, script, sites,
-    talk, wire,
+    cache, code, debug, descriptor, elf, frames, memory, minidebug, names, patched, planted, records, relocate, script,
+    sites, talk, wire,
 };
 use anyhow::{Result, bail};
 
@@ -49,6 +49,7 @@ const TABLE: &[(&str, Make)] = &[
     ("patched", || Box::new(patched::Patched::new())),
     ("descriptor", || Box::new(descriptor::Descriptor)),
     ("wire", || Box::new(wire::Wire)),
+    ("records", || Box::new(records::Records::new())),
     ("talk", || Box::new(talk::Talk)),
     ("memory", || Box::new(memory::SharedMemory::new())),
 ];

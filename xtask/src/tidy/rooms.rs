@@ -92,6 +92,7 @@ const FUZZ: &[&str] = &[
     "trimtab-wire",
     "trimtab-reduce",
     "trimtab-overlay",
+    "trimtab-link",
     "trimtab-measure",
     "trimtab-agent",
 ];

@@ -22,6 +22,7 @@ pub mod blocking;
 mod core;
 pub mod credentials;
 mod driver;
+pub mod ends;
 pub mod error;
 mod events;
 mod greet;

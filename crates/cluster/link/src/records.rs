@@ -265,7 +265,7 @@ impl Records {
 
     /// The last record under the old key says that it is.
     #[cold]
-    fn put_new_keys(&mut self, out: &mut Vec<u8>) -> Result<(), LinkError> {
+    pub(crate) fn put_new_keys(&mut self, out: &mut Vec<u8>) -> Result<(), LinkError> {
         let [kind, length @ ..] = KEY_UPDATE;
         let asks_nothing = 0;
         let message = [kind, length[0], length[1], length[2], asks_nothing];
@@ -274,38 +274,46 @@ impl Records {
         self.owes_keys = false;
         Ok(())
     }
+
+    /// Other keys for what is said, which the other end isn't told.
+    pub(crate) fn renew_write(&mut self) -> Result<(), Error> {
+        self.write = self.keys.renew_write()?;
+        self.first.clear();
+        self.owes_keys = false;
+        Ok(())
+    }
+
+    /// Other keys for what is heard, as if nothing had come yet.
+    pub(crate) fn renew_read(&mut self) -> Result<(), Error> {
+        self.read = self.keys.renew_read()?;
+        self.partial.clear();
+        Ok(())
+    }
+
+    /// How many bytes are kept of a record whose end has not come.
+    pub(crate) fn partial_bytes(&self) -> usize {
+        self.partial.len()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credentials::Credentials;
+    use crate::ends::{contact, greeted, nodes as two_nodes, records as records_of};
     use crate::seal::Seal;
-    use crate::{Address, Contact, JobSecret};
+    use crate::{Credentials, ends};
     use rustls::{ClientConnection, Connection, ServerConnection};
     use std::io::{Read, Write};
     use trimtab_overlay::NodeId;
 
-    /// Two nodes of a job.
     fn nodes() -> [Credentials; 2] {
-        let secret = JobSecret::new().unwrap();
-        [0, 1].map(|node| Credentials::of_job(&secret, NodeId(node)).unwrap())
-    }
-
-    fn contact() -> Contact {
-        Address::Tcp(([127, 0, 0, 1], 1).into()).into()
+        two_nodes().unwrap()
     }
 
     /// Gives one end what the other one sent, in pieces.
     fn hear(end: &mut Seal, bytes: &[u8], piece_bytes: usize) -> Result<Vec<u8>, LinkError> {
         let mut heard = Vec::new();
-        for piece in bytes.to_vec().chunks_mut(piece_bytes) {
-            end.open(piece, |plain| {
-                heard.extend_from_slice(plain);
-                Ok(())
-            })?;
-        }
-        Ok(heard)
+        ends::hear(end, &mut bytes.to_vec(), piece_bytes, &mut heard).map(|()| heard)
     }
 
     fn sealed(end: &mut Seal, plain: &[u8]) -> Vec<u8> {
@@ -320,28 +328,15 @@ mod tests {
         out
     }
 
-    /// A connection whose ends have said `hello` and `answer`.
     fn connection(piece_bytes: usize) -> [Seal; 2] {
         let [root, leaf] = nodes();
-        let mut called = Seal::tls(root.answer().unwrap());
-        let mut caller = Seal::tls(leaf.dial(NodeId(0), &contact()).unwrap());
-        let (mut heard, mut to_called) = (Vec::new(), sealed(&mut caller, b"hello"));
-        while heard != b"hello" {
-            assert!(!to_called.is_empty(), "nobody has anything to say");
-            heard.extend(hear(&mut called, &to_called, piece_bytes).unwrap());
-            let to_caller = pending(&mut called);
-            assert_eq!(hear(&mut caller, &to_caller, piece_bytes).unwrap(), b"");
-            to_called = pending(&mut caller);
-        }
-        let answer = sealed(&mut called, b"answer");
-        assert_eq!(hear(&mut caller, &answer, piece_bytes).unwrap(), b"answer");
-        assert!(caller.certificate().is_some() && called.certificate().is_some());
-        [caller, called]
+        let ends = greeted(&root, &leaf, piece_bytes).unwrap();
+        assert!(ends.iter().all(|end| end.certificate().is_some()));
+        ends
     }
 
     fn records(end: &mut Seal) -> &mut Records {
-        let Seal::Tls(records) = end else { panic!("the handshake has ended") };
-        records
+        records_of(end).unwrap()
     }
 
     /// What one end of rustls's own has heard, after it was given what was sent.
