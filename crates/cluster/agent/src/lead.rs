@@ -336,10 +336,7 @@ impl<'a> Lead<'a> {
                     return Ok(Answered { sent_ticks, received_ticks: ticks(), result: Some(*result) });
                 }
                 // What could not be merged has no result.
-                Some(Told::Trouble(trouble)) if matches!(*trouble, Trouble::Value { stream, wave: of, .. } if (stream, of) == (channel.stream, wave)) =>
-                {
-                    break;
-                }
+                Some(Told::Trouble(trouble)) if is_about(&trouble, channel.stream, wave) => break,
                 _ => {}
             }
         }
@@ -484,6 +481,11 @@ pub(crate) fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<B
         credentials: Some(Arc::new(Credentials::of_job(secret, NodeId::ROOT)?)),
     };
     Ok(Blocking::start(config, Some(Address::Tcp(SocketAddr::new(own, 0))))?)
+}
+
+/// Whether a value of this wave could not be merged.
+fn is_about(trouble: &Trouble, stream: u32, wave: u64) -> bool {
+    matches!(trouble, Trouble::Value { stream: of, wave: at, .. } if (*of, *at) == (stream, wave))
 }
 
 /// Whether all ranks of the job have been found, so that nobody needs to look again.
