@@ -3,7 +3,7 @@
 //! The figures come from `crates/cluster/link/examples/tree`, which is controller, node and floor in one program, and
 //! are held to the bars here. The tree speaks its whole protocol with mutual TLS and filters on; the floor is plain TCP
 //! with nothing else. Turns of both follow each other, and what is judged are their ratios. A third tree shows what the
-//! kernel alone takes, which is what no tree of processes can beat on the machine of the run.
+//! kernel alone takes in the run, below which no tree over TCP can be expected.
 //!
 //! Next: that example, which measures.
 

@@ -94,22 +94,22 @@ async fn children(listener: TcpListener, count: usize) -> Outcome<(Vec<OwnedRead
     Ok((reads, writes))
 }
 
-/// Ends this process when its standard input does.
-pub fn ends_with_input() {
-    std::thread::spawn(|| {
-        let _end = std::io::stdin().lock().read(&mut [0; 1]);
-        std::process::exit(0);
-    });
-}
-
-/// A node of the bare tree: `parent PORT|- children N` on standard input.
-pub fn run() -> Outcome {
+/// What a node is told on its standard input, `parent PORT children N`; the process ends when that does.
+pub fn told() -> Outcome<(SocketAddr, usize)> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["parent", parent, "children", count] = words[..] else { return Err("no plan".into()) };
-    let (parent, count): (SocketAddr, usize) = (parent.parse()?, count.parse()?);
-    ends_with_input();
+    std::thread::spawn(|| {
+        let _end = std::io::stdin().lock().read(&mut [0; 1]);
+        std::process::exit(0);
+    });
+    Ok((parent.parse()?, count.parse()?))
+}
+
+/// A node of the bare tree.
+pub fn run() -> Outcome {
+    let (parent, count) = told()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome: Outcome = runtime.block_on(async {
         let up = TcpStream::connect(parent).await?;

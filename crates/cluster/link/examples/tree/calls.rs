@@ -1,18 +1,18 @@
 //! What the kernel alone takes: the same tree, of processes that wait, receive, send and do nothing else.
 //!
-//! Each message is one `send`, one event and one `recv`, over plain TCP, without a runtime, a buffer or a sum. No tree of
-//! processes on the same machine can be faster in the same minutes, whatever its nodes do; how much slower one is, is
-//! what it does itself.
+//! Each message is one `send`, one event and one `recv`, over plain TCP, without a runtime, a buffer or a sum. A tree of
+//! this shape over TCP can hardly be faster in the same minutes, whatever its nodes do; how much slower one is, is what it
+//! does itself.
 //!
 //! Next: `bare` for the floor that does something, `measure`, which compares.
 
 use crate::Outcome;
-use crate::bare::{ends_with_input, start_all};
+use crate::bare::{start_all, told};
 use crate::forest::Process;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use std::io::{BufRead, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 use trimtab_overlay::Tree;
@@ -66,14 +66,9 @@ fn receive(socket: &mut TcpStream) -> std::io::Result<usize> {
     }
 }
 
-/// A node: `parent PORT children N` on standard input.
+/// A node.
 pub fn run() -> Outcome {
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line)?;
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let ["parent", parent, "children", count] = words[..] else { return Err("no plan".into()) };
-    let (parent, count): (SocketAddr, usize) = (parent.parse()?, count.parse()?);
-    ends_with_input();
+    let (parent, count) = told()?;
     let up = TcpStream::connect(parent)?;
     up.set_nodelay(true)?;
     let mut children = None;
