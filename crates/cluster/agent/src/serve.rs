@@ -65,20 +65,7 @@ pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> 
     let cache = ImageCache::of_user();
     let is_given_up = || asked_to_end.load(Ordering::Relaxed) || link.holds(gives_up);
     let mut agent = Agent::new(&ticket, index, (&link, &is_given_up), &cache, looking);
-    let mut last_words = LastWords::default();
-    while agent.alone_since.is_none_or(|since| since.elapsed() < ALONE_MAX) {
-        if asked_to_end.load(Ordering::Relaxed) && !last_words.are_due(&agent) {
-            break;
-        }
-        let look = agent.scripts.next_look().map_or(LOOK, |look| look.min(LOOK));
-        let told = link.wait(look);
-        agent.scripts.turn();
-        let Some(told) = told else { continue };
-        if agent.told(told)?.is_break() {
-            std::thread::sleep(BYE);
-            break;
-        }
-    }
+    agent.attend(&asked_to_end)?;
     agent.abandon("the agent ended");
     if let Some(guard) = agent.guard.take() {
         guard.dismiss();
@@ -87,7 +74,8 @@ pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> 
 }
 
 /// A batch system ends agents together with their job. What was recorded until then is still asked for, and nothing is in
-/// any process by then.
+/// any process by then. An answer may have to go in pieces and through other agents: it has arrived when the lead says that
+/// nothing more is wanted.
 #[derive(Default)]
 struct LastWords {
     asked_to_end: Option<Instant>,
@@ -97,7 +85,7 @@ impl LastWords {
     fn are_due(&mut self, agent: &Agent<'_>) -> bool {
         let elapsed = self.asked_to_end.get_or_insert_with(Instant::now).elapsed();
         let limit = if agent.is_any_rank_alive() { ENDING_MAX } else { LAST_WORDS_MAX };
-        agent.has_results() && elapsed < limit
+        agent.is_measuring() && elapsed < limit
     }
 }
 
@@ -235,10 +223,28 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Whether somebody leads a window or a script whose end has not come.
-    fn has_results(&self) -> bool {
-        let is_open = self.scripts.is_running() || self.ranks.as_ref().is_some_and(|ranks| ranks.node.is_open());
-        is_open && self.alone_since.is_none()
+    /// Does what it is told until it is to end.
+    fn attend(&mut self, asked_to_end: &AtomicBool) -> Result<(), Error> {
+        let mut last_words = LastWords::default();
+        while self.alone_since.is_none_or(|since| since.elapsed() < ALONE_MAX) {
+            if asked_to_end.load(Ordering::Relaxed) && !last_words.are_due(self) {
+                break;
+            }
+            let look = self.scripts.next_look().map_or(LOOK, |look| look.min(LOOK));
+            let told = self.link.wait(look);
+            self.scripts.turn();
+            let Some(told) = told else { continue };
+            if self.told(told)?.is_break() {
+                std::thread::sleep(BYE);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody leads it who knows its ranks.
+    fn is_measuring(&self) -> bool {
+        self.ranks.is_some() && self.alone_since.is_none()
     }
 
     fn is_any_rank_alive(&self) -> bool {

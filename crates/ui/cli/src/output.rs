@@ -50,9 +50,15 @@ pub fn check_writable(path: &Path) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return Ok(());
     }
+    let is_new = path.symlink_metadata().is_err();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
     let context = || format!("can't write {}, nothing was measured; give a file that you may write", path.display());
-    opened.map(drop).with_context(context)
+    opened.map(drop).with_context(context)?;
+    if is_new {
+        // An empty file would look like a report if there is none in the end.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
 }
 
 /// Writes `text` to `path`, or to standard output for `-`.

@@ -28,8 +28,11 @@ fn all_commands_on_jobs_of_several_nodes() {
     let testbed = Testbed::up(Path::new(env!("CARGO_TARGET_TMPDIR")), NODES).expect("nodes come up");
     let slurm = Slurm::start(&testbed, 2).expect("Slurm starts");
     let cluster = Cluster { testbed: &testbed, slurm: &slurm };
-    a_job_is_launched_and_measured(&cluster);
-    a_job_that_ends_in_its_window_is_reported(&cluster);
+    for turn in 0..60 {
+        println!("turn {turn}");
+        a_job_is_launched_and_measured(&cluster);
+        a_job_that_ends_in_its_window_is_reported(&cluster);
+    }
     a_package_measures_itself_on_all_nodes(&cluster);
     let job = cluster.start("particle", ENDLESS);
     a_job_is_found_from_srun_and_from_a_rank(&cluster, &job);
@@ -70,6 +73,8 @@ fn launched(cluster: &Cluster<'_>, window: &str, iterations: &str) -> (Output, R
     let program = specimen("particle");
     let file = cluster.folder("run.json");
     let launch = || {
+        // A report of an earlier launch is not taken for this one's.
+        let _ = fs::remove_file(&file);
         let mut command = cluster.trimtab(&["run", "--iterations", window, "--json"]);
         command.arg(&file).args(["--", "srun", "--kill-on-bad-exit=1"]);
         command.args(cluster.srun_words(&program, &["--iterations", iterations]));
@@ -83,7 +88,8 @@ fn launched(cluster: &Cluster<'_>, window: &str, iterations: &str) -> (Output, R
     }
     let (out, err) = texts(&output);
     let report = fs::read_to_string(&file).unwrap_or_else(|error| panic!("no report ({error}): {out} {err}"));
-    (output, serde_json::from_str(&report).expect("a report"))
+    let report = serde_json::from_str(&report).unwrap_or_else(|error| panic!("no report ({error}): {out} {err}"));
+    (output, report)
 }
 
 /// A package in a step of several nodes: the helper of its first task leads agents on all of them.

@@ -89,11 +89,6 @@ impl Scripts {
         self.running.as_ref()?.next_look()
     }
 
-    /// Whether a script is in.
-    pub(crate) fn is_running(&self) -> bool {
-        self.running.is_some()
-    }
-
     /// Looks at the ranks.
     pub(crate) fn turn(&mut self) {
         let Some(running) = &mut self.running else { return };

@@ -26,8 +26,8 @@ fn lead(secret: &JobSecret) -> (Blocking, Ticket) {
     (link, Ticket { version, tree, lead, port: 0, fan_out: 6, places, whose, command })
 }
 
-fn ask(link: &Blocking, stream: u32, wave: u64) {
-    let question = Question { wave, room: 4096, ask: Ask::Undo };
+fn ask(link: &Blocking, stream: u32, wave: u64, ask: Ask) {
+    let question = Question { wave, room: 4096, ask };
     let payload = postcard::to_allocvec(&question).expect("it has bytes");
     link.handle().multicast(stream, RankSet::one(Rank(0)), payload).expect("it is sent");
 }
@@ -44,6 +44,14 @@ fn results(link: &Blocking, own: &Blocking, agent: &mut Agent<'_>, count: usize)
         }
     }
     results
+}
+
+/// The next results that the lead gets.
+fn results_of(link: &Blocking, count: usize) -> Vec<WaveResult> {
+    let until = Instant::now() + IN_TIME;
+    let told = std::iter::from_fn(|| (Instant::now() < until).then(|| link.wait(Duration::from_millis(5))));
+    let result = |told| if let Some(Told::Result(result)) = told { Some(*result) } else { None };
+    told.filter_map(result).take(count).collect()
 }
 
 fn pieces(results: &[WaveResult]) -> Vec<(u64, Piece)> {
@@ -64,7 +72,7 @@ fn who_comes_late_says_nothing_to_what_was_asked_before_and_answers_what_is_aske
     let spec =
         StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US }, down: Down::Same };
     let stream = link.handle().open(spec).expect("a stream");
-    (0..3).for_each(|wave| ask(&link, stream, wave));
+    (0..3).for_each(|wave| ask(&link, stream, wave, Ask::Undo));
 
     let cache = ImageCache::in_memory();
     let own = join(&ticket, &secret, 0).expect("it joins");
@@ -72,9 +80,57 @@ fn who_comes_late_says_nothing_to_what_was_asked_before_and_answers_what_is_aske
     let passed = pieces(&results(&link, &own, &mut agent, 3));
     assert_eq!(passed, [(0, NOTHING), (1, NOTHING), (2, NOTHING)]);
 
-    ask(&link, stream, 3);
+    ask(&link, stream, 3, Ask::Undo);
     let answered = pieces(&results(&link, &own, &mut agent, 1));
     let [(3, piece)] = answered.as_slice() else { panic!("{answered:?}") };
     let say: Say = postcard::from_bytes(&piece.bytes).expect("an answer");
     assert!(matches!(say, Say::No { .. }), "there is no process to undo anything in: {say:?}");
+}
+
+/// A job whose ranks have all ended.
+fn ended() -> Ranks<'static> {
+    let (key, other_worlds, parent) = ("1".to_owned(), Vec::new(), Vec::new());
+    let job = Job { launcher: None, ranks: Vec::new(), size: None, key, other_worlds, spawned: false, parent };
+    let present = Present { host: host_name(), key: job.key.clone(), size: None, ranks: Vec::new() };
+    let node = Node::new(0, job.clone(), Box::leak(Box::new(ImageCache::in_memory())));
+    let others = OtherJobs::new(Own::of(&ProcFs::new(), &[], None));
+    let audit = Audit::of_job("test", &job).expect("a log");
+    Ranks { node, job, present, audit, others, script_audit: None }
+}
+
+/// A batch system ends agents together with their job: what the lead asks then is answered, and has left this host before
+/// its agent ends.
+#[test]
+fn who_is_asked_to_end_with_its_job_answers_until_the_lead_needs_nothing_more() {
+    let secret = JobSecret::new().expect("a secret");
+    let (link, ticket) = lead(&secret);
+    let filter = FilterSpec::Concat(VALUE_BYTES_MAX as u32);
+    let spec =
+        StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US }, down: Down::Same };
+    let stream = link.handle().open(spec).expect("a stream");
+    std::thread::scope(|scope| {
+        let agent = scope.spawn(|| {
+            let cache = ImageCache::in_memory();
+            let own = join(&ticket, &secret, 0).expect("it joins");
+            let mut agent = Agent::new(&ticket, 0, (&own, &|| true), &cache, begin_looking(&ticket.whose));
+            agent.ranks = Some(ended());
+            while agent.alone_since.is_some() {
+                let told = own.wait(IN_TIME).expect("it joins");
+                assert!(agent.told(told).expect("it is understood").is_continue());
+            }
+            agent.attend(&AtomicBool::new(true))
+        });
+        while link.handle().members().rank_count() == 0 {
+            let _told = link.wait(LOOK);
+        }
+        for (wave, question) in [Ask::Undo, Ask::Undo, Ask::Leave].into_iter().enumerate() {
+            ask(&link, stream, wave as u64, question);
+            let answered = pieces(&results_of(&link, 1));
+            assert!(
+                matches!(answered.as_slice(), [(at, piece)] if *at == wave as u64 && piece.total > 0),
+                "{answered:?}"
+            );
+        }
+        agent.join().expect("no panic").expect("it has understood");
+    });
 }
