@@ -479,6 +479,7 @@ pub(crate) fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<B
         listener: None,
         contacts: Vec::new(),
         credentials: Some(Arc::new(Credentials::of_job(secret, NodeId::ROOT)?)),
+        meets_near: true,
     };
     Ok(Blocking::start(config, Some(Address::Tcp(SocketAddr::new(own, 0))))?)
 }

@@ -148,6 +148,7 @@ pub(crate) fn join(ticket: &Ticket, secret: &JobSecret, index: usize) -> Result<
         listener: None,
         contacts: contacts.clone(),
         credentials: Some(credentials.clone()),
+        meets_near: true,
     };
     let listen = ticket.has_children(index).then(|| ticket.listens_at(index));
     match Blocking::start(config(), listen.clone()) {

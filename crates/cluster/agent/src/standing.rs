@@ -151,6 +151,7 @@ impl Agent {
             listener: None,
             contacts,
             credentials: Some(self.credentials.clone()),
+            meets_near: true,
         };
         let listen = (self.port != 0).then(|| Address::Tcp(anywhere(controller, self.port)));
         Ok((Blocking::start(config, listen)?, placed.index))

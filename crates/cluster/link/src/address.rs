@@ -2,16 +2,18 @@
 //!
 //! Addresses are numbers, so that no name service is asked while a tree is being built.
 //!
-//! Next: `socket` for connections.
+//! Next: `socket` for connections, `near` for the Unix socket beside a TCP address.
 
 use crate::error::LinkError;
 use crate::limits::{BACKLOG, SOCKET_BYTES};
+use crate::near;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use trimtab_overlay::NodeId;
 
 /// Where a node listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,8 @@ impl FromStr for Address {
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) kind: Kind,
+    /// For nodes of this host, beside TCP.
+    pub(crate) near: Option<UnixListener>,
     address: Address,
     _unlink: Option<Unlink>,
 }
@@ -113,13 +117,13 @@ impl Listener {
                 socket.bind(*address)?;
                 let listener = socket.listen(BACKLOG)?.into_std()?;
                 let address = Address::Tcp(listener.local_addr()?);
-                Ok(Listener { kind: Kind::Tcp(listener), address, _unlink: None })
+                Ok(Listener { kind: Kind::Tcp(listener), near: None, address, _unlink: None })
             }
             Address::Unix(path) => {
                 let listener = bind_unix(path)?;
                 listener.set_nonblocking(true)?;
                 let _unlink = Some(Unlink(path.clone()));
-                Ok(Listener { kind: Kind::Unix(listener), address: address.clone(), _unlink })
+                Ok(Listener { kind: Kind::Unix(listener), near: None, address: address.clone(), _unlink })
             }
         }
     }
@@ -127,6 +131,14 @@ impl Listener {
     /// Where it listens.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Awaits nodes of this host at a Unix socket too, if this is TCP and the process may have one.
+    pub(crate) fn await_near(&mut self, tree: u64, node: NodeId) {
+        if let Address::Tcp(address) = &self.address {
+            // Without it they come by TCP.
+            self.near = near::listen_near(tree, node, address.port()).ok();
+        }
     }
 }
 

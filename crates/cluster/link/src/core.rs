@@ -415,6 +415,10 @@ impl Core {
         self.links.len()
     }
 
+    pub(crate) fn near_count(&self) -> usize {
+        self.links.values().filter(|link| link.is_near()).count()
+    }
+
     /// Wakes the driver if there is something to do before it wakes by itself.
     pub(crate) fn wake_driver(&mut self) {
         let is_due = !self.to_write.is_empty()
@@ -485,7 +489,7 @@ impl Core {
         while let Some(&peer) = self.to_write.get(at) {
             at += 1;
             let Some(link) = self.links.get_mut(&peer) else { continue };
-            match link.flush() {
+            match link.flush(peer, &self.events) {
                 Ok(false) => self.blocked.push(peer),
                 Ok(true) => link.is_listed = false,
                 Err(why) => self.lost(now_us, peer, &why),

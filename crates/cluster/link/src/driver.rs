@@ -96,6 +96,7 @@ impl Driver {
     ) -> Result<Self, LinkError> {
         if let Some(listener) = &listener {
             events.add_listener(listener)?;
+            listener.near.iter().try_for_each(|near| events.add_listener(near))?;
         }
         Ok(Driver {
             shared,

@@ -25,6 +25,8 @@ pub(crate) const EVENTS_AT_ONCE: usize = 64;
 const LISTENER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
 const ALARM: u64 = u64::MAX - 2;
+/// What is said of a connection.
+const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 /// An alarm may go off this much before there is something to do. A beat that came is more: without it an idle node
 /// would wake once more for each.
 const EARLY_US_MAX: u64 = 20_000;
@@ -61,8 +63,14 @@ impl Events {
 
     /// Adds a connection. It is said once that something came: then all of it must be read.
     pub(crate) fn add_link(&self, socket: impl AsFd, peer: NodeId, serial: u32) -> io::Result<()> {
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        self.add(socket, u64::from(peer.0) << 32 | u64::from(serial), flags)
+        self.add(socket, link_data(peer, serial), READABLE)
+    }
+
+    /// Whether it is also said, once, that a connection takes more. Only one that took no more has that said: a Unix
+    /// socket's other end would wake the node with everything that it reads.
+    pub(crate) fn await_room(&self, socket: impl AsFd, peer: NodeId, serial: u32, is_awaited: bool) -> io::Result<()> {
+        let flags = if is_awaited { READABLE | EventFlags::OUT } else { READABLE };
+        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(link_data(peer, serial)), flags)?)
     }
 
     /// Adds a listener, of which all calls must be taken when there are some.
@@ -94,6 +102,10 @@ impl Events {
         }
         Ok(found.len())
     }
+}
+
+fn link_data(peer: NodeId, serial: u32) -> u64 {
+    u64::from(peer.0) << 32 | u64::from(serial)
 }
 
 /// A list that the runtime says there is something in.

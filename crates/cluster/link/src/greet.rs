@@ -5,11 +5,11 @@
 //!
 //! Next: `driver`, which does this for every connection.
 
-use crate::address::Contact;
+use crate::address::{Address, Contact};
 use crate::credentials::Credentials;
 use crate::error::LinkError;
 use crate::limits::GREETING_BYTES_MAX;
-use crate::seal::Seal;
+use crate::seal::{End, Seal};
 use crate::socket::Socket;
 use std::sync::Arc;
 use trimtab_overlay::NodeId;
@@ -29,6 +29,8 @@ pub(crate) struct Identity {
     pub(crate) credentials: Option<Arc<Credentials>>,
     /// The user whose processes may connect by a Unix socket.
     pub(crate) user: u32,
+    /// Whether ancestors are sought on this host first.
+    pub(crate) meets_near: bool,
 }
 
 /// A connection of which both ends know whose it is.
@@ -55,13 +57,27 @@ impl Identity {
         if user == self.user { Ok(()) } else { Err(LinkError::User { theirs: user, ours: self.user }) }
     }
 
-    /// Calls an ancestor.
+    /// Calls an ancestor: on this host if it is here, else where it listens.
     pub(crate) async fn call(&self, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
-        let socket = Socket::connect(&contact.address).await?;
-        let mut seal = match socket.user {
-            Some(user) => self.check_user(user).map(|()| Seal::Plain)?,
-            None => Seal::tls(self.credentials(contact)?.dial(node, contact)?),
-        };
+        if let (true, Address::Tcp(address)) = (self.meets_near, &contact.address)
+            && let Ok(near) = Socket::connect_near(self.tree, node, *address)
+            && let Ok(greeted) = self.call_on(near, node, contact).await
+        {
+            return Ok(greeted);
+        }
+        self.call_on(Socket::connect(&contact.address).await?, node, contact).await
+    }
+
+    /// How both ends prove who they are. Where the kernel knows the other end's user, it must be this one.
+    fn begin(&self, socket: &Socket, tls: impl FnOnce() -> Result<End, LinkError>) -> Result<Seal, LinkError> {
+        if let Some(user) = socket.user {
+            self.check_user(user)?;
+        }
+        if socket.has_tls { Ok(Seal::tls(tls()?)) } else { Ok(Seal::Plain) }
+    }
+
+    async fn call_on(&self, socket: Socket, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
+        let mut seal = self.begin(&socket, || self.credentials(contact)?.dial(node, contact))?;
         let mut out = Vec::new();
         seal.seal(&self.hello(node.0), &mut out)?;
         let written = socket.write_all(&out).await;
@@ -81,12 +97,9 @@ impl Identity {
 
     /// Answers somebody who called.
     pub(crate) async fn answer(&self, socket: Socket) -> Result<Greeted, LinkError> {
-        let mut seal = match (socket.user, &self.credentials) {
-            (Some(user), _) => self.check_user(user).map(|()| Seal::Plain)?,
-            (None, Some(credentials)) => Seal::tls(credentials.answer()?),
-            // A node can't be made to listen on TCP without credentials.
-            (None, None) => return Err(LinkError::Closed),
-        };
+        // A node can't be made to listen on TCP without credentials.
+        let answer = || self.credentials.as_deref().ok_or(LinkError::Closed)?.answer();
+        let mut seal = self.begin(&socket, answer)?;
         let heard = hear(&socket, &mut seal).await;
         let checked = heard.and_then(|(hello, rest)| self.check(&hello, &seal).map(|()| (hello, rest)));
         let to = checked.as_ref().map_or(NOBODY, |(hello, _)| hello.from);

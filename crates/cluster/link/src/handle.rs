@@ -151,6 +151,11 @@ impl Handle {
         self.shared.lock().link_count()
     }
 
+    /// How many of them are with nodes of this host, at Unix sockets.
+    pub fn near_count(&self) -> usize {
+        self.shared.lock().near_count()
+    }
+
     /// How often it found something at once because it stayed awake, where packets go to and fro.
     pub fn found_awake_count(&self) -> u64 {
         self.shared.lock().found_awake_count

@@ -6,7 +6,8 @@
 //!
 //! - **Nobody is heard who hasn't proved who they are:** TCP is always mutual TLS, with a site's authority or with one
 //!   that the job's secret makes ([`Credentials`]); a Unix socket asks the kernel for the other end's user.
-//!   What isn't proven yet is bounded in number, bytes and time.
+//!   What isn't proven yet is bounded in number, bytes and time. Nodes that find themselves on one host (`near`) have
+//!   both.
 //! - **Results never delay commands:** they share a connection, but commands go first, and between the chunks of a
 //!   long result. A second connection would double the sockets of a large tree for a chunk's time.
 //! - **Every queue is bounded** ([`limits`]), and a full one is felt by whoever fills it, as `Busy` at root and leaves.
@@ -30,6 +31,7 @@ pub mod handle;
 pub mod inbox;
 pub mod limits;
 mod link;
+mod near;
 pub mod node;
 mod records;
 mod seal;

@@ -6,6 +6,7 @@
 //! Next: `core`, which owns a node's links.
 
 use crate::error::LinkError;
+use crate::events::Events;
 use crate::limits::{BATCH_BYTES, COMMANDS_WAITING_MAX, RESULTS_WAITING_MAX};
 use crate::seal::Seal;
 use crate::socket;
@@ -14,8 +15,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use trimtab_overlay::Frame;
 use trimtab_overlay::frame::{BadFrame, Body, Channel};
+use trimtab_overlay::{Frame, NodeId};
 use trimtab_wire::limits::{CHUNK_BYTES_MAX, HEADER_BYTES};
 use trimtab_wire::{Decoder, Lane, Message, put_message};
 
@@ -40,6 +41,8 @@ pub(crate) struct Link {
     pub(crate) is_listed: bool,
     /// When a frame last went either way.
     pub(crate) used_us: u64,
+    /// Whether the kernel took no more, and is to say when it does.
+    is_blocked: bool,
     socket: OwnedFd,
     seal: Seal,
     decoder: Decoder,
@@ -67,12 +70,18 @@ impl Drop for Link {
 
 impl Link {
     pub(crate) fn new(serial: u32, now_us: u64, socket: OwnedFd, seal: Seal) -> Self {
-        Link { serial, is_listed: false, used_us: now_us, socket, seal, decoder: Decoder::default(), waiting: None }
+        let decoder = Decoder::default();
+        Link { serial, is_listed: false, used_us: now_us, is_blocked: false, socket, seal, decoder, waiting: None }
     }
 
     /// The certificate of the other end; none on a Unix socket.
     pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.seal.certificate()
+    }
+
+    /// Whether the other end is on this host, at a Unix socket.
+    pub(crate) fn is_near(&self) -> bool {
+        socket::is_unix(&self.socket)
     }
 
     /// Reads what is there now; `WouldBlock` when there is nothing.
@@ -97,8 +106,17 @@ impl Link {
         self.waiting.get_or_insert_with(Waiting::spare).push(frame)
     }
 
-    /// Writes as much as the kernel takes; whether that was everything.
-    pub(crate) fn flush(&mut self) -> Result<bool, LinkError> {
+    /// Writes as much as the kernel takes; whether that was everything. If it wasn't, an event says when there is room.
+    pub(crate) fn flush(&mut self, peer: NodeId, events: &Events) -> Result<bool, LinkError> {
+        let is_all = self.write()?;
+        if self.is_blocked == is_all {
+            self.is_blocked = !is_all;
+            events.await_room(&self.socket, peer, self.serial, self.is_blocked)?;
+        }
+        Ok(is_all)
+    }
+
+    fn write(&mut self) -> Result<bool, LinkError> {
         BUFFERS.with_borrow_mut(|(plain, sealed)| {
             loop {
                 match self.write_some(plain, sealed) {

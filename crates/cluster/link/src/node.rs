@@ -32,6 +32,9 @@ pub struct Config {
     pub contacts: Vec<Contact>,
     /// For TCP; a Unix socket asks the kernel for the user.
     pub credentials: Option<Arc<Credentials>>,
+    /// Whether nodes of this host and user that have TCP addresses meet at a Unix socket, which is faster; TLS is
+    /// spoken there too.
+    pub meets_near: bool,
 }
 
 /// Starts nodes.
@@ -52,7 +55,7 @@ impl Node {
 
     /// As [`Node::start`]; a node that is alone has the runtime, and its thread, to itself.
     pub(crate) fn begin(config: Config, owner: impl Owner + 'static, is_alone: bool) -> Result<Handle, LinkError> {
-        let Config { setup, tree, listener, contacts, credentials } = config;
+        let Config { setup, tree, mut listener, contacts, credentials, meets_near } = config;
         check(&listener, &contacts, credentials.is_some())?;
         let ancestors: Vec<NodeId> = setup.ancestors.clone();
         if ancestors.len() != contacts.len() {
@@ -64,6 +67,9 @@ impl Node {
             (false, None) => Role::Leaf,
         };
         let user = rustix::process::geteuid().as_raw();
+        if let Some(listener) = listener.as_mut().filter(|_| meets_near) {
+            listener.await_near(tree, setup.id);
+        }
         let identity = Identity {
             tree,
             id: setup.id,
@@ -72,6 +78,7 @@ impl Node {
             ancestors: ancestors.clone(),
             credentials,
             user,
+            meets_near,
         };
         let identity = Arc::new(identity);
         let machine = trimtab_overlay::Node::new(setup);

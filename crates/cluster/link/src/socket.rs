@@ -5,12 +5,15 @@
 use crate::address::{Address, Kind, Listener};
 use crate::error::LinkError;
 use crate::limits::{BATCH_BYTES, SOCKET_BYTES};
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use crate::near::call_near;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown};
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use trimtab_overlay::NodeId;
 
 thread_local! {
     /// What was just read, for all connections of the thread.
@@ -22,6 +25,8 @@ pub(crate) struct Socket {
     stream: Stream,
     /// The user at the other end, where the kernel knows.
     pub(crate) user: Option<u32>,
+    /// Whether TLS is spoken on it.
+    pub(crate) has_tls: bool,
     /// Who it is as far as the kernel knows, for messages.
     pub(crate) name: String,
 }
@@ -41,35 +46,48 @@ impl Socket {
                 socket.set_recv_buffer_size(SOCKET_BYTES)?;
                 Socket::of_tcp(socket.connect(*to).await?, *to)
             }
-            Address::Unix(path) => Socket::of_unix(UnixStream::connect(path).await?),
+            Address::Unix(path) => Socket::of_unix(UnixStream::connect(path).await?, false),
         }
+    }
+
+    /// Calls a node that may be on this host, at the Unix socket beside its TCP address.
+    pub(crate) fn connect_near(tree: u64, node: NodeId, address: SocketAddr) -> Result<Socket, LinkError> {
+        Socket::of_unix(UnixStream::from_std(call_near(tree, node, address.port())?)?, true)
     }
 
     /// The next connection of a listener; `WouldBlock` if nobody calls.
     pub(crate) fn accept(listener: &Listener) -> Result<Socket, LinkError> {
-        match &listener.kind {
-            Kind::Tcp(listener) => {
-                let (stream, from) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Socket::of_tcp(TcpStream::from_std(stream)?, from)
-            }
-            Kind::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Socket::of_unix(UnixStream::from_std(stream)?)
-            }
+        let accepted = match &listener.kind {
+            Kind::Tcp(listener) => Socket::accept_tcp(listener),
+            Kind::Unix(listener) => Socket::accept_unix(listener, false),
+        };
+        match (accepted, &listener.near) {
+            (Err(LinkError::Io(error)), Some(near)) if is_not_now(&error) => Socket::accept_unix(near, true),
+            (accepted, _) => accepted,
         }
+    }
+
+    fn accept_tcp(listener: &TcpListener) -> Result<Socket, LinkError> {
+        let (stream, from) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        Socket::of_tcp(TcpStream::from_std(stream)?, from)
+    }
+
+    fn accept_unix(listener: &UnixListener, has_tls: bool) -> Result<Socket, LinkError> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        Socket::of_unix(UnixStream::from_std(stream)?, has_tls)
     }
 
     fn of_tcp(stream: TcpStream, peer: SocketAddr) -> Result<Socket, LinkError> {
         stream.set_nodelay(true)?;
-        Ok(Socket { stream: Stream::Tcp(stream), user: None, name: format!("tcp:{peer}") })
+        Ok(Socket { stream: Stream::Tcp(stream), user: None, has_tls: true, name: format!("tcp:{peer}") })
     }
 
-    fn of_unix(stream: UnixStream) -> Result<Socket, LinkError> {
+    fn of_unix(stream: UnixStream, has_tls: bool) -> Result<Socket, LinkError> {
         let peer = stream.peer_cred()?;
         let name = format!("process {} of user {}", peer.pid().unwrap_or(0), peer.uid());
-        Ok(Socket { stream: Stream::Unix(stream), user: Some(peer.uid()), name })
+        Ok(Socket { stream: Stream::Unix(stream), user: Some(peer.uid()), has_tls, name })
     }
 
     /// Awaits bytes and hands them over, to be overwritten; none at the end.
@@ -142,6 +160,11 @@ pub(crate) fn read(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
 /// Writes what the kernel takes now; `WouldBlock` when it takes nothing.
 pub(crate) fn write(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+}
+
+/// Whether it is a Unix socket.
+pub(crate) fn is_unix(socket: &OwnedFd) -> bool {
+    rustix::net::getsockname(socket).is_ok_and(|own| own.address_family() == AddressFamily::UNIX)
 }
 
 /// Ends a connection in both directions, which the other end sees at once.

@@ -19,10 +19,10 @@ use trimtab_types::Rank;
 /// Waves after which one looks whether any was found by a node that was awake.
 const WAVES_AT_ONCE: u64 = 6000;
 
-fn config(secret: &JobSecret, node: NodeId, contacts: Vec<Contact>) -> Config {
+fn config(secret: &JobSecret, node: NodeId, contacts: Vec<Contact>, meets_near: bool) -> Config {
     let setup = setup(&Tree::flat(1).unwrap(), node, patient());
     let credentials = Some(Arc::new(Credentials::of_job(secret, node).unwrap()));
-    Config { setup, tree: TREE, listener: None, contacts, credentials }
+    Config { setup, tree: TREE, listener: None, contacts, credentials, meets_near }
 }
 
 /// The root's program: each result asks for the next wave.
@@ -41,12 +41,13 @@ fn asking(results: Arc<Mutex<Vec<WaveResult>>>) -> impl FnMut(Told, &mut Hand<'_
 #[test]
 fn packets_that_are_found_awake_are_read_once_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    for listen in [Address::Unix(folder.path().join("root")), Address::Tcp("127.0.0.1:0".parse().unwrap())] {
+    let (unix, tcp) = (Address::Unix(folder.path().join("root")), Address::Tcp("127.0.0.1:0".parse().unwrap()));
+    for (listen, meets_near) in [(unix, false), (tcp.clone(), false), (tcp, true)] {
         let (secret, results) = (JobSecret::new().unwrap(), Arc::new(Mutex::new(Vec::new())));
-        let root = config(&secret, NodeId::ROOT, vec![]);
+        let root = config(&secret, NodeId::ROOT, vec![], meets_near);
         let root = Hosted::start(root, Some(listen), asking(results.clone())).unwrap();
         let contact = root.address().unwrap().clone().into();
-        let below = config(&secret, NodeId(1), vec![contact]);
+        let below = config(&secret, NodeId(1), vec![contact], meets_near);
         let below = Hosted::start(below, None, leaf(Rank(0), Leaves::OnCommand)).unwrap();
         let began = Instant::now();
         let is_in_time = || assert!(began.elapsed() < HANG, "not within {HANG:?}");

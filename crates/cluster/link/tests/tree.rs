@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Address, Config, Hand, Node, inbox};
+use trimtab_overlay::limits::PAYLOAD_BYTES_MAX;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
 use trimtab_reduce::lists::Concat;
@@ -18,7 +19,7 @@ use trimtab_types::Rank;
 
 #[test]
 fn a_multicast_is_answered_by_an_exact_sum() {
-    for edges in [Edges::Unix, Edges::Tls] {
+    for edges in ALL_EDGES {
         runtime().block_on(async {
             let grove = Grove::start(Tree::balanced(3, 9).unwrap(), edges, Leaves::OnCommand, patient()).await;
             grove.full(9).await;
@@ -31,13 +32,15 @@ fn a_multicast_is_answered_by_an_exact_sum() {
                 assert_eq!((result.wave, &result.covers), (wave, &all), "{edges:?}");
                 assert_eq!(Sum.decode(&result.value), Ok(sum_of(&all, wave)), "{edges:?} {wave}");
             }
+            let near_count = if edges == Edges::Tls { 0 } else { root.link_count() };
+            assert_eq!(root.near_count(), near_count, "{edges:?}");
         });
     }
 }
 
 #[test]
 fn waves_flow_in_order_and_none_is_lost() {
-    for edges in [Edges::Unix, Edges::Tls] {
+    for edges in ALL_EDGES {
         runtime().block_on(async {
             let grove = Grove::start(Tree::balanced(4, 14).unwrap(), edges, Leaves::Always, patient()).await;
             grove.full(14).await;
@@ -53,11 +56,16 @@ fn waves_flow_in_order_and_none_is_lost() {
     }
 }
 
+/// Beats so far apart that what is left until the next one is noticed.
+fn far_beats() -> Timing {
+    Timing { beat_us: 60_000_000, silence_us_max: 200_000_000, ..patient() }
+}
+
 /// What the runtime says once has come is never left until the next beat, which is far away here.
 #[test]
 fn nothing_that_has_come_waits_for_a_beat() {
-    let timing = Timing { beat_us: 60_000_000, silence_us_max: 200_000_000, ..patient() };
-    for edges in [Edges::Unix, Edges::Tls] {
+    let timing = far_beats();
+    for edges in ALL_EDGES {
         runtime().block_on(async {
             let grove = Grove::start(Tree::balanced(8, 20).unwrap(), edges, Leaves::OnCommand, timing).await;
             grove.full(20).await;
@@ -73,10 +81,31 @@ fn nothing_that_has_come_waits_for_a_beat() {
     }
 }
 
+/// Of a long command the kernel takes a part at a time, and nothing else happens until the leaves have all of it.
+#[test]
+fn a_connection_that_took_no_more_is_written_when_it_does() {
+    let timing = far_beats();
+    for edges in ALL_EDGES {
+        runtime().block_on(async {
+            let grove = Grove::start(Tree::flat(2).unwrap(), edges, Leaves::OnCommand, timing).await;
+            grove.full(2).await;
+            let root = grove.handle(0);
+            let stream = root.open(sums(2)).unwrap();
+            let began = Instant::now();
+            for wave in 0..3 {
+                let payload = vec![7; PAYLOAD_BYTES_MAX];
+                root.multicast(stream, RankSet::range(Rank(0), Rank(1)), payload).unwrap();
+                assert_eq!(next_result(&grove.root).await.wave, wave);
+            }
+            assert!(began.elapsed() < Duration::from_micros(timing.beat_us), "{edges:?}: {:?}", began.elapsed());
+        });
+    }
+}
+
 /// A node that vanishes without a word: its orphans find an ancestor, and what was on its way is asked for again.
 #[test]
 fn a_lost_inner_node_costs_no_result() {
-    for edges in [Edges::Unix, Edges::Tls] {
+    for edges in ALL_EDGES {
         runtime().block_on(async {
             let mut grove = Grove::start(Tree::balanced(3, 27).unwrap(), edges, Leaves::Always, patient()).await;
             grove.full(27).await;
@@ -98,14 +127,16 @@ fn a_lost_inner_node_costs_no_result() {
     }
 }
 
-/// Results of megabytes are on their way while commands go there and back beside them.
+/// Results of megabytes, of which the kernel takes a part at a time, are on their way while commands go there and back
+/// beside them.
 #[test]
 fn long_results_come_through_beside_commands() {
     const LONG_BYTES: usize = 300_000;
-    for edges in [Edges::Unix, Edges::Tls] {
+    for edges in ALL_EDGES {
         runtime().block_on(async {
-            let tree = Tree::balanced(2, 4).unwrap();
-            let mut grove = Grove::start(tree, edges, Leaves::OnCommand, patient()).await;
+            let (tree, timing) = (Tree::balanced(2, 4).unwrap(), far_beats());
+            let mut grove = Grove::start(tree, edges, Leaves::OnCommand, timing).await;
+            let began = Instant::now();
             grove.full(4).await;
             // A fifth leaf's program that answers with much.
             let long = Tree::from_text("r => a b c ; a => d e ; b => f g ;").unwrap();
@@ -144,6 +175,7 @@ fn long_results_come_through_beside_commands() {
                     root.multicast(short, all.clone(), vec![]).unwrap();
                 }
             }
+            assert!(began.elapsed() < Duration::from_micros(timing.beat_us), "{edges:?}: {:?}", began.elapsed());
         });
     }
 }
@@ -159,6 +191,7 @@ fn plain_threads_have_a_tree() {
         listener: None,
         contacts,
         credentials: None,
+        meets_near: true,
     };
     let listen = Address::Unix(folder.path().join("root"));
     let root = Blocking::start(config(NodeId::ROOT, vec![]), Some(listen.clone())).unwrap();

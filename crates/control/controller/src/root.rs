@@ -62,6 +62,7 @@ impl Root {
             listener: None,
             contacts: Vec::new(),
             credentials: Some(Arc::new(identity.credentials()?)),
+            meets_near: true,
         };
         let (sender, results) = channel();
         let owner = move |told: Told, _: &mut Hand<'_>| match told {

@@ -7,7 +7,7 @@
 
 use crate::Outcome;
 use crate::host;
-use crate::plan::Plan;
+use crate::plan::{Edges, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -103,8 +103,8 @@ impl Drop for Process {
 pub struct Growth {
     /// Fan-out and leaves of a balanced tree.
     pub shape: (u32, u32),
-    /// TLS on TCP, or Unix sockets.
-    pub tls: bool,
+    /// What connects its nodes.
+    pub edges: Edges,
     /// See [`Plan::flow`].
     pub flow: bool,
     /// See [`Plan::patient`].
@@ -134,7 +134,8 @@ impl Forest {
     pub fn grow(growth: Growth) -> Outcome<Forest> {
         let folder = tempfile::tempdir()?;
         let mut plan = Plan {
-            secret: if growth.tls { Some(JobSecret::new()?) } else { None },
+            secret: if growth.edges == Edges::Plain { None } else { Some(JobSecret::new()?) },
+            edges: growth.edges,
             number: u64::from(std::process::id()),
             shape: growth.shape,
             flow: growth.flow,

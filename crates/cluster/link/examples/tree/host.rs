@@ -6,7 +6,7 @@
 //! Next: `plan` for what it is told.
 
 use crate::Outcome;
-use crate::plan::Plan;
+use crate::plan::{Edges, Plan};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -111,7 +111,8 @@ pub fn config(
     let credentials = plan.secret.as_ref().map(|secret| Credentials::of_job(secret, node)).transpose()?.map(Arc::new);
     let (ranks, timing) = (tree.ranks(node), plan.timing());
     let setup = Setup { id: node, incarnation: incarnation_now(), ancestors, ranks, timing, registry };
-    Ok(Config { setup, tree: plan.number, listener, contacts, credentials })
+    let meets_near = plan.edges == Edges::Near;
+    Ok(Config { setup, tree: plan.number, listener, contacts, credentials, meets_near })
 }
 
 /// A leaf's program: so many contributions as commands ask for, or to each wave that it may.

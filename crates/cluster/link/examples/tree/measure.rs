@@ -7,7 +7,7 @@
 use crate::bare::BareTree;
 use crate::calls::CallTree;
 use crate::forest::{Forest, Growth};
-use crate::plan::CHAIN;
+use crate::plan::{CHAIN, Edges};
 use crate::{Outcome, scale, survive, usage};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -62,26 +62,28 @@ pub fn run(part: &str, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Multicast and sum, and sums alone, of the tree and of the bare one.
+/// Multicast and sum, and sums alone: of the tree as it is on one host and as it is between hosts, and of the floors.
 fn trips(options: Options) -> Outcome<Value> {
     let shape = (FAN_OUT, options.leaves);
-    let forest = Forest::grow(Growth { shape, tls: true, flow: false, patient: false, processes: 0 })?;
-    let (mut bare, mut calls) = (BareTree::grow(&forest.tree)?, CallTree::grow(&forest.tree)?);
-    let stream = forest.sums()?;
-    let (mut ours_ms, mut bare_ms, mut calls_ms, mut ours_rate, mut bare_rate) =
-        (vec![], vec![], vec![], vec![], vec![]);
+    let grow = |edges| Forest::grow(Growth { shape, edges, flow: false, patient: false, processes: 0 });
+    let (near, tcp) = (grow(Edges::Near)?, grow(Edges::Tcp)?);
+    let (mut bare, mut calls) = (BareTree::grow(&tcp.tree)?, CallTree::grow(&tcp.tree)?);
+    let (near_stream, tcp_stream) = (near.sums()?, tcp.sums()?);
+    let [mut near_ms, mut tcp_ms, mut bare_ms, mut calls_ms, mut tcp_rate, mut bare_rate] = [const { Vec::new() }; 6];
     for _ in 0..options.rounds {
-        ours_ms.push(mean(&settled(TRIPS_PER_TURN, |count| forest.round_trips(stream, count))?) / 1e3);
+        near_ms.push(mean(&settled(TRIPS_PER_TURN, |count| near.round_trips(near_stream, count))?) / 1e3);
+        tcp_ms.push(mean(&settled(TRIPS_PER_TURN, |count| tcp.round_trips(tcp_stream, count))?) / 1e3);
         let bare_trips = |count| (0..count).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>();
         bare_ms.push(mean(&settled(TRIPS_PER_TURN, bare_trips)?) * 1e3);
         calls_ms.push(mean(&settled(TRIPS_PER_TURN, |count| calls.trips(count))?) * 1e3);
-        let sums_s = settled(SUMS_PER_TURN, |count| forest.sums_of_many(stream, count as u64))?;
-        ours_rate.push(SUMS_PER_TURN as f64 / sums_s);
+        let sums_s = settled(SUMS_PER_TURN, |count| tcp.sums_of_many(tcp_stream, count as u64))?;
+        tcp_rate.push(SUMS_PER_TURN as f64 / sums_s);
         bare_rate.push(SUMS_PER_TURN as f64 / settled(SUMS_PER_TURN, |count| bare.sums(count as u64))?);
     }
     Ok(json!({
-        "leaves": options.leaves, "depth": forest.tree.depth(), "start_s": forest.start_seconds,
-        "ours_ms": ours_ms, "bare_ms": bare_ms, "calls_ms": calls_ms, "ours_per_s": ours_rate, "bare_per_s": bare_rate,
+        "leaves": options.leaves, "depth": tcp.tree.depth(), "start_s": tcp.start_seconds,
+        "near_ms": near_ms, "tcp_ms": tcp_ms, "bare_ms": bare_ms, "calls_ms": calls_ms,
+        "tcp_per_s": tcp_rate, "bare_per_s": bare_rate,
     }))
 }
 
@@ -94,28 +96,27 @@ fn settled<T>(count: usize, mut work: impl FnMut(usize) -> Outcome<T>) -> Outcom
     work(count)
 }
 
-/// One packet to one leaf and back, directly and through an inner node.
+/// One packet to one leaf and back, directly and through an inner node: on one host, over TCP, and over the bare tree.
 fn packet(options: Options) -> Outcome<Value> {
     let grow = |fan_out| {
-        let growth = Growth { shape: (fan_out, 1), tls: true, flow: false, patient: false, processes: 0 };
-        let forest = Forest::grow(growth)?;
-        let bare = BareTree::grow(&forest.tree)?;
-        let stream = forest.sums()?;
-        Ok::<_, Box<dyn std::error::Error>>((forest, bare, stream))
+        let growth = |edges| Growth { shape: (fan_out, 1), edges, flow: false, patient: false, processes: 0 };
+        let forests = [Forest::grow(growth(Edges::Near))?, Forest::grow(growth(Edges::Tcp))?];
+        let bare = BareTree::grow(&forests[0].tree)?;
+        let streams = [forests[0].sums()?, forests[1].sums()?];
+        Ok::<_, Box<dyn std::error::Error>>((forests, streams, bare))
     };
     let mut trees = [grow(1)?, grow(CHAIN)?];
-    let mut series = [const { Vec::new() }; 4];
+    let mut series = [const { [const { Vec::new() }; 3] }; 2];
     for _ in 0..options.rounds {
-        for (index, (forest, bare, stream)) in trees.iter_mut().enumerate() {
-            series[2 * index].push(median(forest.round_trips(*stream, PACKETS_PER_TURN)?));
+        for ((forests, streams, bare), [near_us, tcp_us, bare_us]) in trees.iter_mut().zip(&mut series) {
+            near_us.push(median(forests[0].round_trips(streams[0], PACKETS_PER_TURN)?));
+            tcp_us.push(median(forests[1].round_trips(streams[1], PACKETS_PER_TURN)?));
             let taken = (0..PACKETS_PER_TURN).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>()?;
-            series[2 * index + 1].push(median(taken) * 1e6);
+            bare_us.push(median(taken) * 1e6);
         }
     }
-    let [direct, direct_bare, through, through_bare] = series;
-    Ok(json!({
-        "direct_us": direct, "direct_bare_us": direct_bare, "through_us": through, "through_bare_us": through_bare,
-    }))
+    let [direct, through] = series.map(|[near, tcp, bare]| json!({ "near_us": near, "tcp_us": tcp, "bare_us": bare }));
+    Ok(json!({ "direct": direct, "through": through }))
 }
 
 /// Agents that have nothing to do: an inner node and a leaf, of some trees.
@@ -128,7 +129,8 @@ fn rest() -> Outcome<Value> {
 }
 
 fn at_rest(agents: &mut Vec<Value>) -> Outcome {
-    let forest = Forest::grow(Growth { shape: (CHAIN, 1), tls: true, flow: false, patient: false, processes: 0 })?;
+    let forest =
+        Forest::grow(Growth { shape: (CHAIN, 1), edges: Edges::Tcp, flow: false, patient: false, processes: 0 })?;
     std::thread::sleep(Duration::from_secs(1));
     let before = forest.processes.iter().map(|process| usage::processor_seconds(process.pid()));
     let before = before.collect::<Outcome<Vec<f64>>>()?;

@@ -14,8 +14,10 @@ use trimtab_overlay::{NodeId, Timing, Tree};
 /// Which nodes, of which tree, and where the others are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// For TCP; without one the edges are Unix sockets.
+    /// For TLS; without one the kernel says who is there.
     pub secret: Option<JobSecret>,
+    /// What the edges are.
+    pub edges: Edges,
     /// Tells trees apart.
     pub number: u64,
     /// Fan-out and leaves of a balanced tree; fan-out [`CHAIN`] for a leaf behind one inner node.
@@ -30,6 +32,17 @@ pub struct Plan {
     pub hosted: (u32, u32),
     /// Where ancestors are.
     pub at: BTreeMap<NodeId, Address>,
+}
+
+/// What connects two nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edges {
+    /// Mutual TLS on TCP, as between hosts.
+    Tcp,
+    /// Mutual TLS where nodes of one host meet.
+    Near,
+    /// Unix sockets, on which the kernel says who is there.
+    Plain,
 }
 
 /// See [`Plan::shape`].
@@ -48,6 +61,7 @@ impl Plan {
         if !secret.is_empty() {
             write!(text, "secret {}", String::from_utf8(secret)?)?;
         }
+        writeln!(text, "near {}", u8::from(self.edges == Edges::Near))?;
         writeln!(text, "number {}", self.number)?;
         writeln!(text, "shape {} {}", self.shape.0, self.shape.1)?;
         writeln!(text, "flow {}", u8::from(self.flow))?;
@@ -65,6 +79,7 @@ impl Plan {
     pub fn read(input: &mut impl BufRead) -> Outcome<Plan> {
         let mut plan = Plan {
             secret: None,
+            edges: Edges::Plain,
             number: 0,
             shape: (1, 1),
             flow: false,
@@ -82,7 +97,12 @@ impl Plan {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 [END] => return Ok(plan),
-                ["secret", digits] => plan.secret = Some(JobSecret::read(&mut format!("{digits}\n").as_bytes())?),
+                ["secret", digits] => {
+                    plan.secret = Some(JobSecret::read(&mut format!("{digits}\n").as_bytes())?);
+                    plan.edges = Edges::Tcp;
+                }
+                ["near", "1"] => plan.edges = Edges::Near,
+                ["near", _] => {}
                 ["number", number] => plan.number = number.parse()?,
                 ["shape", fan_out, leaves] => plan.shape = (fan_out.parse()?, leaves.parse()?),
                 ["flow", flow] => plan.flow = flow == "1",
@@ -127,10 +147,10 @@ impl Plan {
 
     /// Where a node of this plan awaits its children; where it did before, if it is there again.
     pub fn listen(&self, node: NodeId) -> Address {
-        match (self.at.get(&node), &self.secret) {
+        match (self.at.get(&node), self.edges) {
             (Some(before), _) => before.clone(),
-            (None, Some(_)) => Address::Tcp(([127, 0, 0, 1], 0).into()),
-            (None, None) => Address::Unix(format!("{}/n{}", self.folder, node.0).into()),
+            (None, Edges::Tcp | Edges::Near) => Address::Tcp(([127, 0, 0, 1], 0).into()),
+            (None, Edges::Plain) => Address::Unix(format!("{}/n{}", self.folder, node.0).into()),
         }
     }
 }

@@ -5,6 +5,7 @@
 use crate::Outcome;
 use crate::forest::{Forest, Growth};
 use crate::measure::{Options, median};
+use crate::plan::Edges;
 use crate::usage;
 use serde_json::{Value, json};
 
@@ -18,8 +19,13 @@ const FILES_BESIDE: u64 = 512;
 /// Start, multicast and sum, and memory.
 pub fn measure(options: Options) -> Outcome<Value> {
     raise_file_limit(u64::from(options.leaves))?;
-    let growth =
-        Growth { shape: (FAN_OUT, options.leaves), tls: false, flow: false, patient: true, processes: PROCESSES };
+    let growth = Growth {
+        shape: (FAN_OUT, options.leaves),
+        edges: Edges::Plain,
+        flow: false,
+        patient: true,
+        processes: PROCESSES,
+    };
     let forest = Forest::grow(growth)?;
     let stream = forest.sums()?;
     forest.round_trips(stream, 1)?;

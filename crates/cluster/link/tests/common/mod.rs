@@ -26,7 +26,12 @@ pub const TREE: u64 = 0x7ee;
 pub enum Edges {
     Unix,
     Tls,
+    /// TLS at Unix sockets beside TCP addresses.
+    Near,
 }
+
+/// All there are.
+pub const ALL_EDGES: [Edges; 3] = [Edges::Unix, Edges::Tls, Edges::Near];
 
 /// When leaves contribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,15 +176,15 @@ impl Grove {
         let address = |id: &NodeId| self.addresses[id.0 as usize].clone().expect("parents are started first");
         let contacts = ancestors.iter().map(address).map(Contact::from).collect();
         let credentials =
-            (self.edges == Edges::Tls).then(|| Arc::new(Credentials::of_job(&self.secret, node).unwrap()));
-        let setup = setup(&self.tree, node, self.timing);
-        Config { setup, tree: TREE, listener, contacts, credentials }
+            (self.edges != Edges::Unix).then(|| Arc::new(Credentials::of_job(&self.secret, node).unwrap()));
+        let (setup, meets_near) = (setup(&self.tree, node, self.timing), self.edges == Edges::Near);
+        Config { setup, tree: TREE, listener, contacts, credentials, meets_near }
     }
 
     async fn listen(&self, node: NodeId) -> Listener {
         let address = match self.edges {
             Edges::Unix => Address::Unix(self.folder.path().join(node.to_string())),
-            Edges::Tls => Address::Tcp("127.0.0.1:0".parse().unwrap()),
+            Edges::Tls | Edges::Near => Address::Tcp("127.0.0.1:0".parse().unwrap()),
         };
         Listener::bind(&address).await.unwrap()
     }

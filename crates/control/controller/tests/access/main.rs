@@ -104,6 +104,7 @@ impl Site {
             listener: None,
             contacts: vec![Contact { address: Address::Tcp(self.tree), host: Some(Role::Controller.name()) }],
             credentials: Some(Arc::new(identity.credentials().expect("credentials"))),
+            meets_near: true,
         };
         Blocking::start(config, None).expect("it begins")
     }
