@@ -59,13 +59,26 @@ impl Identity {
 
     /// Calls an ancestor: on this host if it is here, else where it listens.
     pub(crate) async fn call(&self, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
-        if let (true, Address::Tcp(address)) = (self.meets_near, &contact.address)
-            && let Ok(near) = Socket::connect_near(self.tree, node, *address)
-            && let Ok(greeted) = self.call_on(near, node, contact).await
-        {
-            return Ok(greeted);
+        let mut near = self.near(node, contact);
+        loop {
+            let is_near = near.is_some();
+            let socket = match near.take() {
+                Some(socket) => socket,
+                None => Socket::connect(&contact.address).await?,
+            };
+            match self.call_on(socket, node, contact).await {
+                Err(_) if is_near => {}
+                called => return called,
+            }
         }
-        self.call_on(Socket::connect(&contact.address).await?, node, contact).await
+    }
+
+    /// A connection to an ancestor on this host.
+    fn near(&self, node: NodeId, contact: &Contact) -> Option<Socket> {
+        match contact.address {
+            Address::Tcp(address) if self.meets_near => Socket::connect_near(self.tree, node, address).ok(),
+            _ => None,
+        }
     }
 
     /// How both ends prove who they are. Where the kernel knows the other end's user, it must be this one.
