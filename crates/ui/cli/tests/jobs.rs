@@ -179,7 +179,7 @@ fn what_a_script_counts_is_of_the_whole_job(cluster: &Cluster<'_>, job: &Job) {
 /// Lines with rank come while the script runs; `stop()` on one rank takes it out of all.
 fn messages_come_live_and_stop_ends_it_everywhere(cluster: &Cluster<'_>, job: &Job) {
     let script = "process int n; entry MPI_* { n = n + 1; if (n == 3) { send(\"third\", n) } \
-                  if (n >= 40 && rank == 1) { stop() } }";
+                  if (n >= 5000 && rank == 1) { stop() } }";
     let output = cluster.trimtab(&["probe", script, "--slurm", &job.id]).output().expect("it runs");
     let (out, err) = texts(&output);
     for rank in 0..NODES {
