@@ -21,6 +21,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::AbortHandle;
 use tokio::time::Sleep;
@@ -102,7 +103,7 @@ impl Driver {
             shared,
             identity,
             listener,
-            events: events::watched(events)?,
+            events: events::watched(events, Interest::READABLE)?,
             is_alone,
             bell: None,
             alarm: None,

@@ -108,13 +108,13 @@ fn link_data(peer: NodeId, serial: u32) -> u64 {
     u64::from(peer.0) << 32 | u64::from(serial)
 }
 
-/// A list that the runtime says there is something in.
+/// A file that the runtime says is ready.
 #[expect(
     deprecated,
-    reason = "what replaces it is not safe to call; a list keeps its one file open as long as it lives"
+    reason = "what replaces it is not safe to call; what is watched here keeps its one file open as long as it lives"
 )]
-pub(crate) fn watched(events: Arc<Events>) -> io::Result<AsyncFd<Arc<Events>>> {
-    AsyncFd::with_interest(events, Interest::READABLE)
+pub(crate) fn watched<F: AsRawFd>(file: F, interest: Interest) -> io::Result<AsyncFd<F>> {
+    AsyncFd::with_interest(file, interest)
 }
 
 /// A time for which a driver is to be woken. It is left alone where it is only a little too early: to set it costs as

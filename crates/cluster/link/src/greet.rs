@@ -89,12 +89,12 @@ impl Identity {
         if socket.has_tls { Ok(Seal::tls(tls()?)) } else { Ok(Seal::Plain) }
     }
 
-    async fn call_on(&self, socket: Socket, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
+    async fn call_on(&self, mut socket: Socket, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
         let mut seal = self.begin(&socket, || self.credentials(contact)?.dial(node, contact))?;
         let mut out = Vec::new();
         seal.seal(&self.hello(node.0), &mut out)?;
         let written = socket.write_all(&out).await;
-        let (hello, rest) = match (hear(&socket, &mut seal).await, written) {
+        let (hello, rest) = match (hear(&mut socket, &mut seal).await, written) {
             (Err(LinkError::Closed | LinkError::Io(_)) | Ok(_), Err(why)) => return Err(why.into()),
             // Who closed before it heard anything may have said why.
             (heard, _) => heard?,
@@ -109,11 +109,11 @@ impl Identity {
     }
 
     /// Answers somebody who called.
-    pub(crate) async fn answer(&self, socket: Socket) -> Result<Greeted, LinkError> {
+    pub(crate) async fn answer(&self, mut socket: Socket) -> Result<Greeted, LinkError> {
         // A node can't be made to listen on TCP without credentials.
         let answer = || self.credentials.as_deref().ok_or(LinkError::Closed)?.answer();
         let mut seal = self.begin(&socket, answer)?;
-        let heard = hear(&socket, &mut seal).await;
+        let heard = hear(&mut socket, &mut seal).await;
         let checked = heard.and_then(|(hello, rest)| self.check(&hello, &seal).map(|()| (hello, rest)));
         let to = checked.as_ref().map_or(NOBODY, |(hello, _)| hello.from);
         let refuses_stranger = matches!(checked, Err(LinkError::Tls(_) | LinkError::Io(_) | LinkError::Closed));
@@ -141,7 +141,7 @@ impl Identity {
 }
 
 /// Reads until the other end has proved itself and said hello.
-async fn hear(socket: &Socket, seal: &mut Seal) -> Result<(Hello, Vec<u8>), LinkError> {
+async fn hear(socket: &mut Socket, seal: &mut Seal) -> Result<(Hello, Vec<u8>), LinkError> {
     let (mut reader, mut hello, mut rest) = (HelloReader::default(), None, Vec::new());
     let mut byte_count = 0;
     loop {

@@ -13,7 +13,7 @@ use crate::limits::BACKLOG;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use trimtab_overlay::NodeId;
 
 /// Awaits calls for a node that listens at a TCP port of this host.
@@ -31,10 +31,18 @@ pub(crate) fn listen_near(tree: u64, node: NodeId, port: u16) -> io::Result<Unix
 ///
 /// # Errors
 /// When it isn't here, or takes no call now.
-pub(crate) fn call_near(tree: u64, node: NodeId, port: u16) -> io::Result<UnixStream> {
+pub(crate) fn call_near(tree: u64, node: NodeId, port: u16) -> io::Result<OwnedFd> {
+    call_unix(&name(tree, node, port)?)
+}
+
+/// Calls at a Unix socket; this never waits.
+///
+/// # Errors
+/// When nobody is there, or takes no call now.
+pub(crate) fn call_unix(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     let socket = socket()?;
-    connect(&socket, &name(tree, node, port)?)?;
-    Ok(socket.into())
+    connect(&socket, address)?;
+    Ok(socket)
 }
 
 fn socket() -> io::Result<OwnedFd> {

@@ -4,15 +4,20 @@
 
 use crate::address::{Address, Kind, Listener};
 use crate::error::LinkError;
+use crate::events::watched;
 use crate::limits::{BATCH_BYTES, SOCKET_BYTES};
-use crate::near::call_near;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown};
+use crate::near::{call_near, call_unix};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, accept_with, sockopt};
 use std::cell::RefCell;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpSocket;
 use trimtab_overlay::NodeId;
 
 thread_local! {
@@ -22,7 +27,7 @@ thread_local! {
 
 /// A connection whose ends don't know each other yet.
 pub(crate) struct Socket {
-    stream: Stream,
+    file: File,
     /// The user at the other end, where the kernel knows.
     pub(crate) user: Option<u32>,
     /// Whether TLS is spoken on it.
@@ -31,9 +36,42 @@ pub(crate) struct Socket {
     pub(crate) name: String,
 }
 
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+/// The runtime is told of a file only where there is something to wait for: what a caller says first is there already
+/// when it is taken in, and all of what is said fits into the kernel's buffers.
+enum File {
+    Unwatched(OwnedFd),
+    Watched(AsyncFd<OwnedFd>, Interest),
+    /// While it changes from one to the other, and if it couldn't.
+    Gone,
+}
+
+impl File {
+    /// Awaits that it can be read, or written.
+    async fn ready(&mut self, interest: Interest) -> io::Result<()> {
+        let fd = match std::mem::replace(self, File::Gone) {
+            File::Watched(file, known) if known == interest => {
+                *self = File::Watched(file, known);
+                None
+            }
+            File::Watched(file, _) => Some(file.into_inner()),
+            File::Unwatched(fd) => Some(fd),
+            File::Gone => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        if let Some(fd) = fd {
+            *self = File::Watched(watched(fd, interest)?, interest);
+        }
+        let File::Watched(file, _) = self else { return Ok(()) };
+        file.ready(interest).await?.clear_ready();
+        Ok(())
+    }
+
+    fn fd(&self) -> io::Result<&OwnedFd> {
+        match self {
+            File::Unwatched(fd) => Ok(fd),
+            File::Watched(file, _) => Ok(file.get_ref()),
+            File::Gone => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
 }
 
 impl Socket {
@@ -44,15 +82,17 @@ impl Socket {
                 let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
                 socket.set_send_buffer_size(SOCKET_BYTES)?;
                 socket.set_recv_buffer_size(SOCKET_BYTES)?;
-                Socket::of_tcp(socket.connect(*to).await?, *to)
+                Socket::of_tcp(socket.connect(*to).await?.into_std()?.into(), *to)
             }
-            Address::Unix(path) => Socket::of_unix(UnixStream::connect(path).await?, false),
+            Address::Unix(path) => {
+                Socket::of_unix(call_unix(&SocketAddrUnix::new(path).map_err(io::Error::from)?)?, false)
+            }
         }
     }
 
     /// Calls a node that may be on this host, at the Unix socket beside its TCP address.
     pub(crate) fn connect_near(tree: u64, node: NodeId, address: SocketAddr) -> Result<Socket, LinkError> {
-        Socket::of_unix(UnixStream::from_std(call_near(tree, node, address.port())?)?, true)
+        Socket::of_unix(call_near(tree, node, address.port())?, true)
     }
 
     /// The next connection of a listener; `WouldBlock` if nobody calls.
@@ -70,63 +110,46 @@ impl Socket {
     fn accept_tcp(listener: &TcpListener) -> Result<Socket, LinkError> {
         let (stream, from) = listener.accept()?;
         stream.set_nonblocking(true)?;
-        Socket::of_tcp(TcpStream::from_std(stream)?, from)
+        Socket::of_tcp(stream.into(), from)
     }
 
     fn accept_unix(listener: &UnixListener, has_tls: bool) -> Result<Socket, LinkError> {
-        let (stream, _) = listener.accept()?;
-        stream.set_nonblocking(true)?;
-        Socket::of_unix(UnixStream::from_std(stream)?, has_tls)
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        Socket::of_unix(accept_with(listener, flags).map_err(io::Error::from)?, has_tls)
     }
 
-    fn of_tcp(stream: TcpStream, peer: SocketAddr) -> Result<Socket, LinkError> {
-        stream.set_nodelay(true)?;
-        Ok(Socket { stream: Stream::Tcp(stream), user: None, has_tls: true, name: format!("tcp:{peer}") })
+    fn of_tcp(fd: OwnedFd, peer: SocketAddr) -> Result<Socket, LinkError> {
+        sockopt::set_tcp_nodelay(&fd, true).map_err(io::Error::from)?;
+        Ok(Socket { file: File::Unwatched(fd), user: None, has_tls: true, name: format!("tcp:{peer}") })
     }
 
-    fn of_unix(stream: UnixStream, has_tls: bool) -> Result<Socket, LinkError> {
-        let peer = stream.peer_cred()?;
-        let name = format!("process {} of user {}", peer.pid().unwrap_or(0), peer.uid());
-        Ok(Socket { stream: Stream::Unix(stream), user: Some(peer.uid()), has_tls, name })
+    fn of_unix(fd: OwnedFd, has_tls: bool) -> Result<Socket, LinkError> {
+        // A process of another namespace has number 0.
+        let peer = getsockopt(&fd, PeerCredentials).map_err(io::Error::from)?;
+        let (user, name) = (peer.uid(), format!("process {} of user {}", peer.pid(), peer.uid()));
+        Ok(Socket { file: File::Unwatched(fd), user: Some(user), has_tls, name })
     }
 
     /// Awaits bytes and hands them over, to be overwritten; none at the end.
-    pub(crate) async fn read<R>(&self, mut take: impl FnMut(&mut [u8]) -> R) -> io::Result<R> {
+    pub(crate) async fn read<R>(&mut self, mut take: impl FnMut(&mut [u8]) -> R) -> io::Result<R> {
         loop {
-            match &self.stream {
-                Stream::Tcp(stream) => stream.readable().await?,
-                Stream::Unix(stream) => stream.readable().await?,
-            }
             let taken = with_buffer(|bytes| {
-                let count = match &self.stream {
-                    Stream::Tcp(stream) => stream.try_read(bytes)?,
-                    Stream::Unix(stream) => stream.try_read(bytes)?,
-                };
+                let count = read(self.file.fd()?, bytes)?;
                 Ok(take(&mut bytes[..count]))
             });
             match taken {
-                Err(error) if is_not_now(&error) => {}
+                Err(error) if is_not_now(&error) => self.file.ready(Interest::READABLE).await?,
                 other => return other,
             }
         }
     }
 
     /// Writes everything.
-    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let written = match &self.stream {
-                Stream::Tcp(stream) => {
-                    stream.writable().await?;
-                    stream.try_write(bytes)
-                }
-                Stream::Unix(stream) => {
-                    stream.writable().await?;
-                    stream.try_write(bytes)
-                }
-            };
-            match written {
+            match write(self.file.fd()?, bytes) {
                 Ok(count) => bytes = &bytes[count..],
-                Err(error) if is_not_now(&error) => {}
+                Err(error) if is_not_now(&error) => self.file.ready(Interest::WRITABLE).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -135,10 +158,11 @@ impl Socket {
 
     /// The file alone, of which the runtime knows nothing any more.
     pub(crate) fn settle(self) -> io::Result<OwnedFd> {
-        Ok(match self.stream {
-            Stream::Tcp(stream) => stream.into_std()?.into(),
-            Stream::Unix(stream) => stream.into_std()?.into(),
-        })
+        match self.file {
+            File::Unwatched(fd) => Ok(fd),
+            File::Watched(file, _) => Ok(file.into_inner()),
+            File::Gone => Err(io::ErrorKind::NotConnected.into()),
+        }
     }
 }
 
