@@ -1,4 +1,4 @@
-//! What lies between a connection's bytes and the protocol's: nothing on a Unix socket, TLS on TCP. No socket here.
+//! What lies between a connection's bytes and the protocol's: TLS, or nothing at a Unix socket by its path. No socket here.
 //!
 //! Next: `credentials` for who is trusted, `records` for TLS behind its handshake, `greet` and `link`, which use it.
 
