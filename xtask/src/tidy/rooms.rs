@@ -38,7 +38,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-script", SCRIPT, false),
     room("trimtab-reduce", &[], true),
     room("trimtab-overlay", &["trimtab-reduce"], true),
-    room("trimtab-link", &["trimtab-wire", "trimtab-reduce", "trimtab-overlay"], false),
+    room("trimtab-link", &["trimtab-os", "trimtab-wire", "trimtab-reduce", "trimtab-overlay"], false),
     room("trimtab-agent", AGENT, false),
     room("trimtab-store", &[], false),
     room("trimtab-audit", &[], false),

@@ -14,11 +14,14 @@ use crate::greet::Greeted;
 use crate::handle::{Hand, Owner};
 use crate::limits::{DIALING_FRAMES_MAX, LINK_COUNT_MAX, LOOK_LINKS_MAX};
 use crate::limits::{TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
+use crate::line::Line;
 use crate::link::Link;
+use crate::memory::{Memory, Post};
 use crate::socket;
 use rustls::pki_types::CertificateDer;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -29,6 +32,8 @@ use trimtab_types::one_line;
 thread_local! {
     /// Frames between their bytes and the machine, for all connections of the thread.
     static FRAMES: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
+    /// Connections of which something has come through memory.
+    static READY: Cell<Vec<(NodeId, u32)>> = const { Cell::new(Vec::new()) };
     /// Empty, with room, for all nodes of the thread.
     static LISTS: Cell<Option<Box<Lists>>> = const { Cell::new(None) };
 }
@@ -91,6 +96,10 @@ pub(crate) struct Core {
     contacts: Vec<(NodeId, Contact)>,
     links: BTreeMap<NodeId, Box<Link>>,
     events: Arc<Events>,
+    /// What nodes of this host share with this one.
+    post: Option<Arc<Post>>,
+    /// Whom something was done for in memory; they may have to be woken.
+    to_ring: Vec<NodeId>,
     /// Frames for ancestors that are being called.
     dialing: Vec<(NodeId, Vec<Frame>)>,
     to_dial: Vec<NodeId>,
@@ -124,6 +133,7 @@ impl Core {
         owner: Box<dyn Owner>,
         contacts: Vec<(NodeId, Contact)>,
         events: Arc<Events>,
+        post: Option<Arc<Post>>,
     ) -> Self {
         Core {
             node,
@@ -131,6 +141,8 @@ impl Core {
             contacts,
             links: BTreeMap::new(),
             events,
+            post,
+            to_ring: Vec::new(),
             dialing: Vec::new(),
             to_dial: Vec::new(),
             to_write: Vec::new(),
@@ -248,7 +260,7 @@ impl Core {
 
     /// Takes in a connection whose other end is known.
     pub(crate) fn adopt(&mut self, now_us: u64, greeted: Greeted) -> Result<(), LinkError> {
-        let Greeted { peer, socket, seal, rest } = greeted;
+        let Greeted { peer, socket, seal, rest, memory } = greeted;
         if self.is_stopped {
             return Err(LinkError::Closed);
         }
@@ -261,7 +273,8 @@ impl Core {
         self.next_serial = self.next_serial.wrapping_add(1);
         let (serial, socket) = (self.next_serial, socket.settle()?);
         self.events.add_link(&socket, peer, serial)?;
-        self.links.insert(peer, Box::new(Link::new(serial, now_us, socket, seal)));
+        let line = Line::new(socket, memory, &self.events)?;
+        self.links.insert(peer, Box::new(Link::new(serial, now_us, line, seal)));
         if let Err(why) = self.begin(now_us, peer, serial, &rest) {
             self.lost(now_us, peer, &why);
             return Err(why);
@@ -283,18 +296,69 @@ impl Core {
 
     /// Reads what has come on a connection; whether there may be more.
     pub(crate) fn read(&mut self, now: Now, peer: NodeId, serial: u32) -> bool {
+        self.read_by(now, peer, serial, Line::read)
+    }
+
+    /// Reads what has come through memory, everywhere; whether something had.
+    pub(crate) fn read_memory(&mut self, now: Now) -> bool {
+        if !self.post.as_ref().is_some_and(|post| post.is_in_use()) {
+            return false;
+        }
+        let mut ready = READY.take();
+        let links = self.links.iter().filter(|(_, link)| link.line().has_come());
+        ready.extend(links.map(|(peer, link)| (*peer, link.serial)));
+        let has_come = !ready.is_empty();
+        for (peer, serial) in ready.drain(..) {
+            self.read_by(now, peer, serial, Line::look);
+        }
+        READY.set(ready);
+        has_come
+    }
+
+    /// The driver is about to wait, which nodes of this host are told; whether something came before they were. It is
+    /// read then.
+    pub(crate) fn comes_before_wait(&mut self, now: Now) -> bool {
+        let Some(post) = self.post.clone().filter(|post| post.is_in_use()) else { return false };
+        post.says_it_waits(true);
+        let has_come = self.read_memory(now);
+        if has_come {
+            post.says_it_waits(false);
+        }
+        has_come
+    }
+
+    /// The driver waits no more: nodes of this host need not wake it, and what came from them is read.
+    pub(crate) fn comes_after_wait(&mut self, now: Now) -> bool {
+        let Some(post) = self.post.as_ref().filter(|post| post.is_in_use()) else { return false };
+        post.says_it_waits(false);
+        self.read_memory(now)
+    }
+
+    fn read_by(
+        &mut self,
+        now: Now,
+        peer: NodeId,
+        serial: u32,
+        read: fn(&mut Line, &mut [u8]) -> io::Result<usize>,
+    ) -> bool {
         let now_us = now.us;
         socket::with_buffer(|bytes| {
-            let Some(link) = self.links.get(&peer).filter(|link| link.serial == serial) else { return false };
-            let count = match link.read(bytes) {
+            let Some(link) = self.links.get_mut(&peer).filter(|link| link.serial == serial) else { return false };
+            let count = match read(link.line_mut(), bytes) {
                 Ok(0) => return self.ended(now_us, peer, serial, &LinkError::Closed),
                 Ok(count) => count,
                 Err(error) if socket::is_not_now(&error) => return false,
                 Err(error) => return self.ended(now_us, peer, serial, &error.into()),
             };
             awake::came(now.at);
+            let memory = link.line_mut().memory();
+            // Behind it is what the socket has to say, which is that it is over.
+            let is_memory = memory.is_some();
+            if memory.is_some_and(Memory::takes_debt) {
+                self.to_ring.push(peer);
+            }
             match self.decoded(now_us, peer, serial, |link, frames| link.open(&mut bytes[..count], frames)) {
-                Ok(()) => count == bytes.len(),
+                Ok(()) => is_memory || count == bytes.len(),
                 Err(why) => self.ended(now_us, peer, serial, &why),
             }
         })
@@ -303,11 +367,15 @@ impl Core {
     /// Asks each connection for what is there, if there are few; whether something was.
     pub(crate) fn look(&mut self, now: Now) -> bool {
         let now_us = now.us;
+        if self.read_memory(now) {
+            self.found_awake_count += 1;
+            return true;
+        }
         if self.links.len() > LOOK_LINKS_MAX {
             return false;
         }
         let found = socket::with_buffer(|bytes| {
-            let found = self.links.iter().find_map(|(peer, link)| match link.read(bytes) {
+            let found = self.links.iter_mut().find_map(|(peer, link)| match link.line_mut().look(bytes) {
                 // Its end is for the driver to find.
                 Ok(0) | Err(_) => None,
                 Ok(count) => Some((*peer, link.serial, count)),
@@ -415,8 +483,12 @@ impl Core {
         self.links.len()
     }
 
+    pub(crate) fn memory_count(&self) -> usize {
+        self.post.as_ref().map_or(0, |post| post.count())
+    }
+
     pub(crate) fn near_count(&self) -> usize {
-        self.links.values().filter(|link| link.is_near()).count()
+        self.links.values().filter(|link| link.line().is_near()).count()
     }
 
     /// Wakes the driver if there is something to do before it wakes by itself.
@@ -492,11 +564,43 @@ impl Core {
             match link.flush(peer, &self.events) {
                 Ok(false) => self.blocked.push(peer),
                 Ok(true) => link.is_listed = false,
-                Err(why) => self.lost(now_us, peer, &why),
+                Err(why) => {
+                    self.lost(now_us, peer, &why);
+                    continue;
+                }
+            }
+            if link.line_mut().memory().is_some_and(Memory::takes_debt) {
+                self.to_ring.push(peer);
             }
         }
         self.to_write.clear();
         self.to_write.shrink_to(ROOM_COUNT_MAX);
+        if !self.to_ring.is_empty() {
+            self.ring_near();
+        }
+    }
+
+    /// Wakes those for whom something was done in memory and who wait: all with one gong, or each with its bell.
+    fn ring_near(&mut self) {
+        let (to_ring, links) = (&mut self.to_ring, &mut self.links);
+        let mut by_gong = 0;
+        to_ring.retain(|peer| {
+            let memory = links.get_mut(peer).and_then(|link| link.line_mut().memory());
+            let Some(memory) = memory.filter(|memory| memory.must_ring()) else { return false };
+            by_gong += usize::from(memory.hears_gong());
+            true
+        });
+        let gong = self.post.as_ref().filter(|post| post.is_gong_better(by_gong));
+        if let Some(post) = gong {
+            post.ring_gong();
+        }
+        for peer in to_ring.drain(..) {
+            let memory = links.get_mut(&peer).and_then(|link| link.line_mut().memory());
+            if let Some(memory) = memory.filter(|memory| gong.is_none() || !memory.hears_gong()) {
+                memory.ring();
+            }
+        }
+        to_ring.shrink_to(ROOM_COUNT_MAX);
     }
 
     /// Closes what is neither above nor below this node and isn't asked to be.

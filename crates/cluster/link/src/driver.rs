@@ -14,6 +14,7 @@ use crate::error::LinkError;
 use crate::events::{self, Alarm, Bell, Due, EVENTS_AT_ONCE, Events, What};
 use crate::greet::Identity;
 use crate::limits::{CALLS_AT_ONCE, DIAL_TIME_MAX, GREETING_COUNT_MAX, GREETING_TIME_MAX, LOOKS_AT_ONCE};
+use crate::memory::Post;
 use crate::socket::{Socket, is_not_now};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -35,6 +36,7 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     identity: Arc<Identity>,
     listener: Option<Listener>,
+    post: Option<Arc<Post>>,
     events: AsyncFd<Arc<Events>>,
     /// Whether the node has its thread to itself.
     is_alone: bool,
@@ -101,6 +103,7 @@ impl Driver {
         }
         Ok(Driver {
             shared,
+            post: identity.post.clone(),
             identity,
             listener,
             events: events::watched(events, Interest::READABLE)?,
@@ -147,13 +150,22 @@ impl Driver {
         let before = std::mem::take(&mut self.unread);
         let (shared, bell, unread) = (&self.shared, &self.bell, &mut self.unread);
         let waits = waits && before.is_empty();
-        let mut held = None;
-        let mut take = |what| {
-            let (core, now) = held.get_or_insert_with(|| {
-                let mut core = shared.lock();
+        if waits {
+            let mut core = shared.lock();
+            let now = shared.now();
+            if core.comes_before_wait(now) {
                 core.driver_runs();
-                (core, shared.now())
-            });
+                return Ok((0, Some(now)));
+            }
+        }
+        let mut held = None;
+        let hold = || {
+            let mut core = shared.lock();
+            core.driver_runs();
+            (core, shared.now())
+        };
+        let mut take = |what| {
+            let (core, now) = held.get_or_insert_with(hold);
             match what {
                 What::Link(peer, serial) => {
                     let more = core.read(*now, peer, serial);
@@ -163,13 +175,18 @@ impl Driver {
                 }
                 What::Call => core.is_called = true,
                 What::Bell => bell.iter().for_each(|(bell, _)| bell.quiet()),
-                // The turn that follows looks at the time.
-                What::Alarm => {}
+                // The turn that follows looks at the time, and below it is looked what is in memory.
+                What::Alarm | What::Near => {}
             }
         };
         let count = self.events.get_ref().take(waits, &mut take)?;
         // That there is more is said once.
         before.into_iter().for_each(|(peer, serial)| take(What::Link(peer, serial)));
+        if self.post.as_ref().is_some_and(|post| post.is_in_use()) {
+            // Also what nobody rang for, since the node was awake.
+            let (core, now) = held.get_or_insert_with(hold);
+            core.comes_after_wait(*now);
+        }
         Ok((count, held.map(|(_, now)| now)))
     }
 
@@ -265,6 +282,8 @@ impl Driver {
                 context.waker().wake_by_ref();
             } else if !self.is_alone && self.wait.begin(now.at) {
                 awake::look_again(context);
+            } else if self.shared.lock().comes_before_wait(now) {
+                continue;
             }
             return Ok(Poll::Pending);
         }

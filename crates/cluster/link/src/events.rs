@@ -25,6 +25,7 @@ pub(crate) const EVENTS_AT_ONCE: usize = 64;
 const LISTENER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
 const ALARM: u64 = u64::MAX - 2;
+const NEAR: u64 = u64::MAX - 3;
 /// What is said of a connection.
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 /// An alarm may go off this much before there is something to do. A beat that came is more: without it an idle node
@@ -40,6 +41,8 @@ pub(crate) enum What {
     Call,
     /// Another thread wants something.
     Bell,
+    /// A node of this host has put something into memory that both map, or taken it out.
+    Near,
     /// A time has come.
     Alarm,
 }
@@ -78,6 +81,11 @@ impl Events {
         self.add(listener, LISTENER, EventFlags::IN | EventFlags::ET)
     }
 
+    /// Adds what other nodes of this host ring, each time of which is said once.
+    pub(crate) fn add_near(&self, bell: impl AsFd) -> io::Result<()> {
+        self.add(bell, NEAR, EventFlags::IN | EventFlags::ET)
+    }
+
     fn add(&self, file: impl AsFd, data: u64, flags: EventFlags) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, file, EventData::new_u64(data), flags)?)
     }
@@ -97,10 +105,32 @@ impl Events {
                 LISTENER => What::Call,
                 BELL => What::Bell,
                 ALARM => What::Alarm,
+                NEAR => What::Near,
                 link => What::Link(NodeId((link >> 32) as u32), link as u32),
             });
         }
         Ok(found.len())
+    }
+}
+
+/// Another node's gong in a node's list. It is its owner's, so it must be taken off the list.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    events: Arc<Events>,
+    gong: OwnedFd,
+}
+
+impl Heard {
+    pub(crate) fn new(events: &Arc<Events>, gong: OwnedFd) -> io::Result<Self> {
+        events.add_near(&gong)?;
+        Ok(Heard { events: events.clone(), gong })
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        // It is in the list.
+        let _taken = epoll::delete(&self.events.epoll, &self.gong);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::address::{Address, Contact};
 use crate::credentials::Credentials;
 use crate::error::LinkError;
 use crate::limits::GREETING_BYTES_MAX;
+use crate::memory::{Memory, Offer, Post};
 use crate::seal::{End, Seal};
 use crate::socket::Socket;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub(crate) struct Identity {
     pub(crate) user: u32,
     /// Whether ancestors are sought on this host first.
     pub(crate) meets_near: bool,
+    /// For nodes of this host with which memory is shared.
+    pub(crate) post: Option<Arc<Post>>,
 }
 
 /// A connection of which both ends know whose it is.
@@ -40,6 +43,8 @@ pub(crate) struct Greeted {
     pub(crate) seal: Seal,
     /// What came right behind the hello.
     pub(crate) rest: Vec<u8>,
+    /// By what all that follows goes, if not by the socket.
+    pub(crate) memory: Option<Memory>,
 }
 
 impl Identity {
@@ -89,11 +94,22 @@ impl Identity {
         if socket.has_tls { Ok(Seal::tls(tls()?)) } else { Ok(Seal::Plain) }
     }
 
+    /// What is shared with nodes of this host, if the other end is one and there is room for another.
+    fn shared_post(&self, socket: &mut Socket) -> Option<&Arc<Post>> {
+        let post = self.post.as_ref().filter(|post| socket.is_near() && post.has_room())?;
+        socket.wants_files();
+        Some(post)
+    }
+
     async fn call_on(&self, mut socket: Socket, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
         let mut seal = self.begin(&socket, || self.credentials(contact)?.dial(node, contact))?;
         let mut out = Vec::new();
         seal.seal(&self.hello(node.0), &mut out)?;
-        let written = socket.write_all(&out).await;
+        let offer = self.shared_post(&mut socket).and_then(|post| Offer::new(post).ok());
+        let written = match &offer {
+            Some(offer) => socket.write_with(&out, &offer.files()).await,
+            None => socket.write_all(&out).await,
+        };
         let (hello, rest) = match (hear(&mut socket, &mut seal).await, written) {
             (Err(LinkError::Closed | LinkError::Io(_)) | Ok(_), Err(why)) => return Err(why.into()),
             // Who closed before it heard anything may have said why.
@@ -105,7 +121,9 @@ impl Identity {
         if (hello.tree, hello.from, hello.to) != (self.tree, node.0, self.id.0) {
             return Err(LinkError::Stranger { theirs: NodeId(hello.from), tree: hello.tree, wanted: node });
         }
-        Ok(Greeted { peer: node, socket, seal, rest })
+        let lent = socket.lent_files();
+        let memory = offer.map(|offer| offer.taken(lent)).transpose()?.flatten();
+        Ok(Greeted { peer: node, socket, seal, rest, memory })
     }
 
     /// Answers somebody who called.
@@ -113,17 +131,24 @@ impl Identity {
         // A node can't be made to listen on TCP without credentials.
         let answer = || self.credentials.as_deref().ok_or(LinkError::Closed)?.answer();
         let mut seal = self.begin(&socket, answer)?;
+        let post = self.shared_post(&mut socket);
         let heard = hear(&mut socket, &mut seal).await;
+        let lent = socket.lent_files();
         let checked = heard.and_then(|(hello, rest)| self.check(&hello, &seal).map(|()| (hello, rest)));
         let to = checked.as_ref().map_or(NOBODY, |(hello, _)| hello.from);
         let refuses_stranger = matches!(checked, Err(LinkError::Tls(_) | LinkError::Io(_) | LinkError::Closed));
+        // What is not good to share stays unused.
+        let memory = post.filter(|_| checked.is_ok()).and_then(|post| Memory::answer(post, lent).ok());
         if !refuses_stranger {
             let mut out = Vec::new();
             seal.seal(&self.hello(to), &mut out)?;
-            socket.write_all(&out).await?;
+            match post.filter(|_| memory.is_some()) {
+                Some(post) => socket.write_with(&out, &post.files()).await?,
+                None => socket.write_all(&out).await?,
+            }
         }
         let (hello, rest) = checked?;
-        Ok(Greeted { peer: NodeId(hello.from), socket, seal, rest })
+        Ok(Greeted { peer: NodeId(hello.from), socket, seal, rest, memory })
     }
 
     /// Whether a caller may be a descendant of this node. An ancestor's place gives orders, so nobody calls from there.

@@ -156,6 +156,11 @@ impl Handle {
         self.shared.lock().near_count()
     }
 
+    /// With how many of these it shares memory, through which all bytes go.
+    pub fn memory_count(&self) -> usize {
+        self.shared.lock().memory_count()
+    }
+
     /// How often it found something at once because it stayed awake, where packets go to and fro.
     pub fn found_awake_count(&self) -> u64 {
         self.shared.lock().found_awake_count

@@ -7,7 +7,7 @@
 //! - **Nobody is heard who hasn't proved who they are:** TCP is always mutual TLS, with a site's authority or with one
 //!   that the job's secret makes ([`Credentials`]); a Unix socket asks the kernel for the other end's user.
 //!   What isn't proven yet is bounded in number, bytes and time. Nodes that find themselves on one host (`near`) have
-//!   both.
+//!   both, and go on through memory that they share.
 //! - **Results never delay commands:** they share a connection, but commands go first, and between the chunks of a
 //!   long result. A second connection would double the sockets of a large tree for a chunk's time.
 //! - **Every queue is bounded** ([`limits`]), and a full one is felt by whoever fills it, as `Busy` at root and leaves.
@@ -30,10 +30,13 @@ mod greet;
 pub mod handle;
 pub mod inbox;
 pub mod limits;
+mod line;
 mod link;
+mod memory;
 mod near;
 pub mod node;
 mod records;
+mod ring;
 mod seal;
 pub mod secret;
 mod socket;
@@ -43,5 +46,5 @@ pub use credentials::Credentials;
 pub use error::{LinkError, Trouble};
 pub use handle::{Hand, Handle, Owner};
 pub use inbox::{Inbox, inbox};
-pub use node::{Config, Node, incarnation_now};
+pub use node::{Config, Node, Vicinity, incarnation_now};
 pub use secret::JobSecret;

@@ -22,6 +22,8 @@ pub const COMMANDS_WAITING_MAX: usize = 1024;
 pub const RESULTS_WAITING_MAX: usize = 1024;
 /// Frames for an ancestor that is being called.
 pub const DIALING_FRAMES_MAX: usize = 64;
+/// Connections of a node through memory; those of one host beyond them stay with their sockets.
+pub const SHARED_COUNT_MAX: usize = 256;
 /// What is encoded before it is written, and what is read at once, in bytes.
 pub const BATCH_BYTES: usize = 64 << 10;
 /// A connection that is neither to a parent nor to a child is closed after so long without a frame.

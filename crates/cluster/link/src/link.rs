@@ -3,18 +3,17 @@
 //! Frames wait as frames, of which a multicast's payload exists once for all children, and become bytes when the kernel
 //! takes some. Commands go first; of a long result one chunk at a time.
 //!
-//! Next: `core`, which owns a node's links.
+//! Next: `core`, which owns a node's links; `line` for what takes the bytes.
 
 use crate::error::LinkError;
 use crate::events::Events;
 use crate::limits::{BATCH_BYTES, COMMANDS_WAITING_MAX, RESULTS_WAITING_MAX};
+use crate::line::Line;
 use crate::seal::Seal;
 use crate::socket;
 use rustls::pki_types::CertificateDer;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::OwnedFd;
 use trimtab_overlay::frame::{BadFrame, Body, Channel};
 use trimtab_overlay::{Frame, NodeId};
 use trimtab_wire::limits::{CHUNK_BYTES_MAX, HEADER_BYTES};
@@ -43,7 +42,7 @@ pub(crate) struct Link {
     pub(crate) used_us: u64,
     /// Whether the kernel took no more, and is to say when it does.
     is_blocked: bool,
-    socket: OwnedFd,
+    line: Line,
     seal: Seal,
     decoder: Decoder,
     /// What is to be written; a connection at rest, as nearly all are, has no room for any.
@@ -62,16 +61,10 @@ struct Waiting {
     results: VecDeque<Frame>,
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
-        socket::close(&self.socket);
-    }
-}
-
 impl Link {
-    pub(crate) fn new(serial: u32, now_us: u64, socket: OwnedFd, seal: Seal) -> Self {
+    pub(crate) fn new(serial: u32, now_us: u64, line: Line, seal: Seal) -> Self {
         let decoder = Decoder::default();
-        Link { serial, is_listed: false, used_us: now_us, is_blocked: false, socket, seal, decoder, waiting: None }
+        Link { serial, is_listed: false, used_us: now_us, is_blocked: false, line, seal, decoder, waiting: None }
     }
 
     /// The certificate of the other end; none on a Unix socket.
@@ -79,14 +72,14 @@ impl Link {
         self.seal.certificate()
     }
 
-    /// Whether the other end is on this host, at a Unix socket.
-    pub(crate) fn is_near(&self) -> bool {
-        socket::is_unix(&self.socket)
+    /// What carries its bytes.
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
     }
 
-    /// Reads what is there now; `WouldBlock` when there is nothing.
-    pub(crate) fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        socket::read(&self.socket, bytes)
+    /// What carries its bytes, to read from it.
+    pub(crate) fn line_mut(&mut self) -> &mut Line {
+        &mut self.line
     }
 
     /// Frames from bytes that have arrived, which are overwritten; whether TLS wants to answer by itself.
@@ -109,9 +102,9 @@ impl Link {
     /// Writes as much as the kernel takes; whether that was everything. If it wasn't, an event says when there is room.
     pub(crate) fn flush(&mut self, peer: NodeId, events: &Events) -> Result<bool, LinkError> {
         let is_all = self.write()?;
-        if self.is_blocked == is_all {
+        if self.is_blocked == is_all && self.line.memory().is_none() {
             self.is_blocked = !is_all;
-            events.await_room(&self.socket, peer, self.serial, self.is_blocked)?;
+            events.await_room(&self.line, peer, self.serial, self.is_blocked)?;
         }
         Ok(is_all)
     }
@@ -134,7 +127,7 @@ impl Link {
         plain.clear();
         if let Some(waiting) = &mut self.waiting {
             if waiting.has_unsent() {
-                waiting.write_unsent(&self.socket)?;
+                waiting.write_unsent(&mut self.line)?;
                 return Ok(true);
             }
             waiting.put_batch(plain)?;
@@ -156,7 +149,7 @@ impl Link {
             return Ok(false);
         }
         // What is encoded is in TLS's order, so what the kernel leaves must be kept.
-        let written = match socket::write(&self.socket, bytes) {
+        let written = match self.line.write(bytes) {
             Err(error) if socket::is_not_now(&error) => 0,
             other => other?,
         };
@@ -224,8 +217,8 @@ impl Waiting {
         self.commands.is_empty() && self.results.is_empty() && self.long.is_none() && !self.has_unsent()
     }
 
-    fn write_unsent(&mut self, socket: &OwnedFd) -> Result<(), LinkError> {
-        self.unsent_at += socket::write(socket, &self.unsent[self.unsent_at..])?;
+    fn write_unsent(&mut self, line: &mut Line) -> Result<(), LinkError> {
+        self.unsent_at += line.write(&self.unsent[self.unsent_at..])?;
         if !self.has_unsent() {
             (self.unsent, self.unsent_at) = (Vec::new(), 0);
         }

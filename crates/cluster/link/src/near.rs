@@ -5,9 +5,11 @@
 //! ends prove who they are by TLS as on TCP. Besides, the kernel tells each end the user of the other one, so that a
 //! socket that somebody else put under that name, or somebody else's call, is left at once.
 //!
+//! They lend each other memory there, and go on through that.
+//!
 //! Who finds nobody there goes to the TCP address; a node on another host always does.
 //!
-//! Next: `greet`, which asks here first; `address` for the listener.
+//! Next: `greet`, which asks here first; `memory` for what is lent; `address` for the listener.
 
 use crate::limits::BACKLOG;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};

@@ -10,6 +10,7 @@ use crate::error::LinkError;
 use crate::events::Events;
 use crate::greet::Identity;
 use crate::handle::{Handle, Owner};
+use crate::memory::Post;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trimtab_overlay::{NodeId, Setup};
@@ -32,9 +33,21 @@ pub struct Config {
     pub contacts: Vec<Contact>,
     /// For TCP; a Unix socket asks the kernel for the user.
     pub credentials: Option<Arc<Credentials>>,
-    /// Whether nodes of this host and user that have TCP addresses meet at a Unix socket, which is faster; TLS is
-    /// spoken there too.
-    pub meets_near: bool,
+    /// How nodes of this host and user that have TCP addresses meet.
+    pub vicinity: Vicinity,
+}
+
+/// How nodes of one host and user meet that could meet by TCP. TLS is spoken everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Vicinity {
+    /// As nodes of different hosts.
+    Tcp,
+    /// At Unix sockets.
+    Sockets,
+    /// At Unix sockets, and what follows the proof of who they are goes through memory that both map: fastest, for 64
+    /// KiB of it at a time and three more open files per connection.
+    #[default]
+    Memory,
 }
 
 /// Starts nodes.
@@ -55,7 +68,8 @@ impl Node {
 
     /// As [`Node::start`]; a node that is alone has the runtime, and its thread, to itself.
     pub(crate) fn begin(config: Config, owner: impl Owner + 'static, is_alone: bool) -> Result<Handle, LinkError> {
-        let Config { setup, tree, mut listener, contacts, credentials, meets_near } = config;
+        let Config { setup, tree, mut listener, contacts, credentials, vicinity } = config;
+        let meets_near = vicinity != Vicinity::Tcp;
         check(&listener, &contacts, credentials.is_some())?;
         let ancestors: Vec<NodeId> = setup.ancestors.clone();
         if ancestors.len() != contacts.len() {
@@ -70,6 +84,9 @@ impl Node {
         if let Some(listener) = listener.as_mut().filter(|_| meets_near) {
             listener.await_near(tree, setup.id);
         }
+        let events = Arc::new(Events::new()?);
+        // Without it they stay with their sockets.
+        let post = (vicinity == Vicinity::Memory).then(|| Post::new(&events).ok().map(Arc::new)).flatten();
         let identity = Identity {
             tree,
             id: setup.id,
@@ -79,12 +96,12 @@ impl Node {
             credentials,
             user,
             meets_near,
+            post: post.clone(),
         };
         let identity = Arc::new(identity);
         let machine = trimtab_overlay::Node::new(setup);
-        let events = Arc::new(Events::new()?);
         let contacts = ancestors.into_iter().zip(contacts).collect();
-        let shared = Arc::new(Shared::new(Core::new(machine, Box::new(owner), contacts, events.clone())));
+        let shared = Arc::new(Shared::new(Core::new(machine, Box::new(owner), contacts, events.clone(), post)));
         tokio::spawn(Driver::new(shared.clone(), identity, events, listener, is_alone)?);
         Ok(Handle { shared })
     }

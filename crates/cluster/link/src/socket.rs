@@ -6,14 +6,18 @@ use crate::address::{Address, Kind, Listener};
 use crate::error::LinkError;
 use crate::events::watched;
 use crate::limits::{BATCH_BYTES, SOCKET_BYTES};
+use crate::memory::FILE_COUNT;
 use crate::near::{call_near, call_unix};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, accept_with, sockopt};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer, SendAncillaryMessage};
+use rustix::net::{recvmsg, sendmsg};
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -34,6 +38,8 @@ pub(crate) struct Socket {
     pub(crate) has_tls: bool,
     /// Who it is as far as the kernel knows, for messages.
     pub(crate) name: String,
+    /// Files that came with what was read, if any are wanted.
+    lent: Option<Vec<OwnedFd>>,
 }
 
 /// The runtime is told of a file only where there is something to wait for: what a caller says first is there already
@@ -120,21 +126,25 @@ impl Socket {
 
     fn of_tcp(fd: OwnedFd, peer: SocketAddr) -> Result<Socket, LinkError> {
         sockopt::set_tcp_nodelay(&fd, true).map_err(io::Error::from)?;
-        Ok(Socket { file: File::Unwatched(fd), user: None, has_tls: true, name: format!("tcp:{peer}") })
+        Ok(Socket { file: File::Unwatched(fd), user: None, has_tls: true, name: format!("tcp:{peer}"), lent: None })
     }
 
     fn of_unix(fd: OwnedFd, has_tls: bool) -> Result<Socket, LinkError> {
         // A process of another namespace has number 0.
         let peer = getsockopt(&fd, PeerCredentials).map_err(io::Error::from)?;
         let (user, name) = (peer.uid(), format!("process {} of user {}", peer.pid(), peer.uid()));
-        Ok(Socket { file: File::Unwatched(fd), user: Some(user), has_tls, name })
+        Ok(Socket { file: File::Unwatched(fd), user: Some(user), has_tls, name, lent: None })
     }
 
     /// Awaits bytes and hands them over, to be overwritten; none at the end.
     pub(crate) async fn read<R>(&mut self, mut take: impl FnMut(&mut [u8]) -> R) -> io::Result<R> {
         loop {
             let taken = with_buffer(|bytes| {
-                let count = read(self.file.fd()?, bytes)?;
+                let fd = self.file.fd()?;
+                let count = match &mut self.lent {
+                    Some(lent) => read_with_files(fd, bytes, lent)?,
+                    None => read(fd, bytes)?,
+                };
                 Ok(take(&mut bytes[..count]))
             });
             match taken {
@@ -154,6 +164,32 @@ impl Socket {
             }
         }
         Ok(())
+    }
+
+    /// Writes everything, and files with the first of it.
+    pub(crate) async fn write_with(&mut self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+        loop {
+            match write_with_files(self.file.fd()?, bytes, files) {
+                Ok(count) => return self.write_all(&bytes[count..]).await,
+                Err(error) if is_not_now(&error) => self.file.ready(Interest::WRITABLE).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether both ends are nodes of this host that may share memory.
+    pub(crate) fn is_near(&self) -> bool {
+        self.has_tls && self.user.is_some()
+    }
+
+    /// From now on files that come with what is read are kept, a few.
+    pub(crate) fn wants_files(&mut self) {
+        self.lent = Some(Vec::new());
+    }
+
+    /// The files that came; no more are wanted.
+    pub(crate) fn lent_files(&mut self) -> Vec<OwnedFd> {
+        self.lent.take().unwrap_or_default()
     }
 
     /// The file alone, of which the runtime knows nothing any more.
@@ -184,6 +220,29 @@ pub(crate) fn read(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
 /// Writes what the kernel takes now; `WouldBlock` when it takes nothing.
 pub(crate) fn write(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+}
+
+fn read_with_files(socket: &OwnedFd, bytes: &mut [u8], lent: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILE_COUNT))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let count = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, flags)?.bytes;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(files) = message {
+            lent.extend(files);
+        }
+    }
+    lent.truncate(FILE_COUNT);
+    Ok(count)
+}
+
+fn write_with_files(socket: &OwnedFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILE_COUNT))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    if !control.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
 }
 
 /// Whether it is a Unix socket.

@@ -9,20 +9,27 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use trimtab_link::blocking::Hosted;
-use trimtab_link::{Address, Config, Contact, Credentials, Hand, JobSecret};
+use trimtab_link::{Address, Config, Contact, Credentials, Hand, JobSecret, Vicinity};
 use trimtab_overlay::node::WaveResult;
-use trimtab_overlay::{NodeId, Told, Tree};
+use trimtab_overlay::{NodeId, StreamSpec, Timing, Told, Tree};
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_types::Rank;
 
+/// So many leaves at most.
+const LEAVES_MAX: u32 = 5;
 /// Waves after which one looks whether any was found by a node that was awake.
 const WAVES_AT_ONCE: u64 = 6000;
 
-fn config(secret: &JobSecret, node: NodeId, contacts: Vec<Contact>, meets_near: bool) -> Config {
-    let setup = setup(&Tree::flat(1).unwrap(), node, patient());
+fn config(secret: &JobSecret, node: NodeId, contacts: Vec<Contact>, vicinity: Vicinity) -> Config {
+    let setup = setup(&Tree::flat(LEAVES_MAX).unwrap(), node, timing());
     let credentials = Some(Arc::new(Credentials::of_job(secret, node).unwrap()));
-    Config { setup, tree: TREE, listener: None, contacts, credentials, meets_near }
+    Config { setup, tree: TREE, listener: None, contacts, credentials, vicinity }
+}
+
+/// Beats so far apart that who isn't woken for what has come hangs.
+fn timing() -> Timing {
+    Timing { beat_us: 150_000_000, silence_us_max: 600_000_000, ..patient() }
 }
 
 /// The root's program: each result asks for the next wave.
@@ -42,12 +49,13 @@ fn asking(results: Arc<Mutex<Vec<WaveResult>>>) -> impl FnMut(Told, &mut Hand<'_
 fn packets_that_are_found_awake_are_read_once_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let (unix, tcp) = (Address::Unix(folder.path().join("root")), Address::Tcp("127.0.0.1:0".parse().unwrap()));
-    for (listen, meets_near) in [(unix, false), (tcp.clone(), false), (tcp, true)] {
+    let of_tcp = [Vicinity::Tcp, Vicinity::Sockets, Vicinity::Memory].map(|vicinity| (tcp.clone(), vicinity));
+    for (listen, vicinity) in [(unix, Vicinity::Tcp)].into_iter().chain(of_tcp) {
         let (secret, results) = (JobSecret::new().unwrap(), Arc::new(Mutex::new(Vec::new())));
-        let root = config(&secret, NodeId::ROOT, vec![], meets_near);
+        let root = config(&secret, NodeId::ROOT, vec![], vicinity);
         let root = Hosted::start(root, Some(listen), asking(results.clone())).unwrap();
         let contact = root.address().unwrap().clone().into();
-        let below = config(&secret, NodeId(1), vec![contact], meets_near);
+        let below = config(&secret, NodeId(1), vec![contact], vicinity);
         let below = Hosted::start(below, None, leaf(Rank(0), Leaves::OnCommand)).unwrap();
         let began = Instant::now();
         let is_in_time = || assert!(began.elapsed() < HANG, "not within {HANG:?}");
@@ -70,6 +78,45 @@ fn packets_that_are_found_awake_are_read_once_and_in_order() {
         for (wave, result) in (0..).zip(results.iter()) {
             assert_eq!(result.wave, wave);
             assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, wave)));
+        }
+    }
+}
+
+/// One gong for all that sleep, a bell for each of a few, and nothing for who is awake: on threads that have the time,
+/// and on more of them than there are processors.
+#[test]
+fn nobody_sleeps_through_what_is_in_memory() {
+    let (secret, results) = (JobSecret::new().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let root = config(&secret, NodeId::ROOT, vec![], Vicinity::Memory);
+    let listen = Address::Tcp("127.0.0.1:0".parse().unwrap());
+    let root = Hosted::start(root, Some(listen), asking(results.clone())).unwrap();
+    let contact: Contact = root.address().unwrap().clone().into();
+    let _leaves: Vec<Hosted> = (0..LEAVES_MAX)
+        .map(|rank| {
+            let config = config(&secret, NodeId(rank + 1), vec![contact.clone()], Vicinity::Memory);
+            Hosted::start(config, None, leaf(Rank(rank), Leaves::OnCommand)).unwrap()
+        })
+        .collect();
+    let began = Instant::now();
+    let wait = |holds: &mut dyn FnMut() -> bool| {
+        while !holds() {
+            assert!(began.elapsed() < HANG, "not within {HANG:?}");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    };
+    let root = root.handle();
+    wait(&mut || root.members().rank_count() == u64::from(LEAVES_MAX));
+    assert_eq!(root.memory_count(), LEAVES_MAX as usize);
+    for count in 1..=LEAVES_MAX {
+        let ranks = RankSet::range(Rank(0), Rank(count - 1));
+        let spec = StreamSpec { target: ranks.clone(), ..sums(count) };
+        let stream = root.open(spec).unwrap();
+        results.lock().unwrap().clear();
+        root.multicast(stream, ranks.clone(), vec![0; 32]).unwrap();
+        wait(&mut || results.lock().unwrap().len() as u64 >= WAVES_AT_ONCE);
+        for (wave, result) in (0..).zip(results.lock().unwrap().iter()) {
+            assert_eq!((result.wave, &result.covers), (wave, &ranks));
+            assert_eq!(Sum.decode(&result.value), Ok(sum_of(&ranks, wave)));
         }
     }
 }

@@ -34,8 +34,14 @@ fn inner_nodes_that_are_killed_cost_no_result() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().canonicalize().unwrap().join("tree");
     std::fs::copy(example(), &program).unwrap();
-    let mut command = Command::new(&program);
-    command.args(["measure", "survive", "--rounds", LOSSES, "--waves", WAVES]).stdin(Stdio::null());
+    for edges in ["tcp", "near"] {
+        loses_nothing(&program, edges);
+    }
+}
+
+fn loses_nothing(program: &Path, edges: &str) {
+    let mut command = Command::new(program);
+    command.args(["measure", "survive", "--rounds", LOSSES, "--waves", WAVES, "--edges", edges]).stdin(Stdio::null());
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
@@ -46,8 +52,8 @@ fn inner_nodes_that_are_killed_cost_no_result() {
     assert_eq!(found["incomplete"], 0, "no leaf was lost, so each is in every result: {found}");
     // A controller that dies takes its nodes along; one that ends well has ended them.
     let until = Instant::now() + Duration::from_secs(60);
-    while !running(&program).is_empty() && Instant::now() < until {
+    while !running(program).is_empty() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(running(&program), Vec::<PathBuf>::new());
+    assert_eq!(running(program), Vec::<PathBuf>::new());
 }

@@ -68,7 +68,9 @@ fn who_can_not_prove_to_be_of_the_job_is_refused() {
         ("one that is not valid yet", &early, "", "not valid yet"),
         ("another node's certificate", &another, "refused", "not node 2"),
     ];
-    for ((name, make, theirs, ours), edges) in rows.iter().flat_map(|row| [(row, Edges::Tls), (row, Edges::Near)]) {
+    for ((name, make, theirs, ours), edges) in
+        rows.iter().flat_map(|row| [Edges::Tls, Edges::Near, Edges::Memory].map(|edges| (row, edges)))
+    {
         runtime().block_on(async {
             let (grove, config) = grove_and_config(edges).await;
             let credentials = Some(Arc::new(make(&grove.secret).unwrap()));
@@ -206,7 +208,7 @@ s.connect(sys.argv[1].replace('@','\\0')); sys.exit(len(s.recv(99)))";
 /// A process of another user finds the socket and is not heard.
 #[test]
 fn another_user_is_refused() {
-    for edges in [Edges::Unix, Edges::Near] {
+    for edges in [Edges::Unix, Edges::Near, Edges::Memory] {
         runtime().block_on(async {
             let (grove, _) = grove_and_config(edges).await;
             let open = || std::os::unix::fs::PermissionsExt::from_mode(0o777);

@@ -8,7 +8,7 @@ use common::*;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use trimtab_link::blocking::Blocking;
-use trimtab_link::{Address, Config, Hand, Node, inbox};
+use trimtab_link::{Address, Config, Hand, Node, Vicinity, inbox};
 use trimtab_overlay::limits::PAYLOAD_BYTES_MAX;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
@@ -34,6 +34,8 @@ fn a_multicast_is_answered_by_an_exact_sum() {
             }
             let near_count = if edges == Edges::Tls { 0 } else { root.link_count() };
             assert_eq!(root.near_count(), near_count, "{edges:?}");
+            let memory_count = if edges == Edges::Memory { near_count } else { 0 };
+            assert_eq!(root.memory_count(), memory_count, "{edges:?}");
         });
     }
 }
@@ -191,7 +193,7 @@ fn plain_threads_have_a_tree() {
         listener: None,
         contacts,
         credentials: None,
-        meets_near: true,
+        vicinity: Vicinity::Memory,
     };
     let listen = Address::Unix(folder.path().join("root"));
     let root = Blocking::start(config(NodeId::ROOT, vec![]), Some(listen.clone())).unwrap();

@@ -1,11 +1,11 @@
-//! Our view of a file that the target maps too.
+//! Our view of a file that another process maps too: a target, or another node of the tree on this host.
 //!
-//! Next: `trimtab-stub::view` gives the words their meaning.
+//! Next: `trimtab-stub::view` gives the words of a target's their meaning, `trimtab-link` those of a node's.
 
 use crate::error::Error;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::AtomicU64;
 use trimtab_types::Pid;
 
@@ -25,15 +25,23 @@ impl SharedMapping {
     /// Maps the first `length` bytes of `file`, after growing it to that length. `pid` names the target in errors.
     pub fn create(file: &File, length: u64, pid: Pid) -> Result<Self, Error> {
         file.set_len(length).map_err(|source| Error::Call { call: "ftruncate", pid, source })?;
+        SharedMapping::map(file, length as usize).map_err(|source| Error::Call { call: "mmap", pid, source })
+    }
+
+    /// Maps the first `length` bytes of `file`, which must have them for as long as this is used: one that may be
+    /// shortened by others is sealed against it first.
+    ///
+    /// # Errors
+    /// When the kernel has no room, or the file can't be mapped.
+    pub fn map(file: impl AsFd, length: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let fd = file.as_fd().as_raw_fd();
         // SAFETY: a new mapping at an address of the kernel's choice; it aliases nothing of ours.
-        let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), length as usize, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, fd, 0) };
         if address == libc::MAP_FAILED {
-            return Err(Error::Call { call: "mmap", pid, source: io::Error::last_os_error() });
+            return Err(io::Error::last_os_error());
         }
-        Ok(SharedMapping { address: address.cast(), length: length as usize })
+        Ok(SharedMapping { address: address.cast(), length })
     }
 
     /// The memory as words.

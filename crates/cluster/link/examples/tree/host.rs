@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use trimtab_link::blocking::Hosted;
-use trimtab_link::{Config, Contact, Credentials, Hand, Listener, Node, Owner, incarnation_now};
+use trimtab_link::{Config, Contact, Credentials, Hand, Listener, Node, Owner, Vicinity, incarnation_now};
 use trimtab_overlay::{NodeId, Setup, Told, Tree};
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, RankSet, Registry, Values};
@@ -111,8 +111,8 @@ pub fn config(
     let credentials = plan.secret.as_ref().map(|secret| Credentials::of_job(secret, node)).transpose()?.map(Arc::new);
     let (ranks, timing) = (tree.ranks(node), plan.timing());
     let setup = Setup { id: node, incarnation: incarnation_now(), ancestors, ranks, timing, registry };
-    let meets_near = plan.edges == Edges::Near;
-    Ok(Config { setup, tree: plan.number, listener, contacts, credentials, meets_near })
+    let vicinity = if plan.edges == Edges::Near { Vicinity::Memory } else { Vicinity::Tcp };
+    Ok(Config { setup, tree: plan.number, listener, contacts, credentials, vicinity })
 }
 
 /// A leaf's program: so many contributions as commands ask for, or to each wave that it may.

@@ -18,6 +18,9 @@ mod usage;
 
 use std::process::ExitCode;
 
+const USAGE: &str = "usage: tree host | tree bare | tree calls | \
+    tree measure PART [--leaves N] [--rounds N] [--waves N] [--edges tcp|near]";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -26,8 +29,7 @@ fn main() -> ExitCode {
         ["bare"] => bare::run(),
         ["calls"] => calls::run(),
         ["measure", part, ref options @ ..] => measure::run(part, options),
-        _ => Err("usage: tree host | tree bare | tree calls | tree measure PART [--leaves N] [--rounds N] [--waves N]"
-            .into()),
+        _ => Err(USAGE.into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

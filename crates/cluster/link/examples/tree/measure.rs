@@ -37,16 +37,20 @@ pub struct Options {
     pub rounds: usize,
     /// How many waves before and after each loss.
     pub waves: usize,
+    /// What connects nodes that are killed.
+    pub edges: Edges,
 }
 
 /// Measures one part and prints it.
 pub fn run(part: &str, words: &[&str]) -> Outcome {
-    let mut options = Options { leaves: 16, rounds: 10, waves: 500 };
+    let mut options = Options { leaves: 16, rounds: 10, waves: 500, edges: Edges::Tcp };
     for pair in words.chunks(2) {
         match *pair {
             ["--leaves", count] => options.leaves = count.parse()?,
             ["--rounds", count] => options.rounds = count.parse()?,
             ["--waves", count] => options.waves = count.parse()?,
+            ["--edges", "tcp"] => options.edges = Edges::Tcp,
+            ["--edges", "near"] => options.edges = Edges::Near,
             _ => return Err(format!("unknown option {pair:?}").into()),
         }
     }
@@ -69,21 +73,23 @@ fn trips(options: Options) -> Outcome<Value> {
     let (near, tcp) = (grow(Edges::Near)?, grow(Edges::Tcp)?);
     let (mut bare, mut calls) = (BareTree::grow(&tcp.tree)?, CallTree::grow(&tcp.tree)?);
     let (near_stream, tcp_stream) = (near.sums()?, tcp.sums()?);
-    let [mut near_ms, mut tcp_ms, mut bare_ms, mut calls_ms, mut tcp_rate, mut bare_rate] = [const { Vec::new() }; 6];
+    let [mut near_ms, mut tcp_ms, mut bare_ms, mut calls_ms] = [const { Vec::new() }; 4];
+    let [mut near_rate, mut tcp_rate, mut bare_rate] = [const { Vec::new() }; 3];
+    let per_s = |seconds: f64| SUMS_PER_TURN as f64 / seconds;
     for _ in 0..options.rounds {
         near_ms.push(mean(&settled(TRIPS_PER_TURN, |count| near.round_trips(near_stream, count))?) / 1e3);
         tcp_ms.push(mean(&settled(TRIPS_PER_TURN, |count| tcp.round_trips(tcp_stream, count))?) / 1e3);
         let bare_trips = |count| (0..count).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>();
         bare_ms.push(mean(&settled(TRIPS_PER_TURN, bare_trips)?) * 1e3);
         calls_ms.push(mean(&settled(TRIPS_PER_TURN, |count| calls.trips(count))?) * 1e3);
-        let sums_s = settled(SUMS_PER_TURN, |count| tcp.sums_of_many(tcp_stream, count as u64))?;
-        tcp_rate.push(SUMS_PER_TURN as f64 / sums_s);
-        bare_rate.push(SUMS_PER_TURN as f64 / settled(SUMS_PER_TURN, |count| bare.sums(count as u64))?);
+        near_rate.push(per_s(settled(SUMS_PER_TURN, |count| near.sums_of_many(near_stream, count as u64))?));
+        tcp_rate.push(per_s(settled(SUMS_PER_TURN, |count| tcp.sums_of_many(tcp_stream, count as u64))?));
+        bare_rate.push(per_s(settled(SUMS_PER_TURN, |count| bare.sums(count as u64))?));
     }
     Ok(json!({
         "leaves": options.leaves, "depth": tcp.tree.depth(), "start_s": tcp.start_seconds,
         "near_ms": near_ms, "tcp_ms": tcp_ms, "bare_ms": bare_ms, "calls_ms": calls_ms,
-        "tcp_per_s": tcp_rate, "bare_per_s": bare_rate,
+        "near_per_s": near_rate, "tcp_per_s": tcp_rate, "bare_per_s": bare_rate,
     }))
 }
 

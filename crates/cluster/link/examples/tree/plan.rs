@@ -39,7 +39,7 @@ pub struct Plan {
 pub enum Edges {
     /// Mutual TLS on TCP, as between hosts.
     Tcp,
-    /// Mutual TLS where nodes of one host meet.
+    /// Mutual TLS as nodes of one host meet, through memory.
     Near,
     /// Unix sockets, on which the kernel says who is there.
     Plain,

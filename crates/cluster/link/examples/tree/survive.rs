@@ -6,7 +6,6 @@
 use crate::Outcome;
 use crate::forest::{Forest, Growth};
 use crate::measure::Options;
-use crate::plan::Edges;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -19,7 +18,7 @@ const INNER_COUNT: usize = 4;
 /// Kills one inner node after the other; before and after each loss `options.waves` results must be right.
 pub fn measure(options: Options) -> Outcome<Value> {
     let mut forest =
-        Forest::grow(Growth { shape: SHAPE, edges: Edges::Tcp, flow: true, patient: false, processes: 0 })?;
+        Forest::grow(Growth { shape: SHAPE, edges: options.edges, flow: true, patient: false, processes: 0 })?;
     let stream = forest.sums()?;
     let (mut orphaned_s, mut incomplete, mut waves) = (Vec::new(), 0, Waves::default());
     let mut check = |waves: &mut Waves, forest: &Forest| -> Outcome {

@@ -8,7 +8,9 @@
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trimtab_link::{Address, Config, Contact, Credentials, Hand, Handle, Inbox, JobSecret, Listener, Node, inbox};
+use trimtab_link::{
+    Address, Config, Contact, Credentials, Hand, Handle, Inbox, JobSecret, Listener, Node, Vicinity, inbox,
+};
 use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
@@ -28,10 +30,12 @@ pub enum Edges {
     Tls,
     /// TLS at Unix sockets beside TCP addresses.
     Near,
+    /// TLS through memory behind such sockets.
+    Memory,
 }
 
 /// All there are.
-pub const ALL_EDGES: [Edges; 3] = [Edges::Unix, Edges::Tls, Edges::Near];
+pub const ALL_EDGES: [Edges; 4] = [Edges::Unix, Edges::Tls, Edges::Near, Edges::Memory];
 
 /// When leaves contribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,14 +181,19 @@ impl Grove {
         let contacts = ancestors.iter().map(address).map(Contact::from).collect();
         let credentials =
             (self.edges != Edges::Unix).then(|| Arc::new(Credentials::of_job(&self.secret, node).unwrap()));
-        let (setup, meets_near) = (setup(&self.tree, node, self.timing), self.edges == Edges::Near);
-        Config { setup, tree: TREE, listener, contacts, credentials, meets_near }
+        let vicinity = match self.edges {
+            Edges::Unix | Edges::Tls => Vicinity::Tcp,
+            Edges::Near => Vicinity::Sockets,
+            Edges::Memory => Vicinity::Memory,
+        };
+        let setup = setup(&self.tree, node, self.timing);
+        Config { setup, tree: TREE, listener, contacts, credentials, vicinity }
     }
 
     async fn listen(&self, node: NodeId) -> Listener {
         let address = match self.edges {
             Edges::Unix => Address::Unix(self.folder.path().join(node.to_string())),
-            Edges::Tls | Edges::Near => Address::Tcp("127.0.0.1:0".parse().unwrap()),
+            Edges::Tls | Edges::Near | Edges::Memory => Address::Tcp("127.0.0.1:0".parse().unwrap()),
         };
         Listener::bind(&address).await.unwrap()
     }
