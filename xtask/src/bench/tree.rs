@@ -207,7 +207,7 @@ fn scale_rows(small: &Value, large: &Value) -> Vec<Row> {
             &samples(large, "trips_s"),
             LARGE_TRIP_S_BAR,
         ),
-        Row::median_at_most(format!("start of {leaves} leaves"), "s", &single(large, "start_s"), LARGE_START_S_BAR),
+        Row::median_at_most(format!("start of {leaves} leaves"), "s", &samples(large, "starts_s"), LARGE_START_S_BAR),
         Row::at_most(
             format!("memory of all processes per leaf, of {leaves}"),
             "bytes",

@@ -21,8 +21,8 @@ const TRIPS_PER_TURN: usize = 300;
 const SETTLES: Duration = Duration::from_millis(300);
 /// Packets of one turn, to and fro: the scheduler takes some milliseconds to give two processes a processor each.
 const PACKETS_PER_TURN: usize = 2_000;
-/// Sums of one turn.
-const SUMS_PER_TURN: usize = 20_000;
+/// Contributions of one turn, for as many sums as that makes: some tens of milliseconds.
+const CONTRIBUTIONS_PER_TURN: u32 = 1_280_000;
 /// How long an agent at rest is watched.
 const REST: Duration = Duration::from_secs(10);
 /// Trees that are watched: whether their nodes come to rest depends on what came last.
@@ -75,16 +75,17 @@ fn trips(options: Options) -> Outcome<Value> {
     let (near_stream, tcp_stream) = (near.sums()?, tcp.sums()?);
     let [mut near_ms, mut tcp_ms, mut bare_ms, mut calls_ms] = [const { Vec::new() }; 4];
     let [mut near_rate, mut tcp_rate, mut bare_rate] = [const { Vec::new() }; 3];
-    let per_s = |seconds: f64| SUMS_PER_TURN as f64 / seconds;
+    let sum_count = (CONTRIBUTIONS_PER_TURN / options.leaves.max(1)) as usize;
+    let per_s = |seconds: f64| sum_count as f64 / seconds;
     for _ in 0..options.rounds {
         near_ms.push(mean(&settled(TRIPS_PER_TURN, |count| near.round_trips(near_stream, count))?) / 1e3);
         tcp_ms.push(mean(&settled(TRIPS_PER_TURN, |count| tcp.round_trips(tcp_stream, count))?) / 1e3);
         let bare_trips = |count| (0..count).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>();
         bare_ms.push(mean(&settled(TRIPS_PER_TURN, bare_trips)?) * 1e3);
         calls_ms.push(mean(&settled(TRIPS_PER_TURN, |count| calls.trips(count))?) * 1e3);
-        near_rate.push(per_s(settled(SUMS_PER_TURN, |count| near.sums_of_many(near_stream, count as u64))?));
-        tcp_rate.push(per_s(settled(SUMS_PER_TURN, |count| tcp.sums_of_many(tcp_stream, count as u64))?));
-        bare_rate.push(per_s(settled(SUMS_PER_TURN, |count| bare.sums(count as u64))?));
+        near_rate.push(per_s(settled(sum_count, |count| near.sums_of_many(near_stream, count as u64))?));
+        tcp_rate.push(per_s(settled(sum_count, |count| tcp.sums_of_many(tcp_stream, count as u64))?));
+        bare_rate.push(per_s(settled(sum_count, |count| bare.sums(count as u64))?));
     }
     Ok(json!({
         "leaves": options.leaves, "depth": tcp.tree.depth(), "start_s": tcp.start_seconds,
