@@ -45,7 +45,7 @@ pub enum Vicinity {
     /// At Unix sockets.
     Sockets,
     /// At Unix sockets, and what follows the proof of who they are goes through memory that both map: fastest, for 64
-    /// KiB of it at a time and three more open files per connection.
+    /// KiB of it and one or two more open files per connection.
     #[default]
     Memory,
 }
