@@ -24,6 +24,8 @@ const FIRST_RECORD_S_BAR: f64 = 2.0;
 const ROUNDS: usize = 5;
 /// Has each rank's calls of the function that counts its iterations written down, with their numbers.
 const TELLS_START: [&str; 4] = ["--detail", "2", "--function", "measuremark*"];
+/// Tries to start the job.
+const STARTS_MAX: usize = 4;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// One row per figure.
@@ -34,7 +36,7 @@ pub fn rows(bench: &Bench) -> Result<Vec<Row>> {
     }
     let testbed = Testbed::up(&bench.folder, NODES)?;
     let slurm = Slurm::start(&testbed, RANKS_PER_NODE)?;
-    let mut job = Job::start(&slurm, &bench.folder.join("srun.err"))?;
+    let mut job = Job::started(&slurm, &bench.folder.join("srun.err"))?;
     let (mut plain, mut reports) = (Vec::new(), Vec::new());
     for _ in 0..bench.rounds(ROUNDS, 1) {
         plain.push(job.window(bench, &testbed, &slurm, &[])?);
@@ -68,6 +70,20 @@ struct Job {
 }
 
 impl Job {
+    /// Open MPI's TCP transport now and then ends ranks that connect late, as they do where 32 begin on two processors.
+    fn started(slurm: &Slurm<'_>, errors: &Path) -> Result<Self> {
+        let mut tries = 1;
+        loop {
+            match Job::start(slurm, errors) {
+                Err(error) if tries < STARTS_MAX => {
+                    eprintln!("bench: the job is started again: {error:#}");
+                    tries += 1;
+                }
+                started => return started,
+            }
+        }
+    }
+
     /// What srun says of its failures goes to `errors`.
     fn start(slurm: &Slurm<'_>, errors: &Path) -> Result<Self> {
         let program = build("particle", Some(Mpi::OpenMpi), &Variant { mark: Mark::Local, ..Variant::default() })?;

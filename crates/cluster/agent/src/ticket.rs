@@ -141,8 +141,11 @@ impl Ticket {
     /// # Errors
     /// When nobody reads.
     pub fn write(&self, secret: &JobSecret, to: &mut impl Write) -> Result<(), Error> {
-        secret.write(to)?;
-        serde_json::to_writer(&mut *to, self).map_err(|error| Error::Io(error.into()))?;
+        let mut text = Vec::new();
+        secret.write(&mut text)?;
+        serde_json::to_writer(&mut text, self).map_err(|error| Error::Io(error.into()))?;
+        // At once: whoever passes it on is woken by each piece.
+        to.write_all(&text)?;
         Ok(to.flush()?)
     }
 
