@@ -15,7 +15,7 @@ use crate::handle::{Hand, Owner};
 use crate::limits::{DIALING_FRAMES_MAX, LINK_COUNT_MAX, LOOK_LINKS_MAX};
 use crate::limits::{TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
 use crate::line::Line;
-use crate::link::Link;
+use crate::link::{Link, put_first};
 use crate::memory::{Memory, Post};
 use crate::socket;
 use rustls::pki_types::CertificateDer;
@@ -89,6 +89,15 @@ impl Shared {
     }
 }
 
+/// An ancestor that is being called.
+struct Dialing {
+    peer: NodeId,
+    /// What waits for it.
+    frames: Vec<Frame>,
+    /// How many of these go with the hello.
+    said_count: usize,
+}
+
 /// See the module.
 pub(crate) struct Core {
     pub(crate) node: Node,
@@ -100,8 +109,8 @@ pub(crate) struct Core {
     post: Option<Arc<Post>>,
     /// Whom something was done for in memory; they may have to be woken.
     to_ring: Vec<NodeId>,
-    /// Frames for ancestors that are being called.
-    dialing: Vec<(NodeId, Vec<Frame>)>,
+    /// Ancestors that are being called.
+    dialing: Vec<Dialing>,
     to_dial: Vec<NodeId>,
     to_write: Vec<NodeId>,
     /// Connections that took no more; the driver is woken when they do.
@@ -230,28 +239,41 @@ impl Core {
         let waiting = self.waiting_for(to);
         if matches!(frame.body, Body::Join(_)) {
             // An earlier attempt that is still waiting has been given up.
-            waiting.clear();
+            (waiting.said_count, waiting.frames) = (0, Vec::new());
         }
-        if waiting.len() < DIALING_FRAMES_MAX {
-            waiting.push(frame);
+        if waiting.frames.len() < DIALING_FRAMES_MAX {
+            waiting.frames.push(frame);
         }
         Ok(())
     }
 
     /// What waits for an ancestor, who is called if it isn't yet.
-    fn waiting_for(&mut self, to: NodeId) -> &mut Vec<Frame> {
-        let index = self.dialing.iter().position(|(ancestor, _)| *ancestor == to).unwrap_or_else(|| {
+    fn waiting_for(&mut self, to: NodeId) -> &mut Dialing {
+        let index = self.dialing.iter().position(|dialing| dialing.peer == to).unwrap_or_else(|| {
             self.to_dial.push(to);
-            self.dialing.push((to, Vec::new()));
+            self.dialing.push(Dialing { peer: to, frames: Vec::new(), said_count: 0 });
             self.dialing.len() - 1
         });
-        &mut self.dialing[index].1
+        &mut self.dialing[index]
     }
 
-    /// What waited for an ancestor that is no longer called. Nothing is kept when nobody is: nearly always.
+    /// What waits for an ancestor and is to go with the hello: nearly always that this node wants to join it. Whatever
+    /// connection comes of the call has carried it.
+    pub(crate) fn say_with_hello(&mut self, peer: NodeId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(dialing) = self.dialing.iter_mut().find(|dialing| dialing.peer == peer) {
+            dialing.said_count = put_first(&dialing.frames, &mut bytes);
+        }
+        bytes
+    }
+
+    /// What waited for an ancestor that is no longer called, and wasn't said yet. Nothing is kept when nobody is: nearly always.
     fn take_waiting(&mut self, peer: NodeId) -> Vec<Frame> {
-        let index = self.dialing.iter().position(|(ancestor, _)| *ancestor == peer);
-        let waited = index.map(|index| self.dialing.swap_remove(index).1).unwrap_or_default();
+        let index = self.dialing.iter().position(|dialing| dialing.peer == peer);
+        let mut waited = Vec::new();
+        if let Some(Dialing { mut frames, said_count, .. }) = index.map(|index| self.dialing.swap_remove(index)) {
+            waited = frames.split_off(said_count);
+        }
         if self.dialing.is_empty() {
             self.dialing = Vec::new();
         }
@@ -260,7 +282,7 @@ impl Core {
 
     /// Takes in a connection whose other end is known.
     pub(crate) fn adopt(&mut self, now_us: u64, greeted: Greeted) -> Result<(), LinkError> {
-        let Greeted { peer, socket, seal, rest, memory } = greeted;
+        let Greeted { peer, socket, seal, rest, memory, unsaid } = greeted;
         if self.is_stopped {
             return Err(LinkError::Closed);
         }
@@ -274,7 +296,13 @@ impl Core {
         let (serial, socket) = (self.next_serial, socket.settle()?);
         self.events.add_link(&socket, peer, serial)?;
         let line = Line::new(socket, memory, &self.events)?;
-        self.links.insert(peer, Box::new(Link::new(serial, now_us, line, seal)));
+        let mut link = Link::new(serial, now_us, line, seal);
+        if !unsaid.is_empty() {
+            link.say_first(unsaid);
+            link.is_listed = true;
+            self.to_write.push(peer);
+        }
+        self.links.insert(peer, Box::new(link));
         if let Err(why) = self.begin(now_us, peer, serial, &rest) {
             self.lost(now_us, peer, &why);
             return Err(why);

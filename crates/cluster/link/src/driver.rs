@@ -351,9 +351,12 @@ impl Future for Driver {
 /// Calls an ancestor.
 async fn dial(counted: Counted, identity: Arc<Identity>, peer: NodeId) {
     let shared = &counted.0;
-    let contact = shared.lock().contact(peer);
+    let (contact, first) = {
+        let mut core = shared.lock();
+        (core.contact(peer), core.say_with_hello(peer))
+    };
     let greeted = match &contact {
-        Some(contact) => in_time(DIAL_TIME_MAX, Box::pin(identity.call(peer, contact))).await,
+        Some(contact) => in_time(DIAL_TIME_MAX, Box::pin(identity.call(peer, contact, &first))).await,
         None => Err(LinkError::Closed),
     };
     let mut core = shared.lock();

@@ -3,6 +3,9 @@
 //! Whoever calls proves itself and says hello; whoever is called checks it, and answers with its own hello, also if it
 //! refuses, so that the other end can say why. Bytes and time are bounded: what is not proven costs little.
 //!
+//! What a caller has to say first, that it wants to join, goes with its hello, and what that leads to goes with the
+//! answer: one way there and back makes a child of a node.
+//!
 //! Next: `driver`, which does this for every connection.
 
 use crate::address::{Address, Contact};
@@ -45,6 +48,8 @@ pub(crate) struct Greeted {
     pub(crate) rest: Vec<u8>,
     /// By what all that follows goes, if not by the socket.
     pub(crate) memory: Option<Memory>,
+    /// What is to go before all that follows: the answer to a call.
+    pub(crate) unsaid: Vec<u8>,
 }
 
 impl Identity {
@@ -62,8 +67,9 @@ impl Identity {
         if user == self.user { Ok(()) } else { Err(LinkError::User { theirs: user, ours: self.user }) }
     }
 
-    /// Calls an ancestor: on this host if it is here, else where it listens.
-    pub(crate) async fn call(&self, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
+    /// Calls an ancestor: on this host if it is here, else where it listens. What is to be said first goes with the
+    /// hello, behind the other end's proof, so that its answer can go with the answer to the hello.
+    pub(crate) async fn call(&self, node: NodeId, contact: &Contact, first: &[u8]) -> Result<Greeted, LinkError> {
         let mut near = self.near(node, contact);
         loop {
             let is_near = near.is_some();
@@ -71,7 +77,7 @@ impl Identity {
                 Some(socket) => socket,
                 None => Socket::connect(&contact.address).await?,
             };
-            match self.call_on(socket, node, contact).await {
+            match self.call_on(socket, node, contact, first).await {
                 Err(_) if is_near => {}
                 called => return called,
             }
@@ -101,15 +107,22 @@ impl Identity {
         Some(post)
     }
 
-    async fn call_on(&self, mut socket: Socket, node: NodeId, contact: &Contact) -> Result<Greeted, LinkError> {
+    async fn call_on(
+        &self,
+        mut socket: Socket,
+        node: NodeId,
+        contact: &Contact,
+        first: &[u8],
+    ) -> Result<Greeted, LinkError> {
         let mut seal = self.begin(&socket, || self.credentials(contact)?.dial(node, contact))?;
         let mut out = Vec::new();
-        seal.seal(&self.hello(node.0), &mut out)?;
+        seal.seal(&[&self.hello(node.0), first].concat(), &mut out)?;
         let offer = self.shared_post(&mut socket).and_then(|post| Offer::new(post).ok());
         let written = match &offer {
             Some(offer) => socket.write_with(&out, &offer.files()).await,
             None => socket.write_all(&out).await,
         };
+        socket.await_answer().await?;
         let (hello, rest) = match (hear(&mut socket, &mut seal).await, written) {
             (Err(LinkError::Closed | LinkError::Io(_)) | Ok(_), Err(why)) => return Err(why.into()),
             // Who closed before it heard anything may have said why.
@@ -123,7 +136,7 @@ impl Identity {
         }
         let lent = socket.lent_files();
         let memory = offer.map(|offer| offer.taken(lent)).transpose()?.flatten();
-        Ok(Greeted { peer: node, socket, seal, rest, memory })
+        Ok(Greeted { peer: node, socket, seal, rest, memory, unsaid: Vec::new() })
     }
 
     /// Answers somebody who called.
@@ -139,16 +152,18 @@ impl Identity {
         let refuses_stranger = matches!(checked, Err(LinkError::Tls(_) | LinkError::Io(_) | LinkError::Closed));
         // What is not good to share stays unused.
         let memory = post.filter(|_| checked.is_ok()).and_then(|post| Memory::answer(post, lent).ok());
+        let mut unsaid = Vec::new();
         if !refuses_stranger {
-            let mut out = Vec::new();
-            seal.seal(&self.hello(to), &mut out)?;
-            match post.filter(|_| memory.is_some()) {
-                Some(post) => socket.write_with(&out, &post.files()).await?,
-                None => socket.write_all(&out).await?,
-            }
+            seal.seal(&self.hello(to), &mut unsaid)?;
+        }
+        match post.filter(|_| memory.is_some()) {
+            Some(post) => socket.write_with(&std::mem::take(&mut unsaid), &post.files()).await?,
+            None if checked.is_err() => socket.write_all(&unsaid).await?,
+            // It goes with what this node has to say to what came with the call.
+            None => {}
         }
         let (hello, rest) = checked?;
-        Ok(Greeted { peer: NodeId(hello.from), socket, seal, rest, memory })
+        Ok(Greeted { peer: NodeId(hello.from), socket, seal, rest, memory, unsaid })
     }
 
     /// Whether a caller may be a descendant of this node. An ancestor's place gives orders, so nobody calls from there.

@@ -24,6 +24,8 @@ pub const RESULTS_WAITING_MAX: usize = 1024;
 pub const DIALING_FRAMES_MAX: usize = 64;
 /// Connections of a node through memory; those of one host beyond them stay with their sockets.
 pub const SHARED_COUNT_MAX: usize = 256;
+/// What is said with the hello, in bytes, before the other end has answered it.
+pub const FIRST_BYTES_MAX: usize = 16 << 10;
 /// What is encoded before it is written, and what is read at once, in bytes.
 pub const BATCH_BYTES: usize = 64 << 10;
 /// A connection that is neither to a parent nor to a child is closed after so long without a frame.

@@ -7,7 +7,7 @@
 
 use crate::error::LinkError;
 use crate::events::Events;
-use crate::limits::{BATCH_BYTES, COMMANDS_WAITING_MAX, RESULTS_WAITING_MAX};
+use crate::limits::{BATCH_BYTES, COMMANDS_WAITING_MAX, FIRST_BYTES_MAX, RESULTS_WAITING_MAX};
 use crate::line::Line;
 use crate::seal::Seal;
 use crate::socket;
@@ -52,6 +52,8 @@ pub(crate) struct Link {
 /// What is to be written: first what is already bytes, then commands, then results.
 #[derive(Default)]
 struct Waiting {
+    /// Bytes of the connection that go before all others, and with the first of them.
+    first: Vec<u8>,
     /// Bytes that the kernel didn't take yet.
     unsent: Vec<u8>,
     unsent_at: usize,
@@ -70,6 +72,11 @@ impl Link {
     /// The certificate of the other end; none on a Unix socket.
     pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.seal.certificate()
+    }
+
+    /// Bytes of the connection that go before all others.
+    pub(crate) fn say_first(&mut self, bytes: Vec<u8>) {
+        self.waiting.get_or_insert_with(Waiting::spare).first = bytes;
     }
 
     /// What carries its bytes.
@@ -125,17 +132,20 @@ impl Link {
     /// Writes a batch; whether there may be more.
     fn write_some(&mut self, plain: &mut Vec<u8>, sealed: &mut Vec<u8>) -> Result<bool, LinkError> {
         plain.clear();
+        sealed.clear();
         if let Some(waiting) = &mut self.waiting {
             if waiting.has_unsent() {
                 waiting.write_unsent(&mut self.line)?;
                 return Ok(true);
             }
             waiting.put_batch(plain)?;
+            if !waiting.first.is_empty() {
+                sealed.append(&mut std::mem::take(&mut waiting.first));
+            }
         }
         let bytes = match &mut self.seal {
-            Seal::Plain => &*plain,
+            Seal::Plain if sealed.is_empty() => &*plain,
             seal => {
-                sealed.clear();
                 if plain.is_empty() {
                     seal.put_pending(sealed)?
                 } else {
@@ -214,7 +224,8 @@ impl Waiting {
     }
 
     fn is_empty(&self) -> bool {
-        self.commands.is_empty() && self.results.is_empty() && self.long.is_none() && !self.has_unsent()
+        let has_frames = !self.commands.is_empty() || !self.results.is_empty() || self.long.is_some();
+        !has_frames && !self.has_unsent() && self.first.is_empty()
     }
 
     fn write_unsent(&mut self, line: &mut Line) -> Result<(), LinkError> {
@@ -268,6 +279,21 @@ fn feed(decoder: &mut Decoder, plain: &[u8], frames: &mut Vec<Frame>) -> Result<
         frames.push(frame);
         Ok(())
     })
+}
+
+/// Frames that may go with the hello, as bytes of the protocol; how many of them these are, from the first.
+pub(crate) fn put_first(frames: &[Frame], out: &mut Vec<u8>) -> usize {
+    let mut count = 0;
+    for frame in frames.iter().take_while(|frame| frame.channel() == Channel::Commands) {
+        let before = out.len();
+        let put = put_message(Lane::Commands, out, |out| put_frame(frame, out));
+        if put.is_err() || out.len() > FIRST_BYTES_MAX {
+            out.truncate(before);
+            break;
+        }
+        count += 1;
+    }
+    count
 }
 
 fn put_frame(frame: &Frame, out: &mut Vec<u8>) -> Result<(), LinkError> {

@@ -136,6 +136,11 @@ impl Socket {
         Ok(Socket { file: File::Unwatched(fd), user: Some(user), has_tls, name, lent: None })
     }
 
+    /// Awaits what can't be there yet: to look for it first would be in vain.
+    pub(crate) async fn await_answer(&mut self) -> io::Result<()> {
+        self.file.ready(Interest::READABLE).await
+    }
+
     /// Awaits bytes and hands them over, to be overwritten; none at the end.
     pub(crate) async fn read<R>(&mut self, mut take: impl FnMut(&mut [u8]) -> R) -> io::Result<R> {
         loop {

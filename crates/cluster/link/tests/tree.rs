@@ -7,8 +7,11 @@ mod common;
 use common::*;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
 use trimtab_link::blocking::Blocking;
-use trimtab_link::{Address, Config, Hand, Node, Vicinity, inbox};
+use trimtab_link::{Address, Config, Hand, LinkError, Node, Vicinity, inbox};
+use trimtab_overlay::Frame;
+use trimtab_overlay::frame::Body;
 use trimtab_overlay::limits::PAYLOAD_BYTES_MAX;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
@@ -16,6 +19,7 @@ use trimtab_reduce::lists::Concat;
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, FilterSpec, RankSet};
 use trimtab_types::Rank;
+use trimtab_wire::{Decoder, HelloReader};
 
 #[test]
 fn a_multicast_is_answered_by_an_exact_sum() {
@@ -304,5 +308,42 @@ fn a_stopped_node_says_so_to_whoever_waits() {
         let second = Node::start(config, filler).unwrap();
         second.stop();
         assert_eq!(tokio::time::timeout(HANG, news.next()).await, Ok(None));
+    });
+}
+
+/// One way there and back makes a child of a node: the wish to join doesn't wait for the answer to the hello.
+#[test]
+fn who_calls_says_at_once_that_it_wants_to_join() {
+    runtime().block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("root");
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let config = Config {
+            setup: setup(&Tree::flat(1).unwrap(), NodeId(1), patient()),
+            tree: TREE,
+            listener: None,
+            contacts: vec![Address::Unix(path).into()],
+            credentials: None,
+            vicinity: Vicinity::Memory,
+        };
+        let leaf = Node::start(config, |_: Told, _: &mut Hand<'_>| {}).unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (mut bytes, mut reader, mut hello, mut frames) = (vec![0; 4096], HelloReader::default(), None, Vec::new());
+        while frames.is_empty() {
+            let read = tokio::time::timeout(HANG, stream.read(&mut bytes)).await.expect("all of it comes unanswered");
+            let mut plain = &bytes[..read.unwrap()];
+            assert!(!plain.is_empty());
+            if hello.is_none() {
+                hello = reader.feed(&mut plain).unwrap();
+            }
+            let keep = |_, message: &[u8]| -> Result<(), LinkError> {
+                frames.push(Frame::decode(message)?);
+                Ok(())
+            };
+            Decoder::default().feed(plain, keep).unwrap();
+        }
+        assert_eq!(hello.map(|hello| (hello.from, hello.to)), Some((1, 0)));
+        assert!(matches!(&frames[..], [Frame { body: Body::Join(join), .. }] if join.ranks == RankSet::one(Rank(0))));
+        leaf.stop();
     });
 }
