@@ -245,8 +245,8 @@ mod tests {
     fn trips_are_held_to_the_bare_tree_and_to_mrnet() {
         let found = |ms: f64, per_s: f64| {
             json!({
-                "near_ms": [ms], "tcp_ms": [ms], "bare_ms": [1.0], "calls_ms": [0.5], "tcp_per_s": [per_s],
-                "bare_per_s": [40_000.0], "start_s": 1.0,
+                "near_ms": [ms], "tcp_ms": [ms], "bare_ms": [1.0], "calls_ms": [0.5], "near_per_s": [9.0],
+                "tcp_per_s": [per_s], "bare_per_s": [40_000.0], "start_s": 1.0,
             })
         };
         let [met, missed] = [Verdict::Met, Verdict::Missed];
@@ -259,7 +259,7 @@ mod tests {
     fn growth_is_judged_per_leaf() {
         let found = |leaves: u64, depth: u64, seconds: f64| {
             json!({
-                "leaves": leaves, "depth": depth, "trips_s": [seconds], "trip_median_s": seconds, "start_s": 2.0,
+                "leaves": leaves, "depth": depth, "trips_s": [seconds], "trip_median_s": seconds, "starts_s": [2.0],
                 "memory_bytes_per_leaf": 7_000,
             })
         };
