@@ -267,7 +267,8 @@ impl Core {
         bytes
     }
 
-    /// What waited for an ancestor that is no longer called, and wasn't said yet. Nothing is kept when nobody is: nearly always.
+    /// What waited for an ancestor that is no longer called, and wasn't said yet. Nothing is kept when nobody is called:
+    /// nearly always.
     fn take_waiting(&mut self, peer: NodeId) -> Vec<Frame> {
         let index = self.dialing.iter().position(|dialing| dialing.peer == peer);
         let mut waited = Vec::new();
@@ -293,7 +294,7 @@ impl Core {
             self.lost(now_us, peer, &LinkError::Replaced);
         }
         self.next_serial = self.next_serial.wrapping_add(1);
-        let (serial, socket) = (self.next_serial, socket.settle()?);
+        let (serial, socket, is_memory) = (self.next_serial, socket.settle()?, memory.is_some());
         self.events.add_link(&socket, peer, serial)?;
         let line = Line::new(socket, memory, &self.events)?;
         let mut link = Link::new(serial, now_us, line, seal);
@@ -306,6 +307,10 @@ impl Core {
         if let Err(why) = self.begin(now_us, peer, serial, &rest) {
             self.lost(now_us, peer, &why);
             return Err(why);
+        }
+        if is_memory {
+            // A driver that waits already hasn't said so to this peer.
+            self.ring();
         }
         self.wake_driver();
         Ok(())
