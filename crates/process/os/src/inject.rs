@@ -27,6 +27,7 @@ use crate::vectors::signal_state;
 use memchr::memmem;
 use std::io;
 use trimtab_types::Pid;
+use trimtab_types::procfs::Mapping;
 
 /// `syscall; ret`.
 const SYSTEM_CALL: [u8; 3] = [0x0f, 0x05, 0xc3];
@@ -36,6 +37,8 @@ const SIGNAL_RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 
 const RED_ZONE: u64 = 128;
 /// Largest executable mapping that is searched.
 const SEARCH_MAX: u64 = 64 << 20;
+/// So much of it at a time.
+const PIECE_BYTES: u64 = 64 << 10;
 /// Size of the kernel's `struct ucontext` on x86-64.
 const UCONTEXT_BYTES: usize = 304;
 /// Bytes from one frame of a chain to the next.
@@ -74,15 +77,27 @@ pub fn find_gadgets(pid: Pid, memory: &Memory, maps: &MappingTable) -> Result<Ga
     let mut system_call = None;
     let mut signal_return = None;
     for mapping in candidates.iter().filter(|mapping| mapping.end - mapping.start <= SEARCH_MAX) {
-        let Ok(bytes) = memory.read_vec(mapping.start, (mapping.end - mapping.start) as usize) else { continue };
-        let find = |wanted: &[u8]| memmem::find(&bytes, wanted).map(|place| mapping.start + place as u64);
-        system_call = system_call.or_else(|| find(&SYSTEM_CALL));
-        signal_return = signal_return.or_else(|| find(&SIGNAL_RETURN));
-        if let (Some(system_call), Some(signal_return)) = (system_call, signal_return) {
-            return Ok(Gadgets { system_call, signal_return });
+        for (start, bytes) in pieces(memory, mapping) {
+            let find = |wanted: &[u8]| memmem::find(&bytes, wanted).map(|place| start + place as u64);
+            system_call = system_call.or_else(|| find(&SYSTEM_CALL));
+            signal_return = signal_return.or_else(|| find(&SIGNAL_RETURN));
+            if let (Some(system_call), Some(signal_return)) = (system_call, signal_return) {
+                return Ok(Gadgets { system_call, signal_return });
+            }
         }
     }
     Err(Error::NoGadgets { pid })
+}
+
+/// A mapping piece by piece, each with its address, and with the beginning of the next one: the sequences stand near the
+/// beginning of a C library, and reading on would only bring pages into the process's memory that it does not use.
+fn pieces(memory: &Memory, mapping: &Mapping) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    let (from, end) = (mapping.start, mapping.end);
+    let read = move |start: u64| {
+        let length = (end - start).min(PIECE_BYTES + SIGNAL_RETURN.len() as u64);
+        Some((start, memory.read_vec(start, length as usize).ok()?))
+    };
+    (from..end).step_by(PIECE_BYTES as usize).map_while(read)
 }
 
 /// One system call for the target to make.

@@ -3,12 +3,13 @@
 //! Next: `trimtab-track` reads more of /proc to find a job; here stands only what touching a process needs.
 
 use crate::error::Error;
+use crate::mappings::{mappings_around, mappings_of};
 use std::fs;
 use std::fs::File;
 use std::io;
 use std::time::Duration;
 use trimtab_types::Pid;
-use trimtab_types::procfs::{self, CLOCK_TICKS_PER_SECOND, Mapping, Stat, parse_maps, parse_stat};
+use trimtab_types::procfs::{self, CLOCK_TICKS_PER_SECOND, Mapping, Stat, parse_stat};
 
 /// What the kernel calls the main thread's stack.
 pub(crate) const STACK: &str = "[stack]";
@@ -24,15 +25,22 @@ pub struct MappingTable(pub Vec<Mapping>);
 impl MappingTable {
     /// Reads the table of `pid`.
     pub fn of(pid: Pid) -> Result<Self, Error> {
-        let path = format!("/proc/{pid}/maps");
-        let text = read_file(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => Error::Gone { pid },
-            io::ErrorKind::PermissionDenied => Error::NotAllowed { pid, hint: permission_hint(pid) },
-            _ if source.raw_os_error() == Some(libc::ESRCH) => Error::Gone { pid },
-            _ => Error::Proc { path: path.clone(), source },
-        })?;
-        let unreadable = |line| Error::Proc { path, source: io::Error::new(io::ErrorKind::InvalidData, line) };
-        Ok(MappingTable(parse_maps(&text).map_err(unreadable)?))
+        mappings_of(pid).map(MappingTable).map_err(|source| unreadable(pid, source))
+    }
+
+    /// The part of the table of `pid` that says what is at each of `addresses`: the mapping that holds it, or else the
+    /// next one behind it; perhaps more. Where the kernel can be asked, it takes a hundredth of the time.
+    ///
+    /// # Errors
+    /// As [`MappingTable::of`].
+    pub fn around(pid: Pid, addresses: &[u64]) -> Result<Self, Error> {
+        mappings_around(pid, addresses).map(MappingTable).map_err(|source| unreadable(pid, source))
+    }
+
+    /// Whether nothing is mapped from `start` on for `length` bytes, in a part that says what is at `start`.
+    pub fn is_free(&self, start: u64, length: u64) -> bool {
+        let after = self.0.partition_point(|mapping| mapping.end <= start);
+        self.0.get(after).is_none_or(|mapping| mapping.start >= start + length)
     }
 
     /// The mapping that holds `address`.
@@ -81,6 +89,15 @@ impl MappingTable {
             }
         }
         best.map(|(_, place)| place)
+    }
+}
+
+fn unreadable(pid: Pid, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::NotFound => Error::Gone { pid },
+        io::ErrorKind::PermissionDenied => Error::NotAllowed { pid, hint: permission_hint(pid) },
+        _ if source.raw_os_error() == Some(libc::ESRCH) => Error::Gone { pid },
+        _ => Error::Proc { path: format!("/proc/{pid}/maps"), source },
     }
 }
 
@@ -158,6 +175,7 @@ pub(crate) fn permission_hint(pid: Pid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_types::procfs::parse_maps;
 
     const MAPS: &str = "\
 55d000000000-55d000001000 r--p 00000000 fe:00 77 /opt/my program

@@ -253,6 +253,118 @@ pub(crate) fn set_turn(turn_ns: u64) -> bool {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
+/// `PROCMAP_QUERY`: `_IOWR('f', 17, struct procmap_query)`.
+const MAPPING_QUERY: libc::c_ulong = 0xc068_6611;
+/// The mapping at an address, or else the next one.
+const OR_NEXT: u64 = 0x10;
+/// Longest path that the kernel tells, and its end.
+const PATH_BYTES_MAX: usize = 4096;
+/// Longest build id that it tells.
+const BUILD_ID_BYTES_MAX: usize = 20;
+
+/// The kernel's `struct procmap_query`, and room for a path.
+#[repr(C)]
+pub(crate) struct MappingQuery {
+    size: u64,
+    asked: u64,
+    address: u64,
+    pub start: u64,
+    pub end: u64,
+    flags: u64,
+    page_bytes: u64,
+    pub offset: u64,
+    pub inode: u64,
+    /// Major and minor number.
+    pub device: [u32; 2],
+    name_bytes: u32,
+    build_id_bytes: u32,
+    name_address: u64,
+    build_id_address: u64,
+    path: [u8; PATH_BYTES_MAX],
+    build_id: [u8; BUILD_ID_BYTES_MAX],
+}
+
+impl MappingQuery {
+    pub(crate) fn new() -> Box<Self> {
+        Box::new(MappingQuery {
+            size: 0,
+            asked: 0,
+            address: 0,
+            start: 0,
+            end: 0,
+            flags: 0,
+            page_bytes: 0,
+            offset: 0,
+            inode: 0,
+            device: [0; 2],
+            name_bytes: 0,
+            build_id_bytes: 0,
+            name_address: 0,
+            build_id_address: 0,
+            path: [0; PATH_BYTES_MAX],
+            build_id: [0; BUILD_ID_BYTES_MAX],
+        })
+    }
+
+    /// The path or another name; empty if it has none.
+    pub(crate) fn name(&self) -> &[u8] {
+        let told = self.path.get(..self.name_bytes as usize).unwrap_or_default();
+        told.strip_suffix(&[0]).unwrap_or(told)
+    }
+
+    /// Empty if it has none.
+    pub(crate) fn build_id(&self) -> &[u8] {
+        self.build_id.get(..self.build_id_bytes as usize).unwrap_or_default()
+    }
+
+    pub(crate) fn is_readable(&self) -> bool {
+        self.flags & 1 != 0
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.flags & 2 != 0
+    }
+
+    pub(crate) fn is_executable(&self) -> bool {
+        self.flags & 4 != 0
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.flags & 8 != 0
+    }
+}
+
+/// Asks an open `/proc/PID/maps` for the mapping at `address`, or the next one, and its name.
+///
+/// # Errors
+/// `ENOENT`: there is none; `ENOTTY`: the kernel (before Linux 6.11) can't be asked; `ESRCH`: the process has no memory
+/// any more; `ENAMETOOLONG`: its path has no room.
+pub(crate) fn query_mapping(maps: &std::fs::File, query: &mut MappingQuery, address: u64) -> io::Result<()> {
+    (query.name_bytes, query.build_id_bytes) = (PATH_BYTES_MAX as u32, 0);
+    ask_for_mapping(maps, query, address)
+}
+
+/// The same, and for its file's build id instead of the name.
+///
+/// # Errors
+/// As [`query_mapping`].
+pub(crate) fn query_build_id(maps: &std::fs::File, query: &mut MappingQuery, address: u64) -> io::Result<()> {
+    (query.name_bytes, query.build_id_bytes) = (0, BUILD_ID_BYTES_MAX as u32);
+    ask_for_mapping(maps, query, address)
+}
+
+fn ask_for_mapping(maps: &std::fs::File, query: &mut MappingQuery, address: u64) -> io::Result<()> {
+    let place = |bytes: &mut [u8], wanted: u32| if wanted == 0 { 0 } else { bytes.as_mut_ptr() as u64 };
+    query.size = std::mem::offset_of!(MappingQuery, path) as u64;
+    (query.asked, query.address) = (OR_NEXT, address);
+    query.name_address = place(&mut query.path, query.name_bytes);
+    query.build_id_address = place(&mut query.build_id, query.build_id_bytes);
+    let (file, query) = (std::os::fd::AsRawFd::as_raw_fd(maps), std::ptr::from_mut(query));
+    // SAFETY: the kernel fills the first `size` bytes, and as many bytes of the path or the build id as it was told that
+    // there are, all of which outlive the call.
+    check(unsafe { libc::ioctl(file, MAPPING_QUERY, query) }.into()).map(drop)
+}
+
 /// Nanoseconds of the monotonic clock.
 pub fn monotonic_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)

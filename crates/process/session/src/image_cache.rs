@@ -254,7 +254,7 @@ impl ImageCache {
         Ok((image, false))
     }
 
-    fn place(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn place(&self, name: &str) -> Option<PathBuf> {
         self.directory.as_ref().map(|directory| directory.join(name))
     }
 
@@ -289,7 +289,7 @@ impl ImageCache {
 }
 
 /// A file through the root of a process, so that a program in a container is read from its own file system.
-fn rooted(pid: Pid, path: &str) -> PathBuf {
+pub(crate) fn rooted(pid: Pid, path: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root{path}"))
 }
 
@@ -325,7 +325,7 @@ fn read_cached(place: &Path) -> Option<Image> {
 }
 
 /// Writes beside and renames, so that a reader never sees half an entry.
-fn write_cached(place: &Path, bytes: &[u8]) {
+pub(crate) fn write_cached(place: &Path, bytes: &[u8]) {
     let Some(directory) = place.parent() else { return };
     let mut beside = place.as_os_str().to_owned();
     beside.push(format!(".{}.new", std::process::id()));

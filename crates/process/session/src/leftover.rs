@@ -51,7 +51,24 @@ pub struct UndoTarget(Target);
 /// waited for, which stops the process for a moment.
 pub fn find(pid: Pid) -> Result<Leftover, Error> {
     check_own_memory(pid)?;
-    match look(pid)? {
+    found_or_awaited(pid, look(pid)?)
+}
+
+/// As [`find`], in mappings that were read a moment ago.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_in(pid: Pid, maps: &MappingTable) -> Result<Leftover, Error> {
+    check_own_memory(pid)?;
+    let found = match look_in(pid, maps) {
+        Err(Error::Descriptor { .. }) => look(pid),
+        found => found,
+    };
+    found_or_awaited(pid, found?)
+}
+
+fn found_or_awaited(pid: Pid, found: Leftover) -> Result<Leftover, Error> {
+    match found {
         found @ (Leftover::None | Leftover::Complete { monitor_runs: true, .. }) => Ok(found),
         _ => {
             wait_for_calls(pid)?;
@@ -107,7 +124,10 @@ pub(crate) fn wait_for_calls(pid: Pid) -> Result<(), Error> {
 }
 
 fn look_once(pid: Pid) -> Result<Leftover, Error> {
-    let maps = MappingTable::of(pid)?;
+    look_in(pid, &MappingTable::of(pid)?)
+}
+
+fn look_in(pid: Pid, maps: &MappingTable) -> Result<Leftover, Error> {
     let memory = Memory::open(pid)?;
     let first_parts = maps.0.iter().filter(|mapping| is_ours(mapping) && mapping.offset == 0);
     let mut complete: Vec<Raw> = Vec::new();
@@ -115,13 +135,13 @@ fn look_once(pid: Pid) -> Result<Leftover, Error> {
         complete.extend(read_descriptor(pid, &memory, first)?);
     }
     if complete.is_empty() {
-        return Ok(match ours(&maps) {
+        return Ok(match ours(maps) {
             found if found.is_empty() && open_descriptors(pid).is_empty() => Leftover::None,
             found => Leftover::Unfinished(found),
         });
     }
-    let gadgets = find_gadgets(pid, &memory, &maps)?;
-    let targets = complete.iter().map(|raw| Ok(UndoTarget(raw.check(pid, &maps, gadgets)?)));
+    let gadgets = find_gadgets(pid, &memory, maps)?;
+    let targets = complete.iter().map(|raw| Ok(UndoTarget(raw.check(pid, maps, gadgets)?)));
     let targets = targets.collect::<Result<Vec<UndoTarget>, Error>>()?;
     let running = complete.iter().find(|raw| raw.monitor_runs());
     Ok(Leftover::Complete {

@@ -15,6 +15,7 @@ mod errno;
 mod error;
 mod gone;
 mod image_cache;
+mod imports;
 mod indirect;
 mod inner;
 mod insert;
@@ -44,11 +45,13 @@ pub use error::Error;
 pub use image_cache::{ImageCache, LoadedImage};
 #[doc(hidden)]
 pub use image_cache::{branches_from, branches_to_bytes};
+#[doc(hidden)]
+pub use imports::are_kept_imports;
 pub use inner::{Inner, InnerRequest};
 pub use insert::{Inserted, Setup};
 pub use inside::Inside;
 pub use late::mappings_of;
-pub use modules::{Module, Modules, imported_names};
+pub use modules::{Module, Modules};
 pub use outside_call::{OutsideCall, call_once};
 pub use prepare::{FunctionRequest, Prepared, Refused};
 pub use ranges::{RangeTables, may_be_read};

@@ -269,10 +269,11 @@ impl Mapper<'_> {
 
     /// What is mapped of what should be behind `step`: address and length of each.
     fn made(&self, step: u64, file: &File) -> Result<Vec<(u64, u64)>, Error> {
-        let now = MappingTable::of(self.pid)?;
+        let wanted = self.wanted(step);
+        let now = MappingTable::around(self.pid, &wanted.iter().map(|wanted| wanted.start).collect::<Vec<u64>>())?;
         let inode = file.metadata().map(|data| data.ino()).unwrap_or_default();
-        let wanted = self.wanted(step).into_iter();
         let made = wanted
+            .into_iter()
             .filter(|wanted| self.maps.at(wanted.start).is_none())
             .filter(|wanted| now.at(wanted.start).is_some_and(|found| wanted.is(found, inode)));
         Ok(made.map(|wanted| (wanted.start, wanted.length)).collect())

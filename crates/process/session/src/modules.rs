@@ -6,11 +6,10 @@
 
 use crate::error::Error;
 use crate::image_cache::{ImageCache, LoadedImage};
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use trimtab_os::{FileMapping, Mapping, MappingTable};
+use trimtab_os::{Mapping, MappingTable};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, LoadBias, Pid, ProcAddr};
 
@@ -59,8 +58,20 @@ pub struct Modules {
 impl Modules {
     /// Reads the modules of `pid` whose path `wanted` accepts.
     pub fn read(pid: Pid, cache: &ImageCache, wanted: &dyn Fn(&str) -> bool) -> Result<Self, Error> {
+        Modules::among(pid, MappingTable::of(pid)?, cache, wanted)
+    }
+
+    /// As [`Modules::read`], in mappings that were read a moment ago.
+    ///
+    /// # Errors
+    /// As [`Modules::read`].
+    pub fn among(
+        pid: Pid,
+        maps: MappingTable,
+        cache: &ImageCache,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Self, Error> {
         check_own_memory(pid)?;
-        let maps = MappingTable::of(pid)?;
         let mut modules = Vec::new();
         let mut unreadable = Vec::new();
         for group in module_mappings(&maps) {
@@ -158,19 +169,6 @@ impl Modules {
     }
 }
 
-/// Names imported by the files that `pid` has mapped and whose path `wanted` accepts, each once.
-///
-/// A file that can't be read imports nothing as far as we know; `None` says that there was one.
-pub fn imported_names(pid: Pid, maps: &MappingTable, wanted: &dyn Fn(&str) -> bool) -> Option<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    for group in module_mappings(maps).iter().filter(|group| wanted(&group[0].path)) {
-        let path = format!("/proc/{pid}/root{}", group[0].path);
-        let file = FileMapping::open(path.as_ref()).ok()?;
-        names.extend(trimtab_symbols::imported_names(file.bytes()).ok()?);
-    }
-    Some(names)
-}
-
 /// Between `vfork` and `exec` a process has no memory of its own, and must not be touched.
 pub(crate) fn check_own_memory(pid: Pid) -> Result<(), Error> {
     trimtab_os::parent_sharing_memory(pid).map_or(Ok(()), |parent| Err(Error::SharesMemory { pid, parent }))
@@ -180,7 +178,9 @@ pub(crate) fn check_own_memory(pid: Pid) -> Result<(), Error> {
 pub(crate) fn module_mappings(maps: &MappingTable) -> Vec<Vec<&Mapping>> {
     let mut groups: Vec<Vec<&Mapping>> = Vec::new();
     for mapping in maps.0.iter().filter(|mapping| mapping.inode != 0 && mapping.path.starts_with('/')) {
-        match groups.iter_mut().find(|group| group[0].path == mapping.path && group[0].inode == mapping.inode) {
+        // Most are of the file that the one before is of, and hardly any two have the same number.
+        let is_of = |group: &&mut Vec<&Mapping>| group[0].inode == mapping.inode && group[0].path == mapping.path;
+        match groups.iter_mut().rev().find(is_of) {
             Some(group) => group.push(mapping),
             None => groups.push(vec![mapping]),
         }

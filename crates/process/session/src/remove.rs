@@ -107,7 +107,7 @@ impl Target {
 
     /// Whether our shared memory is mapped at its place in `pid`.
     pub(crate) fn is_mapped(&self, pid: Pid) -> bool {
-        let Ok(maps) = MappingTable::of(pid) else { return false };
+        let Ok(maps) = MappingTable::around(pid, &[self.header]) else { return false };
         maps.at(self.header).is_some_and(is_ours)
     }
 }

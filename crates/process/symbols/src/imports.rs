@@ -13,15 +13,16 @@ use object::{LittleEndian, Object, ObjectSymbol};
 /// Names longer than this are no function anyone asks for.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// Names that the dynamic symbol table of `bytes` leaves undefined, without versions, in table order.
+/// Names that the dynamic symbol table of `bytes` leaves undefined and `is_asked` accepts, without versions, in table order.
 ///
 /// # Errors
 /// [`Error`] if the bytes are no 64-bit little-endian ELF file.
-pub fn imported_names(bytes: &[u8]) -> Result<Vec<String>, Error> {
+pub fn imported_names(bytes: &[u8], is_asked: &dyn Fn(&str) -> bool) -> Result<Vec<String>, Error> {
     let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(|error| Error::Malformed { what: error.to_string() })?;
     let undefined = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
-    let names = undefined.filter_map(|symbol| symbol.name().ok().map(str::to_string));
-    Ok(names.filter(|name| !name.is_empty() && name.len() <= NAME_BYTES_MAX).collect())
+    let names = undefined.filter_map(|symbol| symbol.name().ok());
+    let names = names.filter(|name| !name.is_empty() && name.len() <= NAME_BYTES_MAX && is_asked(name));
+    Ok(names.map(str::to_string).collect())
 }
 
 /// Whether the loader writes addresses into the file's code, so that it is not what the file holds, and not at once what

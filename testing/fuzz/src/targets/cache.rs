@@ -30,6 +30,8 @@ impl Target for Cache {
         seeds.push([&[1], &kept[HEADER_BYTES..]].concat());
         let branches = trimtab_session::branches_to_bytes(&[(0x1000, 0x2000), (0x1010, 0x40)]);
         seeds.push([&[2], &branches[16..]].concat());
+        // An engine, one file's id, one name.
+        seeds.push([&[3, 7, 1, 2, 0xab, 0xcd, 1, 8], &b"MPI_Send"[..]].concat());
         Ok(seeds)
     }
 
@@ -51,6 +53,7 @@ impl Target for Cache {
                 assert_eq!(Index::from_cache(&index.to_cache()), Ok(index), "the cache gives back what it got");
                 true
             }
+            3 => trimtab_session::are_kept_imports(payload),
             _ => {
                 let whole = payload.len() / 16 * 16;
                 let pairs: Vec<(u64, u64)> =

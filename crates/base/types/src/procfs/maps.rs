@@ -52,37 +52,49 @@ const DELETED: &[u8] = b" (deleted)";
 
 fn parse_line(line: &[u8]) -> Option<Mapping> {
     let mut rest = line;
-    let mut word = || {
-        let text = rest.trim_ascii_start();
-        let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
-        let (word, after) = text.split_at(end);
-        rest = after;
-        std::str::from_utf8(word).ok()
-    };
-    let (range, permissions, offset, device, inode) = (word()?, word()?, word()?, word()?, word()?);
-    let [readable, writable, executable, shared] = permissions.as_bytes() else { return None };
-    let (start, end) = range.split_once('-')?;
-    let (major, minor) = device.split_once(':')?;
+    let (start, end) = (number(&mut rest, 16, b'-')?, number(&mut rest, 16, b' ')?);
+    let ([readable, writable, executable, shared, b' '], after) = rest.split_first_chunk()? else { return None };
+    rest = after;
+    let offset = number(&mut rest, 16, b' ')?;
+    let device = (number(&mut rest, 16, b':')?.try_into().ok()?, number(&mut rest, 16, b' ')?.try_into().ok()?);
+    let inode = number(&mut rest, 10, b' ')?;
     let name = rest.trim_ascii_start();
-    let deleted = name.ends_with(DELETED);
-    let name = name.strip_suffix(DELETED).unwrap_or(name);
+    let (path, deleted) = match name.contains(&b'\\') {
+        true => path_of_mapping(&unescape(name)),
+        false => path_of_mapping(name),
+    };
     Some(Mapping {
-        start: hex(start)?,
-        end: hex(end)?,
+        start,
+        end,
         readable: *readable == b'r',
         writable: *writable == b'w',
         executable: *executable == b'x',
         shared: *shared == b's',
-        offset: hex(offset)?,
-        device: (hex(major)?.try_into().ok()?, hex(minor)?.try_into().ok()?),
-        inode: inode.parse().ok()?,
-        path: String::from_utf8_lossy(&unescape(name)).into_owned(),
+        offset,
+        device,
+        inode,
+        path,
         deleted,
     })
 }
 
-fn hex(text: &str) -> Option<u64> {
-    u64::from_str_radix(text, 16).ok()
+/// The path of a mapping by the name that the kernel gives it, and whether no file has that name any more.
+pub fn path_of_mapping(name: &[u8]) -> (String, bool) {
+    let path = name.strip_suffix(DELETED);
+    (String::from_utf8_lossy(path.unwrap_or(name)).into_owned(), path.is_some())
+}
+
+/// The number that `rest` begins with, of which the rest behind `end` is left; the line may end there, too.
+fn number(rest: &mut &[u8], radix: u32, end: u8) -> Option<u64> {
+    let text = rest.trim_ascii_start();
+    let length = text.iter().position(|byte| *byte == end).unwrap_or(text.len());
+    let digit = |value: u64, byte: &u8| {
+        let digit = char::from(*byte).to_digit(radix)?;
+        value.checked_mul(u64::from(radix))?.checked_add(u64::from(digit))
+    };
+    let value = text[..length].iter().try_fold(0, digit)?;
+    *rest = &text[(length + 1).min(text.len())..];
+    (length > 0).then_some(value)
 }
 
 /// The kernel writes a newline in a name as `\012` and nothing else specially.

@@ -14,7 +14,7 @@ use trimtab_mpi::is_mpi_module;
 use trimtab_mpi::{
     AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
 };
-use trimtab_session::{FunctionRequest, ImageCache, Module, Modules, Prepared, imported_names};
+use trimtab_session::{FunctionRequest, ImageCache, Module, Modules, Prepared};
 use trimtab_stub::layout::{Probe, flag, kind};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, Pid, ProcAddr};
@@ -58,8 +58,8 @@ enum Place {
 
 impl Selection {
     /// Chooses the functions, looking at one rank's modules; all ranks run the same program.
-    pub(crate) fn new(modules: &Modules, options: &Options) -> Result<Self, Error> {
-        let mut selection = Selection { imported: imported_mpi(modules), ..Selection::default() };
+    pub(crate) fn new(modules: &Modules, options: &Options, cache: &ImageCache) -> Result<Self, Error> {
+        let mut selection = Selection { imported: imported_mpi(modules, cache), ..Selection::default() };
         for group in &options.groups {
             selection.add_group(modules, *group);
         }
@@ -247,14 +247,15 @@ impl Selection {
 
 /// MPI functions that the program can call: those its files import, under whichever language's name. Only these are
 /// patched: a library has hundreds, a program calls a dozen, and each patch is a moment of pause.
-fn imported_mpi(modules: &Modules) -> Option<BTreeSet<&'static str>> {
+fn imported_mpi(modules: &Modules, cache: &ImageCache) -> Option<BTreeSet<&'static str>> {
     let bindings = modules
         .maps
         .0
         .iter()
         .any(|mapping| mapping.path.contains("libmpi_cxx") || mapping.path.contains("libmpichcxx"));
     let wanted = |path: &str| !is_mpi_module(path) || (bindings && path.contains("cxx"));
-    let names = imported_names(modules.pid, &modules.maps, &wanted)?;
+    let is_asked = |name: &str| trimtab_mpi::canonical(name).is_some();
+    let names = cache.imported_names(modules.pid, &modules.maps, &wanted, &is_asked)?;
     let used: BTreeSet<&'static str> =
         names.iter().filter_map(|name| trimtab_mpi::canonical(name)).map(|function| function.name).collect();
     // A static program imports nothing, and a plug-in's host may look functions up by name.

@@ -12,6 +12,7 @@ use crate::options::{Mark, Options};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use trimtab_mpi::{Group, HandleFacts, Library, is_mpi_module};
+use trimtab_os::MappingTable;
 use trimtab_plan::Plan;
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_session::{Claim, FunctionRequest, ImageCache, Inserted, Modules, Prepared, Refused, Removal, Setup};
@@ -84,7 +85,7 @@ impl Team {
         let facts = library.as_ref().and_then(Library::handles);
         let inserted = in_parallel(&ready, |one| {
             let initialise = |view: View<'_>| initialise(view, one, facts.as_ref(), &selection, options);
-            one.prepared.insert(one.process.pid, setup, &initialise)
+            one.prepared.insert_among(one.process.pid, Some(&one.modules.maps), setup, &initialise)
         });
         let mut members = Vec::new();
         for (one, inserted) in ready.into_iter().zip(inserted) {
@@ -194,11 +195,10 @@ fn prepare_all(job: &Job, options: &Options, cache: &ImageCache, interest: Inter
         let failed = |source| Error::Rank { rank: process.rank, pid: process.pid, source };
         check_process(process).map_err(failed)?;
         let claim = Claim::of(process.pid).map_err(failed)?;
-        let undone = undo_leftover(process.pid).map_err(failed)?;
-        let modules = read_modules(process.pid, options, cache).map_err(failed)?;
+        let (modules, undone) = clean_modules(process.pid, options, cache).map_err(failed)?;
         let (selection, _) = match &mut selection {
             Some(known) => known,
-            none => none.insert((Selection::new(&modules, options)?, describe_library(&modules))),
+            none => none.insert((Selection::new(&modules, options, cache)?, describe_library(&modules))),
         };
         let requests: Vec<FunctionRequest> = selection.requests(&modules);
         let prepared = Prepared::new(&modules, &requests).map_err(failed)?;
@@ -218,15 +218,17 @@ fn check_process(process: &RankProcess) -> Result<(), trimtab_session::Error> {
     Ok(())
 }
 
-fn undo_leftover(pid: Pid) -> Result<bool, trimtab_session::Error> {
-    match leftover::find(pid)? {
-        Leftover::None => Ok(false),
-        found => leftover::undo(pid, &found).map(|_| true),
+/// The modules of a process in which nothing of an earlier trimtab is any more; whether there was something.
+fn clean_modules(pid: Pid, options: &Options, cache: &ImageCache) -> Result<(Modules, bool), trimtab_session::Error> {
+    let maps = MappingTable::of(pid)?;
+    let wanted = wanted_files(pid, options);
+    match leftover::find_in(pid, &maps)? {
+        Leftover::None => Ok((Modules::among(pid, maps, cache, &wanted)?, false)),
+        found => {
+            leftover::undo(pid, &found)?;
+            Ok((Modules::read(pid, cache, &wanted)?, true))
+        }
     }
-}
-
-fn read_modules(pid: Pid, options: &Options, cache: &ImageCache) -> Result<Modules, trimtab_session::Error> {
-    Modules::read(pid, cache, &wanted_files(pid, options))
 }
 
 /// Which files of a process a window reads for their symbols, by path: only what can hold measured functions. Reading every
