@@ -17,7 +17,7 @@ use trimtab_reduce::RankSet;
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) link: Link,
-    heard_us: u64,
+    pub(super) heard_us: u64,
     in_order: InOrder<Ordered>,
     sent: u32,
     /// The ranks at and below it.

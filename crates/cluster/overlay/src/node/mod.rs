@@ -248,12 +248,17 @@ pub struct Counts {
 // An action is moved several times between the machine and its driver, without a call as long as it is short.
 const _: () = assert!(size_of::<Action>() <= 96);
 
+/// Beats without a turn after which a node was away itself.
+const AWAY_FACTOR: u64 = 2;
+
 /// One node of the tree.
 pub struct Node {
     setup: Setup,
     now_us: u64,
     /// When the next beat is due; 0 before the first event.
     beat_at_us: u64,
+    /// When it last had its turn, which comes with each beat at the latest.
+    turned_us: u64,
     up: Up,
     children: BTreeMap<NodeId, Child>,
     ghosts: Vec<Ghost>,
@@ -290,6 +295,7 @@ impl Node {
         Node {
             now_us: 0,
             beat_at_us: 0,
+            turned_us: 0,
             up: Up::new(setup.ancestors.len()),
             children: BTreeMap::new(),
             ghosts: Vec::new(),
@@ -324,6 +330,10 @@ impl Node {
     pub fn handle_into(&mut self, now_us: u64, event: Event, actions: &mut Vec<Action>) {
         self.lend(actions);
         self.now_us = self.now_us.max(now_us);
+        let away_us = self.now_us - std::mem::replace(&mut self.turned_us, self.now_us);
+        if away_us > AWAY_FACTOR * self.setup.timing.beat_us {
+            self.was_away(away_us);
+        }
         match event {
             Event::Time => {}
             Event::Closed(peer) => self.closed(peer),
@@ -331,6 +341,15 @@ impl Node {
             Event::Frame { from, frame } => self.heard_below(from, frame),
         }
         self.after(actions);
+    }
+
+    /// This node had no turn for a while: what the others have said meanwhile is still to be read, and is no silence.
+    #[cold]
+    fn was_away(&mut self, away_us: u64) {
+        let heard = |at_us: &mut u64, now_us: u64| *at_us = now_us.min(at_us.saturating_add(away_us));
+        let now_us = self.now_us;
+        self.children.values_mut().for_each(|child| heard(&mut child.heard_us, now_us));
+        self.up.joined.iter_mut().for_each(|joined| heard(&mut joined.heard_us, now_us));
     }
 
     /// Says whether the owner is behind with what it was told. While it is, a leaf acknowledges no command and the root

@@ -97,9 +97,9 @@ impl Node {
             self.orphaned();
         }
         if self.up.trying.as_ref().is_some_and(|trying| self.now_us >= trying.until_us) {
-            self.up.trying = None;
+            self.waited_enough();
         }
-        if self.up.trying.is_some() {
+        if self.up.trying.as_ref().is_some_and(|trying| trying.until_us < u64::MAX) {
             return;
         }
         if self.up.joined.is_some() {
@@ -111,6 +111,13 @@ impl Node {
                 None => self.round_failed(),
             }
         }
+    }
+
+    /// Another ancestor is asked instead of one that does not answer. The last one of a round may still answer in the pause
+    /// that follows, when nobody else is asked: it may have many to answer, or few turns on its processor.
+    fn waited_enough(&mut self) {
+        let is_last = self.up.joined.is_none() && self.up.round.is_empty();
+        self.up.trying = self.up.trying.take().filter(|_| is_last).map(|last| Trying { until_us: u64::MAX, ..last });
     }
 
     fn next_round(&mut self) {
