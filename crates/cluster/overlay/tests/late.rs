@@ -135,11 +135,9 @@ fn a_node_that_had_no_turn_takes_nobody_for_silent() {
 fn a_child_that_is_silent_while_its_parent_has_its_turns_is_lost() {
     let silence_us = Timing::default().silence_us_max;
     let mut root = root(10);
-    let mut order = 0;
-    for at_us in (10..10 + 2 * silence_us).step_by(50_000) {
+    for (order, at_us) in (0..).zip((10..10 + 2 * silence_us).step_by(50_000)) {
         passes(&mut root, at_us);
         beat(&mut root, at_us, 1, order);
-        order += 1;
     }
     assert_eq!(root.children().collect::<Vec<_>>(), [NodeId(1)]);
 }

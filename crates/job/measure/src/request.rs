@@ -157,7 +157,7 @@ impl Request {
 
     /// Answered at once, so that the time it takes is that of the way.
     pub fn is_quick(&self) -> bool {
-        matches!(self, Request::Time | Request::Furthest)
+        matches!(self, Request::Time | Request::Furthest | Request::CountFunction { .. })
     }
 }
 

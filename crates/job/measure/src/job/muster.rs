@@ -14,14 +14,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use trimtab_os::ticks;
 use trimtab_window::{Exchange, Reading, Relation, name_ranks};
 
-/// Exchanges that say what a node's clock shows: so many at least, and more until all clocks are known as well as that, or
-/// it takes too long. How long the first one takes says nothing: nodes may measure their clocks' rates in it.
-const EXCHANGES_MIN: usize = 9;
+/// Exchanges that say what a node's clock shows: more until all clocks are known as well as that, or it takes too long.
 const EXCHANGES_MAX: usize = 32;
 const ERROR_SECONDS_ENOUGH: f64 = 50e-6;
-const EXCHANGE_SECONDS_MAX: f64 = 0.2;
-/// Before the window somebody waits for its first iteration.
-const FIRST_EXCHANGE_SECONDS_MAX: f64 = 0.1;
+/// At a window's beginning somebody waits for its first iteration, and every answer says what its node's clock shows. How
+/// long the first exchange takes says nothing: nodes may measure their clocks' rates in it.
+const AT_BEGINNING: Rounds = Rounds { rounds_min: 2, enough_rounds: 9, seconds_max: 0.02 };
+const AT_END: Rounds = Rounds { rounds_min: 9, enough_rounds: 9, seconds_max: 0.2 };
+/// Answers that came so long after the first exchange still say what clocks showed at the beginning.
+const BEGINNING_SECONDS: f64 = 1.0;
+/// Exchanges of a node that are kept; the quickest.
+const KEPT_MAX: usize = 32;
+
+/// How often nodes are asked for nothing but their time.
+#[derive(Clone, Copy, Debug)]
+struct Rounds {
+    /// However long they take.
+    rounds_min: usize,
+    /// If all clocks are known well enough by then.
+    enough_rounds: usize,
+    /// And however well they are known.
+    seconds_max: f64,
+}
 
 /// One node of the window.
 #[derive(Clone, Debug)]
@@ -30,6 +44,22 @@ pub(crate) struct Known {
     pub ranks: Vec<u32>,
     /// Its clock on that of this process.
     pub relation: Relation,
+    /// What says so, as long as the window begins.
+    exchanges: Vec<Exchange>,
+}
+
+impl Known {
+    /// One that measures these ranks, and whose clock is not known yet.
+    fn new(host: String, ranks: Vec<u32>) -> Self {
+        Known { host, ranks, relation: Relation::SAME, exchanges: Vec::new() }
+    }
+}
+
+/// When the window's clocks were first compared, and the nodes' ticks per second.
+#[derive(Clone, Debug)]
+struct Beginning {
+    at_ticks: u64,
+    per_second: BTreeMap<u32, f64>,
 }
 
 /// A node that did not answer.
@@ -52,6 +82,8 @@ pub(crate) struct Muster<'a> {
     round_trip_ticks: u64,
     /// Ticks per second of this process's clock, once others are compared with it.
     lead_per_second: f64,
+    /// Until the window ends.
+    beginning: Option<Beginning>,
     /// What a reader must know of the nodes.
     pub warnings: Vec<String>,
 }
@@ -66,7 +98,7 @@ struct Answered {
 impl<'a> Muster<'a> {
     pub(crate) fn new(crew: &'a mut dyn Crew, window: WindowId) -> Self {
         let nodes = crew.nodes().into_iter();
-        let unknown = |node| (node, Known { host: String::new(), ranks: Vec::new(), relation: Relation::SAME });
+        let unknown = |node| (node, Known::new(String::new(), Vec::new()));
         let nodes = nodes.map(unknown).collect();
         Muster {
             crew,
@@ -76,6 +108,7 @@ impl<'a> Muster<'a> {
             left_alone: BTreeSet::new(),
             round_trip_ticks: 0,
             lead_per_second: f64::NAN,
+            beginning: None,
             warnings: Vec::new(),
         }
     }
@@ -96,7 +129,7 @@ impl<'a> Muster<'a> {
         }
         check_alike(&answers)?;
         for (node, inserted) in answers {
-            let known = Known { host: inserted.host, ranks: inserted.ranks, relation: Relation::SAME };
+            let known = Known::new(inserted.host, inserted.ranks);
             self.warnings.extend(
                 inserted.warnings.into_iter().filter(|warning| !self.warnings.contains(warning)).collect::<Vec<_>>(),
             );
@@ -163,19 +196,45 @@ impl<'a> Muster<'a> {
             let way = |one: &Answered| one.exchange.received_ticks.saturating_sub(one.exchange.sent_ticks);
             self.round_trip_ticks = self.round_trip_ticks.max(answered.iter().map(way).max().unwrap_or(0));
         }
+        self.clocks_seen(&answered);
         if answered.is_empty() { Err(Error::NoNode { purpose }) } else { Ok(answered) }
+    }
+
+    /// Answers of the window's beginning bound what its nodes' clocks showed then, however long they took.
+    fn clocks_seen(&mut self, answered: &[Answered]) {
+        let Some(beginning) = &self.beginning else { return };
+        let last_ticks = beginning.at_ticks.saturating_add((BEGINNING_SECONDS * self.lead_per_second) as u64);
+        for one in answered.iter().filter(|one| one.exchange.received_ticks <= last_ticks) {
+            let (known, per_second) = (self.nodes.get_mut(&one.node), beginning.per_second.get(&one.node));
+            let (Some(known), Some(node_per_second)) = (known, per_second.copied()) else { continue };
+            known.exchanges.push(one.exchange);
+            if known.exchanges.len() > KEPT_MAX {
+                known.exchanges.sort_by_key(|one| one.received_ticks.saturating_sub(one.sent_ticks));
+                known.exchanges.truncate(KEPT_MAX);
+            }
+            if let Some(reading) = Reading::of(&known.exchanges, self.lead_per_second, node_per_second) {
+                known.relation = Relation::begun(reading, self.lead_per_second, node_per_second);
+            }
+        }
     }
 
     /// Learns what the nodes' clocks show.
     fn begin_clocks(&mut self, clock: &Clock) -> Result<(), Error> {
-        let lead_per_second = clock.ticks_per_second();
-        self.lead_per_second = lead_per_second;
-        let readings = self.read_clocks(FIRST_EXCHANGE_SECONDS_MAX)?;
-        for (node, (reading, node_per_second)) in readings {
+        self.lead_per_second = clock.ticks_per_second();
+        let at_ticks = ticks();
+        let exchanges = self.read_clocks(AT_BEGINNING)?;
+        let per_second = exchanges.iter().map(|(node, (_, per_second))| (*node, *per_second)).collect();
+        for (node, (reading, node_per_second)) in readings_of(&exchanges, self.lead_per_second) {
             if let Some(known) = self.nodes.get_mut(&node) {
-                known.relation = Relation::begun(reading, lead_per_second, node_per_second);
+                known.relation = Relation::begun(reading, self.lead_per_second, node_per_second);
             }
         }
+        for (node, (exchanges, _)) in exchanges {
+            if let Some(known) = self.nodes.get_mut(&node) {
+                known.exchanges = exchanges;
+            }
+        }
+        self.beginning = Some(Beginning { at_ticks, per_second });
         Ok(())
     }
 
@@ -184,7 +243,9 @@ impl<'a> Muster<'a> {
         if self.is_here() {
             return Ok(());
         }
-        for (node, (reading, _)) in self.read_clocks(EXCHANGE_SECONDS_MAX)? {
+        self.beginning = None;
+        let exchanges = self.read_clocks(AT_END)?;
+        for (node, (reading, _)) in readings_of(&exchanges, self.lead_per_second) {
             let Some(known) = self.nodes.get_mut(&node) else { continue };
             match known.relation.ended(reading) {
                 Some(relation) => known.relation = relation,
@@ -198,8 +259,8 @@ impl<'a> Muster<'a> {
         Ok(())
     }
 
-    /// Each node's clock by several exchanges, and its ticks per second.
-    fn read_clocks(&mut self, seconds_max: f64) -> Result<BTreeMap<u32, (Reading, f64)>, Error> {
+    /// Several exchanges with each node, and its ticks per second.
+    fn read_clocks(&mut self, rounds: Rounds) -> Result<BTreeMap<u32, (Vec<Exchange>, f64)>, Error> {
         let mut exchanges: BTreeMap<u32, (Vec<Exchange>, f64)> = BTreeMap::new();
         let lead_per_second = self.lead_per_second;
         let begun_ticks = ticks();
@@ -213,14 +274,15 @@ impl<'a> Muster<'a> {
             if round == 0 {
                 self.round_trip_ticks = 0;
             }
-            let is_long = ticks().saturating_sub(begun_ticks) as f64 > seconds_max * lead_per_second;
+            let is_long = ticks().saturating_sub(begun_ticks) as f64 > rounds.seconds_max * lead_per_second;
             let enough_ticks = (ERROR_SECONDS_ENOUGH * lead_per_second) as u64;
             let is_near = readings_of(&exchanges, lead_per_second).all(|(_, (one, _))| one.error_ticks <= enough_ticks);
-            if round + 1 >= EXCHANGES_MIN && (is_long || is_near) {
+            let (may_end, may_do) = (round + 1 >= rounds.rounds_min, round + 1 >= rounds.enough_rounds);
+            if (may_end && is_long) || (may_do && is_near) {
                 break;
             }
         }
-        Ok(readings_of(&exchanges, lead_per_second).collect())
+        Ok(exchanges)
     }
 
     /// Longest time in which all nodes answered something that takes no time.
@@ -300,4 +362,98 @@ fn check_alike(answers: &[(u32, Inserted)]) -> Result<(), Error> {
     let mut seen = BTreeSet::new();
     let is_twice = answers.iter().flat_map(|(_, inserted)| &inserted.ranks).any(|rank| !seen.insert(*rank));
     if is_twice { Err(Error::Malformed { what: "a rank on two nodes" }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Envelope, Reply};
+    use std::time::Duration;
+
+    /// How far a node's clock is ahead of the lead's.
+    const AHEAD_TICKS: u64 = 1 << 44;
+
+    /// Two nodes that are on a machine like this one, and how long their answers take.
+    struct Played {
+        way: Duration,
+        asked: Vec<Request>,
+    }
+
+    impl Crew for Played {
+        fn nodes(&self) -> Vec<u32> {
+            vec![3, 5]
+        }
+
+        fn ask(&mut self, command: &Command) -> Vec<Reply> {
+            self.asked.push(command.request.clone());
+            let sent_ticks = ticks();
+            let answer = |node| {
+                // The way there takes all of it.
+                std::thread::sleep(self.way);
+                let answer = match &command.request {
+                    Request::Time => Answer::Time { ticks_per_second: per_second() },
+                    _ => Answer::Furthest(7),
+                };
+                let envelope = Envelope { node, ticks: ticks() + AHEAD_TICKS, result: Ok(answer) };
+                Reply::of(envelope, sent_ticks, ticks())
+            };
+            self.nodes().into_iter().map(answer).collect()
+        }
+    }
+
+    fn per_second() -> f64 {
+        static CLOCK: std::sync::OnceLock<Clock> = std::sync::OnceLock::new();
+        CLOCK.get_or_init(Clock::start).ticks_per_second()
+    }
+
+    fn begun(crew: &mut Played) -> Muster<'_> {
+        let mut muster = Muster::new(crew, WindowId(1));
+        muster.begin_clocks(&Clock::start()).expect("they answer");
+        muster
+    }
+
+    /// How far a node's clock may be off, seconds; it is off by no more.
+    fn error_s(muster: &Muster<'_>, node: u32) -> f64 {
+        let now = ticks();
+        let told = muster.relation(node).to_lead(now + AHEAD_TICKS);
+        assert!(told.ticks.abs_diff(now) <= told.error_ticks, "the bound holds");
+        told.error_ticks as f64 / per_second()
+    }
+
+    #[test]
+    fn where_answers_take_long_nobody_waits_for_many() {
+        let mut crew = Played { way: Duration::from_millis(15), asked: Vec::new() };
+        let muster = begun(&mut crew);
+        for node in [3, 5] {
+            let error_s = error_s(&muster, node);
+            assert!((0.005..10.0).contains(&error_s), "{error_s}");
+        }
+        assert_eq!(crew.asked, vec![Request::Time; AT_BEGINNING.rounds_min]);
+    }
+
+    #[test]
+    fn answers_to_whatever_is_asked_say_what_clocks_show() {
+        let mut crew = Played { way: Duration::from_millis(2), asked: Vec::new() };
+        let mut muster = begun(&mut crew);
+        let kept = |muster: &Muster<'_>| muster.nodes[&5].exchanges.len();
+        let (before_s, before) = (error_s(&muster, 5), kept(&muster));
+        muster.tell(Request::Furthest).expect("they answer");
+        assert!(error_s(&muster, 5) <= before_s + 1e-4, "more bounds are never worse");
+        assert_eq!(kept(&muster), before + 1);
+        (0..KEPT_MAX).for_each(|_| muster.tell(Request::Furthest).expect("they answer"));
+        assert_eq!(kept(&muster), KEPT_MAX);
+        // What comes later says how clocks went since, not what they showed.
+        muster.beginning = muster.beginning.map(|beginning| Beginning { at_ticks: 0, ..beginning });
+        let (relation, count) = (muster.relation(5), kept(&muster));
+        muster.tell(Request::Furthest).expect("they answer");
+        assert_eq!((muster.relation(5), kept(&muster)), (relation, count));
+    }
+
+    #[test]
+    fn quick_answers_are_asked_for_until_clocks_are_known_well() {
+        let mut crew = Played { way: Duration::ZERO, asked: Vec::new() };
+        begun(&mut crew);
+        assert!((AT_BEGINNING.rounds_min..=EXCHANGES_MAX).contains(&crew.asked.len()), "{}", crew.asked.len());
+        assert!(crew.asked.iter().all(|request| *request == Request::Time));
+    }
 }
