@@ -19,6 +19,7 @@ use crate::{script, undo};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -443,7 +444,10 @@ impl<'a> Agent<'a> {
         let options = insert.and_then(insert_of);
         self.ranks()?;
         let ranks = self.ranks.iter().flat_map(|ranks| &ranks.job.ranks);
-        let processes = ranks.map(|process| {
+        // Ranks of one program have the same files, near enough: what is missing is read where the probes go in.
+        let mut programs = BTreeSet::new();
+        let is_new = |process: &&RankProcess| program_of(process.pid).is_none_or(|program| programs.insert(program));
+        let processes = ranks.filter(is_new).map(|process| {
             let chosen = options.as_ref().map(|options| wanted_files(process.pid, options));
             (process.pid, move |path: &str| chosen.as_ref().is_none_or(|chosen| chosen(path)))
         });
@@ -495,6 +499,11 @@ impl<'a> Agent<'a> {
         };
         value_of(&piece, self.index)
     }
+}
+
+/// Device and number of the file that a process executes.
+fn program_of(pid: Pid) -> Option<(u64, u64)> {
+    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|data| (data.dev(), data.ino()))
 }
 
 /// A piece as an agent's value of a wave.

@@ -17,9 +17,8 @@ use trimtab_window::{Exchange, Reading, Relation, name_ranks};
 /// Exchanges that say what a node's clock shows: more until all clocks are known as well as that, or it takes too long.
 const EXCHANGES_MAX: usize = 32;
 const ERROR_SECONDS_ENOUGH: f64 = 50e-6;
-/// At a window's beginning somebody waits for its first iteration, and every answer says what its node's clock shows. How
-/// long the first exchange takes says nothing: nodes may measure their clocks' rates in it.
-const AT_BEGINNING: Rounds = Rounds { rounds_min: 2, enough_rounds: 9, seconds_max: 0.02 };
+/// At a window's beginning somebody waits for its first iteration, and every answer says what its node's clock shows.
+const AT_BEGINNING: Rounds = Rounds { rounds_min: 1, enough_rounds: 9, seconds_max: 0.02 };
 const AT_END: Rounds = Rounds { rounds_min: 9, enough_rounds: 9, seconds_max: 0.2 };
 /// Answers that came so long after the first exchange still say what clocks showed at the beginning.
 const BEGINNING_SECONDS: f64 = 1.0;
@@ -265,14 +264,15 @@ impl<'a> Muster<'a> {
         let lead_per_second = self.lead_per_second;
         let begun_ticks = ticks();
         for round in 0..EXCHANGES_MAX {
+            // Nodes may measure their clocks' rates in the first one: how long it takes says little if there are more.
+            if round == 1 {
+                self.round_trip_ticks = 0;
+            }
             for one in self.send(Request::Time)? {
                 let Answer::Time { ticks_per_second } = one.answer else { continue };
                 let known = exchanges.entry(one.node).or_default();
                 known.0.push(one.exchange);
                 known.1 = ticks_per_second;
-            }
-            if round == 0 {
-                self.round_trip_ticks = 0;
             }
             let is_long = ticks().saturating_sub(begun_ticks) as f64 > rounds.seconds_max * lead_per_second;
             let enough_ticks = (ERROR_SECONDS_ENOUGH * lead_per_second) as u64;

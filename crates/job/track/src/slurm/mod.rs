@@ -47,8 +47,6 @@ pub struct RunningJob {
     pub id: SlurmId,
     /// Its parts: one, or the components of a heterogeneous job.
     pub parts: Vec<JobFacts>,
-    /// Its running steps.
-    pub steps: Vec<StepFacts>,
     /// All nodes of the job, or of the step if one was asked for.
     pub nodes: Vec<String>,
     /// How its processes name it.
@@ -67,19 +65,18 @@ pub fn find(scontrol: &dyn Scontrol, id: SlurmId, own_uid: u32) -> Result<Runnin
         let (user, uid) = (first.user.clone(), first.uid);
         return Err(SlurmError::OtherUser { id: id.without_step(), user, uid, own_uid });
     }
-    let steps = running_steps(scontrol, &parts, id)?;
     let nodes = match id.step {
-        Some(_) => steps.iter().map(|step| step.nodes.as_str()).collect::<BTreeSet<&str>>(),
-        None => parts.iter().map(|part| part.nodes.as_str()).collect(),
+        Some(step) => running_steps(scontrol, &parts, id, step)?.into_iter().map(|step| step.nodes).collect(),
+        None => parts.iter().map(|part| part.nodes.clone()).collect(),
     };
-    let nodes = names_of(scontrol, nodes)?;
+    let nodes = names_of(scontrol, &nodes)?;
     let run = SlurmRun {
         jobs: parts.iter().map(|part| part.job).collect(),
         step: id.step,
         restarts: first.restarts,
         listed: None,
     };
-    Ok(RunningJob { id, parts, steps, nodes, run })
+    Ok(RunningJob { id, parts, nodes, run })
 }
 
 /// The running step that the `srun` with this process id on `host` began; `None`: Slurm knows of none (yet).
@@ -179,7 +176,13 @@ fn running_parts(mut jobs: Vec<JobFacts>, id: SlurmId) -> Result<Vec<JobFacts>, 
     })
 }
 
-fn running_steps(scontrol: &dyn Scontrol, parts: &[JobFacts], id: SlurmId) -> Result<Vec<StepFacts>, SlurmError> {
+/// Step `wanted` of each part that runs it.
+fn running_steps(
+    scontrol: &dyn Scontrol,
+    parts: &[JobFacts],
+    id: SlurmId,
+    wanted: Step,
+) -> Result<Vec<StepFacts>, SlurmError> {
     let mut steps = Vec::new();
     for part in parts {
         let text = part.job.to_string();
@@ -196,24 +199,20 @@ fn running_steps(scontrol: &dyn Scontrol, parts: &[JobFacts], id: SlurmId) -> Re
         let same_task = |step: &StepFacts| !matches!(step.id.part, Part::ArrayTask(_)) || step.id == part.id;
         steps.extend(found.into_iter().filter(|step| step.running && of_part(step) && same_task(step)));
     }
-    if let Some(wanted) = id.step {
-        steps.retain(|step| step.step == wanted);
-        if steps.is_empty() {
-            return Err(SlurmError::NoSuchStep { id: id.without_step(), step: wanted });
-        }
-    }
-    Ok(steps)
+    steps.retain(|step| step.step == wanted);
+    if steps.is_empty() { Err(SlurmError::NoSuchStep { id: id.without_step(), step: wanted }) } else { Ok(steps) }
 }
 
 /// What [`find`] asks in any case, for [`Ahead`].
-pub fn questions(id: SlurmId) -> [String; 2] {
-    [format!("show job {}", id.without_step()), format!("show step {}", id.job)]
+pub fn questions(id: SlurmId) -> Vec<String> {
+    let of_step = id.step.map(|_| format!("show step {}", id.job));
+    [format!("show job {}", id.without_step())].into_iter().chain(of_step).collect()
 }
 
 /// `n[1-2],m3` as names, each once.
-fn names_of(scontrol: &dyn Scontrol, lists: BTreeSet<&str>) -> Result<Vec<String>, SlurmError> {
+fn names_of(scontrol: &dyn Scontrol, lists: &BTreeSet<String>) -> Result<Vec<String>, SlurmError> {
     let mut names = Vec::new();
-    for list in lists.into_iter().filter(|list| !list.is_empty()) {
+    for list in lists.iter().filter(|list| !list.is_empty()) {
         match hosts::expand(list) {
             Some(expanded) => names.extend(expanded),
             None => {

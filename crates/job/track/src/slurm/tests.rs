@@ -63,10 +63,23 @@ fn a_requeued_job_is_found_with_its_run() {
     let found = find(&cluster(), id("1"), 0).expect("it runs");
     assert_eq!(found.run, SlurmRun { jobs: BTreeSet::from([1]), step: None, restarts: 1, listed: None });
     assert_eq!(found.nodes, ["n1"]);
-    let steps: Vec<String> = found.steps.iter().map(|step| format!("{} {}", step.step, step.name)).collect();
-    assert_eq!(steps, ["batch batch", "0 sleep"]);
+    let steps: Vec<String> = parse_steps(STEPS)
+        .expect("its steps")
+        .iter()
+        .map(|step| format!("{} {} {:?}", step.step, step.name, step.tasks))
+        .collect();
+    assert_eq!(steps, ["batch batch Some(1)", "0 sleep Some(2)"]);
     let step = find(&cluster(), id("1.0"), 0).expect("it runs");
-    assert_eq!((step.run.step, step.steps.len(), step.steps[0].tasks), (Some(Step::Number(0)), 1, Some(2)));
+    assert_eq!((step.run.step, step.nodes), (Some(Step::Number(0)), vec!["n1".to_owned()]));
+}
+
+#[test]
+fn steps_are_asked_for_where_one_is_wanted() {
+    assert_eq!(questions(id("1")), ["show job 1"]);
+    assert_eq!(questions(id("1.0")), ["show job 1", "show step 1"]);
+    let without = Recording::default().answer("show job 1", REQUEUED).answer("show hostnames n1", "n1\n");
+    assert_eq!(find(&without, id("1"), 0).expect("it runs").nodes, ["n1"]);
+    assert!(refused(&without, "1.0").contains("has no running step 0"), "{}", refused(&without, "1.0"));
 }
 
 #[test]
@@ -74,7 +87,6 @@ fn a_task_of_an_array_is_found_by_both_of_its_ids() {
     for text in ["8_1", "9"] {
         let found = find(&cluster(), id(text), 0).expect(text);
         assert_eq!((found.id, found.run.jobs), (id("8_1"), BTreeSet::from([9])), "{text}");
-        assert_eq!(found.steps.len(), 2, "{text}");
     }
     assert_eq!(find(&cluster(), id("8_1.0"), 0).expect("it runs").id, id("8_1.0"));
 }
@@ -85,10 +97,9 @@ fn a_heterogeneous_job_is_all_of_its_components() {
     assert_eq!(jobs.iter().map(|job| (job.job, job.id)).collect::<Vec<_>>(), [(10, id("10+0")), (11, id("10+1"))]);
     // Recorded while it waited: one node can't run two components.
     let running = HET.replace("JobState=PENDING", "JobState=RUNNING").replace("   NodeList=", "   NodeList=n1");
-    let scontrol = cluster().answer("show job 10", &running).failure("show step 10", NO_STEP.trim());
+    let scontrol = cluster().answer("show job 10", &running);
     let found = find(&scontrol, id("10"), 0).expect("it runs");
     assert_eq!((found.id, found.run.jobs), (id("10"), BTreeSet::from([10, 11])));
-    assert!(found.steps.is_empty());
 }
 
 #[test]
