@@ -148,7 +148,6 @@ mod tests {
         let running = RunningJob {
             id: "7".parse().expect("an id"),
             parts: Vec::new(),
-            steps: Vec::new(),
             nodes: vec!["n1".into(), "n2".into()],
             run: SlurmRun { jobs: BTreeSet::from([7]), step: None, restarts: 0, listed: None },
         };
