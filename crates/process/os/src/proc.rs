@@ -37,12 +37,6 @@ impl MappingTable {
         mappings_around(pid, addresses).map(MappingTable).map_err(|source| unreadable(pid, source))
     }
 
-    /// Whether nothing is mapped from `start` on for `length` bytes, in a part that says what is at `start`.
-    pub fn is_free(&self, start: u64, length: u64) -> bool {
-        let after = self.0.partition_point(|mapping| mapping.end <= start);
-        self.0.get(after).is_none_or(|mapping| mapping.start >= start + length)
-    }
-
     /// The mapping that holds `address`.
     pub fn at(&self, address: u64) -> Option<&Mapping> {
         let after = self.0.partition_point(|mapping| mapping.end <= address);

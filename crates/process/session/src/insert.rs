@@ -76,17 +76,6 @@ pub(crate) struct Layout {
     pub plan: Plan,
 }
 
-impl Layout {
-    /// Whether nothing is mapped in any of its places by now.
-    fn is_free(&self, pid: Pid) -> bool {
-        let arenas = self.places.iter().map(|place| (place.gate, PAGE + place.capacity));
-        let places: Vec<(u64, u64)> = arenas.chain([(self.header, self.geometry.data_length)]).collect();
-        let starts: Vec<u64> = places.iter().map(|(start, _)| *start).collect();
-        let now = MappingTable::around(pid, &starts);
-        now.is_ok_and(|now| places.iter().all(|(start, length)| now.is_free(*start, *length)))
-    }
-}
-
 impl Prepared {
     /// The plan as it would be carried out now, for `--dry-run`.
     pub fn dry_run(&self, pid: Pid, setup: Setup) -> Result<Plan, Error> {
@@ -112,20 +101,6 @@ impl Prepared {
 
     /// Inserts the probes. `initialise` fills in the header's settings before any probe can run.
     pub fn insert(&self, pid: Pid, setup: Setup, initialise: &dyn Fn(View<'_>)) -> Result<Inserted, Error> {
-        self.insert_among(pid, None, setup, initialise)
-    }
-
-    /// As [`Prepared::insert`]; `maps` is what was mapped a moment ago, and nothing of ours has come since.
-    ///
-    /// # Errors
-    /// As [`Prepared::insert`].
-    pub fn insert_among(
-        &self,
-        pid: Pid,
-        mut maps: Option<&MappingTable>,
-        setup: Setup,
-        initialise: &dyn Fn(View<'_>),
-    ) -> Result<Inserted, Error> {
         // A script may have nothing to patch yet: its clock runs, and its places may come with a library.
         if self.functions.is_empty() && self.script.is_none() {
             let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
@@ -134,17 +109,9 @@ impl Prepared {
         trimtab_os::check_all_calls(pid)?;
         let _claim = Claim::of(pid)?;
         for attempt in 1.. {
+            let maps = MappingTable::of(pid)?;
             let threads = trimtab_os::thread_ids(pid)?.len() as u64;
-            let planned =
-                maps.take().map(|maps| Ok::<_, Error>((self.layout(pid, setup, maps, threads)?, maps.clone())));
-            let is_free = |(layout, _): &(Layout, MappingTable)| layout.is_free(pid);
-            let (layout, maps) = match planned.and_then(Result::ok).filter(is_free) {
-                Some(planned) => planned,
-                None => {
-                    let maps = MappingTable::of(pid)?;
-                    (self.layout(pid, setup, &maps, threads)?, maps)
-                }
-            };
+            let layout = self.layout(pid, setup, &maps, threads)?;
             match self.insert_at(pid, setup, &maps, &layout, initialise) {
                 Err(Error::NoRoom { .. }) if attempt < PLACES_MAX => {}
                 other => return other,

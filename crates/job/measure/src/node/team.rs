@@ -85,7 +85,7 @@ impl Team {
         let facts = library.as_ref().and_then(Library::handles);
         let inserted = in_parallel(&ready, |one| {
             let initialise = |view: View<'_>| initialise(view, one, facts.as_ref(), &selection, options);
-            one.prepared.insert_among(one.process.pid, Some(&one.modules.maps), setup, &initialise)
+            one.prepared.insert(one.process.pid, setup, &initialise)
         });
         let mut members = Vec::new();
         for (one, inserted) in ready.into_iter().zip(inserted) {
