@@ -12,7 +12,7 @@ use crate::image_cache::{ImageCache, rooted, write_cached};
 use crate::modules::module_mappings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trimtab_os::{FileMapping, Mapping, MappingTable, build_ids_at};
 use trimtab_symbols::{fingerprint, seal_as, unseal_as};
 use trimtab_types::Pid;
@@ -73,7 +73,7 @@ fn names_of(pid: Pid, groups: &[Vec<&Mapping>], is_asked: &dyn Fn(&str) -> bool)
 }
 
 /// What was found in the very same files before.
-fn read_kept(place: &PathBuf, files: &[Vec<u8>]) -> Option<BTreeSet<String>> {
+fn read_kept(place: &Path, files: &[Vec<u8>]) -> Option<BTreeSet<String>> {
     let kept = from_bytes(&std::fs::read(place).ok()?)?;
     (Some(kept.engine) == engine() && kept.files == files).then_some(kept.names)
 }
@@ -102,7 +102,6 @@ pub fn are_kept_imports(payload: &[u8]) -> bool {
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use std::path::Path;
 
     fn own() -> Pid {
         Pid(std::process::id() as i32)
@@ -165,7 +164,7 @@ mod tests {
         assert_eq!(read(&own, &kept.files), Some(kept.names.clone()));
         assert_eq!(read(&own, &[vec![1], vec![2, 3]]), None, "other files whose ids are the same in a row");
         assert_eq!(read(&kept, &kept.files), None, "another program's");
-        assert_eq!(read_kept(&Path::new("/no/such").to_path_buf(), &kept.files), None);
+        assert_eq!(read_kept(Path::new("/no/such"), &kept.files), None);
         std::fs::remove_dir_all(&folder).expect("it was made");
     }
 }
