@@ -1,5 +1,8 @@
 //! Nodes as namespaces: made, entered, made slow, removed.
 //!
+//! Programs and results need no copying: the checkout lies at its own path on every node, also in `/tmp`, which is each
+//! node's own otherwise, and below folders that only their owner may enter.
+//!
 //! All network namespaces exist before the first node starts, because a mount namespace is a snapshot of what is mounted
 //! when it is made.
 //!
@@ -12,6 +15,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::marker::PhantomData;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,6 +33,11 @@ const TOOLS: [(&str, &str); 5] = [
 ];
 /// Where `ip netns` keeps names.
 const NETWORKS: &str = "/run/netns";
+/// Where nodes and their services keep files: a path without blanks, which every user can enter, wherever the checkout
+/// lies. Slurm's, munge's and ssh's files take no other.
+const HOME: &str = "/var/lib/trimtab-testbed";
+/// Folders of which each node has its own, with the name of that in the node's files.
+const PRIVATE: [(&str, &str); 2] = [("/tmp", "tmp"), ("/var/tmp", "var")];
 
 /// Why there can be no nodes here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,25 +79,26 @@ impl Testbed {
         }
     }
 
-    /// A head and `count` nodes. What they keep lies below `folder`, which must not be in `/tmp`: that is a node's own.
+    /// A head and `count` nodes. All of them see `files`, the checkout and the program that asks at their own paths, also
+    /// if these lie in `/tmp`, of which a node has its own, or in a folder that other users can't enter.
     ///
     /// # Errors
     /// A tool that fails, with what it said. What was made until then is removed.
-    pub fn up(folder: &Path, count: usize) -> Result<Self> {
+    pub fn up(files: &Path, count: usize) -> Result<Self> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         ensure!(count > 0 && count < 254, "{count} nodes: from 1 to 253 fit into the network");
-        sweep(folder);
+        let home = Path::new(HOME);
+        sweep(home);
         let prefix = format!("tt{}x{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
-        let folder = folder.join(&prefix);
+        let folder = home.join(&prefix);
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let folder = folder.canonicalize()?;
-        ensure!(!folder.starts_with("/tmp"), "{} is in /tmp, which nodes don't share", folder.display());
         let node = |number: usize| Node { name: format!("{prefix}n{number}"), keeper: None, pid: 0 };
         let nodes = (0..=count).map(node).collect();
         let mut testbed = Testbed { prefix, folder, nodes, _stays: PhantomData };
         testbed.make_networks()?;
+        let covers = covers_of(&seen(files)?);
         for number in 0..testbed.nodes.len() {
-            testbed.begin(number)?;
+            testbed.begin(number, &covers)?;
         }
         for number in 0..testbed.nodes.len() {
             testbed.wait_for(number)?;
@@ -194,22 +204,32 @@ impl Testbed {
     }
 
     /// Starts a node's first process: it names the node, mounts what is its own, and waits.
-    fn begin(&mut self, number: usize) -> Result<()> {
+    fn begin(&mut self, number: usize, covers: &[Cover]) -> Result<()> {
         let name = self.nodes[number].name.clone();
         let private = self.folder.join(&name);
-        for own in ["tmp", "var"] {
-            fs::create_dir_all(private.join(own)).context("cannot create a node's folder")?;
+        let mut mounts = Vec::new();
+        for cover in covers {
+            let own = private.join(&cover.own);
+            fs::create_dir_all(&own).context("cannot create a node's folder")?;
+            for seen in &cover.seen {
+                let inside = own.join(seen.strip_prefix(&cover.folder)?);
+                fs::create_dir_all(&inside).context("cannot create a node's folder")?;
+                mounts.extend(["--bind".into(), seen.clone(), inside]);
+            }
+        }
+        for cover in covers {
+            mounts.extend(["--rbind".into(), private.join(&cover.own), cover.folder.clone()]);
         }
         let (private, hosts) = (private.display(), self.folder.join("hosts").display().to_string());
         let script = format!(
-            "hostname {name} && mount --bind '{hosts}' /etc/hosts && mount -t tmpfs tmpfs /dev/shm && \
-             mount --bind '{private}/var' /var/tmp && mount --bind '{private}/tmp' /tmp && touch '{private}/up'\n\
-             trap 'exit 0' TERM\nwhile :; do sleep 3600 & wait $!; done"
+            "hostname {name} && mount --bind {hosts} /etc/hosts && mount -t tmpfs tmpfs /dev/shm || exit 1\n\
+             while [ $# -gt 0 ]; do mount \"$1\" \"$2\" \"$3\" || exit 1; shift 3; done\n\
+             touch {private}/up\ntrap 'exit 0' TERM\nwhile :; do sleep 3600 & wait $!; done"
         );
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "nsenter", &format!("--net={NETWORKS}/{name}"), "unshare"]);
         command.args(["--uts", "--ipc", "--pid", "--mount", "--propagation", "private", "--fork", "--kill-child"]);
-        command.args(["--mount-proc", "bash", "-c", &script]);
+        command.args(["--mount-proc", "bash", "-c", &script, "node"]).args(&mounts).current_dir("/");
         let log = fs::File::create(self.folder.join(format!("{name}.log"))).context("cannot create a node's log")?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.nodes[number].keeper = Some(command.spawn().context("cannot start nsenter")?);
@@ -247,6 +267,52 @@ impl Drop for Testbed {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A folder that each node has of its own, but for some folders in it that all nodes see.
+#[derive(Debug, PartialEq, Eq)]
+struct Cover {
+    folder: PathBuf,
+    /// Its name in the node's files.
+    own: String,
+    /// Folders in it.
+    seen: Vec<PathBuf>,
+}
+
+/// Folders that nodes must see: `files`, the checkout, and the folder of this program.
+fn seen(files: &Path) -> Result<Vec<PathBuf>> {
+    let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let program = std::env::current_exe().context("which program this is, is not known")?;
+    let mut all = Vec::new();
+    for folder in [Some(checkout), Some(files), program.parent()].into_iter().flatten() {
+        // A program may run without the checkout that it was built from.
+        let Ok(folder) = folder.canonicalize() else { continue };
+        if !all.iter().any(|known| folder.starts_with(known)) {
+            all.push(folder);
+        }
+    }
+    Ok(all)
+}
+
+/// The folders that each node covers by one of its own.
+fn covers_of(seen: &[PathBuf]) -> Vec<Cover> {
+    let private = PRIVATE.iter().map(|(folder, own)| Cover { folder: folder.into(), own: (*own).into(), seen: vec![] });
+    let mut covers: Vec<Cover> = private.collect();
+    for folder in seen {
+        if let Some(cover) = covers.iter_mut().find(|cover| folder.starts_with(&cover.folder)) {
+            cover.seen.push(folder.clone());
+        } else if let Some(closed) = closed_above(folder) {
+            covers.push(Cover { folder: closed, own: format!("cover{}", covers.len()), seen: vec![folder.clone()] });
+        }
+    }
+    covers
+}
+
+/// The outermost folder around this one that other users can't enter.
+fn closed_above(folder: &Path) -> Option<PathBuf> {
+    let above: Vec<&Path> = folder.ancestors().skip(1).collect();
+    let is_closed = |folder: &&&Path| fs::metadata(folder).is_ok_and(|facts| facts.permissions().mode() & 0o001 == 0);
+    above.iter().rev().find(is_closed).map(|folder| folder.to_path_buf())
 }
 
 /// Removes what nodes left whose maker was killed: their processes have ended with it.
@@ -298,4 +364,29 @@ fn ip(words: &[&str]) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "`ip {}` failed: {}", words.join(" "), said.trim());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkout_is_seen_wherever_it_lies() {
+        let seen = [PathBuf::from("/tmp/trimtab"), "/var/tmp/a b/ü".into(), "/usr/lib/x".into(), "/tmp/files".into()];
+        let covers = covers_of(&seen);
+        let all: Vec<(&Path, &[PathBuf])> = covers.iter().map(|cover| (&*cover.folder, &*cover.seen)).collect();
+        let (tmp, var) = ([seen[0].clone(), seen[3].clone()], [seen[1].clone()]);
+        assert_eq!(all, [(Path::new("/tmp"), &tmp[..]), (Path::new("/var/tmp"), &var[..])]);
+    }
+
+    #[test]
+    fn a_folder_that_others_cannot_enter_is_covered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (closed, checkout) = (folder.path().join("home"), folder.path().join("home/user/trimtab"));
+        fs::create_dir_all(&checkout).expect("a checkout");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+        assert_eq!(closed_above(&checkout), None);
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o750)).expect("it is ours");
+        assert_eq!(closed_above(&checkout), Some(closed));
+    }
 }

@@ -3,7 +3,7 @@
 //! A library that was unloaded takes its patches along, and the next one may be loaded at the same addresses. Where
 //! memory holds what its file has, nobody has patched it.
 //!
-//! Next: `remove`, which asks.
+//! Next: `remove` and `insert`, which ask.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -15,6 +15,23 @@ use trimtab_types::Pid;
 pub(crate) fn is_gone(pid: Pid, maps: &MappingTable, memory: &Memory, address: u64, length: usize) -> bool {
     let Some(mapping) = maps.at(address) else { return true };
     !mapping.executable || is_as_in_file(pid, mapping, memory, address, length)
+}
+
+/// Whether another tool has changed the code at `address` since the map `planned` was read: the same part of the same file
+/// is mapped there, before and after its bytes are read once more, and these are not the file's. Otherwise the program has
+/// unloaded the library, or is loading it again right now: a look later may find it whole.
+pub(crate) fn is_changed_by_others(pid: Pid, planned: &MappingTable, address: u64, length: usize) -> bool {
+    let (Some(wanted), Ok(memory)) = (planned.at(address), Memory::open(pid)) else { return false };
+    let is_there = |maps: &MappingTable| maps.at(address).is_some_and(|mapping| shows_same_part(mapping, wanted));
+    let now = || MappingTable::of(pid).ok().filter(|maps| is_there(maps));
+    now().is_some_and(|maps| !is_gone(pid, &maps, &memory, address, length)) && now().is_some()
+}
+
+/// Whether both show the same part of the same file, as code, at the same addresses.
+fn shows_same_part(one: &Mapping, other: &Mapping) -> bool {
+    let file = |mapping: &Mapping| (mapping.device, mapping.inode, mapping.path.clone(), mapping.executable);
+    let zero = |mapping: &Mapping| mapping.offset.wrapping_sub(mapping.start);
+    file(one) == file(other) && zero(one) == zero(other) && one.executable
 }
 
 fn is_as_in_file(pid: Pid, mapping: &Mapping, memory: &Memory, address: u64, length: usize) -> bool {
@@ -32,6 +49,25 @@ fn is_as_in_file(pid: Pid, mapping: &Mapping, memory: &Memory, address: u64, len
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_that_is_loaded_again_was_changed_by_nobody() {
+        let own = Pid(std::process::id() as i32);
+        let planned = MappingTable::of(own).expect("maps");
+        let code = planned.0.iter().position(|mapping| mapping.executable && mapping.path.starts_with('/'));
+        let code = code.expect("code of a file");
+        let start = planned.0[code].start;
+        assert!(!is_changed_by_others(own, &planned, start, 64), "it is the file's");
+        // The plan was made from another file, or from another part of this one.
+        type Change = fn(&mut Mapping);
+        let changes: [Change; 4] =
+            [|m| m.inode += 1, |m| m.path.push('x'), |m| m.offset += 0x1000, |m| m.executable = false];
+        for change in changes {
+            let mut other = planned.clone();
+            change(&mut other.0[code]);
+            assert!(!is_changed_by_others(own, &other, start, 64));
+        }
+    }
 
     #[test]
     fn code_as_in_its_file_was_patched_by_nobody() {

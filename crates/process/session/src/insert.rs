@@ -9,6 +9,7 @@
 
 use crate::claim::Claim;
 use crate::error::Error;
+use crate::gone::is_changed_by_others;
 use crate::mapping::{Mapper, forsake};
 use crate::modules::Modules;
 use crate::prepare::Prepared;
@@ -358,15 +359,15 @@ fn check_thread_pointers(stopped: &Stopped) -> Result<(), Error> {
     Ok(())
 }
 
-/// The place at `address` no longer holds what the plan was made from, or is there no more. `maps` is what was mapped when
-/// the plan was made: what is now in another file's place was changed by nobody.
-fn foreign(pid: Pid, layout: &Layout, maps: &MappingTable, address: u64) -> Error {
+/// The place at `address` no longer holds the bytes that the plan was made from. `planned` is the map at that time.
+fn foreign(pid: Pid, layout: &Layout, planned: &MappingTable, address: u64) -> Error {
     let patch = layout.plan.patches.iter().find(|patch| patch.address == address);
     let function = patch.map_or_else(|| format!("{address:#x}"), |patch| patch.function.clone());
-    let file_at = |maps: &MappingTable| maps.at(address).map(|mapping| (mapping.inode, mapping.path.clone()));
-    match MappingTable::of(pid) {
-        Ok(now) if file_at(&now).is_some() && file_at(&now) == file_at(maps) => Error::ForeignPatch { function },
-        _ => Error::CodeGone { pid, function },
+    let length = patch.map_or(1, |patch| patch.original.len());
+    if is_changed_by_others(pid, planned, address, length) {
+        Error::ForeignPatch { function }
+    } else {
+        Error::CodeGone { pid, function }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use trimtab_os::{MappingTable, Memory, ticks};
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_session::{FunctionRequest, ImageCache, Inserted, Modules, Prepared, Setup};
-use trimtab_stub::layout::{Probe, flag, state};
+use trimtab_stub::layout::{MEMFD_NAME, Probe, flag, state};
 use trimtab_types::Pid;
 
 const PROGRAM: &str = r#"
@@ -204,7 +204,7 @@ fn cycles(flags: &[&str], name: &str, count: usize) {
     assert!((nested / tiny / (15.0 / 200.0) - 1.0).abs() < 0.1, "{nested} nested, {tiny} tiny");
     assert!((many / tiny / (3.0 / 200.0) - 1.0).abs() < 0.1, "{many} many, {tiny} tiny");
     assert_eq!(text_of(pid), before, "every byte is as before");
-    let ours = |mapping: &&trimtab_os::Mapping| mapping.path.contains("trimtab");
+    let ours = |mapping: &&trimtab_os::Mapping| mapping.path.starts_with(&format!("/memfd:{MEMFD_NAME}"));
     assert_eq!(MappingTable::of(pid).expect("maps").0.iter().find(ours), None, "no mapping is left");
     assert_eq!(MappingTable::of(pid).expect("maps").0.len(), maps_before, "no mapping is left");
     target.finish();

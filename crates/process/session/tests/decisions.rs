@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use trimtab_os::{MappingTable, Memory, Stopped};
-use trimtab_session::{FunctionRequest, ImageCache, Modules, Prepared};
+use trimtab_session::{Error, FunctionRequest, ImageCache, Modules, Prepared, Setup};
 use trimtab_stub::layout::{Probe, flag};
 use trimtab_types::Pid;
 
@@ -137,6 +137,11 @@ fn changed_code_is_refused_whatever_is_kept() {
     let refused = changed.refused.iter().find(|refused| refused.name == "qsort");
     assert!(refused.is_some_and(|refused| refused.reason.contains("another tool")), "{refused:?}");
     assert_eq!(changed.probes.len() + 1, before.probes.len(), "only that one");
+    // Changed behind the plan: nothing is written, and the function is named.
+    let setup = Setup { functions: before.probes.len() as u64, ranks: 1, details: 0 };
+    let error = before.insert(sleeper.pid(), setup, &|_| {}).expect_err("it is not patched twice");
+    assert!(matches!(&error, Error::ForeignPatch { function } if function == "qsort"), "{error:?}");
+    assert!(!error.is_passing());
     write(&original);
     assert_eq!(decide(sleeper.pid(), &cache, 0).digest(), before.digest(), "as before");
     std::fs::remove_dir_all(&folder).expect("removes its folder");

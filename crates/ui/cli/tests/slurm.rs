@@ -32,19 +32,19 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Runs a test on so many nodes with a Slurm of these settings, or says why it can't.
-fn on_nodes(test: &str, count: usize, settings: &Settings, body: impl Fn(&Site<'_>)) {
+fn on_nodes(test: &str, count: usize, settings: &dyn Fn(&Testbed) -> Settings, body: impl Fn(&Site<'_>)) {
     let _alone = alone();
     if let Some(lack) = Slurm::lack() {
         return skip(test, &lack.0);
     }
     let testbed = Testbed::up(Path::new(env!("CARGO_TARGET_TMPDIR")), count).expect("nodes come up");
-    let slurm = Slurm::start_with(&testbed, CPUS, settings).expect("Slurm starts");
+    let slurm = Slurm::start_with(&testbed, CPUS, &settings(&testbed)).expect("Slurm starts");
     body(&Site { testbed: &testbed, slurm: &slurm });
 }
 
 #[test]
 fn a_job_is_found_from_srun() {
-    on_nodes("a_job_is_found_from_srun", 1, &Settings::default(), |site| {
+    on_nodes("a_job_is_found_from_srun", 1, &|_| Settings::default(), |site| {
         for (mpi, plugin) in [(Mpi::Mpich, "pmi2"), (Mpi::OpenMpi, "pmix")] {
             let mut job = site.start_job(plugin, RANKS, &particle(mpi));
             let report = site.window(&mut job, plugin, RANKS);
@@ -68,7 +68,7 @@ fn a_job_is_found_from_srun() {
 /// Two jobs at the same time: each `srun` leads to its own ranks.
 #[test]
 fn two_jobs_of_one_program_are_told_apart() {
-    on_nodes("two_jobs_of_one_program_are_told_apart", 1, &Settings::default(), |site| {
+    on_nodes("two_jobs_of_one_program_are_told_apart", 1, &|_| Settings::default(), |site| {
         let program = particle(Mpi::Mpich);
         let mut jobs = [site.start_job("pmi2", 1, &program), site.start_job("pmi2", 1, &program)];
         let reports = jobs.each_mut().map(|job| site.window(job, "pmi2", 1));
@@ -83,9 +83,9 @@ fn two_jobs_of_one_program_are_told_apart() {
 /// Tasks of an array are jobs of their own, and a job that was requeued is another run under the same id.
 #[test]
 fn tasks_of_arrays_and_requeued_jobs_are_told_apart() {
-    let settings = Settings { requeues_soon: true, ..Settings::default() };
+    let settings = |_: &Testbed| Settings { requeues_soon: true, ..Settings::default() };
     on_nodes("tasks_of_arrays_and_requeued_jobs_are_told_apart", 1, &settings, |site| {
-        let script = format!("srun --mpi=pmi2 {} --iterations 100000000", particle(Mpi::Mpich).display());
+        let script = format!("srun --mpi=pmi2 '{}' --iterations 100000000", particle(Mpi::Mpich).display());
         let words = ["--parsable", "--requeue", "--ntasks=1", "--array=1-2", "--output=/dev/null", "--wrap", &script];
         let id = site.said("sbatch", &words);
         let tasks = [format!("{id}_1"), format!("{id}_2")];
@@ -134,13 +134,8 @@ fn a_step_is_measured_by_the_plug_in() {
     if !Path::new(HEADER).exists() {
         return skip(TEST, &format!("there is no {HEADER}; apt-get install libslurm-dev"));
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../spank/trimtab_spank.c");
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("trimtab_spank.so");
-    let mut compiler = Command::new("gcc");
-    compiler.args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&library).arg(source);
-    assert!(compiler.status().expect("gcc runs").success());
-    let plugins = format!("optional {} binary={}\n", library.display(), env!("CARGO_BIN_EXE_trimtab"));
-    on_nodes(TEST, NODES, &Settings { plugins, ..Settings::default() }, |site| {
+    let settings = |testbed: &Testbed| Settings { plugins: plugstack_line(testbed), ..Settings::default() };
+    on_nodes(TEST, NODES, &settings, |site| {
         let refused = site.slurm.command("srun").args(["--trimtab=always", "true"]).output().expect("srun runs");
         assert!(!refused.status.success(), "{refused:?}");
         step_by_plug_in(site, &[], &site.path(""));
@@ -148,6 +143,18 @@ fn a_step_is_measured_by_the_plug_in() {
         let words = [format!("--uid={USER}"), format!("--gid={GROUP}"), format!("--chdir={}", home.display())];
         step_by_plug_in(site, &words, &home);
     });
+}
+
+/// The plug-in, built, and its line for Slurm, which ends a path at its first blank: so the library and the way to `trimtab`
+/// lie with the nodes' files.
+fn plugstack_line(testbed: &Testbed) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../spank/trimtab_spank.c");
+    let (library, binary) = (testbed.folder().join("trimtab_spank.so"), testbed.folder().join("trimtab"));
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&library).arg(source);
+    assert!(compiler.status().expect("gcc runs").success());
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_trimtab"), &binary).expect("a link");
+    format!("optional {} binary={}\n", library.display(), binary.display())
 }
 
 /// Root's step or, with these words for `srun`, a user's, in a folder of theirs.
