@@ -130,6 +130,7 @@ fn plan_one(image: &Image<'_>, bounds: Bounds) -> Planned {
             other_entries: &stored_labels,
             outside_branches: &outside_branches,
             restartable: &[],
+            faults_stay: false,
         };
         let analysis = match analyse(&code, image, &Classify(image)) {
             Ok(analysis) => analysis,

@@ -23,6 +23,9 @@ pub struct FunctionCode<'a> {
     /// left for. They stay where they are, and so does the instruction before each, which announces the sequence. In
     /// order, without overlaps. Places where sequences are left for are among `outside_branches`.
     pub restartable: &'a [Range<u64>],
+    /// The program handles faults by itself: what may fault or calls stays where it is, because the handler may know the
+    /// place by its address or by the unwind tables.
+    pub faults_stay: bool,
 }
 
 /// Contiguous bytes of a function.

@@ -7,6 +7,7 @@
 use crate::FunctionCode;
 use crate::answers::{FlagUse, Scratch, computed_into};
 use crate::call::IndirectCall;
+use crate::faults::Faults;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// What the rest of the crate needs to know of one instruction. Functions have many of them, so it is kept small.
@@ -82,6 +83,8 @@ pub(crate) enum Fixed {
     Restartable,
     /// A call whose operand depends on where the stack ends.
     StackCall,
+    /// It may fault or calls, and the program's own fault handler must find it there.
+    MayFault,
 }
 
 impl Fixed {
@@ -100,6 +103,7 @@ impl Fixed {
             Fixed::FarCall => "far call",
             Fixed::Restartable => "restartable sequence",
             Fixed::StackCall => "call",
+            Fixed::MayFault => "instruction that may fault",
         }
     }
 }
@@ -153,8 +157,13 @@ pub(crate) fn decode(code: &FunctionCode<'_>) -> Decoded {
     let bytes_total: usize = code.ranges.iter().map(|range| range.bytes.len()).sum();
     let mut decoded = Decoded::default();
     decoded.steps.reserve(bytes_total / INSTRUCTION_LEN_USUAL + 1);
+    let mut faults = code.faults_stay.then(|| Faults::of(code));
     for_each_instruction(code, |instruction| {
-        decoded.steps.push(settled(step(instruction), code));
+        let mut step = settled(step(instruction), code);
+        if faults.as_mut().is_some_and(|faults| !step.is_filler && faults.may_fault(instruction)) {
+            step.fixed = step.fixed.or(Some(Fixed::MayFault));
+        }
+        decoded.steps.push(step);
         if let Some(address) = named_address(instruction).filter(|&address| code.contains(address)) {
             decoded.named.push(address);
         }

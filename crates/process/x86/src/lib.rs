@@ -28,6 +28,7 @@ mod carrier;
 mod code;
 mod copyable;
 mod edge;
+mod faults;
 mod flow;
 mod inline;
 mod instruction;

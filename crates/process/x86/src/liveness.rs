@@ -148,8 +148,8 @@ fn read_besides(analysis: &Analysis, index: usize, step: &Step, written: u16) ->
     let next_is_known = !step.continues() || crate::flow::following(&analysis.steps, index).is_some();
     let is_odd = matches!(
         step.fixed,
-        // A restartable sequence may be left at any instruction.
-        Some(Fixed::SystemCall | Fixed::Breakpoint | Fixed::Transaction | Fixed::Restartable)
+        // A restartable sequence may be left at any instruction, and a fault's handler may go on anywhere.
+        Some(Fixed::SystemCall | Fixed::Breakpoint | Fixed::Transaction | Fixed::Restartable | Fixed::MayFault)
     );
     if is_unknown || is_odd || !next_is_known || analysis.unresolved_indirect.contains(&step.at) {
         return ALL;

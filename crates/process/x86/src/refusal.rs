@@ -94,6 +94,15 @@ pub enum Refusal {
         /// The instruction.
         at: u64,
     },
+    /// The program handles faults by itself, and its handler must find the instruction in place.
+    #[error(
+        "the instruction at {at:#x} may fault or calls, and the program has a fault handler of its own, which must find it \
+         in place; probe the callers instead"
+    )]
+    MayFault {
+        /// The instruction.
+        at: u64,
+    },
     /// The patch would lie on two pages.
     #[error("a jump at {at:#x} would cross a page boundary and could be left half written; probe the callers")]
     CrossesPage {
@@ -164,6 +173,7 @@ impl Refusal {
             Refusal::CallDisplaced { .. } => "call displaced",
             Refusal::Unmovable { .. } => "unmovable instruction",
             Refusal::Restartable { .. } => "restartable sequence",
+            Refusal::MayFault { .. } => "may fault",
             Refusal::CrossesPage { .. } => "crosses page",
             Refusal::FallsThrough { .. } => "falls through",
             Refusal::ExitInsideEntry { .. } => "exit inside entry",

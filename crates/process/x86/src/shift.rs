@@ -75,6 +75,7 @@ impl Refusal {
             | Refusal::NoSpringboard { at, .. }
             | Refusal::Unmovable { at, .. }
             | Refusal::Restartable { at }
+            | Refusal::MayFault { at }
             | Refusal::CrossesPage { at }
             | Refusal::FallsThrough { at }
             | Refusal::ExitInsideEntry { at }

@@ -399,6 +399,7 @@ impl Planner<'_> {
         match step.fixed {
             None => Ok(()),
             Some(Fixed::Restartable) => Err(Refusal::Restartable { at: step.at }),
+            Some(Fixed::MayFault) => Err(Refusal::MayFault { at: step.at }),
             Some(fixed) => Err(Refusal::Unmovable { at: step.at, what: fixed.what() }),
         }
     }

@@ -47,6 +47,13 @@ const PIECES: &[&[u8]] = &[
     &[0x0f, 0x05],                               // syscall
     &[0xf0, 0x48, 0x0f, 0xb1, 0x0f],             // lock cmpxchg
     &[0xb8, 0x01, 0x00, 0x00, 0x00],             // mov eax, 1
+    &[0x8b, 0x47, 0x04],                         // mov eax, [rdi+4]
+    &[0x8b, 0x45, 0xf4],                         // mov eax, [rbp-12]
+    &[0x8b, 0x44, 0x8c, 0x08],                   // mov eax, [rsp+rcx*4+8]
+    &[0x89, 0x44, 0x24, 0x08],                   // mov [rsp+8], eax
+    &[0x48, 0xf7, 0xf9],                         // idiv rcx
+    &[0xf2, 0x0f, 0x58, 0xc1],                   // addsd xmm0, xmm1
+    &[0xf3, 0x48, 0xa5],                         // rep movsq
 ];
 
 #[test]
@@ -55,7 +62,7 @@ fn random_functions_hold_the_invariants() {
     let mut sites_total = 0;
     for _ in 0..FUNCTIONS {
         let bytes = random.function();
-        let header = [random.next() as u8, random.next() as u8, random.next() as u8, 0];
+        let header = [random.next() as u8, random.next() as u8, random.next() as u8, random.next() as u8 & 8];
         sites_total += check(&[&header[..], &bytes].concat());
     }
     assert!(sites_total > FUNCTIONS / 4, "only {sites_total} sites in {FUNCTIONS} functions: the check checks nothing");

@@ -65,6 +65,7 @@ fn plan(row: &Row, landing_pads: &[u64], other_entries: &[u64]) -> Planned {
         other_entries,
         outside_branches: &[],
         restartable: &[],
+        faults_stay: false,
     };
     let analysis = analyse(&code, &Tables::new(), &())?;
     let mut springboards = Springboards::new();

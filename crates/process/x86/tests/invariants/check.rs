@@ -2,6 +2,7 @@
 //!
 //! Next: `tests/invariants.rs` and the fuzzing of `testing/fuzz`, which call it.
 
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind, Register};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use trimtab_x86::{
@@ -12,8 +13,8 @@ use trimtab_x86::{
 const ADDR: u64 = 0x40_0f80;
 const ISLAND: u64 = 0x1040_0000;
 
-/// The first four bytes choose entry, split, padding, landing pad and bytes that must stay; the rest is code and then the memory that jump
-/// tables are read from. Returns how many sites were found.
+/// The first four bytes choose entry, split, padding, landing pad, bytes that must stay and whether faults are handled;
+/// the rest is code and then the memory that jump tables are read from. Returns how many sites were found.
 pub fn check(input: &[u8]) -> usize {
     let Some((header, bytes)) = input.split_first_chunk::<4>() else { return 0 };
     let after_len = usize::from(header[0] & 31).min(bytes.len());
@@ -34,6 +35,7 @@ pub fn check(input: &[u8]) -> usize {
         other_entries: &[],
         outside_branches: &[],
         restartable: if header[1] >> 6 == 3 { std::slice::from_ref(&restartable) } else { &[] },
+        faults_stay: header[3] >> 3 & 1 != 0,
     };
     let Ok(analysis) = analyse(&code, &Bytes(bytes), &()) else { return 0 };
     let mut springboards = Springboards::new();
@@ -102,6 +104,28 @@ fn check_stays(code: &FunctionCode<'_>, site: &Site) {
     for used in [Some(site.covered()), board, carrier].into_iter().flatten() {
         let is_apart = |stay: &Range<u64>| stay.end <= used.start || used.end <= stay.start;
         assert!(code.restartable.iter().all(is_apart), "{used:x?} must stay: {site:x?}");
+    }
+    if code.faults_stay {
+        let moved = [Some(site.displaced.clone()), site.carrier.as_ref().map(|carrier| carrier.displaced.clone())];
+        moved.into_iter().flatten().for_each(|range| check_no_faults(code, &range));
+    }
+}
+
+/// Where a program handles faults, none of its instructions that are moved can be at fault. This says it in other words
+/// than the code under test: what may be moved has no operand in memory but those of its own frame and data.
+fn check_no_faults(code: &FunctionCode<'_>, moved: &Range<u64>) {
+    let Some(inside) = code.ranges.iter().find(|range| range.contains(moved.start)) else { return };
+    let bytes = &inside.bytes[(moved.start - inside.addr) as usize..(moved.end - inside.addr) as usize];
+    for instruction in Decoder::with_ip(64, bytes, moved.start, DecoderOptions::NONE) {
+        let operands = || (0..instruction.op_count()).map(|operand| instruction.op_kind(operand));
+        let is_far = operands().any(|kind| kind == OpKind::Memory)
+            && !matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop)
+            && !matches!(instruction.memory_base(), Register::RSP | Register::RBP | Register::RIP)
+            && instruction.memory_segment() != Register::FS;
+        let is_string = operands().any(|kind| matches!(kind, OpKind::MemorySegRSI | OpKind::MemoryESRDI));
+        let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+        let is_division = matches!(instruction.mnemonic(), Mnemonic::Div | Mnemonic::Idiv | Mnemonic::Divsd);
+        assert!(!(is_far || is_string || is_call || is_division), "{instruction} may fault and is moved: {moved:x?}");
     }
 }
 
