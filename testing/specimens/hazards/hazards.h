@@ -25,6 +25,14 @@ bool vectors();
 bool holds();
 bool coroutines();
 
+// faults.cpp
+bool faults_throw();
+bool faults_jump();
+bool faults_step();
+bool faults_bus();
+bool faults_late();
+bool faults_end();
+
 // processes.cpp
 bool threads();
 bool cancels();

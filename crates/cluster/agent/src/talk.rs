@@ -223,7 +223,13 @@ mod tests {
         assert_eq!(postcard::from_bytes::<Question>(&bytes), Ok(question));
         let values = vec![script::SentValue::Int(-1), script::SentValue::Text("x".to_owned())];
         let sent = script::Sent { rank: 3, pid: 4, tag: "t".to_owned(), ticks: 5, values };
-        let polled = script::Polled { messages: vec![sent], has_more: true, is_stopped: false, alive: 2 };
+        let polled = script::Polled {
+            messages: vec![sent],
+            has_more: true,
+            is_stopped: false,
+            has_new_handler: false,
+            alive: 2,
+        };
         let say = Say::Script(Box::new(script::Answer::Polled(polled)));
         let bytes = postcard::to_allocvec(&say).expect("it has bytes");
         assert_eq!(postcard::from_bytes::<Say>(&bytes), Ok(say));

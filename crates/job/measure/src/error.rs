@@ -41,6 +41,18 @@ pub enum Error {
     /// The program ended before anything was recorded.
     #[error("the program ended before the first iteration was recorded; attach earlier, or use `trimtab run`")]
     EndedEarly,
+    /// Processes ended by a fault, or by what can't be known, while they were patched, before anything was recorded.
+    #[error("{}", departed.join("; "))]
+    Departed {
+        /// A sentence for each.
+        departed: Vec<String>,
+    },
+    /// The program began to handle faults by itself before anything was recorded.
+    #[error(
+        "the program has set a fault handler of its own before the first iteration was recorded, and the probes were taken \
+         out at once; measure again: then nothing that may fault is moved"
+    )]
+    NewFaultHandler,
     /// The user interrupted before anything was recorded.
     #[error("interrupted before anything was recorded; the program runs on unchanged")]
     Interrupted,

@@ -26,6 +26,7 @@ pub use crew::{Crew, Here, Reply};
 pub use error::Error;
 pub use excerpt::Excerpt;
 pub use job::{Outcome, measure, measure_with};
+pub use node::FRAMES_MISSING;
 pub use node::{
     Listed, Node, chosen, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions,
     wait_for_start, wanted_files,

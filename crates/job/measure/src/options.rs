@@ -93,6 +93,8 @@ pub enum Ended {
     MaxSeconds,
     /// A rank ended or executed another program.
     ProgramEnded,
+    /// A rank has set a fault handler of its own, and the probes had to go.
+    FaultHandler,
     /// The user interrupted.
     Interrupted,
 }
@@ -105,6 +107,7 @@ impl Ended {
             Ended::Confident => "confident",
             Ended::MaxSeconds => "max-seconds",
             Ended::ProgramEnded => "program-ended",
+            Ended::FaultHandler => "fault-handler",
             Ended::Interrupted => "interrupted",
         }
     }

@@ -212,6 +212,8 @@ pub enum Answer {
     Removed {
         /// What did not go as it should.
         warnings: Vec<String>,
+        /// Processes that ended by a fault, or by what can't be known, while they were patched; a sentence each.
+        departed: Vec<String>,
     },
     /// At most [`Answer::READ_BYTES`] a rank, [`Answer::ITERATION_BYTES`] for each iteration, [`Answer::FUNCTION_BYTES`]
     /// for each function and [`Answer::LINK_BYTES`] for each link, and [`Answer::SHARE_BYTES`] for the node; trace records
@@ -416,6 +418,8 @@ pub struct Early {
     pub has_calls: bool,
     /// Whether all ranks still run this program.
     pub is_alive: bool,
+    /// Whether a rank has set a fault handler of its own meanwhile, and so has no probes any more.
+    pub has_new_handler: bool,
 }
 
 /// How far the recording is.
@@ -423,6 +427,8 @@ pub struct Early {
 pub struct Polled {
     /// Whether all ranks still run this program, as far as was looked.
     pub is_alive: bool,
+    /// As [`Early::has_new_handler`].
+    pub has_new_handler: bool,
     /// All ranks have recorded to the end.
     pub is_done: bool,
     /// Seconds since the first rank began to record; `None`: none has.

@@ -261,6 +261,7 @@ impl Played {
             Request::Arm { .. } => Answer::Armed { is_missed: false },
             Request::Poll { .. } => Answer::Polled(Polled {
                 is_alive: true,
+                has_new_handler: false,
                 is_done: true,
                 since_first_s: Some(0.1),
                 marks_min: RECORDED + 1,
@@ -268,13 +269,15 @@ impl Played {
                 is_confident: false,
             }),
             Request::Check { .. } => Answer::Checked(ranks.map(|rank| self.check(node, rank)).collect()),
-            Request::Remove => Answer::Removed { warnings: Vec::new() },
+            Request::Remove => Answer::Removed { warnings: Vec::new(), departed: Vec::new() },
             Request::Read { ended: Ended::Iterations, .. } => Answer::Read(Box::new(Recording {
                 ranks: ranks.map(|rank| self.sample(node, rank)).collect(),
                 warnings: Vec::new(),
                 share: NodeShare::default(),
             })),
-            Request::SeeEarly => Answer::Early(Early { seconds: None, has_calls: false, is_alive: true }),
+            Request::SeeEarly => {
+                Answer::Early(Early { seconds: None, has_calls: false, is_alive: true, has_new_handler: false })
+            }
             _ => Answer::Done,
         }
     }

@@ -170,6 +170,11 @@ impl Member {
         if self.end.is_none() || !self.source.waiting.is_empty() || !self.once.is_empty() {
             return LOOK_EVERY;
         }
+        let usual = self.look_every_usually();
+        if self.parts().any(|part| part.inserted.is_watched()) { usual.min(LOOK_EVERY_MAX) } else { usual }
+    }
+
+    fn look_every_usually(&self) -> Duration {
         match self.source.inside_at {
             // What goes away unseen must not stay in the tables.
             Some(_) if !self.is_guarded() => LOOK_EVERY,
@@ -190,6 +195,26 @@ impl Member {
         if has_ended || now >= self.alive_ns + ALIVE_EVERY.as_nanos() as u64 {
             (self.alive, self.alive_ns) = (self.part.inserted.is_alive(), now);
         }
+    }
+
+    /// Whether the probes were taken out before the end.
+    pub fn is_out(&self) -> bool {
+        self.part.is_removed()
+    }
+
+    /// Takes everything out at once if the program has set a fault handler of its own since: code that may fault is not where
+    /// such a handler looks for it. What to tell of that.
+    pub fn yield_to_handler(&mut self) -> Option<Vec<String>> {
+        let handler = self.parts().find_map(|part| part.inserted.new_fault_handler())?;
+        let target = self.target;
+        let mut told = vec![format!(
+            "process {}: the program has set a fault handler of its own ({handler}) while probes were in; they were taken out at \
+             once; run the script again: then nothing that may fault is moved",
+            target.pid
+        )];
+        told.extend(self.parts_mut().filter_map(|part| part.remove(&target)));
+        self.source.waiting.clear();
+        Some(told)
     }
 
     /// Fills the tables of readable memory anew: if a call that took memory away has emptied them, if a body was refused

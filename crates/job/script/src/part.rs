@@ -14,6 +14,7 @@ pub(crate) struct Part {
     pub inserted: Inserted,
     pub pause_remove_ns: u64,
     reader: Reader,
+    is_removed: bool,
 }
 
 /// A process area, and those of threads.
@@ -21,7 +22,11 @@ pub(crate) type AreaWords = (Vec<u64>, Vec<Vec<u64>>);
 
 impl Part {
     pub(crate) fn new(inserted: Inserted, unit: &Unit) -> Part {
-        Part { inserted, pause_remove_ns: 0, reader: Reader::new(unit) }
+        Part { inserted, pause_remove_ns: 0, reader: Reader::new(unit), is_removed: false }
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.is_removed
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -57,6 +62,9 @@ impl Part {
 
     /// Takes it out; what was not as it should be.
     pub(crate) fn remove(&mut self, target: &Target) -> Option<String> {
+        if std::mem::replace(&mut self.is_removed, true) {
+            return None;
+        }
         if let Some(script) = self.inserted.script() {
             script.set_recording(false);
         }

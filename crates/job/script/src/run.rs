@@ -64,6 +64,8 @@ pub struct Poll {
     pub stopped: bool,
     /// Processes that still run the program.
     pub alive: usize,
+    /// Whether a program has set a fault handler of its own meanwhile, so that its probes had to go.
+    pub has_new_handler: bool,
 }
 
 /// What was not counted.
@@ -121,8 +123,12 @@ pub struct Summary {
     pub loss: Loss,
     /// Libraries that came later.
     pub late: Vec<Late>,
+    /// Processes that ended by a fault, or by what can't be known, while they were patched; a sentence each.
+    pub departed: Vec<String>,
     /// Anything that was not as it should be.
     pub warnings: Vec<String>,
+    /// What a reader should know of what the probes did to the program, although all is as it should be.
+    pub notes: Vec<String>,
 }
 
 impl Summary {
@@ -134,7 +140,9 @@ impl Summary {
         self.pause_remove_us_max = self.pause_remove_us_max.max(other.pause_remove_us_max);
         self.loss = self.loss.and(other.loss);
         self.late.extend(other.late);
+        self.departed.extend(other.departed);
         self.warnings.extend(other.warnings);
+        self.notes.extend(other.notes);
         self
     }
 }
@@ -218,6 +226,10 @@ impl Running {
         let mut poll = Poll::default();
         for member in self.members.iter_mut().filter(|member| member.alive) {
             member.look_alive();
+            if let Some(warnings) = member.yield_to_handler() {
+                self.warnings.extend(warnings);
+                poll.has_new_handler = true;
+            }
             member.refresh();
             self.warnings.extend(member.look_for_libraries(&self.cache, self.started_ns));
             poll.messages.extend(member.messages());
@@ -263,6 +275,7 @@ impl Running {
     pub fn finish(mut self) -> (Vec<Message>, Vec<Named>, Summary) {
         for member in &mut self.members {
             let target = member.target;
+            member.alive &= member.part.inserted.is_alive() || member.is_out();
             self.warnings.append(&mut member.problems);
             self.warnings.extend(member.parts_mut().filter_map(|part| part.remove(&target)));
             let never = member.awaited().into_iter();
@@ -286,9 +299,17 @@ impl Running {
             pause_remove_us_max: longest(|part| part.pause_remove_ns),
             loss,
             late: self.members.iter().flat_map(|member| member.late.iter().map(|(late, _)| late.clone())).collect(),
+            departed: self.members.iter().filter_map(|member| member.part.inserted.departure(!member.alive)).collect(),
             warnings: self.warnings.clone(),
+            notes: self.members.iter().filter_map(note_of).collect(),
         }
     }
+}
+
+/// Samplers and the cancelling of threads look at stacks in the middle of what was put in.
+fn note_of(member: &Member) -> Option<String> {
+    let why = member.source.interrupted?;
+    Some(format!("process {}: {why}; {}", member.target.pid, trimtab_measure::FRAMES_MISSING))
 }
 
 /// Ranks that have others are not held up in `MPI_Init`; before it they are, for what a script asks may be there.

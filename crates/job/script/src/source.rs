@@ -44,6 +44,8 @@ pub(crate) struct Source {
     pub waiting: Vec<Waiting>,
     /// Where the program's own file lies.
     pub program: Vec<Range<u64>>,
+    /// Why its threads may be interrupted at any instruction, and their stacks looked at.
+    pub interrupted: Option<&'static str>,
 }
 
 pub(crate) const SETUP: Setup = Setup { functions: 1, ranks: 1, details: 0 };
@@ -81,8 +83,8 @@ impl Source {
             return Err(Error::NoPlace { pid, reasons: reasons.collect::<Vec<_>>().join("; ") });
         }
         let (inside_at, speaks) = (guard.inside_at, walk::speaks(&compiled.unit));
-        let program = program_of(modules);
-        Ok(Source { compiled, prepared, functions, refused, guarded, inside_at, speaks, waiting, program })
+        let (program, interrupted) = (program_of(modules), modules.interrupted_anywhere());
+        Ok(Source { compiled, prepared, functions, refused, guarded, inside_at, speaks, waiting, program, interrupted })
     }
 }
 

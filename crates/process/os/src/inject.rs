@@ -209,6 +209,11 @@ impl<'a> Injection<'a> {
         self.stopped
     }
 
+    /// Where system calls may read and write [`SCRATCH_BYTES`] that are nobody else's.
+    pub(crate) fn scratch(&self) -> u64 {
+        self.scratch
+    }
+
     /// Puts `text` and a NUL where system calls can read it; its address.
     pub fn place_text(&self, text: &str) -> Result<u64, Error> {
         let mut bytes = text.as_bytes().to_vec();

@@ -5,7 +5,7 @@
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_os::{Call, Gadgets, Injection, MappingTable, Memory, Stopped, find_gadgets};
+use trimtab_os::{Call, Caught, Gadgets, Injection, MappingTable, Memory, Stopped, find_gadgets};
 use trimtab_types::Pid;
 use trimtab_types::procfs::{Stat, State};
 
@@ -173,6 +173,38 @@ fn outcome(mut child: Child) -> String {
 }
 
 const GOOD: &str = "target right=true slept=true enough=true";
+
+/// A program of Rust's catches what an overflow of a stack causes, with a function of its own.
+#[test]
+fn a_process_is_asked_for_its_handlers() {
+    let target = start("target", "");
+    let pid = Pid(target.id() as i32);
+    until_caught(pid, libc::SIGSEGV);
+    let caught = Caught::by(pid).expect("it runs");
+    assert_eq!(caught.faults(), [libc::SIGSEGV, libc::SIGBUS]);
+    let (gadgets, maps) = gadgets(pid);
+    for _ in 0..20 {
+        let mut stopped = Stopped::stop(pid).expect("stops");
+        let signals = [libc::SIGSEGV, libc::SIGILL, libc::SIGBUS];
+        let handlers = stopped.handlers(&signals, gadgets, &maps).expect("asks");
+        stopped.resume();
+        assert_eq!(handlers.iter().map(|one| one.signal).collect::<Vec<_>>(), [libc::SIGSEGV, libc::SIGBUS]);
+        let own = std::env::current_exe().expect("a path");
+        for handler in handlers {
+            let mapping = maps.at(handler.address).expect("is mapped");
+            assert!(mapping.executable && std::path::Path::new(&mapping.path) == own, "{mapping:?}");
+        }
+    }
+    assert_eq!(outcome(target), GOOD);
+}
+
+fn until_caught(pid: Pid, signal: i32) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !Caught::by(pid).is_ok_and(|caught| caught.has(signal)) {
+        assert!(Instant::now() < deadline, "it does not begin");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 #[test]
 fn an_undisturbed_target_is_right() {

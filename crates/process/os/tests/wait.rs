@@ -2,11 +2,33 @@
 
 use std::process::Command;
 use std::time::{Duration, Instant};
-use trimtab_os::{ProcessEnd, wait_for_end};
+use trimtab_os::{EndCause, ProcessEnd, wait_for_end};
 use trimtab_types::Pid;
 
 /// Far longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whether its parent has asked for its end already or not. Who has asked has all there is, unless the kernel is new.
+#[test]
+fn what_ended_a_process_is_told() {
+    for (name, script, wanted) in [
+        ("exits", "read line; exit 3", EndCause::Exited(3)),
+        ("faults", "read line; kill -SEGV $$", EndCause::Fault(libc::SIGSEGV)),
+        ("aborts", "read line; kill -ABRT $$", EndCause::Fault(libc::SIGABRT)),
+        ("is_ended", "read line; kill -KILL $$", EndCause::Signal(libc::SIGKILL)),
+    ] {
+        let mut command = Command::new("sh");
+        let mut child = command.args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().expect("sh runs");
+        let end = ProcessEnd::of(Pid(child.id() as i32)).expect("it runs");
+        assert_eq!(end.cause(), None, "{name}: it waits");
+        drop(child.stdin.take());
+        wait_for_end([&end].into_iter(), LIMIT);
+        assert_eq!(end.cause(), Some(wanted), "{name}: nobody has asked");
+        child.wait().expect("ours");
+        let after = end.cause();
+        assert!([Some(wanted), Some(EndCause::Unknown)].contains(&after), "{name}: {after:?}");
+    }
+}
 
 #[test]
 fn the_end_of_one_of_several_processes_is_noticed() {

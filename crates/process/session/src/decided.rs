@@ -121,6 +121,12 @@ impl Decisions {
     }
 }
 
+/// [`engine`] as decisions have it: for programs that handle faults by themselves they are made otherwise, so it is
+/// another number for these.
+pub(crate) fn maker(faults_stay: bool) -> Option<u64> {
+    engine().map(|engine| if faults_stay { !engine } else { engine })
+}
+
 /// A number for this very program: with any other, decisions may be made otherwise.
 pub(crate) fn engine() -> Option<u64> {
     static ENGINE: OnceLock<Option<u64>> = OnceLock::new();

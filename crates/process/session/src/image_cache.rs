@@ -7,7 +7,7 @@
 //!
 //! Next: `modules` asks for every file a process has mapped; `elsewhere` for symbols that another node has read.
 
-use crate::decided::{Decision, Decisions, engine};
+use crate::decided::{Decision, Decisions, maker};
 use crate::error::Error;
 use crate::restartable::Restartable;
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ pub struct LoadedImage {
     pub from_cache: bool,
     branches: Branches,
     restartable: OnceLock<Restartable>,
-    /// What was decided about its functions.
-    decisions: Mutex<Decided>,
+    /// What was decided about its functions: for programs without fault handlers of their own, and for those with.
+    decisions: [Mutex<Decided>; 2],
     /// Where its symbols are kept on disk; what else is kept lies beside.
     place: Option<PathBuf>,
 }
@@ -70,31 +70,34 @@ const BRANCHES_MAGIC: u64 = u64::from_le_bytes(*b"branch\x00\x02");
 
 impl LoadedImage {
     fn new(image: Image, file: FileMapping, from_cache: bool, place: Option<PathBuf>) -> Self {
-        let (branches, restartable, decisions) = (Branches::default(), OnceLock::new(), Mutex::default());
+        let (branches, restartable, decisions) = (Branches::default(), OnceLock::new(), Default::default());
         LoadedImage { image, file, from_cache, branches, restartable, decisions, place }
     }
 
-    /// What was decided about its functions already; on disk it is looked for only if that much is asked.
-    pub(crate) fn decisions(&self, functions: usize) -> Arc<Decisions> {
-        let mut decided = locked(&self.decisions);
+    /// What was decided about its functions already, where faults are handled by the program or not; on disk it is looked
+    /// for only if that much is asked.
+    pub(crate) fn decisions(&self, functions: usize, faults_stay: bool) -> Arc<Decisions> {
+        let mut decided = locked(&self.decisions[usize::from(faults_stay)]);
         if functions >= DECISIONS_MIN && !decided.looked_on_disk {
-            let kept = || Decisions::from_bytes(engine()?, &std::fs::read(self.beside("decisions")?).ok()?);
+            let (maker, place) = (maker(faults_stay), self.beside(kept_name(faults_stay)));
+            let kept = || Decisions::from_bytes(maker?, &std::fs::read(place?).ok()?);
             *decided = Decided { known: kept().map_or_else(|| decided.known.clone(), Arc::new), looked_on_disk: true };
         }
         decided.known.clone()
     }
 
     /// Remembers what was decided now, and keeps it on disk if that was much.
-    pub(crate) fn keep(&self, new: Vec<Decision>) {
-        let mut decided = locked(&self.decisions);
+    pub(crate) fn keep(&self, new: Vec<Decision>, faults_stay: bool) {
+        let mut decided = locked(&self.decisions[usize::from(faults_stay)]);
         // Another process's decisions, made at the same time, are the same.
         if new.iter().all(|decision| decided.known.at(decision.start) == Some(decision)) {
             return;
         }
         let is_much = decided.looked_on_disk && new.len() >= DECISIONS_MIN;
         decided.known = Arc::new(decided.known.with(new));
-        if let (true, Some(place), Some(engine)) = (is_much, self.beside("decisions"), engine()) {
-            write_cached(&place, &decided.known.to_bytes(engine));
+        let (place, maker) = (self.beside(kept_name(faults_stay)), maker(faults_stay));
+        if let (true, Some(place), Some(maker)) = (is_much, place, maker) {
+            write_cached(&place, &decided.known.to_bytes(maker));
         }
     }
 
@@ -179,6 +182,11 @@ impl LoadedImage {
             starts
         })
     }
+}
+
+/// The end of the file that decisions are kept in: where a program handles faults by itself, others hold.
+fn kept_name(faults_stay: bool) -> &'static str {
+    if faults_stay { "faults.decisions" } else { "decisions" }
 }
 
 /// All images read so far. Clones share them.

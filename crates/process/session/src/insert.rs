@@ -10,6 +10,7 @@
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::gone::is_changed_by_others;
+use crate::handlers::Watch;
 use crate::mapping::{Mapper, forsake};
 use crate::modules::Modules;
 use crate::prepare::Prepared;
@@ -20,7 +21,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use trimtab_os::{MappingTable, Memory, SharedMapping, Stopped};
+use trimtab_os::{MappingTable, Memory, ProcessEnd, SharedMapping, Stopped};
 use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, build, build_script, code_needed};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
@@ -67,6 +68,12 @@ pub struct Inserted {
     /// Threads that were inside a measured function already, as (thread pointer, probe): they passed no entry probe.
     pub inside: Vec<(u64, u32)>,
     removed: bool,
+    /// Looks for fault handlers that the program sets meanwhile, if that matters.
+    pub(crate) watch: Option<Watch>,
+    /// Tells when the process ends, and by what.
+    pub(crate) end: Option<ProcessEnd>,
+    /// What is patched, in words.
+    pub(crate) patched: String,
 }
 
 /// Where everything will lie, and what will be written.
@@ -201,9 +208,12 @@ impl Prepared {
             shared,
             target,
             point_count: layout.plan.patches.len(),
-            pause_ns: mapper.pause_ns,
+            pause_ns: mapper.pause_ns + self.handlers.pause_ns,
             inside: Vec::new(),
             removed: false,
+            watch: self.watch(),
+            end: ProcessEnd::of(pid).ok(),
+            patched: self.patched(),
         };
         // On an error the memory is unmapped as it is dropped.
         self.patch(layout, maps, &mut inserted)?;

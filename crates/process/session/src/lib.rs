@@ -10,10 +10,12 @@
 mod again;
 mod claim;
 mod decided;
+mod departed;
 mod elsewhere;
 mod errno;
 mod error;
 mod gone;
+mod handlers;
 mod image_cache;
 mod imports;
 mod indirect;
@@ -39,6 +41,7 @@ mod unwind;
 
 pub use again::{Passing, try_again};
 pub use claim::Claim;
+pub use departed::{Departures, departure};
 pub use elsewhere::NamedFile;
 pub use error::Error;
 

@@ -5,10 +5,11 @@
 //! Next: `prepare` looks functions up here.
 
 use crate::error::Error;
+use crate::handlers::FaultHandlers;
 use crate::image_cache::{ImageCache, LoadedImage};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use trimtab_os::{Mapping, MappingTable};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, LoadBias, Pid, ProcAddr};
@@ -53,6 +54,8 @@ pub struct Modules {
     pub maps: MappingTable,
     /// Modules that could not be read, with the reason.
     pub unreadable: Vec<(String, String)>,
+    /// What is known of the process's fault handlers, once that was asked.
+    pub(crate) handlers: Arc<OnceLock<FaultHandlers>>,
 }
 
 impl Modules {
@@ -87,7 +90,7 @@ impl Modules {
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let exe = exe.to_string_lossy().into_owned();
         modules.sort_by_key(|module| module.path != exe);
-        Ok(Modules { pid, modules, maps, unreadable })
+        Ok(Modules { pid, modules, maps, unreadable, handlers: Arc::default() })
     }
 
     /// The module that a file would be, at the addresses it is linked for; no process runs it.
@@ -101,7 +104,8 @@ impl Modules {
         let text = ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))).unwrap_or_default();
         let path = path.display().to_string();
         let modules = vec![Module { path, bias: LoadBias(0), loaded, text: text.0..text.1 }];
-        Ok(Modules { pid: NO_PROCESS, modules, maps: MappingTable::default(), unreadable: Vec::new() })
+        let (maps, handlers) = (MappingTable::default(), Arc::default());
+        Ok(Modules { pid: NO_PROCESS, modules, maps, unreadable: Vec::new(), handlers })
     }
 
     /// Whether these are the modules of a file, not of a process.

@@ -8,6 +8,7 @@
 
 use crate::decided::{Decision, Decisions, OwnSites};
 use crate::error::Error;
+use crate::handlers::{FaultHandlers, Watch};
 use crate::modules::{Module, Modules};
 use crate::script::ScriptSource;
 use crate::side_by_side::side_by_side;
@@ -23,7 +24,7 @@ use trimtab_symbols::{FrameKind, fde_at, fingerprint, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
     Analysis, ClassifyJump, CodeRange, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site, analyse,
-    answers_in_flags, own_sites,
+    answers_in_flags, may_fault_in, own_sites,
 };
 
 /// A function that is to be measured.
@@ -65,6 +66,8 @@ pub struct Prepared {
     pub(crate) program: Range<u64>,
     /// What runs instead of the in-target routine.
     pub(crate) script: Option<ScriptSource>,
+    /// What was known of the process's fault handlers.
+    pub(crate) handlers: FaultHandlers,
 }
 
 /// Farthest apart that code sharing one arena may lie: little beside how far a jump reaches, yet most libraries are
@@ -100,6 +103,7 @@ impl Prepared {
             taken: BTreeMap::new(),
             program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
             script: None,
+            handlers: modules.fault_handlers().clone(),
         };
         let mut known = HashSet::new();
         let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
@@ -141,6 +145,26 @@ impl Prepared {
             words.chain([refused.name.as_str()]).for_each(|word| text.push_str(word));
         }
         trimtab_stub::layout::checksum(text.as_bytes())
+    }
+
+    /// The program's own fault handler in words, if it has one: nothing that may fault or calls is moved then.
+    pub fn own_fault_handler(&self) -> Option<&str> {
+        self.handlers.own.as_deref()
+    }
+
+    /// What to keep an eye on while the probes are in: a fault handler that is set then would not find code that may fault.
+    pub(crate) fn watch(&self) -> Option<Watch> {
+        (self.handlers.own.is_none() && self.moves_faults()).then(|| Watch::new(&self.handlers))
+    }
+
+    /// Whether code that may fault is to run elsewhere.
+    fn moves_faults(&self) -> bool {
+        let sites = self.functions.iter().flat_map(|function| &function.sites);
+        sites.into_iter().any(|planned| {
+            let carrier = planned.site.carrier.as_ref();
+            may_fault_in(&planned.displaced, planned.site.displaced.start)
+                || carrier.is_some_and(|carrier| may_fault_in(&planned.carrier, carrier.displaced.start))
+        })
     }
 
     /// Number of the probe at `address`.
@@ -224,9 +248,11 @@ type Judged<'a> = (Decided<'a>, Option<Box<(usize, Decision)>>);
 fn all_sites<'a>(modules: &'a Modules, memory: Option<&Memory>, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
     let subjects: Vec<Subject<'_>> =
         modules.modules.iter().map(|module| Subject::new(module, memory, modules)).collect();
+    let faults_stay = modules.own_fault_handler().is_some();
     let mut counts = vec![0; subjects.len()];
     requests.iter().filter_map(|request| modules.index_of(request.address)).for_each(|index| counts[index] += 1);
-    let known: Vec<_> = modules.modules.iter().zip(&counts).map(|(m, count)| m.loaded.decisions(*count)).collect();
+    let known: Vec<_> =
+        modules.modules.iter().zip(&counts).map(|(m, count)| m.loaded.decisions(*count, faults_stay)).collect();
     let judge = |request: &&FunctionRequest| -> Judged<'a> {
         let Some(index) = modules.index_of(request.address) else {
             return (Err("it lies in no readable module".into()), None);
@@ -248,7 +274,7 @@ fn all_sites<'a>(modules: &'a Modules, memory: Option<&Memory>, requests: &[&Fun
         }
     }
     for (module, new) in modules.modules.iter().zip(new).filter(|(_, new)| !new.is_empty()) {
-        module.loaded.keep(new);
+        module.loaded.keep(new, faults_stay);
     }
     all
 }
@@ -260,6 +286,8 @@ pub(crate) struct Subject<'a> {
     memory: Option<&'a Memory>,
     maps: &'a MappingTable,
     text: Text<'a>,
+    /// The program has a fault handler of its own.
+    faults_stay: bool,
 }
 
 /// One piece of a function: where, its bytes, and the bytes behind it.
@@ -271,7 +299,8 @@ struct Piece<'a> {
 
 impl<'a> Subject<'a> {
     pub(crate) fn new(module: &'a Module, memory: Option<&'a Memory>, modules: &'a Modules) -> Self {
-        Subject { module, memory, maps: &modules.maps, text: Text::new(module, memory) }
+        let faults_stay = modules.own_fault_handler().is_some();
+        Subject { module, memory, maps: &modules.maps, text: Text::new(module, memory), faults_stay }
     }
 
     /// Where a function is patched, by what is `known` or else by a new decision; that too, if it is worth keeping.
@@ -375,6 +404,7 @@ impl<'a> Subject<'a> {
                 other_entries: &[],
                 outside_branches: &outside,
                 restartable: &restartable,
+                faults_stay: self.faults_stay,
             };
             let analysis = analyse(&code, tables, self).map_err(|refusal| refusal.shifted(to_file).to_string())?;
             let jumped_into = analysis.external_jumps.iter().filter_map(|jump| self.around(jump.target));

@@ -51,6 +51,7 @@ fn keep<T>(all: &mut Vec<T>, stays: &[bool]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handlers::FaultHandlers;
     use std::collections::BTreeMap;
     use trimtab_os::Gadgets;
     use trimtab_plan::PlannedFunction;
@@ -81,6 +82,7 @@ mod tests {
             taken: BTreeMap::new(),
             program: 0..0,
             script: None,
+            handlers: FaultHandlers::default(),
         }
     }
 

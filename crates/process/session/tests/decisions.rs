@@ -99,6 +99,64 @@ fn kept_decisions_are_the_same_as_new_ones() {
     std::fs::remove_dir_all(&folder).expect("removes its folder");
 }
 
+/// What was decided for a program that leaves its faults alone is not used for one that handles them, nor the other way
+/// round, in memory and from disk.
+#[test]
+fn programs_that_handle_faults_have_decisions_of_their_own() {
+    let (plain, folder) = (Sleeper::start(), folder("faults"));
+    // A program of Rust's catches what an overflow of a stack causes: this one does.
+    let own =
+        Command::new(std::env::current_exe().expect("a path")).args(["--exact", "sleeps"]).env(SLEEPS, "1").spawn();
+    let handling = Sleeper(own.expect("starts"));
+    wait_until_caught(handling.pid());
+    let free = decide(plain.pid(), &ImageCache::in_memory(), flag::TIMED);
+    let kept_in = |pid: Pid| decide(pid, &ImageCache::in_directory(&folder), flag::TIMED);
+    let stays = decide(handling.pid(), &ImageCache::in_memory(), flag::TIMED);
+    assert!(free.own_fault_handler().is_none());
+    assert!(
+        stays.own_fault_handler().is_some_and(|handler| handler.contains("SIGSEGV in decisions")),
+        "{:?}",
+        stays.own_fault_handler()
+    );
+    assert_ne!(free.digest(), stays.digest());
+    let may_fault =
+        |prepared: &Prepared| prepared.refused.iter().filter(|one| one.reason.contains("may fault")).count();
+    assert_eq!(may_fault(&free), 0);
+    assert!(
+        may_fault(&stays) > 0 && may_fault(&stays) < stays.probes.len() / 4,
+        "{} of {}",
+        may_fault(&stays),
+        stays.probes.len()
+    );
+    for _ in 0..2 {
+        assert_eq!(kept_in(handling.pid()).digest(), stays.digest(), "after the others");
+        assert_eq!(kept_in(plain.pid()).digest(), free.digest(), "after the others");
+    }
+    let shared = ImageCache::in_memory();
+    for (pid, wanted) in [(plain.pid(), &free), (handling.pid(), &stays), (plain.pid(), &free)] {
+        assert_eq!(decide(pid, &shared, flag::TIMED).digest(), wanted.digest(), "in one run");
+    }
+    std::fs::remove_dir_all(&folder).expect("removes its folder");
+}
+
+const SLEEPS: &str = "TRIMTAB_TEST_SLEEPS";
+
+/// Not a test of its own: a program that handles faults and sleeps.
+#[test]
+fn sleeps() {
+    if std::env::var_os(SLEEPS).is_some() {
+        std::thread::sleep(Duration::from_secs(1000));
+    }
+}
+
+fn wait_until_caught(pid: Pid) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !trimtab_os::Caught::by(pid).is_ok_and(|caught| !caught.faults().is_empty()) {
+        assert!(Instant::now() < deadline, "it does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn damaged_bytes_are_made_anew() {
     let (sleeper, folder) = (Sleeper::start(), folder("damaged"));

@@ -151,7 +151,7 @@ fn rounds(variant: HazardVariant, name: &'static str) {
 }
 
 /// Hazards that stay in one program all the time, so that every round must succeed.
-const HAZARDS: [&str; 21] = [
+const HAZARDS: [&str; 25] = [
     "throw",
     "longjmp",
     "backtrace",
@@ -173,6 +173,10 @@ const HAZARDS: [&str; 21] = [
     "blocked",
     "dozing",
     "sequence",
+    "fault_throw",
+    "fault_jump",
+    "fault_step",
+    "fault_bus",
 ];
 
 #[test]

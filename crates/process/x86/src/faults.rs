@@ -10,13 +10,24 @@
 
 use crate::code::FunctionCode;
 use crate::instruction::for_each_instruction;
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    UsedMemory,
+};
 
 /// Tells the instructions of one function that may fault.
 pub(crate) struct Faults {
     info: InstructionInfoFactory,
     /// `rbp` is as far from the stack pointer throughout as the function's first instructions set it.
     has_frame_pointer: bool,
+}
+
+/// Whether any of these instructions, which lie at `address`, may fault or calls. Nothing is known of the function around
+/// them.
+pub fn may_fault_in(bytes: &[u8], address: u64) -> bool {
+    let mut faults = Faults { info: InstructionInfoFactory::new(), has_frame_pointer: false };
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    decoder.iter().any(|instruction| faults.may_fault(&instruction))
 }
 
 impl Faults {
@@ -110,7 +121,8 @@ impl FramePointer {
 }
 
 fn writes_frame_pointer(instruction: &Instruction, info: &mut InstructionInfoFactory) -> bool {
-    let is_write = |access| !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
+    let is_write =
+        |access| !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
     let used = info.info(instruction).used_registers();
     used.iter().any(|used| used.register().full_register() == Register::RBP && is_write(used.access()))
 }
@@ -122,40 +134,141 @@ fn is_plain(mnemonic: Mnemonic) -> bool {
 
 fn is_plain_arithmetic(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{
-        Adc, Add, And, Bsf, Bsr, Bswap, Bt, Btc, Btr, Bts, Cbw, Cdq, Cdqe, Clc, Cmc, Cmp, Cqo, Cwd, Cwde, Dec, Imul, Inc,
-        Lea, Mul, Neg, Not, Or, Rcl, Rcr, Rol, Ror, Sar, Sbb, Shl, Shld, Shr, Shrd, Stc, Sub, Test, Xor,
+        Adc, Add, And, Bsf, Bsr, Bswap, Bt, Btc, Btr, Bts, Cbw, Cdq, Cdqe, Clc, Cmc, Cmp, Cqo, Cwd, Cwde, Dec, Imul,
+        Inc, Lea, Mul, Neg, Not, Or, Rcl, Rcr, Rol, Ror, Sar, Sbb, Shl, Shld, Shr, Shrd, Stc, Sub, Test, Xor,
     };
     matches!(
         mnemonic,
-        Adc | Add | And | Bsf | Bsr | Bswap | Bt | Btc | Btr | Bts | Cbw | Cdq | Cdqe | Clc | Cmc | Cmp | Cqo | Cwd | Cwde
-            | Dec | Imul | Inc | Lea | Mul | Neg | Not | Or | Rcl | Rcr | Rol | Ror | Sar | Sbb | Shl | Shld | Shr | Shrd
-            | Stc | Sub | Test | Xor
+        Adc | Add
+            | And
+            | Bsf
+            | Bsr
+            | Bswap
+            | Bt
+            | Btc
+            | Btr
+            | Bts
+            | Cbw
+            | Cdq
+            | Cdqe
+            | Clc
+            | Cmc
+            | Cmp
+            | Cqo
+            | Cwd
+            | Cwde
+            | Dec
+            | Imul
+            | Inc
+            | Lea
+            | Mul
+            | Neg
+            | Not
+            | Or
+            | Rcl
+            | Rcr
+            | Rol
+            | Ror
+            | Sar
+            | Sbb
+            | Shl
+            | Shld
+            | Shr
+            | Shrd
+            | Stc
+            | Sub
+            | Test
+            | Xor
     )
 }
 
 fn is_plain_move(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{
-        Cmova, Cmovae, Cmovb, Cmovbe, Cmove, Cmovg, Cmovge, Cmovl, Cmovle, Cmovne, Cmovno, Cmovnp, Cmovns, Cmovo, Cmovp,
-        Cmovs, Cmpxchg, Endbr64, Lahf, Leave, Mov, Movsx, Movsxd, Movzx, Nop, Pause, Pop, Push, Sahf, Seta, Setae, Setb,
-        Setbe, Sete, Setg, Setge, Setl, Setle, Setne, Setno, Setnp, Setns, Seto, Setp, Sets, Xadd, Xchg,
+        Cmova, Cmovae, Cmovb, Cmovbe, Cmove, Cmovg, Cmovge, Cmovl, Cmovle, Cmovne, Cmovno, Cmovnp, Cmovns, Cmovo,
+        Cmovp, Cmovs, Cmpxchg, Endbr64, Lahf, Leave, Mov, Movsx, Movsxd, Movzx, Nop, Pause, Pop, Push, Sahf, Seta,
+        Setae, Setb, Setbe, Sete, Setg, Setge, Setl, Setle, Setne, Setno, Setnp, Setns, Seto, Setp, Sets, Xadd, Xchg,
     };
     matches!(
         mnemonic,
-        Cmova | Cmovae | Cmovb | Cmovbe | Cmove | Cmovg | Cmovge | Cmovl | Cmovle | Cmovne | Cmovno | Cmovnp | Cmovns
-            | Cmovo | Cmovp | Cmovs | Cmpxchg | Endbr64 | Lahf | Leave | Mov | Movsx | Movsxd | Movzx | Nop | Pause | Pop
-            | Push | Sahf | Seta | Setae | Setb | Setbe | Sete | Setg | Setge | Setl | Setle | Setne | Setno | Setnp
-            | Setns | Seto | Setp | Sets | Xadd | Xchg
+        Cmova
+            | Cmovae
+            | Cmovb
+            | Cmovbe
+            | Cmove
+            | Cmovg
+            | Cmovge
+            | Cmovl
+            | Cmovle
+            | Cmovne
+            | Cmovno
+            | Cmovnp
+            | Cmovns
+            | Cmovo
+            | Cmovp
+            | Cmovs
+            | Cmpxchg
+            | Endbr64
+            | Lahf
+            | Leave
+            | Mov
+            | Movsx
+            | Movsxd
+            | Movzx
+            | Nop
+            | Pause
+            | Pop
+            | Push
+            | Sahf
+            | Seta
+            | Setae
+            | Setb
+            | Setbe
+            | Sete
+            | Setg
+            | Setge
+            | Setl
+            | Setle
+            | Setne
+            | Setno
+            | Setnp
+            | Setns
+            | Seto
+            | Setp
+            | Sets
+            | Xadd
+            | Xchg
     )
 }
 
 fn is_plain_jump(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{
-        Ja, Jae, Jb, Jbe, Je, Jecxz, Jg, Jge, Jl, Jle, Jmp, Jne, Jno, Jnp, Jns, Jo, Jp, Jrcxz, Js, Loop, Loope, Loopne, Ret,
+        Ja, Jae, Jb, Jbe, Je, Jecxz, Jg, Jge, Jl, Jle, Jmp, Jne, Jno, Jnp, Jns, Jo, Jp, Jrcxz, Js, Loop, Loope, Loopne,
+        Ret,
     };
     matches!(
         mnemonic,
-        Ja | Jae | Jb | Jbe | Je | Jecxz | Jg | Jge | Jl | Jle | Jmp | Jne | Jno | Jnp | Jns | Jo | Jp | Jrcxz | Js | Loop
-            | Loope | Loopne | Ret
+        Ja | Jae
+            | Jb
+            | Jbe
+            | Je
+            | Jecxz
+            | Jg
+            | Jge
+            | Jl
+            | Jle
+            | Jmp
+            | Jne
+            | Jno
+            | Jnp
+            | Jns
+            | Jo
+            | Jp
+            | Jrcxz
+            | Js
+            | Loop
+            | Loope
+            | Loopne
+            | Ret
     )
 }
 
@@ -169,9 +282,43 @@ fn is_plain_vector(mnemonic: Mnemonic) -> bool {
     };
     matches!(
         mnemonic,
-        Andnpd | Andnps | Andpd | Andps | Movapd | Movaps | Movd | Movdqa | Movdqu | Movhlps | Movhpd | Movhps | Movlhps
-            | Movlpd | Movlps | Movq | Movsd | Movss | Movupd | Movups | Orpd | Orps | Pand | Pandn | Por | Pshufd
-            | Punpckhqdq | Punpcklqdq | Pxor | Shufpd | Shufps | Unpckhpd | Unpckhps | Unpcklpd | Unpcklps | Xorpd | Xorps
+        Andnpd
+            | Andnps
+            | Andpd
+            | Andps
+            | Movapd
+            | Movaps
+            | Movd
+            | Movdqa
+            | Movdqu
+            | Movhlps
+            | Movhpd
+            | Movhps
+            | Movlhps
+            | Movlpd
+            | Movlps
+            | Movq
+            | Movsd
+            | Movss
+            | Movupd
+            | Movups
+            | Orpd
+            | Orps
+            | Pand
+            | Pandn
+            | Por
+            | Pshufd
+            | Punpckhqdq
+            | Punpcklqdq
+            | Pxor
+            | Shufpd
+            | Shufps
+            | Unpckhpd
+            | Unpckhps
+            | Unpcklpd
+            | Unpcklps
+            | Xorpd
+            | Xorps
     )
 }
 
@@ -179,7 +326,6 @@ fn is_plain_vector(mnemonic: Mnemonic) -> bool {
 mod tests {
     use super::*;
     use crate::CodeRange;
-    use iced_x86::{Decoder, DecoderOptions};
 
     fn may_fault(before: &[u8], bytes: &[u8]) -> bool {
         let whole = [before, bytes].concat();

@@ -57,6 +57,7 @@ pub use carrier::{Carrier, build_carrier};
 pub use code::{ClassifyJump, CodeRange, FunctionCode, JumpTarget, ReadMemory};
 pub use copyable::{NotCopyable, check_copyable};
 pub use edge::way_site;
+pub use faults::may_fault_in;
 pub use instruction::direct_branches;
 pub use island::{ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, build_calibration, build_island};
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};

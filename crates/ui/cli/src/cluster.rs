@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use trimtab_agent::start::Starter;
 use trimtab_agent::{Lead, Present, Remote, SiteWindow};
 use trimtab_measure::{Error, Outcome, WindowId, measure_with};
+use trimtab_session::Departures;
 use trimtab_store::{Process, Store};
 use trimtab_track::slurm::{NotAnId, SlurmId};
 use trimtab_types::{Pid, Rank};
@@ -71,7 +72,15 @@ pub fn one_window(asked: &Asked<'_>, spread: &Spread, kept: &mut Store) -> anyho
     let measured = measure(spread, &starter, &window, &terminal, (asked.trigger, wait, is_new));
     terminal.finish();
     let (outcome, present, site) = measured?;
-    keep_and_show(kept, &known(spread, &present), outcome, asked.options, asked.beside_program, site)
+    keep_and_show(
+        kept,
+        &known(spread, &present),
+        outcome,
+        asked.options,
+        asked.beside_program,
+        site,
+        &Departures::default(),
+    )
 }
 
 /// Starts agents on all nodes of a job, or has them started.

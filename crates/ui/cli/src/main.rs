@@ -9,6 +9,7 @@ mod arguments;
 mod audited;
 mod called;
 mod cluster;
+mod departed;
 mod doctor;
 mod doctor_facts;
 mod explain;

@@ -129,7 +129,12 @@ pub fn said(error: Error, text: &str) -> anyhow::Error {
 }
 
 /// Reads until it is over, takes the probes out and shows what they left.
-pub fn watch(mut running: impl Probed, options: &ProbeOptions, terminal: &Terminal) -> anyhow::Result<u8> {
+/// Exit code, and what to tell of processes that ended by a fault.
+pub fn watch(
+    mut running: impl Probed,
+    options: &ProbeOptions,
+    terminal: &Terminal,
+) -> anyhow::Result<(u8, Vec<String>)> {
     let (functions, refused) = running.refusals();
     for one in &refused {
         eprintln!("trimtab: not probed: {}: {}", one.function, one.reason);
@@ -152,6 +157,8 @@ pub fn watch(mut running: impl Probed, options: &ProbeOptions, terminal: &Termin
             break "interrupted";
         } else if poll.stopped {
             break "stop";
+        } else if poll.has_new_handler {
+            break "fault handler";
         } else if poll.alive == 0 {
             break "program ended";
         } else if limit.is_some_and(|limit| running.elapsed() >= limit) {
@@ -169,12 +176,15 @@ pub fn watch(mut running: impl Probed, options: &ProbeOptions, terminal: &Termin
         }
     }
     messages.extend(last);
-    let result = probe_values::Outcome { ended_by, seconds, functions, refused: &refused, messages, values, summary };
+    let mut result =
+        probe_values::Outcome { ended_by, seconds, functions, refused: &refused, messages, values, summary };
     if let Some(path) = &options.json {
         output::write(path, &(serde_json::to_string_pretty(&result.as_json())? + "\n"))?;
     }
     if !to_standard_output {
         output::print_text(&result.text())?;
     }
-    Ok(if result.is_complete() { DONE } else { PARTIAL })
+    let departed = std::mem::take(&mut result.summary.departed);
+    let code = if result.is_complete() { DONE } else { PARTIAL };
+    Ok((code, departed))
 }

@@ -98,6 +98,9 @@ impl Outcome<'_> {
                 let _ = writeln!(text, "warning: {count} {what}");
             }
         }
+        for note in &summary.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
         for warning in &summary.warnings {
             let _ = writeln!(text, "warning: {warning}");
         }

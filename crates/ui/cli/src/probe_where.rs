@@ -7,14 +7,14 @@ use crate::audited::Change;
 use crate::found::Found;
 use crate::progress::Terminal;
 use crate::spread::Spread;
-use crate::{cluster, launch, probe};
+use crate::{cluster, departed, launch, probe};
 use anyhow::bail;
 use std::time::Duration;
 use trimtab_agent::script::Start;
 use trimtab_agent::script::lead::Probing;
 use trimtab_measure::host_name;
 use trimtab_script::{Error, Message, Named, Options, Poll, Refusal, Running, Summary, Target};
-use trimtab_session::ImageCache;
+use trimtab_session::{Departures, ImageCache};
 use trimtab_track::{Job, RankProcess};
 use trimtab_types::Pid;
 use trimtab_types::context::Context;
@@ -105,12 +105,14 @@ pub fn plain(pid: Pid, script: &Options, options: &ProbeOptions, may_be_loading:
 
 fn here(targets: &[Target], script: &Options, options: &ProbeOptions, may_be_loading: bool) -> anyhow::Result<u8> {
     let mut change = Change::of_processes("probe", targets.iter().map(|target| target.pid))?;
+    let ends = Departures::of(targets.iter().map(|target| target.pid));
     let start = || Running::start(targets, script, &ImageCache::of_user());
     let running = if may_be_loading { launch::when_ready(start, is_too_early) } else { start() };
     let running = running.map_err(|error| probe::said(error, &script.text))?;
-    let code = probe::watch(running, options, &Terminal::new()?);
+    let watched = probe::watch(running, options, &Terminal::new()?);
     change.restored();
-    code
+    let (code, departed) = watched?;
+    Ok(departed::told(departed, &ends, code))
 }
 
 fn everywhere(spread: &Spread, script: &Options, options: &ProbeOptions) -> anyhow::Result<u8> {
@@ -135,7 +137,8 @@ fn everywhere(spread: &Spread, script: &Options, options: &ProbeOptions) -> anyh
         size: present.values().find_map(|present| present.size).unwrap_or(ranks as u32),
     };
     let probing = Probing::start(&mut lead, &present, start)?;
-    probe::watch(probing, options, &terminal)
+    let (code, departed) = probe::watch(probing, options, &terminal)?;
+    Ok(departed::told(departed, &Departures::default(), code))
 }
 
 /// The chosen ranks of a job on this machine.

@@ -9,7 +9,7 @@ use crate::arguments::{EventOptions, GroupName, WindowOptions};
 use crate::audited::Change;
 use crate::found::{self, Found, Target};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, cluster, launch, output, remote, spread, waiting};
+use crate::{DONE, PARTIAL, cluster, departed, launch, output, remote, spread, waiting};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use trimtab_agent::SiteWindow;
 use trimtab_measure::{Mark, Options, Outcome, chosen, dry_run, has_static_mpi, host_name, measure};
 use trimtab_mpi::Group;
-use trimtab_session::ImageCache;
+use trimtab_session::{Departures, ImageCache};
 use trimtab_store::{Process, Store};
 use trimtab_track::{Job, ProcFs, RankProcess, find_job_in};
 use trimtab_types::Pid;
@@ -177,10 +177,11 @@ fn run_here(
     let terminal = Terminal::new()?;
     let window = window_options(options, "run", command_ns)?;
     let cache = ImageCache::of_user();
+    let ends = ends_of(job);
     let change = Change::of_job("run", &chosen(job, &window))?;
     let outcome = change.around(|| launch::measure_when_ready(program, job, &window, &cache, &terminal));
     terminal.finish();
-    keep_and_show(kept, &Known::of(job), outcome?, options, true, None)
+    keep_and_show(kept, &Known::of(job), outcome?, options, true, None, &ends)
 }
 
 fn one_window(
@@ -199,6 +200,7 @@ fn one_window(
     let mut kept = Store::open(store.as_deref())?;
     check_files(options)?;
     let terminal = Terminal::new()?;
+    let ends = ends_of(job);
     let once = || measure(job, &window, &cache, &terminal);
     let measured =
         || if may_be_loading { launch::when_ready(once, trimtab_measure::Error::is_loading) } else { once() };
@@ -209,7 +211,12 @@ fn one_window(
         outcome.report.window.valid = false;
         outcome.report.warnings.push(elsewhere);
     }
-    keep_and_show(&mut kept, &Known::of(job), outcome, options, false, None)
+    keep_and_show(&mut kept, &Known::of(job), outcome, options, false, None, &ends)
+}
+
+/// What tells the ends of the ranks on this machine.
+fn ends_of(job: &Job) -> Departures {
+    Departures::of(job.ranks.iter().map(|rank| rank.pid))
 }
 
 /// The window that was asked for.
@@ -279,8 +286,9 @@ pub fn keep_and_show(
     options: &WindowOptions,
     beside_program: bool,
     site: Option<SiteWindow>,
+    ends: &Departures,
 ) -> anyhow::Result<u8> {
-    let Outcome { mut report, headline } = outcome;
+    let Outcome { mut report, headline, departed } = outcome;
     let kept = keep(store, job, &mut report);
     let json_to_stdout = options.json.as_deref() == Some(std::path::Path::new("-"));
     if beside_program {
@@ -302,7 +310,7 @@ pub fn keep_and_show(
         remote::file(&site, &job.key, &report, kept.is_ok());
     }
     kept.context("the window was measured and is shown above, but could not be stored")?;
-    Ok(if report.window.valid { DONE } else { PARTIAL })
+    Ok(departed::told(departed, ends, if report.window.valid { DONE } else { PARTIAL }))
 }
 
 /// Stores a window; its report then says under which job and number.

@@ -19,7 +19,7 @@ const ALL: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed)
                    for 80 ms;";
 
 /// Hazards that are repeated until told to end.
-const HAZARDS: [&str; 22] = [
+const HAZARDS: [&str; 26] = [
     "throw",
     "longjmp",
     "backtrace",
@@ -42,6 +42,10 @@ const HAZARDS: [&str; 22] = [
     "blocked",
     "dozing",
     "sequence",
+    "fault_throw",
+    "fault_jump",
+    "fault_step",
+    "fault_bus",
 ];
 
 /// Functions whose patches are refused make the exit code 1; a program that executes itself just then, 2.
@@ -138,6 +142,94 @@ fn gdb_sees_the_same_callers() {
     probe.wait();
     hazard.is_as_its_files("after gdb");
     hazard.ends_well();
+}
+
+/// A function whose first instructions fault is refused with the reason, in a program that handles faults by itself, by
+/// every command; one that it could be taken for, in a program that does not, is probed.
+#[test]
+fn own_fault_handlers_keep_what_may_fault_in_place() {
+    let (_alone, home) = (alone(), Home::new());
+    let words = ["may fault", "fault handler of its own", "probe the callers instead"];
+    let mut hazard = Hazard::start(HazardVariant::Optimised, "fault_throw");
+    let pid = hazard.pid().to_string();
+    for script in ["entry fault_sums { n++ }", "exit fault_sums { n++ }", "entry fault_stores { n++ } for 80 ms;"] {
+        let outcome = home.run(&["probe", script, &pid]);
+        assert_eq!(outcome.code(), 2, "{script}: {outcome:?}");
+        words.iter().for_each(|part| assert!(outcome.stderr.contains(part), "{script}: {outcome:?}"));
+    }
+    for (command, word) in [("points", "fault_sums"), ("functions", "fault_sums")] {
+        let arguments = if command == "points" { [command, word, &pid] } else { [command, &pid, word] };
+        let outcome = home.run(&arguments);
+        assert!(outcome.stdout.contains(words[1]), "{command}: {outcome:?}");
+    }
+    hazard.is_as_its_files("refused");
+    hazard.ends_well();
+    let hazard = Hazard::start(HazardVariant::Optimised, "fault_late");
+    let outcome = hazard.probe(&home, "entry fault_sums { n++ } exit fault_sums { m++ } for 80 ms;");
+    assert_eq!(outcome.code(), 0, "nothing handles its faults yet: {outcome:?}");
+    ["go", "fault"].iter().for_each(|what| hazard.tell(what));
+    hazard.ends_well();
+}
+
+/// A program may begin to handle faults while probes are in: they are taken out at once, and it is said.
+#[test]
+fn a_fault_handler_that_comes_later_is_seen() {
+    let (_alone, home) = (alone(), Home::new());
+    let mut hazard = Hazard::start(HazardVariant::Optimised, "fault_late");
+    let pid = hazard.pid();
+    let probe = home.start(&["probe", "entry fault_sums { n++ }", &pid.to_string()]);
+    until("probes", || changed_code(pid).is_some());
+    hazard.tell("go");
+    hazard.says("handles");
+    // Not told to end: the handler does it.
+    let outcome = probe.wait();
+    assert_eq!(outcome.code(), 1, "{outcome:?}");
+    for part in ["ended by: fault handler", "SIGSEGV in hazards", "run the script again"] {
+        assert!(outcome.stdout.contains(part), "{part}: {outcome:?}");
+    }
+    hazard.is_as_its_files("handler");
+    hazard.tell("fault");
+    hazard.ends_well();
+}
+
+/// By a fault that nobody handles, while it is patched or right after: said loudly, with what was patched, and an error.
+#[test]
+fn an_end_by_a_fault_is_said_and_an_error() {
+    let (_alone, home) = (alone(), Home::new());
+    for (name, limit, parts) in [
+        (
+            "patched",
+            "",
+            ["ended by SIGSEGV while trimtab had patched 1 place of fault_sums", "run it again without trimtab"],
+        ),
+        ("after", "for 80 ms;", ["ended by SIGSEGV less than a second after trimtab took out its probes", "report"]),
+    ] {
+        let hazard = Hazard::start(HazardVariant::Optimised, "fault_end");
+        let pid = hazard.pid();
+        let probe = home.start(&["probe", &format!("entry fault_sums {{ n++ }} {limit}"), &pid.to_string()]);
+        until("probes", || changed_code(pid).is_some());
+        if name == "after" {
+            until("removal", || changed_code(pid).is_none());
+        }
+        hazard.tell("fault");
+        let outcome = probe.wait();
+        assert_eq!(outcome.code(), 2, "{name}: {outcome:?}");
+        parts.iter().for_each(|part| assert!(outcome.stderr.contains(part), "{name}: {part}: {outcome:?}"));
+        assert!(outcome.stdout.contains("ended by: "), "{name}: what was counted is shown all the same: {outcome:?}");
+    }
+    // As it ends by itself, and by a signal that others send.
+    for signal in [None, Some(Signal::TERM)] {
+        let hazard = Hazard::start(HazardVariant::Optimised, "fault_end");
+        let pid = hazard.pid();
+        let probe = home.start(&["probe", "entry fault_sums { n++ }", &pid.to_string()]);
+        until("probes", || changed_code(pid).is_some());
+        match signal {
+            Some(signal) => signal_to(pid, signal),
+            None => hazard.ends_well(),
+        }
+        let outcome = probe.wait();
+        assert!(outcome.code() == 0 && outcome.stderr.is_empty(), "{signal:?}: {outcome:?}");
+    }
 }
 
 fn state_of(pid: i32) -> char {

@@ -5,9 +5,11 @@
 
 mod common;
 
-use common::{Desk, RANKS, Specimen, TRUE_MARK, alone, finish, first_arguments, mpi_library};
+use common::{Desk, LIMIT, RANKS, Specimen, TRUE_MARK, alone, finish, first_arguments, mpi_library};
+use rustix::process::Signal;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use trimtab_specimens::{Mark, Mpi, Running, Variant};
 use trimtab_types::report::{Detail, Report};
 
@@ -266,6 +268,60 @@ fn a_program_is_followed_to_its_end() {
     assert_eq!(calls_of(&report, "measuremark"), u64::from(RANKS) * (whole + 1), "{name}");
     assert_eq!(calls_of(&report, "MPI_Finalize"), u64::from(RANKS), "{name}: it was not followed to its end");
     finish(job, &name);
+}
+
+/// Of a job whose rank faults while it is measured all is told, and of one that begins to handle faults too.
+#[test]
+fn faults_and_their_handlers_end_a_window() {
+    let _alone = alone();
+    for (signal, ended, code, words) in [
+        (
+            Signal::SEGV,
+            "program-ended",
+            2,
+            ["ended by SIGSEGV while trimtab had patched", "run it again without trimtab"],
+        ),
+        (Signal::USR2, "fault-handler", 1, ["fault handler of its own (SIGSEGV in particle)", "measure again"]),
+    ] {
+        let specimen = Specimen::of(Mpi::Mpich, "particle", "--iterations 1000000 --handle-faults");
+        let (desk, mut job) = (Desk::new(), specimen.start());
+        let pids = job.rank_pids(LIMIT).expect("ranks");
+        let file = desk.path("report.json");
+        let mut command = desk.command(&["attach", "--follow", "--group", "all", "--json"]);
+        let command = command.arg(&file).arg(job.pid().to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let attach = command.spawn().expect("trimtab runs");
+        wait_for("recording", || pids.iter().all(|pid| is_probed(*pid)));
+        // Recorded by time from then on, if its loop is not sure yet.
+        std::thread::sleep(Duration::from_millis(400));
+        let rank = rustix::process::Pid::from_raw(pids[1]).expect("a pid");
+        rustix::process::kill_process(rank, signal).expect("it runs");
+        let output = attach.wait_with_output().expect("it ends");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{signal:?}: {out} {err}");
+        let report: Report = serde_json::from_str(&std::fs::read_to_string(&file).expect("a report")).expect("JSON");
+        assert!(!report.window.valid && report.window.ended_by == ended, "{signal:?}: {:?}", report.window);
+        let warned = |part: &&str| report.warnings.iter().any(|warning| warning.contains(*part));
+        assert!(
+            words.iter().all(|part| warned(part) && out.contains("rank 1")),
+            "{signal:?}: {:?} {out}",
+            report.warnings
+        );
+        assert!(signal != Signal::SEGV || words.iter().all(|part| err.contains(part)), "said loudly: {err}");
+        assert!(signal == Signal::SEGV || pids.iter().all(|pid| !is_probed(*pid)), "taken out");
+    }
+}
+
+fn is_probed(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default().contains("memfd:trimtab")
+}
+
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(3));
+    }
 }
 
 /// Calls of the window are those of its iterations, four sends each on each rank.

@@ -299,6 +299,7 @@ fn recorded(window: &Window) -> String {
         "confident" => "until the time per iteration was known well enough".to_string(),
         "max-seconds" => "up to the time limit".to_string(),
         "program-ended" => "until the program ended".to_string(),
+        "fault-handler" => "until the program set a fault handler of its own".to_string(),
         "interrupted" => "until interrupted".to_string(),
         other => format!("ended by {}", clean(other)),
     };

@@ -156,7 +156,7 @@ fn says() -> Vec<Say> {
     let rank = PresentRank { rank: 1, pid: 77, start_ticks: 12_345 };
     let values = vec![SentValue::Int(-1), SentValue::Float(0.5), SentValue::Text("x".to_owned())];
     let sent = Sent { rank: 3, pid: 4, tag: "t".to_owned(), ticks: 5, values };
-    let polled = Polled { messages: vec![sent], has_more: true, is_stopped: false, alive: 2 };
+    let polled = Polled { messages: vec![sent], has_more: true, is_stopped: false, has_new_handler: false, alive: 2 };
     let started = Started { ranks: vec![0, 1], functions: 1, ..Started::default() };
     let undone = Undone { rank: 0, pid: 9, was_there: true, patches: 4, pause_us_max: 31.0, problem: None };
     vec![

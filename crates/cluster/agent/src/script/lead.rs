@@ -127,9 +127,12 @@ impl<'l, 'a> Probing<'l, 'a> {
                 self.lost.insert(index);
                 continue;
             };
-            let Answer::Polled(Polled { messages, has_more, is_stopped, alive }) = *answer else { continue };
+            let Answer::Polled(Polled { messages, has_more, is_stopped, has_new_handler, alive }) = *answer else {
+                continue;
+            };
             poll.messages.extend(messages.into_iter().map(Message::from));
             poll.stopped |= is_stopped;
+            poll.has_new_handler |= has_new_handler;
             poll.alive += alive as usize;
             self.has_more |= has_more;
         }

@@ -87,6 +87,8 @@ pub struct Polled {
     pub has_more: bool,
     /// Whether a body said that it is over.
     pub is_stopped: bool,
+    /// A program has set a fault handler of its own meanwhile, so that its probes had to go.
+    pub has_new_handler: bool,
     /// Ranks that still run the program.
     pub alive: u64,
 }

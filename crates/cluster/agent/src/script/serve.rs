@@ -29,6 +29,7 @@ pub(crate) struct Scripts {
     waiting: VecDeque<Sent>,
     dropped: u64,
     is_stopped: bool,
+    has_new_handler: bool,
     alive: usize,
     /// What it counted, once it is out.
     counted: Vec<Variable>,
@@ -77,7 +78,8 @@ impl Scripts {
                 self.turn();
                 let messages = self.take(*bytes_max as usize);
                 let (has_more, is_stopped) = (!self.waiting.is_empty(), self.is_stopped);
-                Answer::Polled(Polled { messages, has_more, is_stopped, alive: self.alive as u64 })
+                let has_new_handler = self.has_new_handler;
+                Answer::Polled(Polled { messages, has_more, is_stopped, has_new_handler, alive: self.alive as u64 })
             }
             // It needs the job.
             Command::Start(_) => Answer::Started(Started::default()),
@@ -94,6 +96,7 @@ impl Scripts {
         let Some(running) = &mut self.running else { return };
         let poll = running.poll();
         self.is_stopped |= poll.stopped;
+        self.has_new_handler |= poll.has_new_handler;
         self.alive = poll.alive;
         self.keep(poll.messages);
     }

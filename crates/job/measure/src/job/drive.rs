@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::crew::{Crew, Here};
 use crate::error::Error;
 use crate::node::Node;
-use crate::options::{Options, Progress, Stage};
+use crate::options::{Ended, Options, Progress, Stage};
 use crate::request::{Answer, Facts, Request, WindowId};
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
@@ -25,6 +25,9 @@ pub struct Outcome {
     pub report: Report,
     /// Its first sentences.
     pub headline: String,
+    /// Processes that ended by a fault, or by what can't be known, while they were patched: a sentence each, which also is
+    /// among the report's warnings. The window is not valid then.
+    pub departed: Vec<String>,
 }
 
 /// Measures one window of a job whose ranks are all on this machine. Whatever happens, every rank is restored before
@@ -75,18 +78,41 @@ impl<'a> Lead<'a> {
         self.facts = inserted.or_else(|error| self.check_interrupted().and(Err(error)))?;
         (self.started_ns, self.started_ticks) = (monotonic_ns(), ticks());
         self.progress.stage(&Stage::Inserting { ranks: self.muster.rank_total() });
-        let (marker, recorded) = self.window()?;
+        let (marker, recorded) = match self.window() {
+            Ok(found) => found,
+            Err(error) => return Err(self.why_early(error)),
+        };
         self.muster.end_clocks()?;
         let checked = checked::verify_marks(self, &marker)?;
         self.progress.stage(&Stage::Removing);
+        let departed = self.remove()?;
+        self.muster.warnings.extend(departed.iter().cloned());
+        let mut report = report::report(self, &marker, &recorded, checked)?;
+        report.window.valid &= departed.is_empty();
+        let headline = trimtab_window::headline(&report);
+        Ok(Outcome { report, headline, departed })
+    }
+
+    /// Takes the probes out everywhere; what to tell of processes that ended by a fault meanwhile.
+    fn remove(&mut self) -> Result<Vec<String>, Error> {
         let removed = self.muster.ask(Request::Remove, |answer| match answer {
-            Answer::Removed { warnings } => Some(warnings),
+            Answer::Removed { warnings, departed } => Some((warnings, departed)),
             _ => None,
         })?;
-        self.muster.warnings.extend(removed.into_iter().flat_map(|(_, warnings)| warnings));
-        let report = report::report(self, &marker, &recorded, checked)?;
-        let headline = trimtab_window::headline(&report);
-        Ok(Outcome { report, headline })
+        let (warnings, departed): (Vec<_>, Vec<_>) = removed.into_iter().map(|(_, told)| told).unzip();
+        self.muster.warnings.extend(warnings.into_iter().flatten());
+        Ok(departed.into_iter().flatten().collect())
+    }
+
+    /// A program that ended too early may have ended by a fault.
+    fn why_early(&mut self, error: Error) -> Error {
+        if !matches!(error, Error::EndedEarly) {
+            return error;
+        }
+        match self.remove() {
+            Ok(departed) if !departed.is_empty() => Error::Departed { departed },
+            _ => error,
+        }
     }
 
     /// Finds what counts iterations and records; by time if nothing does.
@@ -95,9 +121,13 @@ impl<'a> Lead<'a> {
             // What is known of a program that ended too early was recorded by time.
             Err(Error::EndedEarly) => {
                 let early = recording::early(self)?;
-                let Some(seconds) = early.seconds.filter(|_| early.has_calls) else { return Err(Error::EndedEarly) };
-                let why = format!("the program ended after {seconds:.1} s, before its main loop was sure");
-                return Ok((Marker::Time { why }, recording::cut_short(self, seconds)?));
+                let (ended, what, error) = match early.has_new_handler {
+                    true => (Ended::FaultHandler, "set a fault handler of its own", Error::NewFaultHandler),
+                    false => (Ended::ProgramEnded, "ended", Error::EndedEarly),
+                };
+                let Some(seconds) = early.seconds.filter(|_| early.has_calls) else { return Err(error) };
+                let why = format!("the program {what} after {seconds:.1} s, before its main loop was sure");
+                return Ok((Marker::Time { why }, recording::cut_short(self, ended, seconds)?));
             }
             found => found?,
         };

@@ -131,7 +131,7 @@ impl Watch {
                 return Ok((ended, true));
             }
             let since_ns = if lead.options.patient { self.begun_ns } else { armed_ns };
-            match must_end(lead, seen.is_alive, since_ns) {
+            match must_end(lead, &seen, since_ns) {
                 // Once recording has begun the time limit is an iteration too, the next one all ranks can reach.
                 Some(Ended::MaxSeconds) if self.begun_ns != 0 && grace_ns.is_none() => {
                     self.end_together(lead)?;
@@ -193,6 +193,7 @@ fn poll(lead: &mut Lead) -> Result<Polled, Error> {
     })?;
     let all = polled.into_iter().map(|(_, polled)| polled).reduce(|a, b| Polled {
         is_alive: a.is_alive && b.is_alive,
+        has_new_handler: a.has_new_handler || b.has_new_handler,
         is_done: a.is_done && b.is_done,
         since_first_s: [a.since_first_s, b.since_first_s].into_iter().flatten().reduce(f64::max),
         left_max: a.left_max.max(b.left_max),
@@ -203,11 +204,14 @@ fn poll(lead: &mut Lead) -> Result<Polled, Error> {
 }
 
 /// Reasons to end at once, wherever the ranks are. The limit of time counts from `since_ns`; not yet, if that is 0.
-fn must_end(lead: &Lead, is_alive: bool, since_ns: u64) -> Option<Ended> {
+fn must_end(lead: &Lead, seen: &Polled, since_ns: u64) -> Option<Ended> {
     if lead.progress.is_interrupted() {
         return Some(Ended::Interrupted);
     }
-    if !is_alive {
+    if seen.has_new_handler {
+        return Some(Ended::FaultHandler);
+    }
+    if !seen.is_alive {
         return Some(Ended::ProgramEnded);
     }
     let seconds = (monotonic_ns() - since_ns) as f64 / 1e9;
@@ -217,7 +221,11 @@ fn must_end(lead: &Lead, is_alive: bool, since_ns: u64) -> Option<Ended> {
 fn end_now(lead: &mut Lead, why: Ended) -> Result<(Ended, bool), Error> {
     let iterations_max = end_all(lead, why)?;
     if iterations_max == 0 && why != Ended::MaxSeconds {
-        return Err(if why == Ended::Interrupted { Error::Interrupted } else { Error::EndedEarly });
+        return Err(match why {
+            Ended::Interrupted => Error::Interrupted,
+            Ended::FaultHandler => Error::NewFaultHandler,
+            _ => Error::EndedEarly,
+        });
     }
     // A window that was meant to last as long as the program is whole when the program has ended.
     Ok((why, lead.options.follow && why == Ended::ProgramEnded))
@@ -247,6 +255,7 @@ fn ask_early(lead: &mut Lead, request: Request) -> Result<Early, Error> {
         seconds: [a.seconds, b.seconds].into_iter().flatten().reduce(f64::max),
         has_calls: a.has_calls || b.has_calls,
         is_alive: a.is_alive && b.is_alive,
+        has_new_handler: a.has_new_handler || b.has_new_handler,
     });
     all.ok_or(Error::NoNode { purpose: "begin to record" })
 }
@@ -263,7 +272,11 @@ pub(super) fn by_time(lead: &mut Lead) -> Result<Recorded, Error> {
         if lead.progress.is_interrupted() {
             break Ended::Interrupted;
         }
-        if !early(lead)?.is_alive {
+        let seen = early(lead)?;
+        if seen.has_new_handler {
+            break Ended::FaultHandler;
+        }
+        if !seen.is_alive {
             break Ended::ProgramEnded;
         }
         if seconds >= limit_s {
@@ -276,9 +289,10 @@ pub(super) fn by_time(lead: &mut Lead) -> Result<Recorded, Error> {
     Ok(Recorded { start: None, ended, is_whole, begun_ns })
 }
 
-/// What was recorded by time, for `seconds`, of a program that ended while a loop was looked for.
-pub(super) fn cut_short(lead: &mut Lead, seconds: f64) -> Result<Recorded, Error> {
+/// What was recorded by time, for `seconds`, until the program ended, or had the probes taken out, while a loop was looked
+/// for.
+pub(super) fn cut_short(lead: &mut Lead, ended: Ended, seconds: f64) -> Result<Recorded, Error> {
     let begun_ns = monotonic_ns().saturating_sub((seconds * 1e9) as u64);
-    end_all(lead, Ended::ProgramEnded)?;
-    Ok(Recorded { start: None, ended: Ended::ProgramEnded, is_whole: false, begun_ns })
+    end_all(lead, ended)?;
+    Ok(Recorded { start: None, ended, is_whole: false, begun_ns })
 }

@@ -56,6 +56,7 @@ impl Early {
         request::Early {
             seconds: self.begun_ns.map(|begun| (monotonic_ns() - begun) as f64 / 1e9),
             has_calls: self.begun_ns.is_some() && team.members.iter().any(has_calls),
+            has_new_handler: team.has_new_handler,
             is_alive: team.members.iter().all(|member| member.inserted.is_alive()),
         }
     }

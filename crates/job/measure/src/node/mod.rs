@@ -35,8 +35,8 @@ pub(crate) use selection::GROUP_NAMES;
 pub use selection::{Listed, list_functions};
 pub use starting::wait_for_start;
 use std::time::{Duration, Instant};
+pub use team::{FRAMES_MISSING, chosen, dry_run, wanted_files};
 use team::{Member, Team};
-pub use team::{chosen, dry_run, wanted_files};
 use trimtab_mpi::HandleFacts;
 use trimtab_neighbours::Beside;
 use trimtab_os::monotonic_ns;
@@ -277,11 +277,13 @@ impl<'c> Window<'c> {
                 Answer::Done
             }
             Request::RecordByTime => {
+                self.team.yield_to_handlers();
                 self.beside.begin(LOOK_STALE_RECORDING);
                 self.early.begin(&self.team);
                 Answer::Early(self.early.seen(&self.team))
             }
             Request::SeeEarly => {
+                self.team.yield_to_handlers();
                 self.beside.note();
                 Answer::Early(self.early.seen(&self.team))
             }
@@ -294,7 +296,9 @@ impl<'c> Window<'c> {
                 self.team.remove();
                 // Now that nothing is held or in: it takes milliseconds.
                 self.beside.end();
-                Answer::Removed { warnings: self.team.warnings.split_off(told) }
+                let mut warnings = std::mem::take(&mut self.team.news);
+                warnings.extend(self.team.warnings.split_off(told));
+                Answer::Removed { warnings, departed: self.team.departed() }
             }
             // Those that the node answers by itself.
             Request::Insert(_) | Request::Describe { .. } | Request::Time | Request::Read { .. } | Request::Abandon => {
@@ -317,6 +321,7 @@ impl<'c> Window<'c> {
 
     /// What happens while a loop is looked for: it is recorded by time in case none is found. Whether all ranks run.
     fn observe(&mut self) -> bool {
+        self.team.yield_to_handlers();
         self.early.begin_when_due(&self.team, (monotonic_ns() - self.started_ns) as f64 / 1e9);
         self.is_alive()
     }

@@ -159,7 +159,7 @@ impl Reader<'_> {
             usage: self.usage(last_ticks.saturating_sub(first_ticks)),
             pause_insert_us: self.member.inserted.pause_ns as f64 / 1e3,
             pause_remove_us: removal.map(|removal| removal.pause_ns_max as f64 / 1e3),
-            pause_inside_us: 0.0,
+            pause_inside_us: self.member.inserted.pause_asked_ns() as f64 / 1e3,
             probe_ns: self.probe_ns(),
             probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed) + self.inline_hits(&slot)).sum(),
             points: self.member.inserted.point_count as u64,

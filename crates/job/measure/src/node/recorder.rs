@@ -52,6 +52,7 @@ impl Window<'_> {
 
     pub(super) fn poll(&mut self, confident_percent: Option<f64>) -> Polled {
         self.drain();
+        self.team.yield_to_handlers();
         let is_alive = !self.is_due() || self.is_alive();
         let states: Vec<u32> = self.team.members.iter().map(|member| header(member).state.load(Acquire)).collect();
         let has_begun = states.iter().any(|now| *now >= state::RECORD);
@@ -65,6 +66,7 @@ impl Window<'_> {
         let slowest = self.marks.iter().min_by_key(|marks| marks.len());
         Polled {
             is_alive,
+            has_new_handler: self.team.has_new_handler,
             is_done,
             since_first_s: has_begun.then(|| self.since_first_s()),
             marks_min: slowest.map_or(0, |marks| marks.len() as u64),

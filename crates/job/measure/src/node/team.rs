@@ -22,6 +22,9 @@ use trimtab_track::{Job, RankProcess, Seccomp};
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
 
+/// What somebody misses who looks at a thread's stack while it runs what was put in, or unwinds it from there.
+pub const FRAMES_MISSING: &str = "stacks that a sampler looks at while a thread runs probes miss frames, and a thread cancelled \
+                                  there may skip clean-ups; if that matters, probe functions that are called less often";
 /// Ranks call `MPI_Init` within so long, or do something else first that is worth measuring.
 const BEFORE_MAX: Duration = Duration::from_secs(1);
 
@@ -44,6 +47,10 @@ pub(crate) struct Team {
     pub selection: Selection,
     pub library: Option<Library>,
     pub warnings: Vec<String>,
+    /// Warnings that nobody was told of yet.
+    pub news: Vec<String>,
+    /// A program has set a fault handler of its own meanwhile, so the window ends.
+    pub has_new_handler: bool,
 }
 
 /// A rank whose patches are planned.
@@ -81,6 +88,10 @@ impl Team {
         warnings.extend(ready.iter().filter(|one| one.undone).map(|one| {
             format!("rank {}: probes that a killed trimtab had left were taken out first", one.process.rank)
         }));
+        warnings.extend(ready.iter().filter_map(|one| {
+            let why = one.modules.interrupted_anywhere()?;
+            Some(format!("rank {}: {why}; {FRAMES_MISSING}", one.process.rank))
+        }));
         let setup = setup(&selection, job, options);
         let facts = library.as_ref().and_then(Library::handles);
         let inserted = in_parallel(&ready, |one| {
@@ -94,22 +105,51 @@ impl Team {
             let inserted = inserted.map_err(|source| Error::Rank { rank: process.rank, pid: process.pid, source })?;
             members.push(Member { process, modules, prepared, inserted, removal: None, was_alive: true });
         }
-        Ok(Team { members, selection, library, warnings })
+        Ok(Team { members, selection, library, warnings, news: Vec::new(), has_new_handler: false })
+    }
+
+    /// Takes the probes out of ranks that have set a fault handler of their own since they went in, at once: code that may
+    /// fault is not where such a handler looks for it.
+    pub(crate) fn yield_to_handlers(&mut self) {
+        for member in self.members.iter_mut().filter(|member| member.removal.is_none()) {
+            let Some(handler) = member.inserted.new_fault_handler() else { continue };
+            self.has_new_handler = true;
+            member.was_alive = true;
+            let rank = member.process.rank;
+            self.news.push(format!(
+                "rank {rank}: the program has set a fault handler of its own ({handler}) while it was measured; its probes were \
+                 taken out at once, so the window ended early; measure again: then nothing that may fault is moved"
+            ));
+            match member.inserted.remove() {
+                Ok(removal) => member.removal = Some(removal),
+                Err(error) => self.news.push(format!("rank {rank}: probes could not be taken out: {error}")),
+            }
+        }
+    }
+
+    /// What to tell of ranks that ended by a fault, or by what can't be known, while they were patched.
+    pub(crate) fn departed(&self) -> Vec<String> {
+        let told = |member: &Member| {
+            let text = member.inserted.departure(!member.was_alive)?;
+            Some(format!("rank {}: {text}", member.process.rank))
+        };
+        self.members.iter().filter_map(told).collect()
     }
 
     /// Restores all ranks at once.
     pub(crate) fn remove(&mut self) {
-        for member in &mut self.members {
+        let mut members: Vec<&mut Member> = self.members.iter_mut().filter(|member| member.removal.is_none()).collect();
+        for member in &mut members {
             member.was_alive = member.inserted.is_alive();
         }
         let mut removed = Vec::new();
-        for some in self.members.chunks_mut(at_once()) {
+        for some in members.chunks_mut(at_once()) {
             std::thread::scope(|scope| {
                 let threads: Vec<_> = some.iter_mut().map(|member| scope.spawn(|| member.inserted.remove())).collect();
                 removed.extend(threads.into_iter().map(std::thread::ScopedJoinHandle::join));
             });
         }
-        for (member, removal) in self.members.iter_mut().zip(removed) {
+        for (member, removal) in members.into_iter().zip(removed) {
             let rank = member.process.rank;
             match removal {
                 Ok(Ok(removal)) => {

@@ -1,0 +1,262 @@
+//! Whose fault handlers a process has: the program's own must find every instruction that may fault where it was.
+//!
+//! A handler that throws needs the unwind tables, one that steps over a known load compares addresses, and moved code has
+//! neither. MPI libraries catch faults too, but only to say where a program died; they don't count. Which signals are
+//! caught is read from outside; only where one of a fault is, a thread is held for a moment and asked whose its handler is.
+//! If that can't be asked, the handler counts as the program's own.
+//!
+//! A program may set a handler at any time. So while code that may fault lies elsewhere, [`Watch`] asks again.
+//!
+//! Next: `prepare`, which then has such code stay; `trimtab-x86`'s `faults`, which tells what may fault.
+
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::insert::Inserted;
+use crate::modules::{Module, Modules};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use trimtab_os::{Caught, Gadgets, MappingTable, Memory, SignalHandler, Stopped, find_gadgets, signal_name};
+use trimtab_symbols::SlotTarget;
+use trimtab_types::Pid;
+
+/// Files of MPI libraries and of what they bring along, by their names before `.so`.
+const LIBRARIES: [&str; 22] = [
+    "libmpi",
+    "libmpich",
+    "libmpichcxx",
+    "libmpichfort",
+    "libmpich-gfortran",
+    "libmpicxx",
+    "libmpifort",
+    "libmpi_cxx",
+    "libmpi_mpifh",
+    "libmpi_usempif08",
+    "libmpi_usempi_ignore_tkr",
+    "libopen-pal",
+    "libopen-rte",
+    "libprrte",
+    "libucs",
+    "libucp",
+    "libuct",
+    "libucm",
+    "libucs_signal",
+    "libpmix",
+    "libpmi",
+    "libpmi2",
+];
+/// What the files begin with that such a library loads: components, vendors' builds.
+const BEGINNINGS: [&str; 6] = ["mca_", "libmca_", "libmpi_cray", "libmpi_intel", "libmpi_gnu", "libuct_"];
+/// A program that calls it may have its threads cancelled at any instruction.
+const CANCEL_ANYWHERE: &str = "pthread_setcanceltype";
+/// Between two looks at which signals are caught, and between two questions whose the handlers are: often at first.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const ASK_EVERY: Duration = Duration::from_secs(1);
+const ASK_EVERY_MAX: Duration = Duration::from_secs(4);
+
+/// What was learnt of a process's fault handlers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FaultHandlers {
+    /// Signals of faults that are caught.
+    caught: Vec<i32>,
+    /// The program's own handler in words, if it has one.
+    pub own: Option<String>,
+    /// How long the process was held to be asked, nanoseconds.
+    pub pause_ns: u64,
+}
+
+impl FaultHandlers {
+    /// Of a process, now. Nothing of it is changed.
+    pub(crate) fn of(pid: Pid) -> Self {
+        let Ok(caught) = Caught::by(pid).map(Caught::faults) else { return FaultHandlers::default() };
+        if caught.is_empty() {
+            return FaultHandlers::default();
+        }
+        match asked(pid, &caught) {
+            Ok((handlers, maps, pause_ns)) => {
+                let own = handlers.iter().find(|handler| !is_of_library(&maps, handler.address));
+                FaultHandlers { own: own.map(|own| described(&maps, own)), caught, pause_ns }
+            }
+            // Whoever has ended has none.
+            Err(Error::Os(trimtab_os::Error::Gone { .. })) => FaultHandlers::default(),
+            Err(error) => {
+                let names: Vec<String> = caught.iter().map(|signal| signal_name(*signal)).collect();
+                let own = format!("one of {}; whose it is could not be asked: {error}", names.join(", "));
+                FaultHandlers { own: Some(own), caught, pause_ns: 0 }
+            }
+        }
+    }
+}
+
+/// Has a thread of the process ask for the handlers.
+fn asked(pid: Pid, signals: &[i32]) -> Result<(Vec<SignalHandler>, MappingTable, u64), Error> {
+    let _claim = Claim::of(pid)?;
+    trimtab_os::check_all_calls(pid)?;
+    let maps = MappingTable::of(pid)?;
+    let gadgets: Gadgets = find_gadgets(pid, &Memory::open(pid)?, &maps)?;
+    let mut last = None;
+    for attempt in 0..TRIES_MAX {
+        // A thread that can't make calls now may be able to in a moment.
+        std::thread::sleep(FIRST_REST * attempt);
+        let mut stopped = Stopped::stop(pid)?;
+        let handlers = stopped.handlers(signals, gadgets, &maps);
+        let pause_ns = stopped.resume();
+        match handlers {
+            // What was mapped meanwhile may be a handler's.
+            Ok(handlers) => return Ok((handlers, MappingTable::of(pid)?, pause_ns)),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or(Error::CallsPending { pid }, Error::Os))
+}
+
+/// Questions to a process none of whose threads can answer now, and the time between them, which grows.
+const TRIES_MAX: u32 = 5;
+const FIRST_REST: Duration = Duration::from_micros(500);
+
+fn is_of_library(maps: &MappingTable, address: u64) -> bool {
+    maps.at(address).is_some_and(|mapping| mapping.inode != 0 && is_library(file_name(&mapping.path)))
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Whether a file of this name is an MPI, UCX or PMIx library, or a part of one.
+fn is_library(name: &str) -> bool {
+    let Some((stem, _)) = name.split_once(".so") else { return false };
+    LIBRARIES.contains(&stem) || BEGINNINGS.iter().any(|beginning| stem.starts_with(beginning))
+}
+
+fn described(maps: &MappingTable, handler: &SignalHandler) -> String {
+    let place = maps.at(handler.address).filter(|mapping| mapping.inode != 0);
+    let place = place.map_or("code made at run time", |mapping| file_name(&mapping.path));
+    format!("{} in {place}", signal_name(handler.signal))
+}
+
+impl Modules {
+    /// The program's own fault handler in words, if it has one: then nothing that may fault or calls is moved. The process
+    /// is asked once, when this is first called.
+    pub fn own_fault_handler(&self) -> Option<&str> {
+        self.fault_handlers().own.as_deref()
+    }
+
+    /// Why a thread may be interrupted anywhere by somebody who unwinds its stack, if that is so: in the moments in which it
+    /// runs code that was put in or moved, frames are missing there.
+    pub fn interrupted_anywhere(&self) -> Option<&'static str> {
+        if self.is_of_file() {
+            return None;
+        }
+        let imports = |module: &Module| {
+            let targets = module.loaded.image.slots.iter().map(|slot| &slot.target);
+            targets.into_iter().any(|target| matches!(target, SlotTarget::Import(name) if name == CANCEL_ANYWHERE))
+        };
+        if Caught::by(self.pid).is_ok_and(Caught::has_samplers) {
+            return Some("a timer of the program, or the cancelling of threads, interrupts it at any instruction");
+        }
+        self.modules.iter().any(imports).then_some("the program has threads that may be cancelled at any instruction")
+    }
+
+    pub(crate) fn fault_handlers(&self) -> &FaultHandlers {
+        let of_process = || if self.is_of_file() { FaultHandlers::default() } else { FaultHandlers::of(self.pid) };
+        self.handlers.get_or_init(of_process)
+    }
+}
+
+/// Asks again and again whether the program has set a fault handler of its own.
+#[derive(Debug)]
+pub(crate) struct Watch(Mutex<Watching>);
+
+#[derive(Debug)]
+struct Watching {
+    caught: Vec<i32>,
+    own: Option<String>,
+    looked: Instant,
+    asked: Instant,
+    every: Duration,
+    pause_ns: u64,
+}
+
+impl Watch {
+    /// From what was known when it was decided where code may move.
+    pub(crate) fn new(known: &FaultHandlers) -> Watch {
+        let now = Instant::now();
+        let caught = known.caught.clone();
+        Watch(Mutex::new(Watching { caught, own: None, looked: now, asked: now, every: ASK_EVERY, pause_ns: 0 }))
+    }
+
+    fn look(&self, pid: Pid) -> Option<String> {
+        let mut watching = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if watching.own.is_some() || watching.looked.elapsed() < LOOK_EVERY {
+            return watching.own.clone();
+        }
+        watching.looked = Instant::now();
+        let caught = Caught::by(pid).ok()?.faults();
+        // The same signals may have other handlers by now.
+        let is_due = !caught.is_empty() && watching.asked.elapsed() >= watching.every;
+        if caught == watching.caught && !is_due {
+            return None;
+        }
+        let found = FaultHandlers::of(pid);
+        let every = if found.caught == watching.caught { (2 * watching.every).min(ASK_EVERY_MAX) } else { ASK_EVERY };
+        let pause_ns = watching.pause_ns + found.pause_ns;
+        let (looked, asked) = (watching.looked, Instant::now());
+        *watching = Watching { caught: found.caught, own: found.own, looked, asked, every, pause_ns };
+        watching.own.clone()
+    }
+
+    fn pause_ns(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pause_ns
+    }
+}
+
+impl Inserted {
+    /// Whether the program has set a fault handler of its own since the probes went in, in words, although code that may
+    /// fault lies elsewhere now: then they must go at once. To be asked often; the process is only held where that is due.
+    pub fn new_fault_handler(&self) -> Option<String> {
+        self.watch.as_ref()?.look(self.pid())
+    }
+
+    /// Whether such a handler would matter.
+    pub fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// How long the process was held for such questions while the probes were in, nanoseconds.
+    pub fn pause_asked_ns(&self) -> u64 {
+        self.watch.as_ref().map_or(0, Watch::pause_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_types::procfs::parse_maps;
+
+    #[test]
+    fn whose_a_handler_is() {
+        let text = "400000-402000 r-xp 00000000 08:01 7 /opt/libmpi/app\n\
+                    500000-502000 r-xp 00000000 00:00 0 \n\
+                    600000-602000 r-xp 00000000 08:01 8 /usr/lib/libopen-pal.so.40.30.2\n\
+                    700000-702000 r-xp 00000000 08:01 9 /usr/lib/x86_64-linux-gnu/libucs.so.0.0.0\n\
+                    800000-802000 r-xp 00000000 08:01 10 /usr/lib/pmix2/lib/pmix/mca_gds_ds21.so\n\
+                    900000-902000 r-xp 00000000 08:01 11 /home/u/libmpi_profiler.so\n\
+                    a00000-a02000 r-xp 00000000 08:01 12 /usr/lib/libmpich.so.12\n\
+                    b00000-b02000 r-xp 00000000 08:01 13 /usr/lib/libgfortran.so.5\n";
+        let maps = MappingTable(parse_maps(text.as_bytes()).expect("a map"));
+        for (name, address, is_library, words) in [
+            ("program", 0x40_1000, false, "SIGSEGV in app"),
+            ("generated", 0x50_1000, false, "SIGSEGV in code made at run time"),
+            ("open_mpi", 0x60_1000, true, "SIGSEGV in libopen-pal.so.40.30.2"),
+            ("ucx", 0x70_1000, true, "SIGSEGV in libucs.so.0.0.0"),
+            ("component_of_pmix", 0x80_1000, true, "SIGSEGV in mca_gds_ds21.so"),
+            ("somebodys_library", 0x90_1000, false, "SIGSEGV in libmpi_profiler.so"),
+            ("mpich", 0xa0_1000, true, "SIGSEGV in libmpich.so.12"),
+            ("runtime_of_a_language", 0xb0_1000, false, "SIGSEGV in libgfortran.so.5"),
+            ("nowhere", 0x1000, false, "SIGSEGV in code made at run time"),
+        ] {
+            let handler = SignalHandler { signal: 11, address };
+            assert_eq!(is_of_library(&maps, address), is_library, "{name}");
+            assert_eq!(described(&maps, &handler), words, "{name}");
+        }
+    }
+}
