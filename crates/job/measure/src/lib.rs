@@ -28,8 +28,8 @@ pub use excerpt::Excerpt;
 pub use job::{Outcome, measure, measure_with};
 pub use node::FRAMES_MISSING;
 pub use node::{
-    Listed, Node, chosen, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name, list_functions,
-    wait_for_start, wanted_files,
+    Functions, Listed, Node, chosen, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name,
+    list_functions, program_name, wait_for_start, wanted_files,
 };
 pub use options::{Ended, Mark, Options, Progress, Silent, Stage};
 pub use request::{

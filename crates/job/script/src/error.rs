@@ -2,6 +2,7 @@
 
 use trimtab_session::Passing;
 use trimtab_snippet::Refused;
+use trimtab_snippet::error::Code;
 use trimtab_types::Pid;
 
 /// Why a script could not be run.
@@ -31,6 +32,14 @@ pub enum Error {
     /// A file is looked at, and what a body calls can't be known from it.
     #[error("what `call` keeps depends on the C library of a running process; explain this script for a process")]
     CallsOfFile,
+    /// Nobody knows what a name means: the program's own file could not be read.
+    #[error("{}: {reason}", said(*pid))]
+    ProgramUnread {
+        /// Which.
+        pid: Pid,
+        /// Its file, why, and what to do.
+        reason: String,
+    },
     /// What a script asks of a library that is not loaded yet can't be done.
     #[error("{library} is not loaded yet, and {reason}; start the script once it is")]
     Awaited {
@@ -55,6 +64,26 @@ fn said(pid: Pid) -> String {
 }
 
 impl Error {
+    /// Whether the process only lacks what the script names: another process of the job may have it.
+    pub(crate) fn is_of_places(&self) -> bool {
+        match self {
+            Error::Script(refused) => refused.problems.iter().all(|problem| problem.code == Code::NoSuchPoint),
+            Error::NoPlace { .. } | Error::ProgramUnread { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// What stood in the way, in one line.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Error::Script(refused) => {
+                let messages: Vec<&str> = refused.problems.iter().map(|problem| &*problem.message).collect();
+                messages.join("; ")
+            }
+            other => other.to_string(),
+        }
+    }
+
     pub(crate) fn of(pid: Pid) -> impl Fn(trimtab_session::Error) -> Error {
         move |source| Error::Process { pid, source }
     }

@@ -163,10 +163,18 @@ pub(crate) fn matching(modules: &Modules, pattern: &FunctionPattern) -> Vec<Func
     let in_library = |module: &&Module| {
         pattern.library.as_ref().is_none_or(|library| module.file_name().ends_with(library.as_str()))
     };
+    // A name means what calls of it would find in each namespace of loaded files.
+    let is_one = !is_glob(&pattern.name) || pattern.name.contains('(');
+    if pattern.library.is_none() && is_one {
+        let found = modules.definitions(&pattern.name);
+        if !found.is_empty() || !is_glob(&pattern.name) {
+            let place = |(module, function)| named_place(modules, module, function, &pattern.name);
+            return found.into_iter().map(place).collect();
+        }
+    }
     let mut found = Vec::new();
     for module in modules.modules.iter().filter(in_library) {
         found.extend(matching_in(modules, module, &pattern.name));
-        // A name means what the program's own calls would find: the first module that has it.
         if !is_glob(&pattern.name) && !found.is_empty() {
             break;
         }
@@ -177,17 +185,15 @@ pub(crate) fn matching(modules: &Modules, pattern: &FunctionPattern) -> Vec<Func
 /// Functions of one module that match, in the order of their addresses.
 fn matching_in(modules: &Modules, module: &Module, pattern: &str) -> Vec<FunctionPlace> {
     let image = &module.loaded.image;
-    let found = if is_glob(pattern) {
-        image.functions_matching(pattern)
-    } else {
-        image.function_named(pattern).into_iter().collect()
-    };
-    let place = |function: &trimtab_symbols::Function| {
-        let plain = function.names.iter().find(|name| name.as_str() == pattern);
-        let place = place_of(modules, module, function);
-        FunctionPlace { name: plain.cloned().unwrap_or(place.name), ..place }
-    };
-    found.into_iter().map(place).collect()
+    let found = if is_glob(pattern) { image.functions_matching(pattern) } else { image.functions_meant(pattern) };
+    found.into_iter().map(|function| named_place(modules, module, function, pattern)).collect()
+}
+
+/// The place of a function, by the name it was asked for with if it has that.
+fn named_place(modules: &Modules, module: &Module, function: &trimtab_symbols::Function, asked: &str) -> FunctionPlace {
+    let plain = function.names.iter().find(|name| name.as_str() == asked);
+    let place = place_of(modules, module, function);
+    FunctionPlace { name: plain.cloned().unwrap_or(place.name), ..place }
 }
 
 /// The function that begins at an address of the process, or of the file of a library.
@@ -258,9 +264,10 @@ impl Facts for ProcessFacts<'_> {
     }
 
     fn function_names(&self, like: &str) -> Vec<String> {
-        let start: String = like.chars().take(1).collect();
+        let start = like.chars().next().map(|letter| letter.to_ascii_lowercase());
         let functions = self.modules.modules.iter().flat_map(|module| &module.loaded.image.functions);
-        let names = functions.flat_map(|function| &function.names).filter(|name| name.starts_with(&start));
+        let is_alike = |name: &&String| name.chars().next().map(|letter| letter.to_ascii_lowercase()) == start;
+        let names = functions.flat_map(|function| &function.names).filter(is_alike);
         names.take(SUGGESTIONS_MAX).cloned().collect()
     }
 
@@ -284,7 +291,11 @@ impl Facts for ProcessFacts<'_> {
             Argument { name: (*name).to_owned(), object: Object { kind: self.argument_type(name), location } }
         };
         let returned = Object { kind: Type::INT, location: Location::Register(Register::Rax) };
-        Signature { arguments: Some(names.iter().enumerate().map(argument).collect()), returned: Some(returned) }
+        Signature {
+            arguments: Some(names.iter().enumerate().map(argument).collect()),
+            returned: Some(returned),
+            by_number: false,
+        }
     }
 
     fn local(&self, site: SiteId, name: &str) -> Option<Object> {
@@ -341,8 +352,17 @@ impl Facts for ProcessFacts<'_> {
         self.debug.enumerator(name)
     }
 
+    fn missing(&self, function: FunctionId) -> Option<String> {
+        self.debug.missing(self.function(function).address)
+    }
+
+    fn why_no_function(&self, name: &str) -> Option<String> {
+        self.debug.why_inlined(name)
+    }
+
     fn call_address(&self, name: &str) -> Option<u64> {
-        self.modules.modules.iter().find_map(|module| module.function(name).map(|(_, address)| address.0))
+        let (module, function) = self.modules.definition(name)?;
+        Some(module.bias.to_proc(function.addr).0)
     }
 
     fn datatype_size(&self) -> Option<DatatypeSize> {

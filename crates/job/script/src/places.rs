@@ -33,7 +33,7 @@ pub(crate) struct Callee {
 impl Callee {
     fn matches(&self, pattern: &str) -> bool {
         let mut names = std::iter::once(&self.name).chain(&self.aliases);
-        names.any(|name| trimtab_symbols::glob_matches(pattern, name))
+        names.any(|name| trimtab_symbols::glob_matches(pattern, name) || trimtab_symbols::is_spelled(pattern, name))
     }
 }
 
@@ -133,10 +133,9 @@ impl ProcessFacts<'_> {
             SlotTarget::Resolved(resolver) => return self.callee_named(module, *resolver),
             SlotTarget::Import(name) => name.split('@').next().unwrap_or(name).to_owned(),
         };
-        let place = self.modules.modules.iter().find_map(|module| {
-            let (function, _) = module.function(&name)?;
-            Some(FunctionPlace { name: name.clone(), ..self.place_of(module, function) })
-        });
+        let found = self.modules.definition(&name);
+        let place =
+            found.map(|(module, function)| FunctionPlace { name: name.clone(), ..self.place_of(module, function) });
         Some(Callee { name, aliases: Vec::new(), place })
     }
 

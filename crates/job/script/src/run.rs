@@ -10,9 +10,9 @@ use crate::member::Member;
 use crate::message::Message;
 use crate::part::{AreaWords, Part};
 use crate::source::{Options, Source};
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::time::Duration;
-use trimtab_measure::wait_for_start;
+use trimtab_measure::{program_name, wait_for_start};
 use trimtab_mpi::is_mpi_module;
 use trimtab_os::{monotonic_ns, ticks, wait_for_end};
 use trimtab_session::{ImageCache, Modules, try_again};
@@ -165,16 +165,17 @@ impl Running {
     pub fn start(targets: &[Target], options: &Options, cache: &ImageCache) -> Result<Self, Error> {
         let (first_ticks, first_ns) = (ticks(), monotonic_ns());
         await_start(targets, cache);
-        let sources = targets.iter().map(|target| Source::new(target.pid, options, cache));
-        let sources = sources.collect::<Result<Vec<Source>, Error>>()?;
+        let (targets, sources, left_out) = compiled(targets, options, cache)?;
         let ticks_per_second = tick_rate(first_ticks, first_ns);
+        let mut warnings = left_out;
+        warnings.extend(not_looked_at(&targets, &sources));
         let mut members = Vec::new();
         for (target, source) in targets.iter().zip(sources) {
             members.push(inserted(*target, source, options, cache, ticks_per_second)?);
         }
         let started_ns = monotonic_ns();
         let due_ns = clock_bodies(&members).map(|(number, period_ns)| (number, started_ns + period_ns)).collect();
-        Ok(Running { members, started_ns, due_ns, warnings: Vec::new(), cache: cache.clone() })
+        Ok(Running { members, started_ns, due_ns, warnings, cache: cache.clone() })
     }
 
     /// How long the script wants to record; `None`: until told otherwise.
@@ -312,13 +313,58 @@ fn note_of(member: &Member) -> Option<String> {
     Some(format!("process {}: {why}; {}", member.target.pid, trimtab_measure::FRAMES_MISSING))
 }
 
+/// Processes, the script for each of them, and what is said of the others.
+type Sources = (Vec<Target>, Vec<Source>, Vec<String>);
+
+/// The script for each process, and what is said of those that have none of its places: ranks may run different programs.
+///
+/// # Errors
+/// What stood in the way in the first process, if it did in all, or if it is no matter of places.
+fn compiled(targets: &[Target], options: &Options, cache: &ImageCache) -> Result<Sources, Error> {
+    let (mut able, mut sources, mut unable) = (Vec::new(), Vec::new(), Vec::new());
+    for target in targets {
+        match Source::new(target.pid, options, cache) {
+            Ok(source) => {
+                able.push(*target);
+                sources.push(source);
+            }
+            Err(error) if error.is_of_places() => unable.push((*target, error)),
+            Err(error) => return Err(error),
+        }
+    }
+    if sources.is_empty() && !unable.is_empty() {
+        return Err(unable.remove(0).1);
+    }
+    Ok((able, sources, not_probed(&unable)))
+}
+
+/// Says which ranks are not probed and why, those with the same reason together.
+fn not_probed(unable: &[(Target, Error)]) -> Vec<String> {
+    let mut ranks: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (target, error) in unable {
+        let name = target.rank.map_or_else(|| format!("process {}", target.pid), |rank| format!("rank {rank}"));
+        ranks.entry(error.reason()).or_default().push(name);
+    }
+    ranks.into_iter().map(|(reason, ranks)| format!("not probed: {}: {reason}", ranks.join(", "))).collect()
+}
+
+/// Says of each program and library that could not be read why, and in which process.
+fn not_looked_at(targets: &[Target], sources: &[Source]) -> Vec<String> {
+    let said = |(target, source): (&Target, &Source)| {
+        let pid = target.pid;
+        let unread = source.unread.clone().into_iter();
+        unread.map(move |(path, reason)| format!("process {pid}: {path} was not looked at: {reason}"))
+    };
+    targets.iter().zip(sources).flat_map(said).collect()
+}
+
 /// Ranks that have others are not held up in `MPI_Init`; before it they are, for what a script asks may be there.
 fn await_start(targets: &[Target], cache: &ImageCache) {
     let with_others = targets.iter().filter(|target| target.ranks.is_some_and(|ranks| ranks > 1));
     // What can't be read here is said where it is needed.
     let library = |target: &Target| {
-        let exe = std::fs::read_link(format!("/proc/{}/exe", target.pid)).unwrap_or_default();
-        Modules::read(target.pid, cache, &|path| is_mpi_module(path) || Path::new(path) == exe).ok()
+        let exe = program_name(target.pid);
+        Modules::read(target.pid, cache, &|path| is_mpi_module(path) || path == exe).ok()
     };
     let modules: Vec<Modules> = with_others.filter_map(library).collect();
     wait_for_start(&modules, Duration::ZERO, &|| false);

@@ -46,6 +46,8 @@ pub(crate) struct Source {
     pub program: Vec<Range<u64>>,
     /// Why its threads may be interrupted at any instruction, and their stacks looked at.
     pub interrupted: Option<&'static str>,
+    /// Programs and libraries that could not be read, each with the reason.
+    pub unread: Vec<(String, String)>,
 }
 
 pub(crate) const SETUP: Setup = Setup { functions: 1, ranks: 1, details: 0 };
@@ -64,7 +66,11 @@ impl Source {
         let files = DebugFiles::of(modules);
         let sections = DebugSections::of(&files);
         let facts = ProcessFacts::new(modules, &sections);
-        let mut compiled = compile(&options.text, &facts, options.permissions).map_err(Error::Script)?;
+        let refused = |problems| match modules.why_names_mean_nothing() {
+            Some(reason) => Error::ProgramUnread { pid, reason },
+            None => Error::Script(problems),
+        };
+        let mut compiled = compile(&options.text, &facts, options.permissions).map_err(refused)?;
         check_calls(&compiled.unit)?;
         let Requests { functions: requests, inner, awaited } = requests(&compiled, &facts)?;
         let waiting = Waiting::all(&awaited, &compiled)?;
@@ -84,7 +90,20 @@ impl Source {
         }
         let (inside_at, speaks) = (guard.inside_at, walk::speaks(&compiled.unit));
         let (program, interrupted) = (program_of(modules), modules.interrupted_anywhere());
-        Ok(Source { compiled, prepared, functions, refused, guarded, inside_at, speaks, waiting, program, interrupted })
+        let unread = modules.unreadable.clone();
+        Ok(Source {
+            compiled,
+            prepared,
+            functions,
+            refused,
+            guarded,
+            inside_at,
+            speaks,
+            waiting,
+            program,
+            interrupted,
+            unread,
+        })
     }
 }
 

@@ -22,7 +22,14 @@ unsafe impl Sync for FileMapping {}
 impl FileMapping {
     /// Maps the file at `path`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        FileMapping::of(&File::open(path)?)
+    }
+
+    /// Maps an open file.
+    ///
+    /// # Errors
+    /// Those of mapping it, and `InvalidData` for a file without bytes.
+    pub fn of(file: &File) -> io::Result<Self> {
         let length = file.metadata()?.len() as usize;
         if length == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is empty"));

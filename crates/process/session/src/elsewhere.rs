@@ -7,8 +7,9 @@
 //! Next: `image_cache`, which keeps it; `trimtab-agent` asks and sends.
 
 use crate::error::Error;
-use crate::image_cache::{ImageCache, name_of, name_with};
+use crate::image_cache::{ImageCache, LoadedImage, name_of, name_with};
 use crate::modules::{check_own_memory, module_mappings};
+use std::sync::Arc;
 use trimtab_os::MappingTable;
 use trimtab_symbols::Image;
 use trimtab_types::Pid;
@@ -34,9 +35,9 @@ impl ImageCache {
         check_own_memory(pid)?;
         let maps = MappingTable::of(pid)?;
         let mut files = Vec::new();
-        for group in module_mappings(&maps).iter().filter(|group| !group[0].deleted && wanted(&group[0].path)) {
+        for group in module_mappings(&maps).iter().filter(|group| wanted(&group[0].path)) {
             let path = group[0].path.clone();
-            if let Ok(Some((name, is_known))) = self.look_up(pid, &path) {
+            if let Ok(Some((name, is_known))) = self.look_up(pid, group) {
                 files.push(NamedFile { name, path, is_known });
             }
         }
@@ -49,8 +50,16 @@ impl ImageCache {
     /// When it can't be read.
     pub fn symbols_of(&self, pid: Pid, file: &NamedFile) -> Result<Option<Vec<u8>>, Error> {
         let loaded = self.load(pid, &file.path)?;
-        let is_it = name_of(&loaded.file).as_ref() == Some(&file.name);
+        let is_it = name_of(loaded.file.bytes()).as_ref() == Some(&file.name);
         Ok(is_it.then(|| loaded.image.to_cache()))
+    }
+
+    /// What process `pid` has mapped under `path`.
+    fn load(&self, pid: Pid, path: &str) -> Result<Arc<LoadedImage>, Error> {
+        let maps = MappingTable::of(pid)?;
+        let groups = module_mappings(&maps);
+        let unmapped = || Error::NoFile { path: path.to_owned(), reason: "it is not mapped any more".into() };
+        self.load_mapped(pid, groups.iter().find(|group| group[0].path == path).ok_or_else(unmapped)?)
     }
 
     /// Takes in the symbols of a file that another node has read; whether they are believed.

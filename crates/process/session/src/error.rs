@@ -20,11 +20,13 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// A mapped file has been deleted or replaced since the program started.
-    #[error("{path} was deleted or replaced after the program started; restart the program to measure it")]
-    Replaced {
-        /// The file.
+    /// The file of a mapping could not be found.
+    #[error("can't read {path}: {reason}")]
+    NoFile {
+        /// The file, as it was called when it was mapped.
         path: String,
+        /// Why.
+        reason: String,
     },
     /// A file is no ELF file we understand.
     #[error("can't read the symbols of {path}")]

@@ -5,8 +5,8 @@
 //!
 //! Next: `remove` and `insert`, which ask.
 
-use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use crate::origin::file_of;
+use std::os::unix::fs::FileExt;
 use trimtab_os::{Mapping, MappingTable, Memory};
 use trimtab_types::Pid;
 
@@ -35,14 +35,13 @@ fn shows_same_part(one: &Mapping, other: &Mapping) -> bool {
 }
 
 fn is_as_in_file(pid: Pid, mapping: &Mapping, memory: &Memory, address: u64, length: usize) -> bool {
-    if mapping.inode == 0 || mapping.deleted {
+    if mapping.inode == 0 {
         return false;
     }
-    let Ok(file) = File::open(format!("/proc/{pid}/root{}", mapping.path)) else { return false };
-    let is_same_file = file.metadata().is_ok_and(|data| data.ino() == mapping.inode);
+    let Ok((file, _)) = file_of(pid, &[mapping]) else { return false };
     let mut wanted = vec![0; length];
     let offset = mapping.offset + (address - mapping.start);
-    let is_read = is_same_file && file.read_exact_at(&mut wanted, offset).is_ok();
+    let is_read = file.read_exact_at(&mut wanted, offset).is_ok();
     is_read && memory.read_vec(address, length).is_ok_and(|now| now == wanted)
 }
 

@@ -9,15 +9,19 @@
 
 use crate::decided::{Decision, Decisions, maker};
 use crate::error::Error;
+use crate::origin::{FileBytes, file_of, from_memory};
 use crate::restartable::Restartable;
 use std::collections::HashMap;
+use std::fs::{File, Metadata};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use trimtab_os::FileMapping;
+use trimtab_os::{FileMapping, Mapping};
 use trimtab_symbols::Image;
+use trimtab_types::procfs::path_of_mapping;
 use trimtab_types::{BuildId, FileAddr, Pid};
 use trimtab_x86::{Branch, Stretches};
 
@@ -27,7 +31,9 @@ pub struct LoadedImage {
     /// Symbols.
     pub image: Image,
     /// The file itself.
-    pub file: FileMapping,
+    pub file: FileBytes,
+    /// Parts of the file, by offset, that are not known: its bytes come from memory, where somebody has written to them.
+    pub(crate) unknown: Vec<Range<u64>>,
     /// Whether the symbols came from the disk cache.
     pub from_cache: bool,
     branches: Branches,
@@ -69,9 +75,9 @@ const ASKED_FEW: usize = 1024;
 const BRANCHES_MAGIC: u64 = u64::from_le_bytes(*b"branch\x00\x02");
 
 impl LoadedImage {
-    fn new(image: Image, file: FileMapping, from_cache: bool, place: Option<PathBuf>) -> Self {
+    fn new(image: Image, file: FileBytes, from_cache: bool, place: Option<PathBuf>) -> Self {
         let (branches, restartable, decisions) = (Branches::default(), OnceLock::new(), Default::default());
-        LoadedImage { image, file, from_cache, branches, restartable, decisions, place }
+        LoadedImage { image, file, unknown: Vec::new(), from_cache, branches, restartable, decisions, place }
     }
 
     /// What was decided about its functions already, where faults are handled by the program or not; on disk it is looked
@@ -218,9 +224,18 @@ impl ImageCache {
         ImageCache::default()
     }
 
-    /// The image of the file that process `pid` sees at `path`.
-    pub fn load(&self, pid: Pid, path: &str) -> Result<Arc<LoadedImage>, Error> {
-        self.load_at(&rooted(pid, path), path)
+    /// The image of the file that `group`, mappings of process `pid`, shows; from its memory if the file can't be had.
+    ///
+    /// # Errors
+    /// [`Error`] if it can't be read in any way, or is no program or library.
+    pub(crate) fn load_mapped(&self, pid: Pid, group: &[&Mapping]) -> Result<Arc<LoadedImage>, Error> {
+        let path = &group[0].path;
+        match file_of(pid, group) {
+            Ok((file, data)) => self.load_open(&file, &data, path),
+            Err(Error::NoFile { path, reason }) => load_from_memory(pid, group)
+                .map_err(|memory| Error::NoFile { reason: format!("{reason}; and from memory: {memory}"), path }),
+            Err(other) => Err(other),
+        }
     }
 
     /// How many files were read for their symbols: all that were neither on disk nor came from another node.
@@ -233,19 +248,36 @@ impl ImageCache {
     /// # Errors
     /// [`Error`] if it can't be read or is no program or library.
     pub fn load_file(&self, path: &Path) -> Result<Arc<LoadedImage>, Error> {
-        self.load_at(path, &path.display().to_string())
+        let shown = path.display().to_string();
+        let failed = |source| Error::File { path: shown.clone(), source };
+        let file = File::open(path).map_err(failed)?;
+        let data = file.metadata().map_err(failed)?;
+        self.load_open(&file, &data, &shown)
     }
 
-    fn load_at(&self, rooted: &Path, path: &str) -> Result<Arc<LoadedImage>, Error> {
-        let key = key_of(rooted, path)?;
+    /// The image of the program that a process runs; it may have mapped nothing of it yet.
+    ///
+    /// # Errors
+    /// [`Error`] if it can't be read or is no program.
+    pub fn load_program(&self, pid: Pid) -> Result<Arc<LoadedImage>, Error> {
+        let link = PathBuf::from(format!("/proc/{pid}/exe"));
+        let failed = |source| Error::File { path: link.display().to_string(), source };
+        let name = std::fs::read_link(&link).map_err(failed)?;
+        let file = File::open(&link).map_err(failed)?;
+        let data = file.metadata().map_err(failed)?;
+        self.load_open(&file, &data, &path_of_mapping(name.as_os_str().as_bytes()).0)
+    }
+
+    fn load_open(&self, file: &File, data: &Metadata, path: &str) -> Result<Arc<LoadedImage>, Error> {
+        let key = key_of(data, path);
         let mut loaded = locked(&self.loaded);
         if let Some(image) = loaded.get(&key) {
             return Ok(image.clone());
         }
-        let file = open(rooted, path)?;
-        let name = name_of(&file).unwrap_or_else(|| key.clone());
+        let file = map(file, path)?;
+        let name = name_of(file.bytes()).unwrap_or_else(|| key.clone());
         let (image, from_cache) = self.image(&name, &file, path)?;
-        let image = Arc::new(LoadedImage::new(image, file, from_cache, self.place(&name)));
+        let image = Arc::new(LoadedImage::new(image, FileBytes::Mapped(file), from_cache, self.place(&name)));
         loaded.insert(key, image.clone());
         Ok(image)
     }
@@ -271,11 +303,11 @@ impl ImageCache {
         waiting.or_else(|| read_cached(&self.place(name)?))
     }
 
-    /// The name of a file that a process sees, and whether its symbols are here already; `None`: it has no build id.
-    pub(crate) fn look_up(&self, pid: Pid, path: &str) -> Result<Option<(String, bool)>, Error> {
-        let rooted = rooted(pid, path);
-        let key = key_of(&rooted, path)?;
-        let Some(name) = name_of(&open(&rooted, path)?) else { return Ok(None) };
+    /// The name of a file that a process has mapped, and whether its symbols are here already; `None`: it has no build id.
+    pub(crate) fn look_up(&self, pid: Pid, group: &[&Mapping]) -> Result<Option<(String, bool)>, Error> {
+        let (file, data) = file_of(pid, group)?;
+        let key = key_of(&data, &group[0].path);
+        let Some(name) = name_of(map(&file, &group[0].path)?.bytes()) else { return Ok(None) };
         if locked(&self.loaded).contains_key(&key) {
             return Ok(Some((name, true)));
         }
@@ -296,26 +328,28 @@ impl ImageCache {
     }
 }
 
-/// A file through the root of a process, so that a program in a container is read from its own file system.
-pub(crate) fn rooted(pid: Pid, path: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}/root{path}"))
-}
-
 /// Tells files of this machine apart.
-fn key_of(rooted: &Path, path: &str) -> Result<String, Error> {
-    let data = std::fs::metadata(rooted).map_err(|source| Error::File { path: path.to_string(), source })?;
+fn key_of(data: &Metadata, path: &str) -> String {
     let time = data.mtime_nsec() ^ (data.mtime() << 30);
-    Ok(format!("{:x}-{:x}-{:x}-{time:x}-{:x}", data.dev(), data.ino(), data.size(), fold(path)))
+    format!("{:x}-{:x}-{:x}-{time:x}-{:x}", data.dev(), data.ino(), data.size(), fold(path))
 }
 
-fn open(rooted: &Path, path: &str) -> Result<FileMapping, Error> {
-    FileMapping::open(rooted).map_err(|source| Error::File { path: path.to_string(), source })
+fn map(file: &File, path: &str) -> Result<FileMapping, Error> {
+    FileMapping::of(file).map_err(|source| Error::File { path: path.to_string(), source })
+}
+
+/// Symbols of what a process has in memory of a file. Nothing of it is kept: another process may have another part.
+fn load_from_memory(pid: Pid, group: &[&Mapping]) -> Result<Arc<LoadedImage>, String> {
+    let found = from_memory(pid, group)?;
+    let image = Image::parse(&found.bytes).map_err(|error| error.to_string())?;
+    let loaded = LoadedImage::new(image, FileBytes::FromMemory(found.bytes), false, None);
+    Ok(Arc::new(LoadedImage { unknown: found.changed, ..loaded }))
 }
 
 /// How caches everywhere call a file with a build id; a stripped copy has the same, so its length belongs to it.
-pub(crate) fn name_of(file: &FileMapping) -> Option<String> {
-    let id = trimtab_symbols::gnu_build_id_of(file.bytes())?;
-    Some(name_with(&id, file.bytes().len() as u64))
+pub(crate) fn name_of(bytes: &[u8]) -> Option<String> {
+    let id = trimtab_symbols::gnu_build_id_of(bytes)?;
+    Some(name_with(&id, bytes.len() as u64))
 }
 
 pub(crate) fn name_with(id: &BuildId, byte_count: u64) -> String {

@@ -8,8 +8,9 @@
 //! Next: `modules` for which files there are, `image_cache` for where it is kept.
 
 use crate::decided::engine;
-use crate::image_cache::{ImageCache, rooted, write_cached};
+use crate::image_cache::{ImageCache, write_cached};
 use crate::modules::module_mappings;
+use crate::origin::file_of;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,8 @@ impl ImageCache {
 fn names_of(pid: Pid, groups: &[Vec<&Mapping>], is_asked: &dyn Fn(&str) -> bool) -> Option<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for group in groups {
-        let file = FileMapping::open(&rooted(pid, &group[0].path)).ok()?;
+        let (file, _) = file_of(pid, group).ok()?;
+        let file = FileMapping::of(&file).ok()?;
         names.extend(trimtab_symbols::imported_names(file.bytes(), is_asked).ok()?);
     }
     Some(names)

@@ -1,16 +1,19 @@
 //! What is loaded in a process: its modules, their symbols and where they lie.
 //!
-//! Symbols of a file are read once: in memory for all processes of this run, on disk by build id for later runs.
+//! Symbols of a file are read once: in memory for all processes of this run, on disk by build id for later runs. Modules
+//! stand in the order in which the loader searches them, so that a name means here what it means there.
 //!
 //! Next: `prepare` looks functions up here.
 
 use crate::error::Error;
 use crate::handlers::FaultHandlers;
 use crate::image_cache::{ImageCache, LoadedImage};
+use crate::link_map::{LinkMap, Place};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use trimtab_os::{Mapping, MappingTable};
+use trimtab_stub::layout::MEMFD_NAME;
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, LoadBias, Pid, ProcAddr};
 
@@ -25,6 +28,10 @@ pub struct Module {
     pub loaded: Arc<LoadedImage>,
     /// Addresses of its executable mappings, first to last.
     pub text: Range<u64>,
+    /// Number of its file; two may have had the same path, one after the other.
+    inode: u64,
+    /// Its place in the loader's search; none if the loader does not know it.
+    place: Option<Place>,
 }
 
 impl Module {
@@ -32,6 +39,11 @@ impl Module {
     pub fn function(&self, name: &str) -> Option<(&Function, ProcAddr)> {
         let function = self.loaded.image.function_named(name)?;
         Some((function, self.bias.to_proc(function.addr)))
+    }
+
+    /// Number of the loader's namespace that it is in: 0, or another one if it came by `dlmopen`.
+    pub fn namespace(&self) -> u32 {
+        self.place.unwrap_or_default().namespace
     }
 
     /// File name without its directory.
@@ -43,7 +55,7 @@ impl Module {
 /// In place of a process where there is only a file; the kernel gives this number to none that can be seen.
 const NO_PROCESS: Pid = Pid(0);
 
-/// The loaded modules of one process, executable first.
+/// The loaded modules of one process, executable first, then as the loader searches them.
 #[derive(Clone, Debug)]
 pub struct Modules {
     /// The process.
@@ -56,6 +68,10 @@ pub struct Modules {
     pub unreadable: Vec<(String, String)>,
     /// What is known of the process's fault handlers, once that was asked.
     pub(crate) handlers: Arc<OnceLock<FaultHandlers>>,
+    /// Whether the first module is the program itself.
+    has_program: bool,
+    /// The program's file and why it could not be read, if that is so.
+    program_unread: Option<(String, String)>,
 }
 
 impl Modules {
@@ -75,22 +91,30 @@ impl Modules {
         wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Self, Error> {
         check_own_memory(pid)?;
-        let mut modules = Vec::new();
-        let mut unreadable = Vec::new();
-        for group in module_mappings(&maps) {
-            let path = &group[0].path;
-            if !wanted(path) {
-                continue;
-            }
-            match read_modules(pid, &group, cache) {
+        let (mut modules, mut unread) = (Vec::new(), Vec::new());
+        let groups = module_mappings(&maps);
+        for group in groups.iter().filter(|group| wanted(&group[0].path)) {
+            match read_modules(pid, group, cache) {
                 Ok(found) => modules.extend(found),
-                Err(error) => unreadable.push((path.clone(), error.to_string())),
+                // Generated code may lie in a file, too.
+                Err(Error::Symbols { source: trimtab_symbols::Error::NotElf { .. }, .. }) => {}
+                Err(error) => unread.push((group[0].inode, group[0].path.clone(), reason_of(&error))),
             }
         }
-        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let exe = exe.to_string_lossy().into_owned();
-        modules.sort_by_key(|module| module.path != exe);
-        Ok(Modules { pid, modules, maps, unreadable, handlers: Arc::default() })
+        let found = LinkMap::of(pid, &maps, loader_list(&modules));
+        for module in &mut modules {
+            let holds = |address: u64| maps.at(address).is_some_and(|mapping| mapping.inode == module.inode);
+            module.place = found.place_of(module.bias.0, &holds);
+        }
+        let program = found.program_at.and_then(|at| maps.at(at)).map(|mapping| mapping.inode);
+        let is_program = |module: &Module| Some(module.inode) == program;
+        modules.sort_by_key(|module| (!is_program(module), module.place.is_none(), module.place));
+        let has_program = modules.first().is_some_and(is_program);
+        let of_program = unread.iter().find(|(inode, ..)| Some(*inode) == program);
+        let program_unread = of_program.map(|(_, path, reason)| (path.clone(), reason.clone()));
+        let unreadable = unread.into_iter().map(|(_, path, reason)| (path, reason)).collect();
+        let handlers = Arc::default();
+        Ok(Modules { pid, modules, maps, unreadable, handlers, has_program, program_unread })
     }
 
     /// The module that a file would be, at the addresses it is linked for; no process runs it.
@@ -103,9 +127,10 @@ impl Modules {
         let ends = executable.map(|segment| (segment.addr.0, segment.addr.0.saturating_add(segment.mem_size)));
         let text = ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))).unwrap_or_default();
         let path = path.display().to_string();
-        let modules = vec![Module { path, bias: LoadBias(0), loaded, text: text.0..text.1 }];
-        let (maps, handlers) = (MappingTable::default(), Arc::default());
-        Ok(Modules { pid: NO_PROCESS, modules, maps, unreadable: Vec::new(), handlers })
+        let modules = vec![Module { path, bias: LoadBias(0), loaded, text: text.0..text.1, inode: 0, place: None }];
+        let (maps, unreadable, handlers) = (MappingTable::default(), Vec::new(), Arc::default());
+        let (has_program, program_unread) = (true, None);
+        Ok(Modules { pid: NO_PROCESS, modules, maps, unreadable, handlers, has_program, program_unread })
     }
 
     /// Whether these are the modules of a file, not of a process.
@@ -123,11 +148,50 @@ impl Modules {
         self.modules.iter().position(|module| module.text.contains(&address.0))
     }
 
-    /// Whether the program's own file is among the modules. If it was replaced or removed since, its symbols are unknown, and
-    /// what a library calls its own may be a copy that nobody uses: programs keep theirs (copy relocations).
+    /// Whether the program's own file is among the modules. If not, its symbols are unknown, and what a library calls its own
+    /// may be a copy that nobody uses: programs keep theirs (copy relocations).
     pub fn has_program(&self) -> bool {
-        let exe = std::fs::read_link(format!("/proc/{}/exe", self.pid)).unwrap_or_default();
-        self.modules.iter().any(|module| Path::new(&module.path) == exe)
+        self.has_program
+    }
+
+    /// Why no plain name can be told to mean a function of a library: the program's own file could not be read, and might have
+    /// one of that name.
+    pub fn why_names_mean_nothing(&self) -> Option<String> {
+        let (path, reason) = self.program_unread.as_ref()?;
+        Some(format!(
+            "the program itself ({path}) could not be read, and may have a function of that name: {reason}; name the library, \
+             as in `NAME@LIBRARY`, to mean its function"
+        ))
+    }
+
+    /// What a plain name means to the loader: in each namespace of loaded files the first definition, in the order of its
+    /// search. The program's own functions come first, exported or not; of libraries those count that they export, unless
+    /// none does.
+    pub fn definitions<'m>(&'m self, name: &str) -> Vec<(&'m Module, &'m Function)> {
+        if self.why_names_mean_nothing().is_some() {
+            return Vec::new();
+        }
+        let meant = |module: &'m Module| {
+            let found = module.loaded.image.functions_meant(name).into_iter();
+            found.map(move |function| (module, function)).collect::<Vec<_>>()
+        };
+        let own = self.modules.first().filter(|_| self.has_program).map(meant).unwrap_or_default();
+        let mut found = own;
+        for module in &self.modules {
+            if found.iter().any(|(known, _)| known.namespace() == module.namespace()) {
+                continue;
+            }
+            found.extend(meant(module).into_iter().filter(|(_, function)| function.exported));
+        }
+        if !found.is_empty() {
+            return found;
+        }
+        self.modules.iter().map(meant).find(|found| !found.is_empty()).unwrap_or_default()
+    }
+
+    /// The first of [`Modules::definitions`]: the program's own calls run it.
+    pub fn definition<'m>(&'m self, name: &str) -> Option<(&'m Module, &'m Function)> {
+        self.definitions(name).into_iter().next()
     }
 
     /// Address of a data object such as `ompi_mpi_comm_world`, in the first module that has it.
@@ -178,10 +242,29 @@ pub(crate) fn check_own_memory(pid: Pid) -> Result<(), Error> {
     trimtab_os::parent_sharing_memory(pid).map_or(Ok(()), |parent| Err(Error::SharesMemory { pid, parent }))
 }
 
+/// The loader's list for debuggers, as the loader itself exports it: a loader that was started as the program has no other.
+fn loader_list(modules: &[Module]) -> Option<u64> {
+    modules.iter().find_map(|module| {
+        let (address, _) = module.loaded.image.object_named("_r_debug")?;
+        Some(module.bias.to_proc(address).0)
+    })
+}
+
+/// An error with its cause.
+fn reason_of(error: &Error) -> String {
+    match (error, std::error::Error::source(error)) {
+        (Error::NoFile { reason, .. }, _) => reason.clone(),
+        (Error::Os(_), _) | (_, None) => error.to_string(),
+        (_, Some(source)) => source.to_string(),
+    }
+}
+
 /// Mappings of each file that has executable ones, in address order.
 pub(crate) fn module_mappings(maps: &MappingTable) -> Vec<Vec<&Mapping>> {
     let mut groups: Vec<Vec<&Mapping>> = Vec::new();
-    for mapping in maps.0.iter().filter(|mapping| mapping.inode != 0 && mapping.path.starts_with('/')) {
+    for mapping in
+        maps.0.iter().filter(|mapping| mapping.inode != 0 && mapping.path.starts_with('/') && !is_own(mapping))
+    {
         // Most are of the file that the one before is of, and hardly any two have the same number.
         let is_of = |group: &&mut Vec<&Mapping>| group[0].inode == mapping.inode && group[0].path == mapping.path;
         match groups.iter_mut().rev().find(is_of) {
@@ -193,20 +276,24 @@ pub(crate) fn module_mappings(maps: &MappingTable) -> Vec<Vec<&Mapping>> {
     groups
 }
 
+/// Whether it is memory that trimtab has made there.
+fn is_own(mapping: &Mapping) -> bool {
+    mapping.deleted && mapping.path.strip_prefix("/memfd:").is_some_and(|name| name == MEMFD_NAME)
+}
+
 /// The file as the loader mapped it; twice, if it was loaded into two namespaces.
 ///
 /// A program may map parts of a file once more (V8 does so with its built-in functions, to have them beside generated
 /// code). Such a part is no module: it may lie anywhere, out of reach of the rest.
 fn read_modules(pid: Pid, group: &[&Mapping], cache: &ImageCache) -> Result<Vec<Module>, Error> {
     let first = group[0];
-    if first.deleted {
-        return Err(Error::Replaced { path: first.path.clone() });
-    }
-    let loaded = cache.load(pid, &first.path)?;
+    let loaded = cache.load_mapped(pid, group)?;
     let text = loaded.image.segments.iter().filter(|segment| segment.executable);
     let wanted: u64 = text.map(|segment| segment.file_size.max(1)).sum();
-    let module =
-        |(bias, text): (LoadBias, Range<u64>)| Module { path: first.path.clone(), bias, loaded: loaded.clone(), text };
+    let module = |(bias, text): (LoadBias, Range<u64>)| {
+        let (path, loaded) = (first.path.clone(), loaded.clone());
+        Module { path, bias, loaded, text, inode: first.inode, place: None }
+    };
     Ok(loads(group, &|mapping| bias_of(&loaded, mapping), wanted).into_iter().map(module).collect())
 }
 

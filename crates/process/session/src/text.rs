@@ -53,6 +53,13 @@ impl<'a> Text<'a> {
         let length = addresses.end - addresses.start;
         let offset = self.module.loaded.image.file_offset_of(start).ok_or("it lies in no segment")?;
         let bytes = self.in_file(offset..offset.saturating_add(length)).ok_or("its file is too short")?;
+        if self.module.loaded.unknown.iter().any(|part| part.start < offset + length && offset < part.end) {
+            return Err(
+                "its file can't be had any more, and its code in memory has been written to, so nobody knows what it was; \
+                 restart the program to measure it"
+                    .into(),
+            );
+        }
         if let Some(memory) = self.memory
             && !self.is_known_same(start, length)
         {

@@ -174,7 +174,9 @@ pub fn near<T: AsRef<str>>(name: &str, known: impl IntoIterator<Item = T>) -> Ve
         let last_part = candidate.rsplit("::").next().unwrap_or(candidate);
         let differs = last_part.chars().count().abs_diff(length);
         if differs <= distance_max && length <= NAME_LENGTH_MAX {
-            let distance = strsim::osa_distance(&wanted, &last_part.to_lowercase());
+            // Fortran's compilers add an underscore and write all in small letters.
+            let is_fortran = last_part.strip_suffix('_') == Some(wanted.as_str());
+            let distance = if is_fortran { 0 } else { strsim::osa_distance(&wanted, &last_part.to_lowercase()) };
             if distance <= distance_max && candidate != name {
                 found.push((distance, candidate.to_string()));
             }

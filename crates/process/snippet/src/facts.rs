@@ -70,6 +70,9 @@ pub struct Signature {
     pub arguments: Option<Vec<Argument>>,
     /// What it returns and where that is at the exit; `None` if that is not known.
     pub returned: Option<Object>,
+    /// Not all that it takes is described: an argument whose place is not known may be asked for by number, as one of a
+    /// function of which nothing is known.
+    pub by_number: bool,
 }
 
 /// Why a global variable was not found.
@@ -142,6 +145,16 @@ pub trait Facts {
     fn type_names(&self, like: &str) -> Vec<String>;
     /// The value of an enumerator.
     fn enumerator(&self, name: &str) -> Option<i64>;
+    /// Why names of a function's arguments and variables are not known, where that is for want of a file.
+    fn missing(&self, function: FunctionId) -> Option<String> {
+        let _no_file_is_missing = function;
+        None
+    }
+    /// Why there is no function of a name, where more is known than that: it was inlined, say, and where.
+    fn why_no_function(&self, name: &str) -> Option<String> {
+        let _nothing_is_known = name;
+        None
+    }
     /// The address of a function that a probe may call.
     fn call_address(&self, name: &str) -> Option<u64>;
     /// How sizes of MPI datatypes are learnt; `None` if no MPI library is known.

@@ -65,7 +65,7 @@ impl Table {
             name: name.to_string(),
             library: String::new(),
             address: 0x1000 * (u64::from(id.0) + 1),
-            signature: Signature { arguments, returned },
+            signature: Signature { arguments, returned, by_number: false },
         });
         id
     }

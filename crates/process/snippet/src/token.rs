@@ -103,6 +103,14 @@ impl<'a> Lexer<'a> {
         loop {
             let plain = self.take(is_word);
             word.push_str(plain);
+            // Parameters at once behind a name belong to it, as in `ns::f(int, char const*)`.
+            if !word.is_empty() && self.rest().starts_with('(') {
+                let Some(length) = bracketed(self.rest()) else { break };
+                word.push_str(&self.rest()[..length]);
+                self.position += length;
+                self.take_qualifiers(&mut word);
+                continue;
+            }
             let quoted_part = word.is_empty() || word.ends_with(':');
             if !(quoted_part && self.rest().starts_with('"')) {
                 break;
@@ -114,6 +122,19 @@ impl<'a> Lexer<'a> {
             return Err(self.bad(start, format!("a name has at most {NAME_BYTES_MAX} bytes")));
         }
         Ok((word, Span::new(start, self.position)))
+    }
+
+    /// What compilers write behind the parameters: ` const`, ` [clone .isra.0]`.
+    fn take_qualifiers(&mut self, word: &mut String) {
+        loop {
+            let rest = self.rest();
+            let clone =
+                rest.strip_prefix(" [clone ").and_then(|behind| behind.find(']')).map(|end| " [clone ".len() + end + 1);
+            let is_const = rest.strip_prefix(" const").is_some_and(|behind| !behind.starts_with(is_word));
+            let Some(length) = clone.or(is_const.then_some(" const".len())) else { return };
+            word.push_str(&rest[..length]);
+            self.position += length;
+        }
     }
 
     fn rest(&self) -> &'a str {
@@ -293,6 +314,21 @@ impl<'a> Lexer<'a> {
 /// Whether `c` may stand in a name.
 pub fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// Bytes up to the bracket that closes the first one; none if a line or a body comes first.
+fn bracketed(text: &str) -> Option<usize> {
+    let mut open = 0;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => open += 1,
+            ')' if open == 1 => return Some(at + 1),
+            ')' => open -= 1,
+            '{' | '}' | ';' | '"' | '\n' => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
 fn is_word(c: char) -> bool {

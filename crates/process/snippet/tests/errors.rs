@@ -55,7 +55,7 @@ fn words_that_cannot_stand_there() {
             "enter solve { n++ }",
             "entry { n++ }",
             "entry solve n++",
-            "entry solve(int) { n++ }",
+            "entry solve(int { n++ }",
             "entry solve { n++",
             "entry solve { n + 1 }",
             "entry solve { x = }",

@@ -92,6 +92,13 @@ impl<'a> Elf<'a> {
         self.mapped(header.p_vaddr(ENDIAN), header.p_offset(ENDIAN), header.p_filesz(ENDIAN))
     }
 
+    /// Where the bytes of the first program header of this type lie in the file.
+    pub fn program_range(&self, kind: elf::ProgramType) -> Option<Range<usize>> {
+        let found = self.program_bytes(kind)?;
+        let start = usize::try_from(found.offset).ok()?;
+        Some(start..start + found.bytes.len())
+    }
+
     /// The bytes of every note segment, with their alignment.
     pub fn note_segments(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
         let notes = self.program_headers.iter().filter(|header| header.p_type(ENDIAN) == elf::PT_NOTE);

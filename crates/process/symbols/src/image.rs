@@ -8,6 +8,7 @@
 
 use crate::frames::{Frame, Unwind};
 use crate::linkage::{Slot, SlotTarget, Stub};
+use crate::spelling::Spelling;
 use crate::{Machine, glob};
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hasher};
@@ -186,6 +187,24 @@ impl Image {
         self.functions_named(name).into_iter().next()
     }
 
+    /// The functions that a plain name means: the best one that has it as a symbol, or else all whose author called them so
+    /// (`ns::f(int)`, or `ns::f` with any parameters).
+    pub fn functions_meant(&self, name: &str) -> Vec<&Function> {
+        let named = self.function_named(name);
+        let spelling = Spelling::of(name);
+        let spelled = |is: &dyn Fn(&str) -> bool| -> Vec<&Function> {
+            self.functions.iter().filter(|function| function.names.iter().any(|alias| is(alias))).collect()
+        };
+        if let Some(function) = named {
+            return vec![function];
+        }
+        let found = spelled(&|alias| spelling.is(alias));
+        // The compiler may have kept none but copies with other parameters.
+        let is_copy =
+            |alias: &str| original_of(alias).is_some_and(|original| original == name || spelling.is(original));
+        if found.is_empty() { spelled(&is_copy) } else { found }
+    }
+
     /// Every function that has this name, the best first: same version, default version, exported, lowest address.
     pub fn functions_named(&self, name: &str) -> Vec<&Function> {
         let found = self.functions_of_symbol(name);
@@ -213,9 +232,17 @@ impl Image {
     }
 
     /// The functions of which one alias matches a pattern (`*` any text, `?` any byte), by address. Those without a
-    /// symbol are matched by what [`Function::name`] calls them.
+    /// symbol are matched by what [`Function::name`] calls them, others by what their authors called them, too.
     pub fn functions_matching(&self, pattern: &str) -> Vec<&Function> {
-        let matches = |alias: &String| glob::matches(pattern, base_name(alias)) || glob::matches(pattern, alias);
+        // A name with parameters is one, also if some of them are pointers.
+        let exact = if pattern.contains('(') { self.functions_meant(pattern) } else { Vec::new() };
+        if !exact.is_empty() {
+            return exact;
+        }
+        let spelling = Spelling::of(pattern);
+        let matches = |alias: &String| {
+            glob::matches(pattern, base_name(alias)) || glob::matches(pattern, alias) || spelling.matches(alias)
+        };
         let is_wanted = |function: &&Function| match function.names.as_slice() {
             [] => glob::matches(pattern, &function.name()),
             names => names.iter().any(matches),
@@ -384,6 +411,13 @@ fn address_name(name: &str) -> Option<FileAddr> {
     let digits = name.strip_prefix(ADDRESS_NAME)?.strip_prefix("0x")?;
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     u64::from_str_radix(digits, 16).ok().filter(|_| is_plain).map(FileAddr)
+}
+
+/// The symbol of which the compiler made this one, with all of its code (`f` of `f.isra.0`).
+fn original_of(alias: &str) -> Option<&str> {
+    let marks = [".isra.", ".constprop."];
+    let at = marks.iter().filter_map(|mark| alias.find(mark)).min()?;
+    (!crate::symtab::is_fragment_name(alias) && !alias.contains(".part.")).then_some(&alias[..at])
 }
 
 /// A symbol's name without its version.

@@ -25,6 +25,16 @@ pub fn imported_names(bytes: &[u8], is_asked: &dyn Fn(&str) -> bool) -> Result<V
     Ok(names.map(str::to_string).collect())
 }
 
+/// Whether the dynamic symbol table of `bytes` defines a function of one of these names.
+///
+/// # Errors
+/// [`Error`] if the bytes are no 64-bit little-endian ELF file.
+pub fn exports_one_of(bytes: &[u8], names: &[&str]) -> Result<bool, Error> {
+    let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(|error| Error::Malformed { what: error.to_string() })?;
+    let mut defined = file.dynamic_symbols().filter(|symbol| !symbol.is_undefined() && symbol.is_global());
+    Ok(defined.any(|symbol| symbol.name().is_ok_and(|name| names.contains(&name))))
+}
+
 /// Whether the loader writes addresses into the file's code, so that it is not what the file holds, and not at once what
 /// it will be.
 ///

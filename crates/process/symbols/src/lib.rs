@@ -33,6 +33,7 @@ mod glob;
 pub mod image;
 mod imports;
 mod linkage;
+mod loaded;
 mod lsda;
 mod machine;
 mod merge;
@@ -41,6 +42,7 @@ mod notes;
 mod parse;
 mod restartable;
 mod settle;
+mod spelling;
 mod symtab;
 
 #[doc(hidden)]
@@ -54,9 +56,11 @@ pub use frames::{
 };
 pub use glob::matches as glob_matches;
 pub use image::{DataObject, Function, Image, ImageKind, Protection, Segment, Source, ThreadLocal, TlsSegment};
-pub use imports::{imported_names, relocates_text};
+pub use imports::{exports_one_of, imported_names, relocates_text};
 pub use linkage::{Slot, SlotTarget, Stub};
+pub use loaded::loaded_file;
 pub use lsda::CallSite;
 pub use machine::Machine;
 pub use notes::gnu_build_id_of;
 pub use restartable::{RestartableSequence, restartable_sequences};
+pub use spelling::is_spelled;

@@ -35,6 +35,7 @@ pub fn run(
     let script = probe::script_options(script, text);
     let [target] = rest else { bail!("expected a script, and one process id, job or file to explain it for") };
     let modules = modules_of(target, store)?;
+    output::print_unread(&modules.unreadable);
     let explained = explain(&modules, &script).map_err(|error| probe::said(error, &script.text))?;
     let cache = ImageCache::of_user();
     let shown = Shown { explained: &explained, modules: &modules, cache: &cache, origin: origins(&explained) };

@@ -3,19 +3,20 @@
 //! Next: `trimtab-session` for how functions are judged.
 
 use crate::{DONE, PARTIAL, output};
-use trimtab_measure::{Listed, list_functions};
+use trimtab_measure::{Functions, Listed, list_functions};
 use trimtab_session::ImageCache;
 use trimtab_types::Pid;
 
 /// `trimtab functions PID [PATTERN]`.
 pub fn list(pid: i32, pattern: &str, json: bool) -> anyhow::Result<u8> {
-    let listed = list_functions(Pid(pid), &ImageCache::of_user(), pattern)?;
+    let Functions { listed, unread } = list_functions(Pid(pid), &ImageCache::of_user(), pattern)?;
     if json {
         let rows: Vec<serde_json::Value> = listed.iter().map(as_json).collect();
         output::print_text(&serde_json::to_string_pretty(&rows)?)?;
     } else {
         output::print_text(&table(&listed, pattern))?;
     }
+    output::print_unread(&unread);
     Ok(if listed.is_empty() { PARTIAL } else { DONE })
 }
 

@@ -45,6 +45,13 @@ pub fn print_text(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says on standard error which programs and libraries could not be looked at, and why.
+pub fn print_unread(unread: &[(String, String)]) {
+    for (path, reason) in unread {
+        eprintln!("trimtab: not looked at: {path}: {reason}");
+    }
+}
+
 /// Makes sure that `path` can be written, without changing what it holds.
 pub fn check_writable(path: &Path) -> anyhow::Result<()> {
     if path == Path::new("-") {

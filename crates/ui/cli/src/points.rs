@@ -62,9 +62,7 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
     } else {
         output::print_text(&summary.text(pattern, options))?;
     }
-    for (path, reason) in &modules.unreadable {
-        eprintln!("trimtab: not looked at: {path}: {reason}");
-    }
+    output::print_unread(&modules.unreadable);
     Ok(if summary.functions == 0 { PARTIAL } else { DONE })
 }
 

@@ -101,8 +101,8 @@ impl<'scope> Work<'scope> {
         let begin = Instant::now();
         let limit = self.wanted.seconds.map(Duration::from_secs_f64);
         let cache = self.cache.clone();
-        let prepare: Prepare = Arc::new(move |pid: Pid, program: &Path| {
-            let _read_again_later = cache.load(pid, &program.to_string_lossy());
+        let prepare: Prepare = Arc::new(move |pid: Pid, _program: &Path| {
+            let _read_again_later = cache.load_program(pid);
         });
         let mut seen = 0;
         while self.wanted.count.is_none_or(|count| seen < count) {

@@ -112,6 +112,72 @@ fn options_choose_what_is_shown() {
     }
 }
 
+/// A program with types of its own, and a second one that shares them.
+const TYPED: &str = r#"
+struct pair { int a; double b; };
+int volatile seen;
+__attribute__((noinline)) double weigh(struct pair *p, int n) {
+    for (int i = 0; i < n; i++) seen = seen + i;
+    return p->b * n;
+}
+int main(int count, char **words) {
+    struct pair p = { 1, 2.5 };
+    return weigh(&p, count) > OTHER;
+}
+"#;
+
+/// Debugging information that is packed or elsewhere is followed, or the file with it is named; a type that is not known is
+/// never taken for another one, and what has no need of types goes on without.
+#[test]
+fn debugging_information_elsewhere_is_followed_or_named() {
+    let home = Home::new();
+    let at = |name: &str| home.path(name).to_str().expect("a path of text").to_owned();
+    let run = |command: &str| {
+        let done = std::process::Command::new("sh").args(["-c", command]).current_dir(home.path("")).status();
+        done.expect("sh runs").success()
+    };
+    std::fs::write(home.path("typed.c"), TYPED).expect("a source");
+    assert!(run("gcc -O2 -g -DOTHER=1 typed.c -o plain && gcc -O2 -g -DOTHER=2 typed.c -o other"));
+    assert!(run("gcc -O2 -g -gsplit-dwarf -DOTHER=1 typed.c -o split"));
+    assert!(run(
+        "objcopy --compress-debug-sections=zlib-gnu plain packed && cp plain linked && strip --strip-debug linked"
+    ));
+    assert!(run("objcopy --only-keep-debug plain plain.debug && objcopy --add-gnu-debuglink=plain.debug linked"));
+    let id = "$(readelf -n plain | sed -n 's/.*Build ID: //p')";
+    assert!(run(&format!("cp linked fetched && mkdir -p cache/{id} && cp plain.debug cache/{id}/debuginfo")));
+    assert!(run("mkdir -p moved && mv plain.debug moved && cp linked lost && rm -f linked.debug"));
+    let has_dwz = run("cp plain first && cp other second && dwz -m common.debug first second");
+    if !has_dwz {
+        trimtab_specimens::skip(
+            "a supplementary file of debugging information",
+            "there is no dwz: apt-get install dwz",
+        );
+    }
+    let named = "entry weigh { x = last($n) } exit weigh { r = last($ret) }";
+    let by_number = "entry weigh { x = last($1) }";
+    let cache = home.path("cache");
+    let nowhere = home.path("nowhere");
+    for (file, cache, fragment) in [
+        ("plain", &nowhere, None),
+        ("packed", &nowhere, None),
+        ("fetched", &cache, None),
+        ("lost", &nowhere, Some("plain.debug, which was not found")),
+        ("split", &nowhere, Some(".dwo, which trimtab does not read")),
+        ("first", &nowhere, Some("common.debug, which trimtab does not read")),
+    ] {
+        if file == "first" && !has_dwz {
+            continue;
+        }
+        for (script, fragment) in [(named, fragment), (by_number, None)] {
+            let mut command = home.command(&["explain", script, &at(file)]);
+            command.env("DEBUGINFOD_CACHE_PATH", cache);
+            let outcome = home.start_command(command).wait();
+            assert_eq!(outcome.code(), if fragment.is_some() { 2 } else { 0 }, "{file} {script}: {outcome:?}");
+            assert!(fragment.is_none_or(|fragment| outcome.stderr.contains(fragment)), "{file} {script}: {outcome:?}");
+        }
+    }
+}
+
 /// The shape that docs/explain.md promises.
 #[test]
 fn json_is_as_described() {

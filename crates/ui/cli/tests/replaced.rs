@@ -1,7 +1,9 @@
-//! A program whose file was replaced while it runs, as by a compiler: its own symbols are unknown, and it is left unharmed.
+//! Programs that are not what their names say: a file that was replaced while it runs, as by a compiler; ranks that run
+//! another program than rank 0; an allocator that stands before the C library's.
 //!
-//! Open MPI's objects lie in the program then (copy relocations), and what the library calls its own is a copy that nobody
-//! has filled: asking the library about that one would end the program.
+//! The file is found through the process, so that the program's own functions and objects are known. Open MPI's objects lie
+//! in the program (copy relocations), and what the library calls its own is a copy that nobody has filled: asking the library
+//! about that one would end the program.
 //!
 //! Next: `bad_input.rs` for what is refused.
 
@@ -9,11 +11,13 @@ mod common;
 
 use common::{Desk, LIMIT, RANKS, alone, cpu_ticks};
 use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
-use trimtab_specimens::{Launch, Mpi, Variant, build, has_worked, threads_running};
+use trimtab_specimens::{Launch, Mpi, Variant, build, has_worked, running, threads_running};
 
 #[test]
-fn a_program_whose_file_was_replaced_is_left_unharmed() {
+fn a_program_whose_file_was_replaced_is_measured_and_left_unharmed() {
     let _alone = alone();
     for mpi in [Mpi::OpenMpi, Mpi::Mpich] {
         let desk = Desk::new();
@@ -23,15 +27,85 @@ fn a_program_whose_file_was_replaced_is_left_unharmed() {
         let pids = job.rank_pids(LIMIT).expect("the ranks start");
         wait_for("the ranks work", || pids.iter().all(|pid| has_worked(*pid)));
         fs::remove_file(&copy).expect("it is there");
-        fs::copy(&program, &copy).expect("another file of that name");
-        let said = desk.trimtab(&["attach", "--iterations", "5", &pids[0].to_string()]);
-        assert!(said.code <= 2, "{said:?}");
+        fs::write(desk.path("main.c"), "int main(void) { return 0; }").expect("a source");
+        let made = Command::new("cc").arg("-o").arg(&copy).arg(desk.path("main.c")).status();
+        assert!(made.expect("cc runs").success());
+        let pid = pids[0].to_string();
+        let said = desk.trimtab(&["attach", "--iterations", "5", &pid]);
+        assert!(said.code <= 1, "{said:?}");
+        let said = desk.trimtab(&["functions", &pid, "value@app"]);
+        assert!(said.code == 0 && said.stdout.contains("1 functions match value@app"), "{said:?}");
         let ticks = || pids.iter().map(|pid| cpu_ticks(*pid)).collect::<Vec<_>>();
         let then = ticks();
         wait_for("they go on", || ticks().iter().zip(&then).all(|(now, then)| *now >= then.saturating_add(10)));
         for pid in &pids {
             threads_running(*pid).unwrap_or_else(|error| panic!("{}: {error} {said:?}", mpi.name()));
         }
+    }
+}
+
+/// Both ranks do the same in files of their own.
+const PROGRAM: &str = r#"
+#include <mpi.h>
+#include <stdlib.h>
+#include <unistd.h>
+volatile int sum; void *volatile kept;
+__attribute__((noinline)) int work(int n) { for (int i = 0; i < 100; i++) sum += i * n; return n + sum; }
+int main(int count, char **words) {
+    MPI_Init(&count, &words);
+    for (;;) {
+        work(1000);
+        kept = malloc(100);
+        free(kept);
+        usleep(1000);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+"#;
+/// An allocator that is preloaded.
+const ALLOCATOR: &str = r#"
+#include <stddef.h>
+void *__libc_malloc(size_t);
+volatile long calls;
+void *malloc(size_t bytes) { calls++; return __libc_malloc(bytes); }
+"#;
+
+/// Compiles a source in the desk's folder.
+fn compile(desk: &Desk, compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let (file, made) = (desk.path(&format!("{name}.c")), desk.path(name));
+    fs::write(&file, source).expect("a source");
+    let status = Command::new(compiler).args(["-O2", "-g"]).args(flags).arg("-o").arg(&made).arg(&file).status();
+    assert!(status.expect("a compiler").success(), "{name}");
+    made
+}
+
+#[test]
+fn ranks_that_differ_and_functions_that_stand_before_the_librarys_are_said() {
+    let _alone = alone();
+    let (mpi, desk) = (Mpi::Mpich, Desk::new());
+    let compiler = format!("mpicc.{}", mpi.name());
+    let one = compile(&desk, &compiler, PROGRAM, "one", &[]);
+    let other = compile(&desk, &compiler, PROGRAM, "other", &["-s"]);
+    let allocator = compile(&desk, "cc", ALLOCATOR, "liballocator.so", &["-shared", "-fPIC"]);
+    let other_name = other.to_str().expect("a path of text");
+    let mut job =
+        Launch::mpi(mpi, 1, &one).args([":", "-n", "1", other_name]).preload(&allocator).start().expect("starts");
+    let pids = job.rank_pids(LIMIT).expect("rank 0 starts");
+    wait_for("both work", || {
+        running(&other).len() == 1 && pids.iter().chain(&running(&other)).all(|pid| has_worked(*pid))
+    });
+    let (code, report) = desk
+        .attach(pids[0], "--function work --group comm,mem --iterations 10 --max-seconds 60")
+        .unwrap_or_else(|said| panic!("{said:?}"));
+    assert!(code <= 1 && report.window.valid, "{code} {:?}", report.warnings);
+    let has = |text: &str| report.warnings.iter().any(|warning| warning.contains(text));
+    assert!(has("rank 1 (other) has no function work") && has("malloc of liballocator.so"), "{:?}", report.warnings);
+    let calls = |name: &str| report.functions.iter().find(|row| row.name == name).map(|row| row.calls);
+    assert_eq!((calls("work"), calls("malloc")), (Some(10), Some(20)), "{:?}", report.functions);
+    let said = desk.trimtab(&["probe", "entry work { n++ }", &pids[0].to_string(), "--for", "0.3"]);
+    assert!(said.stdout.contains("not probed: rank 1: no function matches `work`"), "{said:?}");
+    for pid in pids.iter().chain(&running(&other)) {
+        threads_running(*pid).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

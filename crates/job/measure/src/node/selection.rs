@@ -42,12 +42,14 @@ pub(crate) struct Selection {
     pub polling: Vec<u32>,
     /// How each function is found in a process.
     places: Vec<Place>,
-    /// Which function the code at an address is, in the process that was looked at.
-    known: BTreeMap<u64, usize>,
+    /// Which function the code at an address is, in the processes that were looked at.
+    known: BTreeMap<(Pid, u64), usize>,
     /// MPI functions the program's files import; `None`: not known, measure all.
     imported: Option<BTreeSet<&'static str>>,
     /// Position of the marker and how it was chosen, if it is a function of the program.
     pub marker: Option<(usize, &'static str)>,
+    /// Which functions are not those of the C library.
+    pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,20 +59,32 @@ enum Place {
 }
 
 impl Selection {
-    /// Chooses the functions, looking at one rank's modules; all ranks run the same program.
-    pub(crate) fn new(modules: &Modules, options: &Options, cache: &ImageCache) -> Result<Self, Error> {
-        let mut selection = Selection { imported: imported_mpi(modules, cache), ..Selection::default() };
+    /// Chooses the functions, looking at one rank of each program that the job runs (several, if it was started as
+    /// `mpirun ./one : ./other`). What any of them has is chosen.
+    pub(crate) fn new(programs: &[&Modules], options: &Options, cache: &ImageCache) -> Result<Self, Error> {
+        let mut selection = Selection { imported: imported_by_any(programs, cache), ..Selection::default() };
         for group in &options.groups {
-            selection.add_group(modules, *group);
+            programs.iter().for_each(|modules| selection.add_group(modules, *group));
         }
         for pattern in &options.functions {
-            selection.add_pattern(modules, pattern)?;
+            in_any(programs, |modules| selection.add_pattern(modules, pattern))?;
         }
-        selection.choose_marker(modules, &options.mark)?;
+        in_any(programs, |modules| selection.choose_marker(modules, &options.mark))?;
         for (name, index) in &options.arguments {
-            selection.ask_argument(modules, name, *index)?;
+            in_any(programs, |modules| selection.ask_argument(modules, name, *index))?;
         }
+        selection.warnings.sort();
+        selection.warnings.dedup();
         Ok(selection)
+    }
+
+    /// Functions the user named that a rank does not have, by their names.
+    pub(crate) fn lacking(&self, modules: &Modules) -> Vec<&str> {
+        let is_asked = |(function, place): &(&FunctionInfo, &Place)| {
+            function.group == GROUP_NAMES[USER as usize] && place.address(modules).is_none()
+        };
+        let all = self.functions.iter().zip(&self.places);
+        all.filter(is_asked).map(|(function, _)| function.name.as_str()).collect()
     }
 
     /// Requests for one rank.
@@ -92,11 +106,11 @@ impl Selection {
             return known;
         }
         if let Some(address) = place.address(modules) {
-            if let Some(&known) = self.known.get(&address.0) {
+            if let Some(&known) = self.known.get(&(modules.pid, address.0)) {
                 self.add_name(known, info.name, place);
                 return known;
             }
-            self.known.insert(address.0, self.functions.len());
+            self.known.insert((modules.pid, address.0), self.functions.len());
         }
         probe.function = self.functions.len() as u32;
         self.synchronising.push(probe.flags & flag::SYNCHRONISING != 0);
@@ -128,8 +142,17 @@ impl Selection {
             }
             self.add_handle_frees(modules);
         }
+        self.add_library_group(modules, group);
+    }
+
+    /// Functions of the C library, or of what stands before it: the program's calls run the definition that is found first.
+    fn add_library_group(&mut self, modules: &Modules, group: Group) {
+        let mut before: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for function in group_functions(group) {
-            let Some(module) = modules.modules.iter().find(|m| m.function(function.name).is_some()) else { continue };
+            let Some((module, _)) = modules.definition(function.name) else { continue };
+            if !is_c_library(module) {
+                before.entry(module.file_name()).or_default().push(function.name);
+            }
             let number = group_number(function.group);
             let probe = libc_probe(number, function.bytes);
             let info = FunctionInfo {
@@ -146,6 +169,13 @@ impl Selection {
                 Place::Symbol { module: module.path.clone(), name: function.name.to_string() },
             );
         }
+        let said = |(module, names): (&str, Vec<&str>)| {
+            format!(
+                "{} of {module} are measured, not the C library's: the program's calls find them first",
+                names.join(", ")
+            )
+        };
+        self.warnings.extend(before.into_iter().map(|(module, names)| said((module, names))));
     }
 
     fn add_mpi(&mut self, modules: &Modules, function: &'static MpiFunction) -> usize {
@@ -183,22 +213,16 @@ impl Selection {
             Some((name, library)) => (name, Some(library)),
             None => (pattern, None),
         };
-        let mut matched = 0;
-        for module in &modules.modules {
-            if library.is_some_and(|library| !module.file_name().contains(library)) {
+        let found = matching(modules, name, library);
+        if found.is_empty() {
+            return Err(no_such_function(modules, pattern));
+        }
+        for (module, function) in found {
+            if let Some(mpi) = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias)) {
+                self.add_mpi(modules, mpi);
                 continue;
             }
-            for function in module.loaded.image.functions_matching(name).into_iter().take(PATTERN_MATCHES_MAX) {
-                matched += 1;
-                if let Some(mpi) = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias)) {
-                    self.add_mpi(modules, mpi);
-                    continue;
-                }
-                self.add_user(modules, module.path.clone(), function.name());
-            }
-        }
-        if matched == 0 {
-            return Err(Error::NoSuchFunction { pattern: pattern.to_string(), pid: modules.pid });
+            self.add_user(modules, module.path.clone(), function.name());
         }
         Ok(())
     }
@@ -216,14 +240,14 @@ impl Selection {
                 Some((index, "named"))
             }
             Mark::Auto => MARKER_NAMES.iter().find_map(|name| {
-                let module = modules.modules.iter().find(|module| module.function(name).is_some())?;
+                let (module, _) = modules.definition(name)?;
                 Some((self.add_user(modules, module.path.clone(), name.to_string()), "measuremark"))
             }),
         };
         if let Some((index, _)) = found {
             self.probes[index].flags |= flag::RING;
         }
-        self.marker = found;
+        self.marker = self.marker.or(found);
         Ok(())
     }
 
@@ -239,9 +263,53 @@ impl Selection {
         if let Some(mpi) = trimtab_mpi::canonical(name).filter(|mpi| library_function(modules, mpi.name).is_some()) {
             return Ok(self.add_mpi(modules, mpi));
         }
-        let module = modules.modules.iter().find(|module| module.function(name).is_some());
-        let module = module.ok_or_else(|| Error::NoSuchFunction { pattern: name.to_string(), pid: modules.pid })?;
+        let (module, _) = modules.definition(name).ok_or_else(|| no_such_function(modules, name))?;
         Ok(self.add_user(modules, module.path.clone(), name.to_string()))
+    }
+}
+
+/// Does it for every program; it is enough that one of them has what is asked for.
+fn in_any(programs: &[&Modules], mut add: impl FnMut(&Modules) -> Result<(), Error>) -> Result<(), Error> {
+    let mut first = None;
+    let mut is_found = programs.is_empty();
+    for modules in programs {
+        match add(modules) {
+            Ok(()) => is_found = true,
+            Err(error @ Error::NoSuchFunction { .. }) => first = first.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    first.filter(|_| !is_found).map_or(Ok(()), Err)
+}
+
+/// MPI functions that any of the programs imports; `None`: of one it is not known.
+fn imported_by_any(programs: &[&Modules], cache: &ImageCache) -> Option<BTreeSet<&'static str>> {
+    let imported = programs.iter().map(|modules| imported_mpi(modules, cache));
+    imported.reduce(|one, other| one.zip(other).map(|(one, other)| one.into_iter().chain(other).collect())).flatten()
+}
+
+/// The functions that a pattern means: a plain name what the loader would find, any other one all that match.
+fn matching<'m>(modules: &'m Modules, name: &str, library: Option<&str>) -> Vec<(&'m Module, &'m Function)> {
+    let is_glob = name.contains(['*', '?']);
+    if library.is_none() && (!is_glob || name.contains('(')) {
+        let found = modules.definitions(name);
+        if !found.is_empty() || !is_glob {
+            return found;
+        }
+    }
+    let in_library = |module: &&Module| library.is_none_or(|library| module.file_name().contains(library));
+    let of = |module: &'m Module| {
+        let found = module.loaded.image.functions_matching(name).into_iter().take(PATTERN_MATCHES_MAX);
+        found.map(move |function| (module, function))
+    };
+    modules.modules.iter().filter(in_library).flat_map(of).collect()
+}
+
+fn no_such_function(modules: &Modules, pattern: &str) -> Error {
+    let (pattern, pid) = (pattern.to_string(), modules.pid);
+    match modules.why_names_mean_nothing() {
+        Some(reason) => Error::Refused { name: pattern, reason },
+        None => Error::NoSuchFunction { pattern, pid },
     }
 }
 
@@ -267,11 +335,23 @@ impl Place {
         match self {
             Place::Mpi(name) => library_function(modules, name).map(ProcAddr),
             Place::Symbol { module, name } => {
-                let module = modules.modules.iter().find(|known| known.path == *module)?;
-                modules.code_named(module, name)
+                let mut of_path = modules.modules.iter().filter(|known| known.path == *module);
+                if let Some(address) = of_path.find_map(|module| modules.code_named(module, name)) {
+                    return Some(address);
+                }
+                // Another program of the same job has its own.
+                let (module, function) = modules.definition(name)?;
+                Some(modules.code_of(module, function))
             }
         }
     }
+}
+
+/// Whether functions of the groups belong here: the C library, in one or several files, or the whole program.
+fn is_c_library(module: &Module) -> bool {
+    let name = module.file_name();
+    let parts = ["libc.", "libc-", "libpthread", "librt", "ld-", "libm."];
+    parts.iter().any(|part| name.starts_with(part)) || module.loaded.image.needed.is_empty()
 }
 
 fn group_number(group: Group) -> u8 {
@@ -392,8 +472,20 @@ pub struct Listed {
     pub refusal: Option<String>,
 }
 
+/// What `trimtab functions` lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Functions {
+    /// Every function that matches.
+    pub listed: Vec<Listed>,
+    /// Programs and libraries that could not be looked at, each with the reason.
+    pub unread: Vec<(String, String)>,
+}
+
 /// Every function that a pattern (`*` for all) matches in a process, and whether it could be measured.
-pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Vec<Listed>, trimtab_session::Error> {
+///
+/// # Errors
+/// When the process is gone or may not be looked at.
+pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Functions, trimtab_session::Error> {
     let modules = Modules::read(pid, cache, &|_| true)?;
     let (name, library) = pattern.split_once('@').unwrap_or((pattern, ""));
     let mut requests: Vec<FunctionRequest> = Vec::new();
@@ -412,7 +504,7 @@ pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Vec
     for (entry, request) in listed.iter_mut().zip(&requests) {
         entry.refusal = reasons.get(request.name.as_str()).map(|reason| (*reason).to_string());
     }
-    Ok(listed)
+    Ok(Functions { listed, unread: modules.unreadable })
 }
 
 fn listed_as(module: &Module, function: &Function, address: ProcAddr) -> Listed {

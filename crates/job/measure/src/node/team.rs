@@ -9,18 +9,22 @@ use super::selection::Selection;
 use super::starting::wait_for_start;
 use crate::error::Error;
 use crate::options::{Mark, Options};
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use trimtab_mpi::{Group, HandleFacts, Library, is_mpi_module};
+use trimtab_mpi::{Group, HandleFacts, Library, group_functions, is_mpi_module};
 use trimtab_os::MappingTable;
 use trimtab_plan::Plan;
 use trimtab_session::leftover::{self, Leftover};
-use trimtab_session::{Claim, FunctionRequest, ImageCache, Inserted, Modules, Prepared, Refused, Removal, Setup};
+use trimtab_session::{
+    Claim, FunctionRequest, ImageCache, Inserted, Module, Modules, Prepared, Refused, Removal, Setup, interposers,
+};
 use trimtab_stub::layout::state;
 use trimtab_stub::view::View;
 use trimtab_track::{Job, RankProcess, Seccomp};
 use trimtab_types::Pid;
-use trimtab_types::procfs::State;
+use trimtab_types::procfs::{State, path_of_mapping};
 
 /// What somebody misses who looks at a thread's stack while it runs what was put in, or unwinds it from there.
 pub const FRAMES_MISSING: &str = "stacks that a sampler looks at while a thread runs probes miss frames, and a thread cancelled \
@@ -91,6 +95,12 @@ impl Team {
         warnings.extend(ready.iter().filter_map(|one| {
             let why = one.modules.interrupted_anywhere()?;
             Some(format!("rank {}: {why}; {FRAMES_MISSING}", one.process.rank))
+        }));
+        warnings.extend(selection.warnings.iter().cloned());
+        warnings.extend(lacking_warnings(&selection, &ready));
+        warnings.extend(ready.iter().flat_map(|one| {
+            let unread = one.modules.unreadable.iter();
+            unread.map(|(path, reason)| format!("rank {}: {path} was not looked at: {reason}", one.process.rank))
         }));
         let setup = setup(&selection, job, options);
         let facts = library.as_ref().and_then(Library::handles);
@@ -228,24 +238,62 @@ fn prepare_started(
 }
 
 fn prepare_all(job: &Job, options: &Options, cache: &ImageCache, interest: Interest<'_>) -> Result<AllReady, Error> {
-    let mut selection: Option<(Selection, Option<Library>)> = None;
-    let mut ready = Vec::new();
+    let mut read = Vec::new();
     for process in &job.ranks {
         interest.check()?;
         let failed = |source| Error::Rank { rank: process.rank, pid: process.pid, source };
         check_process(process).map_err(failed)?;
         let claim = Claim::of(process.pid).map_err(failed)?;
         let (modules, undone) = clean_modules(process.pid, options, cache).map_err(failed)?;
-        let (selection, _) = match &mut selection {
-            Some(known) => known,
-            none => none.insert((Selection::new(&modules, options, cache)?, describe_library(&modules))),
-        };
+        read.push((process, modules, undone, claim));
+    }
+    let programs = programs_of(read.iter().map(|(_, modules, ..)| modules));
+    let (selection, library) = match programs.first() {
+        Some(first) => (Selection::new(&programs, options, cache)?, describe_library(first)),
+        None => (Selection::default(), None),
+    };
+    let mut ready = Vec::new();
+    for (process, modules, undone, claim) in read {
+        interest.check()?;
         let requests: Vec<FunctionRequest> = selection.requests(&modules);
-        let prepared = Prepared::new(&modules, &requests).map_err(failed)?;
+        let prepared = Prepared::new(&modules, &requests);
+        let prepared = prepared.map_err(|source| Error::Rank { rank: process.rank, pid: process.pid, source })?;
         ready.push(Ready { process: process.clone(), modules, prepared, undone, _claim: claim });
     }
-    let (selection, library) = selection.unwrap_or_default();
     Ok((selection, library, ready))
+}
+
+/// One rank of each program that the ranks run, in the order of the ranks.
+fn programs_of<'m>(all: impl Iterator<Item = &'m Modules>) -> Vec<&'m Modules> {
+    let mut programs: Vec<&Modules> = Vec::new();
+    for modules in all {
+        let is_same = |known: &&&Modules| match (known.modules.first(), modules.modules.first()) {
+            (Some(one), Some(other)) => std::sync::Arc::ptr_eq(&one.loaded, &other.loaded),
+            (one, other) => one.is_none() == other.is_none(),
+        };
+        if !programs.iter().any(|known| is_same(&known)) {
+            programs.push(modules);
+        }
+    }
+    programs
+}
+
+/// Says of each function that was asked for which ranks do not have it, so that nobody takes silence for zero.
+fn lacking_warnings(selection: &Selection, ready: &[Ready]) -> Vec<String> {
+    let mut lacking: BTreeMap<(&str, &str), Vec<u32>> = BTreeMap::new();
+    for one in ready {
+        let program = one.modules.modules.first().map_or("its program", Module::file_name);
+        for name in selection.lacking(&one.modules) {
+            lacking.entry((name, program)).or_default().push(one.process.rank.0);
+        }
+    }
+    let said = |((name, program), ranks): ((&str, &str), Vec<u32>)| {
+        let (word, has) = if ranks.len() == 1 { ("rank", "has") } else { ("ranks", "have") };
+        let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+        let ranks = ranks.join(", ");
+        format!("{word} {ranks} ({program}) {has} no function {name}, or no symbol of it: measured on the others")
+    };
+    lacking.into_iter().map(said).collect()
 }
 
 /// A rank that job control has stopped would never come to an iteration.
@@ -261,7 +309,7 @@ fn check_process(process: &RankProcess) -> Result<(), trimtab_session::Error> {
 /// The modules of a process in which nothing of an earlier trimtab is any more; whether there was something.
 fn clean_modules(pid: Pid, options: &Options, cache: &ImageCache) -> Result<(Modules, bool), trimtab_session::Error> {
     let maps = MappingTable::of(pid)?;
-    let wanted = wanted_files(pid, options);
+    let wanted = wanted_in(pid, options, &maps);
     match leftover::find_in(pid, &maps)? {
         Leftover::None => Ok((Modules::among(pid, maps, cache, &wanted)?, false)),
         found => {
@@ -276,13 +324,28 @@ fn clean_modules(pid: Pid, options: &Options, cache: &ImageCache) -> Result<(Mod
 pub fn wanted_files(pid: Pid, options: &Options) -> impl Fn(&str) -> bool + use<> {
     let all = !options.functions.is_empty() || !options.arguments.is_empty() || options.mark != Mark::Auto;
     let libc = options.groups.iter().any(|group| *group != Group::Comm);
-    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let exe = program_name(pid);
     move |path| {
         let name = path.rsplit('/').next().unwrap_or(path);
         let system = path.starts_with("/lib") || path.starts_with("/usr/lib") || path.starts_with("/usr/local/lib");
         let is_libc = name.starts_with("libc.so") || name.starts_with("libc-") || name.starts_with("libpthread");
-        all || is_mpi_module(path) || !system || (libc && is_libc) || std::path::Path::new(path) == exe
+        all || is_mpi_module(path) || !system || (libc && is_libc) || path == exe
     }
+}
+
+/// As [`wanted_files`], and what stands before the C library with a function that is to be measured (an allocator that was
+/// preloaded, say): the program's calls run that one.
+fn wanted_in(pid: Pid, options: &Options, maps: &MappingTable) -> impl Fn(&str) -> bool + use<> {
+    let names: Vec<&str> = options.groups.iter().flat_map(|group| group_functions(*group)).map(|of| of.name).collect();
+    let before = if names.is_empty() { Vec::new() } else { interposers(pid, maps, &names) };
+    let wanted = wanted_files(pid, options);
+    move |path| wanted(path) || before.iter().any(|known| known == path)
+}
+
+/// The program of a process as its map calls it, also if no file has that name any more.
+pub fn program_name(pid: Pid) -> String {
+    let link = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    path_of_mapping(link.as_os_str().as_bytes()).0
 }
 
 /// A refused function that was asked for by name is an error; one of a group is only said.

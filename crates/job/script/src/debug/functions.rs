@@ -23,12 +23,35 @@ impl<'a> DebugFacts<'a> {
         let mut types = opened.types.borrow_mut();
         let found = opened.program.function(id, &mut types).ok().filter(|found| found.entry == Some(entry))?;
         let is_clone = is_clone(opened, entry);
+        let elsewhere = self.missing(function).filter(|_| !found.is_whole);
         let parameters = found.parameters.iter();
         let arguments = parameters.map(|parameter| self.argument(opened, &types, parameter, entry, is_clone));
-        Some(Signature {
-            arguments: Some(arguments.collect()),
-            returned: Some(self.returned(opened, &types, &found, is_clone)),
-        })
+        let mut arguments: Vec<Argument> = arguments.collect();
+        let mut returned = self.returned(opened, &types, &found, is_clone);
+        if let Some(reason) = &elsewhere {
+            arguments.iter_mut().for_each(|argument| argument.object.explain(reason));
+            returned.explain(reason);
+        }
+        Some(Signature { arguments: Some(arguments), returned: Some(returned), by_number: elsewhere.is_some() })
+    }
+
+    /// Why little is known of a function although its file has debugging information: the rest of that is elsewhere.
+    pub(crate) fn missing(&self, function: ProcAddr) -> Option<String> {
+        let opened = self.open_at(function);
+        let Some(opened) = opened else {
+            let module = self.modules.iter().find(|module| module.text.contains(&function.0))?;
+            let link = module.loaded.image.debug_link.as_ref()?;
+            let name = module.file_name();
+            return Some(format!(
+                "the debugging information of {name} is in {link}, which was not found; `$0` (by number) and `$rax` need none"
+            ));
+        };
+        let files = opened.program.files_elsewhere();
+        let name = opened.module.file_name();
+        let files = (!files.is_empty()).then(|| files.join(", "))?;
+        Some(format!(
+            "a part of the debugging information of {name} is in {files}, which trimtab does not read; `$0` (by number), `$rax` and `$fret` need none"
+        ))
     }
 
     fn argument(
@@ -115,6 +138,19 @@ impl<'a> DebugFacts<'a> {
             }
         }
         names
+    }
+}
+
+/// A value whose place is not known, for a reason that is.
+trait Explain {
+    fn explain(&mut self, reason: &str);
+}
+
+impl Explain for Object {
+    fn explain(&mut self, reason: &str) {
+        if let Location::Gone(text) = &mut self.location {
+            *text = reason.to_owned();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Next: `trimtab_symbols::dwarf::Program::code_of_line`.
 
 use super::{DebugFacts, Opened};
-use trimtab_symbols::dwarf::{LinePlace, LookupError};
+use trimtab_symbols::dwarf::{LinePlace, LookupError, SourcePlace};
 use trimtab_types::ProcAddr;
 
 /// Where code of a source line begins: once in each function, and in each inlined copy.
@@ -55,6 +55,37 @@ impl DebugFacts<'_> {
         let found = opened.module.loaded.image.function_at(begin);
         found.map_or(Vec::new(), |found| opened.program.lines_in(begin..found.end()))
     }
+}
+
+/// Places of an inlined function that are named.
+const COPIES_MAX: usize = 4;
+
+impl DebugFacts<'_> {
+    /// Where a function of this name was inlined, if it has no code of its own: a sentence that says what to probe instead.
+    pub(crate) fn why_inlined(&self, name: &str) -> Option<String> {
+        self.all(None).find_map(|opened| {
+            let found = opened.program.functions_named(name).into_iter();
+            let copies = found.filter_map(|id| opened.program.inlined_copies(id).ok()).flatten();
+            let mut places: Vec<String> = copies.filter_map(|copy| copy.call).map(|call| place_name(&call)).collect();
+            places.sort();
+            places.dedup();
+            let first = places.first()?.clone();
+            let more = places.len().saturating_sub(COPIES_MAX);
+            places.truncate(COPIES_MAX);
+            let more = if more > 0 { format!(" and {more} other places") } else { String::new() };
+            Some(format!(
+                "the compiler has put its code into its callers (inlined it), at {}{more}; probe such a line: `at {first}`, or \
+                 compile with -fno-inline",
+                places.join(", ")
+            ))
+        })
+    }
+}
+
+/// `FILE:LINE` as scripts take it.
+fn place_name(place: &SourcePlace) -> String {
+    let file = place.file.rsplit('/').next().unwrap_or(&place.file);
+    format!("{file}:{}", place.line)
 }
 
 /// A place of a line in a function; code outside of every function is left out.

@@ -59,8 +59,11 @@ fn debug_file_names(module: &Module) -> Vec<PathBuf> {
     let image = &module.loaded.image;
     let id = &image.build_id.0;
     let mut names = Vec::new();
-    if id.len() > 2 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if is_hexadecimal(id) {
         names.push(Path::new(DEBUG_DIRECTORY).join(".build-id").join(&id[..2]).join(format!("{}.debug", &id[2..])));
+    }
+    if is_hexadecimal(id) {
+        names.extend(debuginfod_cache().map(|cache| cache.join(id).join("debuginfo")));
     }
     if let (Some(link), Some(directory)) = (&image.debug_link, Path::new(&module.path).parent()) {
         names.push(directory.join(link));
@@ -69,6 +72,18 @@ fn debug_file_names(module: &Module) -> Vec<PathBuf> {
     }
     names.retain(|name| *name != Path::new(&module.path));
     names
+}
+
+/// Whether it is a build id; a file without one has another name.
+fn is_hexadecimal(id: &str) -> bool {
+    id.len() > 2 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Where debuginfod's client keeps what it has fetched for gdb and others.
+fn debuginfod_cache() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let of_user = || folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")));
+    folder("DEBUGINFOD_CACHE_PATH").or_else(|| of_user().map(|cache| cache.join("debuginfod_client")))
 }
 
 /// Debugging sections of a process's modules, each unpacked when it is first needed.

@@ -61,7 +61,12 @@ pub struct Program {
 impl Program {
     /// Starts it and waits for its first line, `ready`.
     pub fn start(program: &Path) -> Self {
-        let mut child = Command::new(program).stdout(Stdio::piped()).spawn().expect("starts");
+        Program::start_command(&mut Command::new(program))
+    }
+
+    /// The same with words and an environment of its own.
+    pub fn start_command(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("reads");
         assert_eq!(line, "ready\n");

@@ -109,7 +109,16 @@ impl Lowering<'_, '_> {
         if arguments.iter().any(|argument| argument == name) {
             return problem.near("", [""; 0]).help(format!("arguments are written with a dollar sign: `${name}`"));
         }
-        problem.near(name, known)
+        match self.missing() {
+            Some(reason) => problem.near(name, known).help(reason),
+            None => problem.near(name, known),
+        }
+    }
+
+    /// Why arguments and variables of the function at hand have no names, if a file is missing for it.
+    fn missing(&self) -> Option<String> {
+        let function = self.subject().or(self.here.function)?;
+        self.resolver.facts.missing(function)
     }
 
     /// The meaning of `$name`, `$0`, `$ret`, `$rax`.
@@ -196,11 +205,13 @@ impl Lowering<'_, '_> {
 
     fn argument(&mut self, index: usize, span: Span) -> Lowered<Operand> {
         self.arguments_are_here(span)?;
+        let by_number = self.subject().is_some_and(|subject| self.resolver.facts.signature(subject).by_number);
         if let Some(arguments) = self.arguments() {
-            return match arguments.into_iter().nth(index) {
-                Some(argument) => self.object(argument.object, span),
-                None => Err(self.no_such_argument(index, span)),
-            };
+            match arguments.into_iter().nth(index) {
+                Some(Argument { object: Object { location: Location::Gone(_), .. }, .. }) | None if by_number => {}
+                Some(argument) => return self.object(argument.object, span),
+                None => return Err(self.no_such_argument(index, span)),
+            }
         }
         let location = match ARGUMENT_REGISTERS.get(index) {
             Some(register) => Location::Register(*register),
@@ -285,7 +296,11 @@ impl Lowering<'_, '_> {
         known.extend(self.here.site.map(|site| self.resolver.facts.local_names(site)).unwrap_or_default());
         let known: Vec<String> = known.iter().map(|known| format!("${known}")).collect();
         let expected = known.iter().take(12).map(|known| format!("`{known}`"));
-        problem.near(&format!("${name}"), &known).expected(expected)
+        let problem = problem.near(&format!("${name}"), &known).expected(expected);
+        match self.missing() {
+            Some(reason) => problem.help(reason),
+            None => problem,
+        }
     }
 
     fn object(&mut self, object: Object, span: Span) -> Lowered<Operand> {

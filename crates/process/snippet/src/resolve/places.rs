@@ -101,6 +101,9 @@ fn no_function(point: &Point, pattern: &FunctionPattern, facts: &dyn Facts) -> P
     let place = pattern.library.as_ref().map_or(String::new(), |library| format!(" in {library}"));
     let message = format!("no function matches `{}`{place}", pattern.name);
     let problem = Problem::new(Code::NoSuchPoint, point.span, message);
+    if let Some(reason) = facts.why_no_function(&pattern.name) {
+        return problem.help(reason);
+    }
     let problem = problem.near(&pattern.name, facts.function_names(&pattern.name));
     if problem.near.is_empty() { problem.help("`trimtab points '*'` lists what can be probed") } else { problem }
 }

@@ -8,6 +8,7 @@ use super::expression::{Expression, Reader};
 use super::names::{Chain, is_fortran};
 use super::place::Place;
 use super::types::{TypeId, Types};
+use super::units::{Die, Unit};
 use super::variable::{Parameter, Variable};
 use super::{EntryId, LookupError, Program};
 use crate::demangle::demangle;
@@ -56,6 +57,8 @@ pub struct Function {
     pub parameters: Vec<Parameter>,
     /// And further arguments (`...`).
     pub is_variadic: bool,
+    /// Nothing of what it takes and returns lies in a file that is not read.
+    pub is_whole: bool,
 }
 
 impl<'a> Program<'a> {
@@ -111,7 +114,23 @@ impl<'a> Program<'a> {
             is_conventional,
             parameters: parameters.collect(),
             is_variadic,
+            is_whole: self.is_whole(&chain)?,
         })
+    }
+
+    /// Whether all that a function and its parameters refer to can be followed.
+    fn is_whole(&self, chain: &Chain<'_, 'a>) -> Result<bool, LookupError> {
+        let is_followed = |(die, unit): &(Die<'a>, &Unit<'a>)| {
+            let names = [gimli::DW_AT_type, gimli::DW_AT_abstract_origin, gimli::DW_AT_specification];
+            names.iter().all(|name| !die.has(*name) || self.units.follow(unit, die, *name).is_some())
+        };
+        let mut is_whole = chain.links.iter().all(is_followed);
+        for (die, _) in &chain.links {
+            for (parameter, _) in self.listed_parameters(die.id)?.0 {
+                is_whole &= self.chain(parameter)?.links.iter().all(is_followed);
+            }
+        }
+        Ok(is_whole)
     }
 
     /// What `DW_OP_fbreg` counts from in a function.

@@ -70,11 +70,15 @@ use units::Units;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct EntryId(pub(crate) u32);
 
+/// Files of split units that are named at most.
+const FILES_ELSEWHERE_MAX: usize = 3;
+
 /// The debugging information of one file, ready to be asked.
 pub struct Program<'a> {
     pub(crate) units: Units<'a>,
     machine: Machine,
     code: Vec<Range<u64>>,
+    supplementary: Option<String>,
     index: OnceLock<Index>,
     lines: lines::Lines,
     blocks: blocks::Blocks,
@@ -93,6 +97,7 @@ impl<'a> Program<'a> {
             units,
             machine: sections.machine,
             code: sections.code.clone(),
+            supplementary: sections.supplementary.clone(),
             index: OnceLock::new(),
             lines: lines::Lines::default(),
             blocks: blocks::Blocks::new(count),
@@ -112,6 +117,13 @@ impl<'a> Program<'a> {
     /// Where each name is; made at the first call, which reads every entry once.
     pub fn index(&self) -> &Index {
         self.index.get_or_init(|| Index::of(&self.units))
+    }
+
+    /// Files that hold parts of this debugging information and are not read: the supplementary file of `dwz -m`, and those of
+    /// units that were compiled with `-gsplit-dwarf`, the first few.
+    pub fn files_elsewhere(&self) -> Vec<String> {
+        let split = (0..self.units.count()).filter_map(|index| self.units.split_file(index));
+        self.supplementary.iter().cloned().chain(split.take(FILES_ELSEWHERE_MAX)).collect()
     }
 
     /// The processor architecture.

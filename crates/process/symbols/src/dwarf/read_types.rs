@@ -18,6 +18,8 @@ use gimli::{AttributeValue, DwAt};
 
 /// The place in [`Types::by_entry`] of what no entry stands for.
 const VOID: u32 = u32::MAX;
+/// The same of what lies in another file.
+const ELSEWHERE: u32 = u32::MAX - 1;
 /// Entries read for one [`Types`] at most: some hundred times what a large program's types need.
 const ENTRIES_MAX: usize = 1 << 24;
 /// An entry that is skipped counts as one for so many bytes.
@@ -119,6 +121,7 @@ impl<'a> Program<'a> {
     pub(crate) fn type_of(&self, unit: &Unit<'a>, die: &Die<'a>, types: &mut Types) -> Result<TypeId, LookupError> {
         match self.units.follow(unit, die, gimli::DW_AT_type) {
             Some(entry) => self.read_type(entry, types),
+            None if die.has(gimli::DW_AT_type) => Ok(elsewhere(types)),
             None => Ok(void(types)),
         }
     }
@@ -160,6 +163,13 @@ fn place_for(types: &mut Types, entry: u32) -> TypeId {
 fn void(types: &mut Types) -> TypeId {
     let id = place_for(types, VOID);
     types.list[id.0 as usize].kind = TypeKind::Void;
+    id
+}
+
+/// A type in a file that is not read: not known, and by no means `void`.
+fn elsewhere(types: &mut Types) -> TypeId {
+    let id = place_for(types, ELSEWHERE);
+    types.list[id.0 as usize].kind = TypeKind::Other("in another file".to_string());
     id
 }
 
@@ -253,7 +263,9 @@ impl<'p, 'a> TypeReader<'p, '_, 'a> {
     }
 
     fn target(&mut self, unit: &Unit<'a>, die: &Die<'a>) -> TypeId {
-        let Some(entry) = self.program.units.follow(unit, die, gimli::DW_AT_type) else { return void(self.types) };
+        let Some(entry) = self.program.units.follow(unit, die, gimli::DW_AT_type) else {
+            return if die.has(gimli::DW_AT_type) { elsewhere(self.types) } else { void(self.types) };
+        };
         let before = self.types.list.len();
         let id = place_for(self.types, entry);
         if id.0 as usize == before {

@@ -43,6 +43,8 @@ pub struct Sections<'a> {
     /// Length of all lists of ranges and places, in bytes.
     pub(crate) list_bytes: usize,
     is_empty: bool,
+    /// Name of the file that holds what several programs share (`dwz -m`).
+    pub(crate) supplementary: Option<String>,
     /// Sections that could not be read, and what is not supported, each with the reason.
     pub problems: Vec<String>,
 }
@@ -70,12 +72,13 @@ impl<'a> Sections<'a> {
             list_bytes += if LISTS.contains(&id) { section.len() } else { 0 };
             Ok::<_, Error>(section)
         })?;
-        if elf.section_bytes(".gnu_debugaltlink").is_some() {
-            problems.push("a part is in a supplementary file (.gnu_debugaltlink), which is not read".to_string());
+        let supplementary = elf.section_bytes(".gnu_debugaltlink").map(|link| file_name_in(link.bytes));
+        if let Some(file) = &supplementary {
+            problems.push(format!("a part is in the supplementary file {file}, which is not read"));
         }
         let segments = elf.segments().into_iter().filter(|segment| segment.executable);
         let code = segments.map(|segment| segment.addr.0..segment.addr.0.saturating_add(segment.mem_size)).collect();
-        Ok(Sections { dwarf, machine: elf.machine(), code, list_bytes, is_empty, problems })
+        Ok(Sections { dwarf, machine: elf.machine(), code, list_bytes, is_empty, supplementary, problems })
     }
 
     /// Sections by name, with all addresses up to 4 GiB taken for code. Public for fuzzing only: with it, inputs need no
@@ -87,7 +90,15 @@ impl<'a> Sections<'a> {
         let list_bytes = LISTS.iter().map(|id| part(id.name()).len()).sum();
         let is_empty = part(SectionId::DebugInfo.name()).is_empty();
         let code = std::iter::once(0..1 << 32).collect();
-        Sections { dwarf, machine: Machine::X86_64, code, list_bytes, is_empty, problems: Vec::new() }
+        Sections {
+            dwarf,
+            machine: Machine::X86_64,
+            code,
+            list_bytes,
+            is_empty,
+            supplementary: None,
+            problems: Vec::new(),
+        }
     }
 
     /// Those of a separate debug file, after checking that it belongs to `image`.
@@ -114,9 +125,20 @@ impl<'a> Sections<'a> {
     }
 }
 
+/// Bytes of the longest file name read.
+const FILE_NAME_BYTES_MAX: usize = 4096;
+
+/// The name at the beginning of a link to another file.
+fn file_name_in(link: &[u8]) -> String {
+    let name = link[..link.len().min(FILE_NAME_BYTES_MAX)].split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
 fn section<'a>(elf: &Elf<'a>, name: &str, budget: &mut u64) -> Result<Cow<'a, [u8]>, String> {
     let Some(sections) = &elf.sections else { return Ok(Cow::default()) };
-    let Some((_, header)) = sections.section_by_name(ENDIAN, name.as_bytes()) else { return Ok(Cow::default()) };
+    let Some((_, header)) = sections.section_by_name(ENDIAN, name.as_bytes()) else {
+        return old_packed_section(elf, name, budget);
+    };
     if header.sh_type(ENDIAN) == names::SHT_NOBITS {
         return Ok(Cow::default());
     }
@@ -132,6 +154,17 @@ fn section<'a>(elf: &Elf<'a>, name: &str, budget: &mut u64) -> Result<Cow<'a, [u
             unpack(packed, format, compression.ch_size(ENDIAN), budget)
         }
     }
+}
+
+/// A section as linkers packed it before there was a standard for it: `.zdebug_info`, which begins with `ZLIB` and its
+/// length.
+fn old_packed_section<'a>(elf: &Elf<'a>, name: &str, budget: &mut u64) -> Result<Cow<'a, [u8]>, String> {
+    const HEAD: &[u8] = b"ZLIB";
+    let old_name = name.strip_prefix(".debug_").map(|name| format!(".zdebug_{name}"));
+    let Some(section) = old_name.and_then(|name| elf.section_bytes(&name)) else { return Ok(Cow::default()) };
+    let sized = section.bytes.strip_prefix(HEAD).and_then(<[u8]>::split_first_chunk);
+    let (size, data) = sized.ok_or("it is not packed as its name says")?;
+    unpack(data, CompressionFormat::Zlib, u64::from_be_bytes(*size), budget)
 }
 
 fn packed(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {

@@ -150,6 +150,13 @@ impl<'a> Units<'a> {
         slot.unit.get_or_init(|| self.read_unit(index, slot)).as_ref().map_err(|error| *error)
     }
 
+    /// The file that holds the entries of a unit which was compiled with `-gsplit-dwarf`.
+    pub fn split_file(&self, index: usize) -> Option<String> {
+        let unit = self.unit(index).ok()?;
+        let name = self.string(&unit.inner, unit.inner.dwo_name().ok()??)?;
+        Some(name.to_string_lossy().into_owned())
+    }
+
     /// The unit that holds an entry.
     pub fn unit_of(&self, entry: u32) -> gimli::Result<&Unit<'a>> {
         let after = self.slots.partition_point(|slot| slot.start <= entry);

@@ -2,7 +2,7 @@
 //!
 //! Next: `ask`, the same for debugging information.
 
-use trimtab_symbols::{Image, fde_at, restartable_sequences, unwind_facts};
+use trimtab_symbols::{Image, exports_one_of, fde_at, loaded_file, restartable_sequences, unwind_facts};
 use trimtab_types::FileAddr;
 
 /// Asks about every function and some addresses. Answers do not matter, except where they must agree with each other.
@@ -25,4 +25,8 @@ pub fn ask_image(bytes: &[u8], image: &Image) {
     let _ = image.object_named("table");
     let _ = image.with_symbols_of(image);
     let _ = restartable_sequences(bytes);
+    let _ = exports_one_of(bytes, &["malloc"]);
+    for start in [0, 0x5555_5555_4000, u64::MAX - 0xfff] {
+        let _ = loaded_file(bytes.to_vec(), start).map(|bytes| Image::parse(&bytes));
+    }
 }
