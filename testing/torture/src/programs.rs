@@ -1,4 +1,5 @@
-//! What is run: Debian's programs at work that can be checked, none of them written by us.
+//! What is run: Debian's programs at work that can be checked, none of them written by us; and one of ours, which handles its
+//! faults in every way there is, because few of Debian's do.
 //!
 //! Each is a shell script in `programs/` with the files it needs; all are written into a folder of their own and run
 //! there. What a script prints depends on its input only: never on time, addresses or chance.
@@ -58,6 +59,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         Nothing,
     ),
     row("gcc", &["/usr/bin/gcc", "/usr/bin/g++"], "g++", &[file!("gcc.sh"), file!("templates.cc")], Source),
+    row("faults", &["/usr/bin/g++"], "g++", &[file!("faults.sh"), file!("faults.cc")], Nothing),
     row("sqlite", &["/usr/bin/sqlite3"], "sqlite3", &[file!("sqlite.sh"), file!("work.sql")], Nothing),
     row("xz", &["/usr/bin/xz"], "xz-utils", &[file!("xz.sh")], Text),
     row("gzip", &["/usr/bin/gzip|/bin/gzip"], "gzip", &[file!("gzip.sh")], Text),

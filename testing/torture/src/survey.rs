@@ -10,8 +10,9 @@ use crate::outcome::{Shares, without_numbers};
 use crate::tree;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
-use trimtab_session::{Error, FunctionRequest, Module, Modules, Prepared};
+use trimtab_session::{Error, FunctionRequest, ImageCache, Module, Modules, Prepared};
 use trimtab_types::Pid;
 
 /// Functions at least this long count.
@@ -26,7 +27,16 @@ const TIME_MAX: Duration = Duration::from_secs(8);
 
 /// Looks at the functions of `module`, a module of `modules`, as many as time permits, and calls `beat` now and then.
 pub(crate) fn survey(modules: &Modules, module: &Module, beat: &dyn Fn()) -> Result<Shares, Error> {
+    // Where the program handles faults by itself, less can be moved. The shares are those of other programs with this file.
+    if modules.own_fault_handler().is_some() {
+        let of_file = Modules::of_file(Path::new(&module.path), &ImageCache::in_memory())?;
+        return of_file.modules.first().map_or(Ok(Shares::default()), |module| looked_at(&of_file, module, beat));
+    }
     let _held = Held::of(modules.pid);
+    looked_at(modules, module, beat)
+}
+
+fn looked_at(modules: &Modules, module: &Module, beat: &dyn Fn()) -> Result<Shares, Error> {
     let started = Instant::now();
     let requests: Vec<FunctionRequest> =
         all_of(module).filter(|(_, size)| *size >= BYTES_MIN).map(|(address, _)| request(address, timed(0))).collect();

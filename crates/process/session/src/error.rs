@@ -93,6 +93,14 @@ pub enum Error {
         /// A function that was there before.
         function: String,
     },
+    /// It began to handle faults by itself while its patches were made, which move what may fault.
+    #[error("process {pid} has set a fault handler of its own meanwhile ({handler}); nothing was changed, try again")]
+    NewFaultHandler {
+        /// The process.
+        pid: Pid,
+        /// The handler, in words.
+        handler: String,
+    },
     /// A thread stood at a place that could not be patched.
     #[error("a thread of process {pid} kept standing inside {function} where it is to be patched; try again")]
     ThreadInTheWay {
@@ -169,7 +177,7 @@ impl Error {
     /// Whether it may go well if all is read anew: the program went on while it was looked at, and nothing was changed.
     /// [`crate::try_again`] does so.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Error::CodeGone { .. } | Error::CallsPending { .. })
+        matches!(self, Error::CodeGone { .. } | Error::CallsPending { .. } | Error::NewFaultHandler { .. })
     }
 
     /// Whether the process's loader seems to be still at work: it is not yet in a state in which it can be patched.

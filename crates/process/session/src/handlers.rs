@@ -13,6 +13,7 @@ use crate::claim::Claim;
 use crate::error::Error;
 use crate::insert::Inserted;
 use crate::modules::{Module, Modules};
+use crate::prepare::Prepared;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_os::{Caught, Gadgets, MappingTable, Memory, SignalHandler, Stopped, find_gadgets, signal_name};
@@ -159,6 +160,20 @@ impl Modules {
     pub(crate) fn fault_handlers(&self) -> &FaultHandlers {
         let of_process = || if self.is_of_file() { FaultHandlers::default() } else { FaultHandlers::of(self.pid) };
         self.handlers.get_or_init(of_process)
+    }
+}
+
+impl Prepared {
+    /// Whether the program still leaves its faults alone, if that was what decided where code may move.
+    ///
+    /// # Errors
+    /// [`Error::NewFaultHandler`] if it does not.
+    pub(crate) fn check_handlers(&self, pid: Pid) -> Result<(), Error> {
+        let is_as_known = || Caught::by(pid).is_ok_and(|caught| caught.faults() == self.handlers.caught);
+        if self.watch().is_none() || is_as_known() {
+            return Ok(());
+        }
+        FaultHandlers::of(pid).own.map_or(Ok(()), |handler| Err(Error::NewFaultHandler { pid, handler }))
     }
 }
 

@@ -216,6 +216,7 @@ impl Prepared {
             patched: self.patched(),
         };
         // On an error the memory is unmapped as it is dropped.
+        self.check_handlers(pid)?;
         self.patch(layout, maps, &mut inserted)?;
         Ok(inserted)
     }

@@ -1,0 +1,3 @@
+set -e
+g++ -std=c++17 -O2 -fnon-call-exceptions -pthread faults.cc -o faults
+exec ./faults
