@@ -120,7 +120,7 @@ fn ends_in_order(agent: &mut impl Read) -> bool {
 
 /// Takes out what is in processes that still run; why some of it could not be.
 fn take_out(charge: &Charge) -> Vec<String> {
-    let runs = |(pid, start): &&(i32, u64)| trimtab_os::start_time_ticks(Pid(*pid)) == Some(*start);
+    let runs = |(pid, start): &&(i32, u64)| trimtab_os::runs_since(Pid(*pid), *start);
     let pids: Vec<i32> = charge.ranks.iter().filter(runs).map(|(pid, _)| *pid).collect();
     if pids.is_empty() {
         return Vec::new();

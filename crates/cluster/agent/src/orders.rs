@@ -11,9 +11,9 @@ use crate::serve::find;
 use crate::start::own_path;
 use crate::ticket::{Ticket, Whose};
 use std::io::Write;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_audit::permit::Requester;
 use trimtab_audit::{Cause, Entry, Log, Target, What};
@@ -32,12 +32,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What was started on this host.
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
-    running: Mutex<Running>,
+    counts: Arc<Mutex<Counts>>,
 }
 
 #[derive(Debug, Default)]
-struct Running {
-    agents: Vec<Child>,
+struct Counts {
+    running: usize,
     started: u64,
 }
 
@@ -52,9 +52,8 @@ struct User {
 impl Starts {
     /// How many run, and how many were started altogether.
     pub(crate) fn counts(&self) -> (u32, u64) {
-        let mut running = self.lock();
-        running.agents.retain_mut(|agent| matches!(agent.try_wait(), Ok(None)));
-        (running.agents.len() as u32, running.started)
+        let counts = lock(&self.counts);
+        (counts.running as u32, counts.started)
     }
 
     /// Does what a window wants, and tells the controller what came of it.
@@ -90,9 +89,8 @@ impl Starts {
         let user = User::of(owner)?;
         may_become(owner, rustix::process::geteuid().as_raw())?;
         // Only one thread at a time starts something, so that the bound holds.
-        let mut running = self.lock();
-        running.agents.retain_mut(|agent| matches!(agent.try_wait(), Ok(None)));
-        if running.agents.len() >= RUNNING_COUNT_MAX {
+        let mut counts = lock(&self.counts);
+        if counts.running >= RUNNING_COUNT_MAX {
             return Err(format!("{RUNNING_COUNT_MAX} agents run on {host} already, as many as may"));
         }
         write_down(&job, requester, &ticket.command).map_err(|error| one_line(&error))?;
@@ -103,19 +101,36 @@ impl Starts {
             )
         })?;
         let stdin = agent.stdin.take();
-        running.agents.push(agent);
-        running.started += 1;
-        drop(running);
+        counts.running += 1;
+        counts.started += 1;
+        drop(counts);
+        self.await_end(agent, owner);
         let mut bytes = Vec::new();
         ticket.write(&secret, &mut bytes).map_err(|error| one_line(&error))?;
         let handed = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(&bytes));
         handed.map(|()| owner).map_err(|error| format!("the agent did not take its ticket: {error}"))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Running> {
-        // Nothing that holds it panics half-way.
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Asks for an agent as soon as it ends. Until somebody does, a process that was killed keeps its number, and others
+    /// could take it for one that runs.
+    fn await_end(&self, mut agent: Child, owner: u32) {
+        let counts = self.counts.clone();
+        let wait = move || {
+            let ended = agent.wait();
+            lock(&counts).running -= 1;
+            if let Some(signal) = ended.ok().and_then(|status| status.signal()) {
+                eprintln!("trimtab: the agent of user {owner}, process {}, was ended by signal {signal}", agent.id());
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("trimtab-reaper".to_owned()).spawn(wait) {
+            eprintln!("trimtab: nobody awaits the end of an agent of user {owner}: no thread can be started: {error}");
+        }
     }
+}
+
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    // Nothing that holds it panics half-way.
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The job's ranks on this host, for which it waits as long as they may still come.

@@ -29,7 +29,6 @@ use trimtab_link::blocking::Blocking;
 use trimtab_link::{Config, Credentials, JobSecret, Vicinity, incarnation_now};
 use trimtab_measure::{Command, Node, Options, Request, has_static_mpi, host_name, wanted_files};
 use trimtab_neighbours::{Machine, OtherJobs, Own};
-use trimtab_os::stat_of;
 use trimtab_overlay::{Setup, Timing, Told};
 use trimtab_reduce::{Filter, RankSet};
 use trimtab_session::ImageCache;
@@ -251,10 +250,7 @@ impl<'a> Agent<'a> {
 
     fn is_any_rank_alive(&self) -> bool {
         let ranks = self.ranks.iter().flat_map(|ranks| &ranks.job.ranks);
-        let runs = |rank: &RankProcess| {
-            stat_of(rank.pid, rank.pid.0).is_some_and(|stat| stat.runs_since(rank.start_time_ticks))
-        };
-        ranks.into_iter().any(runs)
+        ranks.into_iter().any(|rank| trimtab_os::runs_since(rank.pid, rank.start_time_ticks))
     }
 
     /// Breaks when it is to end.
@@ -527,7 +523,7 @@ pub(crate) fn find(whose: &Whose) -> Result<Job, (String, bool)> {
     let processes = ProcFs::new();
     let found = match whose {
         Whose::Processes(pids) => {
-            let runs = |pid: &&i32| trimtab_os::start_time_ticks(Pid(**pid)).is_some();
+            let runs = |pid: &&i32| trimtab_os::runs(Pid(**pid));
             let Some(pid) = pids.iter().find(runs) else {
                 return Err(("none of the job's processes runs here".to_owned(), false));
             };

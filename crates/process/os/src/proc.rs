@@ -118,12 +118,23 @@ pub fn stat_of(pid: Pid, tid: i32) -> Option<Stat> {
     parse_stat(&read_file(&format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
-/// Start time of a process, clock ticks since boot; `None` if it has ended.
+/// Start time of a process, clock ticks since boot; `None` if there is none of that number. One that has ended and that its
+/// parent has not asked for yet still has one: [`runs`] and [`runs_since`] tell whether it lives.
 pub fn start_time_ticks(pid: Pid) -> Option<u64> {
     stat_of(pid, pid.0).map(|stat| stat.start_time_ticks)
 }
 
-/// How long ago a process was started; `None` if it has ended.
+/// Whether there is a process of that number which has not ended.
+pub fn runs(pid: Pid) -> bool {
+    stat_of(pid, pid.0).is_some_and(|stat| !stat.state.has_ended())
+}
+
+/// Whether the process that started then, in clock ticks since boot, has not ended.
+pub fn runs_since(pid: Pid, start_time_ticks: u64) -> bool {
+    stat_of(pid, pid.0).is_some_and(|stat| stat.runs_since(start_time_ticks))
+}
+
+/// How long ago a process was started; `None` if there is none of that number.
 pub fn age_of(pid: Pid) -> Option<Duration> {
     let started_s = start_time_ticks(pid)? as f64 / CLOCK_TICKS_PER_SECOND as f64;
     Some(Duration::from_secs_f64((crate::sys::boot_s() - started_s).max(0.0)))
@@ -181,6 +192,22 @@ mod tests {
 
     fn table(text: &str) -> MappingTable {
         MappingTable(parse_maps(text.as_bytes()).expect("a map"))
+    }
+
+    #[test]
+    fn a_process_that_nobody_has_asked_for_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep runs");
+        let pid = Pid(child.id() as i32);
+        let start = start_time_ticks(pid).expect("it runs");
+        assert!(runs(pid) && runs_since(pid, start) && !runs_since(pid, start + 1));
+        child.kill().expect("it is ours");
+        while runs(pid) {
+            std::thread::yield_now();
+        }
+        assert_eq!(start_time_ticks(pid), Some(start), "its number is still taken");
+        assert!(!runs_since(pid, start));
+        child.wait().expect("it ended");
+        assert!(!runs(pid) && start_time_ticks(pid).is_none());
     }
 
     #[test]

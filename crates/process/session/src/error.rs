@@ -3,6 +3,7 @@
 //! Next: `lib` raises them; `trimtab-measure` decides what to tell the user.
 
 use trimtab_types::Pid;
+use trimtab_types::procfs::State;
 use trimtab_x86::NotCopyable;
 
 /// A failed step of a session.
@@ -164,13 +165,23 @@ pub enum Error {
         pid: Pid,
     },
     /// Another trimtab is measuring.
-    #[error("process {pid} is being measured by trimtab process {monitor}; wait for it to end")]
+    #[error("process {pid} is being measured by trimtab process {monitor}; {}", until_it_ends(*monitor))]
     InUse {
         /// The process.
         pid: Pid,
         /// The other trimtab.
         monitor: Pid,
     },
+}
+
+/// How another trimtab comes to its end: one that is stopped does not by itself.
+fn until_it_ends(monitor: Pid) -> String {
+    match trimtab_os::stat_of(monitor, monitor.0).map(|stat| stat.state) {
+        Some(State::Stopped | State::TracingStop) => format!(
+            "that one is stopped: let it go on (`kill -CONT {monitor}`) or end it (`kill -9 {monitor}`), then try again"
+        ),
+        _ => "wait for it to end".to_owned(),
+    }
 }
 
 impl Error {

@@ -12,7 +12,7 @@ use crate::modules::check_own_memory;
 use crate::pages::{PageWrites, PatchBytes};
 use crate::remove::{self, Removal, TRIES_MAX, Target, is_ours, open_descriptors, rest};
 use crate::threads::{Ranges, is_making_calls};
-use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, Stopped, find_gadgets, start_time_ticks};
+use trimtab_os::{Gadgets, Mapping, MappingTable, Memory, Stopped, find_gadgets, runs_since};
 use trimtab_stub::layout::{Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, PAGE, PatchRecord, checksum};
 use trimtab_types::Pid;
 
@@ -315,7 +315,7 @@ fn read_descriptor(pid: Pid, memory: &Memory, first: &Mapping) -> Result<Option<
 
 impl Raw {
     fn monitor_runs(&self) -> bool {
-        start_time_ticks(Pid(self.monitor_pid as i32)).is_some_and(|start| start == self.monitor_start)
+        runs_since(Pid(self.monitor_pid as i32), self.monitor_start)
     }
 
     /// Takes a descriptor apart. `page` begins with the header, `length` is the mapping's, `read` gives further bytes of

@@ -362,7 +362,7 @@ pub(crate) fn close(descriptor: u64) -> Call {
 pub(crate) fn wait_until(pid: Pid, what: &'static str, is_done: impl Fn() -> bool) -> Result<(), Error> {
     let deadline = Instant::now() + DONE_LIMIT;
     while !is_done() {
-        if trimtab_os::start_time_ticks(pid).is_none() {
+        if !trimtab_os::runs(pid) {
             return Err(trimtab_os::Error::Gone { pid }.into());
         }
         if Instant::now() > deadline {

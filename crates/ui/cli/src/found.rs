@@ -151,7 +151,7 @@ pub fn launched_again((host, launcher, start_time_ticks): (&str, Pid, u64)) -> a
     if host != host_name() {
         bail!("its launcher, process {launcher}, is on {host}: measure it there");
     }
-    if trimtab_os::start_time_ticks(launcher) != Some(start_time_ticks) {
+    if !trimtab_os::runs_since(launcher, start_time_ticks) {
         bail!("that job has ended; start it again and use `trimtab attach`");
     }
     job_of(launcher)

@@ -145,7 +145,7 @@ fn help(package: &Package, pid: Pid) -> anyhow::Result<()> {
 /// Whether `pid` is the first rank of a job that has come together.
 fn is_lead(pid: Pid) -> bool {
     let until = Instant::now() + Duration::from_secs(WAIT_SECONDS);
-    while Instant::now() < until && trimtab_os::start_time_ticks(pid).is_some() {
+    while Instant::now() < until && trimtab_os::runs(pid) {
         if let Ok(job) = find_job_in(&ProcFs::new(), pid, &has_static_mpi)
             && (job.is_complete() || job.size.is_none())
         {

@@ -68,7 +68,7 @@ impl Launched {
 
     /// Whether the launcher runs.
     pub fn runs(&self) -> bool {
-        trimtab_os::start_time_ticks(self.launch.launcher) == Some(self.launch.start_time_ticks)
+        trimtab_os::runs_since(self.launch.launcher, self.launch.start_time_ticks)
     }
 
     fn starter(&self) -> anyhow::Result<Starter> {

@@ -109,7 +109,7 @@ pub fn measure_again(
     }
     let processes = known.processes(&selection.job.id)?;
     drop(known);
-    let runs = |process: &&Process| trimtab_os::start_time_ticks(process.pid) == Some(process.start_ticks);
+    let runs = |process: &&Process| trimtab_os::runs_since(process.pid, process.start_ticks);
     let Some(process) = processes.iter().find(runs) else {
         bail!(
             "job {} has ended; start it again and use `trimtab attach`, or see `trimtab report {text}`",

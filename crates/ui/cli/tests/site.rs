@@ -5,11 +5,11 @@
 
 mod common_cluster;
 
-use common_cluster::{Cluster, GROUP, Job, USER, agents, children_of, kill, make_user, wait_for};
+use common_cluster::{Cluster, GROUP, Job, Rank, USER, agents, children_of, kill, make_user, signal, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_specimens::skip;
 use trimtab_testbed::{Slurm, Testbed};
 
@@ -17,6 +17,9 @@ use trimtab_testbed::{Slurm, Testbed};
 const RIGHTS: &str = "-all,+setuid,+setgid,+sys_ptrace,+dac_read_search";
 
 const NODES: usize = 4;
+
+/// How long an agent that hears nothing of its lead leaves probes in, as docs/cluster.md says.
+const LEASE: Duration = Duration::from_secs(3);
 
 #[test]
 fn standing_agents_keep_together_and_measure() {
@@ -37,6 +40,8 @@ fn standing_agents_keep_together_and_measure() {
     a_job_is_measured_through_the_site_s_agents(&site, &job);
     what_was_measured_is_kept_for_its_owner(&site);
     a_controller_that_dies_during_a_window_takes_nothing_with_it(&mut site, &job);
+    a_killed_agent_leaves_its_rank_free(&site, &job);
+    a_stopped_agent_that_goes_on_leaves_within_its_lease(&site, &job);
     a_call_through_the_api_is_measured(&site, &job);
     another_user_s_job_is_refused_by_every_agent(&site, &job);
     a_node_is_examined(&site);
@@ -193,6 +198,73 @@ fn a_controller_that_dies_during_a_window_takes_nothing_with_it(site: &mut Site<
     wait_for("no window's agent left", || agents().is_empty());
     site.controller = site.spawn_controller();
     site.wait_for_all("all agents are back", |_| true);
+}
+
+/// The standing agent asks for its dead child at once, so nobody takes that for one that runs: the guard restores the rank
+/// while the others are still being measured.
+fn a_killed_agent_leaves_its_rank_free(site: &Site<'_>, job: &Job) {
+    let mut window = LongWindow::begin(site, job);
+    let killed = agents()[0];
+    kill(killed);
+    wait_for("the rank restored by the guard", || {
+        window.check_runs();
+        job.ranks.iter().any(Rank::is_untouched)
+    });
+    let state = trimtab_os::stat_of(trimtab_types::Pid(killed), killed);
+    assert!(state.is_none(), "its number is free: {state:?}");
+    window.end_early();
+    job.check_untouched();
+    let node = (1..=NODES).map(|node| site.cluster.folder(&format!("agent{node}.log")));
+    let told = node.filter(|log| fs::read_to_string(log).is_ok_and(|log| log.contains("was ended by signal 9")));
+    assert_eq!(told.count(), 1, "its standing agent says so");
+}
+
+/// What it hears of the lead when it goes on was said while its lease ended.
+fn a_stopped_agent_that_goes_on_leaves_within_its_lease(site: &Site<'_>, job: &Job) {
+    let mut window = LongWindow::begin(site, job);
+    let stopped = agents()[0];
+    signal(stopped, "STOP");
+    let since = Instant::now();
+    wait_for("its lease is over", || since.elapsed() > LEASE + Duration::from_millis(500));
+    let refused = job.ranks.iter().filter(|rank| {
+        let testbed = site.cluster.testbed;
+        let node = (1..=NODES).find(|node| testbed.processes(*node).contains(&rank.pid)).expect("it is on a node");
+        let inside = Testbed::inside(rank.pid).expect("it runs").to_string();
+        let undo = site.cluster.trimtab_on(node, &["undo", &inside]).output().expect("it runs");
+        said(&undo).contains("that one is stopped: let it go on (`kill -CONT")
+    });
+    assert_eq!(refused.count(), 1, "why nobody can take its probes out");
+    signal(stopped, "CONT");
+    wait_for("its rank restored by itself", || {
+        window.check_runs();
+        job.ranks.iter().any(Rank::is_untouched)
+    });
+    window.end_early();
+    job.check_untouched();
+}
+
+/// A window that lasts until it is interrupted.
+struct LongWindow(Child);
+
+impl LongWindow {
+    fn begin(site: &Site<'_>, job: &Job) -> LongWindow {
+        let words = ["attach", "--slurm", &job.id, "--iterations", "100000000", "--max-seconds", "80"];
+        let mut command = site.trimtab(&words, "user:4242");
+        let lead = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        wait_for("probes in all ranks", || job.ranks.iter().all(|rank| !rank.is_untouched()));
+        LongWindow(lead)
+    }
+
+    fn check_runs(&mut self) {
+        assert!(matches!(self.0.try_wait(), Ok(None)), "the window is over");
+    }
+
+    fn end_early(mut self) {
+        // The Child is nsenter's, whose one child is the lead.
+        children_of(self.0.id()).into_iter().for_each(|lead| signal(lead, "INT"));
+        assert_eq!(self.0.wait().expect("it ended").code(), Some(1), "one rank is missing");
+        wait_for("no window's agent left", || agents().is_empty());
+    }
 }
 
 /// Nothing is in the job until its owner calls; the report says who did.

@@ -343,13 +343,15 @@ impl Node {
         self.after(actions);
     }
 
-    /// This node had no turn for a while: what the others have said meanwhile is still to be read, and is no silence.
+    /// This node had no turn for a while: what the others have said meanwhile is still to be read, and is no silence. But a
+    /// lease is over when its time is, whatever waits to be read: the root has stopped to count on this node by then.
     #[cold]
     fn was_away(&mut self, away_us: u64) {
         let heard = |at_us: &mut u64, now_us: u64| *at_us = now_us.min(at_us.saturating_add(away_us));
         let now_us = self.now_us;
         self.children.values_mut().for_each(|child| heard(&mut child.heard_us, now_us));
         self.up.joined.iter_mut().for_each(|joined| heard(&mut joined.heard_us, now_us));
+        self.check_lease();
     }
 
     /// Says whether the owner is behind with what it was told. While it is, a leaf acknowledges no command and the root

@@ -5,7 +5,7 @@
 //! Next: `mod.rs`, which looks again and again where the kernel does not tell.
 
 use super::ProcessEvent;
-use crate::proc::start_time_ticks;
+use crate::proc::stat_of;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -49,9 +49,10 @@ impl Scan {
 
 impl Known {
     fn of(pid: Pid) -> Option<Known> {
-        let start_time_ticks = start_time_ticks(pid)?;
+        // One that has ended keeps its number until its parent asks for it.
+        let stat = stat_of(pid, pid.0).filter(|stat| !stat.state.has_ended())?;
         let program = fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()));
-        Some(Known { start_time_ticks, program })
+        Some(Known { start_time_ticks: stat.start_time_ticks, program })
     }
 }
 

@@ -217,7 +217,12 @@ pub fn processes() -> Vec<i32> {
 }
 
 pub fn kill(pid: i32) {
-    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs").success());
+    signal(pid, "KILL");
+}
+
+pub fn signal(pid: i32, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
+    assert!(sent.expect("kill runs").success(), "{name} to {pid}");
 }
 
 pub fn children_of(pid: u32) -> Vec<i32> {
