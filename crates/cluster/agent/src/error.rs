@@ -68,6 +68,16 @@ pub enum Error {
     /// The site's controller, or an identity for it.
     #[error(transparent)]
     Site(#[from] SiteError),
+    /// The site's controller is away; Slurm can start agents, too.
+    #[error(
+        "the site's agents can't be asked; without --controller and TRIMTAB_CONTROLLER `srun` starts agents inside of the \
+         job, and the same is measured"
+    )]
+    SiteAway {
+        /// Why.
+        #[source]
+        source: Box<SiteError>,
+    },
     /// The agents have more to say than the lead keeps.
     #[error("the agents' answers have {bytes} bytes, at most {bytes_max}: ask for fewer functions, ranks or records")]
     TooMuch {

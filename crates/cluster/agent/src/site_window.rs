@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use trimtab_link::JobSecret;
 use trimtab_site::api::{Begun, Wanted, WindowState};
 use trimtab_site::jobs::{Filed, Filing};
-use trimtab_site::{Client, Identity, Role};
+use trimtab_site::{Client, Identity, Role, SiteError};
 use trimtab_types::report::Report;
 
 /// Time between two questions to the controller.
@@ -59,7 +59,11 @@ impl SiteWindow {
             ticket: serde_json::to_string(ticket).map_err(|error| Error::Io(error.into()))?,
             secret: String::from_utf8_lossy(&digits).trim_end().to_owned(),
         };
-        let Begun { id, missing } = client.post("/v1/windows", &wanted)?;
+        let begun = client.post("/v1/windows", &wanted).map_err(|error| match error {
+            away @ SiteError::Unreachable { .. } => Error::SiteAway { source: Box::new(away) },
+            other => other.into(),
+        });
+        let Begun { id, missing } = begun?;
         let all = ticket.places.iter().map(|place| place.name.clone());
         let waiting = all.filter(|name| !missing.contains(name)).collect();
         let state = WindowState { waiting, ..WindowState::default() };

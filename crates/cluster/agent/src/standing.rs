@@ -27,6 +27,9 @@ use trimtab_types::{Rank, one_line};
 const LOOK: Duration = Duration::from_millis(500);
 /// An agent that no parent would have for so long asks for another place.
 const ALONE_MAX: Duration = Duration::from_secs(3);
+/// Who is sent away so many times in a row so soon after it was let in is not alone with its name.
+const PUSHED_OUT_COUNT_MAX: u32 = 5;
+const PUSHED_OUT_SOON: Duration = Duration::from_secs(1);
 /// Pauses between reports double from the first to the last: a site's agents all miss the controller at once.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -84,6 +87,9 @@ pub fn stand(standing: Standing) -> Result<(), Error> {
         survived: 0,
         asked_to_end: asked_to_end()?,
     };
+    if let Some(warning) = another_host(&agent.host, &trimtab_measure::host_name()) {
+        eprintln!("trimtab: {warning}");
+    }
     let mut pauses = Pauses::new(&agent.host);
     let mut said = String::new();
     while !agent.is_to_end() {
@@ -108,6 +114,17 @@ pub fn stand(standing: Standing) -> Result<(), Error> {
         agent.pause(pauses.next());
     }
     Ok(())
+}
+
+/// Why an identity may be another host's, if its name is not this host's.
+fn another_host(identity: &str, own: &str) -> Option<String> {
+    let short = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
+    (short(identity) != short(own)).then(|| {
+        format!(
+            "this host is called {own} and the identity is that of {identity}: good if the batch system calls this host so; \
+             else it was copied from another host: issue one for this host (`trimtab site issue FOLDER node:{own}`)"
+        )
+    })
 }
 
 impl Agent {
@@ -161,13 +178,19 @@ impl Agent {
     fn attend(&mut self, link: &Blocking, index: u32) -> bool {
         let mut alone_since = Some(Instant::now());
         let mut was_in_tree = false;
+        let (mut let_in, mut pushed_out_count) = (Instant::now(), 0);
         while !self.is_to_end() && alone_since.is_none_or(|since| since.elapsed() < ALONE_MAX) {
             match link.wait(LOOK) {
                 Some(Told::Attached { parent }) => {
-                    (alone_since, was_in_tree) = (None, true);
+                    (alone_since, was_in_tree, let_in) = (None, true, Instant::now());
                     self.attached(parent, index);
                 }
                 Some(Told::Orphaned) => {
+                    pushed_out_count = if let_in.elapsed() < PUSHED_OUT_SOON { pushed_out_count + 1 } else { 0 };
+                    if pushed_out_count >= PUSHED_OUT_COUNT_MAX {
+                        self.pushed_out();
+                        return false;
+                    }
                     alone_since = Some(Instant::now());
                     self.orphan_since.get_or_insert_with(Instant::now);
                 }
@@ -186,6 +209,15 @@ impl Agent {
         if ended > 0 {
             eprintln!("trimtab: {ended} connections were ended: their other ends were revoked");
         }
+    }
+
+    fn pushed_out(&mut self) {
+        eprintln!(
+            "trimtab: this agent was sent away {PUSHED_OUT_COUNT_MAX} times in a row as soon as it was in the tree: another \
+             one has the same identity, {}, on this host or another; it waits before it tries again",
+            self.host
+        );
+        self.orphan_since.get_or_insert_with(Instant::now);
     }
 
     fn attached(&mut self, parent: NodeId, index: u32) {
@@ -322,6 +354,13 @@ impl Pauses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_identity_of_another_host_is_told() {
+        for (identity, own, is_told) in [("n1", "n1", false), ("n1", "n1.site", false), ("n1", "n2", true)] {
+            assert_eq!(another_host(identity, own).is_some(), is_told, "{identity} on {own}");
+        }
+    }
 
     #[test]
     fn pauses_grow_differ_and_begin_again() {

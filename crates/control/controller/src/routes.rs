@@ -111,6 +111,20 @@ async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result
         return Err(Refusal(StatusCode::CONFLICT, what));
     }
     let address = SocketAddr::new(caller.address.ip(), port);
+    let asked = controller.clone();
+    let members = off_thread(move || Ok(asked.root().members())).await?;
+    let elsewhere = controller.state().places.connected_elsewhere(host, address, &members);
+    if let Some(other) = elsewhere {
+        // Each would push the other one out of the tree, again and again.
+        let what = format!(
+            "an agent of {host} is connected from {}, and this one calls from {}: has one identity been copied to two \
+             hosts? Issue one for each (`trimtab site issue FOLDER node:HOST`)",
+            other.ip(),
+            address.ip()
+        );
+        eprintln!("trimtab: {what}");
+        return Err(Refusal(StatusCode::CONFLICT, what));
+    }
     let mut state = controller.state();
     let index = state.places.take(host, address).ok_or_else(|| {
         Refusal(StatusCode::SERVICE_UNAVAILABLE, "there are as many agents as one controller may have".to_owned())

@@ -24,6 +24,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trimtab_link::secret::private_file;
 
+/// The keys that are made. OpenSSL 3.0, and so the curl and Python of many sites, can't read Ed25519 keys as our library
+/// writes them (PKCS#8, version 2). Keys of that kind that were issued before are as good as ever.
+const KEYS: &rcgen::SignatureAlgorithm = &rcgen::PKCS_ECDSA_P256_SHA256;
 /// The authority's key, and its certificate, in its folder.
 const KEY_FILE: &str = "authority-key.pem";
 const CERTIFICATE_FILE: &str = "authority.pem";
@@ -58,7 +61,7 @@ impl Authority {
             return Err(SiteError::Exists { path: folder.to_owned() });
         }
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| failed(folder, &error))?;
-        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
+        let key = KeyPair::generate_for(KEYS)?;
         let certificate = certificate_of_authority().self_signed(&key)?.pem();
         write_private(&key_path, &key.serialize_pem())?;
         write_private(&folder.join(CERTIFICATE_FILE), &certificate)?;
@@ -84,10 +87,11 @@ impl Authority {
         &self.folder
     }
 
-    /// Issues an identity, valid from now on for so long, into a new file; its serial number.
+    /// Issues an identity, valid from now on for so long, into a file; its serial number. One that is in that file is
+    /// replaced, and stays valid until it ends or is revoked.
     ///
     /// # Errors
-    /// When there is such a file already, or it can't be written.
+    /// When it can't be written.
     pub fn issue(&self, role: &Role, valid_for: Duration, path: &Path) -> Result<Serial, SiteError> {
         let now = SystemTime::now();
         self.issue_between(role, now - CLOCK_SLACK, now + valid_for, path)
@@ -104,7 +108,7 @@ impl Authority {
         until: SystemTime,
         path: &Path,
     ) -> Result<Serial, SiteError> {
-        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
+        let key = KeyPair::generate_for(KEYS)?;
         let mut own = CertificateParams::new([role.name()])?;
         own.distinguished_name.push(DnType::CommonName, role.to_string());
         own.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -117,7 +121,8 @@ impl Authority {
         let noted = Noted { serial: serial.clone(), role: role.clone(), at_unix_s: register::unix_s(until) };
         // Noted first: what nobody knows of could not be revoked by its name.
         register::note_issued(&self.folder, &noted)?;
-        write_private(path, &format!("{}{}{}", key.serialize_pem(), certificate.pem(), self.certificate))?;
+        let text = format!("{}{}{}", key.serialize_pem(), certificate.pem(), self.certificate);
+        replace_with_mode(path, &text, 0o600)?;
         Ok(serial)
     }
 
@@ -211,10 +216,15 @@ fn write_private(path: &Path, text: &str) -> Result<(), SiteError> {
 
 /// Puts a new text in a file's place at once, for everybody to read: whoever reads it gets one or the other.
 fn replace(path: &Path, text: &str) -> Result<(), SiteError> {
+    replace_with_mode(path, text, 0o644)
+}
+
+fn replace_with_mode(path: &Path, text: &str, mode: u32) -> Result<(), SiteError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&beside);
+    let _earlier = std::fs::remove_file(&beside);
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
     written.and_then(|()| std::fs::rename(&beside, path)).map_err(|error| failed(path, &error))
 }

@@ -141,7 +141,7 @@ impl Client {
         let request = request.map_err(|error| broken(error.to_string()))?;
         // In TLS 1.3 the other end's refusal of our certificate arrives only with the first answer.
         let answer = sender.send_request(request).await.map_err(|error| match refusal(&error) {
-            Some(what) => SiteError::Handshake { address: address.to_string(), what },
+            Some(what) => SiteError::Handshake { address: address.to_string(), what: in_words(&what) },
             None => broken(one_line(&error)),
         })?;
         let status = answer.status();
@@ -161,6 +161,17 @@ fn bounded(body: &impl Serialize, byte_count_max: usize) -> Result<Vec<u8>, Site
     match body.len() {
         byte_count if byte_count > byte_count_max => Err(SiteError::TooLong { byte_count, byte_count_max }),
         _ => Ok(body),
+    }
+}
+
+/// What the other end's refusal means for whoever holds the identity.
+fn in_words(alert: &str) -> String {
+    let renew = "ask the site's administrators for another one (`trimtab site issue`)";
+    match alert {
+        revoked if revoked.contains("CertificateRevoked") => format!("this identity was revoked; {renew}"),
+        expired if expired.contains("CertificateExpired") => format!("this identity has expired; {renew}"),
+        unknown if unknown.contains("UnknownCA") => format!("this identity is of another site's authority; {renew}"),
+        other => other.to_owned(),
     }
 }
 

@@ -134,6 +134,21 @@ impl Identity {
         }
     }
 
+    /// For how many seconds it was made: from the beginning of its time to its end.
+    ///
+    /// # Errors
+    /// As [`Identity::valid_until_s`].
+    pub fn lifetime_s(&self) -> Result<u64, SiteError> {
+        let begin = UnixTime::since_unix_epoch(Duration::ZERO);
+        let from_s = match self.verifier()?.verify_client_cert(&self.certificate, &[], begin) {
+            Err(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. })) => {
+                not_before.as_secs()
+            }
+            _ => 0,
+        };
+        Ok(self.valid_until_s()?.saturating_sub(from_s))
+    }
+
     /// For asking the controller: proves this role and accepts only the controller's.
     ///
     /// # Errors

@@ -74,7 +74,8 @@ impl Store {
     /// [`Error::Missing`] if there is none, [`Error::Older`] if it needs a migration, and those of [`Store::open`].
     pub fn open_to_read(path: Option<&Path>) -> Result<Store, Error> {
         let path = path.map(Path::to_path_buf).map_or_else(location::default_path, Ok)?;
-        if !path.exists() {
+        // A folder that may not be looked into is another matter: opening says so.
+        if matches!(path.try_exists(), Ok(false)) {
             return Err(Error::Missing { path });
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

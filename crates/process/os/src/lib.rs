@@ -18,6 +18,7 @@ mod file;
 mod guards;
 mod handlers;
 mod inject;
+pub mod last_act;
 mod mappings;
 mod memory;
 mod naps;
@@ -46,7 +47,9 @@ pub use mappings::build_ids_at;
 pub use memory::Memory;
 pub use pagemap::private_pages;
 pub use place::{take_precedence, take_short_turns};
-pub use proc::{MappingTable, age_of, open_file_of, runs, runs_since, start_time_ticks, stat_of, thread_ids, tracer_of};
+pub use proc::{
+    MappingTable, age_of, open_file_of, runs, runs_since, start_time_ticks, stat_of, thread_ids, tracer_of,
+};
 pub use shared::SharedMapping;
 pub use stacks::used_stack;
 pub use stop::{Stopped, Thread};

@@ -365,6 +365,18 @@ fn ask_for_mapping(maps: &std::fs::File, query: &mut MappingQuery, address: u64)
     check(unsafe { libc::ioctl(file, MAPPING_QUERY, query) }.into()).map(drop)
 }
 
+/// Lets this process map as much memory as it may allow itself.
+pub(crate) fn raise_address_space_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` outlives both calls, which read and write nothing else.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_AS, &raw const limit);
+        }
+    }
+}
+
 /// Nanoseconds of the monotonic clock.
 pub fn monotonic_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)

@@ -21,6 +21,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use trimtab_os::last_act::Held;
 use trimtab_os::{MappingTable, Memory, ProcessEnd, SharedMapping, Stopped};
 use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, build, build_script, code_needed};
 use trimtab_stub::blob;
@@ -74,6 +75,8 @@ pub struct Inserted {
     pub(crate) end: Option<ProcessEnd>,
     /// What is patched, in words.
     pub(crate) patched: String,
+    /// Until nothing is in the process any more.
+    held: Option<Held>,
 }
 
 /// Where everything will lie, and what will be written.
@@ -199,6 +202,7 @@ impl Prepared {
             initialise(view);
             view.header().magic.store(MAGIC, Release);
         };
+        let held = Some(Held::of(pid));
         let mut mapper = Mapper { pid, gadgets: self.gadgets, maps, layout, pause_ns: 0 };
         let shared = mapper.map(&fill)?;
         let mut target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
@@ -214,6 +218,7 @@ impl Prepared {
             watch: self.watch(),
             end: ProcessEnd::of(pid).ok(),
             patched: self.patched(),
+            held,
         };
         // On an error the memory is unmapped as it is dropped.
         self.check_handlers(pid)?;
@@ -484,7 +489,9 @@ impl Inserted {
         self.removed = true;
         // Whatever keeps us from it, a process that has ended above all, is no reason to leave anything in.
         let _claim = Claim::of(self.pid);
-        remove::restore(self.pid, &self.target)
+        let removal = remove::restore(self.pid, &self.target)?;
+        self.held = None;
+        Ok(removal)
     }
 }
 

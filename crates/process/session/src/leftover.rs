@@ -315,6 +315,10 @@ fn read_descriptor(pid: Pid, memory: &Memory, first: &Mapping) -> Result<Option<
 
 impl Raw {
     fn monitor_runs(&self) -> bool {
+        // What this very process was before it executed itself anew, to undo.
+        if self.monitor_pid == u64::from(std::process::id()) && !trimtab_os::last_act::has_held() {
+            return false;
+        }
         runs_since(Pid(self.monitor_pid as i32), self.monitor_start)
     }
 

@@ -48,7 +48,7 @@ pub enum Command {
         #[command(flatten)]
         events: EventOptions,
         /// Process id of mpirun, mpiexec or srun, or of any one rank
-        #[arg(required_unless_present = "slurm")]
+        #[arg(required_unless_present = "slurm", value_parser = process_id)]
         pid: Option<i32>,
         /// Through whom.
         #[command(flatten)]
@@ -163,6 +163,7 @@ pub enum Command {
     /// List functions that could be measured, and those that could not, with the reason
     Functions {
         /// Any process
+        #[arg(value_parser = process_id)]
         pid: i32,
         /// Names to show: NAME[@LIB] with * and ?
         #[arg(default_value = "MPI_*")]
@@ -216,11 +217,19 @@ pub enum Command {
     /// Take out whatever a killed trimtab left in a process, or in all ranks of a job of Slurm
     Undo {
         /// The process; of srun, all ranks of its job
-        #[arg(required_unless_present = "slurm")]
+        #[arg(required_unless_present = "slurm", value_parser = process_id)]
         pid: Option<i32>,
         /// Or a job of Slurm, on all of its nodes
         #[arg(long, value_name = "JOB[_TASK][.STEP]", conflicts_with = "pid")]
         slurm: Option<SlurmId>,
+    },
+    /// Take out what this very process put into others before it ran out of memory or aborted, and executed itself anew
+    #[command(name = trimtab_os::last_act::COMMAND, hide = true)]
+    LastAct {
+        /// Why: memory or abort
+        why: String,
+        /// The processes
+        pids: Vec<i32>,
     },
     /// Print completions for a shell
     Completions {
@@ -338,7 +347,7 @@ pub struct ProbeOptions {
 #[derive(Clone, Debug, Args)]
 pub struct WindowOptions {
     /// Iterations to record
-    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub iterations: u64,
     /// Iterations to let pass first [default: just enough for all ranks to be ready]
     #[arg(long, value_name = "K")]
@@ -346,7 +355,8 @@ pub struct WindowOptions {
     /// Measure only these ranks: all, 0-3,7, host:NAME; joined by `,`, `&`, `except`
     #[arg(long, default_value = "all", value_name = "CONTEXT")]
     pub ranks: trimtab_types::context::Context,
-    /// The window ends after this many seconds at the latest
+    /// The window ends after this many seconds at the latest, counted from when the probes are in: starting agents and
+    /// reading symbols come before, restoring the ranks and fetching the results after
     #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive)]
     pub max_seconds: f64,
     /// What counts iterations: auto, or a function of the program
@@ -431,6 +441,16 @@ pub enum GroupName {
     All,
 }
 
+fn process_id(text: &str) -> Result<i32, String> {
+    let id = text.parse().ok().filter(|id| *id > 0);
+    id.ok_or_else(|| format!("give a process id, a number: `pgrep {text}` shows those of programs of that name"))
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "give a whole number above zero".to_owned())
+}
+
 fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
     if number > 0.0 && number.is_finite() { Ok(number) } else { Err("must be above zero".to_string()) }
@@ -450,6 +470,20 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_can_not_be_a_number_is_said_in_words() {
+        for (words, said) in [
+            (&["attach", "lammps"][..], "`pgrep lammps`"),
+            (&["undo", "-5"], "unexpected argument"),
+            (&["attach", "--iterations", "0", "1"], "a whole number above zero"),
+            (&["attach", "--iterations", "-3", "1"], "a whole number above zero"),
+        ] {
+            let parsed = Arguments::try_parse_from(["trimtab"].iter().chain(words));
+            let error = parsed.expect_err("it is refused").to_string();
+            assert!(error.contains(said) && !error.contains("invalid digit"), "{words:?}: {error}");
+        }
     }
 
     #[test]

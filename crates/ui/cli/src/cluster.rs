@@ -122,7 +122,11 @@ fn measure(
     let mut outcome = outcome.map_err(|error| with_troubles(error, &troubles, &said))?;
     let why = if said.is_empty() { String::new() } else { format!(" ({said})") };
     let missing = absent.iter().map(|node| format!("no agent came on {node}: its ranks were not measured{why}"));
-    let unseen = unseen(&present, spread);
+    let next = match starter {
+        Starter::Site { .. } => "see `trimtab tree`, and the logs of the standing agents on these nodes".to_owned(),
+        _ => spread.next_step(),
+    };
+    let unseen = unseen(&present, &next);
     if unseen.is_some() {
         outcome.report.window.valid = false;
         outcome.report.warnings.extend(lead.left_out().iter().take(RANKS_SHOWN_MAX).cloned());
@@ -131,8 +135,8 @@ fn measure(
     Ok((outcome, present, lead.take_site_window()))
 }
 
-/// Which ranks of the job no agent has; `None`: none, as far as their launcher tells.
-pub fn unseen(present: &BTreeMap<usize, Present>, spread: &Spread) -> Option<String> {
+/// Which ranks of the job no agent has, with what shows why; `None`: none, as far as their launcher tells.
+pub fn unseen(present: &BTreeMap<usize, Present>, next_step: &str) -> Option<String> {
     let size = present.values().find_map(|present| present.size)?;
     let seen: BTreeSet<u32> = present.values().flat_map(|present| present.ranks.iter().map(|rank| rank.rank)).collect();
     let missing: Vec<u32> = (0..size).filter(|rank| !seen.contains(rank)).collect();
@@ -143,7 +147,7 @@ pub fn unseen(present: &BTreeMap<usize, Present>, spread: &Spread) -> Option<Str
             "{} of the job's {size} ranks were found on no node: {}{more}; {}",
             missing.len(),
             shown.join(", "),
-            spread.next_step()
+            next_step
         )
     })
 }

@@ -3,7 +3,7 @@
 //! Next: `doctor_facts` for what is looked at; docs/cluster.md for what a site needs.
 
 use crate::arguments::site::DoctorOptions;
-use crate::doctor_facts::Facts;
+use crate::doctor_facts::{Facts, Validity};
 use crate::{DONE, ERROR, PARTIAL, output};
 use serde::Serialize;
 
@@ -11,8 +11,10 @@ use serde::Serialize;
 const SCHEMA: u32 = 1;
 /// The oldest kernel: the event of a process's end (pidfd) and pages that are empty in a forked child.
 const KERNEL_MIN: (u32, u32) = (5, 3);
-/// An identity that ends so soon is worth a word.
-const DAYS_SOON: i64 = 14;
+/// An identity that ends so soon is worth a word, unless it was made for less: then in the last quarter of its time.
+const SOON_S: i64 = 14 * DAY_S;
+const DAY_S: i64 = 24 * 3600;
+const HOUR_S: i64 = 3600;
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
@@ -258,12 +260,17 @@ fn identity(facts: &Facts) -> Option<Check> {
     let renew = "ask the site's administrators for a new one: trimtab site issue";
     Some(match &identity.state {
         Err(why) => check("identity", State::Lacks, format!("{}: {why}", identity.path), Some(renew)),
-        Ok((role, days)) if *days < 0 => {
+        Ok((role, validity)) if validity.left_s < 0 => {
             check("identity", State::Lacks, format!("{}: {role}, expired", identity.path), Some(renew))
         }
-        Ok((role, days)) => {
-            let state = if *days < DAYS_SOON { State::Lacks } else { State::Ok };
-            let found = format!("{}: {role}, valid for {days} days", identity.path);
+        Ok((role, Validity { left_s, lifetime_s })) => {
+            let is_soon = *left_s < SOON_S.min(*lifetime_s as i64 / 4);
+            let state = if is_soon { State::Lacks } else { State::Ok };
+            let left = match left_s / DAY_S {
+                0 | 1 => format!("{} hours", left_s / HOUR_S),
+                days => format!("{days} days"),
+            };
+            let found = format!("{}: {role}, valid for {left}", identity.path);
             check("identity", state, found, (state == State::Lacks).then_some(renew))
         }
     })
@@ -304,11 +311,30 @@ mod tests {
         assert!(checks.iter().all(|check| check.state == State::Ok && check.remedy.is_none()), "{checks:?}");
     }
 
+    /// An identity of a user, in days.
+    fn valid(left: i64, lifetime: i64) -> Result<(String, Validity), String> {
+        Ok(("user 7".to_owned(), Validity { left_s: left * DAY_S, lifetime_s: (lifetime * DAY_S) as u64 }))
+    }
+
+    /// Such as security.md advises for users.
+    #[test]
+    fn an_identity_of_days_lacks_nothing_until_the_end_of_its_time() {
+        for (left, lifetime, state) in
+            [(1, 2, State::Ok), (7, 8, State::Ok), (1, 8, State::Lacks), (13, 366, State::Lacks)]
+        {
+            let facts = Facts {
+                identity: Some(IdentityFacts { path: "/x".to_owned(), state: valid(left, lifetime) }),
+                ..healthy()
+            };
+            assert_eq!(identity(&facts).expect("a row").state, state, "{left} of {lifetime} days");
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_named_with_its_remedy() {
         let identity = |state| Some(IdentityFacts { path: "/x".to_owned(), state });
         type Spoil<'a> = &'a dyn Fn(&mut Facts);
-        let rows: [(&str, Spoil<'_>, State, &str); 12] = [
+        let rows: [(&str, Spoil<'_>, State, &str); 13] = [
             ("kernel", &|facts| facts.kernel = "4.19.0".to_owned(), State::Bad, "5.3 or newer"),
             (
                 "tracing",
@@ -325,7 +351,8 @@ mod tests {
             ("MPI", &|facts| facts.programs = vec!["srun".to_owned(), "scontrol".to_owned()], State::Lacks, "mpich"),
             ("Slurm", &|facts| facts.programs = vec!["mpirun".to_owned()], State::Lacks, "login node"),
             ("audit log", &|facts| facts.audit = Some(Err("full".to_owned())), State::Bad, "TRIMTAB_AUDIT"),
-            ("identity", &|facts| facts.identity = identity(Ok(("user 7".to_owned(), 3))), State::Lacks, "site issue"),
+            ("identity", &|facts| facts.identity = identity(valid(3, 366)), State::Lacks, "site issue"),
+            ("identity", &|facts| facts.identity = identity(valid(-1, 2)), State::Lacks, "site issue"),
         ];
         for (name, spoil, state, remedy) in rows {
             let mut facts = healthy();

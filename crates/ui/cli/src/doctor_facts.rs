@@ -15,7 +15,6 @@ use trimtab_site::{Client, Identity, SiteError};
 /// Programs that are looked for.
 const PROGRAMS: [&str; 9] =
     ["mpiexec", "mpirun", "mpiexec.mpich", "mpirun.openmpi", "srun", "scontrol", "getent", "prlimit", "systemctl"];
-const DAY_S: i64 = 24 * 3600;
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
@@ -56,13 +55,22 @@ pub struct Facts {
     pub controller: Option<Result<String, String>>,
 }
 
+/// For how long an identity is good, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Validity {
+    /// From now on; below zero: it has expired.
+    pub left_s: i64,
+    /// From the beginning of its time to its end.
+    pub lifetime_s: u64,
+}
+
 /// An identity's file.
 #[derive(Clone, Debug)]
 pub struct IdentityFacts {
     /// Which.
     pub path: String,
-    /// Whose it is and the days it is still valid for; or what is wrong with it.
-    pub state: Result<(String, i64), String>,
+    /// Whose it is, and for how long; or what is wrong with it.
+    pub state: Result<(String, Validity), String>,
 }
 
 impl Facts {
@@ -130,8 +138,9 @@ impl Facts {
                 return;
             }
         };
-        let left = |until_s: u64| (until_s as i64 - now_s()).div_euclid(DAY_S);
-        let state = identity.valid_until_s().map(|until_s| (identity.role().to_string(), left(until_s)));
+        let validity =
+            |until_s: u64| Ok(Validity { left_s: until_s as i64 - now_s(), lifetime_s: identity.lifetime_s()? });
+        let state = identity.valid_until_s().and_then(validity).map(|validity| (identity.role().to_string(), validity));
         self.identity = Some(IdentityFacts { path: shown, state: state.map_err(|error| chain(error.into())) });
         self.controller = controller.map(|name| asked(&name, &identity));
     }

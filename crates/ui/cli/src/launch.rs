@@ -64,6 +64,11 @@ impl Program {
         bail!("no complete MPI job after {RANKS_SECONDS_MAX} s: {}", last.unwrap_or_default())
     }
 
+    /// Whether it has not ended.
+    pub fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits for its end; its exit code, 128 + signal if it was ended by one.
     pub fn wait(&mut self) -> anyhow::Result<u8> {
         use std::os::unix::process::ExitStatusExt;

@@ -40,6 +40,9 @@ use clap::{CommandFactory, Parser};
 use found::Target;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: trimtab_os::last_act::Allocator = trimtab_os::last_act::Allocator;
+
 /// Everything was done.
 const DONE: u8 = 0;
 /// The result is partial, invalid or empty.
@@ -109,6 +112,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::Explain { script, options, words } => explain::run(&script, &options, &words, &store),
         Command::Pack { program, output, options } => pack::pack(&program, &output, &options),
         Command::Undo { pid, slurm } => undo::run(pid, slurm),
+        Command::LastAct { why, pids } => undo::last_act(&why, &pids),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "trimtab", &mut std::io::stdout());
             Ok(DONE)

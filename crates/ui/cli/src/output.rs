@@ -73,7 +73,26 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return print_text(text);
     }
-    std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
+    replace(path, text).with_context(|| format!("can't write {}", path.display()))
+}
+
+/// A file has the whole text or what it had before, also on a full disk; pipes and devices are written to as they are.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    // The file behind a link is replaced, not the link.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let known = std::fs::metadata(&path).ok();
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let beside = path.with_file_name(name);
+    let made = match &known {
+        Some(known) if !known.is_file() => None,
+        _ => std::fs::File::create_new(&beside).ok(),
+    };
+    // A folder that takes no new file may still hold one that may be written.
+    let Some(mut file) = made else { return std::fs::write(&path, text) };
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let kept = written.and_then(|()| known.map_or(Ok(()), |known| file.set_permissions(known.permissions())));
+    kept.and_then(|()| std::fs::rename(&beside, &path)).inspect_err(|_| drop(std::fs::remove_file(&beside)))
 }
 
 /// Appends a line to `path`, or prints it on standard output for `-`.
@@ -82,7 +101,11 @@ pub fn append(path: &Path, line: &str) -> anyhow::Result<()> {
         return print_text(line);
     }
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    let written = opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    let written = opened.and_then(|mut file| {
+        let length = file.metadata().map(|data| data.len());
+        // Half a line would spoil the lines that follow.
+        file.write_all(format!("{line}\n").as_bytes()).inspect_err(|_| drop(length.map(|length| file.set_len(length))))
+    });
     written.with_context(|| format!("can't write {}", path.display()))
 }
 

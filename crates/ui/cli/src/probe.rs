@@ -102,8 +102,7 @@ fn job_in_store(text: &str, store: &Option<PathBuf>) -> anyhow::Result<InStore> 
         return Ok(InStore::Slurm(id?));
     }
     let processes = known.processes(&selection.job.id)?;
-    let running =
-        processes.iter().find(|process| trimtab_os::runs_since(process.pid, process.start_ticks));
+    let running = processes.iter().find(|process| trimtab_os::runs_since(process.pid, process.start_ticks));
     let process = running.with_context(|| format!("job {} has ended", selection.job.id))?;
     Ok(InStore::Process(process.pid))
 }

@@ -125,7 +125,7 @@ fn everywhere(spread: &Spread, script: &Options, options: &ProbeOptions) -> anyh
     if !absent.is_empty() {
         bail!("no agent came on {absent}: nothing was probed; {}", spread.next_step());
     }
-    if let Some(unseen) = cluster::unseen(&present, spread) {
+    if let Some(unseen) = cluster::unseen(&present, &spread.next_step()) {
         bail!("{unseen}; nothing was probed");
     }
     let ranks: usize = present.values().map(|present| present.ranks.len()).sum();

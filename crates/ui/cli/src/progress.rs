@@ -3,11 +3,17 @@
 //! Next: `window` passes it to the measurement.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::iterator::Signals;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_measure::{Progress, Stage};
+
+/// A signal that comes so soon after the first is the same: `timeout` and some batch systems send it twice.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
+/// Exit status of a program that was interrupted.
+const INTERRUPTED: i32 = 130;
 
 /// Shows stages and listens for an interrupt.
 #[derive(Debug)]
@@ -17,13 +23,12 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A line on standard error if that is a terminal; the first interrupt ends the window, a second one trimtab.
+    /// A line on standard error if that is a terminal; the first interrupt ends the window, a later one trimtab.
     pub fn new() -> anyhow::Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, interrupted.clone())?;
-            signal_hook::flag::register(signal, interrupted.clone())?;
-        }
+        let signals = Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
+        let told = interrupted.clone();
+        std::thread::Builder::new().name("trimtab-signals".to_owned()).spawn(move || attend(signals, &told))?;
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template("{spinner} {msg}")?);
         if !bar.is_hidden() {
@@ -53,6 +58,26 @@ impl Terminal {
     }
 }
 
+/// Hears of signals for as long as this program runs.
+fn attend(mut signals: Signals, interrupted: &AtomicBool) {
+    let mut first = None;
+    for _signal in signals.forever() {
+        if !is_another(&mut first, Instant::now()) {
+            interrupted.store(true, Ordering::Relaxed);
+            continue;
+        }
+        eprintln!(
+            "trimtab: interrupted twice: ended at once; `trimtab undo PID` takes out what may still be in a program"
+        );
+        signal_hook::low_level::exit(INTERRUPTED);
+    }
+}
+
+/// Whether a signal is not the first one again. Some programs send one to the process and then to its group.
+fn is_another(first: &mut Option<Instant>, now: Instant) -> bool {
+    now.saturating_duration_since(*first.get_or_insert(now)) >= SAME_SIGNAL
+}
+
 impl Progress for Terminal {
     fn stage(&self, stage: &Stage) {
         self.bar.set_message(match stage {
@@ -70,5 +95,19 @@ impl Progress for Terminal {
 
     fn is_interrupted(&self) -> bool {
         Terminal::is_interrupted(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_comes_twice_is_one() {
+        let (mut first, begin) = (None, Instant::now());
+        let at = |ms| begin + Duration::from_millis(ms);
+        for (ms, is_second) in [(0, false), (1, false), (999, false), (1000, true), (5000, true)] {
+            assert_eq!(is_another(&mut first, at(ms)), is_second, "after {ms} ms");
+        }
     }
 }

@@ -20,7 +20,7 @@ pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
             let (controller, _) = issue(&authority, &Role::Controller, *days, folder)?;
             output::print_text(&format!(
                 "{}: the site's authority; keep this folder where only administrators are\n\
-                 {}: for the controller, as /etc/trimtab/identity.pem there\n\
+                 {}: for the controller, as /etc/trimtab/controller.pem on its host (root, mode 600)\n\
                  Next: trimtab site issue {} node:HOST user:UID",
                 folder.display(),
                 controller.display(),
@@ -30,8 +30,13 @@ pub fn authority(command: &SiteCommand) -> anyhow::Result<u8> {
         SiteCommand::Issue { folder, roles, days, output } => {
             let authority = Authority::open(folder)?;
             for role in roles {
-                let (path, serial) = issue(&authority, role, *days, output.as_deref().unwrap_or(folder))?;
+                let folder = output.as_deref().unwrap_or(folder);
+                let is_renewed = folder.join(file_name(role)).exists();
+                let (path, serial) = issue(&authority, role, *days, folder)?;
                 output::print_text(&format!("{}: for {role}, valid for {days} days, serial {serial}", path.display()))?;
+                if is_renewed {
+                    output::print_text("the identity that was in this file stays valid until it ends or is revoked")?;
+                }
             }
         }
         SiteCommand::Revoke { folder, whom, output } => {
@@ -56,14 +61,17 @@ fn revoke(authority: &Authority, whom: &str, list: Option<&Path>) -> anyhow::Res
     ))
 }
 
-fn issue(authority: &Authority, role: &Role, days: u32, folder: &Path) -> anyhow::Result<(PathBuf, Serial)> {
-    let name = match role {
+fn file_name(role: &Role) -> String {
+    match role {
         Role::Controller => "controller.pem".to_owned(),
         Role::Node { host } => format!("node-{host}.pem"),
         Role::User { uid } => format!("user-{uid}.pem"),
         Role::Administrator { uid } => format!("administrator-{uid}.pem"),
-    };
-    let path = folder.join(name);
+    }
+}
+
+fn issue(authority: &Authority, role: &Role, days: u32, folder: &Path) -> anyhow::Result<(PathBuf, Serial)> {
+    let path = folder.join(file_name(role));
     let serial = authority.issue(role, Duration::from_secs(u64::from(days) * 24 * 3600), &path)?;
     Ok((path, serial))
 }

@@ -87,7 +87,7 @@ pub fn report(path: &Option<PathBuf>, window: Option<&str>, json: bool, html: Op
     let found = match window {
         None => store.newest_window(None)?,
         Some(text) => {
-            let selection = store.find(text)?;
+            let selection = store.find(text).map_err(|error| meant_as_file(error.into(), text, json))?;
             match selection.batch {
                 Some(batch) => Some(store.window(&selection.job.id, batch)?),
                 None => store.newest_window(Some(&selection.job.id))?,
@@ -99,6 +99,14 @@ pub fn report(path: &Option<PathBuf>, window: Option<&str>, json: bool, html: Op
         return Ok(PARTIAL);
     };
     show_report(&report, json, html)
+}
+
+/// `--json` of other commands names a file, and here it does not.
+fn meant_as_file(error: anyhow::Error, text: &str, json: bool) -> anyhow::Error {
+    if !json || !text.contains(['.', '/']) {
+        return error;
+    }
+    error.context(format!("--json prints here: `trimtab report --json > {text}`"))
 }
 
 /// A report in the form that was asked for.

@@ -76,6 +76,25 @@ fn line(host: &str, one: &Undone) -> String {
     format!("rank {rank} (process {pid} on {host}): {patches} places restored, paused {pause_us_max:.0} us")
 }
 
+/// After this program ran out of memory or aborted: takes out what it had put into these processes.
+pub fn last_act(why: &str, pids: &[i32]) -> anyhow::Result<u8> {
+    let mut left = Vec::new();
+    for pid in pids {
+        if let Err(error) = process(*pid) {
+            left.push(format!("process {pid}: {}", output::chain(&error)));
+        }
+    }
+    let lost = match why {
+        "memory" => "trimtab ran out of memory and lost its results",
+        _ => "trimtab failed, as said above, and lost its results",
+    };
+    let next = "if it lacked memory, give it more (`ulimit -v`), or measure fewer functions, iterations or records";
+    if left.is_empty() {
+        bail!("{lost}; it has taken out all that it had put into the program, which runs on; {next}");
+    }
+    bail!("{lost}, and could not take everything out ({}); `trimtab undo PID` does; {next}", left.join("; "))
+}
+
 /// One process.
 fn process(pid: i32) -> anyhow::Result<u8> {
     // What another trimtab is just about to map is not left over.

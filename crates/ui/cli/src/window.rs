@@ -156,7 +156,8 @@ pub fn run(
         }
     });
     if let Err(error) = &measured {
-        eprintln!("trimtab: {}; the program runs on", output::chain(error));
+        let on = if program.runs() { "; the program runs on" } else { "" };
+        eprintln!("trimtab: {}{on}", output::chain(error));
     }
     let status = program.wait()?;
     match measured {
@@ -290,27 +291,48 @@ pub fn keep_and_show(
 ) -> anyhow::Result<u8> {
     let Outcome { mut report, headline, departed } = outcome;
     let kept = keep(store, job, &mut report);
+    let mut problems = Vec::new();
     let json_to_stdout = options.json.as_deref() == Some(std::path::Path::new("-"));
     if beside_program {
         // Standard output belongs to the program.
         let style = output::style(std::io::stderr().is_terminal());
         eprintln!("{}", trimtab_report::terminal(&report, &headline, &style));
     } else if !json_to_stdout {
-        output::print_report(&report, &headline)?;
+        problems.extend(output::print_report(&report, &headline).err());
     }
-    match &options.json {
-        Some(path) if options.one_of_many => output::append(path, &serde_json::to_string(&report)?)?,
-        Some(path) => output::write(path, &trimtab_report::json(&report)?)?,
-        None => {}
+    if let Some(path) = &options.json {
+        match options.one_of_many {
+            true => problems.extend(output::append(path, &serde_json::to_string(&report)?).err()),
+            false => problems.extend(output::write(path, &trimtab_report::json(&report)?).err()),
+        }
     }
     if let Some(path) = &options.html {
-        output::write(path, &trimtab_report::html(&report, &headline))?;
+        problems.extend(output::write(path, &trimtab_report::html(&report, &headline)).err());
     }
     if let Some(site) = site {
         remote::file(&site, &job.key, &report, kept.is_ok());
     }
-    kept.context("the window was measured and is shown above, but could not be stored")?;
-    Ok(departed::told(departed, ends, if report.window.valid { DONE } else { PARTIAL }))
+    let kept = kept.context("the window was measured and is shown above, but could not be stored");
+    problems.extend(kept.err());
+    let is_all_kept = told(problems);
+    let code = departed::told(departed, ends, if report.window.valid { DONE } else { PARTIAL });
+    match is_all_kept {
+        Err(error) if code == DONE => Err(error),
+        Ok(false) if code == DONE => Ok(PARTIAL),
+        _ => Ok(code),
+    }
+}
+
+/// Whether there was no problem; says which ones there were. A reader that has gone away wants to hear of none.
+fn told(problems: Vec<anyhow::Error>) -> anyhow::Result<bool> {
+    let is_empty = problems.is_empty();
+    for problem in problems {
+        if output::is_broken_pipe(&problem) {
+            return Err(problem);
+        }
+        eprintln!("trimtab: {}", output::chain(&problem));
+    }
+    Ok(is_empty)
 }
 
 /// Stores a window; its report then says under which job and number.

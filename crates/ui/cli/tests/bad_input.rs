@@ -360,7 +360,33 @@ fn interrupts() {
         }
     }
     assert!(reported, "no interrupt came while it recorded");
+    // As `timeout` does: to the process, and then to its group.
+    let mut attach = home.start(&["attach", "--mark", "MPI_Comm_split", "--max-seconds", "60", &pid]);
+    until("patching", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0) || attach.has_ended());
+    attach.signal(Signal::TERM);
+    attach.signal(Signal::TERM);
+    attach.wait().says("one signal that came twice", 2, &["interrupted before anything was recorded"]);
+    job.goes_on("one signal that came twice");
     job.ends_well("interrupts");
+}
+
+/// The last act of a trimtab that gets no memory: nothing of it stays in the program.
+#[test]
+fn no_memory_left() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    let pid = job.launcher();
+    let mut attach = home.start(&["attach", "--mark", "MPI_Comm_split", "--max-seconds", "60", &pid]);
+    until("patching", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0) || attach.has_ended());
+    // Nothing more may be mapped from here on; its own last act may raise the limit again.
+    let limited = Command::new("prlimit").args(["--pid", &attach.pid().to_string(), "--as=4096:"]).status();
+    assert!(limited.expect("prlimit runs").success());
+    attach.signal(Signal::INT);
+    let outcome = attach.wait();
+    job.goes_on("no memory left");
+    let has = |words: &str| outcome.stderr.contains(words);
+    assert!(outcome.code() == 2 && has("lost its results; it has taken out all") && has("ulimit -v"), "{outcome:?}");
+    job.ends_well("no memory left");
 }
 
 #[test]
@@ -422,6 +448,19 @@ fn a_full_disk() {
     let outcome = home.run(&arguments);
     outcome.says("full", 2, &["no space to write to the store", "free space"]);
     job.goes_on("full");
+    // Full when the window is over: its own file has no room, and keeps what it had before.
+    let (json, earlier) = (tiny.0.join("report.json"), "earlier");
+    drop(filler);
+    fs::remove_file(tiny.0.join("filler")).expect("removed");
+    fs::write(&json, earlier).expect("there is room");
+    let mut filler = File::create(tiny.0.join("filler")).expect("a file");
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    let outcome = home.run(&["attach", "--json", &json.to_string_lossy(), &job.launcher()]);
+    assert!(outcome.code() == 1 && outcome.stdout.contains("communication"), "full after measuring: {outcome:?}");
+    assert!(outcome.stderr.contains("can't write") && outcome.stderr.contains("o space left"), "{}", outcome.stderr);
+    assert_eq!(fs::read_to_string(&json).expect("it is there"), earlier, "no torn file");
+    let left: Vec<_> = fs::read_dir(&tiny.0).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("report.json.")), "{left:?}");
     drop(filler);
     fs::remove_file(tiny.0.join("filler")).expect("removed");
     home.run(&arguments).reports("room again", 0, &["communication"]);

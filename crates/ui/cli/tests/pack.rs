@@ -65,10 +65,16 @@ fn without_a_cache_it_runs_from_memory_and_changed_it_does_not_run() {
     let changed = folder.path().join("changed.trim");
     fs::write(&changed, bytes).expect("it is written");
     fs::set_permissions(&changed, fs::Permissions::from_mode(0o755)).expect("ours");
-    let output = command(&changed, folder.path()).args(["-c", "echo it ran"]).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(126), 0), "{said}");
-    assert!(said.contains("was changed after it was packed"), "{said}");
+    // Also where the program that was packed lies in the cache, from a start of the package as it was.
+    for is_cached in [false, true] {
+        if is_cached {
+            assert!(command(&package, folder.path()).args(["-c", "true"]).status().expect("it runs").success());
+        }
+        let output = command(&changed, folder.path()).args(["-c", "echo it ran"]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(126), 0), "cached: {is_cached}: {said}");
+        assert!(said.contains("was changed after it was packed"), "cached: {is_cached}: {said}");
+    }
 }
 
 #[test]

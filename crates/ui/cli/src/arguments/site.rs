@@ -83,7 +83,7 @@ pub struct AgentOptions {
 #[derive(Clone, Debug, Args)]
 pub struct ControllerOptions {
     /// The controller's identity; `-` for standard input
-    #[arg(long, value_name = "FILE", default_value = "/etc/trimtab/identity.pem")]
+    #[arg(long, value_name = "FILE", default_value = "/etc/trimtab/controller.pem")]
     pub identity: PathBuf,
     /// The list of revoked certificates; read again when it changes
     #[arg(long, value_name = "FILE", default_value = REVOKED_FILE)]
