@@ -442,8 +442,8 @@ pub enum GroupName {
 }
 
 fn process_id(text: &str) -> Result<i32, String> {
-    let id = text.parse().ok().filter(|id| *id > 0);
-    id.ok_or_else(|| format!("give a process id, a number: `pgrep {text}` shows those of programs of that name"))
+    // Others than processes have are told from those later.
+    text.parse().map_err(|_| format!("give a process id, a number: `pgrep {text}` shows those of programs of that name"))
 }
 
 fn count(text: &str) -> Result<u64, String> {

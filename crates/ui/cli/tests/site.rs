@@ -391,13 +391,13 @@ fn curl_asks_as_the_manual_says(site: &Site<'_>) {
     let block: Vec<&str> = block.into_iter().take_while(|line| line.starts_with("    ")).map(str::trim_start).collect();
     let script = block.join("\n").replace("HOST", &site.cluster.testbed.address(0));
     assert!(script.contains("curl --cacert"), "{script}");
-    let home = tempfile::tempdir().expect("a home");
-    let folder = home.path().join(".config/trimtab");
+    let home = site.cluster.folder("administrator");
+    let folder = home.join(".config/trimtab");
     fs::create_dir_all(&folder).expect("a folder");
     fs::copy(site.identity("user:0"), folder.join("identity.pem")).expect("the identity");
     let on_head = |program: &str, words: &[&str]| {
         let mut command = site.cluster.testbed.on(0, "env");
-        command.arg("-C").arg(home.path()).arg(format!("HOME={}", home.path().display())).arg(program).args(words);
+        command.arg("-C").arg(&home).arg(format!("HOME={}", home.display())).arg(program).args(words);
         command.output().expect("it runs")
     };
     let output = on_head("sh", &["-euc", &script]);
