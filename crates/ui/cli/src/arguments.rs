@@ -443,7 +443,8 @@ pub enum GroupName {
 
 fn process_id(text: &str) -> Result<i32, String> {
     // Others than processes have are told from those later.
-    text.parse().map_err(|_| format!("give a process id, a number: `pgrep {text}` shows those of programs of that name"))
+    text.parse()
+        .map_err(|_| format!("give a process id, a number: `pgrep {text}` shows those of programs of that name"))
 }
 
 fn count(text: &str) -> Result<u64, String> {

@@ -45,8 +45,6 @@ fn standing_agents_keep_together_and_measure() {
     a_call_through_the_api_is_measured(&site, &job);
     another_user_s_job_is_refused_by_every_agent(&site, &job);
     a_node_is_examined(&site);
-    curl_asks_as_the_manual_says(&site);
-    one_identity_on_two_hosts_is_refused(&mut site);
     a_revoked_controller_is_refused_by_commands(&site);
     who_is_revoked_is_refused(&site);
 }
@@ -381,53 +379,6 @@ fn a_node_is_examined(site: &Site<'_>) {
     let identity = check("identity")["found"].as_str().expect("text").to_owned();
     assert!(identity.contains("user 0, valid for 364 days") || identity.contains("valid for 365 days"), "{identity}");
     assert_eq!(check("Slurm")["state"], "ok", "{found}");
-}
-
-/// The commands of docs/api.md as they stand there, with the controller's address for HOST and a home that has an identity;
-/// and the same with Python's TLS.
-fn curl_asks_as_the_manual_says(site: &Site<'_>) {
-    let manual = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/api.md")).expect("the manual");
-    let block: Vec<&str> = manual.lines().skip_while(|line| !line.starts_with("    identity=")).collect();
-    let block: Vec<&str> = block.into_iter().take_while(|line| line.starts_with("    ")).map(str::trim_start).collect();
-    let script = block.join("\n").replace("HOST", &site.cluster.testbed.address(0));
-    assert!(script.contains("curl --cacert"), "{script}");
-    let home = site.cluster.folder("administrator");
-    let folder = home.join(".config/trimtab");
-    fs::create_dir_all(&folder).expect("a folder");
-    fs::copy(site.identity("user:0"), folder.join("identity.pem")).expect("the identity");
-    let on_head = |program: &str, words: &[&str]| {
-        let mut command = site.cluster.testbed.on(0, "env");
-        command.arg("-C").arg(&home).arg(format!("HOME={}", home.display())).arg(program).args(words);
-        command.output().expect("it runs")
-    };
-    let output = on_head("sh", &["-euc", &script]);
-    let tree: serde_json::Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {} {script}", said(&output)));
-    assert_eq!(tree["agents"].as_array().map(Vec::len), Some(NODES), "{tree}");
-    let load = "import ssl; c = ssl.create_default_context(cafile='authority.pem'); \
-                c.load_cert_chain('.config/trimtab/identity.pem')";
-    let output = on_head("python3", &["-c", load]);
-    assert!(output.status.success(), "{}", said(&output));
-}
-
-/// A second agent with the identity of the first node's, on the last node: the first one stays, both logs say why.
-fn one_identity_on_two_hosts_is_refused(site: &mut Site<'_>) {
-    let testbed = site.cluster.testbed;
-    let survived = || site.tree()["failures_survived"].as_u64();
-    let before = survived();
-    let log = site.cluster.folder("copied.log");
-    let mut command = testbed.on(NODES, env!("CARGO_BIN_EXE_trimtab"));
-    command.args(["agent", "--port", "0", "--controller", &testbed.address(0), "--identity"]);
-    command.arg(site.identity(&format!("node:{}", testbed.name(1))));
-    command.arg("--revoked").arg(site.cluster.folder("no-list.pem"));
-    let mut copied = logged(&mut command, &log);
-    let has = |file: &Path, words: &str| fs::read_to_string(file).is_ok_and(|text| text.contains(words));
-    wait_for("the copy hears why", || has(&log, "has one identity been copied to two hosts"));
-    assert!(has(&log, "it was copied from another host"), "it knows its own name");
-    assert!(has(&site.cluster.folder("controller.log"), "has one identity been copied to two hosts"));
-    assert_eq!(survived(), before, "nobody was pushed out");
-    children_of(copied.id()).into_iter().for_each(kill);
-    copied.wait().expect("it ended");
 }
 
 fn uid_of(pid: i32) -> u32 {
