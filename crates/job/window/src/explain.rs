@@ -24,6 +24,9 @@ const STARVED_COMPUTATION_SHARE: f64 = 0.9;
 /// Counts are in proportion to computation if their ratios differ by no more than this share.
 const PROPORTION_TOLERANCE: f64 = 0.15;
 
+/// And if they hold at least this part of the difference.
+const EXPLAINED_SHARE_MIN: f64 = 0.33;
+
 /// Counts are the same if they differ by no more than this share.
 const SAME_SHARE: f64 = 0.01;
 
@@ -163,7 +166,9 @@ fn by_counts(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal, rat
     };
     let is_in_proportion = |one: &&FunctionSample| {
         let (more, less) = (calls(long, one.function) as f64, calls(short, one.function) as f64);
-        less > 0.0 && (more / less / ratio - 1.0).abs() <= PROPORTION_TOLERANCE
+        // Equal counts are within the tolerance of a small difference, and explain nothing of it.
+        let is_more = more - less >= EXPLAINED_SHARE_MIN * (ratio - 1.0) * less;
+        less > 0.0 && is_more && (more / less / ratio - 1.0).abs() <= PROPORTION_TOLERANCE
     };
     let is_own = |one: &&FunctionSample| input.functions.get(one.function).is_some_and(|info| info.group != "comm");
     let telling = long.functions.iter().filter(is_own).filter(is_in_proportion).max_by_key(|one| one.ticks)?;
@@ -220,7 +225,19 @@ fn is_symmetric(input: &WindowInput) -> bool {
 }
 
 /// What is known, and what would decide.
+/// Whether a rank had no processor for a part of what is called its computation: its time then depends on who else ran.
+pub(crate) fn is_displaced(rank: &RankTotal) -> bool {
+    rank.cpu_s.is_some_and(|cpu| cpu < STARVED_COMPUTATION_SHARE * rank.computation_s)
+}
+
 fn undetermined(longest: &RankTotal, shortest: &RankTotal) -> String {
+    if let Some(cpu_s) = longest.cpu_s.filter(|_| is_displaced(longest)) {
+        return format!(
+            "it had a processor for at most {cpu_s:.2} s of the {:.2} s that it computed, so the times are also those of \
+             others on its processor; measure again when nothing else runs there",
+            longest.computation_s
+        );
+    }
     let place = match longest.host == shortest.host {
         true => "both ran on one machine, whose processors may still differ",
         false => "they ran on different machines",
@@ -380,9 +397,21 @@ mod tests {
 
     #[test]
     fn causes() {
-        let rows: [(&str, Vec<Rank>, Option<&str>, &str); 8] = [
+        let rows: [(&str, Vec<Rank>, Option<&str>, &str); 10] = [
             ("balanced", vec![(5.0, 10.0, "a", 50), (5.2, 10.0, "a", 50)], None, ""),
             ("kept from its processor", vec![(4.0, 10.0, "a", 50), (8.0, 4.0, "a", 50)], Some("processor"), "4.00 s"),
+            (
+                "both kept from it",
+                vec![(4.4, 1.1, "a", 50), (4.9, 1.0, "a", 50)],
+                Some("undetermined"),
+                "at most 1.00 s of the 4.90 s",
+            ),
+            (
+                "equal calls, little difference",
+                vec![(4.4, 10.0, "a", 50), (4.9, 10.0, "a", 50)],
+                Some("undetermined"),
+                "one machine",
+            ),
             ("calls in proportion", vec![(4.0, 10.0, "a", 50), (8.0, 10.0, "a", 98)], Some("work"), "98 times"),
             (
                 "some more calls only",

@@ -5,7 +5,7 @@
 //!
 //! Next: `trimtab-report`, which prints them above the tables.
 
-use crate::explain::{BALANCED_RATIO_MAX, extremes, is_significant};
+use crate::explain::{BALANCED_RATIO_MAX, extremes, is_displaced, is_significant};
 use crate::remarks::COST_FRACTION_WARN;
 use trimtab_types::report::{RankTotal, Report};
 
@@ -81,7 +81,7 @@ fn unbalanced(report: &Report, longest: &RankTotal, shortest: &RankTotal, ratio:
         _ => format!("{heavy} ranks (longest rank {}) compute", longest.rank),
     };
     let who = format!("{}{}", who[..1].to_uppercase(), &who[1..]);
-    format!("{who} {ratio:.1}x as long as rank {}{waits}; {}.", shortest.rank, cause(report))
+    format!("{who} {ratio:.1}x as long as rank {}{waits}; {}.", shortest.rank, cause(report, longest))
 }
 
 /// True if every rank that computes less also communicates more than the longest one.
@@ -94,12 +94,13 @@ fn others_wait(report: &Report, longest: &RankTotal) -> bool {
 }
 
 /// Why it computes longer, where that is known.
-fn cause(report: &Report) -> String {
+fn cause(report: &Report, longest: &RankTotal) -> String {
     let known = report.difference.as_ref().map(|difference| (difference.cause.as_str(), difference.because.as_str()));
     match known {
         Some(("processor", because)) => because.to_owned(),
         Some(("work", because)) => format!("it has more work: {because}"),
         Some(("node", because)) => format!("its node is slower: {because}"),
+        _ if is_displaced(longest) => "more work, or others on its processor, is undetermined".to_owned(),
         _ => "more work or a slower processor is undetermined".to_owned(),
     }
 }

@@ -307,6 +307,9 @@ fn headlines() {
     let mut noisy = assemble(&input(&[40_000, 20_000]));
     unsteady(&mut noisy);
     assert!(headline(&noisy).contains("undetermined"), "{}", headline(&noisy));
+    let mut displaced = assemble(&input(&[40_000, 20_000]));
+    displaced.ranks[1].cpu_s = Some(displaced.ranks[1].computation_s / 2.0);
+    assert!(headline(&displaced).contains("or others on its processor, is undetermined"), "{}", headline(&displaced));
 }
 
 #[test]

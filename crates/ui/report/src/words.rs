@@ -87,20 +87,26 @@ pub(crate) fn result(report: &Report) -> Vec<Fact> {
         } else {
             "waiting leaves the core idle"
         };
-        plain("waiting", format!("{meaning}; {}", time_on_cpu(share)))
+        plain("waiting", time_on_cpu(share).map_or_else(|| meaning.to_owned(), |time| format!("{meaning}; {time}")))
     }));
     facts.extend(report.difference.as_ref().map(|difference| plain("ranks differ", why_different(difference))));
     facts.extend(other_groups(report));
     facts
 }
 
-/// The least part of communication that can have been spent on a processor.
-fn time_on_cpu(share: f64) -> String {
-    if share >= NEARLY_ALL {
-        return "communication is spent on the CPU, all of it".to_string();
+/// The least part of communication that can have been spent on a processor; `None`: that it was any is not known.
+fn time_on_cpu(share: f64) -> Option<String> {
+    match share {
+        _ if share >= NEARLY_ALL => Some("communication is spent on the CPU, all of it".to_owned()),
+        _ if share >= TELLING_SHARE_MIN => {
+            Some(format!("at least {} of communication time is spent on the CPU", percent(share)))
+        }
+        _ => None,
     }
-    format!("at least {} of communication time is spent on the CPU", percent(share))
 }
+
+/// A smaller lower bound says nothing.
+const TELLING_SHARE_MIN: f64 = 0.01;
 
 /// A share that would be printed as 100.0%.
 const NEARLY_ALL: f64 = 0.9995;
@@ -368,4 +374,22 @@ fn above_bar(fraction: f64, cost: &Cost) -> String {
         "{share} of the window's time is above the bar of {bar}: the numbers are disturbed{}; measure fewer functions (--function, --group)",
         cost.communication_fraction_without.map(without).unwrap_or_default()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lower_bound_of_nothing_is_not_said() {
+        let rows = [
+            ("none", 0.0, None),
+            ("next to none", 0.004, None),
+            ("some", 0.317, Some("at least 31.7% of communication time is spent on the CPU")),
+            ("all", 0.9999, Some("communication is spent on the CPU, all of it")),
+        ];
+        for (name, share, said) in rows {
+            assert_eq!(time_on_cpu(share).as_deref(), said, "{name}");
+        }
+    }
 }
