@@ -71,9 +71,16 @@ impl Launch {
     }
 
     /// Preloads a library into the ranks (not into the launcher).
+    ///
+    /// The loader ends a preloaded path at its first blank, so it is given a name and the folder in which to look for it.
     #[must_use]
     pub fn preload(self, library: &Path) -> Launch {
-        self.env("LD_PRELOAD", library)
+        let folder = library.parent().unwrap_or(Path::new("."));
+        let folders = std::iter::once(folder.to_owned()).chain(
+            std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths).collect::<Vec<_>>(),
+        );
+        let folders = std::env::join_paths(folders).unwrap_or_else(|_| folder.into());
+        self.env("LD_PRELOAD", library.file_name().unwrap_or(library.as_os_str())).env("LD_LIBRARY_PATH", folders)
     }
 
     /// Preloads the ground truth wrapper, which writes to `prefix.<rank>.json`; see [`truths_of`](crate::truths_of).

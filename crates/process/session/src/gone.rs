@@ -24,7 +24,11 @@ pub(crate) fn is_changed_by_others(pid: Pid, planned: &MappingTable, address: u6
     let (Some(wanted), Ok(memory)) = (planned.at(address), Memory::open(pid)) else { return false };
     let is_there = |maps: &MappingTable| maps.at(address).is_some_and(|mapping| shows_same_part(mapping, wanted));
     let now = || MappingTable::of(pid).ok().filter(|maps| is_there(maps));
-    now().is_some_and(|maps| !is_gone(pid, &maps, &memory, address, length)) && now().is_some()
+    let is_as_wanted = |maps: MappingTable| match memory.read_vec(address, length) {
+        Ok(found) => maps.at(address).and_then(|mapping| in_file(pid, mapping, address, length)).as_ref() == Some(&found),
+        Err(_) => true,
+    };
+    now().is_some_and(|maps| !is_as_wanted(maps)) && now().is_some()
 }
 
 /// Whether both show the same part of the same file, as code, at the same addresses.
@@ -35,14 +39,19 @@ fn shows_same_part(one: &Mapping, other: &Mapping) -> bool {
 }
 
 fn is_as_in_file(pid: Pid, mapping: &Mapping, memory: &Memory, address: u64, length: usize) -> bool {
+    let wanted = in_file(pid, mapping, address, length);
+    wanted.is_some_and(|wanted| memory.read_vec(address, length).is_ok_and(|now| now == wanted))
+}
+
+/// The file's bytes for `address`; `None` if the file that is mapped can't be read.
+fn in_file(pid: Pid, mapping: &Mapping, address: u64, length: usize) -> Option<Vec<u8>> {
     if mapping.inode == 0 {
-        return false;
+        return None;
     }
-    let Ok((file, _)) = file_of(pid, &[mapping]) else { return false };
+    let (file, _) = file_of(pid, &[mapping]).ok()?;
     let mut wanted = vec![0; length];
     let offset = mapping.offset + (address - mapping.start);
-    let is_read = file.read_exact_at(&mut wanted, offset).is_ok();
-    is_read && memory.read_vec(address, length).is_ok_and(|now| now == wanted)
+    file.read_exact_at(&mut wanted, offset).ok().map(|()| wanted)
 }
 
 #[cfg(test)]

@@ -209,3 +209,14 @@ fn text_is_as_before_all_of_it() {
         hazard.ends_well();
     }
 }
+
+/// The program unloads a library and loads it again all the time: whatever is seen of that, nobody has patched it.
+#[test]
+fn a_library_that_is_loaded_again_was_patched_by_nobody() {
+    let hazard = Hazard::start(HazardVariant::Optimised, "plugin");
+    for round in 0..120 {
+        let (_, mut inserted) = prepare_and_insert(hazard.pid(), 0, &format!("round {round}"));
+        inserted.remove().expect("removes");
+    }
+    hazard.ends_well();
+}

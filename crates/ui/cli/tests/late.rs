@@ -53,8 +53,8 @@ fn in_both(home: &Home, hazard: &Hazard, script: &str) -> Started {
 fn changed_code_of(pid: i32, file: &str) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let line = maps.lines().find(|line| line.contains(file) && line.contains(" r-xp "));
-    let Some((range, path)) = line.and_then(|line| Some((line.split(' ').next()?, line.split(' ').next_back()?)))
-    else {
+    // A path may have blanks.
+    let Some((range, path)) = line.and_then(|line| Some((line.split(' ').next()?, &line[line.find('/')?..]))) else {
         return false;
     };
     let number = |text: &str| u64::from_str_radix(text, 16).expect("an address");
