@@ -76,9 +76,8 @@ impl Launch {
     #[must_use]
     pub fn preload(self, library: &Path) -> Launch {
         let folder = library.parent().unwrap_or(Path::new("."));
-        let folders = std::iter::once(folder.to_owned()).chain(
-            std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths).collect::<Vec<_>>(),
-        );
+        let folders = std::iter::once(folder.to_owned())
+            .chain(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths).collect::<Vec<_>>());
         let folders = std::env::join_paths(folders).unwrap_or_else(|_| folder.into());
         self.env("LD_PRELOAD", library.file_name().unwrap_or(library.as_os_str())).env("LD_LIBRARY_PATH", folders)
     }

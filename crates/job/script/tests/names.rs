@@ -69,10 +69,10 @@ fn a_bare_name_means_what_the_loader_means() {
     std::fs::rename(&built, &object).expect("was built");
     let program = object.with_file_name("twice");
     run(Command::new("cc").arg(&object).args(flags).arg("-o").arg(&program));
-    let preloaded = before.with_file_name("libbefore.so");
-    std::fs::copy(&before, &preloaded).expect("a copy");
+    std::fs::copy(&before, real.with_file_name("libbefore.so")).expect("a copy");
     let mut commands = [Command::new(&program), Command::new(&program), Command::new(&program)];
-    commands[1].env("LD_PRELOAD", &preloaded);
+    // By name: the loader ends a path at its first blank.
+    commands[1].env("LD_PRELOAD", "libbefore.so").env("LD_LIBRARY_PATH", folder);
     commands[2].arg(&real);
     for (mut command, (name, places, module)) in commands.into_iter().zip([
         ("plain", 1, "libstep.so"),

@@ -25,7 +25,9 @@ pub(crate) fn is_changed_by_others(pid: Pid, planned: &MappingTable, address: u6
     let is_there = |maps: &MappingTable| maps.at(address).is_some_and(|mapping| shows_same_part(mapping, wanted));
     let now = || MappingTable::of(pid).ok().filter(|maps| is_there(maps));
     let is_as_wanted = |maps: MappingTable| match memory.read_vec(address, length) {
-        Ok(found) => maps.at(address).and_then(|mapping| in_file(pid, mapping, address, length)).as_ref() == Some(&found),
+        Ok(found) => {
+            maps.at(address).and_then(|mapping| in_file(pid, mapping, address, length)).as_ref() == Some(&found)
+        }
         Err(_) => true,
     };
     now().is_some_and(|maps| !is_as_wanted(maps)) && now().is_some()
