@@ -175,6 +175,14 @@ pub struct Estimate {
     pub samples: u64,
 }
 
+impl Estimate {
+    /// Ends of the 95% interval of a quantity that lies between 0 and `largest`; `None` where the half width is not known.
+    pub fn interval_95(&self, largest: f64) -> Option<(f64, f64)> {
+        let half_width = self.half_width_95?;
+        Some(((self.mean - half_width).max(0.0), (self.mean + half_width).min(largest)))
+    }
+}
+
 /// One function, summed over ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionTotal {

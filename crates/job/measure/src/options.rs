@@ -16,11 +16,43 @@ pub enum Mark {
     Function(String),
 }
 
+/// How many iterations a window has.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Length {
+    /// This many.
+    Iterations(u64),
+    /// As many as fill this many seconds, chosen once the time of one is known; a few at least.
+    AtLeast(f64),
+}
+
+/// Fewer iterations say too little of how they vary.
+const ITERATIONS_MIN: u64 = 10;
+
+/// More iterations than this are not chosen: each is told of, on every rank.
+const ITERATIONS_CHOSEN_MAX: u64 = 1 << 15;
+
+impl Length {
+    /// How many iterations that are, of a loop whose iterations take `iteration_s` seconds (0: not known), where the window
+    /// may take `seconds_max`. A number that was asked for is kept whatever it takes.
+    pub fn iterations(self, iteration_s: f64, seconds_max: f64) -> u64 {
+        match self {
+            Length::Iterations(asked) => asked,
+            Length::AtLeast(seconds) if iteration_s > 0.0 => {
+                // Casts of floats saturate.
+                let filling = ((seconds / iteration_s).ceil() as u64).max(ITERATIONS_MIN);
+                let fitting = ((seconds_max / iteration_s).floor() as u64).saturating_sub(1).max(2);
+                filling.min(fitting).min(ITERATIONS_CHOSEN_MAX)
+            }
+            Length::AtLeast(_) => ITERATIONS_MIN,
+        }
+    }
+}
+
 /// A window as asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// Iterations to record.
-    pub iterations: u64,
+    /// How many iterations to record.
+    pub length: Length,
     /// Iterations to let pass first; `None`: just enough for all ranks to be ready.
     pub start: Option<u64>,
     /// The window always ends after this many seconds.
@@ -165,4 +197,28 @@ pub struct Silent;
 
 impl Progress for Silent {
     fn stage(&self, _stage: &Stage) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn section_4g_as_many_iterations_as_fill_the_time() {
+        let chosen = |length: Length, iteration_s| length.iterations(iteration_s, 60.0);
+        for (name, length, iteration_s, expected) in [
+            ("asked for", Length::Iterations(3), 1e-3, 3),
+            ("asked for, although too long", Length::Iterations(1000), 6.0, 1000),
+            ("half a millisecond", Length::AtLeast(0.2), 0.5e-3, 400),
+            ("no whole number", Length::AtLeast(0.2), 0.3e-3, 667),
+            ("ten at least", Length::AtLeast(0.2), 0.5, 10),
+            ("more time", Length::AtLeast(2.0), 0.1, 20),
+            ("as many as the limit allows", Length::AtLeast(0.2), 8.0, 6),
+            ("two at least", Length::AtLeast(0.2), 100.0, 2),
+            ("a loop of microseconds", Length::AtLeast(0.2), 1e-6, ITERATIONS_CHOSEN_MAX),
+            ("not known", Length::AtLeast(0.2), 0.0, ITERATIONS_MIN),
+        ] {
+            assert_eq!(chosen(length, iteration_s), expected, "{name}");
+        }
+    }
 }

@@ -293,6 +293,8 @@ pub struct Looked {
     pub is_alive: bool,
     /// Calls of the rank that called least since the probes went in.
     pub calls: u64,
+    /// Ticks of what repeats on the slowest rank, where something does on all of them.
+    pub in_sight_ticks: Option<f64>,
     /// One for each rank, ascending; the error: why some rank has none.
     pub loops: Result<Vec<LoopSeen>, String>,
     /// The loop of the lowest rank in a sentence.

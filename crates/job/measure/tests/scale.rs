@@ -244,6 +244,7 @@ impl Played {
             Request::Look { .. } => Answer::Looked(Looked {
                 is_alive: true,
                 calls: 1_000,
+                in_sight_ticks: None,
                 loops: Ok(ranks.map(|rank| self.loop_of(rank)).collect()),
                 description: "one call".into(),
             }),
@@ -323,7 +324,7 @@ impl Crew for Played {
 
 fn options() -> Options {
     Options {
-        iterations: RECORDED,
+        length: Length::Iterations(RECORDED),
         start: None,
         max_seconds: 1000.0,
         mark: Mark::Auto,

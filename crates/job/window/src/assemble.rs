@@ -263,8 +263,8 @@ pub fn assemble(input: &WindowInput) -> Report {
     let mut warnings = input.warnings.clone();
     warnings.extend(faults.iter().cloned());
     let window = window(input, &ranks, faults.is_empty());
-    warnings.extend(remarks(input, &cost, window.duration_s));
-    let time_per_iteration_s = time_per_iteration(&ranks);
+    warnings.extend(remarks(input, &cost, &window));
+    let time_per_iteration_s = time_per_iteration(&input.ranks, scale);
     Report {
         schema: SCHEMA.to_owned(),
         job: input.job.clone(),
@@ -385,16 +385,17 @@ fn iteration_times(rank: &RankSample, scale: Scale) -> Vec<f64> {
 }
 
 /// Each sample is one iteration, averaged over ranks: ranks wait for each other, so their times are not independent.
-fn time_per_iteration(ranks: &[RankTotal]) -> Option<Estimate> {
-    let iterations = ranks.iter().map(|rank| rank.iteration_times_s.len()).min()?;
-    let over_ranks =
-        |iteration: usize| ranks.iter().map(|rank| rank.iteration_times_s[iteration]).sum::<f64>() / ranks.len() as f64;
-    statistics::estimate(&(0..iterations).map(over_ranks).collect::<Vec<_>>())
+fn time_per_iteration(ranks: &[RankSample], scale: Scale) -> Option<Estimate> {
+    let times: Vec<Vec<f64>> = ranks.iter().map(|rank| iteration_times(rank, scale)).collect();
+    let iterations = times.iter().map(Vec::len).min()?;
+    let over_ranks = |iteration: usize| times.iter().map(|rank| rank[iteration]).sum::<f64>() / times.len() as f64;
+    statistics::estimate_of_times(&(0..iterations).map(over_ranks).collect::<Vec<_>>())
 }
 
 /// The mean comes from the whole window and the longest thread, the interval from the main threads' iterations. What the
 /// probes took may lie in communication or beside it, so the share without them is that much less certain. And however
-/// alike its iterations are, a window tells of its whole run only as far as [`SHARE_DRIFT`].
+/// alike its iterations are, a window tells of its whole run only as far as [`SHARE_DRIFT`] and
+/// [`statistics::unseen_share`].
 fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], cost: &Cost, scale: Scale) -> Option<Estimate> {
     if !input.has_comm() {
         return None;
@@ -403,7 +404,10 @@ fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], cost: &Cost,
     let fractions: Vec<f64> = fractions.collect::<Option<_>>()?;
     let mean = statistics::mean(&fractions)?;
     let spread = statistics::share(&input.ranks.iter().map(|rank| shares(rank, scale)).collect::<Vec<_>>());
-    let beside_spread = cost.fraction.unwrap_or(0.0) + SHARE_DRIFT * mean;
+    // Of what did not come in the window nobody knows on which side it would lie.
+    let duration_s = ranks.iter().map(|rank| rank.duration_s).fold(0.0, f64::max);
+    let unseen = statistics::unseen_share(duration_s) * mean.max(1.0 - mean);
+    let beside_spread = cost.fraction.unwrap_or(0.0) + SHARE_DRIFT * mean + unseen;
     let half_width = |spread: &Estimate| Some(spread.half_width_95? + beside_spread);
     Some(
         spread.map_or_else(

@@ -49,6 +49,9 @@ const WORD_SHARE_MIN: f64 = 0.5;
 /// Passes after the first irregular one in which another is waited for: more steps than most inner solvers make.
 const DISTANCE_MAX: usize = 64;
 
+/// Passes of a call site from which it may become a loop.
+const OCCURRENCES_IN_SIGHT: usize = 2;
+
 /// Candidates compared: a bound on the time of a pathological stream; real programs have fewer than ten.
 const CANDIDATES_MAX: usize = 256;
 
@@ -170,6 +173,16 @@ pub fn detect(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> 
             found
         }
     })
+}
+
+/// Ticks of the outermost repetition that covers the observed time and is regular, however seldom it was seen so far: what
+/// is worth waiting for before it can be called a loop. It is none any more when it does not come again in time.
+pub fn in_sight(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> Option<f64> {
+    let table = SymbolTable::new(events);
+    let search = Search { events, now_ticks, table: &table, options };
+    let levels = table.levels(OCCURRENCES_IN_SIGHT, |symbol| options.is_polling(symbol));
+    let outermost = levels.iter().take(CANDIDATES_MAX).find_map(|level| search.candidate(level))?;
+    median(&outermost.intervals)
 }
 
 fn not_yet(why: String) -> Detection {

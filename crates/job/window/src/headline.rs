@@ -6,8 +6,8 @@
 //! Next: `trimtab-report`, which prints them above the tables.
 
 use crate::explain::{BALANCED_RATIO_MAX, extremes, is_displaced, is_significant};
-use crate::remarks::COST_FRACTION_WARN;
-use trimtab_types::report::{RankTotal, Report};
+use crate::remarks::{COST_FRACTION_WARN, is_brief, is_short};
+use trimtab_types::report::{Estimate, RankTotal, Report, Window};
 
 /// Share of time in communication from which every rank is said to be bound by it.
 const COMMUNICATION_BOUND: f64 = 0.5;
@@ -30,11 +30,37 @@ pub fn headline(report: &Report) -> String {
 
 fn communication(report: &Report) -> String {
     let Some(fraction) = report.communication_fraction else {
-        return "Communication was not measured.".to_owned();
+        return format!("Communication was not measured; the window is {}.", length(&report.window));
     };
-    let spread =
-        fraction.half_width_95.map_or_else(String::new, |half_width| format!(" (±{:.1} at 95%)", half_width * 100.0));
-    format!("{:.1}% of the time is communication{spread}{}.", fraction.mean * 100.0, without_probes(report))
+    let (mean, without, length) = (fraction.mean * 100.0, without_probes(report), length(&report.window));
+    format!("{mean:.1}% of the time is communication{}{without}, in a window of {length}.", spread(&fraction))
+}
+
+/// The interval of a share as far as shares go.
+fn spread(share: &Estimate) -> String {
+    let percent = |share: f64| share * 100.0;
+    match (share.half_width_95, share.interval_95(1.0)) {
+        (Some(half_width), Some((low, high))) if half_width > share.mean || share.mean + half_width > 1.0 => {
+            format!(" ({:.1} to {:.1}% at 95%)", percent(low), percent(high))
+        }
+        (Some(half_width), _) => format!(" (±{:.1} at 95%)", percent(half_width)),
+        (None, _) => String::new(),
+    }
+}
+
+/// How long the window is, and whether that is enough to speak of the program.
+fn length(window: &Window) -> String {
+    let iterations = match window.iterations {
+        Some(1) => " and 1 iteration".to_owned(),
+        Some(iterations) => format!(" and {iterations} iterations"),
+        None => String::new(),
+    };
+    let too_short = match () {
+        () if is_brief(window) => ", too short to speak of the whole program",
+        () if is_short(window) => ", too few to speak of the whole program",
+        () => "",
+    };
+    format!("{}{iterations}{too_short}", duration(window.duration_s))
 }
 
 /// Where measuring cost much, what the share would be without.
@@ -108,15 +134,16 @@ fn cause(report: &Report, longest: &RankTotal) -> String {
 fn pace(report: &Report) -> Option<String> {
     let time = report.time_per_iteration_s?;
     let rate = report.iterations_per_s?;
-    let spread = time
-        .half_width_95
-        .filter(|_| time.mean > 0.0)
-        .map_or_else(String::new, |half_width| format!(" ±{:.1}%", half_width / time.mean * 100.0));
+    let spread = match (time.half_width_95, time.interval_95(f64::INFINITY)) {
+        (Some(half_width), Some((_, high))) if half_width >= time.mean => format!(" (up to {})", duration(high)),
+        (Some(half_width), _) => format!(" ±{:.1}%", half_width / time.mean * 100.0),
+        (None, _) => String::new(),
+    };
     Some(format!("An iteration takes {}{spread} ({rate:.3} per second).", duration(time.mean)))
 }
 
 /// Three digits with a fitting unit.
-fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         _ if seconds >= 1.0 => format!("{seconds:.2} s"),
         _ if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),

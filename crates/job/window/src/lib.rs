@@ -46,7 +46,7 @@ pub use assemble::{
 pub use clock::{Exchange, Moment, Reading, Relation};
 pub use compare::compare;
 pub use cut::{Cut, best_cut};
-pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect};
+pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect, in_sight};
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol};
 pub use headline::headline;
 pub use patience::Patience;

@@ -3,17 +3,19 @@
 //! Next: `assemble`, which prints these after what made a window invalid.
 
 use crate::assemble::WindowInput;
-use trimtab_types::report::Cost;
+use crate::headline::duration;
+use trimtab_types::report::{Cost, Window};
 
 /// Share of the window the measurement may cost before the report warns.
 pub(crate) const COST_FRACTION_WARN: f64 = 0.02;
-/// A shorter window may have caught the program at anything.
-const SHORT_S: f64 = 1e-3;
-/// What a reader of such a window is told to ask for.
-const LONG_S: f64 = 0.1;
+/// A shorter window, or one of fewer iterations, may have caught the program at anything.
+const SHORT_S: f64 = 0.1;
+const FEW_ITERATIONS: u64 = 10;
+/// What a reader of a short window is told to ask for, seconds.
+const LONG_S: f64 = 1.0;
 
 /// What a reader must know although the window is valid.
-pub(crate) fn remarks(input: &WindowInput, cost: &Cost, duration_s: f64) -> Vec<String> {
+pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(fraction) = cost.fraction.filter(|fraction| *fraction > COST_FRACTION_WARN) {
         remarks.push(format!(
@@ -22,8 +24,9 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, duration_s: f64) -> Vec<
             without(cost)
         ));
     }
-    if duration_s < SHORT_S && !input.is_by_time() && duration_s > 0.0 {
-        remarks.push(too_short(input, duration_s));
+    remarks.extend(too_short(window));
+    if window.ended_by == "interrupted" && window.valid {
+        remarks.push(interrupted(window));
     }
     let threaded: Vec<u32> = input
         .ranks
@@ -58,16 +61,51 @@ fn without(cost: &Cost) -> String {
     cost.communication_fraction_without.map(share).unwrap_or_default()
 }
 
-/// How many iterations to ask for instead.
-fn too_short(input: &WindowInput, duration_s: f64) -> String {
-    let iterations = input.ranks.iter().filter_map(|rank| rank.iterations(false)).min().unwrap_or(1).max(1);
-    let enough = (LONG_S / duration_s * iterations as f64).log10().ceil() as u32;
-    format!(
-        "the window lasted {:.1} us: it says little of the program as a whole; --iterations {} would last about 0.1 s or \
-         more",
-        duration_s * 1e6,
-        10u64.saturating_pow(enough)
-    )
+/// An interrupt ends a window early and harms nothing.
+fn interrupted(window: &Window) -> String {
+    match window.iterations {
+        Some(iterations) => format!(
+            "interrupted: the window is the {iterations} iterations that all ranks had made whole by then; nothing is \
+             missing in it"
+        ),
+        None => "interrupted: the window is what was recorded until then".to_owned(),
+    }
+}
+
+/// Whether a window says little of its program.
+pub(crate) fn is_short(window: &Window) -> bool {
+    is_brief(window) || has_few_iterations(window)
+}
+
+pub(crate) fn is_brief(window: &Window) -> bool {
+    window.duration_s < SHORT_S
+}
+
+fn has_few_iterations(window: &Window) -> bool {
+    window.iterations.is_some_and(|iterations| iterations < FEW_ITERATIONS)
+}
+
+/// How short it was, and what to ask for instead.
+fn too_short(window: &Window) -> Option<String> {
+    let iterations = window.iterations.map_or_else(String::new, |count| match count {
+        1 => " and had 1 iteration".to_owned(),
+        _ => format!(" and had {count} iterations"),
+    });
+    let iteration_s = window.iterations.filter(|count| *count > 0).map(|count| window.duration_s / count as f64);
+    let advice = match iteration_s {
+        None => "allow more time with --max-seconds, or attach earlier".to_owned(),
+        Some(_) if is_brief(window) => format!("measure again with --at-least {LONG_S} or more"),
+        Some(seconds) => {
+            let needed_s = (seconds * (FEW_ITERATIONS + 2) as f64).ceil();
+            format!("record {FEW_ITERATIONS} or more, for which --max-seconds must be {needed_s} or more")
+        }
+    };
+    is_short(window).then(|| {
+        format!(
+            "the window lasted {}{iterations}: it says little of the program as a whole; {advice}",
+            duration(window.duration_s)
+        )
+    })
 }
 
 /// "rank 3", "ranks 0-2, 5".

@@ -2,7 +2,12 @@
 //!
 //! Neighbouring iterations are alike (a busy node stays busy for a while), so the variance of a mean is larger than the
 //! sample variance over n. The intervals use Student's t on the lag-1 autocorrelation, corrected for its bias in short
-//! series. Shares of time are ratios of sums; their interval follows by the delta method from the residuals.
+//! series. Programs also have slower rhythms (output every 50 steps, phases of a solver); the means of ever longer batches
+//! show them, and the widest interval of all batch lengths counts. Shares of time are ratios of sums; their interval
+//! follows by the delta method from the residuals.
+//!
+//! No statistics of a window tell of what did not happen in it. How much of a program's time that may be follows from the
+//! rule of three, and it shrinks as the window grows ([`unseen_share`]).
 //!
 //! Next: `assemble`, which applies them to iteration times; tests/coverage.rs measures how often they hold.
 
@@ -18,6 +23,16 @@ const AUTOCORRELATION_MAX: f64 = 0.8;
 /// has none, and iterations of a program tend to be alike. Chosen so that ten samples hold in 92 to 98% of cases for
 /// independent, skewed and moderately alike samples (tests/coverage.rs).
 const CAUTION_STANDARD_ERRORS: f64 = 0.9;
+
+/// Batches from which their means tell of a slower rhythm: with fewer, Student's t is so wide that it would decide.
+const BATCHES_MIN: usize = 12;
+
+/// Events that a program may have made on average where none was seen, at 95%: the probability of none is then exp(-3).
+const RULE_OF_THREE: f64 = 3.0;
+
+/// What most often passes a short window by: a time slice that somebody else gets, a line of output, a rebuilt list of
+/// neighbours. Seconds.
+const UNSEEN_EVENT_S: f64 = 1e-3;
 
 /// Samples before a stopping rule may stop: fewer give a variance by luck often enough to matter.
 pub const CONFIDENT_SAMPLES_MIN: usize = 8;
@@ -47,21 +62,56 @@ pub fn variance(samples: &[f64]) -> Option<f64> {
 }
 
 /// Half width of the 95% interval of the mean of `samples` in the order they were taken; `None` with fewer than two.
+///
+/// It is the widest of those that the samples and the means of batches of 2, 4, 8... samples give.
 pub fn half_width_95(samples: &[f64]) -> Option<f64> {
+    let sizes = std::iter::successors(Some(2), |size| Some(size * 2));
+    let batched =
+        sizes.take_while(|size| samples.len() / size >= BATCHES_MIN).filter_map(|size| batched(samples, size));
+    Some(batched.fold(correlated(samples)?, f64::max))
+}
+
+/// The largest share of a program's time that events of a millisecond may take which did not come in a window of `seconds`,
+/// at 95%: most of it for a window of a few milliseconds, 1.5% for 0.2 s, 0.3% for 1 s.
+pub fn unseen_share(seconds: f64) -> f64 {
+    let unseen_s = RULE_OF_THREE * UNSEEN_EVENT_S;
+    if seconds > 0.0 { unseen_s / (seconds + unseen_s) } else { 1.0 }
+}
+
+/// The half width that the means of batches of `size` samples give; those that fill no batch are left out.
+fn batched(samples: &[f64], size: usize) -> Option<f64> {
+    let means: Vec<f64> = samples.rchunks_exact(size).filter_map(mean).collect();
+    with_autocorrelation(&means, autocorrelation(&means, 0.0))
+}
+
+/// The half width that the samples themselves and their autocorrelation give.
+fn correlated(samples: &[f64]) -> Option<f64> {
+    with_autocorrelation(samples, autocorrelation(samples, CAUTION_STANDARD_ERRORS))
+}
+
+fn with_autocorrelation(samples: &[f64], autocorrelation: f64) -> Option<f64> {
     let variance = variance(samples)?;
     let count = samples.len() as f64;
-    let inflation = inflation(autocorrelation(samples), count);
+    let inflation = inflation(autocorrelation, count);
     let unbiased = variance * (count - 1.0) / (count - inflation);
     Some(student_t_quantile(0.5 + LEVEL / 2.0, count - 1.0) * (unbiased * inflation / count).sqrt())
 }
 
-/// True once the half width of the 95% interval is at most `percent` of the mean.
+/// Mean of the times of iterations, seconds, with its spread; what no window of their length can know is in it.
+pub fn estimate_of_times(times_s: &[f64]) -> Option<Estimate> {
+    let unseen_s = |mean: f64| mean * unseen_share(times_s.iter().sum());
+    estimate(times_s)
+        .map(|found| Estimate { half_width_95: found.half_width_95.map(|half| half + unseen_s(found.mean)), ..found })
+}
+
+/// True once the half width of the 95% interval of the times of iterations, seconds, is at most `percent` of the mean.
 ///
 /// Asked after every iteration, such a rule stops early by luck now and then; it therefore waits for
 /// [`CONFIDENT_SAMPLES_MIN`] samples.
-pub fn until_confident(samples: &[f64], percent: f64) -> bool {
-    let (Some(mean), Some(half_width)) = (mean(samples), half_width_95(samples)) else { return false };
-    samples.len() >= CONFIDENT_SAMPLES_MIN && half_width <= percent / 100.0 * mean.abs()
+pub fn until_confident(times_s: &[f64], percent: f64) -> bool {
+    let is_narrow =
+        |found: &Estimate| found.half_width_95.is_some_and(|half_width| half_width <= percent / 100.0 * found.mean);
+    times_s.len() >= CONFIDENT_SAMPLES_MIN && estimate_of_times(times_s).as_ref().is_some_and(is_narrow)
 }
 
 /// One iteration on one rank, for a share of time.
@@ -111,8 +161,9 @@ fn total<'a>(shares: impl Iterator<Item = &'a Share>) -> Share {
     })
 }
 
-/// Lag-1 autocorrelation, corrected for its bias of about -(1 + 3r)/n and cautiously raised; never negative.
-pub fn autocorrelation(samples: &[f64]) -> f64 {
+/// Lag-1 autocorrelation, corrected for its bias of about -(1 + 3r)/n and raised by so many of its standard errors; never
+/// negative.
+fn autocorrelation(samples: &[f64], standard_errors: f64) -> f64 {
     let Some(mean) = mean(samples) else { return 0.0 };
     let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
     if squares <= 0.0 || samples.len() < 3 {
@@ -122,7 +173,7 @@ pub fn autocorrelation(samples: &[f64]) -> f64 {
     let products: f64 = samples.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
     let raw = products / squares;
     let corrected = raw + (1.0 + 3.0 * raw) / count;
-    (corrected + CAUTION_STANDARD_ERRORS / count.sqrt()).clamp(0.0, AUTOCORRELATION_MAX)
+    (corrected + standard_errors / count.sqrt()).clamp(0.0, AUTOCORRELATION_MAX)
 }
 
 /// Variance of the mean of `count` samples with this lag-1 autocorrelation, over that of independent ones.

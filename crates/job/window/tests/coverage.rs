@@ -8,6 +8,7 @@ use trimtab_window::statistics::{Share, estimate, share, until_confident};
 const TRIALS: usize = 3000;
 
 /// A kind of noise, as a series with mean 1.
+#[derive(Clone, Copy)]
 struct Model {
     name: &'static str,
     /// Upper end of what is honest: a drift may only widen the interval.
@@ -44,6 +45,49 @@ const MODELS: [Model; 6] = [
     Model { name: "drifting 5%", percent_max: 100.0, make: |n, c| drifting(n, c, 0.05) },
 ];
 
+/// What a slower rhythm does to a series of mean 1: every `period`-th iteration takes `extra` longer.
+fn rhythm(noise: &mut Noise, count: usize, period: u64, extra: f64) -> Vec<f64> {
+    let begin = noise.below(period);
+    let at = |i: usize| if (i as u64 + begin).is_multiple_of(period) { extra } else { 0.0 };
+    (0..count).map(|i| 1.0 - extra / period as f64 + at(i) + 0.05 * noise.normal()).collect()
+}
+
+/// Two phases that take turns after `length` iterations on average.
+fn phases(noise: &mut Noise, count: usize, length: f64) -> Vec<f64> {
+    let mut is_slow = noise.uniform() < 0.5;
+    let mut next = || {
+        is_slow ^= noise.uniform() < 1.0 / length;
+        1.0 + if is_slow { 0.2 } else { -0.2 } + 0.05 * noise.normal()
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+const SLOW_MODELS: [Model; 7] = [
+    Model { name: "independent", percent_max: 99.0, make: |n, c| autoregressive(n, c, 0.0) },
+    Model { name: "autoregressive 0.5", percent_max: 99.5, make: |n, c| autoregressive(n, c, 0.5) },
+    Model { name: "autoregressive 0.9", percent_max: 99.5, make: |n, c| autoregressive(n, c, 0.9) },
+    Model { name: "autoregressive 0.97", percent_max: 99.5, make: |n, c| autoregressive(n, c, 0.97) },
+    Model { name: "every 20th", percent_max: 100.0, make: |n, c| rhythm(n, c, 20, 1.0) },
+    Model { name: "every 50th", percent_max: 100.0, make: |n, c| rhythm(n, c, 50, 2.0) },
+    Model { name: "phases of 25", percent_max: 100.0, make: |n, c| phases(n, c, 25.0) },
+];
+
+/// Windows as they are by default: hundreds of iterations, in which a program's slower rhythms show.
+#[test]
+fn section_4g_slower_rhythms_are_in_the_interval() {
+    for model in &SLOW_MODELS {
+        let mut widths = 0.0;
+        let percent = percent_of_trials(TRIALS / 3, 4, |noise| {
+            let found = estimate(&(model.make)(noise, 400)).expect("samples");
+            let half_width = found.half_width_95.expect("samples");
+            widths += half_width * 3.0 / TRIALS as f64;
+            (found.mean - 1.0).abs() <= half_width
+        });
+        println!("mean, 400 samples, {}: {percent:.1}%, half width {widths:.4}", model.name);
+        assert!(is_honest(model, percent), "{}: {percent:.1}%", model.name);
+    }
+}
+
 /// Percentage of trials in which `hit` holds.
 fn percent_of_trials(trials: usize, seed: u64, mut hit: impl FnMut(&mut Noise) -> bool) -> f64 {
     let mut noise = Noise(seed);
@@ -63,6 +107,8 @@ fn mean_time_of_an_iteration() {
                 (found.mean - 1.0).abs() <= found.half_width_95.expect("samples")
             });
             println!("mean, {count} samples, {}: {percent:.1}%", model.name);
+            // Batches of several lengths are looked at, and the widest interval counts.
+            let model = &Model { percent_max: model.percent_max + if count >= 50 { 1.0 } else { 0.0 }, ..*model };
             assert!(is_honest(model, percent), "{count} samples, {}: {percent:.1}%", model.name);
         }
     }

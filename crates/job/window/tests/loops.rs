@@ -4,7 +4,7 @@ mod common;
 
 use common::Noise;
 use common::simulation::{ALLREDUCE, BARRIER, GATHER, RECV, SEND, TEST, call};
-use trimtab_window::{CallEvent, DetectOptions, Detection, FoundLoop, PEER_NONE, Symbol, detect};
+use trimtab_window::{CallEvent, DetectOptions, Detection, FoundLoop, PEER_NONE, Symbol, detect, in_sight};
 
 /// A stream under construction.
 struct Stream {
@@ -289,4 +289,21 @@ fn long_streams_need_few_passes() {
     let stream = stream_of(solver_outweighs_its_step, 2000);
     assert!(stream.events.len() > 200_000);
     assert_eq!(found(&stream).expect("a loop").iterations_seen, 1999);
+}
+
+/// What may become a loop is said before it can be called one, and no more once it does not come again.
+#[test]
+fn section_4f_a_slow_loop_is_in_sight_before_it_is_found() {
+    let options = DetectOptions::default();
+    for (iterations, ahead, is_expected) in
+        [(1, 0, false), (2, 0, true), (3, 0, true), (3, 4000, true), (3, 60_000, false)]
+    {
+        let mut stream = Stream::new();
+        (0..iterations).for_each(|iteration| stencil(&mut stream, iteration));
+        let (now, name) = (stream.clock + ahead, format!("{iterations} iterations, {ahead} ticks later"));
+        assert!(matches!(detect(&stream.events, now, &options), Detection::NotYet { .. }), "{name}");
+        let seen = in_sight(&stream.events, now, &options);
+        assert_eq!(seen.is_some(), is_expected, "{name}: {seen:?}");
+        assert!(seen.is_none_or(|ticks| (4500.0..6000.0).contains(&ticks)), "{name}: {seen:?}");
+    }
 }

@@ -162,9 +162,12 @@ pub enum Command {
     },
     /// List functions that could be measured, and those that could not, with the reason
     Functions {
-        /// Any process
+        /// Any process; of mpirun, mpiexec or srun, its ranks
         #[arg(value_parser = process_id)]
         pid: i32,
+        /// Look into the process itself, also if it is a launcher
+        #[arg(long)]
+        process: bool,
         /// Names to show: NAME[@LIB] with * and ?
         #[arg(default_value = "MPI_*")]
         pattern: String,
@@ -214,14 +217,17 @@ pub enum Command {
         #[arg(required = true, value_name = "SCRIPT PID|JOB|FILE")]
         words: Vec<String>,
     },
-    /// Take out whatever a killed trimtab left in a process, or in all ranks of a job of Slurm
+    /// Take out whatever a killed trimtab left in all ranks of a job, or in one process
     Undo {
-        /// The process; of srun, all ranks of its job
+        /// Process id of mpirun, mpiexec, srun or any rank for all ranks of the job, or of any other process
         #[arg(required_unless_present = "slurm", value_parser = process_id)]
         pid: Option<i32>,
         /// Or a job of Slurm, on all of its nodes
         #[arg(long, value_name = "JOB[_TASK][.STEP]", conflicts_with = "pid")]
         slurm: Option<SlurmId>,
+        /// Only this process, not the other ranks of its job
+        #[arg(long, requires = "pid")]
+        process: bool,
     },
     /// Take out what this very process put into others before it ran out of memory or aborted, and executed itself anew
     #[command(name = trimtab_os::last_act::COMMAND, hide = true)]
@@ -267,6 +273,9 @@ pub struct ExplainOptions {
     /// Writes and pieces of code to show at most; 0 for all [default: 100; with --json all]
     #[arg(long, value_name = "N", conflicts_with = "json")]
     pub limit: Option<usize>,
+    /// Look into the process itself, also if it is a launcher
+    #[arg(long)]
+    pub process: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -284,6 +293,9 @@ pub struct PointsOptions {
     /// Only how many there are
     #[arg(long)]
     pub summary: bool,
+    /// Look into the process itself, also if it is a launcher
+    #[arg(long)]
+    pub process: bool,
     /// Points to show at most; 0 for all [default: 1000; with --json all]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -338,6 +350,9 @@ pub struct ProbeOptions {
     /// In place of a process id: a job of Slurm, on all of its nodes
     #[arg(long, value_name = "JOB[_TASK][.STEP]")]
     pub slurm: Option<SlurmId>,
+    /// Probe only the process itself, not the ranks of its job
+    #[arg(long, conflicts_with_all = ["slurm", "command"])]
+    pub process: bool,
     /// Write the result as JSON; `-` for standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -346,9 +361,12 @@ pub struct ProbeOptions {
 /// How to measure one window.
 #[derive(Clone, Debug, Args)]
 pub struct WindowOptions {
-    /// Iterations to record
-    #[arg(long, default_value_t = 10, value_name = "N", value_parser = count, allow_negative_numbers = true)]
-    pub iterations: u64,
+    /// Iterations to record [default: as many as --at-least says]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    pub iterations: Option<u64>,
+    /// Record as many iterations as fill so many seconds, 10 at least; not used with --iterations
+    #[arg(long, default_value_t = 0.2, value_name = "S", value_parser = positive)]
+    pub at_least: f64,
     /// Iterations to let pass first [default: just enough for all ranks to be ready]
     #[arg(long, value_name = "K")]
     pub start: Option<u64>,

@@ -34,7 +34,7 @@ pub fn run(
     let (text, rest) = probe::script_of(script, words)?;
     let script = probe::script_options(script, text);
     let [target] = rest else { bail!("expected a script, and one process id, job or file to explain it for") };
-    let modules = modules_of(target, store)?;
+    let modules = modules_of(target, store, options.process)?;
     output::print_unread(&modules.unreadable);
     let explained = explain(&modules, &script).map_err(|error| probe::said(error, &script.text))?;
     let cache = ImageCache::of_user();

@@ -143,6 +143,84 @@ pub fn job_of(pid: Pid) -> anyhow::Result<Found> {
     Ok(Found::Here(Box::new(job?)))
 }
 
+/// Whether there is no job behind a process: it is no part of an MPI program.
+pub fn is_no_job(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::NotMpi { .. }))
+}
+
+/// The process to look into for a process id: of a launcher, its job's lowest rank, because launchers are never measured;
+/// else the very process, of a job or not.
+///
+/// # Errors
+/// It is a launcher, and none of its ranks is here.
+pub fn to_look_into(pid: Pid, only_process: bool) -> anyhow::Result<Vec<LookedInto>> {
+    let itself = vec![LookedInto { pid, ranks: Vec::new(), program: String::new() }];
+    if only_process {
+        return Ok(itself);
+    }
+    let here = find_job_in(&ProcFs::new(), pid, &has_static_mpi);
+    let is_launcher = |job: &Job| job.ranks.iter().all(|rank| rank.pid != pid) && starts_ranks(job, pid);
+    let job = match here {
+        Ok(job) if is_launcher(&job) => job,
+        Err(error @ Error::NoRanksYet { .. }) => {
+            let context = format!(
+                "process {pid} starts an MPI program, and none of its ranks is here; give the process id of a rank, on its \
+                 machine, or --process for {pid} itself"
+            );
+            return Err(anyhow::Error::from(error).context(context));
+        }
+        // What is no launcher is meant itself, whatever else is wrong with its job.
+        Ok(_) | Err(_) => return Ok(itself),
+    };
+    let mut programs: Vec<LookedInto> = Vec::new();
+    for rank in &job.ranks {
+        let program = rank.executable.display().to_string();
+        match programs.iter_mut().find(|known| known.program == program) {
+            Some(known) => known.ranks.push(rank.rank.0),
+            None => programs.push(LookedInto { pid: rank.pid, ranks: vec![rank.rank.0], program }),
+        }
+    }
+    Ok(programs)
+}
+
+/// A process that is looked into.
+pub struct LookedInto {
+    /// The process.
+    pub pid: Pid,
+    /// The ranks that run the same program, if their launcher was named; ascending.
+    pub ranks: Vec<u32>,
+    /// The program, where ranks are named.
+    pub program: String,
+}
+
+/// Of several programs that one launcher runs the first one, and a word on which process that is and on the others.
+pub fn first_to_look_into(pid: Pid, only_process: bool) -> anyhow::Result<Pid> {
+    let programs = to_look_into(pid, only_process)?;
+    let Some(first) = programs.first() else { bail!("process {pid} has no rank; give the process id of one") };
+    if first.pid != pid {
+        eprintln!("trimtab: looking into process {}, {}; --process looks into {pid} itself", first.pid, first.name());
+    }
+    for other in &programs[1..] {
+        eprintln!("trimtab: not looked at: {}; give {} for it", other.name(), other.pid);
+    }
+    Ok(first.pid)
+}
+
+impl LookedInto {
+    /// `ranks 0, 1 (/home/me/app)`.
+    pub fn name(&self) -> String {
+        format!("{} ({})", trimtab_window::name_ranks(&self.ranks), self.program)
+    }
+}
+
+/// Whether the job's ranks, or one of them, descend from a process.
+fn starts_ranks(job: &Job, pid: Pid) -> bool {
+    let processes = ProcFs::new();
+    let parent = |of: &Pid| processes.stat(*of).ok().map(|stat| stat.parent).filter(|parent| parent.0 > 0);
+    job.launcher == Some(pid)
+        || job.ranks.iter().any(|rank| std::iter::successors(Some(rank.pid), parent).any(|above| above == pid))
+}
+
 /// The job of a launcher that was seen before.
 ///
 /// # Errors

@@ -2,25 +2,36 @@
 //!
 //! Next: `trimtab-session` for how functions are judged.
 
+use crate::found::{LookedInto, to_look_into};
 use crate::{DONE, PARTIAL, output};
 use trimtab_measure::{Functions, Listed, list_functions};
 use trimtab_session::ImageCache;
 use trimtab_types::Pid;
 
 /// `trimtab functions PID [PATTERN]`.
-pub fn list(pid: i32, pattern: &str, json: bool) -> anyhow::Result<u8> {
-    let Functions { listed, unread } = list_functions(Pid(pid), &ImageCache::of_user(), pattern)?;
-    if json {
-        let rows: Vec<serde_json::Value> = listed.iter().map(as_json).collect();
-        output::print_text(&serde_json::to_string_pretty(&rows)?)?;
-    } else {
+pub fn list(pid: i32, pattern: &str, json: bool, only_process: bool) -> anyhow::Result<u8> {
+    let (mut rows, mut found) = (Vec::new(), 0);
+    let programs = to_look_into(Pid(pid), only_process)?;
+    for program in &programs {
+        let Functions { listed, unread } = list_functions(program.pid, &ImageCache::of_user(), pattern)?;
+        output::print_unread(&unread);
+        found += listed.len();
+        if json {
+            rows.extend(listed.iter().map(|one| as_json(one, program)));
+            continue;
+        }
+        if !program.ranks.is_empty() {
+            output::print_text(&format!("process {}, {}", program.pid, program.name()))?;
+        }
         output::print_text(&table(&listed, pattern))?;
     }
-    output::print_unread(&unread);
-    Ok(if listed.is_empty() { PARTIAL } else { DONE })
+    if json {
+        output::print_text(&serde_json::to_string_pretty(&rows)?)?;
+    }
+    Ok(if found == 0 { PARTIAL } else { DONE })
 }
 
-fn as_json(one: &Listed) -> serde_json::Value {
+fn as_json(one: &Listed, program: &LookedInto) -> serde_json::Value {
     serde_json::json!({
         "name": one.name,
         "module": one.module,
@@ -28,6 +39,7 @@ fn as_json(one: &Listed) -> serde_json::Value {
         "chosen": one.chosen.map(|address| format!("{:#x}", address.0)),
         "measurable": one.refusal.is_none(),
         "reason": one.refusal,
+        "pid": program.pid.0,
     })
 }
 

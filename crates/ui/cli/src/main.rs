@@ -106,12 +106,12 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             Some(controller) => remote::report(controller, &site, window.as_deref(), json, html.as_deref()),
             None => stored::report(&store, window.as_deref(), json, html.as_deref()),
         },
-        Command::Functions { pid, pattern, json } => functions::list(pid, &pattern, json),
+        Command::Functions { pid, process, pattern, json } => functions::list(pid, &pattern, json, process),
         Command::Points { options, pattern, target } => points::list(&options, &pattern, &target, &store),
         Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),
         Command::Explain { script, options, words } => explain::run(&script, &options, &words, &store),
         Command::Pack { program, output, options } => pack::pack(&program, &output, &options),
-        Command::Undo { pid, slurm } => undo::run(pid, slurm),
+        Command::Undo { pid, slurm, process } => undo::run(pid, slurm, process),
         Command::LastAct { why, pids } => undo::last_act(&why, &pids),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "trimtab", &mut std::io::stdout());

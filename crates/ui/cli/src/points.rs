@@ -4,6 +4,7 @@
 //! Next: `trimtab-script`'s `list_points` for the work; docs/points.md for the shape of the JSON.
 
 use crate::arguments::{KindName, PointsOptions};
+use crate::found::first_to_look_into;
 use crate::{DONE, PARTIAL, output, probe};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ const TEXT_COLUMNS_MAX: usize = 44;
 
 /// `trimtab points PATTERN PID|JOB|FILE`.
 pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option<PathBuf>) -> anyhow::Result<u8> {
-    let modules = modules_of(target, store)?;
+    let modules = modules_of(target, store, options.process)?;
     let kinds: Vec<PointKind> = match options.kind.as_slice() {
         [] => PointKind::ALL.to_vec(),
         kinds => kinds.iter().map(|kind| kind_of(*kind)).collect(),
@@ -66,11 +67,12 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
     Ok(if summary.functions == 0 { PARTIAL } else { DONE })
 }
 
-/// A process by its number, a file by its path, or else a job that is known.
-pub fn modules_of(target: &str, store: &Option<PathBuf>) -> anyhow::Result<Modules> {
+/// A process by its number, a file by its path, or else a job that is known. Of a launcher its ranks are meant, unless
+/// `only_process`.
+pub fn modules_of(target: &str, store: &Option<PathBuf>, only_process: bool) -> anyhow::Result<Modules> {
     let cache = ImageCache::of_user();
     let pid = if let Ok(pid) = target.parse() {
-        Pid(pid)
+        first_to_look_into(Pid(pid), only_process)?
     } else if Path::new(target).is_file() {
         return Ok(Modules::of_file(Path::new(target), &cache)?);
     } else if target.contains('/') {

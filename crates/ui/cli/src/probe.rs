@@ -39,6 +39,9 @@ pub fn run(
                 InStore::Slurm(id) => return probe_where::run(&slurm_job(id, false)?, &script, options, false),
                 InStore::Process(pid) => pid,
             };
+            if options.process {
+                return probe_where::plain(pid, &script, options, false);
+            }
             match find(Target::Process(pid.0), false) {
                 Ok(found) => probe_where::run(&found, &script, options, false),
                 Err(error) if is_no_mpi(&error) => probe_where::plain(pid, &script, options, false),

@@ -1,43 +1,68 @@
-//! `undo`: taking out what a killed trimtab left, in a process or in all ranks of a job of Slurm.
+//! `undo`: taking out what a killed trimtab left, in all ranks of a job or in one process.
 //!
 //! Next: `trimtab_session::leftover`, which finds and undoes; `cluster` for jobs on many nodes.
 
 use crate::audited::Change;
-use crate::found::{Found, job_of, slurm_job};
+use crate::found::{Found, is_no_job, job_of, slurm_job};
 use crate::progress::Terminal;
-use crate::spread::{Launched, Spread};
+use crate::spread::Spread;
 use crate::{DONE, PARTIAL, cluster, output};
 use anyhow::bail;
 use trimtab_agent::talk::Undone;
 use trimtab_session::leftover::{self, Leftover};
+use trimtab_track::Job;
 use trimtab_track::slurm::SlurmId;
-use trimtab_track::{Job, ProcFs, SlurmHandle, slurm_handle};
 use trimtab_types::Pid;
 
 /// `trimtab undo PID` and `trimtab undo --slurm JOB`.
-pub fn run(pid: Option<i32>, slurm: Option<SlurmId>) -> anyhow::Result<u8> {
+pub fn run(pid: Option<i32>, slurm: Option<SlurmId>, only_process: bool) -> anyhow::Result<u8> {
     let found = match (pid, slurm) {
         (_, Some(id)) => slurm_job(id, false)?,
-        (Some(pid), None) => match slurm_handle(&ProcFs::new(), Pid(pid)) {
-            // Of srun nothing is ever patched: its ranks are meant.
-            Ok(Some(SlurmHandle::Srun(srun))) if srun == Pid(pid) => job_of(Pid(pid))?,
-            _ => match Launched::of(Pid(pid))?.filter(|launched| launched.launcher() == Pid(pid)) {
-                // The same of a launcher that went to other machines.
-                Some(_) => job_of(Pid(pid))?,
-                None => return process(pid),
-            },
+        (Some(pid), None) if only_process => return process(Pid(pid)),
+        (Some(pid), None) => match job_of(Pid(pid)) {
+            Ok(found) => found,
+            Err(error) if is_no_job(&error) => return process(Pid(pid)),
+            // A job that can't be understood any more may still hold what must go.
+            Err(error) => {
+                let outcome = process(Pid(pid))?;
+                eprintln!("trimtab: only process {pid} was looked at: {}", output::chain(&error));
+                return Ok(outcome);
+            }
         },
         (None, None) => bail!("give a process id, or --slurm JOB"),
     };
     match found {
-        Found::Here(job) => here(&job),
+        Found::Here(job) => here(&job, pid.map(Pid)),
         Found::Spread(spread) => everywhere(&spread),
     }
 }
 
-fn here(job: &Job) -> anyhow::Result<u8> {
-    let codes = job.ranks.iter().map(|rank| process(rank.pid.0)).collect::<anyhow::Result<Vec<u8>>>()?;
-    Ok(codes.into_iter().min().unwrap_or(PARTIAL))
+/// All ranks of a job on this machine, and the process that named it.
+fn here(job: &Job, named: Option<Pid>) -> anyhow::Result<u8> {
+    let ranks = job.ranks.iter().map(|rank| (format!("rank {} (process {})", rank.rank, rank.pid), rank.pid));
+    let others = named.filter(|pid| job.ranks.iter().all(|rank| rank.pid != *pid));
+    let all = ranks.chain(others.map(|pid| (format!("process {pid}"), pid)));
+    let (mut undone, mut problems) = (0, Vec::new());
+    for (name, pid) in all {
+        match undo(pid) {
+            Ok(None) => {}
+            Ok(Some(done)) => {
+                undone += 1;
+                output::print_text(&format!("{name}: {}", said(&done)))?;
+            }
+            Err(error) => problems.push(format!("{name}: {}", output::chain(&error))),
+        }
+    }
+    if !problems.is_empty() {
+        bail!("{}", problems.join("; "));
+    }
+    if undone == 0 {
+        let ranks = if job.ranks.len() == 1 { "its one rank".into() } else { format!("its {} ranks", job.ranks.len()) };
+        let name = named.map_or_else(|| "the job".to_owned(), |pid| format!("the job of process {pid}"));
+        output::print_text(&format!("{name} holds nothing of trimtab's: {ranks} were looked at"))?;
+        return Ok(PARTIAL);
+    }
+    Ok(DONE)
 }
 
 /// All ranks of a job on many nodes.
@@ -80,7 +105,7 @@ fn line(host: &str, one: &Undone) -> String {
 pub fn last_act(why: &str, pids: &[i32]) -> anyhow::Result<u8> {
     let mut left = Vec::new();
     for pid in pids {
-        if let Err(error) = process(*pid) {
+        if let Err(error) = undo(Pid(*pid)) {
             left.push(format!("process {pid}: {}", output::chain(&error)));
         }
     }
@@ -95,31 +120,50 @@ pub fn last_act(why: &str, pids: &[i32]) -> anyhow::Result<u8> {
     bail!("{lost}, and could not take everything out ({}); `trimtab undo PID` does; {next}", left.join("; "))
 }
 
-/// One process.
-fn process(pid: i32) -> anyhow::Result<u8> {
-    // What another trimtab is just about to map is not left over.
-    let _claim = trimtab_session::Claim::of(Pid(pid))?;
-    let found = leftover::find_also_coming(Pid(pid))?;
-    let patches = match &found {
-        Leftover::None => {
+/// One process, whatever job it is of.
+fn process(pid: Pid) -> anyhow::Result<u8> {
+    match undo(pid)? {
+        None => {
             output::print_text(&format!("process {pid} holds nothing of trimtab's"))?;
-            return Ok(PARTIAL);
+            Ok(PARTIAL)
         }
+        Some(done) => {
+            output::print_text(&format!("process {pid}: {}", said(&done)))?;
+            Ok(DONE)
+        }
+    }
+}
+
+/// Places that were restored in a process, and how.
+struct Done {
+    patches: usize,
+    left_mapped_bytes: u64,
+    pause_us: f64,
+}
+
+fn said(done: &Done) -> String {
+    let Done { patches, left_mapped_bytes, pause_us } = done;
+    format!("{patches} places restored, {left_mapped_bytes} bytes left mapped, paused {pause_us:.0} us")
+}
+
+/// Takes out what is left in a process; `None`: nothing is.
+fn undo(pid: Pid) -> anyhow::Result<Option<Done>> {
+    // What another trimtab is just about to map is not left over.
+    let _claim = trimtab_session::Claim::of(pid)?;
+    let found = leftover::find_also_coming(pid)?;
+    let patches = match &found {
+        Leftover::None => return Ok(None),
         Leftover::Complete { patches, .. } => *patches,
         Leftover::Unfinished(_) => 0,
     };
-    let change = Change::of_processes("undo", std::iter::once(Pid(pid)))?;
-    let removal = change.around(|| leftover::undo(Pid(pid), &found))?;
+    let change = Change::of_processes("undo", std::iter::once(pid))?;
+    let removal = change.around(|| leftover::undo(pid, &found))?;
     if !removal.foreign.is_empty() {
         bail!(
             "{} of {patches} places were changed by another tool meanwhile and were left as they are",
             removal.foreign.len()
         );
     }
-    let left = removal.left_mapped_bytes;
-    output::print_text(&format!(
-        "process {pid}: {patches} places restored, {left} bytes left mapped, paused {:.0} us",
-        removal.pause_ns_max as f64 / 1e3
-    ))?;
-    Ok(DONE)
+    let (left_mapped_bytes, pause_us) = (removal.left_mapped_bytes, removal.pause_ns_max as f64 / 1e3);
+    Ok(Some(Done { patches, left_mapped_bytes, pause_us }))
 }

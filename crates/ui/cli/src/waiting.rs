@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use trimtab_measure::{Options, Silent, host_name, measure};
+use trimtab_measure::{Length, Options, Silent, host_name, measure};
 use trimtab_neighbours::Own;
 use trimtab_session::ImageCache;
 use trimtab_site::jobs::Awaiting;
@@ -325,7 +325,7 @@ impl Around<'_> {
     /// Iterations per second over a few of them, measured as any window is.
     fn pace(&self) -> anyhow::Result<Option<f64>> {
         let options = Options {
-            iterations: PACE_ITERATIONS,
+            length: Length::Iterations(PACE_ITERATIONS),
             max_seconds: PACE_SECONDS_MAX,
             start: None,
             detail: 0,

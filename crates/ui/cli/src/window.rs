@@ -15,7 +15,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use trimtab_agent::SiteWindow;
-use trimtab_measure::{Mark, Options, Outcome, chosen, dry_run, has_static_mpi, host_name, measure};
+use trimtab_measure::{Length, Mark, Options, Outcome, chosen, dry_run, has_static_mpi, host_name, measure};
 use trimtab_mpi::Group;
 use trimtab_session::{Departures, ImageCache};
 use trimtab_store::{Process, Store};
@@ -231,7 +231,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
     });
     let mark = if options.mark == "auto" { Mark::Auto } else { Mark::Function(options.mark.clone()) };
     Ok(Options {
-        iterations: options.iterations,
+        length: options.iterations.map_or(Length::AtLeast(options.at_least), Length::Iterations),
         start: options.start,
         max_seconds: options.max_seconds,
         mark,

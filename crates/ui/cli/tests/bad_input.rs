@@ -353,7 +353,9 @@ fn interrupts() {
         let outcome = attach.wait();
         job.goes_on("while recording");
         if outcome.code() != 2 {
-            outcome.reports("while recording", 1, &["until interrupted", "INVALID: it was interrupted"]);
+            let said =
+                ["until interrupted", "yes: all ranks recorded the same iterations", "interrupted: the window is the"];
+            outcome.reports("section 4e, while recording", 0, &said);
             assert!(!outcome.stdout.contains("ended before"), "no rank ended: {}", outcome.stdout);
             reported = true;
             break;
@@ -387,6 +389,79 @@ fn no_memory_left() {
     let has = |words: &str| outcome.stderr.contains(words);
     assert!(outcome.code() == 2 && has("lost its results; it has taken out all") && has("ulimit -v"), "{outcome:?}");
     job.ends_well("no memory left");
+}
+
+/// Whoever wants to see all of it until he says so has what he asked for, also where no loop was found.
+#[test]
+fn section_4e_a_window_by_time_until_it_is_interrupted() {
+    let _alone = alone();
+    let launch = specimen("ep", Mpi::OpenMpi, "--iterations 1000000 --every 1000000");
+    let (home, job) = (Home::new(), Job::start(&launch));
+    let mut reported = false;
+    for wait_ms in [700, 2000, 4000, 8000] {
+        let mut attach = home.start(&["attach", "--follow", "--max-seconds", "1.5", &job.launcher()]);
+        until("patching", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0) || attach.has_ended());
+        sleep(Duration::from_millis(wait_ms));
+        attach.signal(Signal::INT);
+        let outcome = attach.wait();
+        job.goes_on("followed");
+        if outcome.code() != 2 {
+            outcome.reports("followed", 0, &["no loop: ", "until interrupted", "interrupted: the window is what was"]);
+            assert!(!outcome.stdout.contains("INVALID"), "{}", outcome.stdout);
+            reported = true;
+            break;
+        }
+    }
+    assert!(reported, "no interrupt came while it recorded");
+}
+
+/// The launcher's PID means its ranks for every command, and a killed trimtab's rests go from all of them.
+#[test]
+fn section_6b_and_4a_one_pid_means_the_whole_job() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    let pid = job.launcher();
+    let ranks = format!("process {}, ranks 0, 1 (", job.rank(0));
+    home.run(&["functions", &pid, "MPI_Allreduce"]).reports("functions", 0, &[&ranks, "1 can be measured"]);
+    home.run(&["functions", "--process", &pid, "MPI_Allreduce"]).reports("itself", 1, &["0 functions match"]);
+    let points = home.run(&["points", "main", &pid, "--summary"]);
+    points.reports("points", 0, &["1 function for main"]);
+    assert!(points.stderr.contains(&ranks) && points.stderr.contains("--process"), "{}", points.stderr);
+    home.run(&["explain", "entry MPI_Allreduce { n++ }", &pid]).reports("explain", 0, &["entry of PMPI_Allreduce"]);
+    home.run(&["probe", "entry MPI_Allreduce { n++ }", &pid, "--for", "0.1"]).reports("probe", 0, &["n  "]);
+    let refused = home.run(&["probe", "--process", "entry MPI_Allreduce { n++ }", &pid, "--for", "0.1"]);
+    refused.says("probe itself", 2, &["no function matches `MPI_Allreduce`"]);
+
+    let attach = long_window(&home, &job);
+    attach.signal(Signal::KILL);
+    attach.wait();
+    let ranks = [0, 1].map(|rank| format!("rank {rank} (process {}): ", job.rank(rank)));
+    home.run(&["undo", &pid]).reports("undo", 0, &[&ranks[0], &ranks[1], "places restored, 0 bytes left"]);
+    job.goes_on("undone");
+    let nothing = format!("the job of process {pid} holds nothing of trimtab's: its 2 ranks were looked at");
+    home.run(&["undo", &pid]).reports("nothing left", 1, &[&nothing]);
+
+    let attach = long_window(&home, &job);
+    attach.signal(Signal::KILL);
+    attach.wait();
+    home.run(&["undo", "--process", &job.rank(1)]).reports("one", 0, &[&format!("process {}: ", job.rank(1))]);
+    let rest = home.run(&["undo", &job.rank(1)]);
+    rest.reports("the other one", 0, &[&ranks[0]]);
+    assert!(!rest.stdout.contains("rank 1 "), "{}", rest.stdout);
+    job.ends_well("one PID");
+}
+
+/// Iterations of which hardly three fit into the time that is waited while nothing repeats.
+#[test]
+fn section_4f_a_slow_loop_is_waited_for() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, "--sleep-us 600000"));
+    let options = ["attach", "--max-seconds", "4.5", "--iterations", "2", "--start", "0", "--json", "-"];
+    let outcome = home.run(&[&options[..], &[&job.launcher()]].concat());
+    assert_eq!(outcome.code(), 0, "{outcome:?}");
+    let report: Report = serde_json::from_str(&outcome.stdout).expect("a report");
+    assert_eq!((report.window.marker_source.as_str(), report.window.iterations), ("detected", Some(2)), "{report:?}");
+    job.ends_well("slow");
 }
 
 #[test]

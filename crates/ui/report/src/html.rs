@@ -14,7 +14,7 @@ use crate::units::{NOT_MEASURED, percent, time};
 use crate::waits;
 use crate::words::{self, Fact, Tone};
 use std::fmt::Write;
-use trimtab_types::report::Report;
+use trimtab_types::report::{Estimate, Report};
 
 /// Above this the embedded JSON leaves out its two long lists, so that the page still opens at once.
 const EMBEDDED_BYTES_MAX: usize = 8 << 20;
@@ -109,20 +109,13 @@ fn tiles(report: &Report) -> String {
     let share = report.communication_fraction;
     let iteration = report.time_per_iteration_s;
     let cost = report.cost.fraction;
-    let half_width = |value: Option<String>| value.map(|value| format!("± {value} (95%)")).unwrap_or_default();
+    let interval = |estimate: Option<Estimate>, largest: f64, shown: fn(f64) -> String| {
+        let ends = estimate.and_then(|estimate| estimate.interval_95(largest));
+        ends.map(|(low, high)| format!("{} to {} (95%)", shown(low), shown(high))).unwrap_or_default()
+    };
     let rows = [
-        (
-            "communication",
-            share.map(|s| percent(s.mean)),
-            half_width(share.and_then(|s| s.half_width_95).map(percent)),
-            false,
-        ),
-        (
-            "time per iteration",
-            iteration.map(|t| time(t.mean)),
-            half_width(iteration.and_then(|t| t.half_width_95).map(time)),
-            false,
-        ),
+        ("communication", share.map(|s| percent(s.mean)), interval(share, 1.0, percent), false),
+        ("time per iteration", iteration.map(|t| time(t.mean)), interval(iteration, f64::INFINITY, time), false),
         ("imbalance", report.imbalance.map(percent), "longest / mean computation - 1".to_string(), false),
         (
             "cost of measuring",

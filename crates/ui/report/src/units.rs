@@ -26,16 +26,23 @@ pub(crate) fn time(seconds: f64) -> String {
     format!("{} {unit}", significant(seconds / length, 3))
 }
 
-/// A mean and its half width in one unit: "3.160 ± 0.051 ms".
+/// A mean and its half width in one unit: "3.160 ± 0.051 ms"; where that would go below 0: "3.2 ms (0 to 7.5 ms)".
 pub(crate) fn time_with_half_width(mean: f64, half_width: f64) -> String {
+    if half_width > mean {
+        return format!("{} (0 to {})", time(mean), time(mean + half_width));
+    }
     let (unit, length) = time_unit(mean);
     let (mean, half_width) = (mean / length, half_width / length);
     let digits = decimals(mean, 3).max(decimals(half_width, 2).min(decimals(mean, 5)));
     format!("{mean:.digits$} ± {half_width:.digits$} {unit}")
 }
 
-/// A share and its half width: "38.62 ± 0.37%".
+/// A share and its half width: "38.62 ± 0.37%"; where that would leave 0 to 100%: "1.1% (0 to 3.0%)".
 pub(crate) fn percent_with_half_width(mean: f64, half_width: f64) -> String {
+    let (low, high) = ((mean - half_width).max(0.0), (mean + half_width).min(1.0));
+    if low > mean - half_width || high < mean + half_width {
+        return format!("{} ({} to {})", percent(mean), percent(low).trim_end_matches('%'), percent(high));
+    }
     let (mean, half_width) = (mean * 100.0, half_width * 100.0);
     let digits = decimals(half_width, 2).clamp(1, 3);
     format!("{mean:.digits$} ± {half_width:.digits$}%")
@@ -230,6 +237,7 @@ mod tests {
             (0.25, 0.1, "250 ± 100 ms"),
             (2.0, 1e-9, "2.0000 ± 0.0000 s"),
             (12.5e-3, 6.9e-6, "12.500 ± 0.007 ms"),
+            (3.2e-3, 4.3e-3, "3.20 ms (0 to 7.50 ms)"),
         ];
         for (mean, half_width, expected) in rows {
             assert_eq!(time_with_half_width(mean, half_width), expected);
@@ -272,6 +280,8 @@ mod tests {
         }
         assert_eq!(percent_with_half_width(0.38624, 0.00367), "38.62 ± 0.37%");
         assert_eq!(percent_with_half_width(0.5, 0.0), "50.0 ± 0.0%");
+        assert_eq!(percent_with_half_width(0.011, 0.019), "1.1% (0 to 3.0%)", "section 4g: never below 0");
+        assert_eq!(percent_with_half_width(0.98, 0.03), "98.0% (95.0 to 100.0%)");
         let counts = [
             (0, "0"),
             (999, "999"),

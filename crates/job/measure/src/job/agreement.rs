@@ -38,6 +38,8 @@ pub(super) struct Agreed {
 pub(super) struct Seen {
     /// Calls of the rank that called least.
     pub calls: u64,
+    /// Ticks of what may become a loop on all ranks: it was seen to repeat, but not often enough yet.
+    pub in_sight_ticks: Option<f64>,
     /// The loop that all ranks run, or why there is none.
     pub agreed: Result<Agreed, String>,
 }
@@ -50,7 +52,7 @@ type Loops = (Vec<LoopSeen>, String);
 
 /// Looks at the ranks and has them agree.
 pub(super) fn look(lead: &mut Lead) -> Result<Seen, Error> {
-    let (calls, loops) = loops(lead, true, false)?;
+    let Looks { calls, in_sight_ticks, loops } = loops(lead, true, false)?;
     let agreed = match loops {
         Err(why) => Err(why),
         Ok(found) => match agree(lead, &found)? {
@@ -62,14 +64,21 @@ pub(super) fn look(lead: &mut Lead) -> Result<Seen, Error> {
             result => result,
         },
     };
-    Ok(Seen { calls, agreed })
+    Ok(Seen { calls, in_sight_ticks, agreed })
 }
 
 fn loops_inside(lead: &mut Lead) -> Result<Result<Loops, String>, Error> {
-    loops(lead, false, true).map(|(_, loops)| loops)
+    loops(lead, false, true).map(|looks| looks.loops)
 }
 
-fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<(u64, Result<Loops, String>), Error> {
+/// What all nodes said of their ranks' loops.
+struct Looks {
+    calls: u64,
+    in_sight_ticks: Option<f64>,
+    loops: Result<Loops, String>,
+}
+
+fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<Looks, Error> {
     let looked = lead.muster.ask(Request::Look { fresh, levels_only }, |answer| match answer {
         Answer::Looked(looked) => Some(looked),
         _ => None,
@@ -78,12 +87,14 @@ fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<(u64, Result
         return Err(Error::EndedEarly);
     }
     let calls = looked.iter().map(|(_, looked)| looked.calls).min().unwrap_or(0);
+    let in_sight: Option<Vec<f64>> = looked.iter().map(|(_, looked)| looked.in_sight_ticks).collect();
+    let in_sight_ticks = in_sight.and_then(|all| all.into_iter().max_by(f64::total_cmp));
     let mut all: Vec<LoopSeen> = Vec::new();
     let mut descriptions = BTreeMap::new();
     for (node, Looked { loops, description, .. }) in looked {
         let mut loops = match loops {
             Ok(loops) => loops,
-            Err(why) => return Ok((calls, Err(why))),
+            Err(why) => return Ok(Looks { calls, in_sight_ticks, loops: Err(why) }),
         };
         let relation = lead.muster.relation(node);
         for found in &mut loops {
@@ -96,7 +107,7 @@ fn loops(lead: &mut Lead, fresh: bool, levels_only: bool) -> Result<(u64, Result
     }
     all.sort_by_key(|found| found.rank);
     let description = descriptions.into_values().next().unwrap_or_default();
-    Ok((calls, Ok((all, description))))
+    Ok(Looks { calls, in_sight_ticks, loops: Ok((all, description)) })
 }
 
 fn agree(lead: &mut Lead, (loops, description): &Loops) -> Result<Result<Agreed, String>, Error> {

@@ -119,15 +119,10 @@ impl<'a> Lead<'a> {
     fn window(&mut self) -> Result<(Marker, Recorded), Error> {
         let marker = match marker::find(self) {
             // What is known of a program that ended too early was recorded by time.
-            Err(Error::EndedEarly) => {
-                let early = recording::early(self)?;
-                let (ended, what, error) = match early.has_new_handler {
-                    true => (Ended::FaultHandler, "set a fault handler of its own", Error::NewFaultHandler),
-                    false => (Ended::ProgramEnded, "ended", Error::EndedEarly),
-                };
-                let Some(seconds) = early.seconds.filter(|_| early.has_calls) else { return Err(error) };
-                let why = format!("the program {what} after {seconds:.1} s, before its main loop was sure");
-                return Ok((Marker::Time { why }, recording::cut_short(self, ended, seconds)?));
+            Err(Error::EndedEarly) => return self.until_ended(),
+            // And whoever wants to see all of it until he says so gets that.
+            Err(error @ Error::Interrupted) if self.options.follow => {
+                return self.until(Ended::Interrupted, "it was interrupted", error);
             }
             found => found?,
         };
@@ -136,6 +131,25 @@ impl<'a> Lead<'a> {
             Marker::Call(call) => recording::by_iterations(self, call)?,
         };
         Ok((marker, recorded))
+    }
+
+    /// What was recorded by time until the program ended, or set a fault handler, while the loop was looked for.
+    fn until_ended(&mut self) -> Result<(Marker, Recorded), Error> {
+        match recording::early(self)?.has_new_handler {
+            true => {
+                self.until(Ended::FaultHandler, "the program set a fault handler of its own", Error::NewFaultHandler)
+            }
+            false => self.until(Ended::ProgramEnded, "the program ended", Error::EndedEarly),
+        }
+    }
+
+    /// What was recorded by time until something ended it while the loop was looked for; `error` if that is nothing.
+    fn until(&mut self, ended: Ended, what: &str, error: Error) -> Result<(Marker, Recorded), Error> {
+        let early = recording::early(self)?;
+        let is_worth_it = early.has_calls || ended == Ended::Interrupted;
+        let Some(seconds) = early.seconds.filter(|_| is_worth_it) else { return Err(error) };
+        let why = format!("{what} after {seconds:.1} s, before its main loop was sure");
+        Ok((Marker::Time { why }, recording::cut_short(self, ended, seconds)?))
     }
 
     /// Since the probes went in.

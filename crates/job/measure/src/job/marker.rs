@@ -7,7 +7,7 @@
 //!
 //! Next: `agreement` for what the ranks have in common, `counting` for their counters.
 
-use super::agreement::{Agreed, look};
+use super::agreement::{Agreed, Seen, look};
 use super::counting::{Aligned, Waiting, aligned};
 use super::drive::Lead;
 use crate::error::Error;
@@ -31,8 +31,9 @@ const MISSED_MIN: u32 = 1;
 const LOOKS_PER_MISSED: u32 = 3;
 /// A loop around the one seen is waited for this long, from when that one was seen.
 const UNDECIDED_SECONDS_MAX: f64 = 3.0;
-/// Observation without any loop ends here, or after a third of `--max-seconds`.
-const OBSERVE_SECONDS_MAX: f64 = 20.0;
+/// The part of `--max-seconds` that may pass without any repetition in sight.
+const NOTHING_PART_MAX: f64 = 1.0 / 3.0;
+const LIMIT_SECONDS_MIN: f64 = 0.2;
 /// A marker that was found is waited for this long, and this many of its iterations more; all that is needed to align its
 /// counters, longer.
 const SILENT_MARKER_SECONDS_MAX: f64 = 0.5;
@@ -77,7 +78,8 @@ pub(super) struct MarkerCall {
 /// Finds what counts iterations.
 pub(super) fn find(lead: &mut Lead) -> Result<Marker, Error> {
     let max_seconds = lead.options.max_seconds;
-    let limit_s = OBSERVE_SECONDS_MAX.min(max_seconds / 3.0).max(0.2);
+    let limits = Limits::of(max_seconds);
+    let limit_s = limits.nothing_s;
     match lead.facts.marker {
         Some((index, is_named)) => {
             let silent_s = if is_named { limit_s } else { limit_s.min(SILENT_SECONDS_MAX) };
@@ -85,10 +87,30 @@ pub(super) fn find(lead: &mut Lead) -> Result<Marker, Error> {
             match named(lead, index, is_named, waiting)? {
                 Some(marker) => Ok(marker),
                 // A program that has a marker but has not come to it yet: its calls may still show a loop.
-                None => detected(lead, limit_s + silent_s),
+                None => detected(lead, Limits { nothing_s: limit_s + silent_s, ..limits }),
             }
         }
-        None => detected(lead, limit_s),
+        None => detected(lead, limits),
+    }
+}
+
+/// How long a loop is looked for, seconds since the probes went in.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// While nothing repeats.
+    nothing_s: f64,
+    /// While something does, or might.
+    most_s: f64,
+}
+
+impl Limits {
+    fn of(max_seconds: f64) -> Self {
+        let nothing_s = (max_seconds * NOTHING_PART_MAX).max(LIMIT_SECONDS_MIN);
+        Limits { nothing_s, most_s: max_seconds.max(nothing_s) }
+    }
+
+    fn of_sight(self, is_in_sight: bool) -> f64 {
+        if is_in_sight { self.most_s } else { self.nothing_s }
     }
 }
 
@@ -135,7 +157,7 @@ impl Sighting {
 }
 
 /// Looks for the main loop.
-fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
+fn detected(lead: &mut Lead, limits: Limits) -> Result<Marker, Error> {
     let mut patience = Patience::default();
     let mut sighting: Option<Sighting> = None;
     let mut wait_ms = FIRST_LOOK_MS;
@@ -145,7 +167,7 @@ fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
         lead.check_interrupted()?;
         let seen = look(lead)?;
         let seconds = lead.seconds();
-        let mut why = match seen.agreed {
+        let mut why = match seen.agreed.clone() {
             Ok(loops) => {
                 let anchor = loops.choices.first().map(|(_, choice)| choice.symbol);
                 let anchor = anchor.ok_or(Error::Malformed { what: "a loop of no rank" })?;
@@ -155,10 +177,10 @@ fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
                     patience.none();
                 }
                 patience.found();
-                let seen = same.map_or(Sighting::first(anchor, seconds), Sighting::again);
-                sighting = Some(seen);
-                match is_sure(&loops, seconds, seen.since_s, limit_s) {
-                    true => match count(lead, &loops, limit_s)? {
+                let same = same.map_or(Sighting::first(anchor, seconds), Sighting::again);
+                sighting = Some(same);
+                match is_sure(&loops, seconds, same.since_s, limits.nothing_s) {
+                    true => match count(lead, &loops, limits.most_s)? {
                         Ok(found) => return Ok(found),
                         Err(why) => {
                             sighting = None;
@@ -174,9 +196,10 @@ fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
                 if sighting.is_none() {
                     patience.none();
                 }
-                why
+                in_sight(lead, &seen).unwrap_or(why)
             }
         };
+        let limit_s = limits.of_sight(sighting.is_some() || seen.in_sight_ticks.is_some());
         let ended = patience.ended(lead.seconds(), seen.calls);
         if ended.is_some() || lead.seconds() > limit_s {
             why = ended.unwrap_or(why);
@@ -184,6 +207,12 @@ fn detected(lead: &mut Lead, limit_s: f64) -> Result<Marker, Error> {
         }
         lead.progress.stage(&Stage::Observing { seconds, why });
     }
+}
+
+/// What is waited for where something repeats, but not often enough yet to be called a loop.
+fn in_sight(lead: &Lead, seen: &Seen) -> Option<String> {
+    let seconds = lead.seconds_of(seen.in_sight_ticks?);
+    Some(format!("what repeats takes about {seconds:.1} s, waiting for more of it; --max-seconds bounds that"))
 }
 
 /// Whether a loop that was first seen after `since` seconds was seen long and often enough.
@@ -195,7 +224,7 @@ fn is_sure(loops: &Agreed, seconds: f64, since: f64, limit_s: f64) -> bool {
 }
 
 /// Has every rank count its call, then aligns the ranks' counters. The inner error says why it does not count.
-fn count(lead: &mut Lead, loops: &Agreed, limit_s: f64) -> Result<Result<Marker, String>, Error> {
+fn count(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Marker, String>, Error> {
     let counted =
         lead.muster.ask(Request::Count { choices: runs_of(loops.choices.iter().copied()) }, |answer| match answer {
             Answer::Counted { name } => Some(name),
@@ -203,6 +232,8 @@ fn count(lead: &mut Lead, loops: &Agreed, limit_s: f64) -> Result<Result<Marker,
         })?;
     let name = counted.into_iter().find_map(|(_, name)| name).unwrap_or_default();
     let iterations_s = MARKER_ITERATIONS_MAX * lead.seconds_of(loops.iteration_ticks);
+    // A loop that was found late is worth the time that its counters need.
+    let limit_s = (most_s - lead.seconds()).max(most_s * NOTHING_PART_MAX);
     let waiting = Waiting {
         silent_s: limit_s.min(SILENT_MARKER_SECONDS_MAX + iterations_s),
         limit_s: limit_s.min(MARKER_SECONDS_MAX + iterations_s),

@@ -9,7 +9,7 @@
 use super::drive::Lead;
 use super::marker::MarkerCall;
 use crate::error::Error;
-use crate::options::{Ended, Stage};
+use crate::options::{Ended, Options, Stage};
 use crate::request::{Answer, Early, Polled, Request};
 use std::time::Duration;
 use trimtab_os::monotonic_ns;
@@ -25,6 +25,8 @@ const ARM_TRIES_MAX: u32 = 6;
 const GRACE_ITERATIONS: f64 = 3.0;
 const GRACE_S_MIN: f64 = 0.05;
 const GRACE_S_MAX: f64 = 10.0;
+/// From this time per iteration on, seconds, the end is agreed on an iteration before the limit of time.
+const SLOW_ITERATION_S: f64 = 3.0;
 /// Bounds of the time between two looks while recording, and the least of it in ways to all nodes and back.
 const LOOK_US_MIN: u64 = 500;
 const LOOK_US_MAX: u64 = 100_000;
@@ -52,11 +54,19 @@ pub(super) fn by_iterations(lead: &mut Lead, marker: &MarkerCall) -> Result<Reco
     let ticks_per_second = lead.clock.ticks_per_second();
     let iteration_s = marker.iteration_ticks / ticks_per_second;
     let round_trip_s = lead.muster.round_trip_s(ticks_per_second);
-    let (start, left) = arm(lead, iteration_s, round_trip_s)?;
+    let wanted = wanted(lead.options, iteration_s);
+    let (start, left) = arm(lead, wanted, iteration_s, round_trip_s)?;
     lead.progress.stage(&Stage::Armed { start });
-    let mut watch = Watch { iteration_s, round_trip_s, begun_ns: 0, is_ending: false, left, done: 0 };
+    let end = wanted.map(|wanted| start.saturating_add(wanted));
+    let mut watch = Watch { iteration_s, round_trip_s, begun_ns: 0, is_ending: false, wanted, end, left, done: 0 };
     let (ended, is_whole) = watch.until_done(lead, start)?;
     Ok(Recorded { start: Some(start), ended, is_whole, begun_ns: watch.begun_ns })
+}
+
+/// Iterations to record; `None`: the end is told later.
+fn wanted(options: &Options, iteration_s: f64) -> Option<u64> {
+    let is_open = options.follow || options.until_confident.is_some();
+    (!is_open).then(|| options.length.iterations(iteration_s, options.max_seconds))
 }
 
 /// Iterations per second; 0 if not known.
@@ -77,16 +87,17 @@ fn telling_s(round_trip_s: f64) -> f64 {
 }
 
 /// Tells all ranks to begin at the same iteration; that iteration, and how many lie before the end.
-fn arm(lead: &mut Lead, iteration_s: f64, round_trip_s: f64) -> Result<(u64, u64), Error> {
-    let open = lead.options.follow || lead.options.until_confident.is_some();
+fn arm(lead: &mut Lead, wanted: Option<u64>, iteration_s: f64, round_trip_s: f64) -> Result<(u64, u64), Error> {
     for attempt in 0..ARM_TRIES_MAX {
         let furthest = furthest(lead)?;
         let margin_s = telling_s(round_trip_s) * f64::from(4u32.pow(attempt));
-        let mut start = choose_start(&[furthest], rate(iteration_s), margin_s);
-        if let Some(pass) = lead.options.start {
-            start = start.max(furthest + pass);
-        }
-        let end = (!open).then(|| start.saturating_add(lead.options.iterations));
+        // Of iterations that were to pass first none more is let pass, unless the ranks are too fast to be told in time.
+        let asked = lead.options.start.map_or(0, |pass| furthest.saturating_add(pass));
+        let start = match (lead.options.start, attempt) {
+            (Some(_), 0) => asked,
+            _ => asked.max(choose_start(&[furthest], rate(iteration_s), margin_s)),
+        };
+        let end = wanted.map(|wanted| start.saturating_add(wanted));
         let missed = lead.muster.ask(Request::Arm { start, end }, |answer| match answer {
             Answer::Armed { is_missed } => Some(is_missed),
             _ => None,
@@ -108,6 +119,9 @@ struct Watch {
     round_trip_s: f64,
     begun_ns: u64,
     is_ending: bool,
+    /// Iterations to record, and the one after the last; `None`: no fixed number.
+    wanted: Option<u64>,
+    end: Option<u64>,
     /// Iterations until the end, when that was asked last.
     left: u64,
     /// Iterations that every rank has recorded.
@@ -131,14 +145,18 @@ impl Watch {
                 return Ok((ended, true));
             }
             let since_ns = if lead.options.patient { self.begun_ns } else { armed_ns };
-            match must_end(lead, &seen, since_ns) {
-                // Once recording has begun the time limit is an iteration too, the next one all ranks can reach.
-                Some(Ended::MaxSeconds) if self.begun_ns != 0 && grace_ns.is_none() => {
-                    self.end_together(lead)?;
-                    ended = Ended::MaxSeconds;
-                    grace_ns = Some(monotonic_ns() + self.grace_ns());
-                }
-                Some(Ended::MaxSeconds) if grace_ns.is_some_and(|until| monotonic_ns() < until) => {}
+            match must_end(lead, &seen, since_ns, self.ahead_s()) {
+                // Once recording has begun an early end is an iteration too, the next one all ranks can reach: what was
+                // recorded then is whole on all of them.
+                Some(why @ (Ended::MaxSeconds | Ended::Interrupted)) if self.begun_ns != 0 => match grace_ns {
+                    None => {
+                        self.end_together(lead)?;
+                        ended = why;
+                        grace_ns = Some(monotonic_ns() + self.grace_ns());
+                    }
+                    Some(until) if monotonic_ns() < until => {}
+                    Some(_) => return end_now(lead, why),
+                },
                 Some(early) => return end_now(lead, early),
                 None if self.is_ending => ended = Ended::Confident,
                 None if seen.is_confident => {
@@ -152,15 +170,22 @@ impl Watch {
         }
     }
 
+    /// How long before the limit of time an end must be agreed on, so that ranks come to it before: an iteration, where
+    /// they take so long that time for that after the limit would be missed by whoever set it.
+    fn ahead_s(&self) -> f64 {
+        if self.done > 0 && self.iteration_s > SLOW_ITERATION_S { self.iteration_s } else { 0.0 }
+    }
+
     /// Time for the ranks to come to an agreed end: a few iterations.
     fn grace_ns(&self) -> u64 {
         let iterations_s = GRACE_ITERATIONS * self.iteration_s + telling_s(self.round_trip_s);
         (iterations_s.clamp(GRACE_S_MIN, GRACE_S_MAX) * 1e9) as u64
     }
 
-    /// Tells all ranks the same last iteration.
+    /// Tells all ranks the same last iteration, none behind the one that was meant.
     fn end_together(&mut self, lead: &mut Lead) -> Result<(), Error> {
-        let end = choose_start(&[furthest(lead)?], rate(self.iteration_s), telling_s(self.round_trip_s));
+        let next = choose_start(&[furthest(lead)?], rate(self.iteration_s), telling_s(self.round_trip_s));
+        let end = self.end.map_or(next, |end| end.min(next));
         lead.muster.tell(Request::EndAt { end })
     }
 
@@ -177,8 +202,7 @@ impl Watch {
             lead.progress.stage(&Stage::Armed { start });
             return;
         }
-        let open = lead.options.follow || lead.options.until_confident.is_some();
-        let wanted = if open { 0 } else { lead.options.iterations };
+        let wanted = self.wanted.unwrap_or(0);
         let seconds = (monotonic_ns() - armed_ns) as f64 / 1e9;
         lead.progress.stage(&Stage::Recording { done: self.done, wanted, seconds });
     }
@@ -203,18 +227,18 @@ fn poll(lead: &mut Lead) -> Result<Polled, Error> {
     all.ok_or(Error::NoNode { purpose: "tell how far the recording is" })
 }
 
-/// Reasons to end at once, wherever the ranks are. The limit of time counts from `since_ns`; not yet, if that is 0.
-fn must_end(lead: &Lead, seen: &Polled, since_ns: u64) -> Option<Ended> {
-    if lead.progress.is_interrupted() {
-        return Some(Ended::Interrupted);
-    }
+/// Reasons to end. The limit of time counts from `since_ns`; not yet, if that is 0; it is over `ahead_s` earlier.
+fn must_end(lead: &Lead, seen: &Polled, since_ns: u64, ahead_s: f64) -> Option<Ended> {
     if seen.has_new_handler {
         return Some(Ended::FaultHandler);
     }
     if !seen.is_alive {
         return Some(Ended::ProgramEnded);
     }
-    let seconds = (monotonic_ns() - since_ns) as f64 / 1e9;
+    if lead.progress.is_interrupted() {
+        return Some(Ended::Interrupted);
+    }
+    let seconds = (monotonic_ns() - since_ns) as f64 / 1e9 + ahead_s;
     (!lead.options.follow && since_ns != 0 && seconds > lead.options.max_seconds).then_some(Ended::MaxSeconds)
 }
 
@@ -284,15 +308,17 @@ pub(super) fn by_time(lead: &mut Lead) -> Result<Recorded, Error> {
         }
         std::thread::sleep(Duration::from_millis(LOOK_MS));
     };
-    let is_whole = ended == Ended::MaxSeconds || (options.follow && ended == Ended::ProgramEnded);
+    // A window by time has no iterations that could be incomplete: all ranks recorded as long.
+    let is_whole =
+        matches!(ended, Ended::MaxSeconds | Ended::Interrupted) || (options.follow && ended == Ended::ProgramEnded);
     end_all(lead, ended)?;
     Ok(Recorded { start: None, ended, is_whole, begun_ns })
 }
 
-/// What was recorded by time, for `seconds`, until the program ended, or had the probes taken out, while a loop was looked
-/// for.
+/// What was recorded by time, for `seconds`, until the program or its user ended it, or it had the probes taken out, while a
+/// loop was looked for.
 pub(super) fn cut_short(lead: &mut Lead, ended: Ended, seconds: f64) -> Result<Recorded, Error> {
     let begun_ns = monotonic_ns().saturating_sub((seconds * 1e9) as u64);
     end_all(lead, ended)?;
-    Ok(Recorded { start: None, ended, is_whole: false, begun_ns })
+    Ok(Recorded { start: None, ended, is_whole: ended == Ended::Interrupted, begun_ns })
 }

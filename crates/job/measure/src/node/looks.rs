@@ -12,9 +12,10 @@ use crate::request::{Answer, Choice, Fitted, Looked, LoopSeen, OnceCall, Referen
 use crate::runs::{Run, value_of};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use trimtab_os::ticks;
+use trimtab_os::{monotonic_ns, ticks};
 use trimtab_window::{
-    CallEvent, Cut, DetectOptions, Detection, FoundLoop, RankStream, Relation, Symbol, best_cut, detect, word_marks,
+    CallEvent, Cut, DetectOptions, Detection, FoundLoop, RankStream, Relation, Symbol, best_cut, detect, in_sight,
+    word_marks,
 };
 
 /// The marker is a function of the program, wherever it is called from.
@@ -26,6 +27,9 @@ const ONCE_MAX: usize = 32;
 /// A full ring that holds less than this is one of a fast loop; and how long a rank may wait for its turn on a processor.
 const RING_SECONDS_SHORT: f64 = 0.05;
 const TURN_SECONDS_MAX: f64 = 0.1;
+
+/// Looking from which on it is asked whether a slow loop is in sight.
+const SIGHT_SECONDS: f64 = 0.5;
 
 /// A call site whatever the direction of its messages.
 type Base = (u32, u64);
@@ -81,7 +85,17 @@ impl Window<'_> {
         });
         let description = self.found.first().filter(|_| loops.is_ok()).map(|found| found.description.clone());
         let calls = self.team.members.iter().map(calls).min().unwrap_or(0);
-        Looked { is_alive, calls, loops, description: description.unwrap_or_default() }
+        let in_sight_ticks = if loops.is_err() { self.in_sight_ticks(&options) } else { None };
+        Looked { is_alive, calls, in_sight_ticks, loops, description: description.unwrap_or_default() }
+    }
+
+    /// Ticks of what repeats on the slowest rank, if something does on all. It is asked only where a loop is not found at
+    /// once, because each look takes time from the ranks.
+    fn in_sight_ticks(&self, options: &DetectOptions) -> Option<f64> {
+        let seconds = (monotonic_ns() - self.started_ns) as f64 / 1e9;
+        let sight = |stream: &Stream| in_sight(&stream.events, stream.until_ticks, options);
+        let ticks: Option<Vec<f64>> = self.streams.iter().filter(|_| seconds >= SIGHT_SECONDS).map(sight).collect();
+        ticks?.into_iter().max_by(f64::total_cmp)
     }
 
     /// The iterations of a rank, if it is one of this node's and was seen.

@@ -64,6 +64,8 @@ impl Window<'_> {
         let left =
             |member: &Member| header(member).end.load(Relaxed).saturating_sub(header(member).iteration.load(Relaxed));
         let slowest = self.marks.iter().min_by_key(|marks| marks.len());
+        let ticks_per_second = self.clock.ticks_per_second();
+        let is_narrow = |(percent, marks): (f64, &Vec<IterationMark>)| is_confident(marks, percent, ticks_per_second);
         Polled {
             is_alive,
             has_new_handler: self.team.has_new_handler,
@@ -71,7 +73,7 @@ impl Window<'_> {
             since_first_s: has_begun.then(|| self.since_first_s()),
             marks_min: slowest.map_or(0, |marks| marks.len() as u64),
             left_max: self.team.members.iter().map(left).max().unwrap_or(0),
-            is_confident: confident_percent.zip(slowest).is_some_and(|(percent, marks)| is_confident(marks, percent)),
+            is_confident: confident_percent.zip(slowest).is_some_and(is_narrow),
         }
     }
 
@@ -120,10 +122,9 @@ impl Window<'_> {
     }
 }
 
-/// A share is one whatever its unit: ticks do.
-fn is_confident(marks: &[IterationMark], percent: f64) -> bool {
-    let times: Vec<f64> = marks.windows(2).map(|pair| pair[1].ticks.saturating_sub(pair[0].ticks) as f64).collect();
-    statistics::until_confident(&times, percent)
+fn is_confident(marks: &[IterationMark], percent: f64, ticks_per_second: f64) -> bool {
+    let seconds = |pair: &[IterationMark]| pair[1].ticks.saturating_sub(pair[0].ticks) as f64 / ticks_per_second;
+    statistics::until_confident(&marks.windows(2).map(seconds).collect::<Vec<f64>>(), percent)
 }
 
 /// A rank that had passed its start before it was armed waits for ever.

@@ -8,7 +8,7 @@
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trimtab_measure::{Answer, Command, Crew, Mark, Node, Options, Reply, Request, has_static_mpi, wire};
+use trimtab_measure::{Answer, Command, Crew, Length, Mark, Node, Options, Reply, Request, has_static_mpi, wire};
 use trimtab_mpi::Group;
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
@@ -218,7 +218,7 @@ fn cpu_ticks(pid: i32) -> u64 {
 /// A window of `iterations` whose records tell the program's own iteration numbers.
 pub fn options(mark: Mark, iterations: u64) -> Options {
     Options {
-        iterations,
+        length: Length::Iterations(iterations),
         start: None,
         max_seconds: 100.0,
         mark,
