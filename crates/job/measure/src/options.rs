@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn section_4g_as_many_iterations_as_fill_the_time() {
+    fn as_many_iterations_as_fill_the_time() {
         let chosen = |length: Length, iteration_s| length.iterations(iteration_s, 60.0);
         for (name, length, iteration_s, expected) in [
             ("asked for", Length::Iterations(3), 1e-3, 3),

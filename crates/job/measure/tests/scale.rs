@@ -6,9 +6,9 @@
 use std::ops::RangeInclusive;
 use std::time::Instant;
 use trimtab_measure::{
-    Answer, Command, Crew, Early, Ended, Envelope, Excerpt, Facts, Inserted, Looked, LoopSeen, Mark, OnceCall, Options,
-    Passed, Polled, RankCheck, RankPasses, Recording, Reply, Request, Run, Silent, WindowId, measure_with, value_of,
-    wire,
+    Answer, Command, Crew, Early, Ended, Envelope, Excerpt, Facts, Inserted, Length, Looked, LoopSeen, Mark, OnceCall,
+    Options, Passed, Polled, RankCheck, RankPasses, Recording, Reply, Request, Run, Silent, WindowId, measure_with,
+    value_of, wire,
 };
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_types::context::Context;

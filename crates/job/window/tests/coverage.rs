@@ -74,7 +74,7 @@ const SLOW_MODELS: [Model; 7] = [
 
 /// Windows as they are by default: hundreds of iterations, in which a program's slower rhythms show.
 #[test]
-fn section_4g_slower_rhythms_are_in_the_interval() {
+fn slower_rhythms_are_in_the_interval() {
     for model in &SLOW_MODELS {
         let mut widths = 0.0;
         let percent = percent_of_trials(TRIALS / 3, 4, |noise| {

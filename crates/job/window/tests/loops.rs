@@ -293,7 +293,7 @@ fn long_streams_need_few_passes() {
 
 /// What may become a loop is said before it can be called one, and no more once it does not come again.
 #[test]
-fn section_4f_a_slow_loop_is_in_sight_before_it_is_found() {
+fn a_slow_loop_is_in_sight_before_it_is_found() {
     let options = DetectOptions::default();
     for (iterations, ahead, is_expected) in
         [(1, 0, false), (2, 0, true), (3, 0, true), (3, 4000, true), (3, 60_000, false)]

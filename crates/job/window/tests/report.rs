@@ -183,7 +183,7 @@ fn a_window_of_alike_iterations_does_not_promise_the_whole_run() {
 
 /// Ten iterations of a microsecond: no processor time that the kernel could tell, and a word on what to ask for.
 #[test]
-fn section_4g_a_short_window_says_so_and_promises_nothing() {
+fn a_short_window_says_so_and_promises_nothing() {
     let mut input = input(&[4, 2]);
     input.ticks_per_second = TICKS_PER_SECOND * 1e5;
     let report = assemble(&input);
@@ -204,7 +204,7 @@ fn section_4g_a_short_window_says_so_and_promises_nothing() {
 
 /// The same shares in windows of other lengths, each with what its first lines say of it.
 #[test]
-fn section_4g_the_interval_follows_the_length_of_the_window() {
+fn the_interval_follows_the_length_of_the_window() {
     let mut last = 1.0;
     for (faster, said, is_short) in [
         (1e3, "in a window of 1.00 ms and 10 iterations, too short", true),
@@ -232,7 +232,7 @@ fn section_4g_the_interval_follows_the_length_of_the_window() {
 
 /// Whoever interrupts gets what was recorded by then, if that is whole.
 #[test]
-fn section_4e_an_interrupted_window_of_whole_iterations_is_valid() {
+fn an_interrupted_window_of_whole_iterations_is_valid() {
     let mut input = input(&[40_000, 20_000]);
     input.facts.ended_by = "interrupted".to_owned();
     let report = assemble(&input);

@@ -393,7 +393,7 @@ fn no_memory_left() {
 
 /// Whoever wants to see all of it until he says so has what he asked for, also where no loop was found.
 #[test]
-fn section_4e_a_window_by_time_until_it_is_interrupted() {
+fn a_window_by_time_until_it_is_interrupted() {
     let _alone = alone();
     let launch = specimen("ep", Mpi::OpenMpi, "--iterations 1000000 --every 1000000");
     let (home, job) = (Home::new(), Job::start(&launch));
@@ -417,7 +417,7 @@ fn section_4e_a_window_by_time_until_it_is_interrupted() {
 
 /// The launcher's PID means its ranks for every command, and a killed trimtab's rests go from all of them.
 #[test]
-fn section_6b_and_4a_one_pid_means_the_whole_job() {
+fn one_pid_means_the_whole_job() {
     let _alone = alone();
     let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
     let pid = job.launcher();
@@ -453,7 +453,7 @@ fn section_6b_and_4a_one_pid_means_the_whole_job() {
 
 /// Iterations of which hardly three fit into the time that is waited while nothing repeats.
 #[test]
-fn section_4f_a_slow_loop_is_waited_for() {
+fn a_slow_loop_is_waited_for() {
     let _alone = alone();
     let (home, job) = (Home::new(), steady(Mpi::Mpich, "--sleep-us 600000"));
     let options = ["attach", "--max-seconds", "4.5", "--iterations", "2", "--start", "0", "--json", "-"];
