@@ -4,8 +4,8 @@
 
 use crate::mutate::Mutator;
 use crate::targets::{
-    cache, code, debug, descriptor, elf, frames, memory, minidebug, names, patched, planted, records, relocate, script,
-    sites, talk, wire,
+    cache, code, debug, descriptor, elf, filter, frames, memory, minidebug, names, patched, planted, records, relocate,
+    script, sites, talk, wire,
 };
 use anyhow::{Result, bail};
 
@@ -51,6 +51,7 @@ const TABLE: &[(&str, Make)] = &[
     ("wire", || Box::new(wire::Wire)),
     ("records", || Box::new(records::Records::new())),
     ("talk", || Box::new(talk::Talk)),
+    ("filter", || Box::new(filter::Filter)),
     ("memory", || Box::new(memory::SharedMemory::new())),
 ];
 

@@ -87,6 +87,7 @@ const FUZZ: &[&str] = &[
     "trimtab-x86",
     "trimtab-snippet",
     "trimtab-plan",
+    "trimtab-os",
     "trimtab-stub",
     "trimtab-session",
     "trimtab-wire",

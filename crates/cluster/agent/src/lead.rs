@@ -71,7 +71,7 @@ fn begins(ask: &Ask) -> bool {
         Ask::Who | Ask::Machine | Ask::Files { .. } | Ask::Symbols(_) | Ask::Take(_) => true,
         Ask::Window(command) => insert_of(command).is_some(),
         Ask::Script(command) => matches!(**command, script::Command::Start(_)),
-        Ask::Values | Ask::Undo | Ask::More { .. } | Ask::Leave => false,
+        Ask::Values | Ask::Undo { .. } | Ask::More { .. } | Ask::Leave => false,
     }
 }
 
@@ -223,9 +223,9 @@ impl<'a> Lead<'a> {
     ///
     /// # Errors
     /// [`Error::NoRanks`] if none has any.
-    pub fn undo(&mut self, wait: Duration) -> Result<Vec<UndoneAt>, Error> {
+    pub fn undo(&mut self, wait: Duration, seccomp_ok: bool) -> Result<Vec<UndoneAt>, Error> {
         let present = self.muster(wait)?;
-        let mut said = self.ask(Ask::Undo)?.said;
+        let mut said = self.ask(Ask::Undo { seccomp_ok })?.said;
         let at = |(index, present): (usize, Present)| {
             let undone = match said.remove(&index) {
                 Some(Say::Undone(undone)) => Ok(undone),

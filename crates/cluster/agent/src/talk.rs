@@ -37,7 +37,10 @@ pub enum Ask {
     /// What the script's variables are: on a stream that merges them, a value of that stream; else [`Say::Values`].
     Values,
     /// Take out what an earlier trimtab left in the ranks: [`Say::Undone`].
-    Undo,
+    Undo {
+        /// The job's owner says that its filters of system calls let ours pass, where they can't be read.
+        seccomp_ok: bool,
+    },
     /// Which files will you need the symbols of? [`Say::Files`]
     Files {
         /// The command that will begin the window; none for a script, which may need all.
@@ -214,6 +217,7 @@ mod tests {
             text: "entry f { n++ }".to_owned(),
             may_write: true,
             may_call: false,
+            seccomp_ok: false,
             ranks: "0-3,host:n2".to_owned(),
             size: 8,
         };

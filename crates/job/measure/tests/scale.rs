@@ -338,6 +338,7 @@ fn options() -> Options {
         event: None,
         patient: false,
         ranks: Context::All,
+        seccomp_ok: false,
         batch: 0,
         job_id: String::new(),
         command_ns: monotonic_ns(),

@@ -163,6 +163,9 @@ impl Running {
     /// # Errors
     /// [`Error::Script`] if the text is wrong, else what stood in the way in the first process where something did.
     pub fn start(targets: &[Target], options: &Options, cache: &ImageCache) -> Result<Self, Error> {
+        if options.seccomp_ok {
+            targets.iter().for_each(|target| trimtab_os::trust_filters(target.pid));
+        }
         let (first_ticks, first_ns) = (ticks(), monotonic_ns());
         await_start(targets, cache);
         let (targets, sources, left_out) = compiled(targets, options, cache)?;

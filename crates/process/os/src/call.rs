@@ -10,7 +10,7 @@
 //! Next: `trimtab-session` chooses thread and moment.
 
 use crate::error::Error;
-use crate::guards::check_calls;
+use crate::guards::check_function_calls;
 use crate::inject::{Call, Gadgets, SCRATCH_BYTES, StackLayout, call_registers, send_into, signal_frame};
 use crate::naps::Naps;
 use crate::proc::MappingTable;
@@ -71,7 +71,7 @@ impl Stopped {
         let pid = self.pid();
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         let thread = self.threads()[index].clone();
-        check_calls(pid, thread.tid)?;
+        check_function_calls(pid)?;
         let errno = self.memory().read_word(errno_at)? as u32;
         if errno > SET_MAX || thread.is_in_system_call() || self.is_job_stopped() {
             return Err(Error::NotNow { tid: thread.tid });

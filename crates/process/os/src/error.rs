@@ -53,14 +53,12 @@ pub enum Error {
         pid: Pid,
     },
     /// A system call filter would kill the process for a call of ours.
-    #[error(
-        "process {pid} runs under a seccomp filter (mode {mode}); mapping memory into it could kill it, so it is left alone"
-    )]
+    #[error("process {pid} runs under a seccomp filter: {reason}")]
     Filtered {
         /// The process.
         pid: Pid,
-        /// "strict" or "filter".
-        mode: &'static str,
+        /// Which call it does not let pass, or why that can't be known, and the next step.
+        reason: String,
     },
     /// A shadow stack forbids our way in.
     #[error("process {pid} runs with a shadow stack, which forbids our way into it; it is left alone")]
@@ -75,13 +73,18 @@ pub enum Error {
         pid: Pid,
     },
     /// A thread pointer that does not point at itself.
-    #[error("thread {tid} keeps no thread pointer at fs:0 (a runtime of its own); it can't be measured safely")]
+    #[error(
+        "thread {tid} keeps no thread pointer at fs:0 (a runtime of its own, such as Go's); it can't be measured safely"
+    )]
     NoThreadPointer {
         /// The thread.
         tid: i32,
     },
     /// No instruction sequence through which a system call could be made.
-    #[error("process {pid} maps no code with a system call and a signal return in it; nothing can be mapped into it")]
+    #[error(
+        "process {pid} maps no code with a system call and a signal return in it, by which it would restore itself (a \
+         static program that handles no signal has none); link it dynamically, or have it handle a signal"
+    )]
     NoGadgets {
         /// The process.
         pid: Pid,

@@ -1,40 +1,124 @@
-//! What the kernel or the processor holds against system calls made on our behalf: seccomp filters, which would kill the
+//! What the kernel or the processor holds against system calls made on our behalf: seccomp filters, which may kill the
 //! program for a call it does not make itself, and shadow stacks, which forbid the returns by which calls are chained.
+//!
+//! Filters are asked about the very calls that are to be made, with their arguments (`filters`); only if all of a thread's
+//! filters let all of them pass is it sent through them.
 //!
 //! Both belong to threads: one may have a filter that its process's first thread has not.
 //!
 //! Next: `inject` asks before it borrows a thread, `trimtab-session` before it begins.
 
 use crate::error::Error;
-use crate::proc::thread_ids;
+use crate::filters::{self, Objection, OurCall, is_trusted, on_the_way};
+use crate::inject::{Call, find_gadgets};
+use crate::memory::Memory;
+use crate::proc::{MappingTable, thread_ids};
+use crate::stop::Stopped;
+use std::collections::BTreeSet;
 use std::fs;
 use trimtab_types::Pid;
+
+/// How far below the stack pointer the text of a call may lie.
+const TEXT_BELOW_BYTES: u64 = 4096;
 
 /// What stands in the way of one thread's making calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
-    /// A filter of system calls, and its mode.
-    Filter(&'static str),
+    /// Only reading, writing and ending are allowed.
+    Strict,
+    /// Filters of system calls.
+    Filter,
     /// Return addresses are compared with a copy that nobody else can write.
     ShadowStack,
 }
 
-/// Checks that every thread of `pid` may make system calls for us.
+/// Checks that every thread of `pid` may make `calls` for us. A process under filters is held for a moment, in which they
+/// are read.
 ///
 /// # Errors
-/// [`Error::Filtered`] or [`Error::ShadowStack`] for the first that may not; [`Error::Gone`].
-pub fn check_all_calls(pid: Pid) -> Result<(), Error> {
-    thread_ids(pid)?.into_iter().try_for_each(|tid| check_calls(pid, tid))
+/// [`Error::Filtered`] or [`Error::ShadowStack`] for the first that may not; [`Error::Gone`], and those of holding it.
+pub fn check_all_calls(pid: Pid, calls: &[Call]) -> Result<(), Error> {
+    let mut is_filtered = false;
+    for tid in thread_ids(pid)? {
+        match guard_of(pid, tid) {
+            None => {}
+            Some(Guard::ShadowStack) => return Err(Error::ShadowStack { pid }),
+            Some(Guard::Strict) => return Err(strict(pid)),
+            Some(Guard::Filter) => is_filtered = true,
+        }
+    }
+    if !is_filtered {
+        return Ok(());
+    }
+    let gadgets = find_gadgets(pid, &Memory::open(pid)?, &MappingTable::of(pid)?)?;
+    let stopped = Stopped::stop(pid)?;
+    stopped.threads().iter().try_for_each(|thread| {
+        // Near to where its text would lie.
+        let text_at = thread.registers.rsp.saturating_sub(TEXT_BELOW_BYTES);
+        check_calls(pid, thread.tid, &on_the_way(&thread.registers, calls, text_at, gadgets))
+    })
 }
 
-/// As [`check_all_calls`], of one thread; one that has ended has nothing against it.
-pub(crate) fn check_calls(pid: Pid, tid: i32) -> Result<(), Error> {
-    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
-    match guard_in(&status) {
+/// Checks that a thread of `pid` may be sent into functions of its own program: nobody knows which calls those make.
+///
+/// # Errors
+/// [`Error::Filtered`] if it is under filters and their owner has not said that our calls pass; [`Error::ShadowStack`].
+pub fn check_function_calls(pid: Pid) -> Result<(), Error> {
+    thread_ids(pid)?.into_iter().try_for_each(|tid| match guard_of(pid, tid) {
         None => Ok(()),
-        Some(Guard::Filter(mode)) => Err(Error::Filtered { pid, mode }),
         Some(Guard::ShadowStack) => Err(Error::ShadowStack { pid }),
+        Some(Guard::Strict) => Err(strict(pid)),
+        Some(Guard::Filter) if is_trusted(pid) => Ok(()),
+        Some(Guard::Filter) => {
+            let reason = "which system calls a function makes is not known before it is called, so none is called; if \
+                          the filter lets them pass, say so with --seccomp-ok";
+            Err(Error::Filtered { pid, reason: reason.into() })
+        }
+    })
+}
+
+/// Checks that stopped thread `tid` may make `calls`; one that has ended has nothing against it.
+pub(crate) fn check_calls(pid: Pid, tid: i32, calls: &[OurCall]) -> Result<(), Error> {
+    match guard_of(pid, tid) {
+        None => Ok(()),
+        Some(Guard::ShadowStack) => Err(Error::ShadowStack { pid }),
+        Some(Guard::Strict) => Err(strict(pid)),
+        Some(Guard::Filter) => match filters::check(tid, calls) {
+            Ok(()) => Ok(()),
+            Err(Objection::Unreadable(_)) if is_trusted(pid) => Ok(()),
+            Err(objection) => Err(Error::Filtered { pid, reason: reason(tid, calls, objection) }),
+        },
     }
+}
+
+/// Whether thread `tid` is under a filter.
+pub(crate) fn is_filtered(pid: Pid, tid: i32) -> bool {
+    guard_of(pid, tid) == Some(Guard::Filter)
+}
+
+fn strict(pid: Pid) -> Error {
+    Error::Filtered { pid, reason: "mode strict allows none of the calls that map memory; it is left alone".into() }
+}
+
+fn reason(tid: i32, calls: &[OurCall], objection: Objection) -> String {
+    match objection {
+        Objection::Refused(what) => format!(
+            "{what} (thread {tid}), which trimtab would have it call, so it is left alone; start it with a filter that \
+             allows this call"
+        ),
+        Objection::Unreadable(why) => {
+            let names: BTreeSet<&str> = calls.iter().map(|call| call.name).collect();
+            let names = names.into_iter().collect::<Vec<&str>>().join(", ");
+            format!(
+                "it can't be read ({why}), so it is left alone; run trimtab as root, or, if the filter allows {names}, \
+                 as Docker's default does, say so with --seccomp-ok"
+            )
+        }
+    }
+}
+
+fn guard_of(pid: Pid, tid: i32) -> Option<Guard> {
+    guard_in(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default())
 }
 
 fn guard_in(status: &str) -> Option<Guard> {
@@ -44,8 +128,8 @@ fn guard_in(status: &str) -> Option<Guard> {
     }
     match field("Seccomp:") {
         None | Some("0") => None,
-        Some("1") => Some(Guard::Filter("strict")),
-        Some(_) => Some(Guard::Filter("filter")),
+        Some("1") => Some(Guard::Strict),
+        Some(_) => Some(Guard::Filter),
     }
 }
 
@@ -58,8 +142,8 @@ mod tests {
         let rows = [
             ("none", "Name:\tapp\nSeccomp:\t0\nSeccomp_filters:\t0\nx86_Thread_features:\t\n", None),
             ("old kernel", "Name:\tapp\n", None),
-            ("strict", "Seccomp:\t1\nSeccomp_filters:\t0\n", Some(Guard::Filter("strict"))),
-            ("filter", "Seccomp:\t2\nSeccomp_filters:\t3\n", Some(Guard::Filter("filter"))),
+            ("strict", "Seccomp:\t1\nSeccomp_filters:\t0\n", Some(Guard::Strict)),
+            ("filter", "Seccomp:\t2\nSeccomp_filters:\t3\n", Some(Guard::Filter)),
             // As Linux 6.6 and later write it for a program of a C library that asks for shadow stacks.
             (
                 "shadow stack",
@@ -79,6 +163,6 @@ mod tests {
         let own = Pid(std::process::id() as i32);
         // A container may run all its processes under a filter.
         let status = fs::read_to_string("/proc/self/status").expect("a status");
-        assert_eq!(check_all_calls(own).is_ok(), guard_in(&status).is_none());
+        assert_eq!(check_function_calls(own).is_ok(), guard_in(&status).is_none());
     }
 }

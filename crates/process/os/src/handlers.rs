@@ -6,7 +6,7 @@
 //! Next: `trimtab-session` decides whose handlers they are.
 
 use crate::error::Error;
-use crate::inject::{Gadgets, Injection};
+use crate::inject::{Call, Gadgets, Injection};
 use crate::proc::MappingTable;
 use crate::stop::Stopped;
 use std::fs;
@@ -16,6 +16,8 @@ use trimtab_types::Pid;
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 /// Signals as the kernel numbers them, by which a thread is cancelled (the C library's own).
 const CANCEL: i32 = 32;
+/// Stands for an address on the stack of a thread that is not chosen yet.
+const PLACE_TO_COME: u64 = 1 << 32;
 /// The number of `rt_sigaction`, and the bytes of a set of signals.
 const SIGNAL_ACTION: i64 = 13;
 const SIGNAL_SET_BYTES: u64 = 8;
@@ -85,6 +87,16 @@ pub fn signal_name(signal: i32) -> String {
         .iter()
         .find(|(number, _)| *number == signal)
         .map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).into())
+}
+
+impl SignalHandler {
+    /// The calls that [`Stopped::handlers`] has a thread make, with an address that stands for the one to come.
+    pub fn calls(signals: &[i32]) -> Vec<Call> {
+        let call = |signal: &i32| {
+            Call::new("rt_sigaction", SIGNAL_ACTION, [*signal as u64, 0, PLACE_TO_COME, SIGNAL_SET_BYTES])
+        };
+        signals.iter().map(call).collect()
+    }
 }
 
 impl Stopped {

@@ -16,12 +16,13 @@
 //! Next: `trimtab-session` maps its memory through this.
 
 use crate::error::Error;
+use crate::filters::on_the_way;
 use crate::guards::check_calls;
 use crate::memory::Memory;
 use crate::proc::MappingTable;
 use crate::restart::{registers_to_restore, restart_state};
 use crate::stacks::room_for;
-use crate::stop::Stopped;
+use crate::stop::{Stopped, Thread};
 use crate::sys::{self, Registers};
 use crate::vectors::signal_state;
 use memchr::memmem;
@@ -121,7 +122,7 @@ impl Call {
         Call { name, number, arguments: all, text: None }
     }
 
-    fn arguments(&self, text_at: u64) -> [u64; 6] {
+    pub(crate) fn arguments(&self, text_at: u64) -> [u64; 6] {
         let mut arguments = self.arguments;
         if self.text.is_some() {
             arguments[0] = text_at;
@@ -140,7 +141,7 @@ impl Stopped {
     /// No thread has room on its stack for its state, or may make system calls: no call will be made.
     pub fn resume_through(mut self, calls: &[Call], gadgets: Gadgets, maps: &MappingTable) -> Result<u64, Error> {
         gadgets.check(&self)?;
-        let Lent { index, mask, state, layout } = lend(&self, maps, calls.len() as u64)?;
+        let Lent { index, mask, state, layout } = lend(&self, maps, (calls, calls.len() as u64), gadgets)?;
         // A thread of a program that job control has stopped does not run by itself.
         if self.threads()[index].is_in_timed_call() || self.is_job_stopped() {
             return self.call_one_by_one(calls, gadgets, maps);
@@ -156,7 +157,7 @@ impl Stopped {
     }
 
     fn call_one_by_one(mut self, calls: &[Call], gadgets: Gadgets, maps: &MappingTable) -> Result<u64, Error> {
-        let mut injection = Injection::begin(&mut self, gadgets, maps)?;
+        let mut injection = Injection::begin_for(&mut self, calls, gadgets, maps)?;
         for call in calls {
             let text_at = call.text.map_or(Ok(0), |text| injection.place_text(text))?;
             match injection.call(call.name, call.number, call.arguments(text_at)) {
@@ -188,10 +189,23 @@ pub(crate) const SCRATCH_BYTES: u64 = 256;
 
 impl<'a> Injection<'a> {
     /// Chooses a thread, preferably one that runs in user mode, and saves its whole state on its stack.
+    ///
+    /// # Errors
+    /// As [`Stopped::resume_through`].
     pub fn begin(stopped: &'a mut Stopped, gadgets: Gadgets, maps: &MappingTable) -> Result<Self, Error> {
+        Injection::begin_for(stopped, &[], gadgets, maps)
+    }
+
+    /// The same for these calls.
+    fn begin_for(
+        stopped: &'a mut Stopped,
+        calls: &[Call],
+        gadgets: Gadgets,
+        maps: &MappingTable,
+    ) -> Result<Self, Error> {
         gadgets.check(stopped)?;
         let pid = stopped.pid();
-        let Lent { index, mask, state, layout } = lend(stopped, maps, 0)?;
+        let Lent { index, mask, state, layout } = lend(stopped, maps, (calls, 0), gadgets)?;
         let tid = stopped.threads()[index].tid;
         let original = stopped.threads()[index].registers;
         let failed = |source| Error::Call { call: "ptrace", pid, source };
@@ -227,6 +241,8 @@ impl<'a> Injection<'a> {
     pub fn call(&mut self, name: &'static str, number: i64, arguments: [u64; 6]) -> Result<u64, Error> {
         let pid = self.stopped.pid();
         let call = Call::new(name, number, arguments);
+        let on_the_way = on_the_way(&self.original, std::slice::from_ref(&call), self.scratch, self.gadgets);
+        check_calls(pid, self.tid, &on_the_way)?;
         let registers = call_registers(&self.original, self.gadgets, &call, self.frame, self.scratch);
         let failed = |source| Error::Call { call: "ptrace", pid, source };
         sys::set_registers(self.tid, &registers).map_err(failed)?;
@@ -309,7 +325,7 @@ struct Lent {
 
 /// Chooses a thread that stands on a stack of its own with room for its state and may make system calls, preferably one
 /// that runs in user mode.
-fn lend(stopped: &Stopped, maps: &MappingTable, frames_before: u64) -> Result<Lent, Error> {
+fn lend(stopped: &Stopped, maps: &MappingTable, calls: (&[Call], u64), gadgets: Gadgets) -> Result<Lent, Error> {
     let mut order: Vec<usize> = (0..stopped.threads().len()).collect();
     order.sort_by_key(|index| {
         let thread = &stopped.threads()[*index];
@@ -317,7 +333,7 @@ fn lend(stopped: &Stopped, maps: &MappingTable, frames_before: u64) -> Result<Le
     });
     let mut refusal = None;
     for index in order.into_iter().take(LENDERS_MAX) {
-        match fit(stopped, index, maps, frames_before) {
+        match fit(stopped, index, maps, calls, gadgets) {
             Ok(lent) => return Ok(lent),
             Err(error) => refusal = refusal.or(Some(error)),
         }
@@ -325,20 +341,35 @@ fn lend(stopped: &Stopped, maps: &MappingTable, frames_before: u64) -> Result<Le
     Err(refusal.unwrap_or(Error::Gone { pid: stopped.pid() }))
 }
 
-fn fit(stopped: &Stopped, index: usize, maps: &MappingTable, frames_before: u64) -> Result<Lent, Error> {
+fn fit(
+    stopped: &Stopped,
+    index: usize,
+    maps: &MappingTable,
+    (calls, frames_before): (&[Call], u64),
+    gadgets: Gadgets,
+) -> Result<Lent, Error> {
     let (pid, thread) = (stopped.pid(), &stopped.threads()[index]);
     let failed = |source| Error::Call { call: "ptrace", pid, source };
+    check_thread_pointer(stopped, thread)?;
     let mask = sys::signal_mask(thread.tid).map_err(failed)?;
     let state = signal_state(sys::extended_state(thread.tid).map_err(failed)?);
     let needed = StackLayout::needed(state.len() as u64, frames_before);
     let top = room_for(pid, thread, maps, needed).ok_or(Error::NoStack { tid: thread.tid, needed })?;
-    check_calls(pid, thread.tid)?;
+    let layout = StackLayout::below(top, state.len() as u64, frames_before);
+    check_calls(pid, thread.tid, &on_the_way(&thread.registers, calls, layout.scratch, gadgets))?;
     // A kernel that does not tell is older than any C library that takes part by itself.
     if stopped.is_in_restartable_sequence(index).unwrap_or(false) {
         return Err(Error::NotNow { tid: thread.tid });
     }
-    let layout = StackLayout::below(top, state.len() as u64, frames_before);
     Ok(Lent { index, mask, state, layout })
+}
+
+/// Checks that the thread pointer is one of a C library's, which points at itself. Runtimes of their own, Go's for one,
+/// keep it and stacks of many threads in one mapping, so that nobody could tell where a stack ends.
+fn check_thread_pointer(stopped: &Stopped, thread: &Thread) -> Result<(), Error> {
+    let base = thread.registers.fs_base;
+    let is_its_own = base != 0 && stopped.memory().read_word(base).is_ok_and(|word| word == base);
+    if is_its_own { Ok(()) } else { Err(Error::NoThreadPointer { tid: thread.tid }) }
 }
 
 /// Where things lie below the red zone, from above: vector state, text for calls, the frame of the thread's own state,

@@ -7,10 +7,13 @@
 //! Next: `place` for where the monitor runs meanwhile; `inject` borrows a stopped thread to make system calls.
 
 use crate::error::Error;
+use crate::filters::may_sleep_on;
+use crate::guards::is_filtered;
 use crate::memory::Memory;
 use crate::naps::Naps;
 use crate::place::Place;
 use crate::proc::{permission_hint, stat_of, thread_count, thread_ids, tracer_of};
+use crate::restart::{registers_to_restore, restart_state};
 use crate::sys::{self, Registers};
 use std::time::Duration;
 use trimtab_types::Pid;
@@ -96,6 +99,8 @@ pub struct Stopped {
     job_stopped: bool,
     /// Whether a thread ended while it was traced.
     any_ended: bool,
+    /// Threads that are under filters of system calls.
+    filtered: Vec<i32>,
 }
 
 impl Stopped {
@@ -145,6 +150,7 @@ impl Stopped {
             interrupted_ns: None,
             job_stopped: false,
             any_ended: false,
+            filtered: Vec::new(),
         })
     }
 
@@ -204,6 +210,7 @@ impl Stopped {
 
     /// Seizes and stops `tids`; those that have ended are passed over.
     fn stop_threads(&mut self, tids: &[i32]) -> Result<(), Error> {
+        self.filtered.extend(tids.iter().filter(|tid| is_filtered(self.pid, **tid)));
         let (computing, sleeping) = self.by_activity(tids)?;
         let sleeping = self.seize_all(&sleeping)?;
         let computing = self.seize_all(&computing).inspect_err(|_| self.release(&sleeping))?;
@@ -531,6 +538,9 @@ impl Stopped {
                 // Read before the last one: it may run in our place from then on.
                 until_ns = sys::monotonic_ns();
             }
+            if self.filtered.contains(&thread.tid) {
+                self.begin_sleep_anew(thread);
+            }
             any_ended |= sys::detach(thread.tid, 0).is_err();
         }
         self.threads.clear();
@@ -539,6 +549,23 @@ impl Stopped {
         }
         let since_ns = self.since_ns.or(self.interrupted_ns).unwrap_or(until_ns);
         until_ns.saturating_sub(since_ns)
+    }
+}
+
+impl Stopped {
+    /// Has a thread that sleeps until a time begin its sleep anew, if its filters would not let the kernel resume it.
+    fn begin_sleep_anew(&self, thread: &Thread) {
+        // Its registers may have been set since it stopped.
+        let Ok(now) = sys::registers(thread.tid) else { return };
+        let thread = Thread { tid: thread.tid, registers: now };
+        if !thread.is_in_timed_call() || may_sleep_on(self.pid, &thread) {
+            return;
+        }
+        let mut anew = registers_to_restore(&thread, &self.memory);
+        (anew.rax, anew.rip) = restart_state(&anew);
+        anew.orig_rax = u64::MAX;
+        // It fails only if the thread has ended.
+        let _ = sys::set_registers(thread.tid, &anew);
     }
 }
 

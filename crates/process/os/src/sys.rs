@@ -30,6 +30,10 @@ struct PeekSignals {
     count: i32,
 }
 
+/// `PTRACE_SECCOMP_GET_FILTER`, and the bytes of an instruction of what it gives.
+const GET_CALL_FILTER: libc::c_uint = 0x420c;
+const FILTER_INSTRUCTION_BYTES: usize = 8;
+
 /// The register set of the floating-point and vector state.
 const NT_X86_XSTATE: usize = 0x202;
 /// Largest extended state any x86-64 processor has today (AMX tiles included), with room to spare.
@@ -77,6 +81,25 @@ pub(crate) fn restartable_sequences(tid: i32) -> io::Result<u64> {
     let mut found = [0u64; SEQUENCES_BYTES / 8];
     request(GET_SEQUENCES, tid, SEQUENCES_BYTES, found.as_mut_ptr() as usize)?;
     Ok(found[0])
+}
+
+/// The instructions of seccomp filter `number` of stopped thread `tid`, the oldest first; `None` if it has no such filter.
+///
+/// # Errors
+/// `EACCES` without CAP_SYS_ADMIN or under a filter of our own, `EMEDIUMTYPE` where the kernel has not kept it.
+pub(crate) fn call_filter(tid: i32, number: usize) -> io::Result<Option<Vec<u8>>> {
+    let ask = |place: *mut u8| {
+        // SAFETY: the kernel writes as many instructions as it told before that there are, or none to no place.
+        check(unsafe { libc::ptrace(GET_CALL_FILTER, tid, number, place) })
+    };
+    let count = match ask(std::ptr::null_mut()) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+        count => count? as usize,
+    };
+    // A filter never changes, and a stopped thread loses none.
+    let mut bytes = vec![0; count * FILTER_INSTRUCTION_BYTES];
+    ask(bytes.as_mut_ptr())?;
+    Ok(Some(bytes))
 }
 
 pub(crate) fn detach(tid: i32, signal: i32) -> io::Result<()> {

@@ -91,7 +91,7 @@ impl FaultHandlers {
 /// Has a thread of the process ask for the handlers.
 fn asked(pid: Pid, signals: &[i32]) -> Result<(Vec<SignalHandler>, MappingTable, u64), Error> {
     let _claim = Claim::of(pid)?;
-    trimtab_os::check_all_calls(pid)?;
+    trimtab_os::check_all_calls(pid, &SignalHandler::calls(signals))?;
     let maps = MappingTable::of(pid)?;
     let gadgets: Gadgets = find_gadgets(pid, &Memory::open(pid)?, &maps)?;
     let mut last = None;

@@ -11,7 +11,7 @@ use crate::claim::Claim;
 use crate::error::Error;
 use crate::gone::is_changed_by_others;
 use crate::handlers::Watch;
-use crate::mapping::{Mapper, forsake};
+use crate::mapping::{Mapper, check_calls, forsake};
 use crate::modules::Modules;
 use crate::prepare::Prepared;
 use crate::remove::{self, Removal, Target};
@@ -117,7 +117,7 @@ impl Prepared {
             let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
             return Err(Error::NothingToDo { pid, reason });
         }
-        trimtab_os::check_all_calls(pid)?;
+        check_calls(pid)?;
         let _claim = Claim::of(pid)?;
         for attempt in 1.. {
             let maps = MappingTable::of(pid)?;

@@ -58,6 +58,7 @@ pub use insert::{Inserted, Setup};
 pub use inside::Inside;
 pub use interposers::interposers;
 pub use late::mappings_of;
+pub use mapping::check_calls;
 pub use modules::{Module, Modules};
 pub use origin::FileBytes;
 pub use outside_call::{OutsideCall, call_once};

@@ -18,7 +18,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::Release;
 use std::time::{Duration, Instant};
 use trimtab_os::{Call, Gadgets, Mapping, MappingTable, SharedMapping, Stopped, open_file_of};
-use trimtab_stub::layout::{MEMFD_NAME, PAGE};
+use trimtab_plan::{ArenaPlace, Plan};
+use trimtab_stub::layout::{Geometry, MEMFD_NAME, PAGE};
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
 
@@ -49,6 +50,8 @@ const READ_EXECUTE: u64 = 5;
 /// `MADV_WIPEONFORK`: a forked child finds the gate closed.
 const WIPE_ON_FORK: u64 = 18;
 
+/// A number that a descriptor has in a program with nothing open but its streams.
+const FIRST_FREE_DESCRIPTOR: u64 = 3;
 /// Where the descriptor stands once the list of everything is mapped.
 const LISTED: u64 = 1;
 /// And once everything is.
@@ -90,8 +93,7 @@ impl Mapper<'_> {
     fn map_once(&mut self, fill: &dyn Fn(View<'_>)) -> Result<SharedMapping, Lost> {
         let pid = self.pid;
         let known = open_descriptors(pid);
-        let name = Call { text: Some(MEMFD_NAME), ..Call::new("memfd_create", MEMFD_CREATE, [0, CLOSE_ON_EXEC]) };
-        self.run(&[name], &|| true)?;
+        self.run(&[create_file()], &|| true)?;
         let descriptor = self.wait_for_descriptor(&known)?;
         let filled = open_file_of(pid, descriptor).map_err(Error::from).and_then(|file| {
             let shared = SharedMapping::create(&file, self.layout.geometry.file_length, pid)?;
@@ -250,6 +252,14 @@ impl Mapper<'_> {
         gates.map(|gate| Call::new("madvise", MADVISE, [gate, PAGE, WIPE_ON_FORK])).collect()
     }
 
+    /// Every call from the first to the last, those that take all of it back included.
+    fn all_calls(&self, descriptor: u64) -> Vec<Call> {
+        let mappings: Vec<(u64, u64)> = self.wanted(ALL).iter().map(|wanted| (wanted.start, wanted.length)).collect();
+        let made = [vec![create_file()], self.list_calls(descriptor), self.calls(descriptor), self.last_calls()];
+        let taken_back = [vec![close(descriptor)], unmap_calls(&mappings)];
+        made.into_iter().chain(taken_back).flatten().collect()
+    }
+
     /// Nothing is written before every mapping is seen to be where it should be; otherwise those made are taken back.
     fn check(&mut self, step: u64, descriptor: u64, file: &File) -> Result<(), Lost> {
         let wanted = self.wanted(step);
@@ -327,6 +337,26 @@ impl Wanted {
         let expected_inode = if self.is_ours { inode } else { 0 };
         found.start == self.start && found.length() == self.length && found.inode == expected_inode
     }
+}
+
+/// Checks that every thread of `pid` may make the calls that a session has it make, with our very flags. Addresses are
+/// not known yet and stand for those to come: whoever makes a call is checked once more, with its own.
+///
+/// # Errors
+/// [`Error::Os`], with the call that is not allowed; nothing was changed.
+pub fn check_calls(pid: Pid) -> Result<(), Error> {
+    const SOMEWHERE: u64 = 1 << 32;
+    let geometry = Geometry { data_length: PAGE, file_length: 2 * PAGE, ..Geometry::default() };
+    let place = ArenaPlace { gate: SOMEWHERE + PAGE, code: SOMEWHERE + 2 * PAGE, capacity: PAGE };
+    let layout = Layout { header: SOMEWHERE, places: vec![place], geometry, plan: Plan::default() };
+    let gadgets = Gadgets { system_call: 0, signal_return: 0 };
+    let mapper = Mapper { pid, gadgets, maps: &MappingTable::default(), layout: &layout, pause_ns: 0 };
+    Ok(trimtab_os::check_all_calls(pid, &mapper.all_calls(FIRST_FREE_DESCRIPTOR))?)
+}
+
+/// Makes the shared memory's file.
+fn create_file() -> Call {
+    Call { text: Some(MEMFD_NAME), ..Call::new("memfd_create", MEMFD_CREATE, [0, CLOSE_ON_EXEC]) }
 }
 
 /// Nothing of ours is in the process before it has made the file.
@@ -408,8 +438,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use trimtab_os::{Memory, find_gadgets};
-    use trimtab_plan::{ArenaPlace, Plan};
-    use trimtab_stub::layout::{Geometry, MAGIC, Needs};
+    use trimtab_stub::layout::{MAGIC, Needs};
 
     const DATA_BYTES: u64 = 0x10000;
 
@@ -532,8 +561,7 @@ mod tests {
     /// As far as a trimtab gets that is killed behind call number `count` of those that map.
     fn map_in_part(mapper: &mut Mapper<'_>, count: usize) -> u64 {
         let (pid, known) = (mapper.pid, open_descriptors(mapper.pid));
-        let name = Call { text: Some(MEMFD_NAME), ..Call::new("memfd_create", MEMFD_CREATE, [0, CLOSE_ON_EXEC]) };
-        assert!(mapper.run(&[name], &|| true).is_ok());
+        assert!(mapper.run(&[create_file()], &|| true).is_ok());
         let Ok(descriptor) = mapper.wait_for_descriptor(&known) else { panic!("it has a descriptor") };
         let file = open_file_of(pid, descriptor).expect("opens");
         let shared = SharedMapping::create(&file, mapper.layout.geometry.file_length, pid).expect("maps");

@@ -106,7 +106,7 @@ pub struct OutsideCall {
 /// [`Error::NoCall`] with the reason if it is not certain to be safe, or was not at any moment for two seconds: then none
 /// was called and nothing was changed.
 pub fn call_once(pid: Pid, calls: &[(ProcAddr, Vec<i64>)], cache: &ImageCache) -> Result<OutsideCall, Error> {
-    trimtab_os::check_all_calls(pid)?;
+    trimtab_os::check_function_calls(pid)?;
     let _claim = Claim::of(pid)?;
     let modules = Modules::read(pid, cache, &|_| true)?;
     let refused = |reason: String| Error::NoCall { pid, reason };

@@ -17,6 +17,7 @@ use crate::threads::FunctionRange;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
+use std::sync::OnceLock;
 use trimtab_os::{Gadgets, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite, Unread};
 use trimtab_stub::layout::{Probe, flag};
@@ -75,6 +76,10 @@ pub struct Prepared {
 const ARENA_SPAN_MAX: u64 = 128 << 20;
 /// Fragments one function may be split into.
 const FRAGMENTS_MAX: usize = 16;
+/// Go's stacks begin with a few hundred bytes and move, its scheduler interrupts threads by signal and looks up where they
+/// stand, and its faults become panics by the address they happened at.
+const GO_CODE: &str = "its file is a Go program, whose code may not be moved and whose stacks have no room for probes; C \
+                       libraries that it calls can be probed";
 /// Bytes behind a function that are looked at for padding.
 const AFTER_MAX: u64 = 64;
 
@@ -288,6 +293,8 @@ pub(crate) struct Subject<'a> {
     text: Text<'a>,
     /// The program has a fault handler of its own.
     faults_stay: bool,
+    /// Whether Go's compiler made code of it, once that was asked.
+    is_of_go: OnceLock<bool>,
 }
 
 /// One piece of a function: where, its bytes, and the bytes behind it.
@@ -300,7 +307,8 @@ struct Piece<'a> {
 impl<'a> Subject<'a> {
     pub(crate) fn new(module: &'a Module, memory: Option<&'a Memory>, modules: &'a Modules) -> Self {
         let faults_stay = modules.own_fault_handler().is_some();
-        Subject { module, memory, maps: &modules.maps, text: Text::new(module, memory), faults_stay }
+        let (text, is_of_go) = (Text::new(module, memory), OnceLock::new());
+        Subject { module, memory, maps: &modules.maps, text, faults_stay, is_of_go }
     }
 
     /// Where a function is patched, by what is `known` or else by a new decision; that too, if it is worth keeping.
@@ -374,6 +382,10 @@ impl<'a> Subject<'a> {
         address: ProcAddr,
         then: impl FnOnce(&FunctionCode<'_>, &Analysis) -> Result<T, String>,
     ) -> Result<T, String> {
+        let is_of_go = || trimtab_symbols::is_of_go(self.module.loaded.file.bytes()).unwrap_or(false);
+        if *self.is_of_go.get_or_init(is_of_go) {
+            return Err(GO_CODE.into());
+        }
         let file_address = self.module.bias.to_file(address);
         let image = &self.module.loaded.image;
         let function = image

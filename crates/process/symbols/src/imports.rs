@@ -35,6 +35,18 @@ pub fn exports_one_of(bytes: &[u8], names: &[&str]) -> Result<bool, Error> {
     Ok(defined.any(|symbol| symbol.name().is_ok_and(|name| names.contains(&name))))
 }
 
+/// Names of the tables by which Go's runtime finds its functions; no program of Go's is without one.
+const GO_TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+
+/// Whether the file holds code that Go's compiler made; C code may be linked to it.
+///
+/// # Errors
+/// [`Error`] if the bytes are no 64-bit little-endian ELF file.
+pub fn is_of_go(bytes: &[u8]) -> Result<bool, Error> {
+    let file = Elf::parse(bytes)?;
+    Ok(GO_TABLES.iter().any(|name| file.section_bytes(name).is_some()))
+}
+
 /// Whether the loader writes addresses into the file's code, so that it is not what the file holds, and not at once what
 /// it will be.
 ///

@@ -56,7 +56,7 @@ pub use frames::{
 };
 pub use glob::matches as glob_matches;
 pub use image::{DataObject, Function, Image, ImageKind, Protection, Segment, Source, ThreadLocal, TlsSegment};
-pub use imports::{exports_one_of, imported_names, relocates_text};
+pub use imports::{exports_one_of, imported_names, is_of_go, relocates_text};
 pub use linkage::{Slot, SlotTarget, Stub};
 pub use loaded::loaded_file;
 pub use lsda::CallSite;

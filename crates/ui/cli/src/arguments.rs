@@ -228,6 +228,9 @@ pub enum Command {
         /// Only this process, not the other ranks of its job
         #[arg(long, requires = "pid")]
         process: bool,
+        /// Take my word that the program's seccomp filter allows what trimtab has it call, if the filter can't be read
+        #[arg(long)]
+        seccomp_ok: bool,
     },
     /// Take out what this very process put into others before it ran out of memory or aborted, and executed itself anew
     #[command(name = trimtab_os::last_act::COMMAND, hide = true)]
@@ -353,6 +356,9 @@ pub struct ProbeOptions {
     /// Probe only the process itself, not the ranks of its job
     #[arg(long, conflicts_with_all = ["slurm", "command"])]
     pub process: bool,
+    /// Take my word that the program's seccomp filter allows what trimtab has it call, if the filter can't be read
+    #[arg(long)]
+    pub seccomp_ok: bool,
     /// Write the result as JSON; `-` for standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -398,6 +404,9 @@ pub struct WindowOptions {
     /// End when the 95% interval of the time per iteration is within this many percent
     #[arg(long, value_name = "PERCENT", value_parser = positive)]
     pub until_confident: Option<f64>,
+    /// Take my word that the program's seccomp filter allows what trimtab has it call, if the filter can't be read
+    #[arg(long)]
+    pub seccomp_ok: bool,
     /// Write the report as JSON; `-` for standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

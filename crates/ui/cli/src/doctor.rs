@@ -137,7 +137,10 @@ fn filter(facts: &Facts) -> Check {
             "system calls",
             State::Lacks,
             format!("filtered (seccomp mode {mode})"),
-            Some("if attaching fails, run trimtab outside of the container, or allow it ptrace and process_vm_writev"),
+            Some(
+                "filters of programs can't be read from under a filter: --seccomp-ok is your word that they pass; if \
+                 attaching fails, run trimtab outside of the container, or allow it ptrace and process_vm_writev",
+            ),
         ),
     }
 }

@@ -111,7 +111,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),
         Command::Explain { script, options, words } => explain::run(&script, &options, &words, &store),
         Command::Pack { program, output, options } => pack::pack(&program, &output, &options),
-        Command::Undo { pid, slurm, process } => undo::run(pid, slurm, process),
+        Command::Undo { pid, slurm, process, seccomp_ok } => undo::run(pid, slurm, process, seccomp_ok),
         Command::LastAct { why, pids } => undo::last_act(&why, &pids),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "trimtab", &mut std::io::stdout());

@@ -25,7 +25,7 @@ pub fn run(
     store: &Option<PathBuf>,
 ) -> anyhow::Result<u8> {
     let (text, rest) = script_of(&options.script, words)?;
-    let script = script_options(&options.script, text);
+    let script = Options { seccomp_ok: options.seccomp_ok, ..script_options(&options.script, text) };
     if let Some(path) = &options.json {
         output::check_writable(path)?;
     }
@@ -83,7 +83,8 @@ fn read_script(path: &Path) -> anyhow::Result<String> {
 
 /// What the user allows, with the text.
 pub fn script_options(options: &ScriptOptions, text: String) -> Options {
-    Options { text, permissions: Permissions { write: options.allow_write, call: options.allow_call } }
+    let permissions = Permissions { write: options.allow_write, call: options.allow_call };
+    Options { text, permissions, ..Options::default() }
 }
 
 /// What a word names.

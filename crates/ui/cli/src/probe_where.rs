@@ -133,6 +133,7 @@ fn everywhere(spread: &Spread, script: &Options, options: &ProbeOptions) -> anyh
         text: script.text.clone(),
         may_write: script.permissions.write,
         may_call: script.permissions.call,
+        seccomp_ok: script.seccomp_ok,
         ranks: options.ranks.to_string(),
         size: present.values().find_map(|present| present.size).unwrap_or(ranks as u32),
     };

@@ -15,16 +15,16 @@ use trimtab_track::slurm::SlurmId;
 use trimtab_types::Pid;
 
 /// `trimtab undo PID` and `trimtab undo --slurm JOB`.
-pub fn run(pid: Option<i32>, slurm: Option<SlurmId>, only_process: bool) -> anyhow::Result<u8> {
+pub fn run(pid: Option<i32>, slurm: Option<SlurmId>, only_process: bool, seccomp_ok: bool) -> anyhow::Result<u8> {
     let found = match (pid, slurm) {
         (_, Some(id)) => slurm_job(id, false)?,
-        (Some(pid), None) if only_process => return process(Pid(pid)),
+        (Some(pid), None) if only_process => return process(Pid(pid), seccomp_ok),
         (Some(pid), None) => match job_of(Pid(pid)) {
             Ok(found) => found,
-            Err(error) if is_no_job(&error) => return process(Pid(pid)),
+            Err(error) if is_no_job(&error) => return process(Pid(pid), seccomp_ok),
             // A job that can't be understood any more may still hold what must go.
             Err(error) => {
-                let outcome = process(Pid(pid))?;
+                let outcome = process(Pid(pid), seccomp_ok)?;
                 eprintln!("trimtab: only process {pid} was looked at: {}", output::chain(&error));
                 return Ok(outcome);
             }
@@ -32,19 +32,19 @@ pub fn run(pid: Option<i32>, slurm: Option<SlurmId>, only_process: bool) -> anyh
         (None, None) => bail!("give a process id, or --slurm JOB"),
     };
     match found {
-        Found::Here(job) => here(&job, pid.map(Pid)),
-        Found::Spread(spread) => everywhere(&spread),
+        Found::Here(job) => here(&job, pid.map(Pid), seccomp_ok),
+        Found::Spread(spread) => everywhere(&spread, seccomp_ok),
     }
 }
 
 /// All ranks of a job on this machine, and the process that named it.
-fn here(job: &Job, named: Option<Pid>) -> anyhow::Result<u8> {
+fn here(job: &Job, named: Option<Pid>, seccomp_ok: bool) -> anyhow::Result<u8> {
     let ranks = job.ranks.iter().map(|rank| (format!("rank {} (process {})", rank.rank, rank.pid), rank.pid));
     let others = named.filter(|pid| job.ranks.iter().all(|rank| rank.pid != *pid));
     let all = ranks.chain(others.map(|pid| (format!("process {pid}"), pid)));
     let (mut undone, mut problems) = (0, Vec::new());
     for (name, pid) in all {
-        match undo(pid) {
+        match undo(pid, seccomp_ok) {
             Ok(None) => {}
             Ok(Some(done)) => {
                 undone += 1;
@@ -66,12 +66,12 @@ fn here(job: &Job, named: Option<Pid>) -> anyhow::Result<u8> {
 }
 
 /// All ranks of a job on many nodes.
-fn everywhere(spread: &Spread) -> anyhow::Result<u8> {
+fn everywhere(spread: &Spread, seccomp_ok: bool) -> anyhow::Result<u8> {
     let terminal = Terminal::new()?;
     let is_interrupted = || terminal.is_interrupted();
     let mut lead = cluster::lead(spread, &spread.starter(None)?, &terminal, "undo", &is_interrupted)?;
     let absent: Vec<String> = lead.absent().into_iter().map(str::to_owned).collect();
-    let undone = lead.undo(cluster::RANKS_WAIT)?;
+    let undone = lead.undo(cluster::RANKS_WAIT, seccomp_ok)?;
     drop(lead);
     terminal.finish();
     let mut problems: Vec<String> = absent.iter().map(|node| format!("no agent came on {node}")).collect();
@@ -105,7 +105,7 @@ fn line(host: &str, one: &Undone) -> String {
 pub fn last_act(why: &str, pids: &[i32]) -> anyhow::Result<u8> {
     let mut left = Vec::new();
     for pid in pids {
-        if let Err(error) = undo(Pid(*pid)) {
+        if let Err(error) = undo(Pid(*pid), false) {
             left.push(format!("process {pid}: {}", output::chain(&error)));
         }
     }
@@ -121,8 +121,8 @@ pub fn last_act(why: &str, pids: &[i32]) -> anyhow::Result<u8> {
 }
 
 /// One process, whatever job it is of.
-fn process(pid: Pid) -> anyhow::Result<u8> {
-    match undo(pid)? {
+fn process(pid: Pid, seccomp_ok: bool) -> anyhow::Result<u8> {
+    match undo(pid, seccomp_ok)? {
         None => {
             output::print_text(&format!("process {pid} holds nothing of trimtab's"))?;
             Ok(PARTIAL)
@@ -138,16 +138,22 @@ fn process(pid: Pid) -> anyhow::Result<u8> {
 struct Done {
     patches: usize,
     left_mapped_bytes: u64,
+    /// Why, if any are.
+    left_because: Option<String>,
     pause_us: f64,
 }
 
 fn said(done: &Done) -> String {
-    let Done { patches, left_mapped_bytes, pause_us } = done;
-    format!("{patches} places restored, {left_mapped_bytes} bytes left mapped, paused {pause_us:.0} us")
+    let Done { patches, left_mapped_bytes, left_because, pause_us } = done;
+    let because = left_because.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("{patches} places restored, {left_mapped_bytes} bytes left mapped{because}, paused {pause_us:.0} us")
 }
 
 /// Takes out what is left in a process; `None`: nothing is.
-fn undo(pid: Pid) -> anyhow::Result<Option<Done>> {
+fn undo(pid: Pid, seccomp_ok: bool) -> anyhow::Result<Option<Done>> {
+    if seccomp_ok {
+        trimtab_os::trust_filters(pid);
+    }
     // What another trimtab is just about to map is not left over.
     let _claim = trimtab_session::Claim::of(pid)?;
     let found = leftover::find_also_coming(pid)?;
@@ -165,5 +171,5 @@ fn undo(pid: Pid) -> anyhow::Result<Option<Done>> {
         );
     }
     let (left_mapped_bytes, pause_us) = (removal.left_mapped_bytes, removal.pause_ns_max as f64 / 1e3);
-    Ok(Some(Done { patches, left_mapped_bytes, pause_us }))
+    Ok(Some(Done { patches, left_mapped_bytes, left_because: removal.left_because, pause_us }))
 }

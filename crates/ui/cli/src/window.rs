@@ -245,6 +245,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         event: options.event.clone().map(Box::new),
         patient: options.event.as_ref().is_some_and(waiting::is_count),
         ranks: options.ranks.clone(),
+        seccomp_ok: options.seccomp_ok,
         batch: 0,
         job_id: String::new(),
         command_ns,

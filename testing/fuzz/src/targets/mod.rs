@@ -7,6 +7,7 @@ pub mod code;
 pub mod debug;
 pub mod descriptor;
 pub mod elf;
+pub mod filter;
 pub mod frames;
 pub mod memory;
 pub mod minidebug;

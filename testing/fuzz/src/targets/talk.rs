@@ -138,6 +138,7 @@ fn asks() -> Result<Vec<Ask>> {
         text: "entry f { n++ }".to_owned(),
         may_write: false,
         may_call: false,
+        seccomp_ok: false,
         ranks: "0-3".to_owned(),
         size: 4,
     };

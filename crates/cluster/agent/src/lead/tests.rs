@@ -117,7 +117,7 @@ fn with_agents_until(
 #[test]
 fn rows_of_65536_ranks_arrive_whole() {
     with_agents(AGENTS, &|index| Box::new(move |_| Say::Undone(rows(index))), |lead| {
-        let answers = lead.ask(Ask::Undo).expect("answers");
+        let answers = lead.ask(Ask::Undo { seccomp_ok: false }).expect("answers");
         assert_eq!(answers.said.len(), AGENTS);
         for (index, say) in answers.said {
             assert!(say == Say::Undone(rows(index)), "agent {index}");
@@ -131,7 +131,7 @@ fn rows_of_65536_ranks_arrive_whole() {
 fn agents_that_are_all_gone_are_not_waited_for() {
     with_agents(4, &|_| Box::new(|_| GONE), |lead| {
         let begun = Instant::now();
-        let answers = lead.ask(Ask::Undo).expect("it is over");
+        let answers = lead.ask(Ask::Undo { seccomp_ok: false }).expect("it is over");
         assert!(answers.said.is_empty(), "{:?}", answers.said);
         assert!(begun.elapsed() < ANSWER_MAX, "as long as for agents that work");
     });
@@ -153,7 +153,7 @@ fn agents_that_prepare_are_not_waited_for_once_it_is_interrupted() {
         is_interrupted.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         assert!(matches!(lead.ask(Ask::Machine), Err(Error::Interrupted)));
-        let answers = lead.ask(Ask::Undo).expect("answers");
+        let answers = lead.ask(Ask::Undo { seccomp_ok: false }).expect("answers");
         assert_eq!(answers.said.len(), 2, "of the later question");
         assert!(begun.elapsed() >= plans_for, "they are asked in order");
     });

@@ -46,6 +46,8 @@ pub struct Start {
     pub may_write: bool,
     /// Whether it may call the program's functions.
     pub may_call: bool,
+    /// Whether the owner says that filters of system calls let ours pass.
+    pub seccomp_ok: bool,
     /// The ranks it is for, as the user wrote them.
     pub ranks: String,
     /// Ranks of the whole job.

@@ -55,7 +55,7 @@ impl Scripts {
             return Ok(Answer::Started(Started::default()));
         }
         let permissions = Permissions { write: start.may_write, call: start.may_call };
-        let options = Options { text: start.text.clone(), permissions };
+        let options = Options { text: start.text.clone(), permissions, seccomp_ok: start.seccomp_ok };
         let running = when_loaded(|| Running::start(&targets, &options, cache));
         let running = running.map_err(|error| shown(error, &start.text))?;
         let (functions, refused) = running.refusals();

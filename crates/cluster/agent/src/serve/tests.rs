@@ -72,7 +72,7 @@ fn who_comes_late_says_nothing_to_what_was_asked_before_and_answers_what_is_aske
     let spec =
         StreamSpec { target: RankSet::one(Rank(0)), filter, sync: Sync::TimeOut { us: LATE_US }, down: Down::Same };
     let stream = link.handle().open(spec).expect("a stream");
-    (0..3).for_each(|wave| ask(&link, stream, wave, Ask::Undo));
+    (0..3).for_each(|wave| ask(&link, stream, wave, Ask::Undo { seccomp_ok: false }));
 
     let cache = ImageCache::in_memory();
     let own = join(&ticket, &secret, 0).expect("it joins");
@@ -80,7 +80,7 @@ fn who_comes_late_says_nothing_to_what_was_asked_before_and_answers_what_is_aske
     let passed = pieces(&results(&link, &own, &mut agent, 3));
     assert_eq!(passed, [(0, NOTHING), (1, NOTHING), (2, NOTHING)]);
 
-    ask(&link, stream, 3, Ask::Undo);
+    ask(&link, stream, 3, Ask::Undo { seccomp_ok: false });
     let answered = pieces(&results(&link, &own, &mut agent, 1));
     let [(3, piece)] = answered.as_slice() else { panic!("{answered:?}") };
     let say: Say = postcard::from_bytes(&piece.bytes).expect("an answer");
@@ -123,7 +123,9 @@ fn who_is_asked_to_end_with_its_job_answers_until_the_lead_needs_nothing_more() 
         while link.handle().members().rank_count() == 0 {
             let _told = link.wait(LOOK);
         }
-        for (wave, question) in [Ask::Undo, Ask::Undo, Ask::Leave].into_iter().enumerate() {
+        for (wave, question) in
+            [Ask::Undo { seccomp_ok: false }, Ask::Undo { seccomp_ok: false }, Ask::Leave].into_iter().enumerate()
+        {
             ask(&link, stream, wave as u64, question);
             let answered = pieces(&results_of(&link, 1));
             assert!(

@@ -242,6 +242,9 @@ fn prepare_all(job: &Job, options: &Options, cache: &ImageCache, interest: Inter
     for process in &job.ranks {
         interest.check()?;
         let failed = |source| Error::Rank { rank: process.rank, pid: process.pid, source };
+        if options.seccomp_ok {
+            trimtab_os::trust_filters(process.pid);
+        }
         check_process(process).map_err(failed)?;
         let claim = Claim::of(process.pid).map_err(failed)?;
         let (modules, undone) = clean_modules(process.pid, options, cache).map_err(failed)?;
@@ -299,7 +302,7 @@ fn lacking_warnings(selection: &Selection, ready: &[Ready]) -> Vec<String> {
 /// A rank that job control has stopped would never come to an iteration.
 fn check_process(process: &RankProcess) -> Result<(), trimtab_session::Error> {
     let pid = process.pid;
-    trimtab_os::check_all_calls(pid)?;
+    trimtab_session::check_calls(pid)?;
     if trimtab_os::stat_of(pid, pid.0).is_some_and(|stat| stat.state == State::Stopped) {
         return Err(trimtab_os::Error::JobControlStopped { pid }.into());
     }

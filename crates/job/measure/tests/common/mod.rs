@@ -232,6 +232,7 @@ pub fn options(mark: Mark, iterations: u64) -> Options {
         event: None,
         patient: false,
         ranks: Context::All,
+        seccomp_ok: false,
         batch: 0,
         job_id: String::new(),
         command_ns: monotonic_ns(),

@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_script::{Error, Options, Permissions, Running, Target, Value};
+use trimtab_script::{Error, Options, Running, Target, Value};
 use trimtab_session::{ImageCache, Modules};
 use trimtab_snippet::arithmetic::Number;
 use trimtab_specimens::{TextSnapshot, threads_running};
@@ -124,7 +124,7 @@ impl Drop for Program {
 
 /// A script that may do nothing to the program.
 pub fn options(script: &str) -> Options {
-    Options { text: script.to_owned(), permissions: Permissions::default() }
+    Options { text: script.to_owned(), ..Options::default() }
 }
 
 fn whole(number: Number) -> i64 {

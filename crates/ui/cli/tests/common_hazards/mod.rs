@@ -23,7 +23,12 @@ pub struct Hazard {
 impl Hazard {
     /// Starts one and waits until it has begun.
     pub fn start(variant: HazardVariant, hazard: &str) -> Hazard {
-        let mut started = Hazard::start_at_once(variant, hazard, false);
+        Hazard::start_with(variant, hazard, &|_| {})
+    }
+
+    /// The same, with whatever is added to its command.
+    pub fn start_with(variant: HazardVariant, hazard: &str, add: &dyn Fn(&mut Command)) -> Hazard {
+        let mut started = Hazard::start_at_once(variant, hazard, false, add);
         let begun = started.path("end.begun");
         until("begin of the hazard", || begun.exists() || started.child.try_wait().expect("a child").is_some());
         started
@@ -31,10 +36,10 @@ impl Hazard {
 
     /// What it prints and returns when nobody disturbs it.
     pub fn undisturbed(variant: HazardVariant, hazard: &str) -> (String, ExitStatus) {
-        Hazard::start_at_once(variant, hazard, true).end()
+        Hazard::start_at_once(variant, hazard, true, &|_| {}).end()
     }
 
-    fn start_at_once(variant: HazardVariant, hazard: &str, ends_at_once: bool) -> Hazard {
+    fn start_at_once(variant: HazardVariant, hazard: &str, ends_at_once: bool, add: &dyn Fn(&mut Command)) -> Hazard {
         let (program, plugin) = hazards(variant).expect("builds");
         let folder = TempDir::new().expect("a folder");
         let end = folder.path().join("end");
@@ -43,6 +48,7 @@ impl Hazard {
         }
         let mut command = Command::new(program);
         command.arg(hazard).arg(&end).arg(plugin).stdin(Stdio::null());
+        add(&mut command);
         let output = |name: &str| File::create(folder.path().join(name)).expect("a file");
         let child = command.stdout(output("out")).stderr(output("err")).spawn().expect("starts");
         Hazard { child, folder, name: format!("{hazard}, {variant:?}") }
