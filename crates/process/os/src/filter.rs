@@ -239,8 +239,10 @@ impl Machine {
 mod tests {
     use super::*;
 
-    /// Code, jumps and constant of each instruction.
-    fn filter(instructions: &[(u16, u8, u8, u32)]) -> CallFilter {
+    /// Code, jumps and constant of an instruction.
+    type Code = (u16, u8, u8, u32);
+
+    fn filter(instructions: &[Code]) -> CallFilter {
         let bytes = instructions.iter().flat_map(|(code, jump_true, jump_false, constant)| {
             let mut raw = code.to_le_bytes().to_vec();
             raw.extend([*jump_true, *jump_false]);
@@ -260,7 +262,7 @@ mod tests {
             arguments: [1, 2, 0x5_0000_0007, 4, 5, u64::MAX],
             instruction_pointer: 0x1234_5678_9abc_def0,
         };
-        let rows: [(&str, &[(u16, u8, u8, u32)], Option<u32>); 24] = [
+        let rows: [(&str, &[Code], Option<u32>); 24] = [
             ("constant", &[(RETURN, 0, 0, ALLOW)], Some(ALLOW)),
             ("number", &[(LOAD, 0, 0, 0), (RETURN_A, 0, 0, 0)], Some(9)),
             ("architecture", &[(LOAD, 0, 0, 4), (RETURN_A, 0, 0, 0)], Some(ARCHITECTURE)),
