@@ -30,6 +30,9 @@ pub struct Report {
     pub iterations_per_s: Option<f64>,
     /// Share of the window spent in communication, mean over ranks: Tc/(t2-t1).
     pub communication_fraction: Option<Estimate>,
+    /// Whether that share is a lower bound, because the time of some communication was not measured.
+    #[serde(default)]
+    pub communication_at_least: bool,
     /// Communication over computation time, Tc/(t2-t1-Tc), of the sums over ranks.
     pub communication_to_computation: Option<f64>,
     /// max over ranks of computation time / mean over ranks - 1.
@@ -200,6 +203,9 @@ pub struct FunctionTotal {
     pub nested_calls: u64,
     /// Time inside, clipped to the window; `None`: only counted.
     pub time_s: Option<f64>,
+    /// Why `time_s` is `None` although time was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_missing: Option<String>,
     /// Payload bytes (see docs/report.md for collectives); `None`: the function moves none.
     pub bytes: Option<u64>,
     /// Mean payload of one call.

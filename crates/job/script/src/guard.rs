@@ -104,6 +104,10 @@ pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
                 name: name.clone(),
                 address,
                 bodies: bodies.clone(),
+                serve_exits: Vec::new(),
+                asks_for_ends: false,
+                // A thread that is said to be inside must be said to have left.
+                needs_exits: true,
             }));
         }
     }

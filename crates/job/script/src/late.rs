@@ -36,6 +36,8 @@ pub(crate) struct Awaited {
     library: String,
     place: Place,
     pub bodies: FunctionBodies,
+    /// Whether bodies at exits ask how long the call took or what it returned.
+    pub asks_for_ends: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -48,12 +50,12 @@ impl Awaited {
     /// Entries and exits of functions.
     pub(crate) fn functions(pattern: FunctionPattern) -> Self {
         let library = pattern.library.clone().unwrap_or_default();
-        Awaited { library, place: Place::Functions(pattern), bodies: FunctionBodies::default() }
+        Awaited { library, place: Place::Functions(pattern), bodies: FunctionBodies::default(), asks_for_ends: false }
     }
 
     /// Another point, of this library.
     pub(crate) fn inside((library, point): (String, PointKind)) -> Self {
-        Awaited { library, place: Place::Inside(point), bodies: FunctionBodies::default() }
+        Awaited { library, place: Place::Inside(point), bodies: FunctionBodies::default(), asks_for_ends: false }
     }
 
     /// One more body that runs at the point.
@@ -186,6 +188,9 @@ impl Waiting {
                 name: found.name,
                 address: found.address,
                 bodies: bodies.clone(),
+                serve_exits: Vec::new(),
+                asks_for_ends: awaited.asks_for_ends,
+                needs_exits: true,
             };
             let Place::Functions(pattern) = &awaited.place else { return Vec::new() };
             matching(modules, pattern).into_iter().map(request).collect::<Vec<_>>()

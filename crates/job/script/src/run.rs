@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::member::Member;
 use crate::message::Message;
 use crate::part::{AreaWords, Part};
-use crate::source::{Options, Source};
+use crate::source::{EXITS, Options, Source};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_measure::{program_name, wait_for_start};
@@ -46,13 +46,20 @@ impl Target {
     }
 }
 
-/// A function that can't be probed.
+/// A function that can't be probed, or of which only the entry can.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Refusal {
-    /// Its name.
+    /// Its name; `exit NAME` if only its exits can't be probed.
     pub function: String,
     /// Why.
     pub reason: String,
+}
+
+impl Refusal {
+    /// Whether the function's entry is probed all the same.
+    pub fn is_of_exits(&self) -> bool {
+        self.function.starts_with(EXITS)
+    }
 }
 
 /// What was seen in one look.

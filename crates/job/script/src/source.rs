@@ -4,7 +4,7 @@
 
 use crate::debug::{DebugFiles, DebugSections};
 use crate::error::Error;
-use crate::facts::ProcessFacts;
+use crate::facts::{FunctionPlace, ProcessFacts};
 use crate::late::{Awaited, Waiting, program_of};
 use crate::{guard, walk};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use trimtab_session::Inner;
 use trimtab_session::{FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, Setup};
 use trimtab_snippet::facts::{FunctionId, SiteId};
 use trimtab_snippet::ir::{Body, Unit, When};
-use trimtab_snippet::{Compiled, Permissions, Place, compile};
+use trimtab_snippet::{Compiled, Origin, Permissions, Place, compile};
 use trimtab_types::Pid;
 
 /// What the user allows and wants.
@@ -83,13 +83,16 @@ impl Source {
         let is_users = |name: &str| {
             requests.iter().any(|request| request.name == name) || inner.iter().any(|request| request.name == name)
         };
-        let refused: Vec<Refused> = prepared.refused.iter().filter(|one| is_users(&one.name)).cloned().collect();
-        let guarded = guard.holds(|name| !prepared.refused.iter().any(|refused| refused.name == name));
+        let mut refused: Vec<Refused> = prepared.refused.iter().filter(|one| is_users(&one.name)).cloned().collect();
+        let is_whole = |name: &str| !prepared.refused.iter().chain(&prepared.endless).any(|one| one.name == name);
+        let guarded = guard.holds(is_whole);
         let has_clock = compiled.unit.bodies.iter().any(guard::runs_outside);
         if refused.len() == functions && !has_clock && waiting.is_empty() {
             let reasons = refused.iter().take(REASONS_MAX).map(|one| format!("{}: {}", one.name, one.reason));
             return Err(Error::NoPlace { pid, reasons: reasons.collect::<Vec<_>>().join("; ") });
         }
+        let exits = prepared.endless.iter().filter(|one| is_users(&one.name));
+        refused.extend(exits.map(|one| Refused { name: exits_of(&one.name), reason: one.reason.clone() }));
         let (inside_at, speaks) = (guard.inside_at, walk::speaks(&compiled.unit));
         let (program, interrupted) = (program_of(modules), modules.interrupted_anywhere());
         let unread = modules.unreadable.clone();
@@ -108,6 +111,14 @@ impl Source {
         })
     }
 }
+
+/// How refused exits of a function are called whose entry is probed.
+pub(crate) fn exits_of(function: &str) -> String {
+    format!("{EXITS}{function}")
+}
+
+/// How their names begin.
+pub(crate) const EXITS: &str = "exit ";
 
 /// What the clock calls, trimtab runs outside of the program, where nothing can be called. What runs once is worth looking
 /// for a moment at which a thread can be interrupted for it.
@@ -143,13 +154,18 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, E
                     continue;
                 }
             };
+            let asks_for_ends = at_exit && walk::asks_for_ends(&compiled.unit.bodies[number].statements);
             let bodies = if let Some(pattern) = facts.awaited_pattern(function) {
-                &mut awaited.entry(function).or_insert_with(|| Awaited::functions(pattern)).bodies
+                let one = awaited.entry(function).or_insert_with(|| Awaited::functions(pattern));
+                one.asks_for_ends |= asks_for_ends;
+                &mut one.bodies
             } else {
                 let found = facts.function(function);
-                let fresh =
-                    || ScriptRequest { name: found.name, address: found.address, bodies: FunctionBodies::default() };
-                &mut of_function.entry(found.address.0).or_insert_with(fresh).bodies
+                let one = of_function.entry(found.address.0).or_insert_with(|| fresh(found));
+                let serves = !at_exit && matches!(compiled.origins.get(number), Some(Origin::OpenCalls | Origin::Left));
+                one.serve_exits.extend(serves.then_some(number));
+                one.asks_for_ends |= asks_for_ends;
+                &mut one.bodies
             };
             if at_exit { &mut bodies.exit } else { &mut bodies.entry }.push(number);
         }
@@ -158,6 +174,11 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, E
     let awaited = awaited.into_values().chain(awaited_points.into_values()).collect();
     let functions = of_function.into_values().collect();
     Ok(Requests { functions, inner, awaited })
+}
+
+fn fresh(found: FunctionPlace) -> ScriptRequest {
+    let (name, address, bodies) = (found.name, found.address, FunctionBodies::default());
+    ScriptRequest { name, address, bodies, serve_exits: Vec::new(), asks_for_ends: false, needs_exits: false }
 }
 
 pub(crate) fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<usize>) -> InnerRequest {

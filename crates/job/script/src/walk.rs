@@ -2,7 +2,7 @@
 //!
 //! Next: `guard` and `run`, which look for loads.
 
-use trimtab_snippet::ir::{Expression, Sent, Statement, Unit};
+use trimtab_snippet::ir::{Expression, Register, Sent, Statement, Unit};
 
 /// Whether a body may send something, or end the script.
 pub(crate) fn speaks(unit: &Unit) -> bool {
@@ -26,6 +26,19 @@ pub(crate) fn calls(statements: &[Statement]) -> bool {
         Statement::While { body, .. } => calls(body),
         _ => false,
     })
+}
+
+/// Whether a body at an exit asks how long the call took or what it returned, which is in the first register of its kind.
+pub(crate) fn asks_for_ends(statements: &[Statement]) -> bool {
+    let mut asks = false;
+    expressions(statements, &mut |one| {
+        asks |= match one {
+            Expression::Elapsed { .. } | Expression::Vector(0) | Expression::VectorSingle(0) => true,
+            Expression::Register(register) => *register == Register::Rax,
+            _ => false,
+        };
+    });
+    asks
 }
 
 /// Calls `visit` for each expression of `statements`, operands after what they are operands of.

@@ -157,6 +157,17 @@ pub struct RankSample {
     pub points: u64,
     /// Calls kept as trace records.
     pub details: Vec<DetailSample>,
+    /// Functions that should be timed and are only counted here.
+    pub untimed: Vec<Untimed>,
+}
+
+/// A function whose calls are seen and not where they end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untimed {
+    /// Position in `WindowInput::functions`.
+    pub function: usize,
+    /// Why.
+    pub reason: String,
 }
 
 /// One entry of the anchor.
@@ -272,6 +283,7 @@ pub fn assemble(input: &WindowInput) -> Report {
         time_per_iteration_s,
         iterations_per_s: time_per_iteration_s.filter(|time| time.mean > 0.0).map(|time| 1.0 / time.mean),
         communication_fraction: communication_fraction(input, &ranks, &cost, scale),
+        communication_at_least: input.communicates_untimed(),
         communication_to_computation: communication_to_computation(input, &ranks),
         imbalance: imbalance(input, &ranks),
         difference: difference(input, &ranks),
@@ -316,6 +328,25 @@ impl RankSample {
 impl WindowInput {
     pub(crate) fn is_by_time(&self) -> bool {
         self.facts.marker.is_none()
+    }
+
+    /// Whether communication took place whose time was not measured, so that its share is a lower bound.
+    pub(crate) fn communicates_untimed(&self) -> bool {
+        let numbers = 0..self.functions.len();
+        numbers
+            .filter(|number| self.functions[*number].group == "comm")
+            .any(|number| untimed_reason(self, number).is_some())
+    }
+
+    /// Names of functions whose time was not measured although they were called, with the reason.
+    pub(crate) fn untimed(&self) -> Vec<(&str, String)> {
+        let reason = |(number, info)| Some((info, untimed_reason(self, number)?));
+        let all = self
+            .functions
+            .iter()
+            .enumerate()
+            .filter_map(|(number, info): (usize, &FunctionInfo)| reason((number, info)));
+        all.map(|(info, reason)| (info.name.as_str(), reason)).collect()
     }
 
     /// Whether communication was among what was measured.
@@ -467,6 +498,7 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
     let (calls, bytes) = (sum(|sample| sample.calls), sum(|sample| sample.bytes));
     let outermost = || samples.iter().filter(|(_, sample)| sample.calls > 0);
     let after_start = |start: u64, ticks: u64| scale.seconds(ticks.saturating_sub(start));
+    let time_missing = untimed_reason(input, number);
     let moves = info.moves_bytes;
     Some(FunctionTotal {
         name: info.name.clone(),
@@ -474,7 +506,8 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         group: info.group.clone(),
         calls,
         nested_calls: sum(|sample| sample.nested),
-        time_s: info.timed.then(|| scale.seconds(sum(|sample| sample.ticks))),
+        time_s: (info.timed && time_missing.is_none()).then(|| scale.seconds(sum(|sample| sample.ticks))),
+        time_missing,
         bytes: moves.then_some(bytes),
         bytes_mean: (moves && calls > 0).then(|| bytes as f64 / calls as f64),
         bytes_max: samples.iter().map(|(_, sample)| sample.bytes_max).max().filter(|_| moves),
@@ -484,6 +517,13 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         first_s: outermost().map(|(start, sample)| after_start(*start, sample.first_ticks)).min_by(f64::total_cmp),
         last_s: outermost().map(|(start, sample)| after_start(*start, sample.last_ticks)).max_by(f64::total_cmp),
     })
+}
+
+/// Why the time of a function was not measured on a rank that called it.
+fn untimed_reason(input: &WindowInput, number: usize) -> Option<String> {
+    let called = |rank: &RankSample| rank.functions.iter().any(|sample| sample.function == number);
+    let untimed = input.ranks.iter().filter(|rank| called(rank)).flat_map(|rank| &rank.untimed);
+    untimed.filter(|untimed| untimed.function == number).map(|untimed| untimed.reason.clone()).next()
 }
 
 fn links(input: &WindowInput) -> Vec<Link> {

@@ -33,7 +33,8 @@ fn communication(report: &Report) -> String {
         return format!("Communication was not measured; the window is {}.", length(&report.window));
     };
     let (mean, without, length) = (fraction.mean * 100.0, without_probes(report), length(&report.window));
-    format!("{mean:.1}% of the time is communication{}{without}, in a window of {length}.", spread(&fraction))
+    let at_least = if report.communication_at_least { "At least " } else { "" };
+    format!("{at_least}{mean:.1}% of the time is communication{}{without}, in a window of {length}.", spread(&fraction))
 }
 
 /// The interval of a share as far as shares go.

@@ -40,8 +40,8 @@ mod word;
 
 pub use align::{Alignment, Certainty, RankStream, align};
 pub use assemble::{
-    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,
-    WindowFacts, WindowInput, assemble,
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Untimed,
+    Usage, WindowFacts, WindowInput, assemble,
 };
 pub use clock::{Exchange, Moment, Reading, Relation};
 pub use compare::compare;

@@ -41,6 +41,7 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
             name_ranks(&threaded)
         ));
     }
+    remarks.extend(untimed(input));
     let unnamed: u64 = input.ranks.iter().map(|rank| rank.unattributed_bytes).sum();
     if unnamed > 0 {
         remarks.push(format!("{unnamed} bytes were sent to ranks that could not be named; links are without them"));
@@ -51,6 +52,17 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
             "{starts} starts of persistent requests that were made before trimtab came, or that belong to persistent \
              collectives: their time is measured, their messages and bytes are not, so links and volumes are too small"
         ));
+    }
+    remarks
+}
+
+/// Functions of the window whose time is not known, and what that means.
+fn untimed(input: &WindowInput) -> Vec<String> {
+    let all = input.untimed();
+    let mut remarks: Vec<String> =
+        all.iter().map(|(name, reason)| format!("the time of {name} is not measured: {reason}")).collect();
+    if input.communicates_untimed() {
+        remarks.push("so the share of communication is a lower bound, and computation an upper one".to_owned());
     }
     remarks
 }

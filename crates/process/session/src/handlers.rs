@@ -1,8 +1,8 @@
 //! Whose fault handlers a process has: the program's own must find every instruction that may fault where it was.
 //!
 //! A handler that throws needs the unwind tables, one that steps over a known load compares addresses, and moved code has
-//! neither. MPI libraries catch faults too, but only to say where a program died; they don't count. Which signals are
-//! caught is read from outside; only where one of a fault is, a thread is held for a moment and asked whose its handler is.
+//! neither. MPI libraries and gfortran's catch faults too, but only to say where a program died, and end it; they don't
+//! count. Which signals are caught is read from outside; only where one of a fault is, a thread is held for a moment and asked whose its handler is.
 //! If that can't be asked, the handler counts as the program's own.
 //!
 //! A program may set a handler at any time. So while code that may fault lies elsewhere, [`Watch`] asks again.
@@ -20,8 +20,9 @@ use trimtab_os::{Caught, Gadgets, MappingTable, Memory, SignalHandler, Stopped, 
 use trimtab_symbols::SlotTarget;
 use trimtab_types::Pid;
 
-/// Files of MPI libraries and of what they bring along, by their names before `.so`.
-const LIBRARIES: [&str; 22] = [
+/// Files of MPI libraries and of what they bring along, and gfortran's library, by their names before `.so`.
+const LIBRARIES: [&str; 23] = [
+    "libgfortran",
     "libmpi",
     "libmpich",
     "libmpichcxx",
@@ -122,7 +123,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether a file of this name is an MPI, UCX or PMIx library, or a part of one.
+/// Whether a file of this name is an MPI, UCX or PMIx library, a part of one, or gfortran's.
 fn is_library(name: &str) -> bool {
     let Some((stem, _)) = name.split_once(".so") else { return false };
     LIBRARIES.contains(&stem) || BEGINNINGS.iter().any(|beginning| stem.starts_with(beginning))
@@ -266,7 +267,7 @@ mod tests {
             ("component_of_pmix", 0x80_1000, true, "SIGSEGV in mca_gds_ds21.so"),
             ("somebodys_library", 0x90_1000, false, "SIGSEGV in libmpi_profiler.so"),
             ("mpich", 0xa0_1000, true, "SIGSEGV in libmpich.so.12"),
-            ("runtime_of_a_language", 0xb0_1000, false, "SIGSEGV in libgfortran.so.5"),
+            ("fortran", 0xb0_1000, true, "SIGSEGV in libgfortran.so.5"),
             ("nowhere", 0x1000, false, "SIGSEGV in code made at run time"),
         ] {
             let handler = SignalHandler { signal: 11, address };

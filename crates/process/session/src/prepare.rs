@@ -24,8 +24,8 @@ use trimtab_stub::layout::{Probe, flag};
 use trimtab_symbols::{FrameKind, fde_at, fingerprint, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
-    Analysis, ClassifyJump, CodeRange, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site, analyse,
-    answers_in_flags, may_fault_in, own_sites,
+    Analysis, ClassifyJump, CodeRange, ExitKind, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site,
+    SiteKind, analyse, answers_in_flags, may_fault_in, own_sites,
 };
 
 /// A function that is to be measured.
@@ -58,6 +58,8 @@ pub struct Prepared {
     pub addresses: Vec<ProcAddr>,
     /// Functions left out.
     pub refused: Vec<Refused>,
+    /// Functions whose calls are seen but not where they end, although that was asked for.
+    pub endless: Vec<Refused>,
     pub(crate) arena_modules: Vec<(String, Range<u64>)>,
     pub(crate) gadgets: Gadgets,
     pub(crate) ranges: Vec<FunctionRange>,
@@ -86,11 +88,15 @@ const AFTER_MAX: u64 = 64;
 impl Prepared {
     /// Decides about each of `requests`; several requests for one address become one probe.
     pub fn new(modules: &Modules, requests: &[FunctionRequest]) -> Result<Self, Error> {
-        Prepared::decided(modules, requests, false)
+        Prepared::decided(modules, requests, &OfWindow)
     }
 
-    /// The same; exits of a script may be where flags must be `kept`.
-    pub(crate) fn decided(modules: &Modules, requests: &[FunctionRequest], kept: bool) -> Result<Self, Error> {
+    /// The same as `purpose` wants it.
+    pub(crate) fn decided(
+        modules: &Modules,
+        requests: &[FunctionRequest],
+        purpose: &dyn Purpose,
+    ) -> Result<Self, Error> {
         let memory = modules.memory()?;
         let gadgets = match &memory {
             Some(memory) => find_gadgets(modules.pid, memory, &modules.maps)?,
@@ -102,6 +108,7 @@ impl Prepared {
             probes: Vec::new(),
             addresses: Vec::new(),
             refused: Vec::new(),
+            endless: Vec::new(),
             arena_modules: Vec::new(),
             gadgets,
             ranges: Vec::new(),
@@ -112,23 +119,42 @@ impl Prepared {
         };
         let mut known = HashSet::new();
         let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
+        let mut endless = Vec::new();
         for (request, sites) in requests.iter().zip(all_sites(modules, memory.as_ref(), &requests)) {
-            match sites {
-                Ok(placed) if prepared.is_taken(&placed.sites) => {
-                    let reason = "it shares code with another function that is probed".into();
-                    prepared.refused.push(Refused { name: request.name.clone(), reason });
+            match without_exits(modules, request, &sites, purpose) {
+                Some(reason) if purpose.counts(request, &reason) => {
+                    endless.push((counted(request), reason.to_string()))
                 }
-                Ok(placed) if !kept && is_timed(request) && placed.sites.iter().any(|site| site.answers_in_flags) => {
-                    let reason = "it answers in the processor's flags, which a timed exit does not keep; a script can \
-                                  count it, or measure its callers";
-                    prepared.refused.push(Refused { name: request.name.clone(), reason: reason.into() });
-                }
-                Ok(placed) => prepared.accept(request, placed),
-                Err(reason) => prepared.refused.push(Refused { name: request.name.clone(), reason }),
+                Some(reason) => prepared.take_in(request, Err(reason.to_string()), purpose),
+                None => prepared.take_in(request, sites, purpose),
             }
+        }
+        let entries: Vec<&FunctionRequest> = endless.iter().map(|(request, _)| request).collect();
+        for ((request, reason), sites) in endless.iter().zip(all_sites(modules, memory.as_ref(), &entries)) {
+            if sites.is_ok() {
+                prepared.endless.push(Refused { name: request.name.clone(), reason: reason.clone() });
+            }
+            prepared.take_in(request, sites, purpose);
         }
         prepared.leave_out_unreachable(&modules.maps);
         Ok(prepared)
+    }
+
+    /// Accepts or refuses one function.
+    fn take_in(&mut self, request: &FunctionRequest, sites: Decided<'_>, purpose: &dyn Purpose) {
+        let refuse = |reason: String| Refused { name: request.name.clone(), reason };
+        match sites {
+            Ok(placed) if self.is_taken(&placed.sites) => {
+                self.refused.push(refuse("it shares code with another function that is probed".into()));
+            }
+            Ok(placed) if !purpose.keeps_flags() && is_timed(request) && answers_in_flags_at(&placed) => {
+                let reason = "it answers in the processor's flags, which a timed exit does not keep; a script can \
+                              count it, or measure its callers";
+                self.refused.push(refuse(reason.into()));
+            }
+            Ok(placed) => self.accept(request, placed),
+            Err(reason) => self.refused.push(refuse(reason)),
+        }
     }
 
     /// Places that would be patched.
@@ -223,6 +249,101 @@ impl Prepared {
             }
         }
     }
+}
+
+/// For what functions are probed.
+pub(crate) trait Purpose {
+    /// Whether exits keep the processor's flags.
+    fn keeps_flags(&self) -> bool;
+    /// Whether it matters when calls of a function end, or what they return, and not only that it is left.
+    fn asks_for_ends(&self, request: &FunctionRequest) -> bool;
+    /// Whether a function is worth its entry alone, if its exits can't be seen for this reason.
+    fn counts(&self, request: &FunctionRequest, why: &NoExits) -> bool;
+}
+
+/// Windows time functions. One that can't be patched is left out; one that is left by jumps only is counted.
+struct OfWindow;
+
+impl Purpose for OfWindow {
+    fn keeps_flags(&self) -> bool {
+        false
+    }
+
+    fn asks_for_ends(&self, _: &FunctionRequest) -> bool {
+        true
+    }
+
+    fn counts(&self, _: &FunctionRequest, why: &NoExits) -> bool {
+        matches!(why, NoExits::Jumps { .. })
+    }
+}
+
+/// Why it can't be seen where calls of a function end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoExits {
+    /// Each way out is a jump to another function.
+    #[error("it is left only by jumps to other functions{to}, where its calls go on, so when they end is not seen")]
+    Jumps {
+        /// Names of some of them.
+        to: String,
+    },
+    /// Its exits can't be patched, or it has none.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Why exits that are asked for can't be seen; `None`: they can, or nobody asks.
+fn without_exits(
+    modules: &Modules,
+    request: &FunctionRequest,
+    sites: &Decided<'_>,
+    purpose: &dyn Purpose,
+) -> Option<NoExits> {
+    match sites {
+        _ if !is_timed(request) => None,
+        Ok(_) if !purpose.asks_for_ends(request) => None,
+        Ok(placed) => jumps_of(modules, request, placed).map(|to| NoExits::Jumps { to }),
+        Err(reason) => Some(NoExits::Refused(reason.clone())),
+    }
+}
+
+/// Names of the functions that one jumps to, in words; `None`: it also returns by itself, or may do so.
+fn jumps_of(modules: &Modules, request: &FunctionRequest, placed: &Placed<'_>) -> Option<String> {
+    let own = request.address.0..request.address.0.saturating_add(placed.size.max(1));
+    let mut names = Vec::new();
+    let mut leaves = false;
+    for site in &placed.sites {
+        let (SiteKind::Exit(exit) | SiteKind::Whole(exit)) = &site.site.kind else { continue };
+        leaves = true;
+        match exit.kind {
+            ExitKind::TailJump { target } | ExitKind::ConditionalTailJump { target } if !own.contains(&target) => {
+                names.extend(name_at(modules, ProcAddr(target)));
+            }
+            ExitKind::IndirectTailJump => {}
+            _ => return None,
+        }
+    }
+    names.dedup();
+    let shown = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    leaves.then_some(shown)
+}
+
+/// The function that begins at an address, if one does that has a name.
+fn name_at(modules: &Modules, address: ProcAddr) -> Option<String> {
+    let module = modules.at(address)?;
+    let file = module.bias.to_file(address);
+    let function = module.loaded.image.function_at(file).filter(|function| function.addr == file)?;
+    (!function.names.is_empty()).then(|| function.name())
+}
+
+/// The same function without its exits, which is not shown as a call that never ends either.
+fn counted(request: &FunctionRequest) -> FunctionRequest {
+    let flags = request.probe.flags & !(flag::TIMED | flag::RING);
+    FunctionRequest { probe: Probe { flags, ..request.probe }, ..request.clone() }
+}
+
+fn answers_in_flags_at(placed: &Placed<'_>) -> bool {
+    placed.sites.iter().any(|site| site.answers_in_flags)
 }
 
 /// Every byte that a patch overwrites or takes out of use.

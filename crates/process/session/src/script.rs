@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::inner::InnerRequest;
 use crate::insert::Inserted;
 use crate::modules::Modules;
-use crate::prepare::{FunctionRequest, Prepared};
+use crate::prepare::{FunctionRequest, NoExits, Prepared, Purpose};
 use crate::ranges::{Area, RangeTables, TABLES_BYTES};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use trimtab_os::{MappingTable, vector_state};
@@ -33,6 +33,12 @@ pub struct ScriptRequest {
     pub address: ProcAddr,
     /// The bodies.
     pub bodies: FunctionBodies,
+    /// Bodies at the entry that only serve those at the exits.
+    pub serve_exits: Vec<usize>,
+    /// Whether bodies at the exits ask how long the call took or what it returned.
+    pub asks_for_ends: bool,
+    /// Whether the entry is of no use without the exits.
+    pub needs_exits: bool,
 }
 
 /// A script before its place in memory is known.
@@ -105,13 +111,15 @@ impl Prepared {
         unit: &Unit,
     ) -> Result<Self, Error> {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
-        let mut prepared = Prepared::decided(modules, &functions, true)?;
+        let mut prepared = Prepared::decided(modules, &functions, &OfScript { requests })?;
         for (function, address) in prepared.functions.iter_mut().zip(&prepared.addresses) {
             let of_function = requests.iter().filter(|request| request.address == *address);
+            let is_endless = prepared.endless.iter().any(|one| one.name == function.name);
             let mut bodies = FunctionBodies::default();
             for request in of_function {
-                bodies.entry.extend(&request.bodies.entry);
-                bodies.exit.extend(&request.bodies.exit);
+                let serves = |body: &&usize| is_endless && request.serve_exits.contains(body);
+                bodies.entry.extend(request.bodies.entry.iter().filter(|body| !serves(body)));
+                bodies.exit.extend(request.bodies.exit.iter().filter(|_| !is_endless));
             }
             function.bodies = Some(bodies);
         }
@@ -119,6 +127,26 @@ impl Prepared {
         let keeps = vector_state().zip(errno_at(modules)).map(|(vectors, errno_at)| Keeps { vectors, errno_at });
         prepared.script = Some(ScriptSource { unit: unit.clone(), keeps });
         Ok(prepared)
+    }
+}
+
+/// Bodies of a script at exits may be where flags must be kept, and those at an entry run without those at the exits.
+struct OfScript<'a> {
+    requests: &'a [ScriptRequest],
+}
+
+impl Purpose for OfScript<'_> {
+    fn keeps_flags(&self) -> bool {
+        true
+    }
+
+    fn asks_for_ends(&self, request: &FunctionRequest) -> bool {
+        self.requests.iter().any(|one| one.address == request.address && one.asks_for_ends)
+    }
+
+    fn counts(&self, request: &FunctionRequest, _: &NoExits) -> bool {
+        let mut of_function = self.requests.iter().filter(|one| one.address == request.address);
+        of_function.any(|one| !one.needs_exits && one.bodies.entry.iter().any(|body| !one.serve_exits.contains(body)))
     }
 }
 

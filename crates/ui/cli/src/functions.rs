@@ -40,6 +40,8 @@ fn as_json(one: &Listed, program: &LookedInto) -> serde_json::Value {
         "measurable": one.refusal.is_none(),
         "reason": one.refusal,
         "pid": program.pid.0,
+        "timed": one.refusal.is_none() && one.only_counted.is_none(),
+        "not_timed_because": one.only_counted,
     })
 }
 
@@ -48,17 +50,28 @@ fn table(listed: &[Listed], pattern: &str) -> String {
     let (name, module) = (longest(|one| one.name.len()), longest(|one| one.module.len()));
     let mut text = String::new();
     for one in listed {
-        let mut verdict = one.refusal.clone().unwrap_or_else(|| "measurable".to_string());
+        let mut verdict = verdict(one);
         if let Some(code) = one.chosen {
             verdict += &format!(" (indirect: this process runs the code at {:#x})", code.0);
         }
         text += &format!("{:name$}  {:module$}  {:5} {verdict}\n", one.name, one.module, one.group);
     }
     let refused = listed.iter().filter(|one| one.refusal.is_some()).count();
+    let counted = listed.iter().filter(|one| one.only_counted.is_some()).count();
+    let only_counted =
+        if counted > 0 { format!(" ({counted} of them only counted, not timed)") } else { String::new() };
     text += &format!(
-        "{} functions match {pattern}, {} can be measured, {refused} can't\n",
+        "{} functions match {pattern}, {} can be measured{only_counted}, {refused} can't\n",
         listed.len(),
         listed.len() - refused
     );
     text
+}
+
+fn verdict(one: &Listed) -> String {
+    match (&one.refusal, &one.only_counted) {
+        (Some(reason), _) => reason.clone(),
+        (None, Some(reason)) => format!("can be counted but not timed: {reason}"),
+        (None, None) => "measurable".to_string(),
+    }
 }

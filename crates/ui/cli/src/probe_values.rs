@@ -76,7 +76,7 @@ impl Outcome<'_> {
             self.seconds,
             self.ended_by,
             summary.points,
-            self.functions - self.refused.len(),
+            self.functions - self.refused.iter().filter(|one| !one.is_of_exits()).count(),
             summary.pause_insert_us_max,
             summary.pause_remove_us_max
         );

@@ -37,11 +37,11 @@ fn jobs_of_several_nodes() {
 /// One window after another, of the same ranks; then as `trimtab measure` from what is stored.
 fn a_window_is_of_all_ranks(cluster: &Cluster<'_>, job: &Job) {
     let report = cluster.window(&["attach", "--slurm", &job.id]);
-    assert!(report.window.valid && report.window.iterations == Some(10), "{:?} {:?}", report.window, report.warnings);
+    assert!(report.window.valid && report.window.iterations >= Some(10), "{:?} {:?}", report.window, report.warnings);
     assert_eq!(report.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), (0..NODES as u32).collect::<Vec<_>>());
     let hosts: BTreeSet<&str> = report.ranks.iter().map(|rank| rank.host.as_str()).collect();
     assert_eq!(hosts.len(), NODES, "one rank on each node: {hosts:?}");
-    assert!(report.ranks.iter().all(|rank| rank.iterations == Some(10)), "{:?}", report.ranks);
+    assert!(report.ranks.iter().all(|rank| rank.iterations == report.window.iterations), "{:?}", report.ranks);
     // Each node says who shares it: its own rank there, and nobody of the same job as a neighbour.
     let shared: BTreeSet<&str> = report.nodes.iter().map(|node| node.host.as_str()).collect();
     assert_eq!(shared, hosts);

@@ -253,7 +253,9 @@ fn iterations_are_counted_in_the_program() {
     let report: Value = serde_json::from_str(&outcome.stdout).expect("a report");
     assert!(report["window"]["start"].as_u64().is_some_and(|start| start >= 2000), "{}", report["window"]);
     assert_eq!(report["window"]["event"]["kind"], "iterations");
-    assert_eq!((&report["window"]["valid"], report["window"]["iterations"].as_u64()), (&Value::from(true), Some(10)));
+    assert_eq!(report["window"]["valid"], true);
+    // As many as fill 0.2 s, and 10 at least.
+    assert!(report["window"]["iterations"].as_u64().is_some_and(|iterations| iterations >= 10), "{}", report["window"]);
     job.goes_on("counted");
     job.ends_well("counted");
 }

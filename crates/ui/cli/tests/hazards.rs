@@ -8,7 +8,7 @@ mod common_hazards;
 mod common_trace;
 
 use common_hazards::{Hazard, changed_code};
-use common_trace::{Home, alone, probes_mapped, signal_to, until};
+use common_trace::{Home, Outcome, alone, probes_mapped, signal_to, until};
 use rustix::process::Signal;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -108,6 +108,35 @@ fn hazards_survive_a_killed_monitor() {
         }
         hazard.ends_well();
     }
+}
+
+/// A function that only jumps to others hands its call over: that it is left is seen, when the call ends is not. What is not
+/// seen is refused with the reason, and the entry is probed all the same.
+#[test]
+fn ends_behind_jumps_are_refused_and_entries_are_not() {
+    let (_alone, home) = (alone(), Home::new());
+    let mut hazard = Hazard::start(HazardVariant::Optimised, "tail");
+    let count = |outcome: &Outcome, name: &str| {
+        let line = outcome.stdout.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        line.unwrap_or_else(|| panic!("no {name} in {outcome:?}"))
+    };
+    let left = hazard.probe(&home, "for 200 ms; entry tail_middle* { a++ } exit tail_middle* { b++ }");
+    let (entered, left_by_jump) = (count(&left, "a"), count(&left, "b"));
+    assert!(left.code() == 0 && entered > 0 && entered.abs_diff(left_by_jump) <= 1, "{left:?}");
+    for ask in ["t = hist(elapsed)", "r = max($ret)"] {
+        let asked =
+            hazard.probe(&home, &format!("for 200 ms; entry tail_middle* {{ a++ }} exit tail_middle* {{ {ask} }}"));
+        let named =
+            asked.stderr.contains("not probed: exit _ZL11tail_middle") && asked.stderr.contains("only by jumps");
+        assert!(asked.code() == 1 && count(&asked, "a") > 0 && named, "{asked:?}");
+        let alone = hazard.probe(&home, &format!("for 200 ms; exit tail_middle* {{ {ask} }}"));
+        assert!(alone.code() == 2 && alone.stderr.contains("only by jumps"), "{alone:?}");
+        hazard.is_as_its_files(ask);
+    }
+    // It also returns, where its calls end.
+    let returns = hazard.probe(&home, "for 200 ms; exit tail_end* { n++; t = hist(elapsed) }");
+    assert!(returns.code() == 0 && count(&returns, "n") > 0, "{returns:?}");
+    hazard.ends_well();
 }
 
 fn backtrace_by_gdb(pid: i32) -> Vec<String> {

@@ -222,12 +222,12 @@ fn a_host_that_is_not_reached_is_named(hosts: &Hosts<'_>, job: &Job) {
 
 /// A valid window of both ranks.
 fn check(hosts: &Hosts<'_>, report: &Report) {
-    assert!(report.window.valid && report.window.iterations == Some(10), "{:?} {:?}", report.window, report.warnings);
+    assert!(report.window.valid && report.window.iterations >= Some(10), "{:?} {:?}", report.window, report.warnings);
     let found: Vec<(u32, &str)> = report.ranks.iter().map(|rank| (rank.rank, &*rank.host)).collect();
     let expected: Vec<(u32, &str)> =
         (0..HOSTS as u32).map(|rank| (rank, hosts.testbed.name(rank as usize + 1))).collect();
     assert_eq!(found, expected);
-    assert!(report.ranks.iter().all(|rank| rank.iterations == Some(10)), "{:?}", report.ranks);
+    assert!(report.ranks.iter().all(|rank| rank.iterations == report.window.iterations), "{:?}", report.ranks);
 }
 
 fn program(mpi: Mpi) -> PathBuf {

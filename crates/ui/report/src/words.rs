@@ -352,7 +352,8 @@ fn communication(report: &Report) -> String {
         None => percent(share.mean),
     };
     let ratio = report.communication_to_computation.map(|ratio| format!("; {} of computation time", times(ratio)));
-    format!("{mean} of the time{}", ratio.unwrap_or_default())
+    let at_least = if report.communication_at_least { "at least " } else { "" };
+    format!("{at_least}{mean} of the time{}", ratio.unwrap_or_default())
 }
 
 /// "0.63x".

@@ -19,7 +19,7 @@ use trimtab_stub::layout::{
 use trimtab_stub::view::SlotView;
 use trimtab_track::Job;
 use trimtab_window::{
-    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, Usage,
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, Untimed, Usage,
 };
 
 /// How a recording ended, as whoever reads it was told.
@@ -164,7 +164,16 @@ impl Reader<'_> {
             probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed) + self.inline_hits(&slot)).sum(),
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
+            untimed: self.untimed(),
         }
+    }
+
+    /// Functions that are only counted here, although their time was asked for.
+    fn untimed(&self) -> Vec<Untimed> {
+        let functions = &self.team.selection.functions;
+        let position = |name: &str| functions.iter().position(|function| function.name == name);
+        let endless = self.member.prepared.endless.iter();
+        endless.filter_map(|one| Some(Untimed { function: position(&one.name)?, reason: one.reason.clone() })).collect()
     }
 
     /// What the system counted in a window of so many ticks.
@@ -193,11 +202,10 @@ impl Reader<'_> {
 
     /// Probes passed without our routine noticing: entries and exits of functions the user named.
     fn inline_hits(&self, slot: &SlotView<'_>) -> u64 {
-        let functions = self.team.selection.probes.iter().enumerate();
-        let simple = functions.filter(|(_, probe)| probe.is_simple() && self.details_max() == 0);
+        let simple = self.member.prepared.probes.iter().filter(|probe| probe.is_simple() && self.details_max() == 0);
         simple
-            .map(|(index, _)| {
-                let stat = slot.stat(index as u64);
+            .map(|probe| {
+                let stat = slot.stat(u64::from(probe.function));
                 2 * (stat.calls.load(Relaxed) + stat.nested.load(Relaxed))
             })
             .sum()

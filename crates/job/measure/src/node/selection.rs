@@ -14,7 +14,7 @@ use trimtab_mpi::is_mpi_module;
 use trimtab_mpi::{
     AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
 };
-use trimtab_session::{FunctionRequest, ImageCache, Module, Modules, Prepared};
+use trimtab_session::{FunctionRequest, ImageCache, Module, Modules, Prepared, Refused};
 use trimtab_stub::layout::{Probe, flag, kind};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, Pid, ProcAddr};
@@ -470,6 +470,8 @@ pub struct Listed {
     pub chosen: Option<FileAddr>,
     /// Why it can't be measured; `None`: it can.
     pub refusal: Option<String>,
+    /// Why it can be counted but not timed; `None`: it can be timed, or not be measured at all.
+    pub only_counted: Option<String>,
 }
 
 /// What `trimtab functions` lists.
@@ -498,13 +500,19 @@ pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Fun
             listed.push(listed_as(module, function, address));
         }
     }
-    let refused = Prepared::new(&modules, &requests)?.refused;
+    let prepared = Prepared::new(&modules, &requests)?;
     // Functions of the same code are judged once, and share the verdict.
-    let reasons: BTreeMap<&str, &str> = refused.iter().map(|one| (one.name.as_str(), one.reason.as_str())).collect();
+    let reasons = by_name(&prepared.refused);
+    let uncounted = by_name(&prepared.endless);
     for (entry, request) in listed.iter_mut().zip(&requests) {
         entry.refusal = reasons.get(request.name.as_str()).map(|reason| (*reason).to_string());
+        entry.only_counted = uncounted.get(request.name.as_str()).map(|reason| (*reason).to_string());
     }
     Ok(Functions { listed, unread: modules.unreadable })
+}
+
+fn by_name(refused: &[Refused]) -> BTreeMap<&str, &str> {
+    refused.iter().map(|one| (one.name.as_str(), one.reason.as_str())).collect()
 }
 
 fn listed_as(module: &Module, function: &Function, address: ProcAddr) -> Listed {
@@ -517,5 +525,6 @@ fn listed_as(module: &Module, function: &Function, address: ProcAddr) -> Listed 
         group: group.into(),
         chosen: (function.is_ifunc && code != function.addr).then_some(code),
         refusal: None,
+        only_counted: None,
     }
 }
