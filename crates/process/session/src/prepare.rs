@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use trimtab_os::{Gadgets, MappingTable, Memory, find_gadgets};
 use trimtab_plan::{PlannedFunction, PlannedSite, Unread};
-use trimtab_stub::layout::{Probe, flag};
+use trimtab_stub::layout::{Probe, USER_GROUP, flag};
 use trimtab_symbols::{FrameKind, fde_at, fingerprint, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
@@ -336,9 +336,11 @@ fn name_at(modules: &Modules, address: ProcAddr) -> Option<String> {
     (!function.names.is_empty()).then(|| function.name())
 }
 
-/// The same function without its exits, which is not shown as a call that never ends either.
+/// The same function without its exits. Who looks for loops and waits is not shown calls of the library that never end;
+/// one that the user named may mark iterations, so its calls are.
 fn counted(request: &FunctionRequest) -> FunctionRequest {
-    let flags = request.probe.flags & !(flag::TIMED | flag::RING);
+    let unseen = if request.probe.group == USER_GROUP { flag::TIMED } else { flag::TIMED | flag::RING };
+    let flags = request.probe.flags & !unseen;
     FunctionRequest { probe: Probe { flags, ..request.probe }, ..request.clone() }
 }
 

@@ -105,8 +105,11 @@ fn kept_decisions_are_the_same_as_new_ones() {
 fn programs_that_handle_faults_have_decisions_of_their_own() {
     let (plain, folder) = (Sleeper::start(), folder("faults"));
     // A program of Rust's catches what an overflow of a stack causes: this one does.
-    let own =
-        Command::new(std::env::current_exe().expect("a path")).args(["--exact", "sleeps"]).env(SLEEPS, "1").spawn();
+    let own = Command::new(std::env::current_exe().expect("a path"))
+        .args(["--exact", "sleeps"])
+        .env(SLEEPS, "1")
+        .stdout(Stdio::null())
+        .spawn();
     let handling = Sleeper(own.expect("starts"));
     wait_until_caught(handling.pid());
     let free = decide(plain.pid(), &ImageCache::in_memory(), flag::TIMED);

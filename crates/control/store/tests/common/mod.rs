@@ -29,6 +29,7 @@ pub fn report(batch: u32, iterations: usize) -> Report {
         time_per_iteration_s: Some(time),
         iterations_per_s: Some(316.5),
         communication_fraction: Some(share),
+        communication_at_least: false,
         communication_to_computation: Some(0.63),
         imbalance: None,
         difference: None,
