@@ -3,7 +3,7 @@
 //! The C library of a sleeping process stands for any file with many functions. Nothing is patched by trimtab here.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_os::{MappingTable, Memory, Stopped};
 use trimtab_session::{Error, FunctionRequest, ImageCache, Modules, Prepared, Setup};
