@@ -187,7 +187,7 @@ fn check_maps(pid: Pid, program: &Path) {
 fn a_shell_around_the_launcher_leads_to_the_job() {
     for mpi in installed() {
         let program = build(mpi, "shell");
-        let line = format!("{} -n 2 {} ; true", mpi.launch.join(" "), program.display());
+        let line = format!("{} -n 2 '{}' ; true", mpi.launch.join(" "), program.display());
         let mut started = Started::start(Command::new("sh").args(["-c", &line]));
         let job = started.wait_for_job(started.pid(), 2);
         let launcher = job.launcher.expect("a launcher");
@@ -203,7 +203,7 @@ fn shells_that_the_launcher_starts_around_ranks_are_no_ranks() {
     for mpi in installed() {
         let program = build(mpi, "wrapped");
         let mut command = Command::new(mpi.launch[0]);
-        let line = format!("{} ; true", program.display());
+        let line = format!("'{}' ; true", program.display());
         command.args(&mpi.launch[1..]).args(["-n", "2", "sh", "-c", &line]);
         let mut started = Started::start(&mut command);
         let job = started.wait_for_job(started.pid(), 2);
