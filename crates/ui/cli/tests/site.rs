@@ -246,7 +246,7 @@ fn a_stopped_agent_that_goes_on_leaves_within_its_lease(site: &Site<'_>, job: &J
         let testbed = site.cluster.testbed;
         let node = (1..=NODES).find(|node| testbed.processes(*node).contains(&rank.pid)).expect("it is on a node");
         let inside = Testbed::inside(rank.pid).expect("it runs").to_string();
-        let undo = site.cluster.trimtab_on(node, &["undo", &inside]).output().expect("it runs");
+        let undo = site.cluster.trimtab_on(node, &["undo", "--process", &inside]).output().expect("it runs");
         said(&undo).contains("that one is stopped: let it go on (`kill -CONT")
     });
     assert_eq!(refused.count(), 1, "why nobody can take its probes out");
