@@ -30,7 +30,7 @@ pub struct Report {
     pub iterations_per_s: Option<f64>,
     /// Share of the window spent in communication, mean over ranks: Tc/(t2-t1).
     pub communication_fraction: Option<Estimate>,
-    /// Whether that share is a lower bound, because the time of some communication was not measured.
+    /// True if that share is a lower bound, because the time of some communication was not measured.
     #[serde(default)]
     pub communication_at_least: bool,
     /// Communication over computation time, Tc/(t2-t1-Tc), of the sums over ranks.

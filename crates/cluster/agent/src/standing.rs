@@ -27,7 +27,7 @@ use trimtab_types::{Rank, one_line};
 const LOOK: Duration = Duration::from_millis(500);
 /// An agent that no parent would have for so long asks for another place.
 const ALONE_MAX: Duration = Duration::from_secs(3);
-/// Who is sent away so many times in a row so soon after it was let in is not alone with its name.
+/// An agent that is sent away so many times in a row, each time soon after it was let in, shares its name with another.
 const PUSHED_OUT_COUNT_MAX: u32 = 5;
 const PUSHED_OUT_SOON: Duration = Duration::from_secs(1);
 /// Pauses between reports double from the first to the last: a site's agents all miss the controller at once.

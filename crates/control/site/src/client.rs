@@ -164,7 +164,7 @@ fn bounded(body: &impl Serialize, byte_count_max: usize) -> Result<Vec<u8>, Site
     }
 }
 
-/// What the other end's refusal means for whoever holds the identity.
+/// The meaning of the other end's refusal for whoever holds the identity.
 fn in_words(alert: &str) -> String {
     let renew = "ask the site's administrators for another one (`trimtab site issue`)";
     match alert {

@@ -71,7 +71,7 @@ fn loops_inside(lead: &mut Lead) -> Result<Result<Loops, String>, Error> {
     loops(lead, false, true).map(|looks| looks.loops)
 }
 
-/// What all nodes said of their ranks' loops.
+/// The answers of all nodes about their ranks' loops.
 struct Looks {
     calls: u64,
     in_sight_ticks: Option<f64>,

@@ -133,7 +133,7 @@ impl<'a> Lead<'a> {
         Ok((marker, recorded))
     }
 
-    /// What was recorded by time until the program ended, or set a fault handler, while the loop was looked for.
+    /// The recording by time until the program ended, or set a fault handler, while the loop was looked for.
     fn until_ended(&mut self) -> Result<(Marker, Recorded), Error> {
         match recording::early(self)?.has_new_handler {
             true => {
@@ -143,7 +143,7 @@ impl<'a> Lead<'a> {
         }
     }
 
-    /// What was recorded by time until something ended it while the loop was looked for; `error` if that is nothing.
+    /// The recording by time until something ended it while the loop was looked for; `error` if that is nothing.
     fn until(&mut self, ended: Ended, what: &str, error: Error) -> Result<(Marker, Recorded), Error> {
         let early = recording::early(self)?;
         let is_worth_it = early.has_calls || ended == Ended::Interrupted;

@@ -209,7 +209,7 @@ fn detected(lead: &mut Lead, limits: Limits) -> Result<Marker, Error> {
     }
 }
 
-/// What is waited for where something repeats, but not often enough yet to be called a loop.
+/// The reason to wait where something repeats, but not often enough yet to be called a loop.
 fn in_sight(lead: &Lead, seen: &Seen) -> Option<String> {
     let seconds = lead.seconds_of(seen.in_sight_ticks?);
     Some(format!("what repeats takes about {seconds:.1} s, waiting for more of it; --max-seconds bounds that"))

@@ -315,7 +315,7 @@ pub(super) fn by_time(lead: &mut Lead) -> Result<Recorded, Error> {
     Ok(Recorded { start: None, ended, is_whole, begun_ns })
 }
 
-/// What was recorded by time, for `seconds`, until the program or its user ended it, or it had the probes taken out, while a
+/// The recording by time, for `seconds`, until the program or its user ended it, or it had the probes taken out, while a
 /// loop was looked for.
 pub(super) fn cut_short(lead: &mut Lead, ended: Ended, seconds: f64) -> Result<Recorded, Error> {
     let begun_ns = monotonic_ns().saturating_sub((seconds * 1e9) as u64);

@@ -474,7 +474,7 @@ pub struct Listed {
     pub only_counted: Option<String>,
 }
 
-/// What `trimtab functions` lists.
+/// The functions that `trimtab functions` lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Functions {
     /// Every function that matches.

@@ -26,7 +26,7 @@ use trimtab_track::{Job, RankProcess, Seccomp};
 use trimtab_types::Pid;
 use trimtab_types::procfs::{State, path_of_mapping};
 
-/// What somebody misses who looks at a thread's stack while it runs what was put in, or unwinds it from there.
+/// The frames that somebody misses who looks at a thread's stack while it runs what was put in, or unwinds it from there.
 pub const FRAMES_MISSING: &str = "stacks that a sampler looks at while a thread runs probes miss frames, and a thread cancelled \
                                   there may skip clean-ups; if that matters, probe functions that are called less often";
 /// Ranks call `MPI_Init` within so long, or do something else first that is worth measuring.
