@@ -29,7 +29,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-stub", &[], false),
     room("trimtab-session", SESSION, false),
     room("trimtab-mpi", &[], true),
-    room("trimtab-track", &["trimtab-mpi", "trimtab-symbols"], false),
+    room("trimtab-track", &["trimtab-mpi", "trimtab-symbols", "trimtab-x86"], false),
     room("trimtab-neighbours", &["trimtab-track", "trimtab-mpi", "trimtab-symbols"], false),
     room("trimtab-trigger", &["trimtab-neighbours", "trimtab-track", "trimtab-mpi", "trimtab-symbols"], false),
     room("trimtab-watch", &["trimtab-symbols", "trimtab-os", "trimtab-mpi", "trimtab-track"], false),

@@ -136,6 +136,10 @@ impl Start {
     /// Symbols of the words that say it in Open MPI: the state since 4.0, two truths before that.
     pub const WORDS: [&'static str; 3] = ["ompi_mpi_state", "ompi_mpi_init_started", "ompi_mpi_initialized"];
 
+    /// The functions by which a library tells it, the profiling name first: `int f(int *is_initialized)`. They say nothing of
+    /// a process that is in `MPI_Init`.
+    pub const FUNCTIONS: [&'static str; 2] = ["PMPI_Initialized", "MPI_Initialized"];
+
     /// From the lowest bytes of those words; `None` where the library keeps none of them.
     pub fn of(words: [Option<u8>; 3]) -> Option<Start> {
         Some(match words {
@@ -159,6 +163,14 @@ pub fn is_mpi_module(path: &str) -> bool {
         || stem.starts_with("libmpi_")
         || stem.starts_with("libmpich-")
         || stem.starts_with("libmpi-")
+}
+
+/// Whether a symbol is a function that begins MPI (`MPI_Init`, `mpi_init_thread_`, `PMPI_Session_init`): who asks for one means
+/// to become a rank, who has merely an MPI library in memory does not.
+pub fn begins_mpi(symbol: &str) -> bool {
+    let name = symbol.to_ascii_lowercase();
+    let name = name.strip_prefix('p').unwrap_or(&name);
+    (name.starts_with("mpi_init") && !name.starts_with("mpi_initialized")) || name.starts_with("mpi_session_init")
 }
 
 /// Special values and layout of a family's handles, on 64-bit Linux.
@@ -447,6 +459,19 @@ mod tests {
             let library = Library::identify(fake);
             assert_eq!(library.as_ref().map(Library::title).as_deref(), *title, "{case}");
             assert_eq!(library.map_or(Family::Unknown, |library| library.family()), *family, "{case}");
+        }
+    }
+
+    #[test]
+    fn functions_that_begin_mpi_are_known() {
+        #[rustfmt::skip]
+        let cases = [
+            ("MPI_Init", true), ("PMPI_Init", true), ("MPI_Init_thread", true), ("mpi_init_", true), ("mpi_init_f08_", true),
+            ("mpi_init_thread__", true), ("MPI_Session_init", true), ("MPI_Initialized", false), ("mpi_initialized_", false),
+            ("PMPI_Initialized", false), ("MPI_Info_create", false), ("pmpi", false), ("", false),
+        ];
+        for (symbol, expected) in cases {
+            assert_eq!(begins_mpi(symbol), expected, "{symbol}");
         }
     }
 

@@ -17,6 +17,7 @@ use crate::procfs::{ElfKind, Processes};
 use crate::status::{Seccomp, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use trimtab_mpi::Start;
 use trimtab_types::Pid;
 use trimtab_types::procfs::{Mapping, Stat, State};
 
@@ -60,6 +61,10 @@ pub struct RecordedProcess {
     pub symbols: BTreeMap<String, u64>,
     /// Parts of its memory, by address.
     pub memory: BTreeMap<u64, Vec<u8>>,
+    /// How far it is with `MPI_Init`, if that can be told.
+    pub start: Option<Start>,
+    /// Whether it asks for a function that begins MPI.
+    pub asks_for_mpi: bool,
     /// Whether its map and environment may not be read.
     pub hidden: bool,
 }
@@ -118,6 +123,8 @@ impl RecordedProcess {
             control_group: String::new(),
             symbols: BTreeMap::new(),
             memory: BTreeMap::new(),
+            start: None,
+            asks_for_mpi: false,
             hidden: false,
             executable,
         }
@@ -127,6 +134,12 @@ impl RecordedProcess {
     pub fn mpi(&mut self, library: &str, environment: &[&str]) -> &mut RecordedProcess {
         self.maps.push(file_mapping(0x7000_0000_0000, library));
         self.variables(environment)
+    }
+
+    /// Sets how far it is with `MPI_Init`, and whether it asks for that.
+    pub fn at(&mut self, start: Start, asks_for_mpi: bool) -> &mut RecordedProcess {
+        (self.start, self.asks_for_mpi) = (Some(start), asks_for_mpi);
+        self
     }
 
     /// Sets its environment.
@@ -212,6 +225,14 @@ impl Processes for Recorded {
 
     fn data_symbol(&self, pid: Pid, name: &str) -> Option<u64> {
         self.shown(pid).ok()?.symbols.get(name).copied()
+    }
+
+    fn start(&self, pid: Pid, _maps: &[Mapping]) -> Option<Start> {
+        self.shown(pid).ok()?.start
+    }
+
+    fn asks_for_mpi(&self, pid: Pid, _maps: &[Mapping], _preloaded: &[String]) -> bool {
+        self.shown(pid).is_ok_and(|process| process.asks_for_mpi)
     }
 
     fn ptrace_scope(&self) -> Option<u8> {

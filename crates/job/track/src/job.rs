@@ -19,7 +19,7 @@ use crate::procfs::{ProcFs, Processes};
 use crate::status::Seccomp;
 pub use far::{Far, Launch, far_launch, find_launched_job_in};
 pub use handle::{SlurmHandle, slurm_handle};
-use member::Member;
+use member::{Member, Standing};
 pub use slurm::{find_slurm_job, find_slurm_job_in};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -136,6 +136,7 @@ pub fn find_job_in(processes: &dyn Processes, pid: Pid, is_static_mpi: StaticMpi
     let pid = processes.status(pid)?.process;
     let search = Search::begin(processes, is_static_mpi)?;
     let world = match search.member(pid)? {
+        Some(member) if member.standing == Standing::Ahead => search.world_ahead(member)?,
         Some(member) => search.world_of_rank(member)?,
         None => search.world_below(pid)?,
     };
@@ -164,6 +165,16 @@ impl<'a> Search<'a> {
 impl Search<'_> {
     fn member(&self, pid: Pid) -> Result<Option<Member>, Error> {
         Member::look(self.processes, pid, self.is_static_mpi)
+    }
+
+    /// The world that a process belongs to which has not called `MPI_Init`: its own, unless it is a program around ranks.
+    fn world_ahead(&self, asked: Member) -> Result<World, Error> {
+        let is_meant = |world: &World| asked.identity.is_none() || world.members[0].world_key() == asked.world_key();
+        match self.world_below(asked.pid) {
+            Ok(world) if is_meant(&world) => Ok(world),
+            Err(error @ Error::SeveralJobs { .. }) if asked.identity.is_none() => Err(error),
+            _ => self.world_of_rank(asked),
+        }
     }
 
     /// The world that a rank belongs to.
@@ -258,17 +269,32 @@ impl Search<'_> {
     /// Nothing was found: a launcher may still be starting, anything else is no MPI program.
     fn nothing_below(&self, pid: Pid) -> Error {
         let below: Vec<Pid> = self.tree.descendants(pid).collect();
-        let names: BTreeSet<&str> = below.iter().map(|pid| self.tree.command(*pid)).collect();
-        let names = names.into_iter().collect::<Vec<_>>().join(", ");
-        let seen = match below.len() {
-            0 => "no MPI library is mapped into it, and it has no child processes".to_owned(),
-            many => format!("no MPI library is mapped into it or into the {many} processes below it ({names})"),
+        let with_library: Vec<Pid> = std::iter::once(pid).chain(below.iter().copied()).collect();
+        let with_library = with_library.into_iter().filter(|pid| member::has_library(self.processes, *pid));
+        let with_library: Vec<String> = with_library.map(|pid| format!("{pid} ({})", self.tree.command(pid))).collect();
+        let seen = match (with_library.is_empty(), below.len()) {
+            (false, _) => format!(
+                "{} has an MPI library in memory, but has not called MPI_Init, and nothing asks for that in it but what \
+                 was preloaded",
+                with_library.join(", ")
+            ),
+            (true, 0) => "no MPI library is mapped into it, and it has no child processes".to_owned(),
+            (true, many) => {
+                let names = self.commands(&below);
+                format!("no MPI library is mapped into it or into the {many} processes below it ({names})")
+            }
         };
         let command = self.tree.command(pid).to_owned();
         match self.tree.is_launcher(pid) {
             true => Error::NoRanksYet { pid, command, seen },
             false => Error::NotMpi { pid, command, seen },
         }
+    }
+
+    /// Short names of processes, each once.
+    fn commands(&self, pids: &[Pid]) -> String {
+        let names: BTreeSet<&str> = pids.iter().map(|pid| self.tree.command(*pid)).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
     }
 
     fn members_below(&self, top: Pid) -> Result<Vec<Member>, Error> {
@@ -292,8 +318,14 @@ impl Search<'_> {
         }
     }
 
-    /// The members without those that a rank forked: they have its rank, its library and it as an ancestor.
-    fn originals(&self, members: Vec<Member>) -> Vec<Member> {
+    /// The members without programs around them, which have a rank's environment and have not called `MPI_Init` as the rank
+    /// has, and without those that a rank forked: they have its rank, its library and it as an ancestor.
+    fn originals(&self, mut members: Vec<Member>) -> Vec<Member> {
+        // Keys of two launches may be equal.
+        let whole = |member: &Member| (self.tree.launcher_above(member.pid), member.world_key(), member.rank());
+        let ranks = members.iter().filter(|member| member.standing == Standing::Rank && member.identity.is_some());
+        let taken: BTreeSet<_> = ranks.map(whole).collect();
+        members.retain(|member| member.standing == Standing::Rank || !taken.contains(&whole(member)));
         let identities: BTreeMap<Pid, (String, Option<u32>)> =
             members.iter().map(|member| (member.pid, (member.world_key(), member.rank()))).collect();
         let is_copy = |member: &Member| {

@@ -3,11 +3,13 @@
 //! [`find_job`] takes the pid of a launcher (`mpirun`, `mpiexec`, `srun`...), of a shell around one, or of any rank.
 //! It decides on facts from `/proc` alone and changes nothing:
 //!
-//! 1. a rank has an MPI library mapped (or is a static MPI program, if the caller can tell), *and* an environment
-//!    in which a launcher wrote its rank;
+//! 1. a rank is in `MPI_Init` or behind it, as its MPI library says (`start.rs`), or has not called it yet and asks for it;
+//!    an MPI library that is merely in memory, as a preloaded tool's is in launchers and shells too, makes no rank. Where it
+//!    can't be told, the library and an environment in which a launcher wrote its rank do. So does a static MPI program, if
+//!    the caller can tell;
 //! 2. from a rank the search goes up to its launcher, then down to all of the launcher's descendants;
-//! 3. shells and helpers that inherited the environment fail the first test, copies that a rank forked are told by
-//!    the ancestor that has the same rank;
+//! 3. shells and helpers that inherited the environment fail the first test, or have a process of the same rank that is
+//!    further; copies that a rank forked are told by the ancestor that has the same rank;
 //! 4. a program without launcher is a job of one rank.
 //!
 //! Whether each rank may be attached to is checked at the end ([`check_attachable`]); a rank that may not makes the
@@ -30,6 +32,7 @@ mod origin;
 mod procfs;
 mod remembered;
 pub mod slurm;
+mod start;
 mod status;
 
 pub use attach::check_attachable;

@@ -1,12 +1,14 @@
 //! The one place that reads `/proc`: whole small files, turned into facts by pure parsers.
 
 use crate::error::{Denial, Error};
+use crate::start;
 use crate::status::{Status, parse_status};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use trimtab_mpi::Start;
 use trimtab_symbols::Image;
 use trimtab_types::Pid;
 use trimtab_types::procfs::{self, Mapping, Stat, parse_maps, parse_stat};
@@ -96,6 +98,12 @@ pub trait Processes {
 
     /// Where a data object of its program lies in its memory; `None` if there is none of that name.
     fn data_symbol(&self, pid: Pid, name: &str) -> Option<u64>;
+
+    /// How far a process with these mappings is with `MPI_Init`; `None` if that can't be told.
+    fn start(&self, pid: Pid, maps: &[Mapping]) -> Option<Start>;
+
+    /// Whether its program, or a library that was not `preloaded`, asks for a function that begins MPI.
+    fn asks_for_mpi(&self, pid: Pid, maps: &[Mapping], preloaded: &[String]) -> bool;
 
     /// Yama's restriction of tracing; `None` where the kernel has no Yama.
     fn ptrace_scope(&self) -> Option<u8>;
@@ -281,10 +289,28 @@ impl Processes for ProcFs {
         base.checked_add(address.0)
     }
 
+    fn start(&self, pid: Pid, maps: &[Mapping]) -> Option<Start> {
+        let memory = File::open(self.path(pid, "mem")).ok()?;
+        start::start(&|address, length| read_at(&memory, address, length), maps)
+    }
+
+    fn asks_for_mpi(&self, pid: Pid, maps: &[Mapping], preloaded: &[String]) -> bool {
+        let Ok(memory) = File::open(self.path(pid, "mem")) else { return false };
+        start::asks_for_mpi(&|address, length| read_at(&memory, address, length), maps, preloaded)
+    }
+
     fn ptrace_scope(&self) -> Option<u8> {
         let path = self.root.join(Path::new("sys/kernel/yama/ptrace_scope"));
         std::fs::read_to_string(path).ok()?.trim().parse().ok()
     }
+}
+
+/// All of these bytes of a process's memory, or nothing.
+fn read_at(memory: &File, address: u64, length: usize) -> Option<Vec<u8>> {
+    /// More than any table of symbols.
+    const BYTES_MAX: usize = 1 << 26;
+    let mut bytes = vec![0; Some(length).filter(|length| *length <= BYTES_MAX)?];
+    memory.read_exact_at(&mut bytes, address).ok().map(|()| bytes)
 }
 
 /// Namespaces that change what a process sees or what its numbers mean.

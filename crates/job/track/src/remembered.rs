@@ -10,6 +10,7 @@ use crate::{Error, Stat, Status};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use trimtab_mpi::Start;
 use trimtab_types::Pid;
 use trimtab_types::procfs::Mapping;
 
@@ -115,6 +116,14 @@ impl Processes for Remembered<'_> {
 
     fn data_symbol(&self, pid: Pid, name: &str) -> Option<u64> {
         self.processes.data_symbol(pid, name)
+    }
+
+    fn start(&self, pid: Pid, maps: &[Mapping]) -> Option<Start> {
+        self.processes.start(pid, maps)
+    }
+
+    fn asks_for_mpi(&self, pid: Pid, maps: &[Mapping], preloaded: &[String]) -> bool {
+        self.processes.asks_for_mpi(pid, maps, preloaded)
     }
 
     fn ptrace_scope(&self) -> Option<u8> {

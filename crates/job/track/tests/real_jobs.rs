@@ -38,11 +38,18 @@ struct Mpi {
     compiler: &'static str,
     launch: &'static [&'static str],
     family: Family,
+    /// What a tool that is preloaded brings with it.
+    library: &'static str,
 }
 
 const MPIS: [Mpi; 2] = [
-    Mpi { compiler: "mpicc.mpich", launch: &["mpiexec.mpich"], family: Family::Mpich },
-    Mpi { compiler: "mpicc.openmpi", launch: &["mpirun.openmpi", "--oversubscribe"], family: Family::OpenMpi },
+    Mpi { compiler: "mpicc.mpich", launch: &["mpiexec.mpich"], family: Family::Mpich, library: "libmpich.so.12" },
+    Mpi {
+        compiler: "mpicc.openmpi",
+        launch: &["mpirun.openmpi", "--oversubscribe"],
+        family: Family::OpenMpi,
+        library: "libmpi.so.40",
+    },
 ];
 
 fn installed() -> Vec<Mpi> {
@@ -153,6 +160,47 @@ fn a_job_is_found_from_its_launcher_and_from_each_rank() {
             assert_eq!((again.launcher, again.key), (job.launcher, job.key.clone()));
             check_maps(process.pid, &program);
         }
+        remove(&program);
+    }
+}
+
+/// The launcher, what it starts on its machine, and `timeout` around each rank have the library in memory too.
+#[test]
+fn a_launcher_with_an_mpi_library_in_memory_is_not_the_job() {
+    for mpi in installed() {
+        let program = build(mpi, "preloaded");
+        let mut command = Command::new(mpi.launch[0]);
+        command.args(&mpi.launch[1..]).args(["-n", "2", "timeout", "600"]).arg(&program);
+        let mut started = Started::start(command.env("LD_PRELOAD", mpi.library));
+        let launcher = started.pid();
+        let deadline = Instant::now() + PATIENCE;
+        let job = loop {
+            // Before its ranks have called MPI_Init, too, it is none.
+            match find_job(launcher) {
+                Ok(job) if job.ranks.len() == 2 => break job,
+                Ok(job) => assert!(job.ranks.iter().all(|rank| rank.executable == program), "{job:?}"),
+                Err(error) => assert!(is_starting(&error), "{error}"),
+            }
+            assert!(Instant::now() < deadline, "no job within {PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        started.pids.extend(job.ranks.iter().map(|process| process.pid.0));
+        assert!(job.ranks.iter().all(|rank| rank.executable == program), "{job:?}");
+        assert_eq!((job.launcher, job.size), (Some(launcher), Some(2)), "{}", mpi.compiler);
+        let processes = ProcFs::new();
+        let shell = processes.stat(job.ranks[1].pid).expect("a rank").parent;
+        assert_eq!(processes.stat(shell).expect("a parent").command, "timeout");
+        assert_eq!(pids(&find_job(shell).expect("the job of what is around a rank")), pids(&job));
+        let alone = Started::start(Command::new("sleep").arg("600").env("LD_PRELOAD", mpi.library));
+        let refused = loop {
+            match find_job(alone.pid()) {
+                Err(Error::NotMpi { seen, .. }) if seen.contains("has an MPI library in memory") => break true,
+                Err(error) => assert!(is_starting(&error), "{error}"),
+                Ok(job) => panic!("sleep is no rank: {job:?}"),
+            }
+            assert!(Instant::now() < deadline, "it has loaded nothing within {PATIENCE:?}");
+        };
+        assert!(refused);
         remove(&program);
     }
 }

@@ -9,7 +9,7 @@ use common::{build, read, without_sections};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::OnceLock;
-use trimtab_symbols::{Image, seal};
+use trimtab_symbols::{Image, MappedModule, seal};
 
 /// What is done to the bytes, in this order.
 #[derive(Clone, Debug)]
@@ -65,6 +65,19 @@ proptest! {
             ask_image(&bytes, &image);
             let cached = Image::from_cache(&image.to_cache());
             prop_assert_eq!(cached.as_ref(), Ok(&image));
+        }
+    }
+
+    #[test]
+    fn damaged_memory_of_modules_gets_an_answer(damage in damage()) {
+        // As the loader lays out a file whose parts follow each other.
+        let bytes = damage.apply(small());
+        let read = |address: u64, length: usize| {
+            let from = usize::try_from(address.checked_sub(0x1000)?).ok()?;
+            bytes.get(from..from.checked_add(length)?).map(<[u8]>::to_vec)
+        };
+        if let Some(module) = MappedModule::at(&read, 0x1000) {
+            let _ = (module.imports(), module.soname(), module.defined("plain"), module.defined("no_such_function"));
         }
     }
 

@@ -3,8 +3,9 @@
 mod common;
 
 use common::parse;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use trimtab_symbols::{FrameKind, Image, ImageKind, fde_at, unwind_facts};
+use trimtab_symbols::{FrameKind, Image, ImageKind, MappedModule, fde_at, imported_names, unwind_facts};
 use trimtab_types::{FileAddr, LoadBias, ProcAddr};
 
 /// A function that the test finds in its own program.
@@ -64,6 +65,29 @@ fn libc_has_what_everyone_calls() {
     }
     let write = image.function_named("write").expect("write");
     assert!(write.names.iter().any(|name| name == "__write"), "{write:?}");
+}
+
+#[test]
+fn memory_tells_the_same_symbols_as_the_file() {
+    let memory = std::fs::File::open("/proc/self/mem").expect("own memory");
+    let read = |address: u64, length: usize| {
+        let mut bytes = vec![0; length];
+        memory.read_exact_at(&mut bytes, address).ok().map(|()| bytes)
+    };
+    for (name, at_least) in [("", 0), ("libc.so.6", 1000), ("ld-linux-x86-64.so.2", 10), ("libgcc_s.so.1", 50)] {
+        let (path, bias) = mapped(name).unwrap_or_else(|| panic!("{name} is not mapped"));
+        let (bytes, image) = parse(&path);
+        let module = MappedModule::at(&read, bias.0).unwrap_or_else(|| panic!("{name} has symbols"));
+        assert_eq!(module.soname(), image.soname, "{name}");
+        assert_eq!(module.imports(), imported_names(&bytes, &|_| true).expect("imports"), "{name}");
+        let exported = image.functions.iter().filter(|function| function.exported);
+        let names = exported.flat_map(|function| function.names.iter().map(move |name| (name, function.addr)));
+        // Names with versions, and hidden ones, are the file's own affair.
+        let found = names.filter(|(name, addr)| module.defined(name) == Some(bias.to_proc(*addr).0)).count();
+        assert!(found >= at_least, "{name}: {found}");
+        assert_eq!(module.defined("no_such_function"), None, "{name}");
+    }
+    assert!(MappedModule::at(&read, landmark as *const () as u64).is_none(), "code is no module");
 }
 
 fn check_invariants(image: &Image) {

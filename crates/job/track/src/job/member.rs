@@ -1,18 +1,30 @@
-//! What makes a process a rank: MPI in its memory, and a launcher's word in its environment.
+//! What makes a process a rank: that it is in `MPI_Init` or behind it, or will call it; and a launcher's word in its
+//! environment.
 
 use super::StaticMpi;
 use crate::error::Error;
+use crate::launcher;
 use crate::procfs::Processes;
 use crate::slurm::restarts;
 use std::path::PathBuf;
-use trimtab_mpi::{Family, Identity, identify, identify_for, is_mpi_module};
+use trimtab_mpi::{Family, Identity, Start, identify, identify_for, is_mpi_module};
 use trimtab_types::Pid;
 use trimtab_types::procfs::Mapping;
+
+/// How near a process with MPI in its memory is to being a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is in `MPI_Init` or behind it.
+    Rank,
+    /// It has not called it, and asks for it; or nobody can tell.
+    Ahead,
+}
 
 /// A process that uses MPI.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) pid: Pid,
+    pub(super) standing: Standing,
     /// `None` for a program that no launcher started.
     pub(super) identity: Option<Identity>,
     pub(super) family: Family,
@@ -26,15 +38,21 @@ pub(super) struct Member {
 impl Member {
     /// Looks at one process; `None` if it does not use MPI.
     pub(super) fn look(processes: &dyn Processes, pid: Pid, is_static_mpi: StaticMpi) -> Result<Option<Member>, Error> {
-        let paths = mapped_files(processes, pid)?;
+        let maps = processes.maps(pid)?;
+        let paths = mapped_files(&maps);
         let family = Family::from_modules(paths.iter().map(String::as_str));
         let environment = processes.environment(pid)?;
-        let (family, identity) = match family {
+        let (family, identity, standing) = match family {
             // Agents are started as the ranks were, and those that read symbols have MPI's library mapped.
             Some(_) if is_our_own(processes, pid)? => return Ok(None),
-            Some(family) => (family, identify_for(&environment, family)),
+            Some(family) => match standing(processes, pid, &maps, &environment)? {
+                Some(standing) => (family, identify_for(&environment, family), standing),
+                None => return Ok(None),
+            },
             None => match identify(&environment) {
-                Some(identity) if has_static_mpi(processes, pid, is_static_mpi)? => (Family::Unknown, Some(identity)),
+                Some(identity) if has_static_mpi(processes, pid, is_static_mpi)? => {
+                    (Family::Unknown, Some(identity), Standing::Ahead)
+                }
                 _ => return Ok(None),
             },
         };
@@ -42,7 +60,7 @@ impl Member {
         let start_time_ticks = processes.stat(pid)?.start_time_ticks;
         let slurm_job = variable(&environment, "SLURM_JOB_ID");
         let restarts = restarts(&environment);
-        Ok(Some(Member { pid, identity, family, library, start_time_ticks, slurm_job, restarts }))
+        Ok(Some(Member { pid, standing, identity, family, library, start_time_ticks, slurm_job, restarts }))
     }
 
     /// The rank, if a launcher gave one.
@@ -64,6 +82,34 @@ impl Member {
     }
 }
 
+/// How near to being a rank a process is that has an MPI library mapped; `None` if it only has it in memory. Who was
+/// preloaded with one is no rank for that, and launchers, shells and wrappers are preloaded as ranks are.
+fn standing(
+    processes: &dyn Processes,
+    pid: Pid,
+    maps: &[Mapping],
+    environment: &[u8],
+) -> Result<Option<Standing>, Error> {
+    Ok(match processes.start(pid, maps) {
+        Some(Start::Within | Start::Behind) => Some(Standing::Rank),
+        Some(Start::Before) => {
+            let preloaded = variable(environment, "LD_PRELOAD").unwrap_or_default();
+            let preloaded: Vec<String> = preloaded.split([':', ' ']).map(str::to_owned).collect();
+            processes.asks_for_mpi(pid, maps, &preloaded).then_some(Standing::Ahead)
+        }
+        None => {
+            let (program, stat) = (processes.executable(pid)?, processes.stat(pid)?);
+            launcher::role(Some(&program), &stat.command).is_none().then_some(Standing::Ahead)
+        }
+    })
+}
+
+/// Whether an MPI library is mapped into a process.
+pub(super) fn has_library(processes: &dyn Processes, pid: Pid) -> bool {
+    let maps = processes.maps(pid).unwrap_or_default();
+    maps.iter().any(|mapping| mapping.is_file() && is_mpi_module(&mapping.path))
+}
+
 /// Whether MPI is linked into a process's program. Into that which asks it is not, and its file has many megabytes to read
 /// through.
 fn has_static_mpi(processes: &dyn Processes, pid: Pid, is_static_mpi: StaticMpi) -> Result<bool, Error> {
@@ -82,12 +128,11 @@ pub(super) fn slurm_job(processes: &dyn Processes, pid: Pid) -> Option<String> {
 }
 
 /// Paths of mapped files, each once.
-fn mapped_files(processes: &dyn Processes, pid: Pid) -> Result<Vec<String>, Error> {
-    let mappings = processes.maps(pid)?;
-    let files = mappings.into_iter().filter(Mapping::is_file);
-    let mut paths: Vec<String> = files.map(|mapping| mapping.path).collect();
+fn mapped_files(maps: &[Mapping]) -> Vec<String> {
+    let files = maps.iter().filter(|mapping| mapping.is_file());
+    let mut paths: Vec<String> = files.map(|mapping| mapping.path.clone()).collect();
     paths.dedup();
-    Ok(paths)
+    paths
 }
 
 pub(super) fn variable(environment: &[u8], name: &str) -> Option<String> {

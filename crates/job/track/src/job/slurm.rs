@@ -111,7 +111,7 @@ impl Search<'_> {
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
         let seen = match tasks.len() {
             0 => "Slurm has no process of it here".to_owned(),
-            many => format!("no MPI library is mapped into its {many} processes here ({names})"),
+            many => format!("none of its {many} processes here uses MPI ({names})"),
         };
         Error::NoSlurmRanks { job: shown(run), seen }
     }
@@ -221,7 +221,7 @@ mod tests {
         step(&mut machine, 20, "slurmstepd: [7.0]", &again);
         assert_eq!(answer(&machine, None, 0), "0=11 1=12");
         assert_eq!(answer(&machine, None, 1), "0=21 1=22");
-        assert!(answer(&machine, None, 2).contains("no MPI library is mapped"), "{}", answer(&machine, None, 2));
+        assert!(answer(&machine, None, 2).contains("uses MPI (app)"), "{}", answer(&machine, None, 2));
     }
 
     #[test]
@@ -339,6 +339,6 @@ mod tests {
         }
         let run = SlurmRun { jobs: BTreeSet::from([7]), step: None, restarts: 0, listed: None };
         let error = find_slurm_job_in(&machine, &run, &|_| false).expect_err("nothing is loaded");
-        assert!(error.is_retryable() && error.to_string().contains("its 2 processes here (app)"), "{error}");
+        assert!(error.is_retryable() && error.to_string().contains("its 2 processes here uses MPI (app)"), "{error}");
     }
 }

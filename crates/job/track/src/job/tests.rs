@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fake::Recorded;
+use trimtab_mpi::Start;
 
 const MPICH: &str = "/usr/lib/x86_64-linux-gnu/libmpich.so.12.2.2";
 const OPEN_MPI: &str = "/usr/lib/x86_64-linux-gnu/libmpi.so.40.30.4";
@@ -327,4 +328,78 @@ fn ranks_of_a_context_are_picked() {
     assert_eq!(job.within(&one, "n1").size, Some(2));
     job.size = None;
     assert_eq!(job.within(&one, "n1").size, Some(2), "as many as are here");
+}
+
+/// `bash(5) - timeout(9) - mpiexec.hydra(10) - hydra_pmi_proxy(11) - sh(14), sh(15) - app(12), app(13)`, all preloaded with a
+/// tool that has the library with it; `app` asks for `MPI_Init`.
+fn preloaded(ranks: Start) -> Recorded {
+    let mut machine = machine();
+    let tool = "LD_PRELOAD=libmpich.so.12";
+    for (pid, parent, command) in [(9, 5, "timeout"), (10, 9, "mpiexec.hydra"), (11, 10, "hydra_pmi_proxy")] {
+        machine.add(Pid(pid), Pid(parent), command).mpi(MPICH, &[tool]).at(Start::Before, false);
+    }
+    for (shell, pid, rank) in [(14, 12, "PMI_RANK=0"), (15, 13, "PMI_RANK=1")] {
+        let variables = [tool, rank, "PMI_SIZE=2"];
+        machine.add(Pid(shell), Pid(11), "sh").mpi(MPICH, &variables).at(Start::Before, false);
+        machine.add(Pid(pid), Pid(shell), "app").mpi(MPICH, &variables).at(ranks, true);
+    }
+    machine
+}
+
+#[test]
+fn launchers_and_shells_with_an_mpi_library_in_memory_are_no_ranks() {
+    for start in [Start::Before, Start::Within, Start::Behind] {
+        let machine = preloaded(start);
+        check("preloaded", &machine, &[9, 10, 11, 12, 13, 14, 15], "10: 0=12 1=13");
+        check("shell_around_all", &machine, &[5], "10: 0=12 1=13");
+    }
+    // One that can't be told of is no rank if it is a launcher, and is believed its environment if not.
+    let mut machine = preloaded(Start::Behind);
+    for process in machine.processes.values_mut() {
+        process.start = None;
+    }
+    machine.processes.retain(|pid, _| ![14, 15].contains(&pid.0));
+    for pid in [12, 13] {
+        machine.processes.get_mut(&Pid(pid)).expect("a rank").stat.parent = Pid(11);
+    }
+    check("untold", &machine, &[10, 11, 12, 13], "10: 0=12 1=13");
+}
+
+#[test]
+fn programs_around_ranks_give_way_to_who_has_called_mpi_init() {
+    // The wrapper asks for MPI_Init itself, and may be first: then it is the rank, until its child is one.
+    let mut machine = preloaded(Start::Behind);
+    for shell in [14, 15] {
+        machine.processes.get_mut(&Pid(shell)).expect("a shell").asks_for_mpi = true;
+    }
+    check("wrapper", &machine, &[9, 10, 12, 13, 14, 15], "10: 0=12 1=13");
+    for pid in [12, 13] {
+        machine.processes.remove(&Pid(pid));
+    }
+    check("before_its_child", &machine, &[10, 14, 15], "10: 0=14 1=15");
+    // A driver that is linked with MPI and starts ranks by a launcher.
+    let mut machine = hydra();
+    machine.add(Pid(8), Pid(5), "driver").mpi(MPICH, &["HOME=/"]).at(Start::Before, true);
+    check("driver_alone", &machine, &[8], "none: 0=8");
+    machine.processes.get_mut(&Pid(10)).expect("launcher").stat.parent = Pid(8);
+    check("driver", &machine, &[5, 8, 10, 12], "10: 0=12 1=13");
+    machine.processes.get_mut(&Pid(8)).expect("driver").start = Some(Start::Behind);
+    check("driver_that_is_a_rank_itself", &machine, &[8], "none: 0=8");
+}
+
+#[test]
+fn where_nothing_has_called_mpi_init_it_is_said() {
+    let mut machine = preloaded(Start::Before);
+    for pid in [12, 13] {
+        machine.processes.remove(&Pid(pid));
+    }
+    check("launcher_that_waits", &machine, &[10], "launcher 10 (mpiexec.hydra) has no MPI rank on this machine yet");
+    check("names", &machine, &[10], "14 (sh), 15 (sh) has an MPI library in memory, but has not called MPI_Init");
+    machine.add(Pid(60), Pid(1), "sleep").mpi(OPEN_MPI, &["LD_PRELOAD=libmpi.so.40"]).at(Start::Before, false);
+    check(
+        "preloaded_sleep",
+        &machine,
+        &[60],
+        "process 60 (sleep) is not an MPI program: 60 (sleep) has an MPI library",
+    );
 }
