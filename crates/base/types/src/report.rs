@@ -206,7 +206,10 @@ pub struct FunctionTotal {
     /// Why `time_s` is `None` although time was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_missing: Option<String>,
-    /// Payload bytes (see docs/report.md for collectives); `None`: the function moves none.
+    /// Why `bytes`, `bytes_mean` and `bytes_max` are `None` although the function moves some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_missing: Option<String>,
+    /// Payload bytes (see docs/report.md for collectives); `None`: the function moves none, or it is not known.
     pub bytes: Option<u64>,
     /// Mean payload of one call.
     pub bytes_mean: Option<f64>,

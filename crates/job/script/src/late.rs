@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use trimtab_os::{Mapping, MappingTable};
 use trimtab_session::{
-    FunctionBodies, ImageCache, InnerRequest, Modules, Prepared, Refused, ScriptRequest, mappings_of,
+    FunctionBodies, ImageCache, InnerRequest, Lost, Modules, Prepared, Refused, ScriptRequest, mappings_of,
 };
 use trimtab_snippet::Compiled;
 use trimtab_snippet::error::Span;
@@ -117,6 +117,16 @@ impl Waiting {
     /// What it waits for, as the script names it.
     pub(crate) fn names(&self) -> Vec<String> {
         self.awaited.iter().map(Awaited::name).collect()
+    }
+
+    /// Its bodies, none of which runs, for this reason.
+    pub(crate) fn lost(&self, reason: &str) -> Vec<Lost> {
+        let of = |awaited: &Awaited| {
+            let (bodies, reason) = (&awaited.bodies, format!("{}: {reason}", awaited.name()));
+            let all = bodies.entry.iter().chain(&bodies.exit).chain(&bodies.point).copied();
+            all.map(move |body| Lost { body, reason: reason.clone() }).collect::<Vec<_>>()
+        };
+        self.awaited.iter().flat_map(of).collect()
     }
 
     /// Looks whether the library is there by now.

@@ -21,6 +21,7 @@ mod places;
 mod points;
 mod run;
 mod source;
+mod unmeasured;
 mod walk;
 
 pub use error::Error;
@@ -31,4 +32,4 @@ pub use run::{Late, Loss, Poll, Refusal, Running, Summary, Target};
 pub use source::Options;
 pub use trimtab_snippet::Permissions;
 pub use trimtab_snippet::arithmetic::Number;
-pub use trimtab_snippet::values::{Histogram, Named, Own, Stacks, Value};
+pub use trimtab_snippet::values::{Histogram, MISSING_MAX, Named, Own, Stacks, Value, all_missing};

@@ -9,11 +9,13 @@ use crate::outside::bodies_of_once;
 use crate::part::{AreaWords, Part};
 use crate::run::{LOOK_EVERY, LOOK_EVERY_MAX, Late, Loss, Target};
 use crate::source::{SETUP, Source};
+use crate::unmeasured::Unmeasured;
 use std::cell::RefCell;
 use std::time::Duration;
 use trimtab_os::{MappingTable, ProcessEnd, monotonic_ns};
-use trimtab_session::{ImageCache, Prepared, RangeTables, ScriptStart, ScriptView};
+use trimtab_session::{ImageCache, Lost, Prepared, RangeTables, ScriptStart, ScriptView};
 use trimtab_snippet::ir::{Unit, When, thread_word};
+use trimtab_snippet::values::{Named, RankAreas, collect};
 use trimtab_stub::view::View;
 
 /// Between two looks where nothing comes from the bodies before the end, or while none of the processes is known to be
@@ -37,6 +39,8 @@ pub(crate) struct Member {
     pub once: Vec<usize>,
     /// What went wrong with those.
     pub problems: Vec<String>,
+    /// Bodies that do not run in libraries that came later: at none of a point's places, and at some.
+    lost_late: (Vec<Lost>, Vec<Lost>),
     /// Files that were read, for the calls that those make.
     pub cache: ImageCache,
     pub alive: bool,
@@ -71,6 +75,7 @@ impl Member {
             outside_area,
             once,
             problems: Vec::new(),
+            lost_late: Default::default(),
             cache: cache.clone(),
             ticks_per_second,
             alive: true,
@@ -122,6 +127,7 @@ impl Member {
                 Look::NotYet => self.source.waiting.push(waiting),
                 Look::Refused(reason) => {
                     let pid = self.target.pid;
+                    self.lost_late.0.extend(waiting.lost(&reason));
                     problems
                         .push(format!("process {pid}: {} was loaded but can't be probed: {reason}", waiting.library));
                 }
@@ -151,6 +157,7 @@ impl Member {
         let pid = self.target.pid;
         let refused = prepared.refused.iter();
         problems.extend(refused.map(|one| format!("process {pid}: not probed: {}: {}", one.name, one.reason)));
+        self.lost_late.1.extend(prepared.lost.iter().cloned());
         let after_s = (monotonic_ns() - started_ns) as f64 / 1e9;
         let late = Late { pid: pid.0, library: waiting.library.clone(), after_s, points: part.inserted.point_count };
         self.late.push((late, part));
@@ -260,6 +267,24 @@ impl Member {
         }
         let late = self.late.iter().map(|(_, part)| part.areas(unit)).filter(|(_, threads)| !threads.is_empty());
         std::iter::once((process, threads)).chain(late).collect()
+    }
+
+    /// The variables as they stand in this process, without what was not measured.
+    pub fn values(&self) -> Vec<Named> {
+        let areas = self.areas();
+        let threads: Vec<Vec<&[u64]>> =
+            areas.iter().map(|(_, threads)| threads.iter().map(Vec::as_slice).collect()).collect();
+        let ranks: Vec<RankAreas<'_>> = areas
+            .iter()
+            .zip(&threads)
+            .map(|((process, _), threads)| RankAreas { rank: self.rank(), process, threads })
+            .collect();
+        self.unmeasured().mark(collect(self.unit(), &ranks))
+    }
+
+    pub fn unmeasured(&self) -> Unmeasured {
+        let lost: Vec<Lost> = self.source.prepared.lost.iter().chain(&self.lost_late.0).cloned().collect();
+        Unmeasured::of(&self.source.compiled, &lost, &self.lost_late.1)
     }
 
     pub fn add_loss(&self, loss: &mut Loss) {

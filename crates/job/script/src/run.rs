@@ -8,7 +8,7 @@
 use crate::error::Error;
 use crate::member::Member;
 use crate::message::Message;
-use crate::part::{AreaWords, Part};
+use crate::part::Part;
 use crate::source::{EXITS, Options, Source};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use trimtab_mpi::is_mpi_module;
 use trimtab_os::{monotonic_ns, ticks, wait_for_end};
 use trimtab_session::{ImageCache, Modules, try_again};
 use trimtab_snippet::ir::When;
-use trimtab_snippet::values::{Named, RankAreas, collect};
+use trimtab_snippet::values::{Named, merge_all};
 use trimtab_types::Pid;
 
 /// Shortest stretch over which the tick rate is worth something.
@@ -124,8 +124,8 @@ pub struct Summary {
     pub points: usize,
     /// Longest time a process was held to put probes in, microseconds.
     pub pause_insert_us_max: f64,
-    /// Longest time a process was held to take them out, microseconds.
-    pub pause_remove_us_max: f64,
+    /// Longest time a process was held to take them out, microseconds; `None`: none was, because all had ended.
+    pub pause_remove_us_max: Option<f64>,
     /// What was not counted.
     pub loss: Loss,
     /// Libraries that came later.
@@ -144,7 +144,8 @@ impl Summary {
     pub fn and(mut self, other: Summary) -> Summary {
         self.points += other.points;
         self.pause_insert_us_max = self.pause_insert_us_max.max(other.pause_insert_us_max);
-        self.pause_remove_us_max = self.pause_remove_us_max.max(other.pause_remove_us_max);
+        let both = [self.pause_remove_us_max, other.pause_remove_us_max].into_iter().flatten();
+        self.pause_remove_us_max = both.reduce(f64::max);
         self.loss = self.loss.and(other.loss);
         self.late.extend(other.late);
         self.departed.extend(other.departed);
@@ -269,17 +270,7 @@ impl Running {
 
     /// The variables as they stand, over all processes.
     pub fn values(&self) -> Vec<Named> {
-        let Some(first) = self.members.first() else { return Vec::new() };
-        let of = |member: &Member| member.areas().into_iter().map(|areas| (member.rank(), areas)).collect::<Vec<_>>();
-        let areas: Vec<(i64, AreaWords)> = self.members.iter().flat_map(of).collect();
-        let threads: Vec<Vec<&[u64]>> =
-            areas.iter().map(|(_, (_, threads))| threads.iter().map(Vec::as_slice).collect()).collect();
-        let ranks: Vec<RankAreas<'_>> = areas
-            .iter()
-            .zip(&threads)
-            .map(|((rank, (process, _)), threads)| RankAreas { rank: *rank, process, threads })
-            .collect();
-        collect(&first.source.compiled.unit, &ranks)
+        self.members.iter().map(Member::values).reduce(merge_all).unwrap_or_default()
     }
 
     /// Takes the probes out everywhere, reads the last messages, and says what it cost.
@@ -294,6 +285,10 @@ impl Running {
                 .extend(never.map(|name| format!("process {}: the library of {name} was never loaded", target.pid)));
         }
         let messages = self.members.iter_mut().flat_map(Member::messages).collect();
+        for member in &self.members {
+            let new = member.unmeasured().warnings.into_iter().filter(|warning| !self.warnings.contains(warning));
+            self.warnings.extend(new.collect::<Vec<_>>());
+        }
         (messages, self.values(), self.summary())
     }
 
@@ -303,10 +298,10 @@ impl Running {
             member.add_loss(&mut loss);
         }
         let parts = || self.members.iter().flat_map(Member::parts);
-        let longest = |pause: fn(&Part) -> u64| parts().map(pause).max().unwrap_or(0) as f64 / 1e3;
+        let longest = |pause: fn(&Part) -> u64| parts().map(pause).filter(|ns| *ns > 0).max().map(|ns| ns as f64 / 1e3);
         Summary {
             points: parts().map(|part| part.inserted.point_count).sum(),
-            pause_insert_us_max: longest(|part| part.inserted.pause_ns),
+            pause_insert_us_max: longest(|part| part.inserted.pause_ns).unwrap_or(0.0),
             pause_remove_us_max: longest(|part| part.pause_remove_ns),
             loss,
             late: self.members.iter().flat_map(|member| member.late.iter().map(|(late, _)| late.clone())).collect(),

@@ -83,7 +83,8 @@ pub(crate) fn sent(value: &Sent) -> &Expression {
     }
 }
 
-fn expression(one: &Expression, visit: &mut dyn FnMut(&Expression)) {
+/// Calls `visit` for an expression and all that it is made of.
+pub(crate) fn expression(one: &Expression, visit: &mut dyn FnMut(&Expression)) {
     visit(one);
     match one {
         Expression::Load { address, .. }

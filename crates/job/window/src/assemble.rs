@@ -159,9 +159,11 @@ pub struct RankSample {
     pub details: Vec<DetailSample>,
     /// Functions that should be timed and are only counted here.
     pub untimed: Vec<Untimed>,
+    /// Functions that should be measured and whose calls are not seen here.
+    pub unseen: Vec<Untimed>,
 }
 
-/// A function whose calls are seen and not where they end.
+/// A function whose calls are seen and not where they end, or not seen at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untimed {
     /// Position in `WindowInput::functions`.
@@ -200,6 +202,8 @@ pub struct FunctionSample {
     pub first_ticks: u64,
     /// Entry of the last call.
     pub last_ticks: u64,
+    /// Messages whose payload is not known.
+    pub unknown_bytes: u64,
 }
 
 /// A thread other than the main one.
@@ -330,12 +334,14 @@ impl WindowInput {
         self.facts.marker.is_none()
     }
 
-    /// Whether communication took place whose time was not measured, so that its share is a lower bound.
+    /// Whether communication took place whose time was not measured, or may have taken place unseen, so that its share is a lower bound.
     pub(crate) fn communicates_untimed(&self) -> bool {
-        let numbers = 0..self.functions.len();
-        numbers
-            .filter(|number| self.functions[*number].group == "comm")
-            .any(|number| untimed_reason(self, number).is_some())
+        let is_unseen = |number: usize| {
+            self.functions[number].timed
+                && self.ranks.iter().any(|rank| rank.unseen.iter().any(|one| one.function == number))
+        };
+        let mut numbers = (0..self.functions.len()).filter(|number| self.functions[*number].group == "comm");
+        numbers.any(|number| untimed_reason(self, number).is_some() || is_unseen(number))
     }
 
     /// Names of functions whose time was not measured although they were called, with the reason.
@@ -346,6 +352,21 @@ impl WindowInput {
             .iter()
             .enumerate()
             .filter_map(|(number, info): (usize, &FunctionInfo)| reason((number, info)));
+        all.map(|(info, reason)| (info.name.as_str(), reason)).collect()
+    }
+
+    /// Names of functions whose payload is not known, with the reason.
+    pub(crate) fn unknown_bytes(&self) -> Vec<(&str, String)> {
+        let unknown = |number: usize| {
+            let samples = self.ranks.iter().flat_map(|rank| &rank.functions);
+            samples.filter(|sample| sample.function == number).map(|sample| sample.unknown_bytes).sum()
+        };
+        let named = |(number, info)| Some((info, bytes_missing(info, unknown(number))?));
+        let all = self
+            .functions
+            .iter()
+            .enumerate()
+            .filter_map(|(number, info): (usize, &FunctionInfo)| named((number, info)));
         all.map(|(info, reason)| (info.name.as_str(), reason)).collect()
     }
 
@@ -499,7 +520,8 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
     let outermost = || samples.iter().filter(|(_, sample)| sample.calls > 0);
     let after_start = |start: u64, ticks: u64| scale.seconds(ticks.saturating_sub(start));
     let time_missing = untimed_reason(input, number);
-    let moves = info.moves_bytes;
+    let bytes_missing = bytes_missing(info, sum(|sample| sample.unknown_bytes));
+    let moves = info.moves_bytes && bytes_missing.is_none();
     Some(FunctionTotal {
         name: info.name.clone(),
         other_names: info.other_names.clone(),
@@ -508,6 +530,7 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         nested_calls: sum(|sample| sample.nested),
         time_s: (info.timed && time_missing.is_none()).then(|| scale.seconds(sum(|sample| sample.ticks))),
         time_missing,
+        bytes_missing,
         bytes: moves.then_some(bytes),
         bytes_mean: (moves && calls > 0).then(|| bytes as f64 / calls as f64),
         bytes_max: samples.iter().map(|(_, sample)| sample.bytes_max).max().filter(|_| moves),
@@ -516,6 +539,16 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
             .then(|| samples.iter().fold(0, |sum: i64, (_, sample)| sum.saturating_add(sample.argument_sum))),
         first_s: outermost().map(|(start, sample)| after_start(*start, sample.first_ticks)).min_by(f64::total_cmp),
         last_s: outermost().map(|(start, sample)| after_start(*start, sample.last_ticks)).max_by(f64::total_cmp),
+    })
+}
+
+/// Why the payload of a function is not known, of which `unknown` messages could not be counted.
+fn bytes_missing(info: &FunctionInfo, unknown: u64) -> Option<String> {
+    (info.moves_bytes && unknown > 0).then(|| {
+        format!(
+            "{unknown} of its messages are of requests that the program made before trimtab came or of persistent \
+             collectives, or of a datatype or communicator that the library can't be asked about"
+        )
     })
 }
 

@@ -46,12 +46,10 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
     if unnamed > 0 {
         remarks.push(format!("{unnamed} bytes were sent to ranks that could not be named; links are without them"));
     }
-    let starts: u64 = input.ranks.iter().map(|rank| rank.unknown_starts).sum();
-    if starts > 0 {
-        remarks.push(format!(
-            "{starts} starts of persistent requests that were made before trimtab came, or that belong to persistent \
-             collectives: their time is measured, their messages and bytes are not, so links and volumes are too small"
-        ));
+    let unknown = input.unknown_bytes();
+    remarks.extend(unknown.iter().map(|(name, reason)| format!("the bytes of {name} are not known: {reason}")));
+    if !unknown.is_empty() {
+        remarks.push("so links and volumes are too small".to_owned());
     }
     remarks
 }
@@ -62,7 +60,11 @@ fn untimed(input: &WindowInput) -> Vec<String> {
     let mut remarks: Vec<String> =
         all.iter().map(|(name, reason)| format!("the time of {name} is not measured: {reason}")).collect();
     if input.communicates_untimed() {
-        remarks.push("so the share of communication is a lower bound, and computation an upper one".to_owned());
+        remarks.push(
+            "the share of communication is a lower bound, and computation an upper one: there are functions that communicate \
+             and whose time is not in it"
+                .to_owned(),
+        );
     }
     remarks
 }

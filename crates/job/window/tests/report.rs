@@ -2,8 +2,8 @@
 
 use trimtab_types::report::{Job, Report, SCHEMA};
 use trimtab_window::{
-    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Usage,
-    Waits, WindowFacts, WindowInput, assemble, headline,
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Untimed,
+    Usage, Waits, WindowFacts, WindowInput, assemble, headline,
 };
 
 const TICKS_PER_SECOND: f64 = 1e6;
@@ -62,6 +62,7 @@ fn rank(rank: u32, comm_ticks: u64) -> RankSample {
             argument_sum: 9,
             first_ticks: 5_010_000,
             last_ticks: 5_900_000 + u64::from(rank),
+            unknown_bytes: 0,
         }],
         comm_ticks: ITERATIONS * comm_ticks,
         usage: Some(Usage { cpu_user_s: 0.9, cpu_system_s: 0.1, minor_faults: 4, ..Usage::default() }),
@@ -307,7 +308,7 @@ fn costs_above_the_bar_and_other_remarks() {
         ("pauses inside", |rank| rank.pause_inside_us = 30_000.0, "3.0% of the window"),
         ("threads", |rank| rank.threads = vec![ThreadSample { comm_ticks: 900_000 }], "another thread"),
         ("unnamed", |rank| rank.unattributed_bytes = 8, "8 bytes"),
-        ("persistent", |rank| rank.unknown_starts = 30, "30 starts of persistent requests"),
+        ("persistent", |rank| rank.functions[0].unknown_bytes = 30, "are not known: 30 of its messages"),
     ];
     for (name, change, expected) in remark {
         let mut input = input(&[40_000, 20_000]);
@@ -315,6 +316,26 @@ fn costs_above_the_bar_and_other_remarks() {
         let report = assemble(&input);
         assert!(report.window.valid, "{name}");
         assert!(report.warnings.iter().any(|warning| warning.contains(expected)), "{name}: {:?}", report.warnings);
+    }
+}
+
+/// A function that communicates and could not be patched makes the share a lower bound, although nobody saw it called.
+#[test]
+fn a_wholly_refused_communication_function_makes_the_share_a_lower_bound() {
+    let refused = |function| Untimed { function, reason: "it is too short".into() };
+    for (name, group, unseen, is_bound) in [
+        ("none", "comm", vec![], false),
+        ("comm", "comm", vec![refused(0)], true),
+        ("io", "io", vec![refused(0)], false),
+    ] {
+        let mut input = input(&[40_000, 20_000]);
+        input.functions[0].group = group.to_owned();
+        input.ranks[1].unseen = unseen;
+        let report = assemble(&input);
+        assert_eq!(report.communication_at_least, is_bound, "{name}");
+        let is_said =
+            report.warnings.iter().any(|warning| warning.starts_with("the share of communication is a lower bound"));
+        assert_eq!(is_said, is_bound, "{name}: {:?}", report.warnings);
     }
 }
 

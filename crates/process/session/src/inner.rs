@@ -5,6 +5,7 @@
 use crate::inside::Inside;
 use crate::modules::Modules;
 use crate::prepare::{Prepared, Refused, Subject};
+use crate::script::Lost;
 use trimtab_os::Memory;
 use trimtab_plan::{FunctionBodies, PlannedFunction, PlannedSite, Unread};
 use trimtab_types::ProcAddr;
@@ -59,7 +60,11 @@ impl Prepared {
                         bodies: Some(bodies),
                     });
                 }
-                Err(reason) => self.refused.push(Refused { name: request.name.clone(), reason }),
+                Err(reason) => {
+                    let said = format!("{}: {reason}", request.name);
+                    self.lost.extend(request.bodies.iter().map(|&body| Lost { body, reason: said.clone() }));
+                    self.refused.push(Refused { name: request.name.clone(), reason });
+                }
             }
         }
     }

@@ -65,6 +65,6 @@ pub use outside_call::{OutsideCall, call_once};
 pub use prepare::{FunctionRequest, Prepared, Refused};
 pub use ranges::{RangeTables, may_be_read};
 pub use remove::Removal;
-pub use script::{ScriptRequest, ScriptStart, ScriptView};
+pub use script::{Lost, ScriptRequest, ScriptStart, ScriptView};
 pub use trimtab_plan::{FunctionBodies, Patch, Piece, PieceRole, Plan, Role};
 pub use trimtab_x86::{Line, disassemble};

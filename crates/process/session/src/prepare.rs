@@ -10,7 +10,7 @@ use crate::decided::{Decision, Decisions, OwnSites};
 use crate::error::Error;
 use crate::handlers::{FaultHandlers, Watch};
 use crate::modules::{Module, Modules};
-use crate::script::ScriptSource;
+use crate::script::{Lost, ScriptSource};
 use crate::side_by_side::side_by_side;
 use crate::text::Text;
 use crate::threads::FunctionRange;
@@ -60,6 +60,8 @@ pub struct Prepared {
     pub refused: Vec<Refused>,
     /// Functions whose calls are seen but not where they end, although that was asked for.
     pub endless: Vec<Refused>,
+    /// Bodies of a script that do not run at one of their places.
+    pub lost: Vec<Lost>,
     pub(crate) arena_modules: Vec<(String, Range<u64>)>,
     pub(crate) gadgets: Gadgets,
     pub(crate) ranges: Vec<FunctionRange>,
@@ -109,6 +111,7 @@ impl Prepared {
             addresses: Vec::new(),
             refused: Vec::new(),
             endless: Vec::new(),
+            lost: Vec::new(),
             arena_modules: Vec::new(),
             gadgets,
             ranges: Vec::new(),

@@ -77,6 +77,7 @@ mod tests {
             addresses: (0..4).map(ProcAddr).collect(),
             refused: Vec::new(),
             endless: Vec::new(),
+            lost: Vec::new(),
             arena_modules: vec![("/lib/a".into(), near), ("/lib/b".into(), far)],
             gadgets: Gadgets { system_call: 0, signal_return: 0 },
             ranges: (0..4).map(|probe| (u64::from(probe)..u64::from(probe) + 1, probe)).collect(),

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::inner::InnerRequest;
 use crate::insert::Inserted;
 use crate::modules::Modules;
-use crate::prepare::{FunctionRequest, NoExits, Prepared, Purpose};
+use crate::prepare::{FunctionRequest, NoExits, Prepared, Purpose, Refused};
 use crate::ranges::{Area, RangeTables, TABLES_BYTES};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use trimtab_os::{MappingTable, vector_state};
@@ -112,9 +112,11 @@ impl Prepared {
     ) -> Result<Self, Error> {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
         let mut prepared = Prepared::decided(modules, &functions, &OfScript { requests })?;
-        for (function, address) in prepared.functions.iter_mut().zip(&prepared.addresses) {
+        let places = prepared.addresses.iter().zip(&prepared.probes);
+        for (function, (address, probe)) in prepared.functions.iter_mut().zip(places) {
             let of_function = requests.iter().filter(|request| request.address == *address);
-            let is_endless = prepared.endless.iter().any(|one| one.name == function.name);
+            // Where no exit is asked for, there is none to leave out.
+            let is_endless = probe.flags & flag::TIMED == 0;
             let mut bodies = FunctionBodies::default();
             for request in of_function {
                 let serves = |body: &&usize| is_endless && request.serve_exits.contains(body);
@@ -123,10 +125,50 @@ impl Prepared {
             }
             function.bodies = Some(bodies);
         }
+        prepared.lost = prepared.lost_of(requests);
         prepared.add_inner(modules, modules.memory()?.as_ref(), inner);
         let keeps = vector_state().zip(errno_at(modules)).map(|(vectors, errno_at)| Keeps { vectors, errno_at });
         prepared.script = Some(ScriptSource { unit: unit.clone(), keeps });
         Ok(prepared)
+    }
+}
+
+/// A body of a script that does not run at one of its places, because that can't be patched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Its number.
+    pub body: usize,
+    /// The place and the reason.
+    pub reason: String,
+}
+
+impl Prepared {
+    /// Bodies that don't run at functions where they should.
+    fn lost_of(&self, requests: &[ScriptRequest]) -> Vec<Lost> {
+        let why = |all: &[Refused], name: &str| {
+            all.iter()
+                .find(|one| one.name == name)
+                .map_or_else(|| "it can't be probed".to_owned(), |one| one.reason.clone())
+        };
+        let mut lost = Vec::new();
+        for request in requests {
+            let FunctionBodies { entry, exit, .. } = &request.bodies;
+            let number = self.addresses.iter().position(|address| *address == request.address);
+            let is_endless = |number: usize| !exit.is_empty() && self.probes[number].flags & flag::TIMED == 0;
+            let (bodies, reason): (Vec<usize>, String) = match number {
+                None => (
+                    entry.iter().chain(exit).copied().collect(),
+                    format!("{}: {}", request.name, why(&self.refused, &request.name)),
+                ),
+                Some(number) if is_endless(number) => (
+                    exit.iter().chain(&request.serve_exits).copied().collect(),
+                    format!("exit {}: {}", request.name, why(&self.endless, &request.name)),
+                ),
+                Some(_) => continue,
+            };
+            lost.extend(bodies.into_iter().map(|body| Lost { body, reason: reason.clone() }));
+        }
+        lost
     }
 }
 

@@ -10,7 +10,7 @@ use trimtab_snippet::facts::SiteId;
 use trimtab_snippet::ir::{Area, Kind, Register, When, process_word, thread_word};
 use trimtab_snippet::reference::{Call, SentValue};
 use trimtab_snippet::resolve::Place;
-use trimtab_snippet::values::Value;
+use trimtab_snippet::values::{Own, Value};
 use trimtab_snippet::{Origin, Permissions};
 
 const WRITE: Permissions = Permissions { write: true, call: false };
@@ -253,6 +253,28 @@ fn what_a_variable_is_for_follows_from_its_uses() {
     ] {
         assert_eq!((run.kind(name), run.variable(name).area), (kind, area), "{name}");
     }
+}
+
+/// What was never set has no value: neither on a thread that only did other things, nor where the clock runs.
+#[test]
+fn last_beside_every_has_no_value_that_nobody_set() {
+    let mut run = Run::new(
+        "process int p; process double q; entry solve { x = last($count); s = 0.5; n++ } entry norm { n++; p = 7 }
+         every 1s { y = n; if (y < 0) q = 1 }",
+    );
+    let set = |run: &Run, name: &str| match &run.results()[name] {
+        Value::Each { values } => values.len(),
+        other => panic!("{name}: {other:?}"),
+    };
+    run.entry("norm", &[]);
+    assert_eq!(["x", "s", "y", "p", "q"].map(|name| set(&run, name)), [0, 0, 0, 1, 0]);
+    run.at(Place::Clock);
+    run.entry("solve", &[0]);
+    assert_eq!(["x", "s", "y", "p", "q"].map(|name| set(&run, name)), [1, 1, 1, 1, 0], "also if it is set to 0");
+    assert_eq!(
+        run.results()["x"],
+        Value::Each { values: vec![Own { rank: 0, thread: Some(0), value: Number::Int(0) }] }
+    );
 }
 
 #[test]
@@ -538,7 +560,7 @@ fn types_are_found_out_at_every_place() {
     }
     let compiled = trimtab_snippet::compile("entry kernel_* { x = $v; y += x }", &table, Permissions::default());
     let compiled = compiled.expect("compiles");
-    let kinds: Vec<Kind> = compiled.unit.variables.iter().map(|variable| variable.kind).collect();
+    let kinds: Vec<Kind> = compiled.unit.variables.iter().take(2).map(|variable| variable.kind).collect();
     assert_eq!(kinds, [Kind::LastFloat, Kind::SumFloat]);
     assert_eq!(compiled.places.iter().map(Vec::len).collect::<Vec<_>>(), [99, 1]);
 }

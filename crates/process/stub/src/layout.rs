@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x03");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x04");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -699,6 +699,8 @@ pub struct FunctionStat {
     pub details: AtomicU64,
     /// Calls of this function the thread is inside of.
     pub depth: AtomicU64,
+    /// Messages whose payload is not known: their requests were not seen to be made, or their datatype can't be asked for.
+    pub unknown_bytes: AtomicU64,
     /// Of a simple probe: stack pointer at the entry of the open call; 0: none.
     pub open_stack: AtomicU64,
     /// Of a simple probe: time stamp at the entry of the open call.
@@ -716,6 +718,9 @@ pub struct LinkEntry {
     /// Bytes.
     pub bytes: AtomicU64,
 }
+
+/// In place of a datatype's size or a message's: it is not known.
+pub const SIZE_UNKNOWN: u64 = u64::MAX;
 
 /// Bit of a link's key (before the `1 +`) that says the traffic belongs to a collective.
 pub const LINK_COLLECTIVE: u64 = 1 << 62;

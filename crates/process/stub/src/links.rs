@@ -117,7 +117,18 @@ impl Call<'_> {
 
     #[inline(always)]
     fn type_size(self, handle: u64) -> u64 {
-        resolve::type_size(self.context, handle)
+        let size = resolve::type_size(self.context, handle);
+        if size == SIZE_UNKNOWN {
+            self.note_unknown();
+            return 0;
+        }
+        size
+    }
+
+    /// The payload of one message is not known: the function's bytes are no longer all of them.
+    #[inline(always)]
+    fn note_unknown(self) {
+        add(&self.stat.unknown_bytes, 1);
     }
 
     #[inline(always)]
@@ -225,8 +236,11 @@ impl Call<'_> {
         let rank = comm.rank.load(Relaxed);
         let inter = known && comm.inter.load(Relaxed) != 0;
         if !known {
-            let bytes = if self.is(kind::OWN) { self.contribution() } else { 0 };
-            add_bytes(self.stat, bytes);
+            if self.is(kind::OWN) {
+                add_bytes(self.stat, self.contribution());
+            } else {
+                self.note_unknown();
+            }
             return;
         }
         // On an intercommunicator the other group's members are the peers, all of them, and the root names itself.
@@ -347,6 +361,7 @@ impl Call<'_> {
         let entry = find_request(self.context.header, self.handle_in(place, 0), 0);
         if entry.is_null() {
             add(&self.context.slot().unknown_starts, 1);
+            self.note_unknown();
             return;
         }
         // SAFETY: `find_request` returns a place in the shared table.
@@ -355,6 +370,11 @@ impl Call<'_> {
             return;
         }
         let bytes = entry.bytes.load(Relaxed);
+        if bytes == SIZE_UNKNOWN {
+            add(&self.context.slot().unknown_starts, 1);
+            self.note_unknown();
+            return;
+        }
         add_bytes(self.stat, bytes);
         let comm = comm_index(self.context, entry.comm.load(Relaxed));
         self.link(comm, entry.peer.load(Relaxed) as u32, 1, bytes, 0);
@@ -422,7 +442,7 @@ pub(crate) fn keep_request(context: Context, probe: &Probe, frame: &Frame, argum
     let count = if probe.large_count != 0 { count as i64 } else { count as i32 as i64 };
     let size = resolve::type_size(context, arguments.get(probe.datatype));
     let count = if count > 0 { (count as u64).wrapping_mul(factor(probe, arguments)) } else { 0 };
-    let bytes = count.wrapping_mul(size);
+    let bytes = if size == SIZE_UNKNOWN { SIZE_UNKNOWN } else { count.wrapping_mul(size) };
     frame.kept[0].store(arguments.get(probe.request), Relaxed);
     frame.kept[1].store(bytes, Relaxed);
     let peer = arguments.get(probe.peer) as u32;

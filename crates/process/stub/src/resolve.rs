@@ -59,10 +59,11 @@ extern "C" fn type_size_slow(header: *const Header, slot: *const Slot, handle: u
     }
     let mut size = 0u64;
     if !may_ask(header) || !query(&header.type_size, handle, &mut size) {
-        return 0;
+        return SIZE_UNKNOWN;
     }
     let size = size as u32 as i32;
-    let size = if size > 0 { size as u64 } else { 0 };
+    // `MPI_UNDEFINED`: it is larger than an `int` can say.
+    let size = if size >= 0 { size as u64 } else { SIZE_UNKNOWN };
     entry.size.store(size, Relaxed);
     entry.handle.store(handle, Relaxed);
     size

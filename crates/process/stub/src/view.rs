@@ -245,6 +245,7 @@ impl<'a> SlotView<'a> {
                 &stat.first_ticks,
                 &stat.last_ticks,
                 &stat.details,
+                &stat.unknown_bytes,
             ] {
                 word.store(0, Relaxed);
             }

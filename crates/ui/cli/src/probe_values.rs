@@ -66,19 +66,22 @@ impl Outcome<'_> {
         let width = self.values.iter().map(|named| named.name.len()).max().unwrap_or(0);
         let mut text = String::new();
         for named in &self.values {
-            let _ = writeln!(text, "{:width$}  {}", named.name, value(&named.value));
-            text += &details(&named.value);
+            let _ = writeln!(text, "{:width$}  {}", named.name, result(named));
+            text += &named.value.as_ref().map(details).unwrap_or_default();
         }
         let summary = &self.summary;
         let _ = writeln!(
             text,
-            "{:.2} s, ended by: {}; {} places in {} functions; paused {:.0} us to insert, {:.0} us to remove",
+            "{:.2} s, ended by: {}; {} places in {} functions; paused {:.0} us to insert, {}",
             self.seconds,
             self.ended_by,
             summary.points,
             self.functions - self.refused.iter().filter(|one| !one.is_of_exits()).count(),
             summary.pause_insert_us_max,
-            summary.pause_remove_us_max
+            summary.pause_remove_us_max.map_or_else(
+                || "nothing was left to remove them from".to_owned(),
+                |pause_us| format!("{pause_us:.0} us to remove")
+            )
         );
         for late in &summary.late {
             let _ = writeln!(
@@ -108,9 +111,21 @@ impl Outcome<'_> {
     }
 }
 
+/// A variable's value, and what is missing of it.
+fn result(named: &Named) -> String {
+    let missing = named.missing.join("; ");
+    match &named.value {
+        None => format!("not measured: {missing}"),
+        Some(all) if named.missing.is_empty() => value(all),
+        Some(part) if named.at_least => format!("at least {}; not counted: {missing}", value(part)),
+        Some(part) => format!("{}; not complete, without: {missing}", value(part)),
+    }
+}
+
 fn value(value: &Value) -> String {
     match value {
         Value::Sum { value } => number(value.as_float()),
+        Value::Each { values } if values.is_empty() => "no value".to_owned(),
         Value::Each { values } if values.len() == 1 => number(values[0].value.as_float()),
         Value::Each { values } => {
             let each = values.iter().map(|own| format!("rank {}: {}", own.rank, number(own.value.as_float())));

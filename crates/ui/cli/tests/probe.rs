@@ -7,7 +7,8 @@ mod common_trace;
 use common_trace::{Home, alone, json, probes_mapped, steady, until};
 use rustix::process::Signal;
 use serde_json::Value;
-use trimtab_specimens::Mpi;
+use std::process::Command;
+use trimtab_specimens::{Mpi, TextSnapshot, has_worked, threads_running};
 
 /// What a script left in a variable of a kind.
 #[track_caller]
@@ -116,4 +117,50 @@ fn wrong_scripts_are_refused() {
     assert!(outcome.stdout.contains("entry of MPI_Allreduce") && outcome.stdout.contains(" -> e9 "), "{outcome:?}");
     job.goes_on("refused");
     job.ends_well("refused");
+}
+
+/// A function that is only left by exceptions, and what else a script asks beside it.
+const THROWER: &str = "#include <unistd.h>
+    extern \"C\" __attribute__((noinline)) void thrower(int i) { throw i; }
+    extern \"C\" __attribute__((noinline)) int step(int i) { try { thrower(i); } catch (int n) { return n + 1; } return 0; }
+    int main() { for (int i = 0; ; i = step(i) & 1023) usleep(500); }";
+
+/// Exits that can't be seen count nothing: no 0 stands for them, in text or JSON, nor for what is made of them.
+#[test]
+fn what_was_refused_is_null_with_its_reason() {
+    let _alone = alone();
+    let home = Home::new();
+    let (source, program) = (home.path("thrower.cc"), home.path("thrower"));
+    std::fs::write(&source, THROWER).expect("writes the source");
+    let built = Command::new("g++").arg("-O2").arg("-o").arg(&program).arg(&source).status();
+    assert!(built.expect("g++ runs").success());
+    let mut child = Command::new(&program).spawn().expect("starts");
+    let pid = child.id() as i32;
+    until("it works", || has_worked(pid));
+    let before = TextSnapshot::of(pid).expect("its text");
+    let script = "entry thrower { e++ } exit thrower { b++; h = hist(elapsed) } entry step, exit thrower { both++ } \
+                  entry step { x = last($0) } every 20ms { copy = b; y = x; ticks++; if (ticks > 9) stop() }";
+    let outcome = home.run(&["probe", script, &pid.to_string(), "--json", "-"]);
+    let text = home.run(&["probe", script, &pid.to_string()]);
+    assert_eq!(before.difference_now().expect("its text"), None);
+    threads_running(pid).expect("no thread is stopped");
+    child.kill().expect("it ran");
+    child.wait().expect("it ends");
+    assert_eq!((outcome.code(), text.code()), (1, 1), "{outcome:?} {text:?}");
+    let result = json(&outcome.stdout);
+    let all = result["variables"].as_array().expect("variables");
+    let of = |name: &str| all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name} in {result}"));
+    for name in ["b", "h", "copy"] {
+        assert_eq!(of(name)["value"], Value::Null, "{name}: {result}");
+        assert_eq!(of(name)["missing"], serde_json::json!(["exit thrower: it never returns"]), "{name}: {result}");
+    }
+    assert!(sum(&result, "e") > 0 && sum(&result, "both") > 0 && sum(&result, "ticks") == 10, "{result}");
+    assert_eq!((&of("both")["at_least"], &of("e")["missing"]), (&Value::Bool(true), &Value::Null), "{result}");
+    // The clock sets `y`, the program's thread `x`: each is there once, where it was set.
+    for name in ["x", "y"] {
+        assert_eq!(variable(&result, name, "each")["values"].as_array().map(Vec::len), Some(1), "{result}");
+    }
+    for line in ["b      not measured: exit thrower: it never returns", "both   at least "] {
+        assert!(text.stdout.lines().any(|said| said.starts_with(line)), "{text:?}");
+    }
 }

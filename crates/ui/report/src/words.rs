@@ -243,8 +243,12 @@ pub(crate) fn traffic(report: &Report) -> Option<String> {
         return None;
     }
     let all = numbers::traffic(report);
-    let mut text = if all.messages == 0 && all.bytes == 0 {
+    let unknown: Vec<&str> =
+        report.functions.iter().filter(|one| one.bytes_missing.is_some()).map(|one| one.name.as_str()).collect();
+    let mut text = if all.messages == 0 && all.bytes == 0 && unknown.is_empty() {
         "no messages from rank to rank".to_string()
+    } else if all.messages == 0 && all.bytes == 0 {
+        "no message whose size and receiver are known".to_string()
     } else {
         let links = counted(report.links.len() as u64, "link");
         let collective = match all.collective_bytes {
@@ -255,6 +259,9 @@ pub(crate) fn traffic(report: &Report) -> Option<String> {
     };
     if all.unattributed_bytes > 0 {
         text += &format!("; {} more whose receiver could not be named", bytes(all.unattributed_bytes as f64));
+    }
+    if !unknown.is_empty() {
+        text += &format!("; not known and not in this: messages of {}", clean(&unknown.join(", ")));
     }
     Some(text)
 }

@@ -185,6 +185,7 @@ fn variables() -> Vec<Variable> {
         Counted::Histogram(buckets),
         Counted::Stacks(BTreeMap::from([(1, 2)]), 0),
     ];
-    let named = |(index, counted)| Variable { name: format!("v{index}"), counted };
-    all.into_iter().enumerate().map(named).collect()
+    let none = Variable { name: "none".into(), counted: None, missing: vec!["exit f: no".into()], at_least: true };
+    let named = |(index, counted)| Variable { name: format!("v{index}"), counted: Some(counted), ..none.clone() };
+    all.into_iter().enumerate().map(named).chain([none.clone()]).collect()
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_reduce::exact::ExactSum;
 use trimtab_reduce::{Bad, Filter};
-use trimtab_script::{Histogram, Named, Number, Own, Stacks, Value};
+use trimtab_script::{Histogram, MISSING_MAX, Named, Number, Own, Stacks, Value, all_missing};
 
 /// Most buckets of a histogram: one for each power of two, and those below one.
 const BUCKETS_MAX: usize = 65;
@@ -22,8 +22,12 @@ const BUCKETS_MAX: usize = 65;
 pub struct Variable {
     /// Its name in the script.
     pub name: String,
-    /// What was counted.
-    pub counted: Counted,
+    /// What was counted; `None`: nothing that sets it could be probed.
+    pub counted: Option<Counted>,
+    /// What could not be probed that would have set it, in order.
+    pub missing: Vec<String>,
+    /// Whether what is missing can only make it larger.
+    pub at_least: bool,
 }
 
 /// What ranks counted in one variable.
@@ -82,15 +86,18 @@ pub struct Buckets {
     pub max: i64,
 }
 
-/// Bytes of a variable that does not grow when it merges, but for its name: the longest is a histogram.
-const FIXED_BYTES_MAX: u64 = 1024;
+/// Bytes of a variable that does not grow when it merges, but for its name: the longest is a histogram, with all reasons
+/// that may be missing.
+const FIXED_BYTES_MAX: u64 = 1024 + MISSING_MAX as u64 * (REASON_BYTES_MAX as u64 + 8);
+/// Bytes of a reason at most.
+const REASON_BYTES_MAX: usize = 256;
 
 impl Variable {
     /// Bytes that it takes whatever it merges with, and bytes that add up with others'.
     pub fn costs(&self) -> (u64, u64) {
         let growing = match &self.counted {
-            Counted::Each(all) => 40 * all.len() as u64,
-            Counted::Stacks(counts, _) => 20 * counts.len() as u64,
+            Some(Counted::Each(all)) => 40 * all.len() as u64,
+            Some(Counted::Stacks(counts, _)) => 20 * counts.len() as u64,
             _ => 0,
         };
         (FIXED_BYTES_MAX + self.name.len() as u64, growing)
@@ -125,7 +132,7 @@ impl Filter for Values {
                 let merged = pairs.map(|(one, other)| if one.name == other.name { Some((one, other)) } else { None });
                 let merged = merged.map(|pair| {
                     let (one, other) = pair.ok_or_else(|| form.clone())?;
-                    Ok(Variable { name: other.name, counted: both(&one.counted, other.counted)? })
+                    one.with(other)
                 });
                 *into = merged.collect::<Result<Vec<Variable>, Bad>>()?;
             }
@@ -134,7 +141,11 @@ impl Filter for Values {
     }
 
     fn check(&self, value: &Vec<Variable>) -> Result<(), Bad> {
-        let is_ours = |variable: &Variable| match &variable.counted {
+        let is_short = |reason: &String| reason.len() <= REASON_BYTES_MAX;
+        let is_told = |missing: &[String]| {
+            missing.len() <= MISSING_MAX && missing.is_sorted_by(|a, b| a < b) && missing.iter().all(is_short)
+        };
+        let is_counted = |counted: &Counted| match counted {
             Counted::Histogram(buckets) => {
                 let trimmed = buckets.counts.last() != Some(&0);
                 trimmed && buckets.counts.len() <= BUCKETS_MAX && (buckets.count > 0 || *buckets == Buckets::default())
@@ -142,8 +153,24 @@ impl Filter for Values {
             Counted::Each(all) => all.is_sorted_by_key(order),
             _ => true,
         };
+        let is_ours = |variable: &Variable| {
+            let is_there = variable.counted.as_ref().map_or(!variable.missing.is_empty(), is_counted);
+            is_there && is_told(&variable.missing)
+        };
         let form = Bad::Form { filter: self.name(), what: "a variable that no script counts" };
         if value.iter().all(is_ours) { Ok(()) } else { Err(form) }
+    }
+}
+
+impl Variable {
+    /// With what other ranks have of it.
+    fn with(&self, other: Variable) -> Result<Variable, Bad> {
+        let counted = match (&self.counted, other.counted) {
+            (Some(one), Some(other)) => Some(both(one, other)?),
+            (one, other) => other.or_else(|| one.clone()),
+        };
+        let missing = all_missing(self.missing.clone(), other.missing);
+        Ok(Variable { name: other.name, counted, missing, at_least: self.at_least || other.at_least })
     }
 }
 
@@ -261,8 +288,22 @@ impl From<Histogram> for Buckets {
 
 impl From<Named> for Variable {
     fn from(named: Named) -> Self {
+        let Named { name, value, missing, at_least } = named;
+        Variable { name, counted: value.map(Counted::from), missing, at_least }
+    }
+}
+
+impl From<Variable> for Named {
+    fn from(variable: Variable) -> Self {
+        let Variable { name, counted, missing, at_least } = variable;
+        Named { name, value: counted.map(Value::from), missing, at_least }
+    }
+}
+
+impl From<Value> for Counted {
+    fn from(value: Value) -> Self {
         let single = |own: Own| Single { rank: own.rank, thread: own.thread, value: own.value.into() };
-        let counted = match named.value {
+        match value {
             Value::Sum { value: Number::Int(value) } => Counted::Sum(value),
             Value::Sum { value: Number::Float(value) } => Counted::SumReal(ExactSum::of(value)),
             Value::Each { values } => {
@@ -275,15 +316,14 @@ impl From<Named> for Variable {
             Value::Mean { sum, count } => Counted::Mean(ExactSum::of(sum), count),
             Value::Histogram(histogram) => Counted::Histogram(histogram.into()),
             Value::Stacks(stacks) => Counted::Stacks(stacks.counts, stacks.unplaced),
-        };
-        Variable { name: named.name, counted }
+        }
     }
 }
 
-impl From<Variable> for Named {
-    fn from(variable: Variable) -> Self {
+impl From<Counted> for Value {
+    fn from(counted: Counted) -> Self {
         let own = |single: Single| Own { rank: single.rank, thread: single.thread, value: single.value.into() };
-        let value = match variable.counted {
+        match counted {
             Counted::Sum(value) => Value::Sum { value: Number::Int(value) },
             Counted::SumReal(sum) => Value::Sum { value: Number::Float(sum.to_f64()) },
             Counted::Each(all) => Value::Each { values: all.into_iter().map(own).collect() },
@@ -294,8 +334,7 @@ impl From<Variable> for Named {
                 Value::Histogram(Histogram { buckets: counts, count, sum, min, max })
             }
             Counted::Stacks(counts, unplaced) => Value::Stacks(Stacks { counts, unplaced }),
-        };
-        Named { name: variable.name, value }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::request::{Facts, Recording};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use trimtab_session::Refused;
 use trimtab_stub::layout::{
     CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Slot, USER_GROUP, Usage as RawUsage, flag,
     noted_by, outermost,
@@ -164,16 +165,17 @@ impl Reader<'_> {
             probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed) + self.inline_hits(&slot)).sum(),
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
-            untimed: self.untimed(),
+            untimed: self.lacking(&self.member.prepared.endless),
+            unseen: self.lacking(&self.member.prepared.refused),
         }
     }
 
-    /// Functions that are only counted here, although their time was asked for.
-    fn untimed(&self) -> Vec<Untimed> {
+    /// Functions of which not all is seen here, with the reasons.
+    fn lacking(&self, refused: &[Refused]) -> Vec<Untimed> {
         let functions = &self.team.selection.functions;
         let position = |name: &str| functions.iter().position(|function| function.name == name);
-        let endless = self.member.prepared.endless.iter();
-        endless.filter_map(|one| Some(Untimed { function: position(&one.name)?, reason: one.reason.clone() })).collect()
+        let all = refused.iter();
+        all.filter_map(|one| Some(Untimed { function: position(&one.name)?, reason: one.reason.clone() })).collect()
     }
 
     /// What the system counted in a window of so many ticks.
@@ -294,6 +296,7 @@ impl Reader<'_> {
                 sample.nested += stat.nested.load(Relaxed);
                 sample.ticks += stat.ticks.load(Relaxed);
                 sample.bytes += stat.bytes.load(Relaxed);
+                sample.unknown_bytes += stat.unknown_bytes.load(Relaxed);
                 sample.bytes_max = sample.bytes_max.max(stat.bytes_max.load(Relaxed));
                 sample.argument_sum = sample.argument_sum.wrapping_add(stat.argument_sum.load(Relaxed) as i64);
                 let first = stat.first_ticks.load(Relaxed);

@@ -9,7 +9,7 @@ use super::selection::Selection;
 use super::starting::wait_for_start;
 use crate::error::Error;
 use crate::options::{Mark, Options};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -353,7 +353,6 @@ pub fn program_name(pid: Pid) -> String {
 
 /// A refused function that was asked for by name is an error; one of a group is only said.
 fn refusal_warnings(selection: &Selection, options: &Options, ready: &[Ready]) -> Result<Vec<String>, Error> {
-    let Some(first) = ready.first() else { return Ok(Vec::new()) };
     let named = |refused: &&Refused| {
         let marker = selection.marker.map(|(index, _)| &selection.functions[index].name);
         let base = |pattern: &String| pattern.split('@').next().map(str::to_string);
@@ -361,10 +360,15 @@ fn refusal_warnings(selection: &Selection, options: &Options, ready: &[Ready]) -
             || options.arguments.iter().any(|(name, _)| *name == refused.name)
             || marker == Some(&refused.name)
     };
-    if let Some(refused) = first.prepared.refused.iter().find(named) {
+    if let Some(refused) = ready.first().and_then(|first| first.prepared.refused.iter().find(named)) {
         return Err(Error::Refused { name: refused.name.clone(), reason: refused.reason.clone() });
     }
-    Ok(first.prepared.refused.iter().map(|r| format!("{} is not measured: {}", r.name, r.reason)).collect())
+    let all: BTreeSet<String> = ready
+        .iter()
+        .flat_map(|one| &one.prepared.refused)
+        .map(|one| format!("{} is not measured: {}", one.name, one.reason))
+        .collect();
+    Ok(all.into_iter().collect())
 }
 
 /// What would be done to each rank now, for `--dry-run`; nothing is changed.

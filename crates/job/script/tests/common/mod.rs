@@ -136,7 +136,7 @@ fn whole(number: Number) -> i64 {
 
 fn sums(values: &[trimtab_script::Named]) -> BTreeMap<String, i64> {
     let sum = |named: &trimtab_script::Named| match &named.value {
-        Value::Sum { value } => Some((named.name.clone(), whole(*value))),
+        Some(Value::Sum { value }) => Some((named.name.clone(), whole(*value))),
         _ => None,
     };
     values.iter().filter_map(sum).collect()

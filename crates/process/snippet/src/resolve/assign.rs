@@ -10,6 +10,7 @@ use crate::error::{Code, Problem, Span};
 use crate::ir::{Expression, Register, Statement, Unary, Width};
 use crate::syntax::{BinaryOp, Expr, ExprKind, Name};
 use crate::types::Type;
+use crate::values::note_of;
 
 /// Frames of a stack that are hashed, unless `stack(N)` says otherwise.
 const STACK_DEPTH: u8 = 16;
@@ -102,7 +103,14 @@ impl Lowering<'_, '_> {
 
     fn set(&mut self, variable: usize, value: (Type, Expression), span: Span) -> Lowered<Vec<Statement>> {
         let value = self.fit(variable, value, span)?;
-        Ok(vec![Statement::Set { variable, value }])
+        let variables = &mut self.resolver.variables;
+        let own = &variables.list[variable];
+        if own.role != Role::Last {
+            return Ok(vec![Statement::Set { variable, value }]);
+        }
+        let (name, area) = (note_of(&own.name), own.area);
+        let note = variables.imply(&name, Role::Last, area);
+        Ok(vec![Statement::Set { variable, value }, Statement::Set { variable: note, value: Expression::Int(1) }])
     }
 
     fn add(&mut self, variable: usize, value: &Expr, negative: bool, span: Span) -> Lowered<Vec<Statement>> {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A histogram of integers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Shown", into = "Shown")]
 pub struct Histogram {
     /// Values per bucket: bucket 0 holds values below 1, bucket n those from 2^(n-1) to below 2^n. Empty buckets at
     /// the end are left out.
@@ -19,6 +20,30 @@ pub struct Histogram {
     pub min: i64,
     /// Largest value; 0 without values.
     pub max: i64,
+}
+
+/// The same as others read it: without values there is no smallest and no largest.
+#[derive(Serialize, Deserialize)]
+struct Shown {
+    buckets: Vec<u64>,
+    count: u64,
+    sum: i128,
+    min: Option<i64>,
+    max: Option<i64>,
+}
+
+impl From<Histogram> for Shown {
+    fn from(histogram: Histogram) -> Self {
+        let Histogram { buckets, count, sum, min, max } = histogram;
+        let of_some = |value: i64| (count > 0).then_some(value);
+        Shown { buckets, count, sum, min: of_some(min), max: of_some(max) }
+    }
+}
+
+impl From<Shown> for Histogram {
+    fn from(Shown { buckets, count, sum, min, max }: Shown) -> Self {
+        Histogram { buckets, count, sum, min: min.unwrap_or(0), max: max.unwrap_or(0) }
+    }
 }
 
 impl Histogram {

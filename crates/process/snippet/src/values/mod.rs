@@ -14,6 +14,7 @@ use crate::resolve::words;
 pub use histogram::Histogram;
 use serde::{Deserialize, Serialize};
 pub use stacks::Stacks;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The areas of one rank.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ pub enum Value {
         /// The sum.
         value: Number,
     },
-    /// Each thread's or process's own, in order of rank and thread.
+    /// Each thread's or process's own that has set it, in order of rank and thread.
     Each {
         /// Whose, and what.
         values: Vec<Own>,
@@ -83,19 +84,72 @@ pub struct Own {
 pub struct Named {
     /// The name in the script.
     pub name: String,
-    /// The result.
-    pub value: Value,
+    /// The result; `None`: nothing that sets the variable could be probed, so nothing is known of it.
+    pub value: Option<Value>,
+    /// What could not be probed that would have set it, each with the reason, in order; [`MISSING_MAX`] at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// Whether what is missing can only make it larger.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
+}
+
+/// Reasons that a result keeps at most.
+pub const MISSING_MAX: usize = 4;
+
+impl Named {
+    /// The result of a variable of which nothing is missing.
+    pub fn whole(name: String, value: Value) -> Self {
+        Named { name, value: Some(value), missing: Vec::new(), at_least: false }
+    }
+
+    /// With what other processes have of it. Of two that fit together in no way the first stays.
+    #[must_use]
+    pub fn and(self, other: Named) -> Named {
+        let value = match (self.value, other.value) {
+            (Some(a), Some(b)) => merge(a.clone(), b).or(Some(a)),
+            (a, b) => a.or(b),
+        };
+        let missing = all_missing(self.missing, other.missing);
+        Named { name: self.name, value, missing, at_least: self.at_least || other.at_least }
+    }
+}
+
+/// Both lists of what is missing as one: in order, each once, cut at [`MISSING_MAX`].
+pub fn all_missing(a: Vec<String>, b: Vec<String>) -> Vec<String> {
+    let all: BTreeSet<String> = a.into_iter().chain(b).collect();
+    all.into_iter().take(MISSING_MAX).collect()
+}
+
+/// Variables of several processes, which run the same script, as one.
+pub fn merge_all(a: Vec<Named>, b: Vec<Named>) -> Vec<Named> {
+    let mut others: BTreeMap<String, Named> = b.iter().map(|named| (named.name.clone(), named.clone())).collect();
+    let names: BTreeSet<String> = a.iter().map(|named| named.name.clone()).collect();
+    let both = a.into_iter().map(|named| match others.remove(&named.name) {
+        Some(other) => named.and(other),
+        None => named,
+    });
+    let merged: Vec<Named> = both.collect();
+    let only_there = b.into_iter().filter(|named| !names.contains(&named.name));
+    merged.into_iter().chain(only_there).collect()
 }
 
 /// The results of all variables of the user, in the order of the script.
 pub fn collect(unit: &Unit, ranks: &[RankAreas<'_>]) -> Vec<Named> {
     let users = unit.variables.iter().filter(|variable| !is_implied(variable));
     let results = users.filter_map(|variable| {
-        let parts = ranks.iter().flat_map(|rank| of_rank(variable, rank));
+        let note = note_of(&variable.name);
+        let note = unit.variables.iter().find(|other| other.name == note);
+        let parts = ranks.iter().flat_map(|rank| of_rank(variable, note, rank));
         let value = parts.reduce(|a, b| merge(a, b).expect("parts of one variable are of one kind"))?;
-        Some(Named { name: variable.name.clone(), value })
+        Some(Named::whole(variable.name.clone(), value))
     });
     results.collect()
+}
+
+/// The variable that says in which areas another one has been set: what was never set there is no value.
+pub(crate) fn note_of(name: &str) -> String {
+    format!("(set {name})")
 }
 
 /// Whether a variable was made by the front end and not by the user.
@@ -139,12 +193,17 @@ impl Value {
 }
 
 /// A variable's results on one rank, one per area that holds it.
-fn of_rank<'a>(variable: &'a Variable, rank: &'a RankAreas<'a>) -> Vec<Value> {
+fn of_rank<'a>(variable: &'a Variable, note: Option<&'a Variable>, rank: &'a RankAreas<'a>) -> Vec<Value> {
+    let read = |area: &[u64], thread| {
+        let value = read(variable, area, rank.rank, thread)?;
+        let is_unset = note.is_some_and(|note| area.get(note.offset as usize / 8) == Some(&0));
+        Some(if is_unset { Value::Each { values: Vec::new() } } else { value })
+    };
     match variable.area {
-        Area::Process => read(variable, rank.process, rank.rank, None).into_iter().collect(),
+        Area::Process => read(rank.process, None).into_iter().collect(),
         Area::Thread => {
             let thread_word = crate::ir::thread_word::THREAD as usize / 8;
-            let of = |area: &&[u64]| read(variable, area, rank.rank, area.get(thread_word).copied());
+            let of = |area: &&[u64]| read(area, area.get(thread_word).copied());
             rank.threads.iter().filter_map(of).collect()
         }
     }

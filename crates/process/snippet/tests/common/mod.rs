@@ -167,7 +167,8 @@ impl Run {
     /// The results as the command line would show them.
     pub fn results(&self) -> BTreeMap<String, Value> {
         let rank = RankAreas { rank: 0, process: &self.machine.process, threads: &[&self.machine.thread] };
-        collect(&self.compiled.unit, &[rank]).into_iter().map(|Named { name, value }| (name, value)).collect()
+        let value = |named: Named| (named.name, named.value.expect("nothing is missing"));
+        collect(&self.compiled.unit, &[rank]).into_iter().map(value).collect()
     }
 
     pub fn poke(&mut self, address: u64, bytes: &[u8]) {

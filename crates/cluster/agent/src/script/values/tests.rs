@@ -4,6 +4,10 @@ use super::*;
 use proptest::prelude::*;
 use trimtab_reduce::laws::{check, check_shape};
 
+fn whole(name: &str, counted: Counted) -> Variable {
+    Variable { name: name.to_owned(), counted: Some(counted), missing: Vec::new(), at_least: false }
+}
+
 fn digits() -> impl Strategy<Value = Digits> {
     let special = prop_oneof![Just(f64::NAN), Just(-0.0), Just(0.0), Just(f64::INFINITY), any::<f64>()];
     prop_oneof![any::<i64>().prop_map(Digits::Int), special.prop_map(|value| Digits::Float(value.to_bits()))]
@@ -35,19 +39,26 @@ fn variables() -> impl Strategy<Value = Vec<Variable>> {
     let stacks = proptest::collection::btree_map(0_u64..4, any::<u64>(), 0..4);
     let one = (any::<i64>(), real(), proptest::collection::vec(single(), 0..4), proptest::option::of(digits()));
     let two = (proptest::option::of(digits()), real(), any::<u64>(), buckets(), stacks);
-    (one, two).prop_map(|((sum, real, each, min), (max, mean, count, histogram, stacks))| {
-        let all = [
-            ("sum", Counted::Sum(sum)),
-            ("real", Counted::SumReal(real)),
-            ("each", sorted(each)),
-            ("min", Counted::Min(min, count)),
-            ("max", Counted::Max(max, count)),
-            ("mean", Counted::Mean(mean, count)),
-            ("histogram", Counted::Histogram(histogram)),
-            ("stacks", Counted::Stacks(stacks, count)),
-        ];
-        all.into_iter().map(|(name, counted)| Variable { name: name.to_owned(), counted }).collect()
-    })
+    let reasons = proptest::sample::subsequence(vec!["a", "b", "c", "d", "e", "f"], 0..=MISSING_MAX);
+    (one, two, reasons, any::<bool>()).prop_map(
+        |((sum, real, each, min), (max, mean, count, histogram, stacks), reasons, at_least)| {
+            let all = [
+                ("sum", Counted::Sum(sum)),
+                ("real", Counted::SumReal(real)),
+                ("each", sorted(each)),
+                ("min", Counted::Min(min, count)),
+                ("max", Counted::Max(max, count)),
+                ("mean", Counted::Mean(mean, count)),
+                ("histogram", Counted::Histogram(histogram)),
+                ("stacks", Counted::Stacks(stacks, count)),
+            ];
+            let mut all: Vec<Variable> = all.into_iter().map(|(name, counted)| whole(name, counted)).collect();
+            all[0].at_least = at_least;
+            all[0].counted = all[0].counted.take().filter(|_| reasons.is_empty() || at_least);
+            all[0].missing = reasons.into_iter().map(str::to_owned).collect();
+            all
+        },
+    )
 }
 
 proptest! {
@@ -94,7 +105,7 @@ fn what_was_counted_comes_back() {
         ("histogram", Value::Histogram(histogram)),
         ("stacks", Value::Stacks(Stacks { counts: BTreeMap::from([(5, 6)]), unplaced: 1 })),
     ] {
-        let named = Named { name: case.to_owned(), value };
+        let named = Named::whole(case.to_owned(), value);
         let variable = Variable::from(named.clone());
         let bytes = Values.encode(&vec![variable]).expect("it has bytes");
         let back = Values.decode(&bytes).expect("it is one").pop().expect("one");
@@ -104,18 +115,18 @@ fn what_was_counted_comes_back() {
 
 #[test]
 fn sums_do_not_depend_on_who_merged_first() {
-    let of = |value: f64| vec![Variable { name: "x".into(), counted: Counted::SumReal(ExactSum::of(value)) }];
+    let of = |value: f64| vec![whole("x", Counted::SumReal(ExactSum::of(value)))];
     let mut sum = of(1e16);
     for value in [1.0, 1.0, -1e16] {
         Values.merge(&mut sum, of(value)).expect("one kind");
     }
     let read = Named::from(sum.pop().expect("one"));
-    assert_eq!(read.value, Value::Sum { value: Number::Float(2.0) }, "doubles alone would say 0 or 2");
+    assert_eq!(read.value, Some(Value::Sum { value: Number::Float(2.0) }), "doubles alone would say 0 or 2");
 }
 
 #[test]
 fn other_scripts_do_not_merge() {
-    let one = |name: &str, counted: Counted| vec![Variable { name: name.to_owned(), counted }];
+    let one = |name: &str, counted: Counted| vec![whole(name, counted)];
     let mut into = one("x", Counted::Sum(1));
     for (case, other) in [
         ("another_name", one("y", Counted::Sum(1))),
@@ -124,5 +135,35 @@ fn other_scripts_do_not_merge() {
     ] {
         assert!(Values.merge(&mut into, other).is_err(), "{case}");
         assert_eq!(into, one("x", Counted::Sum(1)), "{case}: unchanged");
+    }
+}
+
+/// One rank may have what another lacks; the whole then has what there is, and says what it lacks.
+#[test]
+fn what_ranks_lack_is_told_with_what_others_have() {
+    let lacks = |reason: &str| {
+        vec![Variable { counted: None, missing: vec![reason.to_owned()], ..whole("n", Counted::Sum(0)) }]
+    };
+    let mut merged = lacks("b");
+    for other in [lacks("a"), vec![whole("n", Counted::Sum(5))], lacks("a"), vec![whole("n", Counted::Sum(2))]] {
+        Values.merge(&mut merged, other).expect("of one script");
+    }
+    let named = Named::from(merged.pop().expect("one"));
+    assert_eq!(named.value, Some(Value::Sum { value: Number::Int(7) }));
+    assert_eq!(named.missing, ["a", "b"]);
+    let none = lacks("a");
+    let bytes = Values.encode(&none).expect("it has bytes");
+    assert_eq!(Values.decode(&bytes), Ok(none), "nothing is no zero");
+    for (case, missing) in [
+        ("nothing_without_a_reason", vec![]),
+        ("out_of_order", vec!["b".to_owned(), "a".to_owned()]),
+        ("twice", vec!["a".to_owned(), "a".to_owned()]),
+        ("too_many", (0..=MISSING_MAX).map(|number| number.to_string()).collect()),
+        ("too_long", vec!["x".repeat(REASON_BYTES_MAX + 1)]),
+    ] {
+        assert!(
+            Values.check(&vec![Variable { counted: None, missing, ..whole("n", Counted::Sum(0)) }]).is_err(),
+            "{case}"
+        );
     }
 }
