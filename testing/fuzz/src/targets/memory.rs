@@ -80,7 +80,10 @@ impl SharedMemory {
         let threads: Vec<&[u64]> = threads.iter().map(Vec::as_slice).collect();
         let areas = [0, 1].map(|rank| RankAreas { rank, process: &process, threads: &threads });
         for named in collect(&self.unit, &areas) {
-            let _ = (named.value.mean(), serde_json::to_string(&named).map(|text| text.len()));
+            let _ = (
+                named.value.as_ref().and_then(trimtab_snippet::values::Value::mean),
+                serde_json::to_string(&named).map(|text| text.len()),
+            );
         }
         // The ring is a megabyte: read now and then.
         if !seldom {
