@@ -61,12 +61,12 @@ impl Places {
         Some(index as u32)
     }
 
-    /// The other place from which an agent of this host is connected already, if there is one; a host that is started anew
-    /// calls from the same.
+    /// The other place from which an agent of this host is connected already, if there is one; an agent that is started anew
+    /// calls from the same, with the same port.
     pub fn connected_elsewhere(&self, host: &str, address: SocketAddr, connected: &RankSet) -> Option<SocketAddr> {
         let index = self.places.iter().position(|place| place.host == host)?;
         let known = self.places[index].address;
-        (known.ip() != address.ip() && connected.contains(Rank(index as u32))).then_some(known)
+        (known != address && connected.contains(Rank(index as u32))).then_some(known)
     }
 
     /// Those above an agent, its parent first; the controller comes behind them. Agents that nobody can call are left
@@ -120,11 +120,17 @@ mod tests {
     fn one_identity_at_two_places_is_seen() {
         let places = places(3, 2);
         let elsewhere =
-            |host: &str, from: u8, connected: RankSet| places.connected_elsewhere(host, address(from, 9), &connected);
-        assert_eq!(elsewhere("n1.site", 7, RankSet::one(Rank(1))), Some(address(1, 1)), "connected from another host");
-        assert_eq!(elsewhere("n1.site", 7, RankSet::one(Rank(2))), None, "the other one is gone");
-        assert_eq!(elsewhere("n1.site", 1, RankSet::one(Rank(1))), None, "started anew on its host");
-        assert_eq!(elsewhere("n9.site", 7, RankSet::one(Rank(1))), None, "never seen");
+            |host: &str, at: SocketAddr, connected: RankSet| places.connected_elsewhere(host, at, &connected);
+        assert_eq!(
+            elsewhere("n1.site", address(7, 1), RankSet::one(Rank(1))),
+            Some(address(1, 1)),
+            "connected from another host"
+        );
+        assert_eq!(elsewhere("n1.site", address(7, 1), RankSet::one(Rank(2))), None, "the other one is gone");
+        assert_eq!(elsewhere("n1.site", address(1, 1), RankSet::one(Rank(1))), None, "started anew on its host");
+        let beside = elsewhere("n1.site", address(1, 9), RankSet::one(Rank(1)));
+        assert_eq!(beside, Some(address(1, 1)), "a second one on its host");
+        assert_eq!(elsewhere("n9.site", address(7, 1), RankSet::one(Rank(1))), None, "never seen");
     }
 
     #[test]

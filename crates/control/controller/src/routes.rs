@@ -117,10 +117,8 @@ async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result
     if let Some(other) = elsewhere {
         // Each would push the other one out of the tree, again and again.
         let what = format!(
-            "an agent of {host} is connected from {}, and this one calls from {}: has one identity been copied to two \
-             hosts? Issue one for each (`trimtab site issue FOLDER node:HOST`)",
-            other.ip(),
-            address.ip()
+            "an agent of {host} is connected from {other}, and this one calls from {address}: has one identity been copied \
+             to two hosts? Issue one for each (`trimtab site issue FOLDER node:HOST`); on one host one agent is enough"
         );
         eprintln!("trimtab: {what}");
         return Err(Refusal(StatusCode::CONFLICT, what));
