@@ -15,9 +15,18 @@ use trimtab_types::{FileAddr, ProcAddr};
 const CLONES: [&str; 3] = [".isra.", ".constprop.", ".part."];
 
 impl<'a> DebugFacts<'a> {
-    /// What a function takes and returns; `None` if no debugging information describes it.
+    /// What a function takes and returns; `None` if there is no debugging information of it. Of one that may be described in a
+    /// file that is not read, nobody knows in which register its result is.
     pub(crate) fn signature(&self, function: ProcAddr) -> Option<Signature> {
         let opened = self.open_at(function)?;
+        self.described(opened, function).or_else(|| {
+            let location = Location::Gone(self.missing(function)?);
+            let returned = Some(Object { kind: Type::Opaque(None), location });
+            Some(Signature { arguments: None, returned, by_number: true })
+        })
+    }
+
+    fn described(&self, opened: &Opened<'a>, function: ProcAddr) -> Option<Signature> {
         let entry = opened.to_file(function);
         let id = opened.program.function_at(entry)?;
         let mut types = opened.types.borrow_mut();

@@ -116,7 +116,7 @@ impl Lowering<'_, '_> {
     }
 
     /// Why arguments and variables of the function at hand have no names, if a file is missing for it.
-    fn missing(&self) -> Option<String> {
+    pub(super) fn missing(&self) -> Option<String> {
         let function = self.subject().or(self.here.function)?;
         self.resolver.facts.missing(function)
     }

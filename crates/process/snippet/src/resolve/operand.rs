@@ -89,6 +89,10 @@ impl Lowering<'_, '_> {
                 let members = self.resolver.facts.structure(*id).map(|structure| structure.members).unwrap_or_default();
                 Some(problem.expected(members.into_iter().take(12).map(|member| format!("`.{}`", member.name))))
             }
+            Type::Opaque(_) => Some(match self.missing() {
+                Some(reason) => problem.help(reason),
+                None => problem,
+            }),
             _ => Some(problem),
         }
     }
