@@ -49,7 +49,9 @@ fn one(job: &Job, process: &RankProcess, command: &str) -> Result<Undone, String
             undone.pause_us_max = removal.pause_ns_max as f64 / 1e3;
             undone.problem = (!removal.foreign.is_empty()).then(|| {
                 let count = removal.foreign.len();
-                format!("{count} of {patches} places were changed by another tool meanwhile and were left as they are")
+                format!(
+                    "{count} of {patches} places have been changed since, not by trimtab, and were left as they are"
+                )
             });
         }
         Err(error) => {

@@ -39,10 +39,12 @@ pub enum Error {
         source: trimtab_symbols::Error,
     },
     /// Text in memory differs from the file.
-    #[error("the code of {function} in memory differs from its file: another tool has patched it; end that tool first")]
+    #[error("the code of {function} in memory differs from its file: {cause}")]
     ForeignPatch {
         /// The function.
         function: String,
+        /// Who has changed it, as far as that can be seen, and the next step.
+        cause: String,
     },
     /// No room near a module.
     #[error("process {pid} has no free address range within reach of {module}; it can't be measured")]

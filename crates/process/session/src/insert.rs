@@ -7,6 +7,7 @@
 //!
 //! Next: `mapping` for the memory, `remove` undoes it all.
 
+use crate::changed::Witness;
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::gone::is_changed_by_others;
@@ -381,7 +382,8 @@ fn foreign(pid: Pid, layout: &Layout, planned: &MappingTable, address: u64) -> E
     let function = patch.map_or_else(|| format!("{address:#x}"), |patch| patch.function.clone());
     let length = patch.map_or(1, |patch| patch.original.len());
     if is_changed_by_others(pid, planned, address, length) {
-        Error::ForeignPatch { function }
+        let wanted = patch.map_or(&[][..], |patch| patch.original.as_slice());
+        Error::ForeignPatch { function, cause: Witness::new(pid, planned).why(address, wanted) }
     } else {
         Error::CodeGone { pid, function }
     }

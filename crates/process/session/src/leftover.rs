@@ -91,10 +91,13 @@ pub fn find_also_coming(pid: Pid) -> Result<Leftover, Error> {
 pub(crate) fn patches_in(pid: Pid) -> Result<Vec<PatchBytes>, Error> {
     match find(pid)? {
         Leftover::None | Leftover::Unfinished(_) => Ok(Vec::new()),
-        Leftover::Complete { targets, .. } => {
-            Ok(targets.iter().flat_map(|target| target.0.patches.patches()).cloned().collect())
-        }
+        Leftover::Complete { targets, .. } => Ok(patches_of(&targets)),
     }
+}
+
+/// The patches of what was found.
+pub(crate) fn patches_of(targets: &[UndoTarget]) -> Vec<PatchBytes> {
+    targets.iter().flat_map(|target| target.0.patches.patches()).cloned().collect()
 }
 
 /// Looks until what is found makes sense: a process that ends, executes another program or changes its mappings while we
@@ -127,7 +130,7 @@ fn look_once(pid: Pid) -> Result<Leftover, Error> {
     look_in(pid, &MappingTable::of(pid)?)
 }
 
-fn look_in(pid: Pid, maps: &MappingTable) -> Result<Leftover, Error> {
+pub(crate) fn look_in(pid: Pid, maps: &MappingTable) -> Result<Leftover, Error> {
     let memory = Memory::open(pid)?;
     let first_parts = maps.0.iter().filter(|mapping| is_ours(mapping) && mapping.offset == 0);
     let mut complete: Vec<Raw> = Vec::new();

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod changed;
 mod claim;
 mod decided;
 mod departed;

@@ -195,7 +195,7 @@ impl Reached {
                 found.iter_mut().for_each(|code| without(patches, address, code));
                 if wanted.is_none() || found.as_deref() != wanted {
                     return Err(format!(
-                        "the code of {} is not what its file has: another tool or library has changed it",
+                        "the code of {} is not what its file has: a tool or a library of the program has changed it",
                         module.file_name()
                     ));
                 }

@@ -6,6 +6,7 @@
 //!
 //! Next: `insert` carries it out.
 
+use crate::changed::Witness;
 use crate::decided::{Decision, Decisions, OwnSites};
 use crate::error::Error;
 use crate::handlers::{FaultHandlers, Watch};
@@ -433,7 +434,8 @@ struct Piece<'a> {
 impl<'a> Subject<'a> {
     pub(crate) fn new(module: &'a Module, memory: Option<&'a Memory>, modules: &'a Modules) -> Self {
         let faults_stay = modules.own_fault_handler().is_some();
-        let (text, is_of_go) = (Text::new(module, memory), OnceLock::new());
+        let witness = Witness::new(modules.pid, &modules.maps);
+        let (text, is_of_go) = (Text::new(module, memory, witness), OnceLock::new());
         Subject { module, memory, maps: &modules.maps, text, faults_stay, is_of_go }
     }
 

@@ -5,6 +5,7 @@
 //!
 //! Next: `prepare`, which decides.
 
+use crate::changed::Witness;
 use crate::modules::Module;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -20,6 +21,8 @@ pub(crate) struct Text<'a> {
     module: &'a Module,
     /// None for a file that is not loaded: then its bytes are all there is.
     memory: Option<&'a Memory>,
+    /// Asked who has changed the code, where it is not as in the file.
+    witness: Witness<'a>,
     segments: Vec<Blocks>,
 }
 
@@ -34,7 +37,7 @@ struct Blocks {
 }
 
 impl<'a> Text<'a> {
-    pub(crate) fn new(module: &'a Module, memory: Option<&'a Memory>) -> Self {
+    pub(crate) fn new(module: &'a Module, memory: Option<&'a Memory>, witness: Witness<'a>) -> Self {
         let executable = module.loaded.image.segments.iter().filter(|segment| segment.executable);
         let segments = executable.map(|segment| {
             let blocks = segment.file_size.div_ceil(BLOCK_BYTES);
@@ -44,7 +47,7 @@ impl<'a> Text<'a> {
                 same: (0..blocks).map(|_| OnceLock::new()).collect(),
             }
         });
-        Text { module, memory, segments: segments.collect() }
+        Text { module, memory, witness, segments: segments.collect() }
     }
 
     /// The bytes at `addresses`, which memory and file have in common.
@@ -65,9 +68,8 @@ impl<'a> Text<'a> {
         {
             let now = memory.read_vec(addresses.start, bytes.len()).map_err(|error| error.to_string())?;
             if now != bytes {
-                return Err(
-                    "its code in memory differs from its file: another tool has patched it, end that tool first".into(),
-                );
+                let cause = self.witness.why(addresses.start, bytes);
+                return Err(format!("its code in memory differs from its file: {cause}"));
             }
         }
         Ok(bytes)

@@ -196,14 +196,43 @@ fn changed_code_is_refused_whatever_is_kept() {
     let changed = decide(sleeper.pid(), &ImageCache::in_directory(&folder), 0);
     assert_eq!(changed.probe_at(address), None);
     let refused = changed.refused.iter().find(|refused| refused.name == "qsort");
-    assert!(refused.is_some_and(|refused| refused.reason.contains("another tool")), "{refused:?}");
+    assert!(refused.is_some_and(|refused| refused.reason.contains("who changed it can't be seen")), "{refused:?}");
     assert_eq!(changed.probes.len() + 1, before.probes.len(), "only that one");
     // Changed behind the plan: nothing is written, and the function is named.
     let setup = Setup { functions: before.probes.len() as u64, ranks: 1, details: 0 };
     let error = before.insert(sleeper.pid(), setup, &|_| {}).expect_err("it is not patched twice");
-    assert!(matches!(&error, Error::ForeignPatch { function } if function == "qsort"), "{error:?}");
+    assert!(matches!(&error, Error::ForeignPatch { function, .. } if function == "qsort"), "{error:?}");
     assert!(!error.is_passing());
     write(&original);
     assert_eq!(decide(sleeper.pid(), &cache, 0).digest(), before.digest(), "as before");
     std::fs::remove_dir_all(&folder).expect("removes its folder");
+}
+
+/// Whoever changed the code is looked up: a hook leads to the library that made it, which nobody can be told to end.
+#[test]
+fn who_has_changed_the_code_is_named() {
+    let (sleeper, cache) = (Sleeper::start(), ImageCache::in_memory());
+    let modules = modules(sleeper.pid(), &cache);
+    let (_, address) = modules.modules[0].function("qsort").expect("is there");
+    let memory = Memory::open(sleeper.pid()).expect("memory");
+    let original = memory.read_vec(address.0, 13).expect("reads");
+    let write = |bytes: &[u8]| {
+        let stopped = Stopped::stop(sleeper.pid()).expect("stops");
+        stopped.write_text(address.0, bytes).expect("writes");
+        stopped.resume();
+    };
+    let hook = |target: u64| [&[0x49, 0xbb][..], &target.to_le_bytes(), &[0x41, 0xff, 0xe3]].concat();
+    let maps = trimtab_os::MappingTable::of(sleeper.pid()).expect("a map");
+    let start_of = |name: &str| maps.0.iter().find(|mapping| mapping.path.contains(name)).expect("is mapped").start;
+    for (bytes, expected) in [
+        (vec![0xcc], "there is a breakpoint in it; take it out"),
+        (hook(start_of("libc.so")), "libc.so.6, a library of the program, has hooked it; it belongs to the program"),
+        (hook(start_of("[stack]")), "it jumps into memory of no file"),
+    ] {
+        write(&bytes);
+        let decided = decide(sleeper.pid(), &cache, 0);
+        write(&original);
+        let refused = decided.refused.iter().find(|refused| refused.name == "qsort");
+        assert!(refused.is_some_and(|refused| refused.reason.contains(expected)), "{expected}: {refused:?}");
+    }
 }

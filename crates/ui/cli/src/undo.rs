@@ -166,7 +166,7 @@ fn undo(pid: Pid, seccomp_ok: bool) -> anyhow::Result<Option<Done>> {
     let removal = change.around(|| leftover::undo(pid, &found))?;
     if !removal.foreign.is_empty() {
         bail!(
-            "{} of {patches} places were changed by another tool meanwhile and were left as they are",
+            "{} of {patches} places have been changed since, not by trimtab, and were left as they are",
             removal.foreign.len()
         );
     }

@@ -67,7 +67,7 @@ fn rank_warnings(team: &Team) -> Vec<String> {
         }
         if member.removal.as_ref().is_some_and(|removal| !removal.foreign.is_empty()) {
             warnings
-                .push(format!("rank {rank}: some code was changed by another tool meanwhile and was left as it is"));
+                .push(format!("rank {rank}: some code was changed meanwhile, not by trimtab, and was left as it is"));
         }
     }
     warnings
