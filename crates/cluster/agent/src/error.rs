@@ -38,8 +38,10 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Nobody came.
-    #[error("no agent came within {seconds} s{}; is the way from the nodes to tcp:{address} open?", said_by(said))]
+    #[error("{}", nobody_came(*seconds, address, said, *has_ended))]
     NobodyCame {
+        /// Whether what starts them has ended.
+        has_ended: bool,
         /// How long we waited.
         seconds: u64,
         /// Where they were awaited.
@@ -98,6 +100,19 @@ pub enum Error {
     /// The user interrupted.
     #[error("interrupted before the window began; the program runs on unchanged")]
     Interrupted,
+}
+
+fn nobody_came(seconds: u64, address: &str, said: &str, has_ended: bool) -> String {
+    let said = said_by(said);
+    match has_ended {
+        true if said.is_empty() => {
+            "no agent came: the command that starts them ended and said nothing; run it by hand \
+                                    (`srun` or `ssh` to a node, with `trimtab --version`) to see why"
+                .to_owned()
+        }
+        true => format!("no agent came: the command that starts them ended{said}"),
+        false => format!("no agent came within {seconds} s{said}; is the way from the nodes to tcp:{address} open?"),
+    }
 }
 
 fn said_by(said: &str) -> String {

@@ -379,7 +379,9 @@ impl<'a> Lead<'a> {
                 return Ok(());
             }
             let said = self.started.said();
+            let missing = self.missing();
             return Err(Error::NobodyCame {
+                has_ended: self.started.commands_have_ended(&missing),
                 seconds: begun.elapsed().as_secs(),
                 address: self.ticket.lead.to_string(),
                 said,

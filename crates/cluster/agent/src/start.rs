@@ -156,6 +156,14 @@ impl Started {
         self.site.take()
     }
 
+    /// Whether commands were to start the agents of these places, and all have ended.
+    pub(crate) fn commands_have_ended(&mut self, places: &[usize]) -> bool {
+        match self.runs_for(places) {
+            Some(runs) => !runs,
+            None => self.site.is_none() && !self.children.is_empty() && self.has_ended(),
+        }
+    }
+
     /// Whether all of what was started has ended, well or not.
     pub fn has_ended(&mut self) -> bool {
         match &mut self.site {

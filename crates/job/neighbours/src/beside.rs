@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use trimtab_track::{ProcFs, Processes, parse_stat};
 use trimtab_types::Pid;
+use trimtab_types::procfs::State;
 use trimtab_types::report::{NodeShare, Place};
 
 /// Time between two notes of where the ranks are, and at least so much for each rank: a note takes 20 us of a processor
@@ -33,6 +34,10 @@ pub struct Beside {
     rates_mhz: BTreeMap<u32, (f64, u32)>,
     allowed: BTreeMap<u32, String>,
     noted: Option<Instant>,
+    /// For how long job control was seen to hold each rank, seconds.
+    stopped_s: BTreeMap<u32, f64>,
+    /// Ranks that were held at the last note.
+    held: BTreeSet<u32>,
     is_recording: bool,
 }
 
@@ -50,6 +55,8 @@ impl Beside {
             rates_mhz: BTreeMap::new(),
             allowed: BTreeMap::new(),
             noted: None,
+            stopped_s: BTreeMap::new(),
+            held: BTreeSet::new(),
             is_recording: false,
         }
     }
@@ -61,6 +68,8 @@ impl Beside {
         }
         self.seen.clear();
         self.rates_mhz.clear();
+        self.stopped_s.clear();
+        self.held.clear();
         self.first = Some(self.look());
     }
 
@@ -125,10 +134,20 @@ impl Beside {
 
     /// Where the ranks' threads are now; only their first ones if that is to be quick.
     fn note_places(&mut self, all_threads: bool) {
+        let since_s = self.noted.map_or(0.0, |noted| noted.elapsed().as_secs_f64());
         for (rank, pid) in &self.ranks {
             let folder = self.machine.proc.join(pid.0.to_string());
-            let on = |file: std::path::PathBuf| Some(parse_stat(&std::fs::read(file).ok()?)?.last_cpu);
-            let mut now: BTreeSet<u32> = on(folder.join("stat")).into_iter().collect();
+            let stat = |file: std::path::PathBuf| parse_stat(&std::fs::read(file).ok()?);
+            let on = |file: std::path::PathBuf| Some(stat(file)?.last_cpu);
+            let first = stat(folder.join("stat"));
+            let is_held = first.as_ref().is_some_and(|stat| stat.state == State::Stopped);
+            // It was held at both ends of the time since the last note, so in between, too.
+            let was_held = if is_held { !self.held.insert(*rank) } else { false };
+            if !is_held {
+                self.held.remove(rank);
+            }
+            *self.stopped_s.entry(*rank).or_default() += if was_held { since_s } else { 0.0 };
+            let mut now: BTreeSet<u32> = first.map(|stat| stat.last_cpu).into_iter().collect();
             if all_threads {
                 let threads = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
                 now.extend(threads.filter_map(|thread| on(thread.path().join("stat"))));
@@ -154,6 +173,7 @@ impl Beside {
             cpus_allowed: self.allowed.get(&rank).cloned().unwrap_or_default(),
             cpus_seen: cpus::list(&seen),
             clock_mhz: (count > 0).then(|| sum / f64::from(count)),
+            stopped_s: self.stopped_s.get(&rank).copied().unwrap_or(0.0),
         }
     }
 
@@ -199,6 +219,34 @@ mod tests {
             let _gone = self.0.kill();
             let _reaped = self.0.wait();
         }
+    }
+
+    #[test]
+    fn a_rank_that_job_control_holds_is_seen_to_be_held() {
+        let busy = Busy::start();
+        let pid = Pid(i32::try_from(busy.0.id()).expect("a pid"));
+        let signal = |name: &str| {
+            let sent = std::process::Command::new("kill").args(["-s", name, &pid.0.to_string()]).status();
+            assert!(sent.expect("kill runs").success());
+        };
+        let state = || ProcFs::new().stat(pid).expect("its state").state;
+        let mut beside = Beside::new(vec![(3, pid)], None);
+        beside.begin(Duration::ZERO);
+        signal("STOP");
+        while state() != State::Stopped {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        beside.note_places(false);
+        std::thread::sleep(Duration::from_millis(20));
+        beside.note_places(false);
+        signal("CONT");
+        while state() == State::Stopped {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        beside.end();
+        let held_s = beside.share("n1").places[0].stopped_s;
+        let at_most_s = beside.share("n1").seconds;
+        assert!((0.02..=at_most_s).contains(&held_s), "{held_s} of {at_most_s}");
     }
 
     #[test]

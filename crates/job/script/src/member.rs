@@ -12,11 +12,12 @@ use crate::source::{SETUP, Source};
 use crate::unmeasured::Unmeasured;
 use std::cell::RefCell;
 use std::time::Duration;
-use trimtab_os::{MappingTable, ProcessEnd, monotonic_ns};
+use trimtab_os::{MappingTable, ProcessEnd, monotonic_ns, stat_of};
 use trimtab_session::{ImageCache, Lost, Prepared, RangeTables, ScriptStart, ScriptView};
 use trimtab_snippet::ir::{Unit, When, thread_word};
 use trimtab_snippet::values::{Named, RankAreas, collect};
 use trimtab_stub::view::View;
+use trimtab_types::procfs::State;
 
 /// Between two looks where nothing comes from the bodies before the end, or while none of the processes is known to be
 /// another program by now: only `execve` goes unnoticed otherwise.
@@ -39,6 +40,8 @@ pub(crate) struct Member {
     pub once: Vec<usize>,
     /// What went wrong with those.
     pub problems: Vec<String>,
+    /// For how long job control was seen to hold the process, and since when it is held.
+    held: (Duration, Option<u64>),
     /// Bodies that do not run in libraries that came later: at none of a point's places, and at some.
     lost_late: (Vec<Lost>, Vec<Lost>),
     /// Files that were read, for the calls that those make.
@@ -75,6 +78,7 @@ impl Member {
             outside_area,
             once,
             problems: Vec::new(),
+            held: (Duration::ZERO, None),
             lost_late: Default::default(),
             cache: cache.clone(),
             ticks_per_second,
@@ -193,6 +197,32 @@ impl Member {
     /// Whether every call that takes memory away is seen. A thread without an area of its own can't say that it does.
     fn is_guarded(&self) -> bool {
         self.source.guarded && self.part.inserted.script().is_some_and(|script| script.threads_dropped() == 0)
+    }
+
+    /// Notes whether job control holds the process: then nothing in it runs.
+    pub fn look_held(&mut self) {
+        let now = monotonic_ns();
+        let is_held = stat_of(self.target.pid, self.target.pid.0).is_some_and(|stat| stat.state == State::Stopped);
+        let since = self.held.1.take();
+        self.held.0 += Duration::from_nanos(since.filter(|_| is_held).map_or(0, |since| now - since));
+        self.held.1 = is_held.then_some(now);
+    }
+
+    /// What to say if it was held, or is.
+    pub fn told_held(&self) -> Option<String> {
+        let (held, pid) = (self.held.0, self.target.pid);
+        match self.held.1 {
+            Some(_) => Some(format!(
+                "process {pid} is stopped by job control (SIGSTOP), for {:.1} s of this script by now: nothing in it runs until \
+                 `kill -CONT {pid}`",
+                held.as_secs_f64()
+            )),
+            None if held > Duration::ZERO => Some(format!(
+                "process {pid} was stopped by job control (SIGSTOP) for at least {:.1} s of this script: nothing in it ran then",
+                held.as_secs_f64()
+            )),
+            None => None,
+        }
     }
 
     /// Whether the process still runs the program, looked at where something says so and else now and then.

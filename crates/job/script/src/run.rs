@@ -238,6 +238,7 @@ impl Running {
         let mut poll = Poll::default();
         for member in self.members.iter_mut().filter(|member| member.alive) {
             member.look_alive();
+            member.look_held();
             if let Some(warnings) = member.yield_to_handler() {
                 self.warnings.extend(warnings);
                 poll.has_new_handler = true;
@@ -277,6 +278,8 @@ impl Running {
     pub fn finish(mut self) -> (Vec<Message>, Vec<Named>, Summary) {
         for member in &mut self.members {
             let target = member.target;
+            member.look_held();
+            self.warnings.extend(member.told_held());
             member.alive &= member.part.inserted.is_alive() || member.is_out();
             self.warnings.append(&mut member.problems);
             self.warnings.extend(member.parts_mut().filter_map(|part| part.remove(&target)));

@@ -94,6 +94,10 @@ fn by_processor(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) 
 /// Who kept a rank from its processor and not, or less, the other one.
 fn kept_by(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<String> {
     let node = node_of(input, longest)?;
+    let stopped_s = |rank: &RankTotal| node_of(input, rank).map_or(0.0, |node| stopped_s(&node.places, rank.rank));
+    if stopped_s(longest) > KEPT_SHARE_MIN * node.seconds && stopped_s(shortest) < stopped_s(longest) {
+        return Some(format!("job control (SIGSTOP) held it for {:.1} s", stopped_s(longest)));
+    }
     let throttled = |rank: &RankTotal| {
         let node = node_of(input, rank)?;
         let limits = node.limits.iter().filter(|limit| limit.ranks.contains(&rank.rank));
@@ -129,6 +133,11 @@ fn owner(neighbour: &Neighbour) -> String {
         "mpi" => format!("the MPI job of process {}", neighbour.name),
         _ => format!("user {}", neighbour.name),
     }
+}
+
+/// Time for which job control was seen to hold a rank.
+pub(crate) fn stopped_s(places: &[Place], rank: u32) -> f64 {
+    places.iter().filter(|place| place.rank == rank).map(|place| place.stopped_s).fold(0.0, f64::max)
 }
 
 fn node_of<'a>(input: &'a WindowInput, rank: &RankTotal) -> Option<&'a NodeShare> {

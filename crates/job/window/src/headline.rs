@@ -5,8 +5,8 @@
 //!
 //! Next: `trimtab-report`, which prints them above the tables.
 
-use crate::explain::{BALANCED_RATIO_MAX, extremes, is_displaced, is_significant};
-use crate::remarks::{COST_FRACTION_WARN, is_brief, is_short};
+use crate::explain::{BALANCED_RATIO_MAX, extremes, is_displaced, is_significant, stopped_s};
+use crate::remarks::{COST_FRACTION_WARN, is_brief, is_short, name_ranks};
 use trimtab_types::report::{Estimate, RankTotal, Report, Window};
 
 /// Share of time in communication from which every rank is said to be bound by it.
@@ -22,10 +22,33 @@ pub fn headline(report: &Report) -> String {
         let (measured, all) = (report.ranks.len(), report.job.ranks);
         sentences.push(format!("Of {all} ranks {measured} were measured, as asked ({context})."));
     }
+    sentences.extend(stopped(report));
     sentences.push(communication(report));
     sentences.extend(balance(report));
     sentences.extend(pace(report));
     sentences.join(" ")
+}
+
+/// Who was held by job control, since that is in the times of all.
+pub(crate) fn stopped(report: &Report) -> Option<String> {
+    let held_s = |rank: &RankTotal| {
+        report
+            .nodes
+            .iter()
+            .filter(|node| node.host == rank.host)
+            .map(|node| stopped_s(&node.places, rank.rank))
+            .fold(0.0, f64::max)
+    };
+    let held: Vec<u32> = report.ranks.iter().filter(|rank| held_s(rank) > 0.0).map(|rank| rank.rank).collect();
+    let longest_s = report.ranks.iter().map(held_s).fold(0.0, f64::max);
+    let (was, who) = (if held.len() == 1 { "was" } else { "were" }, name_ranks(&held));
+    (!held.is_empty()).then(|| {
+        format!(
+            "{}{} {was} stopped by job control (SIGSTOP) for at least {longest_s:.1} s of the window, which is in all its times.",
+            who[..1].to_uppercase(),
+            &who[1..]
+        )
+    })
 }
 
 fn communication(report: &Report) -> String {

@@ -1,6 +1,6 @@
 //! Does the report say what the samples hold, and nothing else?
 
-use trimtab_types::report::{Job, Report, SCHEMA};
+use trimtab_types::report::{Job, NodeShare, Place, Report, SCHEMA};
 use trimtab_window::{
     DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Untimed,
     Usage, Waits, WindowFacts, WindowInput, assemble, headline,
@@ -380,6 +380,26 @@ fn headlines() {
     let mut displaced = assemble(&input(&[40_000, 20_000]));
     displaced.ranks[1].cpu_s = Some(displaced.ranks[1].computation_s / 2.0);
     assert!(headline(&displaced).contains("or others on its processor, is undetermined"), "{}", headline(&displaced));
+}
+
+/// A rank that job control held is said to have been held before anything is said of its times.
+#[test]
+fn a_rank_that_was_stopped_is_said_to_have_been() {
+    let mut input = input(&[60_000, 20_000]);
+    input.ranks[0].usage = Some(Usage { cpu_user_s: 0.4, ..Usage::default() });
+    let place = |rank, stopped_s| Place { rank, stopped_s, ..Place::default() };
+    let places = vec![place(0, 0.0), place(1, 0.5)];
+    let host = input.ranks[0].host.clone();
+    input.nodes = vec![NodeShare { host, seconds: 1.0, places, ..NodeShare::default() }];
+    input.ranks[0].usage = Some(Usage { cpu_user_s: 0.9, ..Usage::default() });
+    input.ranks[1].usage = Some(Usage { cpu_user_s: 0.3, ..Usage::default() });
+    let report = assemble(&input);
+    let text = headline(&report);
+    assert!(text.starts_with("Rank 1 was stopped by job control (SIGSTOP) for at least 0.5 s of the window"), "{text}");
+    let because = report.difference.map(|difference| difference.because).unwrap_or_default();
+    assert!(because.ends_with("job control (SIGSTOP) held it for 0.5 s"), "{because}");
+    input.nodes[0].places[1].stopped_s = 0.0;
+    assert!(!headline(&assemble(&input)).contains("stopped"));
 }
 
 #[test]

@@ -55,12 +55,14 @@ pub enum Error {
         module: String,
     },
     /// The kernel maps nothing more for it.
-    #[error("process {pid} may not map {bytes} bytes more; raise its limit (`prlimit --pid {pid} --as`) and try again")]
+    #[error("process {pid} may not map {bytes} bytes more: {limit}")]
     NoMemory {
         /// The process.
         pid: Pid,
         /// How many.
         bytes: u64,
+        /// Which limit, and the next step.
+        limit: String,
     },
     /// It runs in its parent's memory for a moment.
     #[error("process {pid} still shares the memory of process {parent}, which started it; try again")]
@@ -69,6 +71,17 @@ pub enum Error {
         pid: Pid,
         /// Its parent.
         parent: Pid,
+    },
+    /// An emulator runs the program.
+    #[error(
+        "an emulator, {emulator}, runs process {pid}: the program's own code is data to it and never runs as it is; start \
+         the program without it to have it measured"
+    )]
+    Emulated {
+        /// The process.
+        pid: Pid,
+        /// The emulator.
+        emulator: String,
     },
     /// Nothing to patch.
     #[error("nothing to measure in process {pid}: {reason}")]

@@ -11,6 +11,7 @@
 
 use crate::error::Error;
 use crate::insert::Layout;
+use crate::limits::mapping_limit;
 use crate::remove::{TRIES_MAX, is_ours, open_descriptors, rest};
 use crate::threads::is_making_calls;
 use std::fs::File;
@@ -272,7 +273,8 @@ impl Mapper<'_> {
         let missing = || wanted.iter().filter(|wanted| !made.contains(&(wanted.start, wanted.length)));
         if !missing().any(|wanted| wanted.is_taken(&now)) {
             let bytes = missing().map(|wanted| wanted.length).sum();
-            return Err(Error::NoMemory { pid: self.pid, bytes }.into());
+            let limit = mapping_limit(self.pid, bytes);
+            return Err(Error::NoMemory { pid: self.pid, bytes, limit }.into());
         }
         Err(Error::NoRoom { pid: self.pid, module: "memory".into() }.into())
     }

@@ -5,6 +5,7 @@
 //!
 //! Next: `prepare` looks functions up here.
 
+use crate::emulated::emulator_of;
 use crate::error::Error;
 use crate::handlers::FaultHandlers;
 use crate::image_cache::{ImageCache, LoadedImage};
@@ -90,6 +91,9 @@ impl Modules {
         cache: &ImageCache,
         wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Self, Error> {
+        if let Some(emulator) = emulator_of(pid) {
+            return Err(Error::Emulated { pid, emulator });
+        }
         check_own_memory(pid)?;
         let (mut modules, mut unread) = (Vec::new(), Vec::new());
         let groups = module_mappings(&maps);

@@ -6,6 +6,7 @@
 //!
 //! Next: `window` and `probe`, which ask; `cluster` for jobs on many nodes.
 
+use crate::descriptors;
 use crate::spread::{Launched, Spread};
 use anyhow::bail;
 use std::time::{Duration, Instant};
@@ -49,6 +50,9 @@ pub fn find(target: Target, through_site: bool) -> anyhow::Result<Found> {
         && let Some(elsewhere) = elsewhere(job)
     {
         bail!(elsewhere);
+    }
+    if let Found::Here(job) = &found {
+        descriptors::check(job.ranks.len())?;
     }
     Ok(found)
 }

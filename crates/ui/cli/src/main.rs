@@ -10,6 +10,7 @@ mod audited;
 mod called;
 mod cluster;
 mod departed;
+mod descriptors;
 mod doctor;
 mod doctor_facts;
 mod explain;
@@ -66,11 +67,29 @@ fn main() -> ExitCode {
     }
 }
 
+fn looks_into_processes(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Run { .. }
+            | Command::Attach { .. }
+            | Command::Watch { .. }
+            | Command::Measure { .. }
+            | Command::Functions { .. }
+            | Command::Points { .. }
+            | Command::Probe { .. }
+            | Command::Explain { .. }
+            | Command::Undo { .. }
+    )
+}
+
 fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
     let store = arguments.store;
     // A command that launches a program asks for them afterwards.
     if matches!(arguments.command, Command::Attach { .. } | Command::Measure { .. } | Command::Agent(_)) {
         trimtab_os::take_short_turns();
+    }
+    if looks_into_processes(&arguments.command) {
+        descriptors::check(1)?;
     }
     match arguments.command {
         Command::Run { options, command } => window::run(&options, &command, &store, command_ns),

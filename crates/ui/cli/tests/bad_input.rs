@@ -549,3 +549,23 @@ fn a_full_disk() {
     home.run(&["list", "--store", &store]).reports("earlier windows are intact", 0, &["steady"]);
     job.ends_well(NAME);
 }
+
+/// Too few files that trimtab may open look like processes that have ended, so they are counted before anything is begun.
+#[test]
+fn too_few_descriptors_are_said_before_anything_is_begun() {
+    let home = Home::new();
+    let pid = std::process::id().to_string();
+    for words in [&["attach", &pid][..], &["probe", "entry main { n++ }", &pid], &["undo", &pid], &["functions", &pid]]
+    {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "ulimit -n 12; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_trimtab")]).args(words);
+        home.surround(&mut command);
+        let outcome = home.start_command(command).wait();
+        assert_eq!(outcome.code(), 2, "{words:?}: {outcome:?}");
+        assert!(
+            outcome.stderr.contains("may open only 12 files at a time here and needs 56 or more"),
+            "{words:?}: {outcome:?}"
+        );
+        assert!(outcome.stderr.contains("ulimit -n 56") && !outcome.stderr.contains("end that tracer"), "{outcome:?}");
+    }
+}

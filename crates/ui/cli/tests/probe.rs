@@ -142,6 +142,11 @@ fn what_was_refused_is_null_with_its_reason() {
                   entry step { x = last($0) } every 20ms { copy = b; y = x; ticks++; if (ticks > 9) stop() }";
     let outcome = home.run(&["probe", script, &pid.to_string(), "--json", "-"]);
     let text = home.run(&["probe", script, &pid.to_string()]);
+    // Nothing runs in what job control has stopped: a 0 is true then, and says nothing of the program.
+    common_trace::signal_to(pid, Signal::STOP);
+    let held = home.run(&["probe", "entry step { n++ }", &pid.to_string(), "--for", "0.3"]);
+    common_trace::signal_to(pid, Signal::CONT);
+    assert!(held.code() == 1 && held.stdout.contains("is stopped by job control (SIGSTOP)"), "{held:?}");
     assert_eq!(before.difference_now().expect("its text"), None);
     threads_running(pid).expect("no thread is stopped");
     child.kill().expect("it ran");

@@ -56,6 +56,9 @@ pub struct Place {
     pub cpus_seen: String,
     /// Mean clock rate of these at both ends of the window.
     pub clock_mhz: Option<f64>,
+    /// Time for which job control (SIGSTOP) was seen to hold it in the window, seconds, to about 0.2 s; 0: it was not seen to.
+    #[serde(default)]
+    pub stopped_s: f64,
 }
 
 /// Another job, or all other processes of a user.

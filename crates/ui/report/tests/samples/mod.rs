@@ -142,7 +142,13 @@ pub fn node_share() -> NodeShare {
         steal: Some(0.021),
         load: Some(5.5),
         pressure: Some(0.31),
-        places: vec![Place { rank: 0, cpus_allowed: "0-7".into(), cpus_seen: "0,4".into(), clock_mhz: Some(2900.0) }],
+        places: vec![Place {
+            rank: 0,
+            cpus_allowed: "0-7".into(),
+            cpus_seen: "0,4".into(),
+            clock_mhz: Some(2900.0),
+            stopped_s: 0.5,
+        }],
         neighbours: vec![neighbour("slurm", "12.0", 0.62, "core"), neighbour("user", "bob", 0.05, "machine")],
         neighbours_left_out: 3,
         limits: vec![Limit {
