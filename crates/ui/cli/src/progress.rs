@@ -2,11 +2,12 @@
 //!
 //! Next: `window` passes it to the measurement.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use signal_hook::iterator::Signals;
+use std::fmt::Write;
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_measure::{Progress, Stage};
 
@@ -19,6 +20,8 @@ const INTERRUPTED: i32 = 130;
 #[derive(Debug)]
 pub struct Terminal {
     bar: ProgressBar,
+    /// What goes on now: its time counts from when it began.
+    phase: Mutex<String>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -30,11 +33,16 @@ impl Terminal {
         let told = interrupted.clone();
         std::thread::Builder::new().name("trimtab-signals".to_owned()).spawn(move || attend(signals, &told))?;
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        bar.set_style(ProgressStyle::with_template("{spinner} {msg}")?);
+        let begun = Instant::now();
+        let total = move |_: &ProgressState, text: &mut dyn Write| {
+            // A line of progress without its time is still one.
+            let _shown = write!(text, "{} s since the command", begun.elapsed().as_secs());
+        };
+        bar.set_style(ProgressStyle::with_template("{spinner} {msg} [{elapsed}, {total}]")?.with_key("total", total));
         if !bar.is_hidden() {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
-        Ok(Terminal { bar, interrupted })
+        Ok(Terminal { bar, phase: Mutex::default(), interrupted })
     }
 
     /// Whether the user wants it to end.
@@ -44,6 +52,11 @@ impl Terminal {
 
     /// Shows one line, or nothing without a terminal.
     pub fn say(&self, text: String) {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        if *phase != phase_of(&text) {
+            *phase = phase_of(&text).to_owned();
+            self.bar.reset_elapsed();
+        }
         self.bar.set_message(text);
     }
 
@@ -56,6 +69,11 @@ impl Terminal {
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// What a line says is going on: the words before its numbers and details.
+fn phase_of(text: &str) -> &str {
+    text.split(|letter: char| letter.is_ascii_digit() || ",:".contains(letter)).next().unwrap_or_default()
 }
 
 /// Hears of signals for as long as this program runs.
@@ -80,9 +98,9 @@ fn is_another(first: &mut Option<Instant>, now: Instant) -> bool {
 
 impl Progress for Terminal {
     fn stage(&self, stage: &Stage) {
-        self.bar.set_message(match stage {
-            Stage::Planning => "reading symbols".to_string(),
-            Stage::Inserting { ranks } => format!("patched {ranks} ranks"),
+        self.say(match stage {
+            Stage::Planning => "reading symbols and putting the probes in".to_string(),
+            Stage::Inserting { ranks } => format!("patched {ranks} ranks, waiting for their first calls"),
             Stage::Observing { seconds, why } => format!("looking for the main loop, {seconds:.1} s: {why}"),
             Stage::Armed { start } => format!("recording begins at iteration {start}"),
             Stage::Recording { done, wanted: 0, seconds } => format!("recorded {done} iterations, {seconds:.1} s"),
@@ -101,6 +119,19 @@ impl Progress for Terminal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_progress_names_its_phase_whatever_its_numbers() {
+        for (text, phase) in [
+            ("recorded 3 of 10 iterations, 1.5 s", "recorded "),
+            ("recorded 4 of 10 iterations, 1.6 s", "recorded "),
+            ("looking for the main loop, 2.0 s: no call", "looking for the main loop"),
+            ("restoring all ranks", "restoring all ranks"),
+            ("", ""),
+        ] {
+            assert_eq!(phase_of(text), phase, "{text}");
+        }
+    }
 
     #[test]
     fn a_signal_that_comes_twice_is_one() {
