@@ -34,11 +34,12 @@ impl Terminal {
         std::thread::Builder::new().name("trimtab-signals".to_owned()).spawn(move || attend(signals, &told))?;
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let begun = Instant::now();
-        let total = move |_: &ProgressState, text: &mut dyn Write| {
+        let total = move |state: &ProgressState, text: &mut dyn Write| {
             // A line of progress without its time is still one.
-            let _shown = write!(text, "{} s since the command", begun.elapsed().as_secs());
+            let _shown =
+                write!(text, "for {} s, {} s since the command", state.elapsed().as_secs(), begun.elapsed().as_secs());
         };
-        bar.set_style(ProgressStyle::with_template("{spinner} {msg} [{elapsed}, {total}]")?.with_key("total", total));
+        bar.set_style(ProgressStyle::with_template("{spinner} {msg} [{total}]")?.with_key("total", total));
         if !bar.is_hidden() {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
