@@ -33,8 +33,8 @@ pub use node::{
 };
 pub use options::{Ended, Length, Mark, Options, Progress, Silent, Stage};
 pub use request::{
-    Answer, Choice, Command, Early, Facts, Fitted, Inserted, Looked, LoopSeen, OnceCall, Passed, Polled, RankCheck,
-    RankPasses, Recording, Reference, Request, WindowId, WordSeen,
+    Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopSeen, OnceCall, Passed, Polled,
+    RankCheck, RankPasses, Recording, Reference, Request, WindowId, WordSeen,
 };
 pub use runs::{Run, runs_of, value_of};
 pub use wire::{Envelope, Failed, FailedKind};

@@ -263,6 +263,21 @@ pub struct Inserted {
     pub digest: u64,
     /// What a reader must know.
     pub warnings: Vec<String>,
+    /// A function that was asked for and that none of its ranks has, so that nothing was put into them.
+    pub lacking: Option<Lacking>,
+}
+
+/// A function that the ranks of a node do not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lacking {
+    /// What was asked for.
+    pub pattern: String,
+    /// One of the processes that were looked into.
+    pub pid: i32,
+    /// World ranks that were to be measured, ascending.
+    pub ranks: Vec<u32>,
+    /// Their program.
+    pub program: String,
 }
 
 /// What is measured, and of which program.

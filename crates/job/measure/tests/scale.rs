@@ -224,6 +224,7 @@ impl Played {
         let ranks = Self::ranks(node);
         match request {
             Request::Insert(_) => Answer::Inserted(Inserted {
+                lacking: None,
                 left_alone: Vec::new(),
                 host: format!("node{node:05}"),
                 ranks: ranks.collect(),

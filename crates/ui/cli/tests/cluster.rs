@@ -4,12 +4,12 @@
 
 mod common_cluster;
 
-use common_cluster::{Cluster, Job, Rank, agents, children_of, guards, kill, wait_for};
+use common_cluster::{Cluster, Job, Rank, VARIABLES, agents, children_of, guards, kill, specimen, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use trimtab_specimens::skip;
+use std::process::{Command, Stdio};
+use trimtab_specimens::{TextSnapshot, has_worked, running, skip, threads_running};
 use trimtab_testbed::{Slurm, Testbed};
 use trimtab_types::report::Report;
 
@@ -32,6 +32,8 @@ fn jobs_of_several_nodes() {
     a_killed_agent_and_its_guard_are_cleaned_up_after(&cluster, &job);
     a_node_that_is_cut_off_restores_its_ranks(&cluster, &job);
     what_can_not_be_measured_is_said(&cluster, &job);
+    drop(job);
+    nodes_whose_ranks_lack_a_function_are_named(&cluster);
 }
 
 /// One window after another, of the same ranks; then as `trimtab measure` from what is stored.
@@ -181,4 +183,38 @@ fn what_can_not_be_measured_is_said(cluster: &Cluster<'_>, job: &Job) {
     }
     wait_for("no agent left", || agents().is_empty());
     job.check_untouched();
+}
+
+/// The last node runs a copy without symbols: the function is measured on the others, and who lacks it is said.
+fn nodes_whose_ranks_lack_a_function_are_named(cluster: &Cluster<'_>) {
+    let (program, plan) = (specimen("particle"), cluster.folder("programs"));
+    let other = cluster.folder("stripped");
+    let stripped = Command::new("strip").arg("-o").args([&other, &program]).status().expect("strip runs");
+    assert!(stripped.success());
+    let options = "--iterations 100000000";
+    let lines = format!("0-2 '{}' {options}\n3 '{}' {options}\n", program.display(), other.display());
+    fs::write(&plan, lines).expect("a plan");
+    let ended = cluster.slurm.command("scancel").args(["--full", "--user=root"]).output().expect("scancel runs");
+    assert!(ended.status.success(), "{ended:?}");
+    wait_for("no job left", || cluster.job_id().is_empty());
+    let mut srun = cluster.slurm.command("srun");
+    srun.args(["-N4", "--mpi=pmix", "--multi-prog"]).arg(&plan).envs(VARIABLES).stdin(Stdio::null());
+    let mut srun = srun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("srun starts");
+    let pids = || [running(&program), running(&other)].concat();
+    wait_for("all ranks are at work", || pids().len() == NODES && pids().iter().all(|pid| has_worked(*pid)));
+    let before: Vec<TextSnapshot> = pids().iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
+    let words = ["attach", "--slurm", &cluster.job_id(), "--function", "value"];
+    let report = cluster.window(&words);
+    assert_eq!(report.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1, 2], "{:?}", report.warnings);
+    let host = cluster.testbed.name(NODES);
+    let named = format!("rank 3 on {host} (stripped) has no function value");
+    assert!(report.warnings.iter().any(|warning| warning.contains(&named)), "{:?}", report.warnings);
+    assert!(report.functions.iter().any(|row| row.name == "value" && row.calls > 0), "{:?}", report.functions);
+    wait_for("no agent left", || agents().is_empty());
+    for text in &before {
+        assert_eq!(text.difference_now().expect("it runs"), None, "restored");
+        threads_running(text.pid()).expect("no thread is stopped");
+    }
+    let _ended = srun.kill();
+    srun.wait().expect("it ended");
 }

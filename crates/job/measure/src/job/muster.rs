@@ -9,9 +9,10 @@ use crate::clock::Clock;
 use crate::crew::Crew;
 use crate::error::Error;
 use crate::options::Options;
-use crate::request::{Answer, Command, Facts, Inserted, Request, WindowId};
+use crate::request::{Answer, Command, Facts, Inserted, Lacking, Request, WindowId};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_os::ticks;
+use trimtab_types::Pid;
 use trimtab_window::{Exchange, Reading, Relation, name_ranks};
 
 /// Exchanges that say what a node's clock shows: more until all clocks are known as well as that, or it takes too long.
@@ -120,8 +121,13 @@ impl<'a> Muster<'a> {
         })?;
         self.left_alone.extend(answers.iter().flat_map(|(_, inserted)| &inserted.left_alone));
         let (answers, apart): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, answer)| !answer.ranks.is_empty());
-        for (node, _) in apart {
+        for (node, inserted) in apart {
             self.nodes.remove(&node);
+            let Some(lacking) = inserted.lacking else { continue };
+            if answers.is_empty() {
+                return Err(Error::NoSuchFunction { pattern: lacking.pattern, pid: Pid(lacking.pid) });
+            }
+            self.warnings.push(lacking_warning(&inserted.host, &lacking));
         }
         if answers.is_empty() {
             return Err(Error::NoRank { ranks: options.ranks.to_string() });
@@ -351,6 +357,17 @@ fn readings_of(
     exchanges.iter().filter_map(move |(node, (exchanges, node_per_second))| {
         Some((*node, (Reading::of(exchanges, lead_per_second, *node_per_second)?, *node_per_second)))
     })
+}
+
+/// Says which ranks a window is without because they lack a function, so that nobody takes silence for zero.
+fn lacking_warning(host: &str, lacking: &Lacking) -> String {
+    let Lacking { pattern, ranks, program, .. } = lacking;
+    let (word, has) = if ranks.len() == 1 { ("rank", "has") } else { ("ranks", "have") };
+    format!(
+        "{word} {} on {host} ({program}) {has} no function {pattern}, or no symbol of it: nothing of this node is in the window, \
+         which is of the others",
+        name_ranks(ranks)
+    )
 }
 
 /// All nodes measure the same functions, and no rank is on two of them.

@@ -98,7 +98,8 @@ fn context(options: &Options) -> Option<String> {
 fn context_warning(lead: &Lead, marker: &Marker) -> Option<String> {
     let is_part = !lead.muster.left_alone().is_empty();
     (is_part && matches!(marker, Marker::Call(_))).then(|| {
-        "who waits at collectives is told only where all ranks are measured: leave out --ranks for that".to_owned()
+        let advice = if context(lead.options).is_some() { ": leave out --ranks for that" } else { "" };
+        format!("who waits at collectives is told only where all ranks are measured{advice}")
     })
 }
 

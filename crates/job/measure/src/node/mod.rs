@@ -23,7 +23,7 @@ mod usage;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::options::Options;
-use crate::request::{Answer, Command, Inserted, Request, WindowId};
+use crate::request::{Answer, Command, Inserted, Lacking, Request, WindowId};
 use early::Early;
 use interest::Interest;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};
@@ -43,6 +43,7 @@ use trimtab_os::monotonic_ns;
 use trimtab_session::{ImageCache, try_again};
 use trimtab_stub::layout::{Header, checksum};
 use trimtab_track::Job;
+use trimtab_types::Pid;
 use trimtab_window::{FoundLoop, IterationMark, Symbol};
 
 /// A look at the machine that is older than this is taken again before a recording begins, and one that is older than
@@ -202,8 +203,7 @@ impl<'c> Node<'c> {
         let is_left = |rank: &u32| !chosen.ranks.iter().any(|process| process.rank.0 == *rank);
         let left_alone: Vec<u32> = self.ranks().into_iter().filter(is_left).collect();
         if chosen.ranks.is_empty() {
-            let nobody = Inserted { host: host_name(), ranks: Vec::new(), left_alone, digest: 0, warnings: Vec::new() };
-            return Ok(Answer::Inserted(nobody));
+            return Ok(Answer::Inserted(nobody(left_alone, None)));
         }
         // A library may go right between planning and writing; each attempt reads the ranks anew.
         let begun = Instant::now();
@@ -214,6 +214,10 @@ impl<'c> Node<'c> {
         let team = loop {
             match try_again(|_| Team::insert(&chosen, options, self.cache, self.interest)) {
                 Err(error) if may_pass(&error) => std::thread::sleep(LOADING_LOOK),
+                // Another node may have it: the job's side knows.
+                Err(Error::NoSuchFunction { pattern, pid }) => {
+                    return Ok(Answer::Inserted(nobody(self.ranks(), Some(lacking(&chosen, pattern, pid)))));
+                }
                 team => break team.map_err(Error::or_ended)?,
             }
         };
@@ -227,8 +231,22 @@ impl<'c> Node<'c> {
             left_alone,
             digest: window.digest(),
             warnings: window.team.warnings.clone(),
+            lacking: None,
         }))
     }
+}
+
+/// Nothing was put into any of a node's ranks.
+fn nobody(left_alone: Vec<u32>, lacking: Option<Lacking>) -> Inserted {
+    Inserted { host: host_name(), ranks: Vec::new(), left_alone, digest: 0, warnings: Vec::new(), lacking }
+}
+
+fn lacking(chosen: &Job, pattern: String, pid: Pid) -> Lacking {
+    let mut ranks: Vec<u32> = chosen.ranks.iter().map(|process| process.rank.0).collect();
+    ranks.sort_unstable();
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Lacking { pattern, pid: pid.0, ranks, program }
 }
 
 impl<'c> Window<'c> {
