@@ -15,6 +15,7 @@ use trimtab_snippet::facts::{
 use trimtab_snippet::ir::{Register, Width};
 use trimtab_snippet::syntax::{FunctionPattern, Name, PointKind};
 use trimtab_snippet::types::{Struct, StructId, Type};
+use trimtab_symbols::demangle_name;
 use trimtab_types::{FileAddr, ProcAddr};
 
 /// Where the first six integer arguments are.
@@ -234,6 +235,20 @@ fn plain_type(size: u64) -> Type {
     }
 }
 
+/// Parts of a C++ symbol one of which it has in it if it means a name that is about as long and begins alike: the length of
+/// each word stands before it.
+fn marks_of_length(name: &str) -> Vec<String> {
+    const DIFFERS_MAX: usize = 4;
+    let Some(letter) = name.chars().next() else { return Vec::new() };
+    let lengths = name.len().saturating_sub(DIFFERS_MAX).max(1)..=name.len() + DIFFERS_MAX;
+    let letters = [letter.to_ascii_lowercase(), letter.to_ascii_uppercase()];
+    lengths.flat_map(|length| letters.map(|letter| format!("{length}{letter}"))).collect()
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit("::").next().unwrap_or(name)
+}
+
 impl Facts for ProcessFacts<'_> {
     fn functions(&self, pattern: &FunctionPattern) -> Vec<FunctionId> {
         let found = matching(self.modules, pattern);
@@ -264,11 +279,20 @@ impl Facts for ProcessFacts<'_> {
     }
 
     fn function_names(&self, like: &str) -> Vec<String> {
-        let start = like.chars().next().map(|letter| letter.to_ascii_lowercase());
+        let like = last_part(like);
+        let first = |name: &str| name.chars().next().map(|letter| letter.to_ascii_lowercase());
+        let marks = marks_of_length(like);
+        let may_mean = |name: &&String| !name.starts_with("_Z") || marks.iter().any(|mark| name.contains(mark));
         let functions = self.modules.modules.iter().flat_map(|module| &module.loaded.image.functions);
-        let is_alike = |name: &&String| name.chars().next().map(|letter| letter.to_ascii_lowercase()) == start;
-        let names = functions.flat_map(|function| &function.names).filter(is_alike);
-        names.take(SUGGESTIONS_MAX).cloned().collect()
+        // Names as their authors wrote them; a large library has more than anybody waits for.
+        let names = functions.flat_map(|function| &function.names).filter(may_mean);
+        let mut read_count = 0;
+        let names = names.filter_map(|name| {
+            read_count += usize::from(name.starts_with("_Z"));
+            let is_short = !name.starts_with("_Z") || read_count <= SUGGESTIONS_MAX;
+            is_short.then(|| demangle_name(name).unwrap_or_else(|| name.clone()))
+        });
+        names.filter(|name| first(last_part(name)) == first(like)).take(SUGGESTIONS_MAX).collect()
     }
 
     fn sites(&self, point: &PointKind) -> Result<Vec<Site>, String> {

@@ -27,7 +27,7 @@ mod walk;
 pub use error::Error;
 pub use explain::{Explained, ExplainedBody, explain};
 pub use message::{Message, MessageValue};
-pub use points::{FunctionPoints, How, ListedPoint, PointKind, list_points};
+pub use points::{FunctionPoints, How, ListedPoint, PointKind, list_points, why_no_function};
 pub use run::{Late, Loss, Poll, Refusal, Running, Summary, Target};
 pub use source::Options;
 pub use trimtab_snippet::Permissions;

@@ -13,6 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trimtab_session::{Inner, Inside, Modules};
 use trimtab_snippet::Facts;
+use trimtab_snippet::error::near;
 use trimtab_snippet::facts::FunctionId;
 use trimtab_snippet::syntax::FunctionPattern;
 use trimtab_symbols::{Source, demangle_name};
@@ -114,6 +115,20 @@ pub fn list_points<E>(
         each(lister.function(id))?;
     }
     Ok(())
+}
+
+/// Why no function matches a pattern, as a sentence: the compiler has inlined it, at these lines; or names that are spelt nearly
+/// so. `None`: nothing is known.
+pub fn why_no_function(modules: &Modules, pattern: &str) -> Option<String> {
+    let files = DebugFiles::of(modules);
+    let sections = DebugSections::of(&files);
+    let facts = ProcessFacts::new(modules, &sections);
+    let name = FunctionPattern::of(pattern).name;
+    if let Some(reason) = facts.why_no_function(&name) {
+        return Some(format!("{name} has no code of its own: {reason}"));
+    }
+    let near = near(&name, facts.function_names(&name));
+    (!near.is_empty()).then(|| format!("nothing is called {name}; is one of these meant: {}?", near.join(", ")))
 }
 
 struct Lister<'a, 'm> {

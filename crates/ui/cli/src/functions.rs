@@ -3,9 +3,10 @@
 //! Next: `trimtab-session` for how functions are judged.
 
 use crate::found::{LookedInto, to_look_into};
+use crate::points::say_why_nothing;
 use crate::{DONE, PARTIAL, output};
 use trimtab_measure::{Functions, Listed, list_functions};
-use trimtab_session::ImageCache;
+use trimtab_session::{ImageCache, Modules};
 use trimtab_types::Pid;
 
 /// `trimtab functions PID [PATTERN]`.
@@ -24,6 +25,11 @@ pub fn list(pid: i32, pattern: &str, json: bool, only_process: bool) -> anyhow::
             output::print_text(&format!("process {}, {}", program.pid, program.name()))?;
         }
         output::print_text(&table(&listed, pattern))?;
+    }
+    if found == 0 {
+        for program in &programs {
+            say_why_nothing(&Modules::read(program.pid, &ImageCache::of_user(), &|_| true)?, pattern);
+        }
     }
     if json {
         output::print_text(&serde_json::to_string_pretty(&rows)?)?;

@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::from(DONE),
         Err(error) => {
             eprintln!("trimtab: {}", output::chain(&error));
+            points::say_why_not_found(&error);
             ExitCode::from(ERROR)
         }
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use trimtab_script::{FunctionPoints, How, ListedPoint, PointKind, list_points};
+use trimtab_script::{FunctionPoints, How, ListedPoint, PointKind, list_points, why_no_function};
 use trimtab_session::{ImageCache, Modules};
 use trimtab_types::Pid;
 
@@ -64,7 +64,27 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
         output::print_text(&summary.text(pattern, options))?;
     }
     output::print_unread(&modules.unreadable);
+    if summary.functions == 0 {
+        say_why_nothing(&modules, pattern);
+    }
     Ok(if summary.functions == 0 { PARTIAL } else { DONE })
+}
+
+/// Says on standard error why no function matches, if that is known.
+pub fn say_why_nothing(modules: &Modules, pattern: &str) {
+    if let Some(why) = why_no_function(modules, pattern) {
+        eprintln!("trimtab: {why}");
+    }
+}
+
+/// The same for whatever ended because a function of this process was not found.
+pub fn say_why_not_found(error: &anyhow::Error) {
+    let cause = error.chain().find_map(|cause| cause.downcast_ref::<trimtab_measure::Error>());
+    if let Some(trimtab_measure::Error::NoSuchFunction { pattern, pid }) = cause
+        && let Ok(modules) = Modules::read(*pid, &ImageCache::of_user(), &|_| true)
+    {
+        say_why_nothing(&modules, pattern);
+    }
 }
 
 /// A process by its number, a file by its path, or else a job that is known. Of a launcher its ranks are meant, unless

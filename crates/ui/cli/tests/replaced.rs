@@ -14,7 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use trimtab_specimens::{Launch, Mpi, Variant, build, has_worked, running, threads_running};
+use trimtab_specimens::{Launch, Mpi, TextSnapshot, Variant, build, has_worked, running, threads_running};
 
 #[test]
 fn a_program_whose_file_was_replaced_is_measured_and_left_unharmed() {
@@ -115,4 +115,76 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Functions whose names are not spelt as their symbols are, and one that has no code of its own.
+const NAMES: &str = r#"
+#include <mpi.h>
+extern "C" __attribute__((noipa)) void rhs_(int *n) { (*n)++; }
+volatile int sum;
+__attribute__((noipa)) int advanz(int n) { return n + sum; }
+static inline __attribute__((always_inline)) int folded(int n) {
+  sum = sum + n;
+  return sum;
+}
+namespace ns { struct S { __attribute__((noipa)) int advanz2(int n) { return n * sum; } }; }
+int main(int count, char **words) {
+  MPI_Init(&count, &words);
+  ns::S s;
+  for (int n = 0;; rhs_(&n)) {
+    sum = advanz(n) + s.advanz2(n) + folded(n);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int k = 0; k < 200000; k++) sum = sum + k;
+  }
+}
+"#;
+
+/// By every command: names as people write them and as `functions` prints them; for what is nowhere, names that are near; for what
+/// was inlined, where.
+#[test]
+fn names_as_people_write_them_are_taken_by_every_command() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let (source, program) = (desk.path("names.cc"), desk.path("names"));
+    fs::write(&source, NAMES).expect("a source");
+    let made = Command::new("mpicxx.mpich").args(["-O2", "-g", "-o"]).arg(&program).arg(&source).status();
+    assert!(made.expect("mpicxx runs").success());
+    let mut job = Launch::mpi(Mpi::Mpich, 1, &program).start().expect("it starts");
+    let rank = job.rank_pids(LIMIT).expect("the rank starts")[0];
+    wait_for("it works", || has_worked(rank));
+    let before = TextSnapshot::of(rank).expect("its text");
+    let pid = rank.to_string();
+    let commands = |name: &str, which: &[usize]| {
+        let script = format!("entry {name} {{ n++ }}");
+        let attach = ["attach", "--iterations", "10", "--mark", "rhs_", "--function", name, &pid];
+        let all: [Vec<&str>; 5] = [
+            vec!["functions", &pid, name],
+            vec!["points", name, &pid, "--kind", "entry"],
+            attach.to_vec(),
+            vec!["explain", &script, &pid],
+            vec!["probe", &script, &pid, "--for", "0.1"],
+        ];
+        which.iter().map(|at| desk.trimtab(&all[*at])).collect::<Vec<_>>()
+    };
+    const ALL: &[usize] = &[0, 1, 2, 3, 4];
+    for (name, shown, which) in [
+        ("advanz", "advanz", &[2][..]),
+        ("advanz(int)", "advanz", ALL),
+        ("ns::S::advanz*", "advanz2", &[0, 1, 4]),
+        ("ns::S::advanz2(int)", "advanz2", &[3]),
+    ] {
+        for said in commands(name, which) {
+            let is_found = said.stdout.contains(shown) || said.stdout.contains("1 places in 1 functions");
+            assert!(said.code <= 1 && is_found, "{name}: {said:?}");
+            assert!(!said.stderr.contains("is one of these meant"), "{name}: {said:?}");
+        }
+    }
+    let missing = [("rhs", "rhs_", &[2, 4][..]), ("advanc", "advanz", &[0]), ("folded", "names.cc:15", &[1, 2])];
+    for (name, expected, which) in missing {
+        for said in commands(name, which) {
+            assert!(said.code > 0 && said.stderr.contains(expected), "{name}: {said:?}");
+        }
+    }
+    assert_eq!(before.difference_now().expect("it runs"), None, "restored");
+    threads_running(rank).unwrap_or_else(|error| panic!("{error}"));
 }

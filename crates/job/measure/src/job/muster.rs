@@ -125,7 +125,7 @@ impl<'a> Muster<'a> {
             self.nodes.remove(&node);
             let Some(lacking) = inserted.lacking else { continue };
             if answers.is_empty() {
-                return Err(Error::NoSuchFunction { pattern: lacking.pattern, pid: Pid(lacking.pid) });
+                return Err(self.nowhere(lacking));
             }
             self.warnings.push(lacking_warning(&inserted.host, &lacking));
         }
@@ -151,6 +151,16 @@ impl<'a> Muster<'a> {
         })?;
         let facts = facts.into_iter().find_map(|(_, facts)| facts);
         facts.map(|facts| *facts).ok_or(Error::Malformed { what: "no node described the program" })
+    }
+
+    /// A function that no rank has.
+    fn nowhere(&self, Lacking { pattern, pid, .. }: Lacking) -> Error {
+        if self.is_here() {
+            return Error::NoSuchFunction { pattern, pid: Pid(pid) };
+        }
+        let reason = "no rank on any node has a function of this name, or a symbol of it; `trimtab functions PID` on a node \
+                      lists what can be measured";
+        Error::Refused { name: pattern, reason: reason.to_owned() }
     }
 
     /// Asks every node that takes part. `pick` takes what is wanted out of an answer; `None`: it is another one.
