@@ -1,11 +1,18 @@
 //! Waiting for the end of processes without asking again and again, and what ended them.
 //!
+//! Since Linux 6.15 the kernel tells the status of a process that has ended, whoever has asked before. On an older one the
+//! status is gone as soon as the parent has asked, so there a thread of ours sleeps until the end and reads it at once,
+//! from a file that is open already ([`Witness`]). It usually comes before the parent; if not, the cause is unknown here.
+//!
 //! Next: `trimtab-script`, which waits so while probes are in.
 
 use crate::proc::start_time_ticks;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use trimtab_types::Pid;
 
@@ -15,6 +22,8 @@ pub struct ProcessEnd {
     descriptor: File,
     pid: Pid,
     start_ticks: Option<u64>,
+    /// On kernels that forget.
+    witness: Option<Arc<Witness>>,
 }
 
 /// What ended a process.
@@ -26,7 +35,7 @@ pub enum EndCause {
     Fault(i32),
     /// Another signal ended it: somebody wanted that.
     Signal(i32),
-    /// Its parent has taken note of its end, and the kernel keeps nothing of it (before Linux 6.15).
+    /// Its parent has taken note of its end before we could, and the kernel keeps nothing of it (before Linux 6.15).
     Unknown,
 }
 
@@ -71,7 +80,15 @@ impl ProcessEnd {
         }
         // SAFETY: the descriptor is new, and nobody else's.
         let descriptor = unsafe { File::from_raw_fd(descriptor as i32) };
-        Ok(ProcessEnd { descriptor, pid, start_ticks: start_time_ticks(pid) })
+        let witness = if kernel_tells() { None } else { Witness::of(pid, &descriptor) };
+        Ok(ProcessEnd { descriptor, pid, start_ticks: start_time_ticks(pid), witness })
+    }
+
+    /// Has the end looked for every millisecond from now on, on kernels that forget it: for moments in which it is likely.
+    pub fn look_closely(&self) {
+        if let Some(witness) = &self.witness {
+            witness.is_close.store(true, Relaxed);
+        }
     }
 
     /// Whether it has ended.
@@ -88,20 +105,19 @@ impl ProcessEnd {
         }
         // Until its parent has asked, it is there without anything but its status; from then on the kernel tells.
         // It may ask in between, so it is looked at in both ways more than once.
-        let status = (0..3).find_map(|_| self.status_of_zombie().or_else(|| self.status_of_reaped()));
+        let ask = || self.status_of_zombie().or_else(|| self.status_of_reaped());
+        let status = (0..3).find_map(|_| ask()).or_else(|| self.witness.as_ref()?.status());
         Some(status.map_or(EndCause::Unknown, EndCause::of_status))
     }
 
     fn status_of_zombie(&self) -> Option<i32> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        let text = std::fs::read(format!("/proc/{}/stat", self.pid)).ok()?;
         (self.start_ticks.is_some() && start_time_ticks(self.pid) == self.start_ticks).then(|| zombie_status(&text))?
     }
 
     fn status_of_reaped(&self) -> Option<i32> {
-        let mut info = PidfdInfo { mask: INFO_EXIT, ..PidfdInfo::default() };
-        // SAFETY: the structure is as long as the call's number says, and outlives it.
-        let result = unsafe { libc::ioctl(self.descriptor.as_raw_fd(), GET_INFO, &raw mut info) };
-        (result == 0 && info.mask & INFO_EXIT != 0).then_some(info.exit_status)
+        let info = exit_info(&self.descriptor)?;
+        (info.mask & INFO_EXIT != 0).then_some(info.exit_status)
     }
 
     fn watched(&self) -> libc::pollfd {
@@ -109,11 +125,125 @@ impl ProcessEnd {
     }
 }
 
+impl Drop for ProcessEnd {
+    fn drop(&mut self) {
+        if let Some(witness) = &self.witness {
+            witness.is_left.store(true, Relaxed);
+        }
+    }
+}
+
+/// What the kernel says of a process's end; `None` if it knows no such question.
+fn exit_info(descriptor: &File) -> Option<PidfdInfo> {
+    let mut info = PidfdInfo { mask: INFO_EXIT, ..PidfdInfo::default() };
+    // SAFETY: the structure is as long as the call's number says, and outlives it.
+    let result = unsafe { libc::ioctl(descriptor.as_raw_fd(), GET_INFO, &raw mut info) };
+    (result == 0).then_some(info)
+}
+
+/// Whether the kernel keeps the status of processes that have ended: it knows the question, and is not one of the two that
+/// knew it without this answer.
+fn kernel_tells() -> bool {
+    static TELLS: OnceLock<bool> = OnceLock::new();
+    let ask = || {
+        // SAFETY: takes plain values and returns a new descriptor.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, std::process::id(), 0) };
+        // SAFETY: the descriptor is new, and nobody else's.
+        let descriptor = (descriptor != -1).then(|| unsafe { File::from_raw_fd(descriptor as i32) });
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        is_since_6_15(&release) && descriptor.is_some_and(|descriptor| exit_info(&descriptor).is_some())
+    };
+    *TELLS.get_or_init(ask)
+}
+
+fn is_since_6_15(release: &str) -> bool {
+    let mut numbers = release.split(|byte: char| !byte.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(15))
+}
+
+/// A thread that notes the status of a process in the moment of its end.
+#[derive(Debug)]
+struct Witness {
+    status: OnceLock<i32>,
+    /// It looks every millisecond.
+    is_close: AtomicBool,
+    /// Nobody asks any more.
+    is_left: AtomicBool,
+    /// It has come back from the end, with a status or without.
+    has_looked: AtomicBool,
+}
+
+/// The witness looks this often whether anybody still wants to know, and so often where the end is near.
+const WITNESS_MS: i32 = 200;
+const WITNESS_CLOSE_MS: i32 = 1;
+/// How long its look at the end may take, on a machine without a free processor.
+const WITNESS_LOOKS: Duration = Duration::from_millis(200);
+
+impl Witness {
+    /// `None` if the process has ended, or no thread can be had.
+    fn of(pid: Pid, descriptor: &File) -> Option<Arc<Witness>> {
+        let stat = File::open(format!("/proc/{pid}/stat")).ok()?;
+        let descriptor = descriptor.try_clone().ok()?;
+        let (status, is_close, is_left, has_looked) = Default::default();
+        let witness = Arc::new(Witness { status, is_close, is_left, has_looked });
+        let of_thread = witness.clone();
+        let thread = std::thread::Builder::new().name("end of process".into());
+        thread.spawn(move || of_thread.wait(&stat, &descriptor)).ok()?;
+        Some(witness)
+    }
+
+    fn wait(&self, stat: &File, descriptor: &File) {
+        let mut is_over = false;
+        while !is_over && self.status.get().is_none() && !self.is_left.load(Relaxed) {
+            let limit = if self.is_close.load(Relaxed) { WITNESS_CLOSE_MS } else { WITNESS_MS };
+            let mut watched = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: the list outlives the call.
+            is_over = unsafe { libc::poll(&raw mut watched, 1, limit) == 1 };
+            let mut line = [0; 1024];
+            let length = stat.read_at(&mut line, 0).unwrap_or(0);
+            if let Some(status) = zombie_status(&line[..length]).or_else(|| exiting_status(&line[..length])) {
+                let _ = self.status.set(status);
+            }
+        }
+        self.has_looked.store(true, Relaxed);
+    }
+
+    /// After the end.
+    fn status(&self) -> Option<i32> {
+        let since = std::time::Instant::now();
+        while !self.has_looked.load(Relaxed) && since.elapsed() < WITNESS_LOOKS {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.status.get().copied()
+    }
+}
+
+/// Fields of a process's line in `/proc/PID/stat` behind its name, the state first.
+fn fields_behind_name(stat: &[u8]) -> Option<Vec<&str>> {
+    let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    Some(std::str::from_utf8(&stat[behind..]).ok()?.split_whitespace().collect())
+}
+
+/// Places of fields among those: flags, threads, bytes of address space, status.
+const FLAGS: usize = 6;
+const THREADS: usize = 17;
+const ADDRESS_BYTES: usize = 20;
+const STATUS: usize = 49;
+/// The flag of a thread that is ending.
+const EXITING: u64 = 4;
+
 /// The status in the line of a process that has ended and that its parent has not asked for.
-fn zombie_status(stat: &str) -> Option<i32> {
-    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
-    // The name is the second of 52 fields, and the state the third.
-    (*fields.first()? == "Z").then(|| fields.get(49)?.parse().ok())?
+fn zombie_status(stat: &[u8]) -> Option<i32> {
+    let fields = fields_behind_name(stat)?;
+    (*fields.first()? == "Z").then(|| fields.get(STATUS)?.parse().ok())?
+}
+
+/// The same of one whose last thread is ending. Its status is set before it loses its memory.
+fn exiting_status(stat: &[u8]) -> Option<i32> {
+    let fields = fields_behind_name(stat)?;
+    let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+    let is_ending = number(FLAGS)? & EXITING != 0 && number(THREADS)? <= 1 && number(ADDRESS_BYTES)? == 0;
+    is_ending.then(|| fields.get(STATUS)?.parse().ok())?
 }
 
 /// Waits until one of the processes has ended, a signal has come to this thread, or the time is over.
@@ -140,10 +270,40 @@ mod tests {
             ("nothing", String::new(), None),
         ];
         for (name, text, wanted) in rows {
-            assert_eq!(zombie_status(&text), wanted, "{name}");
+            assert_eq!(zombie_status(text.as_bytes()), wanted, "{name}");
         }
         assert_eq!(EndCause::of_status(139), EndCause::Fault(libc::SIGSEGV));
         assert_eq!(EndCause::of_status(0x86), EndCause::Fault(libc::SIGABRT));
         assert_eq!(EndCause::of_status(256), EndCause::Exited(1));
+    }
+
+    #[test]
+    fn the_status_of_a_process_that_is_ending_is_read() {
+        let line = |flags: u64, threads: u64, memory: u64, status: i32| {
+            let mut fields = vec!["0".to_string(); 50];
+            fields[0] = "R".into();
+            (fields[FLAGS], fields[THREADS], fields[ADDRESS_BYTES]) =
+                (flags.to_string(), threads.to_string(), memory.to_string());
+            fields[STATUS] = status.to_string();
+            format!("7 (a) {}", fields.join(" "))
+        };
+        for (name, text, wanted) in [
+            ("ends_well", line(0x40_0004, 1, 0, 0), Some(0)),
+            ("ends_by_a_fault", line(4, 1, 0, 139), Some(139)),
+            ("still_has_memory", line(4, 1, 4096, 0), None),
+            ("other_threads_run", line(4, 2, 0, 0), None),
+            ("runs", line(0x40_0000, 1, 4096, 0), None),
+        ] {
+            assert_eq!(exiting_status(text.as_bytes()), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn kernels_that_keep_the_status_are_known_by_number() {
+        for (release, wanted) in
+            [("6.15.0-rc1", true), ("6.18.44-fc", true), ("7.0", true), ("6.14.9", false), ("5.10.0-33-amd64", false), ("", false)]
+        {
+            assert_eq!(is_since_6_15(release), wanted, "{release}");
+        }
     }
 }

@@ -2,28 +2,92 @@
 //!
 //! A program that ends by a fault in such a moment may have ended by our doing. That must not look like any other end, so
 //! it is said with all that is known, also where the cause can't be known. A signal that others send (to end a job, say)
-//! is theirs.
+//! is theirs. Where the kernel forgets a process's status, two other things show that it ended well: it had come to
+//! `MPI_Finalize`, or the launcher that waited for it says by its own status that all have.
 //!
 //! Next: `insert`, which watches each process; `trimtab-os`' `wait`, which asks the kernel.
 
 use crate::insert::Inserted;
 use crate::prepare::Prepared;
 use std::time::{Duration, Instant};
-use trimtab_os::{EndCause, ProcessEnd, signal_name, wait_for_end};
+use std::sync::atomic::Ordering::Relaxed;
+use trimtab_os::{EndCause, ProcessEnd, signal_name, stat_of, wait_for_end};
+use trimtab_stub::view::View;
 use trimtab_types::Pid;
 
 /// Patched functions that are named.
 const NAMES_MAX: usize = 4;
 /// An end so long after the probes were taken out may still be due to them.
 const AFTER: Duration = Duration::from_secs(1);
+/// What the names of programs begin with that end with 0 only if all ranks did, and wait for them.
+const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "orterun", "prterun", "srun"];
+/// Parents of parents that are looked at for one.
+const ANCESTORS_MAX: usize = 8;
+/// By what a rank of any library says that it has nothing more to do.
+const LAST_CALLS: [&str; 2] = ["MPI_Finalize", "MPI_Session_finalize"];
 /// The next step for whoever reads of it.
 const ADVICE: &str = "run it again without trimtab: if it does not end so by itself, trimtab has harmed it, and we ask for a report \
                       with this message and the core file";
 
-/// What to tell of a process that has ended so that it may have been harmed, `when` in words; `None` if it runs, or has
-/// ended otherwise.
-pub fn departure(pid: Pid, end: &ProcessEnd, when: &str) -> Option<String> {
-    Some(format!("{}{} {when}; {ADVICE}", named(pid), suspicious(end.cause()?)?))
+/// A process that is watched to its end.
+#[derive(Debug)]
+pub struct Ending {
+    pid: Pid,
+    end: ProcessEnd,
+    launcher: Option<ProcessEnd>,
+}
+
+impl Ending {
+    /// Of a process that runs now; `None` if it doesn't, or the kernel does not tell of ends.
+    pub fn of(pid: Pid) -> Option<Self> {
+        let end = ProcessEnd::of(pid).ok()?;
+        let launcher = launcher_of(pid).and_then(|pid| ProcessEnd::of(pid).ok());
+        Some(Ending { pid, end, launcher })
+    }
+
+    /// What to tell if it has ended so that it may have been harmed, `when` in words; `None` if it runs, or has ended
+    /// otherwise. `had_finished` is asked where the kernel does not know any more.
+    fn told(&self, when: &str, had_finished: impl Fn() -> bool) -> Option<String> {
+        let mut cause = self.end.cause()?;
+        if cause == EndCause::Unknown && (had_finished() || self.launcher_ended_well()) {
+            cause = EndCause::Exited(0);
+        }
+        Some(format!("{}{} {when}; {ADVICE}", named(self.pid), suspicious(cause)?))
+    }
+
+    /// The launcher ends after its ranks, so it is waited for, for a moment.
+    fn launcher_ended_well(&self) -> bool {
+        let Some(launcher) = &self.launcher else { return false };
+        wait_for_end([launcher].into_iter(), AFTER);
+        launcher.cause() == Some(EndCause::Exited(0))
+    }
+}
+
+/// The outermost launcher above a process.
+fn launcher_of(pid: Pid) -> Option<Pid> {
+    let parent = |pid: &Pid| stat_of(*pid, pid.0).map(|stat| stat.parent).filter(|parent| parent.0 > 1);
+    let is_launcher = |pid: &Pid| {
+        let command = stat_of(*pid, pid.0).map(|stat| stat.command).unwrap_or_default();
+        LAUNCHERS.iter().any(|name| command.starts_with(name))
+    };
+    std::iter::successors(parent(&pid), parent).take(ANCESTORS_MAX).filter(is_launcher).last()
+}
+
+/// Whether a function of this name is one of those, as C or Fortran calls it, or a profiling library.
+fn is_last_call(name: &str) -> bool {
+    let plain = name.trim_end_matches('_');
+    let is = |name: &str| LAST_CALLS.iter().any(|last| name.eq_ignore_ascii_case(last));
+    is(plain) || plain.strip_prefix(['P', 'p']).is_some_and(is)
+}
+
+/// Whether a thread has entered one of `probes` since they went in.
+fn was_entered(view: View<'_>, probes: &[u32]) -> bool {
+    let capacity = view.geometry().ring_capacity;
+    view.slots().any(|slot| {
+        let written = slot.slot.ring_written.load(Relaxed);
+        let mut calls = (written.saturating_sub(capacity)..written).map(|index| slot.call(index).probe.load(Relaxed));
+        calls.any(|probe| probes.contains(&probe))
+    })
 }
 
 fn named(pid: Pid) -> String {
@@ -41,6 +105,11 @@ fn suspicious(cause: EndCause) -> Option<String> {
 }
 
 impl Prepared {
+    /// Numbers of the probes at functions that a rank calls last.
+    pub(crate) fn last_calls(&self) -> Vec<u32> {
+        self.functions.iter().filter(|function| is_last_call(&function.name)).map(|function| function.probe).collect()
+    }
+
     /// What is patched, in words.
     pub(crate) fn patched(&self) -> String {
         patched_text(
@@ -62,37 +131,37 @@ impl Inserted {
     /// What to tell if the process has ended by a fault, or by what can't be known, since it was patched. If its memory is
     /// gone, which is long before its end where a core file is written, the end is waited for, for a moment.
     pub fn departure(&self, is_memory_gone: bool) -> Option<String> {
-        let end = self.end.as_ref()?;
+        let ending = self.ending.as_ref()?;
         if is_memory_gone {
-            wait_for_end([end].into_iter(), AFTER);
+            wait_for_end([&ending.end].into_iter(), AFTER);
         }
-        departure(self.pid(), end, &format!("while trimtab had patched {}", self.patched))
+        let had_finished = || was_entered(self.view(), &self.last_calls);
+        ending.told(&format!("while trimtab had patched {}", self.patched), had_finished)
     }
 }
 
 /// Processes that are watched for a moment after their probes were taken out.
 #[derive(Debug, Default)]
-pub struct Departures(Vec<(Pid, ProcessEnd)>);
+pub struct Departures(Vec<Ending>);
 
 impl Departures {
     /// Of those that run now.
     pub fn of(pids: impl Iterator<Item = Pid>) -> Self {
-        Departures(pids.filter_map(|pid| Some((pid, ProcessEnd::of(pid).ok()?))).collect())
+        Departures(pids.filter_map(Ending::of).collect())
     }
 
     /// Waits until a second after `since`, at which the probes were taken out, or until all have ended. What to tell of
     /// those that ended so that they may have been harmed, and of whom nothing was `told` yet.
     pub fn linger(&self, since: Instant, told: &[String]) -> Vec<String> {
-        let is_over = || self.0.iter().all(|(_, end)| end.is_over());
-        while !is_over() && since.elapsed() < AFTER {
-            let running = self.0.iter().map(|(_, end)| end).filter(|end| !end.is_over());
-            wait_for_end(running, AFTER.saturating_sub(since.elapsed()));
+        let running = || self.0.iter().map(|ending| &ending.end).filter(|end| !end.is_over());
+        running().for_each(ProcessEnd::look_closely);
+        while running().next().is_some() && since.elapsed() < AFTER {
+            wait_for_end(running(), AFTER.saturating_sub(since.elapsed()));
         }
-        let is_new = |(pid, _): &&(Pid, ProcessEnd)| !told.iter().any(|text| text.contains(&named(*pid)));
-        let told = |(pid, end): &(Pid, ProcessEnd)| {
-            departure(*pid, end, "less than a second after trimtab took out its probes")
-        };
-        self.0.iter().filter(is_new).filter_map(told).collect()
+        let is_new = |ending: &&Ending| !told.iter().any(|text| text.contains(&named(ending.pid)));
+        let when = "less than a second after trimtab took out its probes";
+        // An end of which something was told, or nothing, while the probes were in is none of these.
+        self.0.iter().filter(is_new).filter_map(|ending| ending.told(when, || false)).collect()
     }
 }
 
@@ -124,5 +193,21 @@ mod tests {
         assert_eq!(patched_text(1, &["f"]), "1 place of f");
         assert_eq!(patched_text(2, &["f"]), "2 places of f");
         assert_eq!(patched_text(9, &["a", "b", "c", "d", "e", "f"]), "9 places of a, b, c, d and 2 more");
+    }
+
+    #[test]
+    fn by_which_calls_a_rank_says_that_it_ends() {
+        for (name, wanted) in [
+            ("MPI_Finalize", true),
+            ("PMPI_Finalize", true),
+            ("mpi_finalize_", true),
+            ("pmpi_finalize__", true),
+            ("MPI_Session_finalize", true),
+            ("MPI_Finalized", false),
+            ("MPI_Send", false),
+            ("", false),
+        ] {
+            assert_eq!(is_last_call(name), wanted, "{name}");
+        }
     }
 }

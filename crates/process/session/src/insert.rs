@@ -9,6 +9,7 @@
 
 use crate::changed::Witness;
 use crate::claim::Claim;
+use crate::departed::Ending;
 use crate::error::Error;
 use crate::gone::is_changed_by_others;
 use crate::handlers::Watch;
@@ -23,7 +24,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::last_act::Held;
-use trimtab_os::{MappingTable, Memory, ProcessEnd, SharedMapping, Stopped};
+use trimtab_os::{MappingTable, Memory, SharedMapping, Stopped};
 use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, build, build_script, code_needed};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
@@ -73,7 +74,9 @@ pub struct Inserted {
     /// Looks for fault handlers that the program sets meanwhile, if that matters.
     pub(crate) watch: Option<Watch>,
     /// Tells when the process ends, and by what.
-    pub(crate) end: Option<ProcessEnd>,
+    pub(crate) ending: Option<Ending>,
+    /// Numbers of the probes at functions that a rank calls last.
+    pub(crate) last_calls: Vec<u32>,
     /// What is patched, in words.
     pub(crate) patched: String,
     /// Until nothing is in the process any more.
@@ -217,7 +220,8 @@ impl Prepared {
             inside: Vec::new(),
             removed: false,
             watch: self.watch(),
-            end: ProcessEnd::of(pid).ok(),
+            ending: Ending::of(pid),
+            last_calls: self.last_calls(),
             patched: self.patched(),
             held,
         };

@@ -47,7 +47,7 @@ mod unwind;
 
 pub use again::{Passing, try_again};
 pub use claim::Claim;
-pub use departed::{Departures, departure};
+pub use departed::Departures;
 pub use elsewhere::NamedFile;
 pub use error::Error;
 
