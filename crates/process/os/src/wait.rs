@@ -6,6 +6,7 @@
 //!
 //! Next: `trimtab-script`, which waits so while probes are in.
 
+use crate::place::take_precedence;
 use crate::proc::start_time_ticks;
 use std::fs::File;
 use std::io;
@@ -193,6 +194,8 @@ impl Witness {
     }
 
     fn wait(&self, stat: &File, descriptor: &File) {
+        // To come before the parent; it sleeps but for that moment. Where it may not, it comes as it comes.
+        take_precedence();
         let mut is_over = false;
         while !is_over && self.status.get().is_none() && !self.is_left.load(Relaxed) {
             let limit = if self.is_close.load(Relaxed) { WITNESS_CLOSE_MS } else { WITNESS_MS };

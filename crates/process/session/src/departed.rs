@@ -107,7 +107,9 @@ fn suspicious(cause: EndCause) -> Option<String> {
 impl Prepared {
     /// Numbers of the probes at functions that a rank calls last.
     pub(crate) fn last_calls(&self) -> Vec<u32> {
-        self.functions.iter().filter(|function| is_last_call(&function.name)).map(|function| function.probe).collect()
+        // A script's bodies keep no list of calls.
+        let functions = self.functions.iter().filter(|_| self.script.is_none());
+        functions.filter(|function| is_last_call(&function.name)).map(|function| function.probe).collect()
     }
 
     /// What is patched, in words.
