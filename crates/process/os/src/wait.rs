@@ -260,6 +260,7 @@ pub fn wait_for_end<'a>(ends: impl Iterator<Item = &'a ProcessEnd>, limit: Durat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn the_status_of_a_zombie_is_read() {
@@ -302,10 +303,31 @@ mod tests {
     }
 
     #[test]
+    fn the_witness_knows_how_a_process_ended_before_its_parent_asks() {
+        for (name, script, wanted) in [
+            ("exits", "read line; exit 3", EndCause::Exited(3)),
+            ("faults", "read line; kill -SEGV $$", EndCause::Fault(libc::SIGSEGV)),
+        ] {
+            let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().expect("a shell");
+            let end = ProcessEnd::of(Pid(child.id() as i32)).expect("it runs");
+            let witness = Witness::of(end.pid, &end.descriptor).expect("a thread");
+            drop(child.stdin.take());
+            wait_for_end([&end].into_iter(), Duration::from_secs(60));
+            assert_eq!(witness.status().map(EndCause::of_status), Some(wanted), "{name}");
+            child.wait().expect("a child");
+        }
+    }
+
+    #[test]
     fn kernels_that_keep_the_status_are_known_by_number() {
-        for (release, wanted) in
-            [("6.15.0-rc1", true), ("6.18.44-fc", true), ("7.0", true), ("6.14.9", false), ("5.10.0-33-amd64", false), ("", false)]
-        {
+        for (release, wanted) in [
+            ("6.15.0-rc1", true),
+            ("6.18.44-fc", true),
+            ("7.0", true),
+            ("6.14.9", false),
+            ("5.10.0-33-amd64", false),
+            ("", false),
+        ] {
             assert_eq!(is_since_6_15(release), wanted, "{release}");
         }
     }

@@ -9,8 +9,8 @@
 
 use crate::insert::Inserted;
 use crate::prepare::Prepared;
-use std::time::{Duration, Instant};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 use trimtab_os::{EndCause, ProcessEnd, signal_name, stat_of, wait_for_end};
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
@@ -48,10 +48,8 @@ impl Ending {
     /// What to tell if it has ended so that it may have been harmed, `when` in words; `None` if it runs, or has ended
     /// otherwise. `had_finished` is asked where the kernel does not know any more.
     fn told(&self, when: &str, had_finished: impl Fn() -> bool) -> Option<String> {
-        let mut cause = self.end.cause()?;
-        if cause == EndCause::Unknown && (had_finished() || self.launcher_ended_well()) {
-            cause = EndCause::Exited(0);
-        }
+        let ended_well = || had_finished() || self.launcher_ended_well();
+        let cause = self.end.cause().filter(|cause| *cause != EndCause::Unknown || !ended_well())?;
         Some(format!("{}{} {when}; {ADVICE}", named(self.pid), suspicious(cause)?))
     }
 
