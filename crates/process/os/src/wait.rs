@@ -178,7 +178,7 @@ struct Witness {
 const WITNESS_MS: i32 = 200;
 const WITNESS_CLOSE_MS: i32 = 1;
 /// How long its look at the end may take, on a machine without a free processor.
-const WITNESS_LOOKS: Duration = Duration::from_millis(200);
+const WITNESS_LOOKS: Duration = Duration::from_secs(1);
 
 impl Witness {
     /// `None` if the process has ended, or no thread can be had.

@@ -2,7 +2,8 @@
 //! ones, programs of Go. Each is probed, or refused with the reason; neither is harmed.
 //!
 //! Filters are installed by a library that is loaded before the program (`FILTER`): lists as Docker and systemd
-//! install them, and single calls that get every answer a filter can give.
+//! install them, and single calls that get every answer a filter can give. Before trimtab itself, one answers as a kernel
+//! does that does not know a call yet.
 //!
 //! Next: `hazards` for a filter that comes while the probes are in; `trimtab-os`' `filter` for how one is run.
 
@@ -10,10 +11,10 @@ mod common_hazards;
 mod common_trace;
 
 use common_hazards::{Hazard, changed_code};
-use common_trace::{Home, Outcome, alone, is_root, probes_mapped, until};
+use common_trace::{Home, LIMIT, Outcome, alone, is_root, probes_mapped, specimen, until};
 use std::path::PathBuf;
 use std::process::Command;
-use trimtab_specimens::{HazardVariant, skip};
+use trimtab_specimens::{HazardVariant, Mpi, skip};
 
 const SCRIPT: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed) } for 80 ms;";
 
@@ -323,4 +324,35 @@ fn runs(pid: i32, program: &std::path::Path) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/schedstat")).unwrap_or_default();
     let used_ns = String::from_utf8_lossy(&stat).split(' ').next().and_then(|ns| ns.parse().ok());
     is_it && used_ns.is_some_and(|ns: u64| ns > 20_000_000)
+}
+
+/// `ioctl`, and the answer of kernels that don't know what it asks for: nobody can ask how a process ended that its parent
+/// has taken note of, as before Linux 6.15.
+const FORGETFUL: [(&str, &str); 2] = [("FILTER_CALLS", "16"), ("FILTER_ANSWER", "0x00050019")];
+
+/// A job that ends well while it is measured is no error, and one whose rank faults is, also where the kernel forgets.
+#[test]
+fn ends_are_told_apart_on_kernels_that_forget_them() {
+    let (_alone, home) = (alone(), Home::new());
+    let library = library(&home);
+    for (name, arguments, faults) in
+        [("ends well", "--iterations 1500", false), ("faults", "--iterations 1000000", true)]
+    {
+        let mut job = specimen("particle", Mpi::Mpich, arguments).start().expect("a launcher");
+        let pids = job.rank_pids(LIMIT).expect("ranks");
+        let mut command = home.command(&["attach", "--follow", &job.pid().to_string()]);
+        command.env("LD_PRELOAD", &library).envs(FORGETFUL);
+        let attach = home.start_command(command);
+        until("probes", || pids.iter().all(|pid| probes_mapped(*pid) > 0));
+        if faults {
+            until("patches", || pids.iter().all(|pid| changed_code(*pid).is_some()));
+            let fault = Command::new("kill").args(["-SEGV", &pids[1].to_string()]).status();
+            assert!(fault.expect("kill runs").success());
+        }
+        let outcome = attach.wait();
+        let is_told = outcome.stderr.contains("SIGSEGV") || outcome.stderr.contains("can't be known");
+        assert_eq!((outcome.code() == 2, is_told), (faults, faults), "{name}: {outcome:?}");
+        let finished = job.wait(LIMIT).expect("it ends");
+        assert_eq!(finished.status.success(), !faults, "{name}");
+    }
 }
