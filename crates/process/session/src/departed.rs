@@ -9,7 +9,9 @@
 
 use crate::insert::Inserted;
 use crate::prepare::Prepared;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_os::{EndCause, ProcessEnd, signal_name, stat_of, wait_for_end};
 use trimtab_stub::view::View;
@@ -23,6 +25,8 @@ const AFTER: Duration = Duration::from_secs(1);
 const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "orterun", "prterun", "srun"];
 /// Parents of parents that are looked at for one.
 const ANCESTORS_MAX: usize = 8;
+/// Launchers that ran on when their ranks had ended.
+static WAITED_IN_VAIN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 /// By what a rank of any library says that it has nothing more to do.
 const LAST_CALLS: [&str; 2] = ["MPI_Finalize", "MPI_Session_finalize"];
 /// The next step for whoever reads of it.
@@ -34,14 +38,14 @@ const ADVICE: &str = "run it again without trimtab: if it does not end so by its
 pub struct Ending {
     pid: Pid,
     end: ProcessEnd,
-    launcher: Option<ProcessEnd>,
+    launcher: Option<(Pid, ProcessEnd)>,
 }
 
 impl Ending {
     /// Of a process that runs now; `None` if it doesn't, or the kernel does not tell of ends.
     pub fn of(pid: Pid) -> Option<Self> {
         let end = ProcessEnd::of(pid).ok()?;
-        let launcher = launcher_of(pid).and_then(|pid| ProcessEnd::of(pid).ok());
+        let launcher = launcher_of(pid).and_then(|pid| Some((pid, ProcessEnd::of(pid).ok()?)));
         Some(Ending { pid, end, launcher })
     }
 
@@ -53,10 +57,14 @@ impl Ending {
         Some(format!("{}{} {when}; {ADVICE}", named(self.pid), suspicious(cause)?))
     }
 
-    /// The launcher ends after its ranks, so it is waited for, for a moment.
+    /// The launcher ends after its ranks, so it is waited for, for a moment; once for all of them.
     fn launcher_ended_well(&self) -> bool {
-        let Some(launcher) = &self.launcher else { return false };
-        wait_for_end([launcher].into_iter(), AFTER);
+        let Some((pid, launcher)) = &self.launcher else { return false };
+        let mut in_vain = WAITED_IN_VAIN.lock().unwrap_or_else(PoisonError::into_inner);
+        if !in_vain.contains(&pid.0) {
+            wait_for_end([launcher].into_iter(), AFTER);
+            in_vain.extend((!launcher.is_over()).then_some(pid.0));
+        }
         launcher.cause() == Some(EndCause::Exited(0))
     }
 }
