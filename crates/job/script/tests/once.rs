@@ -79,7 +79,7 @@ fn what_runs_once_waits_for_the_start() {
     let script = "start after 50 hits of work; stop after 100 hits of work;
                   once { early += works; n++; total_then = total } entry work { works++ }";
     let (_, values) = until_it_stops(&program, script, Permissions::default());
-    assert!(values.contains("name: \"n\", value: Sum { value: Int(1) }"), "{values}");
+    assert!(values.contains("name: \"n\", value: Some(Sum { value: Int(1) })"), "{values}");
     let refused = program.refusal("once { x = $rdi }");
     assert!(refused.contains("there is no `$rdi` here"), "{refused}");
     let mut running = start(&program, "entry work { n++ }", Permissions::default());
