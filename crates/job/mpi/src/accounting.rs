@@ -29,7 +29,7 @@
 //! | `NeighborAllgather`, `NeighborAllgatherv`, `NeighborAlltoall` | each | count x size to each out-neighbour | to each out-neighbour |
 //! | `NeighborAlltoallv`, `NeighborAlltoallw` | each | counts\[j\] to the j-th out-neighbour | to each out-neighbour |
 //! | `Put` (put, accumulate, atomic updates) | origin | origin count x size; 1 element where `count` is absent | origin to target |
-//! | `Get` | origin | origin count x size | none |
+//! | `Get` | origin | origin count x size | target to origin |
 //! | `IoWrite`, `IoRead` | caller | count x size | none: goes to a file |
 //!
 //! A rank never sends to itself in a collective. A send to oneself (`MPI_Send` to the own rank) is a message and counts.

@@ -213,11 +213,13 @@ pub struct ThreadSample {
     pub comm_ticks: u64,
 }
 
-/// What one rank sent to another.
+/// What one rank sent to another, or read from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSample {
-    /// Receiving world rank.
-    pub to: u32,
+    /// The other world rank.
+    pub other: u32,
+    /// The rank read it from the other one, which did nothing for it.
+    pub is_from_other: bool,
     /// Logical messages of collectives, not point to point.
     pub is_collective: bool,
     /// Messages.
@@ -547,7 +549,8 @@ fn bytes_missing(info: &FunctionInfo, unknown: u64) -> Option<String> {
     (info.moves_bytes && unknown > 0).then(|| {
         format!(
             "{unknown} of its messages are of requests that the program made before trimtab came or of persistent \
-             collectives, or of a datatype or communicator that the library can't be asked about"
+             collectives, of a datatype or communicator that the library can't be asked about, or to the neighbours of a \
+             topology, which are not followed"
         )
     })
 }
@@ -563,9 +566,10 @@ fn links(input: &WindowInput) -> Vec<Link> {
     let mut links: BTreeMap<(u32, u32), Link> = BTreeMap::new();
     for rank in &input.ranks {
         for sample in rank.links.iter().filter(|sample| sample.messages > 0 || sample.bytes > 0) {
-            let link = links.entry((rank.rank, sample.to)).or_insert(Link {
-                from: rank.rank,
-                to: sample.to,
+            let (from, to) = if sample.is_from_other { (sample.other, rank.rank) } else { (rank.rank, sample.other) };
+            let link = links.entry((from, to)).or_insert(Link {
+                from,
+                to,
                 messages: 0,
                 bytes: 0,
                 collective_messages: 0,

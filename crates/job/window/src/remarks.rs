@@ -2,7 +2,7 @@
 //!
 //! Next: `assemble`, which prints these after what made a window invalid.
 
-use crate::assemble::WindowInput;
+use crate::assemble::{RankSample, WindowInput};
 use crate::headline::duration;
 use trimtab_types::report::{Cost, Window};
 
@@ -41,6 +41,7 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
             name_ranks(&threaded)
         ));
     }
+    remarks.extend(several_threads(input));
     remarks.extend(untimed(input));
     let unnamed: u64 = input.ranks.iter().map(|rank| rank.unattributed_bytes).sum();
     if unnamed > 0 {
@@ -52,6 +53,24 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
         remarks.push("so links and volumes are too small".to_owned());
     }
     remarks
+}
+
+/// Several threads of a process in MPI: times of functions are sums over them, and may be more than there was time.
+fn several_threads(input: &WindowInput) -> Option<String> {
+    let busy = |rank: &RankSample| {
+        let others = rank.threads.iter().filter(|thread| thread.comm_ticks > 0).count();
+        others + usize::from(rank.comm_ticks > 0)
+    };
+    let ranks: Vec<u32> = input.ranks.iter().filter(|rank| busy(rank) > 1).map(|rank| rank.rank).collect();
+    let threads_max = input.ranks.iter().map(busy).max()?;
+    (!ranks.is_empty() && input.has_comm()).then(|| {
+        format!(
+            "on {} several threads communicate, {threads_max} at most: the time of a function is the sum over them, so its \
+             share of the process's time may be above 100%; the share of communication in the first line is that of each \
+             rank's longest thread",
+            name_ranks(&ranks)
+        )
+    })
 }
 
 /// Functions of the window whose time is not known, and what that means.

@@ -67,8 +67,8 @@ fn rank(rank: u32, comm_ticks: u64) -> RankSample {
         comm_ticks: ITERATIONS * comm_ticks,
         usage: Some(Usage { cpu_user_s: 0.9, cpu_system_s: 0.1, minor_faults: 4, ..Usage::default() }),
         links: vec![
-            LinkSample { to: 1 - rank % 2, is_collective: false, messages: 10, bytes: 1500 },
-            LinkSample { to: 1 - rank % 2, is_collective: true, messages: 2, bytes: 500 },
+            LinkSample { other: 1 - rank % 2, messages: 10, bytes: 1500, ..LinkSample::default() },
+            LinkSample { other: 1 - rank % 2, is_collective: true, messages: 2, bytes: 500, ..LinkSample::default() },
         ],
         pause_insert_us: 300.0 + f64::from(rank),
         pause_remove_us: Some(200.0),
@@ -303,10 +303,15 @@ fn partial_windows_are_invalid_and_say_why() {
 
 #[test]
 fn costs_above_the_bar_and_other_remarks() {
-    let remark: [(&str, Change<RankSample>, &str); 5] = [
+    let remark: [(&str, Change<RankSample>, &str); 6] = [
         ("probes", |rank| rank.probe_hits = 4_000_000, "4.0% of the window's time, without which some 30% of it"),
         ("pauses inside", |rank| rank.pause_inside_us = 30_000.0, "3.0% of the window"),
         ("threads", |rank| rank.threads = vec![ThreadSample { comm_ticks: 900_000 }], "another thread"),
+        (
+            "several threads in MPI at once",
+            |rank| rank.threads = vec![ThreadSample { comm_ticks: 5 }],
+            "on rank 1 several threads communicate, 2 at most: the time of a function is the sum over them",
+        ),
         ("unnamed", |rank| rank.unattributed_bytes = 8, "8 bytes"),
         ("persistent", |rank| rank.functions[0].unknown_bytes = 30, "are not known: 30 of its messages"),
     ];
@@ -317,6 +322,20 @@ fn costs_above_the_bar_and_other_remarks() {
         assert!(report.window.valid, "{name}");
         assert!(report.warnings.iter().any(|warning| warning.contains(expected)), "{name}: {:?}", report.warnings);
     }
+}
+
+/// Who reads another rank's memory counts it, and the bytes come from there.
+#[test]
+fn what_a_rank_reads_from_another_is_sent_by_that_one() {
+    let mut input = input(&[40_000, 20_000]);
+    for rank in &mut input.ranks {
+        rank.links.clear();
+    }
+    let reader = input.ranks.iter_mut().find(|rank| rank.rank == 1).expect("rank 1");
+    reader.links = vec![LinkSample { other: 0, is_from_other: true, messages: 3, bytes: 24, ..LinkSample::default() }];
+    let links = assemble(&input).links;
+    assert_eq!(links.len(), 1);
+    assert_eq!((links[0].from, links[0].to, links[0].messages, links[0].bytes), (0, 1, 3, 24));
 }
 
 /// A function that communicates and could not be patched makes the share a lower bound, although nobody saw it called.

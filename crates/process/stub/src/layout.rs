@@ -106,7 +106,7 @@ pub mod kind {
     pub const START: u8 = 14;
     /// Starts `count` persistent requests.
     pub const STARTALL: u8 = 15;
-    /// Bytes of the call only, no link (one-sided, MPI-IO).
+    /// Bytes of the call only, no link (MPI-IO).
     pub const BYTES: u8 = 16;
     /// Argument `count` is a number of bytes (I/O and memory functions).
     pub const PLAIN_BYTES: u8 = 17;
@@ -116,6 +116,14 @@ pub mod kind {
     pub const PRODUCT_BYTES: u8 = 19;
     /// Creates a persistent request that sends nothing.
     pub const RECEIVE_INIT: u8 = 20;
+    /// `count` elements to `peer` of `window`.
+    pub const PUT: u8 = 21;
+    /// `count` elements from `peer` of `window`.
+    pub const GET: u8 = 22;
+    /// `count` elements to `peer` of `window`, and `recv_count` from it, or as many (atomic updates that return what was there).
+    pub const FETCH: u8 = 23;
+    /// Moves bytes to processes that are not found out.
+    pub const NOT_FOLLOWED: u8 = 24;
 }
 
 /// Calls of the calibration function in one round, and rounds of which the fastest counts.
@@ -172,8 +180,10 @@ pub struct Probe {
     pub factor: u8,
     /// Argument index of the source, of a call that also sends.
     pub source: u8,
+    /// Argument index of the window.
+    pub window: u8,
     /// Keeps the size a multiple of 8.
-    pub reserved: [u8; 5],
+    pub reserved: [u8; 4],
 }
 
 impl Probe {
@@ -195,7 +205,8 @@ impl Probe {
         argument: ABSENT,
         factor: ABSENT,
         source: ABSENT,
-        reserved: [0; 5],
+        window: ABSENT,
+        reserved: [0; 4],
     };
 }
 
@@ -348,6 +359,8 @@ pub struct Header {
     pub group_translate_ranks: AtomicU64,
     /// `PMPI_Group_free`.
     pub group_free: AtomicU64,
+    /// `PMPI_Win_get_group`.
+    pub win_get_group: AtomicU64,
     /// `PMPI_Initialized`; 0: the library may be asked at any time.
     pub initialized: AtomicU64,
     /// `PMPI_Finalized`.
@@ -724,6 +737,8 @@ pub const SIZE_UNKNOWN: u64 = u64::MAX;
 
 /// Bit of a link's key (before the `1 +`) that says the traffic belongs to a collective.
 pub const LINK_COLLECTIVE: u64 = 1 << 62;
+/// Bit of a link's key that says the bytes come from the peer, which did nothing for it.
+pub const LINK_FROM_PEER: u64 = 1 << 61;
 
 /// One call in the ring.
 #[repr(C)]

@@ -33,7 +33,17 @@ pub(crate) fn comm_index(context: Context, handle: u64) -> u32 {
     if first.handle.load(Relaxed) == handle && handle == header.comm_world.load(Relaxed) {
         return 0;
     }
-    resolve::comm_index_slow(context.header, context.slot, handle)
+    resolve::comm_index_slow(context.header, context.slot, handle, 0)
+}
+
+/// Index of the members of window `handle` in the thread's table of communicators; [`COMM_NONE`] if they can't be known.
+#[inline(always)]
+fn window_index(context: Context, handle: u64) -> u32 {
+    let header = context.header();
+    if header.library.load(Relaxed) == 0 {
+        return COMM_NONE;
+    }
+    resolve::comm_index_slow(context.header, context.slot, handle & header.handle_mask.load(Relaxed), 1)
 }
 
 /// Interprets one call while recording.
@@ -98,6 +108,10 @@ impl Call<'_> {
             self.startall();
         } else if self.is(kind::BYTES) {
             self.bytes_only();
+        } else if self.is(kind::PUT) || self.is(kind::GET) || self.is(kind::FETCH) {
+            self.one_sided();
+        } else if self.is(kind::NOT_FOLLOWED) {
+            self.note_unknown();
         } else if !self.is(kind::SEND_INIT) && !self.is(kind::RECEIVE_INIT) && !self.is(kind::RETURNED_BYTES) {
             self.collective();
         }
@@ -157,6 +171,32 @@ impl Call<'_> {
         add_bytes(self.stat, bytes);
         let comm = comm_index(self.context, self.arguments.get(self.probe.comm));
         self.link(comm, peer as u32, 1, bytes, 0);
+    }
+
+    /// The target of a one-sided call does nothing, so both ways are counted here.
+    #[inline(always)]
+    fn one_sided(self) {
+        let peer = self.arguments.get(self.probe.peer) as i32;
+        if peer < 0 {
+            return;
+        }
+        let window = window_index(self.context, self.arguments.get(self.probe.window));
+        // What only fetches names no buffer, and its type may be none.
+        let gives = !self.is(kind::FETCH) || self.arguments.get(self.probe.buffer) != 0;
+        if gives {
+            let bytes = self.message_bytes();
+            add_bytes(self.stat, bytes);
+            self.link(window, peer as u32, 1, bytes, if self.is(kind::GET) { LINK_FROM_PEER } else { 0 });
+        }
+        if self.is(kind::FETCH) {
+            let bytes = if self.probe.recv_count == ABSENT {
+                self.type_size(self.arguments.get(self.probe.datatype))
+            } else {
+                let count = self.count_at(self.probe.recv_count);
+                count.wrapping_mul(self.type_size(self.arguments.get(self.probe.recv_datatype)))
+            };
+            self.link(window, peer as u32, 1, bytes, LINK_FROM_PEER);
+        }
     }
 
     #[inline(always)]

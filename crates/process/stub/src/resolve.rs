@@ -57,6 +57,10 @@ extern "C" fn type_size_slow(header: *const Header, slot: *const Slot, handle: u
     if entry.handle.load(Relaxed) == handle {
         return entry.size.load(Relaxed);
     }
+    // The library ends a program that asks about no type; some calls may name none for what they ignore.
+    if header.library.load(Relaxed) == library::MPICH && handle >> 24 == 0x0c {
+        return 0;
+    }
     let mut size = 0u64;
     if !may_ask(header) || !query(&header.type_size, handle, &mut size) {
         return SIZE_UNKNOWN;
@@ -109,10 +113,10 @@ fn query(function: &AtomicU64, handle: u64, out: &mut u64) -> bool {
     call(handle, out) == 0
 }
 
-/// Finds or makes the entry of communicator `handle`.
+/// Finds or makes the entry of communicator `handle`, or of a window if `is_window` is not 0.
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
-pub(crate) extern "C" fn comm_index_slow(header: *const Header, slot: *const Slot, handle: u64) -> u32 {
+pub(crate) extern "C" fn comm_index_slow(header: *const Header, slot: *const Slot, handle: u64, is_window: u64) -> u32 {
     let context = Context { header, slot };
     let header = context.header();
     let slot = context.slot();
@@ -141,7 +145,10 @@ pub(crate) extern "C" fn comm_index_slow(header: *const Header, slot: *const Slo
         return COMM_NONE;
     }
     slot.comm_count.store(count + 1, Relaxed);
-    if !describe_comm(context, comm_entry(slot, count), handle) {
+    let entry = comm_entry(slot, count);
+    let is_known =
+        if is_window != 0 { describe_window(context, entry, handle) } else { describe_comm(context, entry, handle) };
+    if !is_known {
         return COMM_NONE;
     }
     reuse_entry(context, count) as u32
@@ -242,29 +249,53 @@ fn describe_comm(context: Context, entry: &CommEntry, handle: u64) -> bool {
     true
 }
 
+/// A window's ranks are those of its group. Nobody needs the own one.
+#[inline(always)]
+fn describe_window(context: Context, entry: &CommEntry, handle: u64) -> bool {
+    let header = context.header();
+    let mut group = 0u64;
+    entry.pool.store(u64::MAX, Relaxed);
+    entry.handle.store(0, Relaxed);
+    entry.rank.store(0, Relaxed);
+    entry.inter.store(0, Relaxed);
+    entry.size.store(0, Relaxed);
+    if !query(&header.win_get_group, handle, &mut group) {
+        return false;
+    }
+    translate_group(context, entry, &mut group);
+    entry.handle.store(handle, Relaxed);
+    true
+}
+
 /// Writes the world ranks of a communicator's members into the pool.
 #[inline(always)]
 fn translate(context: Context, entry: &CommEntry, handle: u64, inter: bool) {
     let header = context.header();
     let members = if inter { &header.comm_remote_group } else { &header.comm_group };
     let mut group = 0u64;
+    if query(members, handle, &mut group) {
+        translate_group(context, entry, &mut group);
+    }
+}
+
+/// Writes the world ranks of a group into the pool, and frees it.
+#[inline(always)]
+fn translate_group(context: Context, entry: &CommEntry, group: &mut u64) {
+    let header = context.header();
     let mut world_group = 0u64;
     let mut size = 0u64;
-    if !query(members, handle, &mut group) {
-        return;
-    }
     let world = header.comm_world.load(Relaxed);
-    if query(&header.comm_group, world, &mut world_group) && query(&header.group_size, group, &mut size) {
+    if query(&header.comm_group, world, &mut world_group) && query(&header.group_size, *group, &mut size) {
         let size = size as u32 as u64;
         let first = header.pool_used.fetch_add(size, Relaxed);
         if first + size <= header.geometry.pool_capacity {
             entry.size.store(size, Relaxed);
-            translate_members(context, group, world_group, first, size);
+            translate_members(context, *group, world_group, first, size);
             entry.pool.store(first, Release);
         }
         free_group(header, &mut world_group);
     }
-    free_group(header, &mut group);
+    free_group(header, group);
 }
 
 #[inline(always)]

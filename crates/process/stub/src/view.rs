@@ -278,7 +278,10 @@ impl Probe {
             self.argument,
             self.factor,
             self.source,
+            self.window,
         ];
+        // A field that is left out would be an argument that the target reads wrongly.
+        const { assert!(size_of::<Probe>() == 4 + 16 + size_of_val(&Probe::ABSENT.reserved)) };
         bytes[4..4 + rest.len()].copy_from_slice(&rest);
         bytes
     }
@@ -324,6 +327,9 @@ mod tests {
         assert_eq!(bytes[std::mem::offset_of!(Probe, argument)], 9);
         assert_eq!(bytes[std::mem::offset_of!(Probe, recv_datatype)], 8);
         assert_eq!(bytes[std::mem::offset_of!(Probe, flags)], 0);
+        // Every field behind the number stands in the bytes.
+        let absent = Probe::ABSENT.to_bytes();
+        assert_eq!(absent[8..20], [ABSENT; 12]);
     }
 
     #[test]

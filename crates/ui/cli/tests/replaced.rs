@@ -70,6 +70,81 @@ volatile long calls;
 void *malloc(size_t bytes) { calls++; return __libc_malloc(bytes); }
 "#;
 
+/// Each iteration, on a world and on a window whose ranks are those of the world backwards: known bytes from rank to rank.
+const ONE_SIDED: &str = r#"
+#include <mpi.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    int rank, size;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm back, ring;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, size - rank, &back);
+    int around = 1;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &around, 0, &ring);
+    double memory[64] = {0}, own[64] = {0}, old[64] = {0};
+    MPI_Win window;
+    MPI_Win_create(memory, sizeof memory, sizeof(double), MPI_INFO_NULL, back, &window);
+    /* The world's rank 0, as the window numbers it. */
+    int zero = size - 1;
+    for (;;) {
+        usleep(2000);
+        MPI_Win_fence(0, window);
+        if (rank == 1) {
+            MPI_Put(own, 10, MPI_DOUBLE, zero, 0, 10, MPI_DOUBLE, window);
+            MPI_Put(own, 10, MPI_DOUBLE, MPI_PROC_NULL, 0, 10, MPI_DOUBLE, window);
+        }
+        MPI_Win_fence(0, window);
+        if (rank == 1) MPI_Get(own, 20, MPI_DOUBLE, zero, 0, 20, MPI_DOUBLE, window);
+        MPI_Win_fence(0, window);
+        if (rank == 2) MPI_Accumulate(own, 30, MPI_DOUBLE, zero, 0, 30, MPI_DOUBLE, MPI_SUM, window);
+        MPI_Win_fence(0, window);
+        if (rank == 2) {
+            MPI_Get_accumulate(own, 3, MPI_DOUBLE, old, 3, MPI_DOUBLE, zero, 0, 3, MPI_DOUBLE, MPI_SUM, window);
+            MPI_Get_accumulate(NULL, 0, MPI_DOUBLE, old, 5, MPI_DOUBLE, zero, 0, 5, MPI_DOUBLE, MPI_NO_OP, window);
+            MPI_Fetch_and_op(own, old, MPI_DOUBLE, zero, 0, MPI_SUM, window);
+        }
+        MPI_Win_fence(0, window);
+        double out[2] = {1, 2}, in[2];
+        MPI_Neighbor_alltoall(out, 1, MPI_DOUBLE, in, 1, MPI_DOUBLE, ring);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+"#;
+
+#[test]
+fn one_sided_calls_are_followed_and_neighbourhood_collectives_are_said_not_to_be() {
+    let _alone = alone();
+    for mpi in Mpi::ALL {
+        let desk = Desk::new();
+        let program = compile(&desk, &format!("mpicc.{}", mpi.name()), ONE_SIDED, "one_sided", &[]);
+        // Open MPI makes no window over UCX where processors are not bound, whoever looks.
+        let launch = Launch::mpi(mpi, 3, &program).env("OMPI_MCA_osc", "^ucx");
+        let mut job = launch.start().expect("starts");
+        let pids = job.rank_pids(LIMIT).expect("ranks start");
+        let wanted = "--mark MPI_Barrier --iterations 10 --max-seconds 60";
+        let attached = desk.attach(pids[0], wanted);
+        let (code, report) = attached.unwrap_or_else(|said| panic!("{said:?}; the program: {}", job.stderr()));
+        assert!(code <= 1 && report.window.valid, "{code} {:?}", report.warnings);
+        let links: Vec<_> = report.links.iter().map(|link| (link.from, link.to, link.messages, link.bytes)).collect();
+        // A get is sent by whom it reads; of what fetches, the old values come back.
+        let expected = [(0, 1, 10, 1600), (0, 2, 30, 720), (1, 0, 10, 800), (2, 0, 30, 2720)];
+        assert_eq!(links, expected, "{}: (from, to, messages, bytes)", mpi.name());
+        let row = |name: &str| report.functions.iter().find(|row| row.name == name).expect(name);
+        let bytes = ["MPI_Put", "MPI_Get", "MPI_Accumulate", "MPI_Get_accumulate"].map(|name| row(name).bytes);
+        assert_eq!(bytes, [800, 1600, 2400, 240].map(Some), "{}", mpi.name());
+        let neighbours = row("MPI_Neighbor_alltoall");
+        assert_eq!((neighbours.calls, neighbours.bytes), (30, None));
+        let why = neighbours.bytes_missing.as_deref().unwrap_or_default();
+        assert!(why.starts_with("30 of its messages") && why.contains("neighbours of a topology"), "{why}");
+        assert_eq!(report.ranks.iter().map(|rank| rank.unattributed_bytes).sum::<u64>(), 0);
+        for pid in &pids {
+            threads_running(*pid).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}
+
 /// Compiles a source in the desk's folder.
 fn compile(desk: &Desk, compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let (file, made) = (desk.path(&format!("{name}.c")), desk.path(name));

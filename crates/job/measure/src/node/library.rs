@@ -107,6 +107,7 @@ pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&Han
         (&header.group_size, "MPI_Group_size"),
         (&header.group_translate_ranks, "MPI_Group_translate_ranks"),
         (&header.group_free, "MPI_Group_free"),
+        (&header.win_get_group, "MPI_Win_get_group"),
     ] {
         word.store(address(name), Relaxed);
     }

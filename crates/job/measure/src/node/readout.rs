@@ -14,8 +14,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_session::Refused;
 use trimtab_stub::layout::{
-    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, PEER_ALL_OTHERS, Slot, USER_GROUP, Usage as RawUsage, flag,
-    noted_by, outermost,
+    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, LINK_FROM_PEER, PEER_ALL_OTHERS, Slot, USER_GROUP,
+    Usage as RawUsage, flag, noted_by, outermost,
 };
 use trimtab_stub::view::SlotView;
 use trimtab_track::Job;
@@ -142,6 +142,7 @@ impl Reader<'_> {
             slot.slot.group_ticks[0].load(Relaxed) + self.open_group_ticks(&open, slot.slot.key.load(Relaxed), 0)
         };
         let removal = self.member.removal.as_ref();
+        let (links, untold) = self.links();
         RankSample {
             rank: self.member.process.rank.0,
             pid: self.member.process.pid.0,
@@ -154,8 +155,9 @@ impl Reader<'_> {
             comm_ticks: main.iter().map(comm).sum::<u64>().max(self.blocked_comm_ticks(&open)),
             threads: others.iter().map(|slot| ThreadSample { comm_ticks: comm(slot) }).collect(),
             group_ticks: self.groups(&open),
-            links: self.links(),
-            unattributed_bytes: view.slots().map(|slot| slot.slot.unattributed_bytes.load(Relaxed)).sum(),
+            links,
+            unattributed_bytes: untold
+                + view.slots().map(|slot| slot.slot.unattributed_bytes.load(Relaxed)).sum::<u64>(),
             unknown_starts: view.slots().map(|slot| slot.slot.unknown_starts.load(Relaxed)).sum(),
             usage: self.usage(last_ticks.saturating_sub(first_ticks)),
             pause_insert_us: self.member.inserted.pause_ns as f64 / 1e3,
@@ -331,28 +333,43 @@ impl Reader<'_> {
             .collect()
     }
 
-    fn links(&self) -> Vec<LinkSample> {
+    /// Traffic by the other rank, and the bytes of which nobody can say which rank that is.
+    fn links(&self) -> (Vec<LinkSample>, u64) {
         let view = self.member.inserted.view();
         let own = self.member.process.rank.0;
         let world_size = view.world_size();
-        let mut links: BTreeMap<(u32, bool), (u64, u64)> = BTreeMap::new();
+        let mut links: BTreeMap<(u32, bool, bool), (u64, u64)> = BTreeMap::new();
+        let mut untold = 0;
         for slot in view.slots() {
             for entry in slot.links() {
                 let key = entry.key.load(Relaxed) - 1;
                 let is_collective = key & LINK_COLLECTIVE != 0;
                 let comm = (key >> 32) as u32 & 0xffff;
-                let ranks = members(view, &slot, comm).unwrap_or_else(|| (0..world_size as i32).collect());
-                for to in receivers(key as u32, &ranks, own) {
-                    let sum = links.entry((to, is_collective)).or_default();
+                let is_from_peer = key & LINK_FROM_PEER != 0;
+                // Only the world's members need no list.
+                let world = || (comm == 0).then(|| (0..world_size as i32).collect());
+                let ranks: Vec<i32> = members(view, &slot, comm).or_else(world).unwrap_or_default();
+                let others = receivers(key as u32, &ranks, own);
+                // Who is alone in a communicator has no others.
+                if others.is_empty() && (key as u32 != PEER_ALL_OTHERS || ranks.is_empty()) {
+                    untold += entry.bytes.load(Relaxed);
+                }
+                for other in others {
+                    let sum = links.entry((other, is_collective, is_from_peer)).or_default();
                     sum.0 += entry.messages.load(Relaxed);
                     sum.1 += entry.bytes.load(Relaxed);
                 }
             }
         }
         let samples = links.into_iter().filter(|(_, (messages, _))| *messages > 0);
-        samples
-            .map(|((to, is_collective), (messages, bytes))| LinkSample { to, is_collective, messages, bytes })
-            .collect()
+        let sample = |((other, is_collective, is_from_peer), (messages, bytes))| LinkSample {
+            other,
+            is_from_other: is_from_peer,
+            is_collective,
+            messages,
+            bytes,
+        };
+        (samples.map(sample).collect(), untold)
     }
 
     fn details(&self, first: u64, last: u64) -> Vec<DetailSample> {

@@ -12,7 +12,7 @@ use crate::options::{Mark, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_mpi::is_mpi_module;
 use trimtab_mpi::{
-    AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
+    Accounting, AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
 };
 use trimtab_session::{FunctionRequest, ImageCache, Module, Modules, Prepared, Refused};
 use trimtab_stub::layout::{Probe, flag, kind};
@@ -389,15 +389,16 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
     }
     flags |= match function.invalidates {
         Some(HandleKind::Datatype) => flag::FREES_TYPE,
-        Some(HandleKind::Communicator) => flag::FREES_COMM,
         Some(HandleKind::Request) => flag::FREES_REQUEST,
-        Some(HandleKind::Window) | None => 0,
+        // A window's members lie among those of communicators.
+        Some(HandleKind::Communicator | HandleKind::Window) => flag::FREES_COMM,
+        None => 0,
     };
     Probe {
         function: 0,
         group: COMM,
         flags,
-        kind: probe_kind(accounting.kind, accounting.counted),
+        kind: probe_kind(accounting),
         large_count: u8::from(accounting.large_count),
         buffer: accounting.buffer,
         count: accounting.count,
@@ -409,21 +410,23 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
         recv_datatype: accounting.recv_datatype,
         factor: accounting.factor,
         source: accounting.source,
+        window: accounting.window,
         ..Probe::ABSENT
     }
 }
 
 /// Persistent collectives and neighbourhood collectives are timed, but their bytes are not measured.
-fn probe_kind(accounting: AccountingKind, counted: Counted) -> u8 {
+fn probe_kind(accounting: &Accounting) -> u8 {
     use AccountingKind::*;
-    if counted == Counted::AtStart {
-        return match accounting {
+    if accounting.counted == Counted::AtStart {
+        return match accounting.kind {
             Send => kind::SEND_INIT,
             Receive => kind::RECEIVE_INIT,
             _ => kind::NONE,
         };
     }
-    match accounting {
+    let fetches = accounting.recv_count != trimtab_mpi::ABSENT || accounting.count == trimtab_mpi::ABSENT;
+    match accounting.kind {
         Send | SendReceive => kind::SEND,
         Bcast => kind::BCAST,
         Reduce | Gather | Gatherv => kind::TO_ROOT,
@@ -438,9 +441,14 @@ fn probe_kind(accounting: AccountingKind, counted: Counted) -> u8 {
         ReduceScatterBlock => kind::OWN_BLOCK,
         Start => kind::START,
         Startall => kind::STARTALL,
-        Put | Get | IoWrite | IoRead => kind::BYTES,
-        None | Receive | NeighborAllgather | NeighborAllgatherv | NeighborAlltoall | NeighborAlltoallv
-        | NeighborAlltoallw => kind::NONE,
+        Put if fetches => kind::FETCH,
+        Put => kind::PUT,
+        Get => kind::GET,
+        IoWrite | IoRead => kind::BYTES,
+        None | Receive => kind::NONE,
+        NeighborAllgather | NeighborAllgatherv | NeighborAlltoall | NeighborAlltoallv | NeighborAlltoallw => {
+            kind::NOT_FOLLOWED
+        }
     }
 }
 
