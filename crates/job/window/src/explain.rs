@@ -233,12 +233,12 @@ fn is_symmetric(input: &WindowInput) -> bool {
     })
 }
 
-/// What is known, and what would decide.
-/// Whether a rank had no processor for a part of what is called its computation: its time then depends on who else ran.
+/// True if a rank had no processor for a part of its computation: its time then depends on what else ran.
 pub(crate) fn is_displaced(rank: &RankTotal) -> bool {
     rank.cpu_s.is_some_and(|cpu| cpu < STARVED_COMPUTATION_SHARE * rank.computation_s)
 }
 
+/// The facts that are known, and the measurement that would decide.
 fn undetermined(longest: &RankTotal, shortest: &RankTotal) -> String {
     if let Some(cpu_s) = longest.cpu_s.filter(|_| is_displaced(longest)) {
         return format!(

@@ -410,8 +410,6 @@ fn a_rank_that_was_stopped_is_said_to_have_been() {
     let places = vec![place(0, 0.0), place(1, 0.5)];
     let host = input.ranks[0].host.clone();
     input.nodes = vec![NodeShare { host, seconds: 1.0, places, ..NodeShare::default() }];
-    input.ranks[0].usage = Some(Usage { cpu_user_s: 0.9, ..Usage::default() });
-    input.ranks[1].usage = Some(Usage { cpu_user_s: 0.3, ..Usage::default() });
     let report = assemble(&input);
     let text = headline(&report);
     assert!(text.starts_with("Rank 1 was stopped by job control (SIGSTOP) for at least 0.5 s of the window"), "{text}");
