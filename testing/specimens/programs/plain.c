@@ -1,4 +1,4 @@
-/* Not an MPI program: an endless-looking loop of input/output, memory and sleep calls with known numbers.
+/* Calls no MPI, but asks for it, so that with an MPI library it is a rank that has not begun: an endless-looking loop of input/output, memory and sleep calls with known numbers.
  *
  * Each iteration: --writes calls of write and as many of read of --size bytes through a pipe, one write and one pread
  * of a temporary file, --allocations pairs of malloc and free, one calloc, realloc and free, and --sleeps calls of
@@ -8,6 +8,9 @@
  */
 #define _GNU_SOURCE
 #include "specimen.h"
+
+__attribute__((weak)) int MPI_Init(int *, char ***);
+int (*volatile begin)(int *, char ***) = MPI_Init;
 
 static long size, writes, allocations, sleeps;
 static char *buffer;

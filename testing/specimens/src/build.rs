@@ -246,6 +246,10 @@ impl Program {
             }
         };
         command.args(["-pthread", "-lm"]);
+        if mpi.is_none() {
+            // A function that it asks for is in a library that only some start it with.
+            command.arg("-Wl,-z,dynamic-undefined-weak");
+        }
         Ok(command)
     }
 

@@ -8,6 +8,8 @@ use trimtab_script::{Message, MessageValue, Named, Refusal, Summary, Value};
 
 /// Columns of a histogram's longest bar.
 const BAR_COLUMNS: u64 = 40;
+/// Reasons shown at most for what a value lacks.
+const REASONS_MAX: usize = 2;
 /// Stacks shown at most.
 const STACKS_MAX: usize = 10;
 
@@ -113,12 +115,21 @@ impl Outcome<'_> {
 
 /// A variable's value, and what is missing of it.
 fn result(named: &Named) -> String {
-    let missing = named.missing.join("; ");
+    let missing = reasons(&named.missing);
     match &named.value {
         None => format!("not measured: {missing}"),
         Some(all) if named.missing.is_empty() => value(all),
         Some(part) if named.at_least => format!("at least {}; not counted: {missing}", value(part)),
         Some(part) => format!("{}; not complete, without: {missing}", value(part)),
+    }
+}
+
+/// The first reasons; JSON has them all, and so has the list of places that were not probed.
+fn reasons(missing: &[String]) -> String {
+    let named = missing.iter().take(REASONS_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match missing.len().saturating_sub(REASONS_MAX) {
+        0 => named,
+        more => format!("{named}; and {more} more"),
     }
 }
 

@@ -58,8 +58,7 @@ fn rounds(home: &Home, variant: HazardVariant, name: &str, count: usize) {
         let outcome = hazard.probe(home, ALL);
         let may_fail = name == "exec";
         assert!(outcome.code() <= 1 || may_fail, "{name}, {variant:?}, round {round}: {outcome:?}");
-        let n = outcome.stdout.lines().find_map(|line| line.strip_prefix("n ")?.trim().parse::<u64>().ok());
-        hits += n.unwrap_or(0);
+        hits += outcome.hits();
         if !may_fail {
             assert!(!outcome.stdout.contains("stay mapped"), "{name}, {variant:?}: {outcome:?}");
         }
@@ -421,8 +420,7 @@ fn a_library_is_unloaded_while_it_is_probed() {
             let undo = home.run(&["undo", &pid.to_string()]);
             undo.reports("undo", 0, &["places restored, 0 bytes left"]);
         } else {
-            let n = outcome.stdout.lines().find_map(|line| line.strip_prefix("n ")?.trim().parse::<u64>().ok());
-            assert!(outcome.code() <= 1 && n.is_some_and(|n| n > 20), "{outcome:?}");
+            assert!(outcome.code() <= 1 && outcome.hits() > 20, "{outcome:?}");
             assert!(!outcome.stdout.contains("stay mapped"), "{outcome:?}");
         }
         hazard.is_as_its_files("unloaded");

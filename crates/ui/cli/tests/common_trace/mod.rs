@@ -172,6 +172,15 @@ impl Outcome {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 
+    /// The count that a script's variable `n` has at least; 0 if nothing was printed of it.
+    pub fn hits(&self) -> u64 {
+        let number = |line: &str| {
+            let counted = line.strip_prefix("n ")?.trim().trim_start_matches("at least ");
+            counted.split(';').next()?.parse().ok()
+        };
+        self.stdout.lines().find_map(number).unwrap_or(0)
+    }
+
     /// Ended with `code`, and said one line on standard error that has all `fragments`.
     #[track_caller]
     pub fn says(&self, name: &str, code: i32, fragments: &[&str]) {
