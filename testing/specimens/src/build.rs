@@ -205,6 +205,20 @@ pub fn groundtruth(mpi: Mpi) -> Result<PathBuf> {
     })
 }
 
+/// Builds the profiler that notes every MPI call of a program of others, under either library.
+///
+/// # Errors
+/// As [`build`].
+pub fn profiler() -> Result<PathBuf> {
+    let sources = source_folder().join("groundtruth");
+    make(&target_folder().join("plain").join("libtrace.so"), &sources, |temporary| {
+        let mut command = compiler(Language::C, None)?;
+        command.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
+        command.arg(temporary).arg(sources.join("trace.c"));
+        Ok(vec![command])
+    })
+}
+
 /// Builds the hazards, and the library that one of them loads.
 ///
 /// # Errors

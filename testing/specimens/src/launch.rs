@@ -7,7 +7,7 @@
 
 use crate::build::require;
 use crate::process::{Identity, descendants, executable_name, rank_of};
-use crate::{Error, Mpi, Result, groundtruth};
+use crate::{Error, Mpi, Result, groundtruth, profiler};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -90,6 +90,15 @@ impl Launch {
         let no_mpi = || Error::Process { pid: 0, reason: "only MPI programs have a ground truth".to_owned() };
         let library = groundtruth(self.mpi.ok_or_else(no_mpi)?)?;
         Ok(self.preload(&library).env("GT_OUT", prefix))
+    }
+
+    /// Preloads the profiler of all MPI calls, which writes to `prefix.<process id>.<thread id>`; see
+    /// [`CallTrace`](crate::CallTrace).
+    ///
+    /// # Errors
+    /// As [`profiler`].
+    pub fn traced(self, prefix: &Path) -> Result<Launch> {
+        Ok(self.preload(&profiler()?).env("TRACE_OUT", prefix))
     }
 
     /// Starts it.

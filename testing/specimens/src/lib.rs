@@ -28,11 +28,13 @@ mod launch;
 mod process;
 mod skip;
 mod snapshot;
+mod trace;
 
-pub use build::{HazardVariant, Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth, hazards};
+pub use build::{HazardVariant, Mark, Mpi, PROGRAMS, Program, Variant, build, groundtruth, hazards, profiler};
 pub use error::{Error, Result};
 pub use groundtruth::{FunctionTruth, GroundTruth, IterationTruth, LinkTruth, RangeTruth, truths_of};
 pub use launch::{Finished, Launch, Running};
 pub use process::{has_worked, interrupt, running, threads_running};
 pub use skip::skip;
 pub use snapshot::{TextDifference, TextSnapshot};
+pub use trace::CallTrace;

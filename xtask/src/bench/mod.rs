@@ -9,6 +9,7 @@
 mod attach;
 mod cluster;
 mod contender;
+mod debian;
 mod idle;
 mod large;
 mod pauses;
@@ -126,6 +127,7 @@ enum Part {
     Pauses,
     Truth,
     Real,
+    Debian,
     Cost,
     Peers,
     Idle,
@@ -152,9 +154,13 @@ impl Name {
     /// Its parts, by the words that name them.
     fn parts(self) -> &'static [(&'static str, Part)] {
         match self {
-            Name::Window => {
-                &[("probe", Part::Probe), ("pauses", Part::Pauses), ("truth", Part::Truth), ("real", Part::Real)]
-            }
+            Name::Window => &[
+                ("probe", Part::Probe),
+                ("pauses", Part::Pauses),
+                ("truth", Part::Truth),
+                ("real", Part::Real),
+                ("debian", Part::Debian),
+            ],
             Name::Probe => {
                 &[("cost", Part::Cost), ("peers", Part::Peers), ("idle", Part::Idle), ("large", Part::Large)]
             }
