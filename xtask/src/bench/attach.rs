@@ -90,6 +90,13 @@ impl Bench {
 }
 
 impl Job {
+    /// Takes the text that later looks are compared with anew: the program has loaded more libraries meanwhile.
+    pub fn look_anew(&mut self) -> Result<()> {
+        let anew = self.texts.iter().map(|text| TextSnapshot::of(text.pid())).collect::<Result<_, _>>()?;
+        self.texts = anew;
+        Ok(())
+    }
+
     /// Fails unless every byte of text is as it was and no thread is stopped.
     pub fn check_untouched(&self) -> Result<()> {
         for text in &self.texts {

@@ -21,7 +21,8 @@ use trimtab_types::report::Report;
 const POINTS_BAR: f64 = 1.0;
 /// Longest time for a run; it hangs if it takes longer.
 const RUN_LIMIT: Duration = Duration::from_secs(240);
-/// From the program's start to its first window, and from the end of one to the next.
+/// From the program's start until it has loaded its libraries, from then to its first window, and from the end of one to
+/// the next.
 const BETWEEN: Duration = Duration::from_secs(2);
 /// Windows of a run.
 const WINDOWS: usize = 2;
@@ -174,6 +175,8 @@ fn measured(bench: &Bench, case: &Case) -> Result<Vec<Row>> {
     let trace = folder.join("trace");
     let mut job = bench.start(&case.launch(&folder)?.traced(&trace)?)?;
     let mut reports = Vec::new();
+    std::thread::sleep(BETWEEN);
+    job.look_anew()?;
     while reports.len() < WINDOWS {
         std::thread::sleep(BETWEEN);
         ensure!(job.running.poll()?.is_none(), "{} ended before its windows did: make its input larger", case.name);
