@@ -189,7 +189,7 @@ fn measured(bench: &Bench, case: &Case) -> Result<Vec<Row>> {
     Ok(vec![share_row(case, &pairs), outcome_row(case, is_same, expected.len())])
 }
 
-/// What the profiler saw in the seconds of this window.
+/// The profiler's figures in the seconds of this window.
 fn beside(report: Report, trace: &Path) -> Result<Pair> {
     ensure!(report.ranks.len() == RANK_COUNT as usize, "{} of {RANK_COUNT} ranks reported", report.ranks.len());
     let mut percent = Vec::new();

@@ -40,7 +40,7 @@ pub enum Error {
     /// Nobody came.
     #[error("{}", nobody_came(*seconds, address, said, *has_ended))]
     NobodyCame {
-        /// Whether what starts them has ended.
+        /// True if what starts them has ended.
         has_ended: bool,
         /// How long we waited.
         seconds: u64,

@@ -156,7 +156,7 @@ impl Started {
         self.site.take()
     }
 
-    /// Whether commands were to start the agents of these places, and all have ended.
+    /// True if commands were to start the agents of these places, and all have ended.
     pub(crate) fn commands_have_ended(&mut self, places: &[usize]) -> bool {
         match self.runs_for(places) {
             Some(runs) => !runs,

@@ -270,7 +270,7 @@ pub struct Inserted {
 /// A function that the ranks of a node do not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lacking {
-    /// What was asked for.
+    /// The request.
     pub pattern: String,
     /// One of the processes that were looked into.
     pub pid: i32,

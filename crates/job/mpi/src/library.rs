@@ -165,7 +165,7 @@ pub fn is_mpi_module(path: &str) -> bool {
         || stem.starts_with("libmpi-")
 }
 
-/// Whether a symbol is a function that begins MPI (`MPI_Init`, `mpi_init_thread_`, `PMPI_Session_init`): who asks for one means
+/// True if a symbol is a function that begins MPI (`MPI_Init`, `mpi_init_thread_`, `PMPI_Session_init`): a module that asks for one means
 /// to become a rank, who has merely an MPI library in memory does not.
 pub fn begins_mpi(symbol: &str) -> bool {
     let name = symbol.to_ascii_lowercase();

@@ -208,7 +208,7 @@ impl Member {
         self.held.1 = is_held.then_some(now);
     }
 
-    /// What to say if it was held, or is.
+    /// The words to say if it was held, or is.
     pub fn told_held(&self) -> Option<String> {
         let (held, pid) = (self.held.0, self.target.pid);
         match self.held.1 {

@@ -1,6 +1,6 @@
 //! Variables of which nothing is known, or not all: bodies that set them could not be put in where they belong.
 //!
-//! What such a variable holds is what it held at first, which is no result. The same goes for what other bodies make of
+//! Such a variable holds its first value, which is no result. The same goes for what other bodies make of
 //! it, so it is followed through all that read it.
 //!
 //! Next: `member`, which shows values without what was not measured; `trimtab-session`'s `Lost`, from where it is known.
@@ -45,7 +45,7 @@ impl Missing {
 pub(crate) struct Unmeasured {
     variables: BTreeMap<String, Missing>,
     counts: BTreeSet<String>,
-    /// What is sent, tested or looked at of variables of which nothing is known.
+    /// Uses of variables of which nothing is known: sent, tested or looked at.
     pub warnings: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl Unmeasured {
     }
 }
 
-/// What of each body's runs is missing because of its places. Bodies that nobody wrote, which guard memory, stand behind the
+/// The part of each body's runs that is missing because of its places. Bodies that nobody wrote, which guard memory, stand behind the
 /// script's own and have places that it does not know of.
 fn bodies(compiled: &Compiled, lost: &[Lost], elsewhere: &[Lost]) -> Vec<Missing> {
     let of_body = |number: usize| {
@@ -103,7 +103,7 @@ struct Write {
     body: usize,
     /// Variables that the value is made of, or on which it depends that the statement runs.
     depends_on: BTreeSet<usize>,
-    /// Whether the value is known beforehand.
+    /// True if the value is known beforehand.
     is_constant: bool,
 }
 
@@ -190,7 +190,7 @@ impl Walk {
     }
 }
 
-/// Whether what stands behind these statements may be left out because of them.
+/// True if what stands behind these statements may be left out because of them.
 fn leaves(statements: &[Statement]) -> bool {
     any(statements, &|statement| matches!(statement, Statement::Return | Statement::Break))
 }
@@ -228,7 +228,7 @@ fn writes(statement: &Statement, wanted: usize) -> bool {
     }
 }
 
-/// Whether a variable only ever grows.
+/// True if a variable only ever grows.
 fn is_count(unit: &Unit, variable: usize) -> bool {
     let shrinks = |statement: &Statement| match statement {
         Statement::Add { variable: own, value } => *own == variable && !matches!(value, Expression::Int(0..)),

@@ -63,7 +63,7 @@ pub struct RecordedProcess {
     pub memory: BTreeMap<u64, Vec<u8>>,
     /// How far it is with `MPI_Init`, if that can be told.
     pub start: Option<Start>,
-    /// Whether it asks for a function that begins MPI.
+    /// True if it asks for a function that begins MPI.
     pub asks_for_mpi: bool,
     /// Whether its map and environment may not be read.
     pub hidden: bool,

@@ -102,7 +102,7 @@ pub trait Processes {
     /// How far a process with these mappings is with `MPI_Init`; `None` if that can't be told.
     fn start(&self, pid: Pid, maps: &[Mapping]) -> Option<Start>;
 
-    /// Whether its program, or a library that was not `preloaded`, asks for a function that begins MPI.
+    /// True if its program, or a library that was not `preloaded`, asks for a function that begins MPI.
     fn asks_for_mpi(&self, pid: Pid, maps: &[Mapping], preloaded: &[String]) -> bool;
 
     /// Yama's restriction of tracing; `None` where the kernel has no Yama.

@@ -23,7 +23,7 @@ pub(crate) fn start(read: ReadMemory, maps: &[Mapping]) -> Option<Start> {
     })
 }
 
-/// Whether a module asks for a function that begins MPI: the program, or a library that was not forced on it by
+/// True if a module asks for a function that begins MPI: the program, or a library that was not forced on it by
 /// `LD_PRELOAD` and does not stand between the program and MPI, as tools do.
 pub(crate) fn asks_for_mpi(read: ReadMemory, maps: &[Mapping], preloaded: &[String]) -> bool {
     let others = modules(maps).filter(|(path, _)| !is_mpi_module(path));

@@ -38,7 +38,7 @@ struct Mpi {
     compiler: &'static str,
     launch: &'static [&'static str],
     family: Family,
-    /// What a tool that is preloaded brings with it.
+    /// The library that a preloaded tool brings with it.
     library: &'static str,
 }
 

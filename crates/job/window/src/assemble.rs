@@ -213,7 +213,7 @@ pub struct ThreadSample {
     pub comm_ticks: u64,
 }
 
-/// What one rank sent to another, or read from it.
+/// The traffic that one rank sent to another, or read from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSample {
     /// The other world rank.
@@ -336,7 +336,7 @@ impl WindowInput {
         self.facts.marker.is_none()
     }
 
-    /// Whether communication took place whose time was not measured, or may have taken place unseen, so that its share is a lower bound.
+    /// True if communication took place whose time was not measured, or may have taken place unseen, so that its share is a lower bound.
     pub(crate) fn communicates_untimed(&self) -> bool {
         let is_unseen = |number: usize| {
             self.functions[number].timed

@@ -29,7 +29,7 @@ pub fn headline(report: &Report) -> String {
     sentences.join(" ")
 }
 
-/// Who was held by job control, since that is in the times of all.
+/// Ranks that job control held, since that is in the times of all.
 pub(crate) fn stopped(report: &Report) -> Option<String> {
     let held_s = |rank: &RankTotal| {
         report

@@ -324,7 +324,7 @@ fn costs_above_the_bar_and_other_remarks() {
     }
 }
 
-/// Who reads another rank's memory counts it, and the bytes come from there.
+/// A rank that reads another one's memory counts it, and the bytes come from there.
 #[test]
 fn what_a_rank_reads_from_another_is_sent_by_that_one() {
     let mut input = input(&[40_000, 20_000]);

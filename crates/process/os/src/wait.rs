@@ -134,7 +134,7 @@ impl Drop for ProcessEnd {
     }
 }
 
-/// What the kernel says of a process's end; `None` if it knows no such question.
+/// The kernel's word on a process's end; `None` if it knows no such question.
 fn exit_info(descriptor: &File) -> Option<PidfdInfo> {
     let mut info = PidfdInfo { mask: INFO_EXIT, ..PidfdInfo::default() };
     // SAFETY: the structure is as long as the call's number says, and outlives it.
@@ -142,7 +142,7 @@ fn exit_info(descriptor: &File) -> Option<PidfdInfo> {
     (result == 0).then_some(info)
 }
 
-/// Whether the kernel keeps the status of processes that have ended: it knows the question, and is not one of the two that
+/// True if the kernel keeps the status of processes that have ended: it knows the question, and is not one of the two that
 /// knew it without this answer.
 fn kernel_tells() -> bool {
     static TELLS: OnceLock<bool> = OnceLock::new();

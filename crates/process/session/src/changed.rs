@@ -1,4 +1,4 @@
-//! Who has changed code that is not as in its file, as far as it can be seen: this trimtab's likes, a debugger, a library of
+//! Tells who has changed code that is not as in its file, as far as it can be seen: this trimtab's likes, a debugger, a library of
 //! the program itself, or nobody, because the file is being loaded right now.
 //!
 //! The cause decides what a user can do about it, so it is looked up where the difference is found: a descriptor of ours

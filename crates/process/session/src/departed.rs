@@ -21,7 +21,7 @@ use trimtab_types::Pid;
 const NAMES_MAX: usize = 4;
 /// An end so long after the probes were taken out may still be due to them.
 const AFTER: Duration = Duration::from_secs(1);
-/// What the names of programs begin with that end with 0 only if all ranks did, and wait for them.
+/// Beginnings of the names of programs that wait for all ranks, and end with 0 only if they did.
 const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "orterun", "prterun", "srun"];
 /// Parents of parents that are looked at for one.
 const ANCESTORS_MAX: usize = 8;
@@ -49,7 +49,7 @@ impl Ending {
         Some(Ending { pid, end, launcher })
     }
 
-    /// What to tell if it has ended so that it may have been harmed, `when` in words; `None` if it runs, or has ended
+    /// The words to tell if it has ended so that it may have been harmed, `when` in words; `None` if it runs, or has ended
     /// otherwise. `had_finished` is asked where the kernel does not know any more.
     fn told(&self, when: &str, had_finished: impl Fn() -> bool) -> Option<String> {
         let ended_well = || had_finished() || self.launcher_ended_well();
@@ -79,14 +79,14 @@ fn launcher_of(pid: Pid) -> Option<Pid> {
     std::iter::successors(parent(&pid), parent).take(ANCESTORS_MAX).filter(is_launcher).last()
 }
 
-/// Whether a function of this name is one of those, as C or Fortran calls it, or a profiling library.
+/// True if a function of this name is one of those, as C or Fortran calls it, or a profiling library.
 fn is_last_call(name: &str) -> bool {
     let plain = name.trim_end_matches('_');
     let is = |name: &str| LAST_CALLS.iter().any(|last| name.eq_ignore_ascii_case(last));
     is(plain) || plain.strip_prefix(['P', 'p']).is_some_and(is)
 }
 
-/// Whether a thread has entered one of `probes` since they went in.
+/// True if a thread has entered one of `probes` since they went in.
 fn was_entered(view: View<'_>, probes: &[u32]) -> bool {
     let capacity = view.geometry().ring_capacity;
     view.slots().any(|slot| {

@@ -43,7 +43,7 @@ pub enum Error {
     ForeignPatch {
         /// The function.
         function: String,
-        /// Who has changed it, as far as that can be seen, and the next step.
+        /// Names who has changed it, as far as that can be seen, and the next step.
         cause: String,
     },
     /// No room near a module.

@@ -340,7 +340,7 @@ fn name_at(modules: &Modules, address: ProcAddr) -> Option<String> {
     (!function.names.is_empty()).then(|| function.name())
 }
 
-/// The same function without its exits. Who looks for loops and waits is not shown calls of the library that never end;
+/// The same function without its exits. The search for loops and waits is not shown calls of the library that never end;
 /// one that the user named may mark iterations, so its calls are.
 fn counted(request: &FunctionRequest) -> FunctionRequest {
     let unseen = if request.probe.group == USER_GROUP { flag::TIMED } else { flag::TIMED | flag::RING };

@@ -255,7 +255,7 @@ fn what_a_variable_is_for_follows_from_its_uses() {
     }
 }
 
-/// What was never set has no value: neither on a thread that only did other things, nor where the clock runs.
+/// A variable that was never set has no value: neither on a thread that only did other things, nor where the clock runs.
 #[test]
 fn last_beside_every_has_no_value_that_nobody_set() {
     let mut run = Run::new(

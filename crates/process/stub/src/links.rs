@@ -181,7 +181,7 @@ impl Call<'_> {
             return;
         }
         let window = window_index(self.context, self.arguments.get(self.probe.window));
-        // What only fetches names no buffer, and its type may be none.
+        // An operation that only fetches names no buffer, and its type may be none.
         let gives = !self.is(kind::FETCH) || self.arguments.get(self.probe.buffer) != 0;
         if gives {
             let bytes = self.message_bytes();

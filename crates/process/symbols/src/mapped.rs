@@ -26,7 +26,7 @@ pub type ReadMemory<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
 /// The dynamic symbols of one module of a process.
 pub struct MappedModule<'a> {
     read: ReadMemory<'a>,
-    /// What its addresses have been moved by.
+    /// Bytes by which its addresses have been moved.
     bias: u64,
     symbols: u64,
     strings: u64,

@@ -16,12 +16,12 @@ const OWN_START: u64 = 0xf000_0000_0000_0000;
 const OWN_BYTES: usize = 8192;
 /// The cell for the answer, above the stack.
 const CELL: u64 = OWN_START + OWN_BYTES as u64 - 64;
-/// What the cell holds before.
+/// The cell's content before.
 const NO_ANSWER: u32 = u32::MAX;
 const STACK_TOP: u64 = CELL - 64;
 /// Where it returns to in the end.
 const CALLER: u64 = 0xf100_0000_0000_0000;
-/// What the compiler's stack guard compares with, relative to `fs`.
+/// The word that the compiler's stack guard compares with, relative to `fs`.
 const STACK_GUARD: u64 = 0x28;
 /// The longest instruction.
 const INSTRUCTION_BYTES_MAX: usize = 15;
@@ -30,7 +30,7 @@ const PAGE_BYTES: u64 = crate::PAGE_BYTES;
 /// Reads so many bytes of the process at an address, all of them or nothing.
 pub type ReadBytes<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
 
-/// What `int f(int *cell)` at `entry` puts into its cell if it is called now, provided that it then returns 0; `None` if
+/// The value that `int f(int *cell)` at `entry` puts into its cell if it is called now, provided that it then returns 0; `None` if
 /// that can't be told.
 pub fn evaluate_cell(read: ReadBytes, entry: u64) -> Option<u32> {
     let mut machine = Machine::new(read, entry);
@@ -72,7 +72,7 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// What it has put into its cell, if it has and returns 0.
+    /// The value that it has put into its cell, if it has and returns 0.
     fn answer(&self) -> Option<u32> {
         let answer = self.load(CELL, 4)? as u32;
         (self.registers[0] as u32 == 0 && answer != NO_ANSWER).then_some(answer)
@@ -341,7 +341,7 @@ mod tests {
     const CODE: u64 = 0x40_0000;
     const STATE: u64 = 0x60_0000;
 
-    /// What the code puts into its cell where this is the word at `STATE`.
+    /// The value that the code puts into its cell where this is the word at `STATE`.
     fn answer(state: u32, write: impl Fn(&mut CodeAssembler)) -> Option<u32> {
         let mut code = CodeAssembler::new(64).expect("64 bits");
         write(&mut code);

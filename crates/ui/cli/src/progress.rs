@@ -20,7 +20,7 @@ const INTERRUPTED: i32 = 130;
 #[derive(Debug)]
 pub struct Terminal {
     bar: ProgressBar,
-    /// What goes on now: its time counts from when it began.
+    /// The phase that goes on now: its time counts from when it began.
     phase: Mutex<String>,
     interrupted: Arc<AtomicBool>,
 }
@@ -72,7 +72,7 @@ impl Terminal {
     }
 }
 
-/// What a line says is going on: the words before its numbers and details.
+/// The phase that a line names: the words before its numbers and details.
 fn phase_of(text: &str) -> &str {
     text.split(|letter: char| letter.is_ascii_digit() || ",:".contains(letter)).next().unwrap_or_default()
 }

@@ -116,7 +116,7 @@ impl Homes {
     }
 }
 
-/// Who types a command.
+/// The user who types a command.
 #[derive(Clone, Copy, PartialEq)]
 enum Who {
     Root,
@@ -128,7 +128,7 @@ struct Site<'a> {
     cluster: &'a Cluster<'a>,
     homes: Homes,
     walk: Walk,
-    /// What a user has exported.
+    /// Variables that a user has exported.
     asked: String,
     /// Controller and agents, in the order of the nodes.
     standing: Vec<Child>,
@@ -262,7 +262,7 @@ impl Site<'_> {
     }
 
     fn a_job_is_measured(&mut self, job: &Job) {
-        // What else this machine lacks is its own: the exit code is not asked for.
+        // Other lacks of this machine are its own: the exit code is not asked for.
         let doctor = self.walk.next(CLUSTER, "trimtab doctor");
         self.identity_is("ok", ["30 days", "29 days"], &doctor);
         let said = self.run(0, Who::Ann, CLUSTER, "trimtab tree");
@@ -331,7 +331,7 @@ impl Site<'_> {
         (child, log)
     }
 
-    /// What `trimtab doctor` says of ann's identity.
+    /// The line of `trimtab doctor` on ann's identity.
     fn identity_is(&self, state: &str, left: [&str; 2], doctor: &str) {
         let output = self.shell(0, Who::Ann, doctor).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -386,7 +386,7 @@ fn code_of(command: &str) -> i32 {
     i32::from(command.starts_with("trimtab undo"))
 }
 
-/// What the manual's commands are about: an MPI program whose source is called solver.c.
+/// The subject of the manual's commands: an MPI program whose source is called solver.c.
 const APP: &str = r#"
 #include <mpi.h>
 #include <stdlib.h>

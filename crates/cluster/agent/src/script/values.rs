@@ -22,11 +22,11 @@ const BUCKETS_MAX: usize = 65;
 pub struct Variable {
     /// Its name in the script.
     pub name: String,
-    /// What was counted; `None`: nothing that sets it could be probed.
+    /// The value that was counted; `None`: nothing that sets it could be probed.
     pub counted: Option<Counted>,
-    /// What could not be probed that would have set it, in order.
+    /// Places that would have set it and could not be probed, in order.
     pub missing: Vec<String>,
-    /// Whether what is missing can only make it larger.
+    /// True if what is missing can only make it larger.
     pub at_least: bool,
 }
 

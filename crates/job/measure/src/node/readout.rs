@@ -350,7 +350,7 @@ impl Reader<'_> {
                 let world = || (comm == 0).then(|| (0..world_size as i32).collect());
                 let ranks: Vec<i32> = members(view, &slot, comm).or_else(world).unwrap_or_default();
                 let others = receivers(key as u32, &ranks, own);
-                // Who is alone in a communicator has no others.
+                // A rank that is alone in a communicator has no others.
                 if others.is_empty() && (key as u32 != PEER_ALL_OTHERS || ranks.is_empty()) {
                     untold += entry.bytes.load(Relaxed);
                 }

@@ -15,7 +15,7 @@ use trimtab_types::{FileAddr, ProcAddr};
 const CLONES: [&str; 3] = [".isra.", ".constprop.", ".part."];
 
 impl<'a> DebugFacts<'a> {
-    /// What a function takes and returns; `None` if there is no debugging information of it. Of one that may be described in a
+    /// Parameters and result of a function; `None` if there is no debugging information of it. Of one that may be described in a
     /// file that is not read, nobody knows in which register its result is.
     pub(crate) fn signature(&self, function: ProcAddr) -> Option<Signature> {
         let opened = self.open_at(function)?;

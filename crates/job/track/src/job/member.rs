@@ -1,5 +1,5 @@
-//! What makes a process a rank: that it is in `MPI_Init` or behind it, or will call it; and a launcher's word in its
-//! environment.
+//! A process is a rank if it is in `MPI_Init` or behind it, or will call it. A launcher's word in its environment says
+//! which one.
 
 use super::StaticMpi;
 use crate::error::Error;
@@ -82,7 +82,7 @@ impl Member {
     }
 }
 
-/// How near to being a rank a process is that has an MPI library mapped; `None` if it only has it in memory. Who was
+/// How near to being a rank a process is that has an MPI library mapped; `None` if it only has it in memory. One that was
 /// preloaded with one is no rank for that, and launchers, shells and wrappers are preloaded as ranks are.
 fn standing(
     processes: &dyn Processes,
@@ -104,7 +104,7 @@ fn standing(
     })
 }
 
-/// Whether an MPI library is mapped into a process.
+/// True if an MPI library is mapped into a process.
 pub(super) fn has_library(processes: &dyn Processes, pid: Pid) -> bool {
     let maps = processes.maps(pid).unwrap_or_default();
     maps.iter().any(|mapping| mapping.is_file() && is_mpi_module(&mapping.path))

@@ -86,10 +86,10 @@ pub struct Named {
     pub name: String,
     /// The result; `None`: nothing that sets the variable could be probed, so nothing is known of it.
     pub value: Option<Value>,
-    /// What could not be probed that would have set it, each with the reason, in order; [`MISSING_MAX`] at most.
+    /// Places that would have set it and could not be probed, each with the reason, in order; [`MISSING_MAX`] at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Whether what is missing can only make it larger.
+    /// True if what is missing can only make it larger.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
 }

@@ -257,7 +257,7 @@ impl State {
 /// The commands of one test, of which each is taken once.
 pub struct Walk {
     left: Vec<(&'static str, usize, String)>,
-    /// What stands for a name of the text, in this order.
+    /// Words that stand for a name of the text, in this order.
     names: Vec<(String, String)>,
 }
 
