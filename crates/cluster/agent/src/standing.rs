@@ -14,7 +14,7 @@ use crate::ticket::{node_of, own_version};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_link::blocking::Blocking;
 use trimtab_link::{Address, Config, Contact, Credentials, Vicinity, incarnation_now};
 use trimtab_overlay::{NodeId, Setup, Told};
@@ -45,7 +45,7 @@ pub struct Standing {
     pub controller: String,
     /// Who it is.
     pub identity: Identity,
-    /// Where it awaits agents below it; 0: any port.
+    /// Where it awaits agents below it; 0: nowhere.
     pub port: u16,
 }
 
@@ -57,6 +57,8 @@ struct Agent {
     /// Looks for those whose certificates are revoked.
     revoked: Option<Watch>,
     port: u16,
+    /// Which start of an agent this is.
+    start: u64,
     starts: Arc<Starts>,
     began: Instant,
     /// Since when it has lost whoever was above it, and has no other yet.
@@ -80,6 +82,7 @@ pub fn stand(standing: Standing) -> Result<(), Error> {
         credentials: Arc::new(identity.credentials()?),
         revoked: identity.revoked().cloned().map(Watch::new),
         port,
+        start: start_now(),
         starts: Arc::default(),
         began: Instant::now(),
         orphan_since: None,
@@ -142,7 +145,7 @@ impl Agent {
     /// Reports to the controller and begins in the place it gets.
     fn join(&self) -> Result<(Blocking, u32), Error> {
         let controller = self.client.address()?;
-        let enrol = Enrol { version: own_version(), port: self.port };
+        let enrol = Enrol { version: own_version(), port: self.port, start: self.start };
         let placed: Placed = self.client.post("/v1/agents", &enrol)?;
         // Before anybody is heard who is on it.
         self.fetching()();
@@ -305,6 +308,11 @@ impl Agent {
             trouble: handle.troubles().last().map(|trouble| format!("{}: {}", trouble.with, trouble.what)),
         }
     }
+}
+
+/// A number that no other start of an agent on this host has: the nanoseconds since 1970.
+fn start_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 /// Every address of this host, of the kind that the controller has.

@@ -21,6 +21,16 @@ pub struct Place {
     pub host: String,
     /// Where it awaits agents below it; port 0: nowhere.
     pub address: SocketAddr,
+    /// The number of its start.
+    pub start: u64,
+}
+
+impl Place {
+    /// Whether it may be an agent at that place, connected again or started anew: then it has the port to itself. Where there
+    /// is no port, an agent is known by its start.
+    fn may_follow(&self, earlier: &Place) -> bool {
+        self.address == earlier.address && (self.address.port() != 0 || self.start == earlier.start)
+    }
 }
 
 /// All of them.
@@ -48,12 +58,11 @@ impl Places {
     }
 
     /// Takes an agent in, or notes where it is now; its number. None if there are too many.
-    pub fn take(&mut self, host: &str, address: SocketAddr) -> Option<u32> {
-        let index = self.places.iter().position(|place| place.host == host).unwrap_or(self.places.len());
+    pub fn take(&mut self, place: Place) -> Option<u32> {
+        let index = self.places.iter().position(|known| known.host == place.host).unwrap_or(self.places.len());
         if index >= AGENT_COUNT_MAX {
             return None;
         }
-        let place = Place { host: host.to_owned(), address };
         match self.places.get_mut(index) {
             Some(known) => *known = place,
             None => self.places.push(place),
@@ -61,12 +70,23 @@ impl Places {
         Some(index as u32)
     }
 
-    /// The other place from which an agent of this host is connected already, if there is one; an agent that is started anew
-    /// calls from the same, with the same port.
-    pub fn connected_elsewhere(&self, host: &str, address: SocketAddr, connected: &RankSet) -> Option<SocketAddr> {
-        let index = self.places.iter().position(|place| place.host == host)?;
-        let known = self.places[index].address;
-        (known != address && connected.contains(Rank(index as u32))).then_some(known)
+    /// Why an agent can't be taken in while another one with its identity is connected, if there is one.
+    pub fn connected_beside(&self, place: &Place, connected: &RankSet) -> Option<String> {
+        let index = self.places.iter().position(|known| known.host == place.host)?;
+        let known = &self.places[index];
+        if place.may_follow(known) || !connected.contains(Rank(index as u32)) {
+            return None;
+        }
+        let (host, here, there) = (&place.host, place.address.ip(), known.address.ip());
+        let why = if here == there {
+            format!("another agent of {host} runs on {there} already; one is enough: end one of them")
+        } else {
+            format!(
+                "an agent of {host} is connected from {there}, and this one calls from {here}: has one identity been copied \
+                 to two hosts? Issue one for each (`trimtab site issue FOLDER node:HOST`)"
+            )
+        };
+        Some(why)
     }
 
     /// Those above an agent, its parent first; the controller comes behind them. Agents that nobody can call are left
@@ -74,7 +94,7 @@ impl Places {
     pub fn above(&self, index: u32) -> Vec<Ancestor> {
         let above = std::iter::successors(self.parent(index as usize), |at| self.parent(*at));
         let ancestor = |at: usize| {
-            let Place { host, address } = self.places.get(at).filter(|place| place.address.port() != 0)?;
+            let Place { host, address, .. } = self.places.get(at).filter(|place| place.address.port() != 0)?;
             Some(Ancestor { index: at as u32, host: host.clone(), address: *address })
         };
         above.filter_map(ancestor).collect()
@@ -104,33 +124,38 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn address(last: u8, port: u16) -> SocketAddr {
-        SocketAddr::from(([10, 0, 0, last], port))
+    fn place(host: &str, last: u8, port: u16) -> Place {
+        Place { host: host.to_owned(), address: SocketAddr::from(([10, 0, 0, last], port)), start: 1 }
     }
 
     fn places(count: u8, fan_out: usize) -> Places {
         let mut places = Places::new(7, fan_out);
         for index in 0..count {
-            assert_eq!(places.take(&format!("n{index}.site"), address(index, 1)), Some(u32::from(index)));
+            assert_eq!(places.take(place(&format!("n{index}.site"), index, 1)), Some(u32::from(index)));
         }
         places
     }
 
     #[test]
     fn one_identity_at_two_places_is_seen() {
-        let places = places(3, 2);
-        let elsewhere =
-            |host: &str, at: SocketAddr, connected: RankSet| places.connected_elsewhere(host, at, &connected);
-        assert_eq!(
-            elsewhere("n1.site", address(7, 1), RankSet::one(Rank(1))),
-            Some(address(1, 1)),
-            "connected from another host"
-        );
-        assert_eq!(elsewhere("n1.site", address(7, 1), RankSet::one(Rank(2))), None, "the other one is gone");
-        assert_eq!(elsewhere("n1.site", address(1, 1), RankSet::one(Rank(1))), None, "started anew on its host");
-        let beside = elsewhere("n1.site", address(1, 9), RankSet::one(Rank(1)));
-        assert_eq!(beside, Some(address(1, 1)), "a second one on its host");
-        assert_eq!(elsewhere("n9.site", address(7, 1), RankSet::one(Rank(1))), None, "never seen");
+        let mut places = places(3, 2);
+        assert_eq!(places.take(place("n2.site", 2, 0)), Some(2), "nobody can call it");
+        let again = |place: Place| Place { start: 2, ..place };
+        let (copied, second) = (Some("copied to two hosts"), Some("end one of them"));
+        for (name, place, connected, expected) in [
+            ("connected from another host", place("n1.site", 7, 1), 1, copied),
+            ("the other one is gone", place("n1.site", 7, 1), 2, None),
+            ("started anew on its host", again(place("n1.site", 1, 1)), 1, None),
+            ("a second one on its host", again(place("n1.site", 1, 9)), 1, second),
+            ("a second one that nobody can call", again(place("n2.site", 2, 0)), 2, second),
+            ("the same one, connected again", place("n2.site", 2, 0), 2, None),
+            ("started anew, the earlier one is gone", again(place("n2.site", 2, 0)), 1, None),
+            ("never seen", place("n9.site", 7, 1), 1, None),
+        ] {
+            let why = places.connected_beside(&place, &RankSet::one(Rank(connected)));
+            assert_eq!(why.is_some(), expected.is_some(), "{name}: {why:?}");
+            assert!(why.is_none_or(|why| expected.is_some_and(|words| why.contains(words))), "{name}");
+        }
     }
 
     #[test]
@@ -154,7 +179,7 @@ mod tests {
     #[test]
     fn who_comes_back_has_its_place_and_who_can_not_be_called_is_nobody_s_parent() {
         let mut places = places(4, 1);
-        assert_eq!(places.take("n1.site", address(99, 0)), Some(1));
+        assert_eq!(places.take(place("n1.site", 99, 0)), Some(1));
         assert_eq!(places.all().len(), 4);
         let indices: Vec<u32> = places.above(3).iter().map(|ancestor| ancestor.index).collect();
         assert_eq!(indices, [2, 0]);

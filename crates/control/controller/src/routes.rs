@@ -5,6 +5,7 @@
 //! Next: `kept` for jobs and reports, `calls` for who waits for a call; `trimtab_site::api` for the words.
 
 use crate::listener::Peer;
+use crate::places::Place;
 use crate::windows::Denied;
 use crate::{Controller, calls, kept, own_version};
 use axum::body::Bytes;
@@ -105,26 +106,23 @@ pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
 
 async fn enrol(State(controller): Shared, caller: Caller, body: Bytes) -> Result<Json<Placed>, Refusal> {
     let host = agent(&caller)?;
-    let Enrol { version, port } = read(&body)?;
+    let Enrol { version, port, start } = read(&body)?;
     if version != own_version() {
         let what = format!("this controller is version {}, the agent {version}: run the same on both", own_version());
         return Err(Refusal(StatusCode::CONFLICT, what));
     }
-    let address = SocketAddr::new(caller.address.ip(), port);
+    let place = Place { host: host.to_owned(), address: SocketAddr::new(caller.address.ip(), port), start };
     let asked = controller.clone();
     let members = off_thread(move || Ok(asked.root().members())).await?;
-    let elsewhere = controller.state().places.connected_elsewhere(host, address, &members);
-    if let Some(other) = elsewhere {
+    let beside = controller.state().places.connected_beside(&place, &members);
+    if let Some(why) = beside {
         // Each would push the other one out of the tree, again and again.
-        let what = format!(
-            "an agent of {host} is connected from {other}, and this one calls from {address}: has one identity been copied \
-             to two hosts? Issue one for each (`trimtab site issue FOLDER node:HOST`); on one host one agent is enough"
-        );
-        eprintln!("trimtab: {what}");
-        return Err(Refusal(StatusCode::CONFLICT, what));
+        eprintln!("trimtab: {why}");
+        return Err(Refusal(StatusCode::CONFLICT, why));
     }
+    let address = place.address;
     let mut state = controller.state();
-    let index = state.places.take(host, address).ok_or_else(|| {
+    let index = state.places.take(place).ok_or_else(|| {
         Refusal(StatusCode::SERVICE_UNAVAILABLE, "there are as many agents as one controller may have".to_owned())
     })?;
     let (tree, ancestors) = (state.places.tree(), state.places.above(index));

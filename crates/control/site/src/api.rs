@@ -61,6 +61,9 @@ pub struct Enrol {
     pub version: String,
     /// Where agents below it are awaited, on the address that it calls from; 0: nowhere.
     pub port: u16,
+    /// A number that it chose when it was started: two agents of one host that can't be called differ in nothing else.
+    #[serde(default)]
+    pub start: u64,
 }
 
 /// Its place in the tree.

@@ -315,35 +315,37 @@ fn a_call_through_the_api_is_measured(site: &Site<'_>, job: &Job) {
 }
 
 /// A second agent with the identity of the first node's, on the last node: the first one stays, and both logs say why. So it is on
-/// the first one's own node.
+/// the first one's own node, and with two that nobody can call.
 fn one_identity_on_two_hosts_is_refused(site: &Site<'_>) {
     let testbed = site.cluster.testbed;
     let survived = || site.tree()["failures_survived"].as_u64().expect("a number");
-    let has = |file: &str, words: &str| {
-        let text = fs::read_to_string(site.cluster.folder(file));
-        text.is_ok_and(|text| text.contains(words))
-    };
-    let start = |node: usize, log: &str| {
+    let first = format!("node:{}", testbed.name(1));
+    let start = |node: usize, role: &str, log: &str| {
         let mut command = testbed.on(node, env!("CARGO_BIN_EXE_trimtab"));
         command.args(["agent", "--port", "0", "--controller", &testbed.address(0), "--identity"]);
-        command.arg(site.identity(&format!("node:{}", testbed.name(1))));
-        command.arg("--revoked").arg(site.cluster.folder("no-list.pem"));
+        command.arg(site.identity(role)).arg("--revoked").arg(site.cluster.folder("no-list.pem"));
         logged(&mut command, &site.cluster.folder(log))
     };
-    let end = |mut child: Child| {
+    let is_refused = |node: usize, role: &str, log: &str, why: &str| {
+        let before = survived();
+        let mut child = start(node, role, log);
+        wait_for(why, || site.has_said(log, why) && site.has_said("controller.log", why));
         children_of(child.id()).into_iter().for_each(kill);
         child.wait().expect("it ended");
+        assert_eq!(survived(), before, "{role} on node {node}: nobody was pushed out");
     };
-    let (why, before) = ("has one identity been copied to two hosts", survived());
-    let copied = start(NODES, "copied.log");
-    wait_for("the copy hears why", || has("copied.log", why) && has("controller.log", why));
-    assert!(has("copied.log", "it was copied from another host"), "it knows its own name");
-    end(copied);
-    assert_eq!(survived(), before, "nobody was pushed out");
-    let twin = start(1, "twin.log");
-    wait_for("the second one on a host hears why", || has("twin.log", why));
-    end(twin);
-    assert_eq!(survived(), before, "nobody was pushed out");
+    is_refused(NODES, &first, "copied.log", "has one identity been copied to two hosts");
+    assert!(site.has_said("copied.log", "it was copied from another host"), "it knows its own name");
+    is_refused(1, &first, "twin.log", &format!("another agent of {} runs on", testbed.name(1)));
+    let mut hidden = start(1, "node:n1", "hidden.log");
+    wait_for("it is in the tree", || site.has_said("hidden.log", "is in the tree"));
+    is_refused(1, "node:n1", "hidden-twin.log", "another agent of n1 runs on");
+    children_of(hidden.id()).into_iter().for_each(kill);
+    hidden.wait().expect("it ended");
+    let mut again = start(1, "node:n1", "hidden-again.log");
+    wait_for("its place is free", || site.has_said("hidden-again.log", "is in the tree"));
+    children_of(again.id()).into_iter().for_each(kill);
+    again.wait().expect("it ended");
 }
 
 /// A user and an agent. The agent's connection is to another agent, which gets the list from the controller.
@@ -516,6 +518,11 @@ impl<'a> Site<'a> {
     fn ask(&self, words: &[&str], role: &str) -> Output {
         let mut command = self.trimtab(words, role);
         command.arg("--controller").arg(self.cluster.testbed.address(0)).output().expect("it runs")
+    }
+
+    /// Whether some part's log has these words.
+    fn has_said(&self, log: &str, words: &str) -> bool {
+        fs::read_to_string(self.cluster.folder(log)).is_ok_and(|text| text.contains(words))
     }
 
     fn tree(&self) -> serde_json::Value {

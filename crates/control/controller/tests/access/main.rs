@@ -77,7 +77,7 @@ impl Site {
     /// An agent of this host that is in the tree.
     fn agent(&self, host: &str) -> Blocking {
         let identity = self.identity(&format!("node:{host}"));
-        let enrol = Enrol { version: own_version().to_owned(), port: 0 };
+        let enrol = Enrol { version: own_version().to_owned(), port: 0, start: 1 };
         let placed: Placed = self.client_of(&identity).post("/v1/agents", &enrol).expect("it is taken in");
         let link = self.join(&identity, placed.tree, placed.index);
         until("the agent is in the tree", || self.is_connected(host));
@@ -133,7 +133,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 #[test]
 fn everybody_may_ask_only_what_their_role_allows() {
     let site = Site::start();
-    let enrol = Enrol { version: own_version().to_owned(), port: 0 };
+    let enrol = Enrol { version: own_version().to_owned(), port: 0, start: 1 };
     for (role, tree, agents, begin) in [
         ("user:7", 200, 403, 200),
         ("administrator:0", 200, 403, 200),
@@ -146,7 +146,7 @@ fn everybody_may_ask_only_what_their_role_allows() {
         assert_eq!(status(client.post::<Begun>("/v1/windows", &wanted())), begin, "{role}");
         assert_eq!(status(client.get::<()>("/v1/nothing")), 404, "{role}");
     }
-    let older = Enrol { version: "0.0.0".to_owned(), port: 0 };
+    let older = Enrol { version: "0.0.0".to_owned(), port: 0, start: 1 };
     assert_eq!(status(site.client("node:n1").post::<Placed>("/v1/agents", &older)), 409);
     assert_eq!(status(site.client("node:n1").post::<Placed>("/v1/agents", &"no enrolment")), 400);
 }
@@ -217,7 +217,7 @@ fn only_agents_join_the_tree() {
     assert!(tree.agents.is_empty());
     let placed: Placed = site
         .client("node:n1")
-        .post("/v1/agents", &Enrol { version: own_version().to_owned(), port: 0 })
+        .post("/v1/agents", &Enrol { version: own_version().to_owned(), port: 0, start: 1 })
         .expect("it is taken in");
     let trouble = || site.client("user:1").get::<Tree>("/v1/tree").expect("a tree").controller.trouble;
     for role in ["user:7", "administrator:0"] {
