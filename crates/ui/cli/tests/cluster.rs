@@ -27,6 +27,7 @@ fn jobs_of_several_nodes() {
     a_window_is_of_all_ranks(&cluster, &job);
     a_window_is_of_chosen_ranks(&cluster, &job);
     a_window_waits_for_the_nodes(&cluster, &job);
+    a_window_that_timeout_ends_is_shown(&cluster, &job);
     a_killed_lead_leaves_no_probes(&cluster, &job);
     a_killed_agent_is_named_and_what_it_left_comes_out(&cluster, &job);
     a_killed_agent_and_its_guard_are_cleaned_up_after(&cluster, &job);
@@ -90,6 +91,27 @@ fn a_window_waits_for_the_nodes(cluster: &Cluster<'_>, job: &Job) {
         job.check_untouched();
     }
     wait_for("agents have gone", || agents().is_empty());
+}
+
+/// `timeout` sends its signal to the command and then to the command's group: the second one is the same as the first.
+fn a_window_that_timeout_ends_is_shown(cluster: &Cluster<'_>, job: &Job) {
+    let words = ["attach", "--slurm", &job.id, "--iterations", "100000000", "--json", "-"];
+    // However long it takes here until something is recorded.
+    for seconds in [2, 4, 8, 16, 32] {
+        let output = cluster.trimtab_within(seconds, &words).output().expect("it runs");
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.code() == Some(124) && !err.contains("interrupted twice"), "{:?} {err}", output.status);
+        wait_for("agents have gone", || agents().is_empty());
+        job.check_untouched();
+        if err.contains("interrupted before") {
+            continue;
+        }
+        let report: Report = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out} {err}"));
+        assert!(report.window.valid && report.ranks.len() == NODES, "{:?} {:?}", report.window, report.warnings);
+        assert_eq!(report.window.ended_by, "interrupted", "{:?}", report.warnings);
+        return;
+    }
+    panic!("nothing was recorded within the longest limit");
 }
 
 /// The lead is killed while the window is open: the agents notice, take everything out, and end.

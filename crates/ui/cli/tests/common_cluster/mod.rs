@@ -88,8 +88,22 @@ impl Cluster<'_> {
 
     /// `trimtab` on a node.
     pub fn trimtab_on(&self, node: usize, words: &[&str]) -> Command {
-        let mut command = self.slurm.command_on(node, env!("CARGO_BIN_EXE_trimtab"));
-        command.args(words).env("XDG_DATA_HOME", self.folder("data")).env("XDG_STATE_HOME", self.folder("state"));
+        let mut command = self.command_on(node, env!("CARGO_BIN_EXE_trimtab"));
+        command.args(words);
+        command
+    }
+
+    /// `trimtab` on the head below `timeout`, which ends it after so many seconds.
+    pub fn trimtab_within(&self, seconds: u32, words: &[&str]) -> Command {
+        let mut command = self.command_on(0, "timeout");
+        command.arg(seconds.to_string()).arg(env!("CARGO_BIN_EXE_trimtab")).args(words);
+        command
+    }
+
+    /// A command with this cluster's Slurm and folders.
+    fn command_on(&self, node: usize, program: &str) -> Command {
+        let mut command = self.slurm.command_on(node, program);
+        command.env("XDG_DATA_HOME", self.folder("data")).env("XDG_STATE_HOME", self.folder("state"));
         command.env("XDG_CACHE_HOME", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         command
     }
