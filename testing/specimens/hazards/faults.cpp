@@ -7,6 +7,7 @@
 
 #include "hazards.h"
 #include <atomic>
+#include <cerrno>
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
@@ -142,10 +143,27 @@ static bool is_told(const char *what) { return access((std::string(until_path) +
 
 static void say(const char *what) { fclose(fopen((std::string(until_path) + what).c_str(), "w")); }
 
+static void ignore_it(int, siginfo_t *, void *) {}
+
+/* Whatever is set and asked for other signals, or without a handler, is as without probes. */
+static bool sets_others() {
+    handle(SIGUSR1, ignore_it);
+    struct sigaction usual {}, now {};
+    const bool asked = sigaction(SIGSEGV, nullptr, &now) == 0 && now.sa_handler == SIG_DFL;
+    usual.sa_handler = SIG_DFL;
+    const bool set = sigaction(SIGSEGV, &usual, nullptr) == 0 && signal(SIGUSR2, SIG_IGN) != SIG_ERR;
+    const bool read = sigaction(SIGUSR1, nullptr, &now) == 0 && now.sa_sigaction == ignore_it;
+    return asked && set && read && sigaction(SIGKILL, &usual, nullptr) == -1 && errno == EINVAL;
+}
+
 bool faults_late() {
     has_begun();
     long sum = 0, caught = 0;
-    for (; !is_told(".go"); usleep(100)) sum += fault_sums(numbers);
+    bool right = true;
+    for (; !is_told(".go"); usleep(100)) {
+        sum += fault_sums(numbers);
+        right &= sets_others();
+    }
     handle(SIGSEGV, throw_fault);
     say(".handles");
     for (; !is_told(".fault"); usleep(100)) sum += fault_sums(numbers);
@@ -156,7 +174,7 @@ bool faults_late() {
             caught++;
         }
     }
-    return sum % 5 == 0 && caught == 5;
+    return right && sum % 5 == 0 && caught == 5;
 }
 
 // --- an end by a fault that nobody handles

@@ -15,7 +15,7 @@ use script::ArenaScript;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use trimtab_x86::{Carrier, build_carrier, encode_near_jump, encode_short_jump};
+use trimtab_x86::{Carrier, Hold, build_carrier, encode_near_jump, encode_short_jump};
 use trimtab_x86::{
     ISLAND_OVERHEAD_MAX, Inline, Island, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island,
 };
@@ -35,6 +35,26 @@ pub struct PlannedFunction {
     pub inline: Option<Inline>,
     /// Bodies of a script that run there instead of the routine.
     pub bodies: Option<FunctionBodies>,
+    /// Whether threads are held there that set a fault handler.
+    pub holds: Holds,
+}
+
+/// Whether threads that set a fault handler are held at a function's entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Holds {
+    /// They are not.
+    #[default]
+    No,
+    /// They are, and then its probes run.
+    Also,
+    /// They are, and nothing else is asked of the function.
+    Only,
+}
+
+impl Holds {
+    fn hold(self, place: ArenaPlace, words: u64) -> Option<Hold> {
+        (self != Holds::No).then_some(Hold { gate: place.gate, words })
+    }
 }
 
 /// One place to patch, with the bytes that are there now.
@@ -223,11 +243,11 @@ pub fn code_needed(routines: &Routines<'_>, functions: &[PlannedFunction], arena
     (routines.bytes.len() + 2 * (ISLAND_OVERHEAD_MAX + ISLAND_ALIGNMENT) + islands) as u64
 }
 
-/// Makes the plan.
+/// Makes the plan. `header` is where the shared memory will lie, `hold_words` where threads that set a fault handler tell so.
 pub fn build(
     functions: &[PlannedFunction],
     places: &[ArenaPlace],
-    header: u64,
+    (header, hold_words): (u64, u64),
     routines: &Routines<'_>,
     calibration_probe: u32,
 ) -> Result<Plan, Error> {
@@ -239,8 +259,12 @@ pub fn build(
         let place = places[function.arena];
         let mut code = probe_code(place, header, routines, function.probe);
         code.inline = function.inline;
+        let hold = function.holds.hold(place, hold_words);
         for site in &function.sites {
-            let island = |at| build_island(&site.site, &site.displaced, at, &code);
+            let island = |at| match &hold {
+                Some(hold) if function.holds == Holds::Only => hold.island(&site.site, &site.displaced, at),
+                hold => build_island(&site.site, &site.displaced, at, &code, hold.as_ref()),
+            };
             plan.add_site(function, site, place, (&island, Vec::new()), &mut entries)?;
         }
     }
@@ -248,11 +272,16 @@ pub fn build(
     Ok(plan)
 }
 
-/// Makes the plan of a script: bodies instead of the in-target routine.
+/// Makes the plan of a script: bodies instead of the in-target routine. `hold_words` as for [`build`].
 ///
 /// # Errors
 /// [`Error`], as [`build`].
-pub fn build_script(functions: &[PlannedFunction], places: &[ArenaPlace], script: &Script) -> Result<Plan, Error> {
+pub fn build_script(
+    functions: &[PlannedFunction],
+    places: &[ArenaPlace],
+    hold_words: u64,
+    script: &Script,
+) -> Result<Plan, Error> {
     let shared = places.iter().map(|place| script.shared(*place)).collect::<Result<Vec<_>, _>>()?;
     let mut plan = Plan { arenas: shared.iter().map(|shared| shared.bytes.clone()).collect(), ..Plan::default() };
     plan.add_routines(places);
@@ -262,10 +291,11 @@ pub fn build_script(functions: &[PlannedFunction], places: &[ArenaPlace], script
     let mut entries = Entries::default();
     for function in functions {
         let place = places[function.arena];
-        let Some(bodies) = &function.bodies else { continue };
+        let hold = function.holds.hold(place, hold_words);
+        let bodies = function.bodies.clone().unwrap_or_default();
         let arena = &arenas[function.arena];
         for site in &function.sites {
-            let island = |at| arena.island(site, bodies, at);
+            let island = |at| arena.island(site, &bodies, hold.as_ref(), at);
             plan.add_site(function, site, place, (&island, bodies.at(site.site.kind)), &mut entries)?;
         }
     }

@@ -13,7 +13,7 @@ use trimtab_snippet::emit::{
 };
 use trimtab_snippet::ir::{Body, Unit, When};
 use trimtab_x86::{
-    ISLAND_OVERHEAD_MAX, Island, ProbeBytes, ProbePlace, Refusal, SiteKind, WriteProbe, build_probe_island,
+    Hold, ISLAND_OVERHEAD_MAX, Island, ProbeBytes, ProbePlace, Refusal, SiteKind, WriteProbe, build_probe_island,
 };
 
 /// Bytes by which the length of a place's code may depend on where it lies.
@@ -84,7 +84,7 @@ impl Script {
         let code = self.in_arena(&shared.addresses, place.gate);
         let mut bytes = shared.bytes.len() + ISLAND_ALIGNMENT;
         for function in functions.iter().filter(|function| function.arena == arena) {
-            let Some(bodies) = &function.bodies else { continue };
+            let bodies = function.bodies.clone().unwrap_or_default();
             let lists = [&bodies.entry, &bodies.exit, &bodies.point];
             let lengths = lists.into_iter().map(|list| code.length(list, place.code));
             let length = lengths.sum::<Result<usize, Refusal>>().map_err(|error| body_error(&function.name, &error))?;
@@ -111,13 +111,21 @@ pub(crate) struct ArenaScript<'a> {
 
 impl ArenaScript<'_> {
     /// The island of one place.
-    pub(crate) fn island(&self, planned: &PlannedSite, bodies: &FunctionBodies, at: u64) -> Result<Island, Refusal> {
+    pub(crate) fn island(
+        &self,
+        planned: &PlannedSite,
+        bodies: &FunctionBodies,
+        hold: Option<&Hold>,
+        at: u64,
+    ) -> Result<Island, Refusal> {
         let site = &planned.site;
         let (enter, point) = match site.kind {
             SiteKind::At(address) => (&bodies.point, address),
             _ => (&bodies.entry, site.at),
         };
-        let mut enter = self.writers(enter, point, planned);
+        let hold = hold.filter(|_| Hold::fits(site.kind));
+        let held = hold.map(|hold| -> Box<WriteProbe<'_, Refusal>> { Box::new(|place| hold.written(place)) });
+        let mut enter: Vec<_> = held.into_iter().chain(self.writers(enter, point, planned)).collect();
         // A way inside a function is patched as an exit is, but its bodies are those of a point.
         let leaving = if bodies.point.is_empty() { &bodies.exit } else { &bodies.point };
         let mut leave = self.writers(leaving, point, planned);

@@ -7,6 +7,7 @@
 //!
 //! Next: `insert`, which watches each process; `trimtab-os`' `wait`, which asks the kernel.
 
+use crate::hold::HELD_AT;
 use crate::insert::Inserted;
 use crate::prepare::Prepared;
 use std::collections::BTreeSet;
@@ -120,10 +121,9 @@ impl Prepared {
 
     /// What is patched, in words.
     pub(crate) fn patched(&self) -> String {
-        patched_text(
-            self.point_count(),
-            &self.functions.iter().map(|function| function.name.as_str()).collect::<Vec<_>>(),
-        )
+        let names: Vec<&str> = self.asked().map(|function| function.name.as_str()).collect();
+        let held = if self.asked().count() < self.functions.len() { format!(", and {HELD_AT}") } else { String::new() };
+        patched_text(self.point_count(), &names) + &held
     }
 }
 

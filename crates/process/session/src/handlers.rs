@@ -5,7 +5,8 @@
 //! count. Which signals are caught is read from outside; only where one of a fault is, a thread is held for a moment and asked whose its handler is.
 //! If that can't be asked, the handler counts as the program's own.
 //!
-//! A program may set a handler at any time. So while code that may fault lies elsewhere, [`Watch`] asks again.
+//! A program may set a handler at any time. So while code that may fault lies elsewhere, threads that are about to are held
+//! until it is back (`hold`), and [`Watch`] asks again for what was set in other ways.
 //!
 //! Next: `prepare`, which then has such code stay; `trimtab-x86`'s `faults`, which tells what may fault.
 
@@ -14,6 +15,7 @@ use crate::error::Error;
 use crate::insert::Inserted;
 use crate::modules::{Module, Modules};
 use crate::prepare::Prepared;
+use crate::threads::{Stacks, stands};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_os::{Caught, Gadgets, MappingTable, Memory, SignalHandler, Stopped, find_gadgets, signal_name};
@@ -115,7 +117,7 @@ fn asked(pid: Pid, signals: &[i32]) -> Result<(Vec<SignalHandler>, MappingTable,
 const TRIES_MAX: u32 = 5;
 const FIRST_REST: Duration = Duration::from_micros(500);
 
-fn is_of_library(maps: &MappingTable, address: u64) -> bool {
+pub(crate) fn is_of_library(maps: &MappingTable, address: u64) -> bool {
     maps.at(address).is_some_and(|mapping| mapping.inode != 0 && is_library(file_name(&mapping.path)))
 }
 
@@ -129,7 +131,7 @@ fn is_library(name: &str) -> bool {
     LIBRARIES.contains(&stem) || BEGINNINGS.iter().any(|beginning| stem.starts_with(beginning))
 }
 
-fn described(maps: &MappingTable, handler: &SignalHandler) -> String {
+pub(crate) fn described(maps: &MappingTable, handler: &SignalHandler) -> String {
     let place = maps.at(handler.address).filter(|mapping| mapping.inode != 0);
     let place = place.map_or("code made at run time", |mapping| file_name(&mapping.path));
     format!("{} in {place}", signal_name(handler.signal))
@@ -170,11 +172,34 @@ impl Prepared {
     /// # Errors
     /// [`Error::NewFaultHandler`] if it does not.
     pub(crate) fn check_handlers(&self, pid: Pid) -> Result<(), Error> {
-        let is_as_known = || Caught::by(pid).is_ok_and(|caught| caught.faults() == self.handlers.caught);
-        if self.watch().is_none() || is_as_known() {
+        if self.watch().is_none() || self.are_as_known(pid) {
             return Ok(());
         }
         FaultHandlers::of(pid).own.map_or(Ok(()), |handler| Err(Error::NewFaultHandler { pid, handler }))
+    }
+
+    fn are_as_known(&self, pid: Pid) -> bool {
+        Caught::by(pid).is_ok_and(|caught| caught.faults() == self.handlers.caught)
+    }
+
+    /// The same in the stop in which the patches are written: nobody has set a handler meanwhile, or is about to, past where
+    /// it would be held.
+    ///
+    /// # Errors
+    /// [`Error::NewFaultHandler`], or [`Error::ThreadInTheWay`] while a thread sets one.
+    pub(crate) fn check_setters(&self, stopped: &Stopped, stacks: &Stacks) -> Result<(), Error> {
+        let pid = stopped.pid();
+        if self.watch().is_none() {
+            return Ok(());
+        }
+        if !self.are_as_known(pid) {
+            return Err(Error::NewFaultHandler { pid, handler: "one that was set right now".into() });
+        }
+        let mut all = stands(stopped, stacks, self.gadgets.signal_return).into_iter();
+        match all.any(|stand| self.is_setting(stand.address())) {
+            true => Err(Error::ThreadInTheWay { pid, function: "sigaction".into() }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -200,8 +225,12 @@ impl Watch {
         Watch(Mutex::new(Watching { caught, own: None, looked: now, asked: now, every: ASK_EVERY, pause_ns: 0 }))
     }
 
-    fn look(&self, pid: Pid) -> Option<String> {
+    fn look(&self, inserted: &Inserted) -> Option<String> {
+        let pid = inserted.pid();
         let mut watching = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if watching.own.is_none() {
+            watching.own = inserted.handler_to_be_set();
+        }
         if watching.own.is_some() || watching.looked.elapsed() < LOOK_EVERY {
             return watching.own.clone();
         }
@@ -229,7 +258,7 @@ impl Inserted {
     /// Whether the program has set a fault handler of its own since the probes went in, in words, although code that may
     /// fault lies elsewhere now: then they must go at once. To be asked often; the process is only held where that is due.
     pub fn new_fault_handler(&self) -> Option<String> {
-        self.watch.as_ref()?.look(self.pid())
+        self.watch.as_ref()?.look(self)
     }
 
     /// Whether such a handler would matter.

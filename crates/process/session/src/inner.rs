@@ -7,7 +7,7 @@ use crate::modules::Modules;
 use crate::prepare::{Prepared, Refused, Subject};
 use crate::script::Lost;
 use trimtab_os::Memory;
-use trimtab_plan::{FunctionBodies, PlannedFunction, PlannedSite, Unread};
+use trimtab_plan::{FunctionBodies, Holds, PlannedFunction, PlannedSite, Unread};
 use trimtab_types::ProcAddr;
 use trimtab_x86::{Analysis, FunctionCode, Liveness, Site, SiteKind};
 
@@ -58,6 +58,7 @@ impl Prepared {
                         sites,
                         inline: None,
                         bodies: Some(bodies),
+                        holds: Holds::No,
                     });
                 }
                 Err(reason) => {

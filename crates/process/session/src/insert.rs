@@ -13,6 +13,7 @@ use crate::departed::Ending;
 use crate::error::Error;
 use crate::gone::is_changed_by_others;
 use crate::handlers::Watch;
+use crate::hold::{HELD_AT, WORDS_AT};
 use crate::mapping::{Mapper, check_calls, forsake};
 use crate::modules::Modules;
 use crate::prepare::Prepared;
@@ -64,7 +65,7 @@ pub struct Inserted {
     pid: Pid,
     shared: SharedMapping,
     target: Target,
-    /// Places patched.
+    /// Places patched, without those that serve safety only.
     pub point_count: usize,
     /// How long the process was held, all stops together, nanoseconds.
     pub pause_ns: u64,
@@ -159,7 +160,7 @@ impl Prepared {
         }
         let needs = Needs {
             // A jump, a springboard and a carrier at most.
-            patches: self.point_count() as u64 * 3,
+            patches: self.site_count() as u64 * 3,
             probes: self.probes.len() as u64 + 1,
             functions: setup.functions + 1,
             ranks: setup.ranks,
@@ -172,11 +173,12 @@ impl Prepared {
         let near = self.arena_modules.first().map_or(self.program.clone(), |(_, text)| text.clone());
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
         let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
+        let hold_words = header + WORDS_AT;
         let built = match &self.script {
-            Some(script) => build_script(&self.functions, &places, &script.placed(header, &geometry)),
+            Some(script) => build_script(&self.functions, &places, hold_words, &script.placed(header, &geometry)),
             None => {
                 let functions = self.functions_with_inline(setup, &geometry);
-                build(&functions, &places, header, &routines, self.probes.len() as u32)
+                build(&functions, &places, (header, hold_words), &routines, self.probes.len() as u32)
             }
         };
         let plan = built.map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })?;
@@ -215,7 +217,7 @@ impl Prepared {
             pid,
             shared,
             target,
-            point_count: layout.plan.patches.len(),
+            point_count: asked_patches(&layout.plan),
             pause_ns: mapper.pause_ns + self.handlers.pause_ns,
             inside: Vec::new(),
             removed: false,
@@ -265,6 +267,7 @@ impl Prepared {
     ) -> Result<Vec<(u64, u32)>, Error> {
         check_thread_pointers(stopped)?;
         let stacks = Stacks::read(stopped, maps);
+        self.check_setters(stopped, &stacks)?;
         let moves = self.moves(stopped, &stacks, layout, displaced)?;
         let inside = inside(stopped, &stacks, &target.functions.0, &target.functions.1);
         move_threads(stopped, &moves)?;
@@ -306,6 +309,11 @@ impl Prepared {
         }
         Ok(moves)
     }
+}
+
+/// Patches that were asked for.
+fn asked_patches(plan: &Plan) -> usize {
+    plan.patches.iter().filter(|patch| patch.function != HELD_AT).count()
 }
 
 /// The in-target routines, as the compiler of this program made them.

@@ -18,6 +18,7 @@ mod errno;
 mod error;
 mod gone;
 mod handlers;
+mod hold;
 mod image_cache;
 mod imports;
 mod indirect;

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 use trimtab_os::{Gadgets, MappingTable, Memory, find_gadgets};
-use trimtab_plan::{PlannedFunction, PlannedSite, Unread};
+use trimtab_plan::{Holds, PlannedFunction, PlannedSite, Unread};
 use trimtab_stub::layout::{Probe, USER_GROUP, flag};
 use trimtab_symbols::{FrameKind, fde_at, fingerprint, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
@@ -74,6 +74,8 @@ pub struct Prepared {
     pub(crate) script: Option<ScriptSource>,
     /// What was known of the process's fault handlers.
     pub(crate) handlers: FaultHandlers,
+    /// Code in which a thread may be about to set one.
+    pub(crate) setters: Vec<Range<u64>>,
 }
 
 /// Farthest apart that code sharing one arena may lie: little beside how far a jump reaches, yet most libraries are
@@ -91,7 +93,9 @@ const AFTER_MAX: u64 = 64;
 impl Prepared {
     /// Decides about each of `requests`; several requests for one address become one probe.
     pub fn new(modules: &Modules, requests: &[FunctionRequest]) -> Result<Self, Error> {
-        Prepared::decided(modules, requests, &OfWindow)
+        let mut prepared = Prepared::decided(modules, requests, &OfWindow)?;
+        prepared.hold_handlers(modules, modules.memory()?.as_ref());
+        Ok(prepared)
     }
 
     /// The same as `purpose` wants it.
@@ -120,6 +124,7 @@ impl Prepared {
             program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
             script: None,
             handlers: modules.fault_handlers().clone(),
+            setters: Vec::new(),
         };
         let mut known = HashSet::new();
         let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
@@ -161,8 +166,18 @@ impl Prepared {
         }
     }
 
-    /// Places that would be patched.
+    /// Places that would be patched because they were asked for.
     pub fn point_count(&self) -> usize {
+        self.asked().map(|function| function.sites.len()).sum()
+    }
+
+    /// Functions that were asked for, without those that serve safety only.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &PlannedFunction> {
+        self.functions.iter().filter(|function| function.holds != Holds::Only)
+    }
+
+    /// All places that would be patched.
+    pub(crate) fn site_count(&self) -> usize {
         self.functions.iter().map(|function| function.sites.len()).sum()
     }
 
@@ -228,7 +243,15 @@ impl Prepared {
         let probe = self.probes.len() as u32;
         let name = request.name.clone();
         self.take(&sites);
-        self.functions.push(PlannedFunction { name, probe, arena, sites, inline: None, bodies: None });
+        self.functions.push(PlannedFunction {
+            name,
+            probe,
+            arena,
+            sites,
+            inline: None,
+            bodies: None,
+            holds: Holds::No,
+        });
         self.ranges.push((request.address.0..request.address.0 + size, probe));
         self.probes.push(request.probe);
         self.addresses.push(request.address);
@@ -364,20 +387,24 @@ fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// Where one function is patched.
-struct Placed<'a> {
+pub(crate) struct Placed<'a> {
     module: &'a Module,
-    sites: Vec<PlannedSite>,
+    pub(crate) sites: Vec<PlannedSite>,
     /// Bytes of the function.
     size: u64,
 }
 
 /// What was decided about one function, or why it can't be patched.
-type Decided<'a> = Result<Placed<'a>, String>;
+pub(crate) type Decided<'a> = Result<Placed<'a>, String>;
 /// The same, with the module's number and what is worth keeping; that is seldom anything, and large.
 type Judged<'a> = (Decided<'a>, Option<Box<(usize, Decision)>>);
 
 /// Decides about all functions; what has been decided about a file before is not decided again.
-fn all_sites<'a>(modules: &'a Modules, memory: Option<&Memory>, requests: &[&FunctionRequest]) -> Vec<Decided<'a>> {
+pub(crate) fn all_sites<'a>(
+    modules: &'a Modules,
+    memory: Option<&Memory>,
+    requests: &[&FunctionRequest],
+) -> Vec<Decided<'a>> {
     let subjects: Vec<Subject<'_>> =
         modules.modules.iter().map(|module| Subject::new(module, memory, modules)).collect();
     let faults_stay = modules.own_fault_handler().is_some();

@@ -7,9 +7,13 @@
 
 use crate::insert::{own_routines, place_near};
 use crate::prepare::{Prepared, Refused};
+use std::ops::Range;
 use trimtab_os::MappingTable;
 use trimtab_plan::code_needed;
 use trimtab_stub::layout::{PAGE, round_up};
+
+/// More than any window or script needs.
+const ROOM: u64 = 64 << 20;
 
 impl Prepared {
     /// Refuses what lies where there is no room. Only before scripts add their places.
@@ -43,6 +47,11 @@ impl Prepared {
     }
 }
 
+/// Whether what is put in may lie near `text`, with room for more.
+pub(crate) fn is_in_reach(maps: &MappingTable, text: &Range<u64>) -> bool {
+    place_near(maps, text, ROOM).is_some()
+}
+
 fn keep<T>(all: &mut Vec<T>, stays: &[bool]) {
     let mut stays = stays.iter();
     all.retain(|_| stays.next().copied().unwrap_or(true));
@@ -68,6 +77,7 @@ mod tests {
             sites: Vec::new(),
             inline: None,
             bodies: None,
+            holds: trimtab_plan::Holds::No,
         };
         let near = 0x10_0000_0000..0x10_0000_1000;
         let far = 0x7f00_0000_0000..0x7f00_0000_1000;
@@ -85,6 +95,7 @@ mod tests {
             program: 0..0,
             script: None,
             handlers: FaultHandlers::default(),
+            setters: Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@
 
 use crate::error::Error;
 use crate::gone::is_gone;
+use crate::hold::ANSWERED_AT;
 use crate::mapping::{close, unmap_calls, wait_until};
 use crate::pages::{PageWrites, PatchBytes};
 use crate::threads::{Ranges, Stacks, Stand, anyone_in, inside, stands};
@@ -137,6 +138,7 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
             removal.stacks = pointers.collect();
             leave_springboards(&mut stopped, &stacks, target, &springboards)?;
             removal.foreign = target.patches.restore(&stopped)?;
+            let_held_go(&stopped, target);
             forget_gone(&stopped, target, &mut removal.foreign);
             // Calls are recognised by their bytes, some of which were displaced.
             removal.inside = inside(&stopped, &stacks, &target.functions.0, &target.functions.1);
@@ -215,6 +217,12 @@ fn close_gates(pid: Pid, target: &Target) -> Result<(), Error> {
         memory.write(*gate, &0u32.to_le_bytes())?;
     }
     Ok(())
+}
+
+/// Threads that set a fault handler find the code where it was.
+fn let_held_go(stopped: &Stopped, target: &Target) {
+    // Where the memory is gone, nobody waits.
+    let _ = stopped.memory().write(target.header + ANSWERED_AT, &u64::MAX.to_le_bytes());
 }
 
 /// Who stands at a springboard has taken a short jump and done nothing since: it goes back to where that jump stands, so

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x04");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x05");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -374,7 +374,24 @@ pub struct Header {
     pub usage_first: Usage,
     /// Resources used at the window's end.
     pub usage_last: Usage,
+    /// Threads that are held because they set a fault handler.
+    pub hold: HoldWords,
 }
+
+/// Threads that set a handler of a fault are held until the code is back where such a handler looks for it.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct HoldWords {
+    /// Threads that have asked so far; each counts itself.
+    pub asked: AtomicU64,
+    /// Of these, how many may go on; [`u64::MAX`]: all, and whoever comes.
+    pub answered: AtomicU64,
+    /// Address and signal of what each is about to set; 0: not told yet. Indexed by its number, modulo their number.
+    pub handlers: [AtomicU64; HOLD_PLACES],
+}
+
+/// Threads that may be held at once with what they set told.
+pub const HOLD_PLACES: usize = 4;
 
 /// Where everything lies in the shared memory: offsets and capacities. Capacities that are masks are powers of two.
 #[repr(C)]

@@ -23,7 +23,7 @@ const ABOVE: u8 = 0x7;
 const NOT_ABOVE: u8 = 0x6;
 
 /// A forward jump whose target is not known yet: the place of its 32-bit displacement.
-struct Pending(usize);
+pub(crate) struct Pending(usize);
 
 impl Writer<'_> {
     /// Entry: count, bytes, first and last, and the open call.
@@ -108,7 +108,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn closed_gate(&mut self) -> Result<Pending, Refusal> {
+    pub(crate) fn closed_gate(&mut self) -> Result<Pending, Refusal> {
         self.put(&[0x83, 0x3d]);
         let gate = self.displacement(self.code.gate, 1)?;
         self.put(&gate);
@@ -164,17 +164,17 @@ impl Writer<'_> {
         self.put(&offset.to_le_bytes());
     }
 
-    fn jump_if(&mut self, condition: u8) -> Pending {
+    pub(crate) fn jump_if(&mut self, condition: u8) -> Pending {
         self.put(&[0x0f, 0x80 | condition, 0, 0, 0, 0]);
         Pending(self.bytes.len() - 4)
     }
 
-    fn jump(&mut self) -> Pending {
+    pub(crate) fn jump(&mut self) -> Pending {
         self.put(&[0xe9, 0, 0, 0, 0]);
         Pending(self.bytes.len() - 4)
     }
 
-    fn lands(&mut self, jump: Pending) {
+    pub(crate) fn lands(&mut self, jump: Pending) {
         let distance = (self.bytes.len() - jump.0 - 4) as u32;
         self.bytes[jump.0..jump.0 + 4].copy_from_slice(&distance.to_le_bytes());
     }

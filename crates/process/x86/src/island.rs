@@ -9,6 +9,7 @@
 //!
 //! Next: `probe_island`, which puts it among the displaced instructions, and `inline` for the usual case of simple probes.
 
+use crate::hold::Hold;
 use crate::probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
 use crate::{Refusal, Site, SiteKind, encode_near_jump};
 
@@ -87,8 +88,8 @@ pub struct Inline {
 /// Bytes an island may need besides twice its displaced instructions.
 pub const ISLAND_OVERHEAD_MAX: usize = 512;
 
-const PUSHES: [u8; 13] = [0x50, 0x51, 0x52, 0x56, 0x57, 0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53];
-const POPS: [u8; 13] = [0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59, 0x41, 0x58, 0x5f, 0x5e, 0x5a, 0x59, 0x58];
+pub(crate) const PUSHES: [u8; 13] = [0x50, 0x51, 0x52, 0x56, 0x57, 0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53];
+pub(crate) const POPS: [u8; 13] = [0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59, 0x41, 0x58, 0x5f, 0x5e, 0x5a, 0x59, 0x58];
 /// `mov rdx, rsp`.
 const SAVED_REGISTERS_TO_RDX: [u8; 3] = [0x48, 0x89, 0xe2];
 const NO_OPERATION: u8 = 0x90;
@@ -101,18 +102,30 @@ const ALIGN: [u8; 9] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xf0, 0x55];
 /// `mov rsp, rbp; pop rbp`.
 const UNALIGN: [u8; 4] = [0x48, 0x89, 0xec, 0x5d];
 
-/// Builds the island of `site` at address `at`, with a window's probes. `original` holds the bytes of `site.displaced`.
+/// Builds the island of `site` at address `at`, with a window's probes and, before them, `hold`. `original` holds the bytes
+/// of `site.displaced`.
 ///
 /// # Errors
 /// [`Refusal`] if something is out of reach from `at`, or the displaced instructions can't be moved.
-pub fn build_island(site: &Site, original: &[u8], at: u64, code: &ProbeCode) -> Result<Island, Refusal> {
+pub fn build_island(
+    site: &Site,
+    original: &[u8],
+    at: u64,
+    code: &ProbeCode,
+    hold: Option<&Hold>,
+) -> Result<Island, Refusal> {
     let entering = if let SiteKind::At(_) = site.kind { Passage::Point } else { Passage::Entry };
     // What only counts calls is done at the entry.
     let counts_only = code.inline.is_some_and(|inline| !inline.timed);
     let is_leaving = !(counts_only && matches!(site.kind, SiteKind::Whole(_)));
     let write = |passage| -> Box<WriteProbe<'_, Refusal>> { Box::new(move |place| code.written(passage, place)) };
     let mut leave: Vec<_> = is_leaving.then(|| write(Passage::Exit)).into_iter().collect();
-    build_probe_island(site, original, at, &mut [write(entering)], &mut leave)
+    let mut enter: Vec<Box<WriteProbe<'_, Refusal>>> = Vec::new();
+    if let Some(hold) = hold.filter(|_| Hold::fits(site.kind)) {
+        enter.push(Box::new(|place| hold.written(place)));
+    }
+    enter.push(write(entering));
+    build_probe_island(site, original, at, &mut enter, &mut leave)
 }
 
 /// A function that does nothing but pass an entry and an exit probe: calling it measures what a probe costs.
@@ -137,7 +150,7 @@ enum Passage {
 
 impl ProbeCode {
     fn written(&self, passage: Passage, place: ProbePlace) -> Result<ProbeBytes, Refusal> {
-        let mut writer = Writer { at: place.at, bytes: vec![NO_OPERATION; place.room_before], code: self };
+        let mut writer = Writer::new(place, self);
         match (passage, self.inline) {
             (Passage::Entry, None) => writer.probe(self.enter)?,
             (Passage::Entry, Some(inline)) => writer.inline_enter(&inline)?,
@@ -153,6 +166,13 @@ pub(crate) struct Writer<'a> {
     at: u64,
     pub(crate) bytes: Vec<u8>,
     pub(crate) code: &'a ProbeCode,
+}
+
+impl<'a> Writer<'a> {
+    /// With its beginning left free for instructions that run first.
+    pub(crate) fn new(place: ProbePlace, code: &'a ProbeCode) -> Self {
+        Writer { at: place.at, bytes: vec![NO_OPERATION; place.room_before], code }
+    }
 }
 
 impl Writer<'_> {

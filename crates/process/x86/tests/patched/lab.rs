@@ -58,7 +58,7 @@ impl<'a> Lab<'a> {
                 let island = build_carrier(carrier, self.original(&carrier.displaced), at).expect("in reach");
                 self.put(carrier.displaced.start, &mut at, &island.bytes);
             }
-            let island = build_island(site, self.original(&site.displaced), at, &code).expect("in reach");
+            let island = build_island(site, self.original(&site.displaced), at, &code, None).expect("in reach");
             let place = if let JumpForm::Short2 { via } = site.jump { via } else { site.at };
             self.put(place, &mut at, &island.bytes);
             if place != site.at {
