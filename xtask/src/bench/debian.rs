@@ -195,7 +195,8 @@ fn beside(report: Report, trace: &Path) -> Result<Pair> {
     let mut percent = Vec::new();
     for rank in &report.ranks {
         let profiled = CallTrace::read(trace, rank.pid)?.share_between(report.window.started_unix_s, rank.duration_s);
-        percent.push((100.0 * rank.communication_s / rank.duration_s, 100.0 * profiled));
+        let communication_s = rank.communication_s.context("no communication was reported")?;
+        percent.push((100.0 * communication_s / rank.duration_s, 100.0 * profiled));
     }
     Ok(Pair { report, percent })
 }

@@ -255,8 +255,8 @@ fn compare(case: &Case, report: &Report, truths: &[GroundTruth]) -> Result<Windo
         let truth = ranges.iter().filter_map(|range| range.functions.get(MARKING_THREADS_CALL));
         (barriers.filter_map(|function| function.time_s).sum(), truth.map(|function| function.time_s).sum())
     } else {
-        let reported = report.ranks.iter().map(|rank| rank.communication_s).sum();
-        (reported, ranges.iter().map(|range| range.communication_s).sum())
+        let reported = report.ranks.iter().map(|rank| rank.communication_s).sum::<Option<f64>>();
+        (reported.context("no communication was reported")?, ranges.iter().map(|range| range.communication_s).sum())
     };
     let share = report.communication_fraction.context("no communication share was reported")?;
     let durations_s: f64 = report.ranks.iter().map(|rank| rank.duration_s).sum();

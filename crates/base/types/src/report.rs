@@ -8,7 +8,7 @@
 
 mod share;
 
-pub use share::{Event, Limit, Neighbour, NodeShare, Place};
+pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, Place};
 
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,9 @@ pub struct Report {
     /// True if that share is a lower bound, because the time of some communication was not measured.
     #[serde(default)]
     pub communication_at_least: bool,
+    /// Why communication, and what is computed from it, is `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub communication_missing: Option<String>,
     /// Communication over computation time, Tc/(t2-t1-Tc), of the sums over ranks.
     pub communication_to_computation: Option<f64>,
     /// max over ranks of computation time / mean over ranks - 1.
@@ -251,10 +254,17 @@ pub struct RankTotal {
     pub host: String,
     /// Recorded time, t2 - t1.
     pub duration_s: f64,
-    /// Time inside outermost communication calls, clipped to the window, longest thread.
-    pub communication_s: f64,
+    /// Time inside outermost communication calls, clipped to the window, longest thread; `None`: not measured, as
+    /// [`Report::communication_missing`] says.
+    pub communication_s: Option<f64>,
     /// `duration_s - communication_s`.
-    pub computation_s: f64,
+    pub computation_s: Option<f64>,
+    /// Threads that communicated; `None`: not measured, or an older report.
+    #[serde(default)]
+    pub communication_threads: Option<u32>,
+    /// As `communication_s`, of all threads: of several that are inside at once, each counts.
+    #[serde(default)]
+    pub communication_threads_s: Option<f64>,
     /// CPU time of all threads, user plus system.
     pub cpu_s: Option<f64>,
     /// The user part of `cpu_s`.

@@ -3,6 +3,7 @@
 //! Next: `look` for one look, `share` for what two of them say.
 
 use crate::cpus;
+use crate::crowd::{self, Demand, Wanting};
 use crate::limits::Limits;
 use crate::look::{Look, Machine};
 use crate::share::neighbours;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use trimtab_track::{ProcFs, Processes, parse_stat};
 use trimtab_types::Pid;
 use trimtab_types::procfs::State;
-use trimtab_types::report::{NodeShare, Place};
+use trimtab_types::report::{Limit, NodeShare, Oversubscription, Place};
 
 /// Time between two notes of where the ranks are, and at least so much for each rank: a note takes 20 us of a processor
 /// that the ranks may want.
@@ -33,6 +34,10 @@ pub struct Beside {
     seen: BTreeMap<u32, BTreeSet<u32>>,
     rates_mhz: BTreeMap<u32, (f64, u32)>,
     allowed: BTreeMap<u32, String>,
+    /// The same as a set, and what the ranks' threads wanted until the first look and until the latest one.
+    allowed_cpus: BTreeMap<u32, BTreeSet<u32>>,
+    demand_first: BTreeMap<u32, Demand>,
+    demand_last: BTreeMap<u32, Demand>,
     noted: Option<Instant>,
     /// For how long job control was seen to hold each rank, seconds.
     stopped_s: BTreeMap<u32, f64>,
@@ -54,6 +59,9 @@ impl Beside {
             seen: BTreeMap::new(),
             rates_mhz: BTreeMap::new(),
             allowed: BTreeMap::new(),
+            allowed_cpus: BTreeMap::new(),
+            demand_first: BTreeMap::new(),
+            demand_last: BTreeMap::new(),
             noted: None,
             stopped_s: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -71,6 +79,7 @@ impl Beside {
         self.stopped_s.clear();
         self.held.clear();
         self.first = Some(self.look());
+        self.demand_first = std::mem::take(&mut self.demand_last);
     }
 
     /// The recording has begun, as far as is known for the first time: as [`Beside::begin`]. Later it does nothing.
@@ -107,6 +116,7 @@ impl Beside {
             neighbours((first, last), &self.seen, &topology, &|uid| user_name(&names, uid));
         let seconds = last.at.duration_since(first.at).as_secs_f64();
         let worked = first.counters.until(&last.counters, seconds);
+        let limits = later.since(limits);
         NodeShare {
             host: host.to_owned(),
             seconds,
@@ -118,8 +128,21 @@ impl Beside {
             places: self.ranks.iter().map(|(rank, _)| self.place(*rank)).collect(),
             neighbours,
             neighbours_left_out,
-            limits: later.since(limits),
+            oversubscribed: self.oversubscribed(&limits),
+            limits,
         }
+    }
+
+    /// The ranks that share too few processors; `None`: where one of them may run is not known.
+    fn oversubscribed(&self, limits: &[Limit]) -> Option<Vec<Oversubscription>> {
+        let online = self.online();
+        let wanting = |(rank, _): &(u32, Pid)| {
+            let allowed = self.allowed_cpus.get(rank)?.intersection(&online).copied().collect();
+            let wanted = self.demand_first.get(rank).zip(self.demand_last.get(rank));
+            Some(Wanting { rank: *rank, allowed, processors: wanted.and_then(|(first, last)| first.until(last)) })
+        };
+        let ranks: Vec<Wanting> = self.ranks.iter().map(wanting).collect::<Option<_>>()?;
+        (!online.is_empty()).then(|| crowd::oversubscribed(&ranks, limits))
     }
 
     fn look(&mut self) -> (Look, Limits) {
@@ -152,7 +175,11 @@ impl Beside {
                 let threads = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
                 now.extend(threads.filter_map(|thread| on(thread.path().join("stat"))));
                 let status = ProcFs::new().status(*pid).ok();
-                self.allowed.extend(status.map(|status| (*rank, cpus::short(&status.cpus_allowed))));
+                if let Some(status) = status {
+                    self.allowed_cpus.insert(*rank, cpus::parse(&status.cpus_allowed));
+                    self.allowed.insert(*rank, cpus::short(&status.cpus_allowed));
+                }
+                self.demand_last.insert(*rank, Demand::read(&folder));
                 for cpu in &now {
                     let rate = self.rates_mhz.entry(*cpu).or_default();
                     let mhz = clock_mhz(&self.machine, *cpu);
@@ -178,8 +205,11 @@ impl Beside {
     }
 
     fn processors(&self) -> u32 {
-        let online = std::fs::read_to_string(self.machine.system.join("cpu/online")).unwrap_or_default();
-        cpus::parse(&online).len() as u32
+        self.online().len() as u32
+    }
+
+    fn online(&self) -> BTreeSet<u32> {
+        cpus::parse(&std::fs::read_to_string(self.machine.system.join("cpu/online")).unwrap_or_default())
     }
 }
 

@@ -13,6 +13,7 @@
 mod beside;
 mod counters;
 mod cpus;
+mod crowd;
 mod limits;
 mod look;
 mod share;

@@ -76,6 +76,8 @@ pub struct WindowFacts {
     pub ended_by: String,
     /// Measured groups.
     pub groups: Vec<String>,
+    /// Of communication only functions were measured that were named, not the whole group.
+    pub communication_named_only: bool,
     /// The loop, for a reader.
     pub loop_description: Option<String>,
     /// Wall-clock time of the start, seconds since 1970.
@@ -290,8 +292,9 @@ pub fn assemble(input: &WindowInput) -> Report {
         iterations_per_s: time_per_iteration_s.filter(|time| time.mean > 0.0).map(|time| 1.0 / time.mean),
         communication_fraction: communication_fraction(input, &ranks, &cost, scale),
         communication_at_least: input.communicates_untimed(),
-        communication_to_computation: communication_to_computation(input, &ranks),
-        imbalance: imbalance(input, &ranks),
+        communication_missing: communication_missing(input),
+        communication_to_computation: communication_to_computation(&ranks),
+        imbalance: imbalance(&ranks),
         difference: difference(input, &ranks),
         functions: function_totals(input, scale),
         links: links(input),
@@ -325,6 +328,18 @@ impl RankSample {
         self.comm_ticks.max(others).min(self.duration_ticks())
     }
 
+    /// Communication time of all threads, each never more than the window.
+    fn summed_comm_ticks(&self) -> u64 {
+        let others = self.threads.iter().map(|thread| thread.comm_ticks);
+        others.chain([self.comm_ticks]).map(|ticks| ticks.min(self.duration_ticks())).sum()
+    }
+
+    /// Threads that were in communication at all.
+    pub(crate) fn communicating_threads(&self) -> u32 {
+        let others = self.threads.iter().map(|thread| thread.comm_ticks);
+        others.chain([self.comm_ticks]).filter(|ticks| *ticks > 0).count() as u32
+    }
+
     /// Complete iterations recorded; `None`: by time.
     pub(crate) fn iterations(&self, is_by_time: bool) -> Option<u64> {
         (!is_by_time).then(|| (self.marks.len() as u64).saturating_sub(1))
@@ -338,6 +353,11 @@ impl WindowInput {
 
     /// True if communication took place whose time was not measured, or may have taken place unseen, so that its share is a lower bound.
     pub(crate) fn communicates_untimed(&self) -> bool {
+        self.has_unmeasured_calls() || self.facts.communication_named_only && self.has_comm()
+    }
+
+    /// Functions of communication that were to be measured, and whose time is not known.
+    pub(crate) fn has_unmeasured_calls(&self) -> bool {
         let is_unseen = |number: usize| {
             self.functions[number].timed
                 && self.ranks.iter().any(|rank| rank.unseen.iter().any(|one| one.function == number))
@@ -400,7 +420,7 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
 
 fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal {
     let duration_s = scale.seconds(rank.duration_ticks());
-    let communication_s = scale.seconds(rank.longest_comm_ticks());
+    let communication_s = input.has_comm().then(|| scale.seconds(rank.longest_comm_ticks()));
     let iterations = rank.iterations(input.is_by_time());
     let times = iteration_times(rank, scale);
     let usage = rank.usage;
@@ -411,7 +431,9 @@ fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal
         host: rank.host.clone(),
         duration_s,
         communication_s,
-        computation_s: duration_s - communication_s,
+        computation_s: communication_s.map(|communication_s| duration_s - communication_s),
+        communication_threads: communication_s.map(|_| rank.communicating_threads()),
+        communication_threads_s: communication_s.map(|_| scale.seconds(rank.summed_comm_ticks())),
         cpu_s: cpu.map(|usage| usage.cpu_user_s + usage.cpu_system_s),
         cpu_user_s: cpu.map(|usage| usage.cpu_user_s),
         cpu_system_s: cpu.map(|usage| usage.cpu_system_s),
@@ -454,7 +476,8 @@ fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], cost: &Cost,
     if !input.has_comm() {
         return None;
     }
-    let fractions = ranks.iter().map(|rank| formulas::communication_fraction(rank.communication_s, rank.duration_s));
+    let fraction = |rank: &RankTotal| formulas::communication_fraction(rank.communication_s?, rank.duration_s);
+    let fractions = ranks.iter().map(fraction);
     let fractions: Vec<f64> = fractions.collect::<Option<_>>()?;
     let mean = statistics::mean(&fractions)?;
     let spread = statistics::share(&input.ranks.iter().map(|rank| shares(rank, scale)).collect::<Vec<_>>());
@@ -486,15 +509,24 @@ fn shares(rank: &RankSample, scale: Scale) -> Vec<Share> {
         .collect()
 }
 
-fn communication_to_computation(input: &WindowInput, ranks: &[RankTotal]) -> Option<f64> {
-    let communication = ranks.iter().map(|rank| rank.communication_s).sum();
+fn communication_to_computation(ranks: &[RankTotal]) -> Option<f64> {
+    let communication = ranks.iter().map(|rank| rank.communication_s).sum::<Option<f64>>()?;
     let duration = ranks.iter().map(|rank| rank.duration_s).sum();
-    formulas::communication_to_computation(communication, duration).filter(|_| input.has_comm())
+    formulas::communication_to_computation(communication, duration)
 }
 
-fn imbalance(input: &WindowInput, ranks: &[RankTotal]) -> Option<f64> {
-    let computation: Vec<f64> = ranks.iter().map(|rank| rank.computation_s).collect();
-    formulas::imbalance(&computation).filter(|_| input.has_comm())
+fn imbalance(ranks: &[RankTotal]) -> Option<f64> {
+    formulas::imbalance(&ranks.iter().map(|rank| rank.computation_s).collect::<Option<Vec<f64>>>()?)
+}
+
+/// Why nobody knows how much communication there was.
+fn communication_missing(input: &WindowInput) -> Option<String> {
+    let groups = &input.facts.groups;
+    let was_asked = groups.iter().any(|group| group == "comm" || group == "all");
+    (!input.has_comm()).then(|| match was_asked {
+        true => "no function of the group comm could be timed in this program".to_owned(),
+        false => format!("the group comm was not among what was measured ({})", groups.join(", ")),
+    })
 }
 
 fn function_totals(input: &WindowInput, scale: Scale) -> Vec<FunctionTotal> {

@@ -7,6 +7,7 @@
 //! Next: `headline`, which says it in a sentence.
 
 use crate::assemble::{FunctionSample, RankSample, WindowInput};
+use crate::crowd;
 use crate::statistics;
 use std::collections::BTreeMap;
 use trimtab_types::report::{Difference, Limit, Neighbour, NodeShare, Place, RankTotal};
@@ -42,10 +43,16 @@ const RANKS_OF_NODE_MIN: usize = 2;
 
 /// The rank that computes longest and the one that computes shortest; `None`: there is nobody to compare.
 pub(crate) fn extremes(ranks: &[RankTotal]) -> Option<(&RankTotal, &RankTotal)> {
-    let by_computation = |a: &&RankTotal, b: &&RankTotal| a.computation_s.total_cmp(&b.computation_s);
-    let longest = ranks.iter().rev().max_by(by_computation)?;
-    let shortest = ranks.iter().min_by(by_computation)?;
-    (ranks.len() >= 2 && longest.computation_s > 0.0).then_some((longest, shortest))
+    let by_computation = |a: &&RankTotal, b: &&RankTotal| computation_s(a).total_cmp(&computation_s(b));
+    let known = || ranks.iter().filter(|rank| rank.computation_s.is_some());
+    let longest = known().rev().max_by(by_computation)?;
+    let shortest = known().min_by(by_computation)?;
+    (ranks.len() >= 2 && computation_s(longest) > 0.0).then_some((longest, shortest))
+}
+
+/// Computation of a rank; where that is not known it is no number, and every comparison with it is false.
+pub(crate) fn computation_s(rank: &RankTotal) -> f64 {
+    rank.computation_s.unwrap_or(f64::NAN)
 }
 
 /// The difference in computation against the noise of the two ranks' own iterations; true without iterations to judge.
@@ -56,16 +63,16 @@ pub(crate) fn is_significant(longest: &RankTotal, shortest: &RankTotal) -> bool 
         Some(half_width / statistics::student_t_quantile(0.975, count - 1.0) * count)
     };
     let (Some(a), Some(b)) = (error(longest), error(shortest)) else { return true };
-    longest.computation_s - shortest.computation_s >= STANDARD_ERRORS_MIN * a.hypot(b)
+    computation_s(longest) - computation_s(shortest) >= STANDARD_ERRORS_MIN * a.hypot(b)
 }
 
 /// Why the ranks compute differently long; `None`: they do not, or not more than their iterations vary.
 pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Difference> {
     let (longest, shortest) = extremes(ranks).filter(|_| input.has_comm())?;
-    if shortest.computation_s <= 0.0 {
+    if computation_s(shortest) <= 0.0 {
         return None;
     }
-    let ratio = longest.computation_s / shortest.computation_s;
+    let ratio = computation_s(longest) / computation_s(shortest);
     if ratio <= BALANCED_RATIO_MAX || !is_significant(longest, shortest) {
         return None;
     }
@@ -73,7 +80,7 @@ pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Dif
         .or_else(|| by_counts(input, longest, shortest, ratio))
         .or_else(|| by_clock_rate(input, longest, shortest, ratio))
         .or_else(|| by_nodes(input, ranks))
-        .unwrap_or_else(|| ("undetermined", undetermined(longest, shortest)));
+        .unwrap_or_else(|| ("undetermined", undetermined(input, longest, shortest)));
     let (longest, shortest) = (longest.rank, shortest.rank);
     Some(Difference { longest, shortest, ratio, cause: cause.to_owned(), because })
 }
@@ -84,7 +91,7 @@ type Cause = (&'static str, String);
 /// The rank was kept from its processor while the other was not; by whom, if that is known.
 fn by_processor(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<Cause> {
     let is_starved = |rank: &RankTotal| rank.cpu_s.is_some_and(|cpu| cpu < STARVED_SHARE * rank.duration_s);
-    let cpu_s = longest.cpu_s.filter(|cpu| *cpu < longest.computation_s * STARVED_COMPUTATION_SHARE)?;
+    let cpu_s = longest.cpu_s.filter(|cpu| *cpu < computation_s(longest) * STARVED_COMPUTATION_SHARE)?;
     let is_cause = is_starved(longest) && !is_starved(shortest);
     let by_whom = kept_by(input, longest, shortest).map_or_else(String::new, |by_whom| format!("; {by_whom}"));
     is_cause
@@ -118,13 +125,14 @@ fn kept_by(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Op
     let is_on_core = |one: &&Neighbour| {
         one.shares == "core" && one.with_ranks.contains(&longest.rank) && one.busy_processors >= KEPT_SHARE_MIN
     };
-    let other = node.neighbours.iter().find(is_on_core)?;
-    Some(format!(
-        "{} ({}) ran on the same processors, {:.0}% of the time",
-        owner(other),
-        other.program,
-        other.busy_processors * 100.0
-    ))
+    let other = node.neighbours.iter().find(is_on_core).map(|other| {
+        let (owner, busy) = (owner(other), other.busy_processors * 100.0);
+        format!("{owner} ({}) ran on the same processors, {busy:.0}% of the time", other.program)
+    });
+    // The job's own ranks are nobody else.
+    let own = crowd::of_rank(&input.nodes, longest).map(|crowd| format!("{} of the job itself", crowd::short(crowd)));
+    let both: Vec<String> = own.into_iter().chain(other).collect();
+    (!both.is_empty()).then(|| both.join("; and "))
 }
 
 fn owner(neighbour: &Neighbour) -> String {
@@ -153,7 +161,7 @@ fn by_clock_rate(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal,
     let (slow, fast) = (rate(longest)?, rate(shortest)?);
     let is_known = [longest, shortest]
         .iter()
-        .all(|rank| rank.cpu_s.is_some_and(|cpu| cpu >= STARVED_COMPUTATION_SHARE * rank.computation_s));
+        .all(|rank| rank.cpu_s.is_some_and(|cpu| cpu >= STARVED_COMPUTATION_SHARE * computation_s(rank)));
     let explains = slow > 0.0 && (fast / slow / ratio - 1.0).abs() <= RATE_TOLERANCE;
     (is_known && explains && is_symmetric(input)).then(|| {
         let ghz = |mhz: f64| mhz / 1e3;
@@ -191,18 +199,18 @@ fn by_nodes(input: &WindowInput, ranks: &[RankTotal]) -> Option<Cause> {
     let mut nodes: BTreeMap<&str, Vec<&RankTotal>> = BTreeMap::new();
     ranks.iter().for_each(|rank| nodes.entry(&rank.host).or_default().push(rank));
     let is_known = |rank: &&RankTotal| {
-        let least_s = STARVED_COMPUTATION_SHARE * rank.computation_s;
-        rank.computation_s > 0.0 && rank.cpu_s.is_some_and(|cpu| cpu >= least_s)
+        let least_s = STARVED_COMPUTATION_SHARE * computation_s(rank);
+        computation_s(rank) > 0.0 && rank.cpu_s.is_some_and(|cpu| cpu >= least_s)
     };
     let is_even = |ranks: &Vec<&RankTotal>| {
-        let times = || ranks.iter().map(|rank| rank.computation_s);
+        let times = || ranks.iter().map(|rank| computation_s(rank));
         let (least, most) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
         ranks.len() >= RANKS_OF_NODE_MIN && ranks.iter().all(is_known) && most <= least * BALANCED_RATIO_MAX
     };
     if nodes.len() < 2 || !nodes.values().all(is_even) || !is_symmetric(input) {
         return None;
     }
-    let mean = |ranks: &Vec<&RankTotal>| ranks.iter().map(|rank| rank.computation_s).sum::<f64>() / ranks.len() as f64;
+    let mean = |ranks: &Vec<&RankTotal>| ranks.iter().map(|rank| computation_s(rank)).sum::<f64>() / ranks.len() as f64;
     let by_mean = |a: &(&&str, f64), b: &(&&str, f64)| a.1.total_cmp(&b.1);
     let means = || nodes.iter().map(|(host, ranks)| (host, mean(ranks)));
     let (slowest, fastest) = (means().max_by(by_mean)?, means().min_by(by_mean)?);
@@ -235,16 +243,22 @@ fn is_symmetric(input: &WindowInput) -> bool {
 
 /// True if a rank had no processor for a part of its computation: its time then depends on what else ran.
 pub(crate) fn is_displaced(rank: &RankTotal) -> bool {
-    rank.cpu_s.is_some_and(|cpu| cpu < STARVED_COMPUTATION_SHARE * rank.computation_s)
+    rank.cpu_s.is_some_and(|cpu| cpu < STARVED_COMPUTATION_SHARE * computation_s(rank))
 }
 
 /// The facts that are known, and the measurement that would decide.
-fn undetermined(longest: &RankTotal, shortest: &RankTotal) -> String {
+fn undetermined(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> String {
     if let Some(cpu_s) = longest.cpu_s.filter(|_| is_displaced(longest)) {
+        let whose = match crowd::of_rank(&input.nodes, longest) {
+            Some(_) => {
+                "other ranks of the job, which share its processors; measure a run with a processor for each rank"
+            }
+            None => "others on its processor; measure again when nothing else runs there",
+        };
         return format!(
             "it had a processor for at most {cpu_s:.2} s of the {:.2} s that it computed, so the times are also those of \
-             others on its processor; measure again when nothing else runs there",
-            longest.computation_s
+             {whose}",
+            computation_s(longest)
         );
     }
     let place = match longest.host == shortest.host {
@@ -275,8 +289,10 @@ mod tests {
             pid: 1,
             host: host.to_owned(),
             duration_s: 10.0,
-            communication_s: 10.0 - computation_s,
-            computation_s,
+            communication_s: Some(10.0 - computation_s),
+            computation_s: Some(computation_s),
+            communication_threads: Some(1),
+            communication_threads_s: Some(10.0 - computation_s),
             cpu_s: Some(cpu_s),
             cpu_user_s: None,
             cpu_system_s: None,

@@ -5,7 +5,8 @@
 //!
 //! Next: `trimtab-report`, which prints them above the tables.
 
-use crate::explain::{BALANCED_RATIO_MAX, extremes, is_displaced, is_significant, stopped_s};
+use crate::crowd;
+use crate::explain::{BALANCED_RATIO_MAX, computation_s, extremes, is_displaced, is_significant, stopped_s};
 use crate::remarks::{COST_FRACTION_WARN, is_brief, is_short, name_ranks};
 use trimtab_types::report::{Estimate, RankTotal, Report, Window};
 
@@ -24,6 +25,8 @@ pub fn headline(report: &Report) -> String {
     }
     sentences.extend(stopped(report));
     sentences.push(communication(report));
+    sentences.extend(several_threads(report));
+    sentences.extend(crowd::sentence(report));
     sentences.extend(balance(report));
     sentences.extend(pace(report));
     sentences.join(" ")
@@ -53,11 +56,40 @@ pub(crate) fn stopped(report: &Report) -> Option<String> {
 
 fn communication(report: &Report) -> String {
     let Some(fraction) = report.communication_fraction else {
-        return format!("Communication was not measured; the window is {}.", length(&report.window));
+        let why = report.communication_missing.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        return format!("Communication was not measured{why}; the window is {}.", length(&report.window));
     };
     let (mean, without, length) = (fraction.mean * 100.0, without_probes(report), length(&report.window));
     let at_least = if report.communication_at_least { "At least " } else { "" };
-    format!("{at_least}{mean:.1}% of the time is communication{}{without}, in a window of {length}.", spread(&fraction))
+    let whose = if has_several_threads(report) { " of each rank's busiest thread" } else { "" };
+    let spread = spread(&fraction);
+    format!("{at_least}{mean:.1}% of the time is communication{whose}{spread}{without}, in a window of {length}.")
+}
+
+fn has_several_threads(report: &Report) -> bool {
+    report.ranks.iter().any(|rank| rank.communication_threads.is_some_and(|threads| threads > 1))
+}
+
+/// Between which bounds the share of time lies in which any thread of a rank communicates: at least as long as its
+/// busiest thread does, and at most as long as all do one after the other.
+fn several_threads(report: &Report) -> Option<String> {
+    let threads_max = report.ranks.iter().filter_map(|rank| rank.communication_threads).max()?;
+    let most = |rank: &RankTotal| {
+        let share = rank.communication_threads_s? / rank.duration_s;
+        share.is_finite().then(|| share.min(1.0))
+    };
+    let at_most: Vec<f64> = report.ranks.iter().map(most).collect::<Option<_>>()?;
+    let (at_least, at_most) = (report.communication_fraction?.mean, crate::statistics::mean(&at_most)?);
+    // Where some communication was not timed, there is no upper bound.
+    let bounds = match report.communication_at_least {
+        true => format!("at least {:.1}%", at_least * 100.0),
+        false => format!("{:.1} to {:.1}%", at_least * 100.0, at_most * 100.0),
+    };
+    has_several_threads(report).then(|| {
+        format!(
+            "Up to {threads_max} threads of a rank communicate: at least one of them does so in {bounds} of the time."
+        )
+    })
 }
 
 /// The interval of a share as far as shares go.
@@ -98,10 +130,10 @@ fn without_probes(report: &Report) -> String {
 fn balance(report: &Report) -> Option<String> {
     report.communication_fraction?;
     let (longest, shortest) = extremes(&report.ranks)?;
-    if shortest.computation_s <= 0.0 {
+    if computation_s(shortest) <= 0.0 {
         return Some(format!("Rank {} only communicates; rank {} computes longest.", shortest.rank, longest.rank));
     }
-    let ratio = longest.computation_s / shortest.computation_s;
+    let ratio = computation_s(longest) / computation_s(shortest);
     Some(match ratio {
         _ if ratio <= BALANCED_RATIO_MAX => balanced(report, ratio),
         _ if !is_significant(longest, shortest) => format!(
@@ -114,7 +146,8 @@ fn balance(report: &Report) -> Option<String> {
 }
 
 fn balanced(report: &Report, ratio: f64) -> String {
-    let bound = report.communication_fraction.is_some_and(|fraction| fraction.mean >= COMMUNICATION_BOUND);
+    let is_bound = |fraction: Estimate| fraction.mean >= COMMUNICATION_BOUND && !crowd::is_any(report);
+    let bound = report.communication_fraction.is_some_and(is_bound);
     let consequence = if bound { ": the program is bound by communication" } else { "" };
     format!("The ranks are balanced, computation differs by at most {ratio:.2}x{consequence}.")
 }
@@ -125,7 +158,7 @@ fn unbalanced(report: &Report, longest: &RankTotal, shortest: &RankTotal, ratio:
         false => "",
     };
     let heavy =
-        report.ranks.iter().filter(|rank| rank.computation_s * BALANCED_RATIO_MAX >= longest.computation_s).count();
+        report.ranks.iter().filter(|rank| computation_s(rank) * BALANCED_RATIO_MAX >= computation_s(longest)).count();
     let who = match heavy {
         1 => format!("rank {} computes", longest.rank),
         _ => format!("{heavy} ranks (longest rank {}) compute", longest.rank),
@@ -139,7 +172,7 @@ fn others_wait(report: &Report, longest: &RankTotal) -> bool {
     report
         .ranks
         .iter()
-        .filter(|rank| rank.computation_s * BALANCED_RATIO_MAX < longest.computation_s)
+        .filter(|rank| computation_s(rank) * BALANCED_RATIO_MAX < computation_s(longest))
         .all(|rank| rank.communication_s > longest.communication_s)
 }
 
@@ -150,6 +183,9 @@ fn cause(report: &Report, longest: &RankTotal) -> String {
         Some(("processor", because)) => because.to_owned(),
         Some(("work", because)) => format!("it has more work: {because}"),
         Some(("node", because)) => format!("its node is slower: {because}"),
+        _ if is_displaced(longest) && crowd::of_rank(&report.nodes, longest).is_some() => {
+            "more work, or ranks of the job on its processor, is undetermined".to_owned()
+        }
         _ if is_displaced(longest) => "more work, or others on its processor, is undetermined".to_owned(),
         _ => "more work or a slower processor is undetermined".to_owned(),
     }

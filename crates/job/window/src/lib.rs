@@ -22,6 +22,7 @@ mod assemble;
 mod clock;
 mod compare;
 mod convert;
+mod crowd;
 mod cut;
 mod detect;
 mod event;

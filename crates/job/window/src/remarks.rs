@@ -57,17 +57,13 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
 
 /// Several threads of a process in MPI: times of functions are sums over them, and may be more than there was time.
 fn several_threads(input: &WindowInput) -> Option<String> {
-    let busy = |rank: &RankSample| {
-        let others = rank.threads.iter().filter(|thread| thread.comm_ticks > 0).count();
-        others + usize::from(rank.comm_ticks > 0)
-    };
+    let busy = RankSample::communicating_threads;
     let ranks: Vec<u32> = input.ranks.iter().filter(|rank| busy(rank) > 1).map(|rank| rank.rank).collect();
     let threads_max = input.ranks.iter().map(busy).max()?;
     (!ranks.is_empty() && input.has_comm()).then(|| {
         format!(
             "on {} several threads communicate, {threads_max} at most: the time of a function is the sum over them, so its \
-             share of the process's time may be above 100%; the share of communication in the first line is that of each \
-             rank's longest thread",
+             share of the ranks' time may be above 100%; the share of communication is that of each rank's busiest thread",
             name_ranks(&ranks)
         )
     })
@@ -78,7 +74,16 @@ fn untimed(input: &WindowInput) -> Vec<String> {
     let all = input.untimed();
     let mut remarks: Vec<String> =
         all.iter().map(|(name, reason)| format!("the time of {name} is not measured: {reason}")).collect();
-    if input.communicates_untimed() {
+    if input.facts.communication_named_only && input.has_comm() {
+        let is_timed = |info: &&crate::FunctionInfo| info.group == "comm" && info.timed;
+        let names: Vec<&str> = input.functions.iter().filter(is_timed).map(|info| info.name.as_str()).collect();
+        remarks.push(format!(
+            "of communication nothing but {} was measured, as asked: its share is a lower bound, and computation an upper one; \
+             --group comm measures all of it",
+            names.join(", ")
+        ));
+    }
+    if input.has_unmeasured_calls() {
         remarks.push(
             "the share of communication is a lower bound, and computation an upper one: there are functions that communicate \
              and whose time is not in it"

@@ -1,6 +1,6 @@
 //! Does the report say what the samples hold, and nothing else?
 
-use trimtab_types::report::{Job, NodeShare, Place, Report, SCHEMA};
+use trimtab_types::report::{Job, NodeShare, Oversubscription, Place, Report, SCHEMA};
 use trimtab_window::{
     DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Untimed,
     Usage, Waits, WindowFacts, WindowInput, assemble, headline,
@@ -119,7 +119,8 @@ fn numbers_of_a_valid_window() {
     assert!(near(fraction.mean, 0.3) && fraction.min < 0.3 && fraction.max > 0.3, "{fraction:?}");
     assert!(near(report.communication_to_computation.expect("measured"), 0.6 / 1.4));
     assert!(near(report.imbalance.expect("measured"), 0.8 / 0.7 - 1.0));
-    assert!(near(report.ranks[0].communication_s, 0.4) && near(report.ranks[0].computation_s, 0.6));
+    let (communication_s, computation_s) = (report.ranks[0].communication_s, report.ranks[0].computation_s);
+    assert!(near(communication_s.expect("measured"), 0.4) && near(computation_s.expect("measured"), 0.6));
     assert!(near(report.ranks[0].cpu_s.expect("read"), 1.0));
 }
 
@@ -397,7 +398,7 @@ fn headlines() {
     unsteady(&mut noisy);
     assert!(headline(&noisy).contains("undetermined"), "{}", headline(&noisy));
     let mut displaced = assemble(&input(&[40_000, 20_000]));
-    displaced.ranks[1].cpu_s = Some(displaced.ranks[1].computation_s / 2.0);
+    displaced.ranks[1].cpu_s = displaced.ranks[1].computation_s.map(|seconds| seconds / 2.0);
     assert!(headline(&displaced).contains("or others on its processor, is undetermined"), "{}", headline(&displaced));
 }
 
@@ -417,6 +418,103 @@ fn a_rank_that_was_stopped_is_said_to_have_been() {
     assert!(because.ends_with("job control (SIGSTOP) held it for 0.5 s"), "{because}");
     input.nodes[0].places[1].stopped_s = 0.0;
     assert!(!headline(&assemble(&input)).contains("stopped"));
+}
+
+/// Ranks that share too few processors are the job's own, and the share of communication is one of such a run.
+#[test]
+fn an_oversubscribed_job_is_said_to_be() {
+    let mut input = input(&[60_000, 60_000, 60_000, 20_000]);
+    input.ranks.iter_mut().for_each(|rank| rank.usage = Some(Usage { cpu_user_s: 0.3, ..Usage::default() }));
+    let host = input.ranks[0].host.clone();
+    let crowd = |wanted: Option<f64>, had: f64| Oversubscription {
+        ranks: vec![0, 1, 2, 3],
+        processors: 2.0,
+        limited_by: "affinity".into(),
+        processors_wanted: wanted,
+        processors_had: wanted.map(|_| had),
+    };
+    let mut said = |found: Option<Vec<Oversubscription>>| {
+        input.nodes =
+            vec![NodeShare { host: host.clone(), seconds: 1.0, oversubscribed: found, ..NodeShare::default() }];
+        let report = assemble(&input);
+        (headline(&report), report.difference.map(|difference| difference.because).unwrap_or_default())
+    };
+    let share_is_another = "so the share of communication is not what it would be with a processor for each.";
+    let (text, because) = said(Some(vec![crowd(Some(3.9), 2.0)]));
+    let expected =
+        "The job is oversubscribed: ranks 0-3 share 2 processors and want 3.9 of them at a time. Ranks that wait ";
+    assert!(text.contains(expected) && text.contains(share_is_another), "{text}");
+    assert!(text.contains("or ranks of the job on its processor, is undetermined"), "{text}");
+    assert!(because.contains("also those of other ranks of the job, which share its processors"), "{because}");
+    let (text, _) = said(Some(vec![crowd(None, 0.0)]));
+    assert!(
+        text.contains("ranks 0-3 share 2 processors. Ranks that wait") && text.contains(share_is_another),
+        "{text}"
+    );
+    // They share processors, and did without.
+    let (text, because) = said(Some(vec![crowd(Some(0.8), 0.8)]));
+    assert!(text.contains("and want 0.8 of them at a time, for which they hardly had to wait."), "{text}");
+    assert!(!text.contains(share_is_another) && because.contains("those of others on its processor"), "{because}");
+    for nobody in [None, Some(Vec::new())] {
+        let (text, _) = said(nobody);
+        assert!(!text.contains("oversubscribed") && text.contains("or others on its processor"), "{text}");
+    }
+}
+
+/// A share of several threads' time says whose it is, and how much the rank's can be.
+#[test]
+fn the_share_of_a_rank_with_several_threads_says_whose_it_is() {
+    let mut input = input(&[40_000, 40_000]);
+    input.ranks[0].threads = vec![ThreadSample { comm_ticks: 300_000 }, ThreadSample::default()];
+    let report = assemble(&input);
+    let of_rank = |rank: usize| (report.ranks[rank].communication_threads, report.ranks[rank].communication_threads_s);
+    // Samples come in any order: this one is of rank 1.
+    assert_eq!((of_rank(1), of_rank(0)), ((Some(2), Some(0.7)), (Some(1), Some(0.4))));
+    let text = headline(&report);
+    assert!(text.starts_with("40.0% of the time is communication of each rank's busiest thread (±"), "{text}");
+    // 40% of either rank at least; 70% of the one and 40% of the other at most.
+    let bounds = "Up to 2 threads of a rank communicate: at least one of them does so in 40.0 to 55.0% of the time.";
+    assert!(text.contains(bounds), "{text}");
+    // More than the window is not in it.
+    input.ranks[0].threads[0].comm_ticks = 900_000;
+    let text = headline(&assemble(&input));
+    assert!(text.contains("one of them does so in 65.0 to 70.0% of the time."), "{text}");
+    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it is left by jumps".into() }];
+    assert!(headline(&assemble(&input)).contains("one of them does so in at least 65.0% of the time."));
+    input.ranks[0].threads.clear();
+    assert!(!headline(&assemble(&input)).contains("thread"));
+}
+
+/// Time that nobody measured is not 0, nor is anything that would follow from it.
+#[test]
+fn communication_that_was_not_measured_is_null_with_the_reason() {
+    let mut input = input(&[30_000, 60_000]);
+    input.facts.groups = vec!["io".to_owned()];
+    for function in &mut input.functions {
+        function.group = "io".to_owned();
+    }
+    let report = assemble(&input);
+    assert!(report.ranks.iter().all(|rank| rank.communication_s.is_none() && rank.computation_s.is_none()));
+    let derived = [report.communication_to_computation, report.imbalance, report.cost.communication_fraction_without];
+    assert_eq!((derived, report.communication_fraction, &report.difference), ([None; 3], None, &None));
+    let reason = "the group comm was not among what was measured (io)";
+    assert_eq!(report.communication_missing.as_deref(), Some(reason));
+    assert!(headline(&report).starts_with(&format!("Communication was not measured: {reason}; ")));
+    let json = serde_json::to_value(&report.ranks[0]).expect("it is JSON");
+    assert!(json["communication_s"].is_null() && json["computation_s"].is_null(), "{json}");
+    input.facts.groups = vec!["comm".to_owned()];
+    for function in &mut input.functions {
+        function.group = "comm".to_owned();
+    }
+    // Of communication only what was named: no less than that.
+    input.facts.communication_named_only = true;
+    let report = assemble(&input);
+    assert!(report.communication_at_least && headline(&report).starts_with("At least 45.0% of the time"));
+    let said = |warning: &String| warning.starts_with("of communication nothing but MPI_Send");
+    assert!(report.warnings.iter().any(said), "{:?}", report.warnings);
+    input.functions.iter_mut().for_each(|function| function.timed = false);
+    let missing = assemble(&input).communication_missing.unwrap_or_default();
+    assert!(missing.starts_with("no function of the group comm could be timed"), "{missing}");
 }
 
 #[test]

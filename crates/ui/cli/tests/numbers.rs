@@ -246,7 +246,7 @@ fn check_times(windows: &[Compared], name: &str) {
         for window in windows {
             let (measured, truth) = (&window.report.ranks[rank], &window.truths[rank]);
             let calls: u64 = truth.functions.values().map(|function| function.calls).sum();
-            let difference = truth.communication_s - measured.communication_s;
+            let difference = truth.communication_s - measured.communication_s.expect("measured");
             let allowed = truth.communication_s * TIME_SHARE_MAX + calls as f64 * PROBE_S_MAX;
             let allowed = allowed.max(truth.communication_s * SLOW_SHARE_MAX);
             excess.push((difference.abs() - allowed) / truth.communication_s);

@@ -41,7 +41,7 @@ pub fn html(report: &Report, headline: &str) -> String {
     page += &tiles(report);
     page += &warnings(report);
     page += &plot_cards(report);
-    page += &card("Functions", "summed over ranks", &tables::functions(report));
+    page += &card("Functions", &words::summed_over(report), &tables::functions(report));
     if !report.wait_states.is_empty() {
         page += &card("Waiting in communication", &waits::basis(report), &tables::wait_states(report));
     }

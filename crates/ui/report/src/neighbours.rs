@@ -4,7 +4,7 @@
 
 use crate::units::{bytes, counted, percent, significant, time};
 use crate::words::clean;
-use trimtab_types::report::{Event, Limit, Neighbour, NodeShare, Report};
+use trimtab_types::report::{Event, Limit, Neighbour, NodeShare, Oversubscription, Report};
 
 /// Machines described, neighbours named of each.
 const NODES_SHOWN_MAX: usize = 8;
@@ -105,6 +105,35 @@ fn of_limit(node: &NodeShare, limit: &Limit) -> String {
         parts.push(format!("{used}{} memory", bytes(most as f64)));
     }
     format!("{} on {}: {}", clean(&limit.group), clean(&node.host), parts.join(", "))
+}
+
+/// Whether ranks of the job keep each other from their processors, as far as that is known.
+pub(crate) fn is_oversubscribed(report: &Report) -> bool {
+    report.nodes.iter().any(|node| node.oversubscribed.as_ref().is_some_and(|some| !some.is_empty()))
+}
+
+/// "node1: 4 ranks (0, 1, 2, ...) on 2 processors (affinity), of which they wanted 3.9 and had 2".
+pub(crate) fn oversubscribed(report: &Report) -> Option<String> {
+    let of_node = |node: &'_ NodeShare| {
+        let crowds = node.oversubscribed.clone().unwrap_or_default();
+        crowds.into_iter().map(|crowd| format!("{}: {}", clean(&node.host), of_crowd(&crowd))).collect::<Vec<_>>()
+    };
+    let texts: Vec<String> = report.nodes.iter().flat_map(of_node).collect();
+    let shown = texts.len().min(NODES_SHOWN_MAX);
+    let more = if texts.len() > shown { format!("; and {} more", texts.len() - shown) } else { String::new() };
+    (!texts.is_empty()).then(|| texts[..shown].join("; ") + &more)
+}
+
+fn of_crowd(crowd: &Oversubscription) -> String {
+    let ranks = crowd.ranks.iter().take(NAMED_MAX).map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let more = if crowd.ranks.len() > NAMED_MAX { ", ..." } else { "" };
+    let processors = significant(crowd.processors, 3);
+    let noun = if crowd.processors == 1.0 { "processor" } else { "processors" };
+    let wanted = crowd.processors_wanted.zip(crowd.processors_had).map_or_else(String::new, |(wanted, had)| {
+        format!(", of which they wanted {} at a time and had {}", significant(wanted, 2), significant(had, 2))
+    });
+    let count = counted(crowd.ranks.len() as u64, "rank");
+    format!("{count} ({ranks}{more}) on {processors} {noun} ({}){wanted}", clean(&crowd.limited_by))
 }
 
 /// What a window waited for.

@@ -46,11 +46,24 @@ pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0 && ratio.is_finite()).then_some(ratio)
 }
 
-/// Whether communication was measured at all; otherwise the ranks' zeros mean nothing.
+/// Whether communication was measured at all; in older reports the ranks' zeros mean nothing where it was not.
 pub(crate) fn communication_measured(report: &Report) -> bool {
-    report.communication_fraction.is_some()
-        || report.window.groups.iter().any(|group| group == "comm" || group == "all")
+    let was_asked = report.window.groups.iter().any(|group| group == "comm" || group == "all");
+    let is_known = report.ranks.iter().all(|rank| rank.communication_s.is_some());
+    is_known && (report.communication_fraction.is_some() || was_asked)
 }
+
+/// Threads of one rank whose times are summed, at most; `None`: no time of a report is known to be such a sum. A share of
+/// more than the whole time is one even where no two threads communicate.
+pub(crate) fn threads_summed(report: &Report) -> Option<u32> {
+    let communicating = report.ranks.iter().filter_map(|rank| rank.communication_threads).max().unwrap_or(0);
+    let whole_s = rank_seconds(report) * (1.0 + ROUNDING);
+    let is_above = report.functions.iter().any(|function| function.time_s.is_some_and(|time_s| time_s > whole_s));
+    (communicating > 1 || is_above).then_some(communicating)
+}
+
+/// Borders of windows and calls are rounded to ticks.
+const ROUNDING: f64 = 1e-6;
 
 /// Sum of the ranks' recorded times, seconds: what a function's share is a share of.
 pub(crate) fn rank_seconds(report: &Report) -> f64 {
@@ -77,7 +90,7 @@ pub(crate) fn cpu_share(rank: &RankTotal) -> Option<f64> {
 
 /// A rank's communication time over its wall time.
 pub(crate) fn communication_share(rank: &RankTotal) -> Option<f64> {
-    ratio(rank.communication_s, rank.duration_s)
+    ratio(rank.communication_s?, rank.duration_s)
 }
 
 /// At least this share of communication time was spent on the CPU: (CPU - computation) / communication of the sums over
@@ -91,8 +104,9 @@ pub(crate) fn polling_share(report: &Report) -> Option<f64> {
         if cpu_share(rank)? > ONE_THREAD_CPU_SHARE_MAX {
             return None;
         }
-        on_cpu_s += (rank.cpu_s? - rank.computation_s).clamp(0.0, rank.communication_s);
-        communication_s += rank.communication_s;
+        let in_communication_s = rank.communication_s?;
+        on_cpu_s += (rank.cpu_s? - rank.computation_s?).clamp(0.0, in_communication_s);
+        communication_s += in_communication_s;
     }
     ratio(on_cpu_s, communication_s)
 }
@@ -142,8 +156,14 @@ pub(crate) fn group_seconds(report: &Report) -> Vec<(&str, f64)> {
 /// Ranks by computation time, longest first; equal ones by rank.
 pub(crate) fn by_computation(report: &Report) -> Vec<&RankTotal> {
     let mut ranks: Vec<&RankTotal> = report.ranks.iter().collect();
-    ranks.sort_by(|a, b| b.computation_s.total_cmp(&a.computation_s).then(a.rank.cmp(&b.rank)));
+    ranks.sort_by(|a, b| computation_order(b, a).then(a.rank.cmp(&b.rank)));
     ranks
+}
+
+/// By computation time; ranks of which it is not known come first.
+pub(crate) fn computation_order(a: &RankTotal, b: &RankTotal) -> std::cmp::Ordering {
+    let order = |rank: &RankTotal| rank.computation_s.unwrap_or(f64::NEG_INFINITY);
+    order(a).total_cmp(&order(b))
 }
 
 /// Number of ranks of the world, as far as anything in the report shows.

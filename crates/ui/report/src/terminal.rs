@@ -134,7 +134,7 @@ impl Page {
 }
 
 fn functions(page: &mut Page, report: &Report) {
-    page.section("Functions, summed over ranks");
+    page.section(&format!("Functions, {}", words::summed_over(report)));
     if report.functions.is_empty() {
         return page.note(Ink::Plain, "no measured function was called");
     }
@@ -144,6 +144,9 @@ fn functions(page: &mut Page, report: &Report) {
         table.row(function_cells(report, function));
     }
     page.table(&table);
+    if let Some(note) = words::shares_of_threads(report) {
+        page.note(Ink::Plain, note);
+    }
     if !rest.is_empty() {
         page.note(Ink::Plain, &rest_of_functions(rest));
     }

@@ -82,6 +82,8 @@ pub(crate) fn result(report: &Report) -> Vec<Fact> {
     facts.extend(numbers::polling_share(report).map(|share| {
         let meaning = if share > 0.5 {
             "it polls: waiting keeps the core busy"
+        } else if numbers::is_displaced(report) && neighbours::is_oversubscribed(report) {
+            "how it waits can't be told, because the ranks take each other's processors"
         } else if numbers::is_displaced(report) {
             "how it waits can't be told, because other work took the cores"
         } else {
@@ -131,7 +133,10 @@ fn other_groups(report: &Report) -> Option<Fact> {
     let parts: Vec<String> = groups
         .map(|(group, time_s)| format!("{} {} ({} of the time)", clean(group), time(time_s), share(time_s)))
         .collect();
-    (!parts.is_empty()).then(|| plain("other groups", format!("{}, summed over ranks", parts.join(", "))))
+    let whole_s = numbers::rank_seconds(report);
+    let is_above = numbers::group_seconds(report).iter().any(|(_, time_s)| *time_s > whole_s);
+    let over = if is_above { "ranks and their threads" } else { "ranks" };
+    (!parts.is_empty()).then(|| plain("other groups", format!("{}, summed over {over}", parts.join(", "))))
 }
 
 /// What the operating system counted.
@@ -142,6 +147,8 @@ pub(crate) fn system(report: &Report) -> Vec<Fact> {
         plain("voluntary", counter(report, Some("context switch"), |rank| rank.voluntary_switches)),
         plain("involuntary", counter(report, Some("context switch"), |rank| rank.involuntary_switches)),
     ];
+    let crowded = |value| Fact { name: "oversubscribed", value, tone: Tone::Warn };
+    facts.extend(neighbours::oversubscribed(report).map(crowded));
     facts.extend(neighbours::sharing(report).map(|text| plain("shared", text)));
     facts.extend(neighbours::stolen(report).map(|text| plain("stolen", text)));
     let tone = if neighbours::is_throttled(report) { Tone::Warn } else { Tone::Plain };
@@ -353,14 +360,37 @@ fn validity(report: &Report) -> Fact {
 }
 
 fn communication(report: &Report) -> String {
-    let Some(share) = report.communication_fraction else { return NOT_MEASURED.to_string() };
+    let Some(share) = report.communication_fraction else {
+        let because =
+            report.communication_missing.as_deref().map_or_else(String::new, |reason| format!(": {}", clean(reason)));
+        return format!("{NOT_MEASURED}{because}");
+    };
     let mean = match share.half_width_95 {
         Some(half_width) => percent_with_half_width(share.mean, half_width),
         None => percent(share.mean),
     };
     let ratio = report.communication_to_computation.map(|ratio| format!("; {} of computation time", times(ratio)));
     let at_least = if report.communication_at_least { "at least " } else { "" };
-    format!("{at_least}{mean} of the time{}", ratio.unwrap_or_default())
+    let has_several = |rank: &RankTotal| rank.communication_threads.is_some_and(|threads| threads > 1);
+    let whose = if report.ranks.iter().any(has_several) { ", of each rank's busiest thread" } else { "" };
+    format!("{at_least}{mean} of the time{whose}{}", ratio.unwrap_or_default())
+}
+
+/// The sums that a table of functions holds: over ranks and, where several are in them, over their threads.
+pub(crate) fn summed_over(report: &Report) -> String {
+    match numbers::threads_summed(report) {
+        None => "summed over ranks".to_owned(),
+        Some(0 | 1) => "summed over ranks and their threads".to_owned(),
+        Some(threads) => format!("summed over ranks and up to {threads} threads of each"),
+    }
+}
+
+/// A reader would take a share for one of all there is.
+pub(crate) fn shares_of_threads(report: &Report) -> Option<&'static str> {
+    numbers::threads_summed(report).map(|_| {
+        "time and share are summed over threads: each thread that is inside counts, so a share of the ranks' time may be \
+         above 100%"
+    })
 }
 
 /// "0.63x".

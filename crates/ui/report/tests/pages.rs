@@ -196,7 +196,7 @@ fn odd_numbers_break_no_page() {
         report.cost.fraction = Some(odd);
         report.imbalance = Some(odd);
         for rank in &mut report.ranks {
-            (rank.duration_s, rank.communication_s, rank.computation_s) = (odd, odd, odd);
+            (rank.duration_s, rank.communication_s, rank.computation_s) = (odd, Some(odd), Some(odd));
             (rank.cpu_s, rank.iteration_times_s) = (Some(odd), vec![odd; 3]);
         }
         for link in &mut report.links {

@@ -43,6 +43,24 @@ pub struct NodeShare {
     pub neighbours_left_out: u32,
     /// What control groups allow the ranks, where they restrict anything.
     pub limits: Vec<Limit>,
+    /// The job's own ranks that share too few processors; empty: none do; `None`: it is not known.
+    #[serde(default)]
+    pub oversubscribed: Option<Vec<Oversubscription>>,
+}
+
+/// Ranks of the job on one machine that are more, or whose threads want more, than the processors they share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Oversubscription {
+    /// The ranks, ascending.
+    pub ranks: Vec<u32>,
+    /// Processors that they share.
+    pub processors: f64,
+    /// "affinity": they may run on these only; "quota": their control group gives them no more.
+    pub limited_by: String,
+    /// Processors that their threads wanted on average: time in which these ran or were ready to, over time.
+    pub processors_wanted: Option<f64>,
+    /// Processors that their threads had on average.
+    pub processors_had: Option<f64>,
 }
 
 /// Where a rank ran.

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::node::GROUP_NAMES;
 use crate::options::Options;
 use crate::request::{Answer, Facts, Request};
+use trimtab_mpi::Group;
 use trimtab_types::context::Context;
 use trimtab_types::report::{self, NodeShare, Report};
 use trimtab_window::{RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble};
@@ -43,6 +44,7 @@ pub(super) fn report(
             left_alone: lead.muster.left_alone(),
             ended_by: recorded.ended.word().to_string(),
             groups: groups(&lead.facts),
+            communication_named_only: !options.groups.iter().any(|group| matches!(group, Group::Comm | Group::All)),
             loop_description: loop_description(marker),
             started_unix_s: begun.map_or(0.0, |begun| unix_time.at(begun)),
         },

@@ -100,16 +100,21 @@ fn legend(entries: &[(&str, &str)]) -> String {
 
 fn rank_tip(rank: &RankTotal, measured: bool) -> String {
     let mut parts = vec![format!("rank {} on {} (pid {})", rank.rank, rank.host, rank.pid)];
-    if measured {
+    if let Some((computation_s, communication_s)) = parts_of(rank, measured) {
         let share = numbers::communication_share(rank).map_or("-".to_string(), percent);
-        parts.push(format!("computation {}", time(rank.computation_s)));
-        parts.push(format!("communication {} ({share})", time(rank.communication_s)));
+        parts.push(format!("computation {}", time(computation_s)));
+        parts.push(format!("communication {} ({share})", time(communication_s)));
     } else {
         parts.push(format!("recorded {}", time(rank.duration_s)));
     }
     parts.extend(numbers::cpu_share(rank).map(|share| format!("CPU {} of wall time", percent(share))));
     parts.extend(rank.time_per_iteration_s.map(|s| format!("{} per iteration", time(s))));
     parts.join(" | ")
+}
+
+/// Computation and communication of a rank where they were measured.
+fn parts_of(rank: &RankTotal, measured: bool) -> Option<(f64, f64)> {
+    rank.computation_s.zip(rank.communication_s).filter(|_| measured)
 }
 
 /// A row per rank with its numbers beside it.
@@ -140,10 +145,10 @@ fn rank_row(svg: &mut Svg, rank: &RankTotal, measured: bool, [left, right, y, ro
     let tip = rank_tip(rank, measured);
     let (top, height, middle) = (y + row * 0.12, row * 0.76, y + row * 0.5);
     svg.text("label", Anchor::End, (left - 8.0, middle), &rank.rank.to_string());
-    if measured {
-        let computation = rank.computation_s * scale;
+    if let Some((computation_s, communication_s)) = parts_of(rank, measured) {
+        let computation = computation_s * scale;
         svg.rect("computation", [left, top, computation, height], &tip);
-        svg.rect("communication", [left + computation, top, rank.communication_s * scale, height], &tip);
+        svg.rect("communication", [left + computation, top, communication_s * scale, height], &tip);
         let share = numbers::communication_share(rank).map_or("-".to_string(), percent);
         svg.text("label", Anchor::End, (right + 75.0, middle), &share);
     } else {
@@ -185,13 +190,13 @@ fn rank_columns(report: &Report, longest_s: f64) -> String {
 }
 
 fn longest_computing(ranks: &[RankTotal]) -> Option<&RankTotal> {
-    ranks.iter().max_by(|a, b| a.computation_s.total_cmp(&b.computation_s))
+    ranks.iter().max_by(|a, b| numbers::computation_order(a, b))
 }
 
 fn rank_column(svg: &mut Svg, rank: &RankTotal, measured: bool, [x, width]: [f64; 2], (bottom, scale): (f64, f64)) {
     let tip = rank_tip(rank, measured);
-    if measured {
-        let (computation, communication) = (rank.computation_s * scale, rank.communication_s * scale);
+    if let Some((computation_s, communication_s)) = parts_of(rank, measured) {
+        let (computation, communication) = (computation_s * scale, communication_s * scale);
         svg.rect("computation", [x, bottom - computation, width, computation], &tip);
         svg.rect("communication", [x, bottom - computation - communication, width, communication], &tip);
     } else {

@@ -63,7 +63,9 @@ pub(super) fn functions(report: &Report) -> String {
     let arguments = report.functions.iter().any(|function| function.argument_sum.is_some());
     let titles: Vec<&str> = titles.into_iter().chain(arguments.then_some("argument sum")).collect();
     let rows = report.functions.iter().map(|function| function_row(report, function, arguments));
-    table(&titles, rows)
+    let note =
+        words::shares_of_threads(report).map_or_else(String::new, |note| format!("<p>{}</p>\n", super::text(note)));
+    table(&titles, rows) + &note
 }
 
 fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> Vec<Cell> {
@@ -165,7 +167,7 @@ pub(super) fn ranks(report: &Report) -> String {
 
 fn rank_row(rank: &RankTotal, measured: bool) -> Vec<Cell> {
     let microseconds = |us: f64| time(us * 1e-6);
-    let if_measured = |value: f64| measured.then_some(value);
+    let if_measured = |value: Option<f64>| value.filter(|_| measured);
     let groups: Vec<String> = rank.group_s.iter().map(|part| format!("{} {}", part.group, time(part.time_s))).collect();
     vec![
         Cell::number(f64::from(rank.rank), rank.rank.to_string()),

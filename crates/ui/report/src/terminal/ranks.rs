@@ -65,8 +65,8 @@ fn spreads(report: &Report) -> Vec<NamedSpread> {
     let communication = |value| if measured { of(value) } else { None };
     vec![
         ("recorded", of(|rank| Some(rank.duration_s)), time),
-        ("computation", communication(|rank| Some(rank.computation_s)), time),
-        ("communication", communication(|rank| Some(rank.communication_s)), time),
+        ("computation", communication(|rank| rank.computation_s), time),
+        ("communication", communication(|rank| rank.communication_s), time),
         ("communication share", communication(numbers::communication_share), percent),
         ("CPU / wall", of(numbers::cpu_share), percent),
         ("time per iteration", of(|rank| rank.time_per_iteration_s), time),
@@ -119,14 +119,15 @@ fn title(page: &Page, measured: bool) -> String {
 fn cells(rank: &RankTotal, shown: &Shown) -> Vec<Cell> {
     let of_longest = |part_s: f64| numbers::ratio(part_s, shown.longest_s).unwrap_or(0.0);
     let or_dash = |value: Option<String>| Cell::Text(value.unwrap_or("-".to_string()));
-    let bar = if shown.communication {
-        vec![(Ink::Computation, of_longest(rank.computation_s)), (Ink::Communication, of_longest(rank.communication_s))]
-    } else {
-        vec![(Ink::Computation, of_longest(rank.duration_s))]
+    let bar = match rank.computation_s.zip(rank.communication_s).filter(|_| shown.communication) {
+        Some((computation_s, communication_s)) => {
+            vec![(Ink::Computation, of_longest(computation_s)), (Ink::Communication, of_longest(communication_s))]
+        }
+        None => vec![(Ink::Computation, of_longest(rank.duration_s))],
     };
     let mut cells = vec![Cell::Text(rank.rank.to_string()), Cell::Bar(bar)];
     if shown.communication {
-        cells.push(Cell::Text(time(rank.computation_s)));
+        cells.push(or_dash(rank.computation_s.map(time)));
         cells.push(or_dash(numbers::communication_share(rank).map(percent)));
     }
     cells.push(or_dash(numbers::cpu_share(rank).map(|share| format!("{:.0}%", share * 100.0))));

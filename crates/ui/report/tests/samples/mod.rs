@@ -108,6 +108,7 @@ pub fn everything() -> Report {
         detail.duration_s = Some(0.001);
     }
     report.wait_states = vec![wait_state("wait at collective", "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101)])];
+    report.communication_missing = Some("the group comm was not among what was measured (io)".into());
     report.nodes = vec![node_share()];
     report.window.event = Some(Event {
         kind: "job-start".into(),
@@ -160,6 +161,13 @@ pub fn node_share() -> NodeShare {
             memory_bytes_max: Some(1 << 30),
             memory_bytes: Some(1 << 28),
         }],
+        oversubscribed: Some(vec![Oversubscription {
+            ranks: vec![0, 1],
+            processors: 1.5,
+            limited_by: "quota".into(),
+            processors_wanted: Some(1.9),
+            processors_had: Some(1.4),
+        }]),
     }
 }
 
@@ -187,7 +195,13 @@ pub fn bare() -> Report {
             (limit.processors, limit.throttled_s, limit.throttled_periods) = (None, None, None);
             (limit.memory_bytes_max, limit.memory_bytes) = (None, None);
         }
+        for crowd in node.oversubscribed.iter_mut().flatten() {
+            (crowd.processors_wanted, crowd.processors_had) = (None, None);
+        }
     }
+    let mut unknown = report.nodes[0].clone();
+    unknown.oversubscribed = None;
+    report.nodes.push(unknown);
     let window = &mut report.window;
     (window.marker, window.start, window.iterations, window.loop_description) = (None, None, None, None);
     let (mean, samples) = (1.0, 1);
@@ -202,6 +216,8 @@ pub fn bare() -> Report {
         (rank.iterations, rank.time_per_iteration_s, rank.pause_remove_us) = (None, None, None);
         (rank.minor_faults, rank.major_faults) = (None, None);
         (rank.voluntary_switches, rank.involuntary_switches) = (None, None);
+        (rank.communication_s, rank.computation_s) = (None, None);
+        (rank.communication_threads, rank.communication_threads_s) = (None, None);
     }
     for detail in &mut report.details {
         detail.duration_s = None;
@@ -245,8 +261,8 @@ pub fn invalid() -> Report {
     let rank = &mut report.ranks[1];
     rank.iterations = Some(7);
     rank.duration_s *= 0.7;
-    rank.computation_s *= 0.7;
-    rank.communication_s *= 0.7;
+    rank.computation_s = rank.computation_s.map(|s| s * 0.7);
+    rank.communication_s = rank.communication_s.map(|s| s * 0.7);
     (rank.cpu_s, rank.cpu_user_s, rank.cpu_system_s) = (None, None, None);
     (rank.minor_faults, rank.major_faults) = (None, None);
     (rank.voluntary_switches, rank.involuntary_switches, rank.pause_remove_us) = (None, None, None);
@@ -306,6 +322,7 @@ pub fn hostile() -> Report {
     report.nodes = vec![node_share()];
     let node = &mut report.nodes[0];
     (node.host, node.limits[0].group) = (evil.into(), evil.into());
+    node.oversubscribed.iter_mut().flatten().for_each(|crowd| crowd.limited_by = evil.into());
     node.neighbours.truncate(1);
     let one = &mut node.neighbours[0];
     (one.kind, one.name, one.user) = (evil.into(), evil.into(), evil.into());
@@ -320,8 +337,8 @@ pub fn hostile() -> Report {
 pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(u32, u32) -> f64) -> Report {
     let totals: Vec<RankTotal> = (0..ranks).map(|rank| rank_total(rank, iterations, iteration_s, computing)).collect();
     let duration_s = totals.iter().map(|rank| rank.duration_s).fold(0.0, f64::max);
-    let communication_s: f64 = totals.iter().map(|rank| rank.communication_s).sum();
-    let computation_s: f64 = totals.iter().map(|rank| rank.computation_s).sum();
+    let communication_s: f64 = totals.iter().filter_map(|rank| rank.communication_s).sum();
+    let computation_s: f64 = totals.iter().filter_map(|rank| rank.computation_s).sum();
     let calls = u64::from(ranks) * u64::from(iterations.max(1));
     let fraction = communication_s / (communication_s + computation_s);
     Report {
@@ -332,6 +349,7 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         iterations_per_s: Some(1.0 / iteration_s),
         communication_fraction: Some(estimate(fraction, 0.03, calls)),
         communication_at_least: false,
+        communication_missing: None,
         communication_to_computation: Some(communication_s / computation_s),
         imbalance: Some(0.004),
         difference: None,
@@ -414,8 +432,10 @@ fn rank_total(rank: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(u
         pid: 4711 + rank as i32,
         host: "node1".into(),
         duration_s,
-        communication_s: duration_s - computation_s,
-        computation_s,
+        communication_s: Some(duration_s - computation_s),
+        computation_s: Some(computation_s),
+        communication_threads: Some(1),
+        communication_threads_s: Some(duration_s - computation_s),
         cpu_s: Some(duration_s * 0.997),
         cpu_user_s: Some(duration_s * 0.981),
         cpu_system_s: Some(duration_s * 0.016),
