@@ -49,6 +49,12 @@ pub enum Error {
         /// What the program that starts them said.
         said: String,
     },
+    /// The site's standing agents started nobody, and will not.
+    #[error("no agent was started: {said}")]
+    NobodyStarted {
+        /// Why, for each node.
+        said: String,
+    },
     /// No agent found a rank.
     #[error("{}", if reasons.is_empty() { "no agent answered".to_owned() } else { reasons.join("; ") })]
     NoRanks {
@@ -70,11 +76,8 @@ pub enum Error {
     /// The site's controller, or an identity for it.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// The site's controller is away; Slurm can start agents, too.
-    #[error(
-        "the site's agents can't be asked; without --controller and TRIMTAB_CONTROLLER `srun` starts agents inside of the \
-         job, and the same is measured"
-    )]
+    /// The site's controller can't be asked; Slurm can start agents, too.
+    #[error("the site's agents can't be asked; {BY_SLURM}")]
     SiteAway {
         /// Why.
         #[source]
@@ -101,6 +104,10 @@ pub enum Error {
     #[error("interrupted before the window began; the program runs on unchanged")]
     Interrupted,
 }
+
+/// Another way to the same window than by a site's standing agents.
+pub(crate) const BY_SLURM: &str = "without --controller and TRIMTAB_CONTROLLER `srun` starts agents inside of the job, and the \
+                                   same is measured";
 
 fn nobody_came(seconds: u64, address: &str, said: &str, has_ended: bool) -> String {
     let said = said_by(said);

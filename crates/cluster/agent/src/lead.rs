@@ -379,6 +379,9 @@ impl<'a> Lead<'a> {
                 return Ok(());
             }
             let said = self.started.said();
+            if self.started.is_of_site() && !said.is_empty() && self.started.has_ended() {
+                return Err(Error::NobodyStarted { said });
+            }
             let missing = self.missing();
             return Err(Error::NobodyCame {
                 has_ended: self.started.commands_have_ended(&missing),

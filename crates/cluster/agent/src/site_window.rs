@@ -2,8 +2,9 @@
 //!
 //! Next: `start`, which chooses between the two; `orders` for the other end.
 
-use crate::error::Error;
+use crate::error::{BY_SLURM, Error};
 use crate::ticket::Ticket;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -49,9 +50,7 @@ impl SiteWindow {
     /// # Errors
     /// When the controller can't be asked, or refuses.
     pub(crate) fn begin(controller: &str, identity: &Path, ticket: &Ticket, secret: &JobSecret) -> Result<Self, Error> {
-        let is_person = |role: &Role| matches!(role, Role::User { .. } | Role::Administrator { .. });
-        let identity = Identity::of_command(identity)?.only("a user's or an administrator's", is_person)?;
-        let client = Client::new(controller, &identity)?;
+        let client = client_of(controller, identity).map_err(can_not_be_asked)?;
         let mut digits = Vec::new();
         secret.write(&mut digits)?;
         let wanted = Wanted {
@@ -59,11 +58,7 @@ impl SiteWindow {
             ticket: serde_json::to_string(ticket).map_err(|error| Error::Io(error.into()))?,
             secret: String::from_utf8_lossy(&digits).trim_end().to_owned(),
         };
-        let begun = client.post("/v1/windows", &wanted).map_err(|error| match error {
-            away @ SiteError::Unreachable { .. } => Error::SiteAway { source: Box::new(away) },
-            other => other.into(),
-        });
-        let Begun { id, missing } = begun?;
+        let Begun { id, missing } = client.post("/v1/windows", &wanted).map_err(can_not_be_asked)?;
         let all = ticket.places.iter().map(|place| place.name.clone());
         let waiting = all.filter(|name| !missing.contains(name)).collect();
         let state = WindowState { waiting, ..WindowState::default() };
@@ -94,10 +89,38 @@ impl SiteWindow {
 
     /// Why agents are missing, in one line.
     pub(crate) fn said(&self) -> String {
-        let refused = self.state.refused.iter().map(|(node, why)| format!("on {node}: {why}"));
-        let missing = self.missing.iter().map(|node| format!("{node} has no standing agent: see `trimtab tree`"));
-        refused.chain(missing).collect::<Vec<_>>().join("; ")
+        let missing = (!self.missing.is_empty()).then(|| {
+            let nodes = self.missing.join(", ");
+            format!(
+                "of the site's standing agents, which `trimtab tree` shows, none is on {nodes}: start it there (`systemctl start \
+                 trimtab-agent`); {BY_SLURM}"
+            )
+        });
+        refusals(&self.state.refused).into_iter().chain(missing).collect::<Vec<_>>().join("; ")
     }
+}
+
+fn client_of(controller: &str, identity: &Path) -> Result<Client, SiteError> {
+    let is_person = |role: &Role| matches!(role, Role::User { .. } | Role::Administrator { .. });
+    let identity = Identity::of_command(identity)?.only("a user's or an administrator's", is_person)?;
+    Client::new(controller, &identity)
+}
+
+/// A controller that refuses has said why; of everything else Slurm knows nothing.
+fn can_not_be_asked(error: SiteError) -> Error {
+    match error {
+        refused @ SiteError::Refused { .. } => refused.into(),
+        other => Error::SiteAway { source: Box::new(other) },
+    }
+}
+
+/// Each reason once, with all of its nodes.
+fn refusals(refused: &[(String, String)]) -> Vec<String> {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (node, why) in refused {
+        reasons.entry(why).or_default().push(node);
+    }
+    reasons.into_iter().map(|(why, nodes)| format!("on {}: {why}", nodes.join(", "))).collect()
 }
 
 impl Drop for SiteWindow {

@@ -156,6 +156,11 @@ impl Started {
         self.site.take()
     }
 
+    /// Whether a site's standing agents start them.
+    pub(crate) fn is_of_site(&self) -> bool {
+        self.site.is_some()
+    }
+
     /// True if commands were to start the agents of these places, and all have ended.
     pub(crate) fn commands_have_ended(&mut self, places: &[usize]) -> bool {
         match self.runs_for(places) {

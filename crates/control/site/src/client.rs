@@ -1,11 +1,12 @@
 //! Asking the controller: one connection per question, both ends proved, no thread left behind.
 //!
-//! Next: `api` for what can be asked.
+//! Next: `api` for what can be asked, `refusal` for why it is not answered.
 
 use crate::API_PORT;
 use crate::api::{BODY_BYTES_MAX, Problem, REPORT_BYTES_MAX};
 use crate::error::SiteError;
 use crate::identity::Identity;
+use crate::refusal::{Times, alert_of, distrust};
 use crate::role::Role;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -33,6 +34,7 @@ const KEPT_MAX: Duration = Duration::from_secs(60);
 pub struct Client {
     name: String,
     tls: Arc<ClientConfig>,
+    times: Times,
 }
 
 impl std::fmt::Debug for Client {
@@ -47,7 +49,7 @@ impl Client {
     /// # Errors
     /// An identity that can't be used.
     pub fn new(controller: &str, identity: &Identity) -> Result<Self, SiteError> {
-        Ok(Client { name: controller.to_owned(), tls: Arc::new(identity.client()?) })
+        Ok(Client { name: controller.to_owned(), tls: Arc::new(identity.client()?), times: Times::of(identity) })
     }
 
     /// Where the controller is; of several addresses the first of the older kind, which every cluster has.
@@ -127,11 +129,10 @@ impl Client {
         let broken = |what: String| SiteError::Broken { address: address.to_string(), what };
         let unreachable = |source| SiteError::Unreachable { address: address.to_string(), source };
         let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-        let handshake =
-            |error: std::io::Error| SiteError::Handshake { address: address.to_string(), what: error.to_string() };
         // Only a certificate of the controller's has this name, whatever its host is called.
         let name = ServerName::try_from(Role::Controller.name()).map_err(|error| broken(error.to_string()))?;
-        let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await.map_err(handshake)?;
+        let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
+        let stream = stream.map_err(|error| distrust(address, &error))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| broken(one_line(&error)))?;
@@ -140,9 +141,12 @@ impl Client {
         let request = request.header(CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(body)));
         let request = request.map_err(|error| broken(error.to_string()))?;
         // In TLS 1.3 the other end's refusal of our certificate arrives only with the first answer.
-        let answer = sender.send_request(request).await.map_err(|error| match refusal(&error) {
-            Some(what) => SiteError::Handshake { address: address.to_string(), what: in_words(&what) },
-            None => broken(one_line(&error)),
+        let answer = sender.send_request(request).await.map_err(|error| {
+            let why = self.times.why_not_taken(alert_of(&error).as_deref());
+            why.map_or_else(
+                || broken(one_line(&error)),
+                |why| SiteError::NotTaken { address: address.to_string(), why },
+            )
         })?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), REPORT_BYTES_MAX).collect().await;
@@ -162,33 +166,4 @@ fn bounded(body: &impl Serialize, byte_count_max: usize) -> Result<Vec<u8>, Site
         byte_count if byte_count > byte_count_max => Err(SiteError::TooLong { byte_count, byte_count_max }),
         _ => Ok(body),
     }
-}
-
-/// The meaning of the other end's refusal for whoever holds the identity.
-fn in_words(alert: &str) -> String {
-    let renew = "ask the site's administrators for another one (`trimtab site issue`)";
-    match alert {
-        revoked if revoked.contains("CertificateRevoked") => format!("this identity was revoked; {renew}"),
-        expired if expired.contains("CertificateExpired") => format!("this identity has expired; {renew}"),
-        unknown if unknown.contains("UnknownCA") => format!("this identity is of another site's authority; {renew}"),
-        other => other.to_owned(),
-    }
-}
-
-/// What TLS said, if it is why a request failed.
-fn refusal(error: &hyper::Error) -> Option<String> {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if error.downcast_ref::<rustls::Error>().is_some() {
-            return Some(error.to_string());
-        }
-        if let Some(io) = error.downcast_ref::<std::io::Error>()
-            && let Some(inner) = io.get_ref()
-            && inner.downcast_ref::<rustls::Error>().is_some()
-        {
-            return Some(inner.to_string());
-        }
-        cause = error.source();
-    }
-    None
 }

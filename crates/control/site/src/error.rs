@@ -2,6 +2,7 @@
 //!
 //! Next: `client`, which meets most of these.
 
+use crate::API_PORT;
 use crate::role::Role;
 use std::path::PathBuf;
 use trimtab_link::LinkError;
@@ -77,13 +78,29 @@ pub enum SiteError {
         #[source]
         source: std::io::Error,
     },
-    /// The other end is no controller of this site, or doesn't take our certificate.
-    #[error("the controller at {address} and this identity don't know each other: {what}")]
-    Handshake {
+    /// The controller doesn't take our certificate.
+    #[error("the controller at {address} does not take this identity: {why}")]
+    NotTaken {
         /// Where.
         address: String,
-        /// What TLS says.
-        what: String,
+        /// Why, with what to do.
+        why: String,
+    },
+    /// The other end is no controller of this site.
+    #[error("this identity does not take the controller at {address}: {why}")]
+    NotTrusted {
+        /// Where.
+        address: String,
+        /// Why, with what to do.
+        why: String,
+    },
+    /// Something else is at that address.
+    #[error(
+        "what answers at {address} speaks no TLS: it is no controller of trimtab's; is the port right? By itself it is {API_PORT}"
+    )]
+    NoTls {
+        /// Where.
+        address: String,
     },
     /// The controller did not answer in time.
     #[error("the controller at {address} did not answer within {seconds} s")]

@@ -139,14 +139,21 @@ impl Identity {
     /// # Errors
     /// As [`Identity::valid_until_s`].
     pub fn lifetime_s(&self) -> Result<u64, SiteError> {
+        Ok(self.valid_until_s()?.saturating_sub(self.valid_from_s()?))
+    }
+
+    /// From when on it is valid, in seconds since 1970.
+    ///
+    /// # Errors
+    /// As [`Identity::valid_until_s`].
+    pub fn valid_from_s(&self) -> Result<u64, SiteError> {
         let begin = UnixTime::since_unix_epoch(Duration::ZERO);
-        let from_s = match self.verifier()?.verify_client_cert(&self.certificate, &[], begin) {
+        match self.verifier()?.verify_client_cert(&self.certificate, &[], begin) {
             Err(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. })) => {
-                not_before.as_secs()
+                Ok(not_before.as_secs())
             }
-            _ => 0,
-        };
-        Ok(self.valid_until_s()?.saturating_sub(from_s))
+            _ => Ok(0),
+        }
     }
 
     /// For asking the controller: proves this role and accepts only the controller's.

@@ -20,6 +20,7 @@ pub mod client;
 pub mod error;
 pub mod identity;
 pub mod jobs;
+mod refusal;
 pub mod register;
 pub mod revoked;
 pub mod role;

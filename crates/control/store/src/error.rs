@@ -5,6 +5,7 @@
 //!
 //! Next: `store.rs`, whose every function returns these.
 
+use crate::obstacle;
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
 
@@ -43,10 +44,12 @@ pub enum Error {
         path: PathBuf,
     },
     /// The file cannot be opened or read.
-    #[error("cannot open the store {}; check that it is a file and that you may read and write it and its directory (`ls -ld`), or use --store PATH", .path.display())]
+    #[error("cannot open the store {}: {why}; or use --store PATH", .path.display())]
     Unreadable {
         /// The store's file.
         path: PathBuf,
+        /// What is in the way, with what to do.
+        why: String,
         /// What SQLite said.
         source: rusqlite::Error,
     },
@@ -242,7 +245,9 @@ impl Error {
             source.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
         match source.sqlite_error_code() {
             _ if is_full_index => Error::DiskFull { path, source },
-            Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Error::Unreadable { path, source },
+            Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                Error::Unreadable { why: obstacle::of(&path), path, source }
+            }
             Some(ErrorCode::NotADatabase) => Error::NotADatabase { path, source },
             Some(ErrorCode::DatabaseCorrupt) => Error::Corrupt { path, source },
             Some(ErrorCode::ReadOnly) => Error::ReadOnly { path, source: Some(source) },

@@ -14,6 +14,7 @@
 mod error;
 mod find;
 mod location;
+mod obstacle;
 mod owned;
 mod rows;
 mod schema;

@@ -180,10 +180,19 @@ pub enum Denial {
         /// Value of `/proc/sys/kernel/yama/ptrace_scope`.
         value: u8,
     },
-    /// The kernel refused to show this file although the users agree (a program with more rights, or a container).
+    /// The process has capabilities that we lack.
+    MoreRights {
+        /// Those, one bit each.
+        lacking: u64,
+        /// Whether we are root, who has lost them.
+        is_root: bool,
+    },
+    /// The kernel refused to show this file although users and capabilities agree.
     Hidden {
         /// The file.
         path: PathBuf,
+        /// Whether we are root.
+        is_root: bool,
     },
 }
 
@@ -208,9 +217,23 @@ impl fmt::Display for Denial {
                 "/proc/sys/kernel/yama/ptrace_scope is {value}, which allows tracing to administrators only; run \
                  trimtab as root, or as root: `sysctl kernel.yama.ptrace_scope=0`"
             ),
-            Denial::Hidden { path } => write!(
+            Denial::MoreRights { lacking, is_root } => {
+                let next = if *is_root {
+                    "run trimtab outside of the container that took them"
+                } else {
+                    "run trimtab as root"
+                };
+                write!(f, "it has capabilities that trimtab lacks (`capsh --decode={lacking:x}` names them); {next}")
+            }
+            Denial::Hidden { path, is_root: true } => write!(
                 f,
-                "{} may not be read; the program has more rights than you, run trimtab as root",
+                "{} may not be read, not even by root: a security module or a container forbids it; run trimtab where it \
+                 doesn't, or see `dmesg`",
+                path.display()
+            ),
+            Denial::Hidden { path, is_root: false } => write!(
+                f,
+                "{} may not be read: the program is hidden from its own user, as setuid programs are; run trimtab as root",
                 path.display()
             ),
         }

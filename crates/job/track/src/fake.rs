@@ -82,7 +82,7 @@ impl Recorded {
 
     fn shown(&self, pid: Pid) -> Result<&RecordedProcess, Error> {
         let process = self.get(pid)?;
-        let denial = Denial::Hidden { path: PathBuf::from(format!("/proc/{pid}/maps")) };
+        let denial = Denial::Hidden { path: PathBuf::from(format!("/proc/{pid}/maps")), is_root: false };
         let refused = Error::NotPermitted { pid, command: process.stat.command.clone(), denial };
         if process.hidden { Err(refused) } else { Ok(process) }
     }

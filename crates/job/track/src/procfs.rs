@@ -176,12 +176,20 @@ impl ProcFs {
     }
 
     fn denial(&self, pid: Pid, path: PathBuf) -> Denial {
-        match (self.status(pid), self.status(self.own_pid())) {
-            (Ok(theirs), Ok(own)) if theirs.uids.iter().any(|uid| *uid != own.uids[1]) => {
-                Denial::OtherUser { uid: theirs.uids[1], own_uid: own.uids[1] }
-            }
-            _ => Denial::Hidden { path },
-        }
+        let (Ok(theirs), Ok(own)) = (self.status(pid), self.status(self.own_pid())) else {
+            return Denial::Hidden { path, is_root: false };
+        };
+        denial_of(&theirs, &own, path)
+    }
+}
+
+/// Why `own` may not read a file of `theirs`.
+fn denial_of(theirs: &Status, own: &Status, path: PathBuf) -> Denial {
+    let (own_uid, lacking) = (own.uids[1], theirs.capabilities & !own.capabilities);
+    match theirs.uids.iter().all(|uid| *uid == own_uid) {
+        false => Denial::OtherUser { uid: theirs.uids[1], own_uid },
+        true if lacking != 0 => Denial::MoreRights { lacking, is_root: own_uid == 0 },
+        true => Denial::Hidden { path, is_root: own_uid == 0 },
     }
 }
 
@@ -326,6 +334,35 @@ fn malformed(path: PathBuf, bytes: &[u8]) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_a_process_may_not_be_read_is_looked_up() {
+        let status = |uid: u32, capabilities: u64| {
+            let ids = format!("{uid}\t{uid}\t{uid}\t{uid}");
+            let text = format!("Tgid:\t7\nUid:\t{ids}\nGid:\t{ids}\nCapEff:\t{capabilities:016x}\n");
+            parse_status(text.as_bytes()).expect("a status")
+        };
+        for (name, theirs, own, expected) in [
+            ("another user's", status(5, 0), status(6, 0), "belongs to user 5"),
+            (
+                "more rights",
+                status(5, 1 << 24),
+                status(5, 0),
+                "`capsh --decode=1000000` names them); run trimtab as root",
+            ),
+            (
+                "more than root's",
+                status(0, 3),
+                status(0, 1),
+                "--decode=2` names them); run trimtab outside of the container",
+            ),
+            ("hidden", status(5, 0), status(5, 0), "hidden from its own user"),
+            ("hidden from root", status(0, 1), status(0, 1), "not even by root"),
+        ] {
+            let why = denial_of(&theirs, &own, PathBuf::from("/proc/7/maps")).to_string();
+            assert!(why.contains(expected), "{name}: {why}");
+        }
+    }
 
     #[test]
     fn programs_are_told_apart() {

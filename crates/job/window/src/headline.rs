@@ -34,14 +34,7 @@ pub fn headline(report: &Report) -> String {
 
 /// Ranks that job control held, since that is in the times of all.
 pub(crate) fn stopped(report: &Report) -> Option<String> {
-    let held_s = |rank: &RankTotal| {
-        report
-            .nodes
-            .iter()
-            .filter(|node| node.host == rank.host)
-            .map(|node| stopped_s(&node.places, rank.rank))
-            .fold(0.0, f64::max)
-    };
+    let held_s = |rank: &RankTotal| held_s(report, rank);
     let held: Vec<u32> = report.ranks.iter().filter(|rank| held_s(rank) > 0.0).map(|rank| rank.rank).collect();
     let longest_s = report.ranks.iter().map(held_s).fold(0.0, f64::max);
     let (was, who) = (if held.len() == 1 { "was" } else { "were" }, name_ranks(&held));
@@ -52,6 +45,12 @@ pub(crate) fn stopped(report: &Report) -> Option<String> {
             &who[1..]
         )
     })
+}
+
+/// How long job control held a rank at least.
+fn held_s(report: &Report, rank: &RankTotal) -> f64 {
+    let places = report.nodes.iter().filter(|node| node.host == rank.host);
+    places.map(|node| stopped_s(&node.places, rank.rank)).fold(0.0, f64::max)
 }
 
 fn communication(report: &Report) -> String {
@@ -183,6 +182,7 @@ fn cause(report: &Report, longest: &RankTotal) -> String {
         Some(("processor", because)) => because.to_owned(),
         Some(("work", because)) => format!("it has more work: {because}"),
         Some(("node", because)) => format!("its node is slower: {because}"),
+        _ if held_s(report, longest) > 0.0 => "the time for which it was stopped is in that".to_owned(),
         _ if is_displaced(longest) && crowd::of_rank(&report.nodes, longest).is_some() => {
             "more work, or ranks of the job on its processor, is undetermined".to_owned()
         }

@@ -416,7 +416,12 @@ fn a_rank_that_was_stopped_is_said_to_have_been() {
     assert!(text.starts_with("Rank 1 was stopped by job control (SIGSTOP) for at least 0.5 s of the window"), "{text}");
     let because = report.difference.map(|difference| difference.because).unwrap_or_default();
     assert!(because.ends_with("job control (SIGSTOP) held it for 0.5 s"), "{because}");
-    input.nodes[0].places[1].stopped_s = 0.0;
+    let places = &mut input.nodes[0].places;
+    (places[0].stopped_s, places[1].stopped_s) = (0.6, 0.5);
+    input.ranks.iter_mut().for_each(|rank| rank.usage = None);
+    let both = headline(&assemble(&input));
+    assert!(both.starts_with("Ranks 0, 1 were stopped") && both.contains("it was stopped is in that"), "{both}");
+    (input.nodes[0].places[0].stopped_s, input.nodes[0].places[1].stopped_s) = (0.0, 0.0);
     assert!(!headline(&assemble(&input)).contains("stopped"));
 }
 

@@ -6,7 +6,10 @@ pub mod site;
 
 use clap::{Args, Parser, Subcommand};
 use site::{AgentOptions, ControllerOptions, DoctorOptions, KeptOptions, SiteCommand, SiteOptions};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use trimtab_track::slurm::SlurmId;
 use trimtab_trigger::{Condition, When};
 use trimtab_types::report::Event;
@@ -57,7 +60,7 @@ pub enum Command {
         #[arg(long, value_name = "JOB[_TASK][.STEP]", conflicts_with = "pid")]
         slurm: Option<SlurmId>,
         /// Wait at most so many seconds until all ranks are there
-        #[arg(long, value_name = "S", value_parser = positive)]
+        #[arg(long, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
         wait: Option<f64>,
     },
     /// Serve a lead on another node (started by `trimtab attach --slurm`), or a site's controller for good
@@ -157,7 +160,7 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
         /// Put two windows of JOB beside each other: time per iteration, communication, who came and left
-        #[arg(long, num_args = 2, value_names = ["WINDOW", "WINDOW"], conflicts_with_all = ["html", "controller"], requires = "window")]
+        #[arg(long, num_args = 2, value_names = ["WINDOW", "WINDOW"], conflicts_with_all = ["html", "controller"], requires = "window", value_parser = whole::<u32>, allow_negative_numbers = true)]
         compare: Option<Vec<u32>>,
     },
     /// List functions that could be measured, and those that could not, with the reason
@@ -257,13 +260,13 @@ pub struct WatchOptions {
     #[arg(long, value_name = "HEX")]
     pub sha256: Option<String>,
     /// End after so many starts
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub count: Option<u64>,
     /// End after this many seconds [default: at Ctrl-C]
-    #[arg(long = "for", value_name = "S", value_parser = positive)]
+    #[arg(long = "for", value_name = "S", value_parser = positive, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     /// Keep each program still from its exec on until its symbols are read, at most this many milliseconds
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(long, value_name = "MS", value_parser = |text: &str| within(text, 1_u64..=60_000), allow_negative_numbers = true)]
     pub hold: Option<u64>,
 }
 
@@ -274,7 +277,7 @@ pub struct ExplainOptions {
     #[arg(long)]
     pub routines: bool,
     /// Writes and pieces of code to show at most; 0 for all [default: 100; with --json all]
-    #[arg(long, value_name = "N", conflicts_with = "json")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true, conflicts_with = "json")]
     pub limit: Option<usize>,
     /// Look into the process itself, also if it is a launcher
     #[arg(long)]
@@ -300,7 +303,7 @@ pub struct PointsOptions {
     #[arg(long)]
     pub process: bool,
     /// Points to show at most; 0 for all [default: 1000; with --json all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub limit: Option<usize>,
     /// Print JSON
     #[arg(long)]
@@ -345,7 +348,7 @@ pub struct ProbeOptions {
     #[command(flatten)]
     pub script: ScriptOptions,
     /// Take the probes out after this many seconds [default: when the script says so, the program ends, or Ctrl-C]
-    #[arg(long = "for", value_name = "S", value_parser = positive)]
+    #[arg(long = "for", value_name = "S", value_parser = positive, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     /// Only these ranks: all, 0-3,7, host:NAME; joined by `,`, `&`, `except`
     #[arg(long, default_value = "all", value_name = "CONTEXT")]
@@ -371,17 +374,17 @@ pub struct WindowOptions {
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub iterations: Option<u64>,
     /// Record as many iterations as fill so many seconds, 10 at least; not used with --iterations
-    #[arg(long, default_value_t = 0.2, value_name = "S", value_parser = positive)]
+    #[arg(long, default_value_t = 0.2, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
     pub at_least: f64,
     /// Iterations to let pass first [default: just enough for all ranks to be ready]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub start: Option<u64>,
     /// Measure only these ranks: all, 0-3,7, host:NAME; joined by `,`, `&`, `except`
     #[arg(long, default_value = "all", value_name = "CONTEXT")]
     pub ranks: trimtab_types::context::Context,
     /// The window ends after this many seconds at the latest, counted from when the probes are in: starting agents and
     /// reading symbols come before, restoring the ranks and fetching the results after
-    #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive)]
+    #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
     pub max_seconds: f64,
     /// What counts iterations: auto, or a function of the program
     #[arg(long, default_value = "auto", value_name = "auto|FUNCTION")]
@@ -396,13 +399,13 @@ pub struct WindowOptions {
     #[arg(long, value_name = "FUNCTION:INDEX", value_parser = function_and_index)]
     pub argument: Vec<(String, u8)>,
     /// Keep the first N calls of each function as trace records
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub detail: u64,
     /// Measure until the program ends
     #[arg(long, conflicts_with = "until_confident")]
     pub follow: bool,
     /// End when the 95% interval of the time per iteration is within this many percent
-    #[arg(long, value_name = "PERCENT", value_parser = positive)]
+    #[arg(long, value_name = "PERCENT", value_parser = positive, allow_negative_numbers = true)]
     pub until_confident: Option<f64>,
     /// Take my word that the program's seccomp filter allows what trimtab has it call, if the filter can't be read
     #[arg(long)]
@@ -432,7 +435,7 @@ pub struct EventOptions {
     #[arg(long, value_delimiter = ',', value_name = "EVENT")]
     pub when: Vec<When>,
     /// Windows to measure, each after an event if --when is given; 0: until the job ends [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub windows: Option<u64>,
 }
 
@@ -479,6 +482,16 @@ fn count(text: &str) -> Result<u64, String> {
     count.ok_or_else(|| "give a whole number above zero".to_owned())
 }
 
+fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "give a whole number, 0 or more".to_owned())
+}
+
+/// A whole number of a range.
+pub(crate) fn within<T: FromStr + PartialOrd + Display>(text: &str, range: RangeInclusive<T>) -> Result<T, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("give a whole number from {} to {}", range.start(), range.end()))
+}
+
 fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
     if number > 0.0 && number.is_finite() { Ok(number) } else { Err("must be above zero".to_string()) }
@@ -507,6 +520,19 @@ mod tests {
             (&["undo", "-5"], "unexpected argument"),
             (&["attach", "--iterations", "0", "1"], "a whole number above zero"),
             (&["attach", "--iterations", "-3", "1"], "a whole number above zero"),
+            (&["attach", "--start", "-3", "1"], "a whole number, 0 or more"),
+            (&["attach", "--at-least", "-1", "1"], "must be above zero"),
+            (&["attach", "--max-seconds", "-2", "1"], "must be above zero"),
+            (&["attach", "--max-seconds", "x", "1"], "is no number"),
+            (&["attach", "--windows", "-1", "1"], "a whole number, 0 or more"),
+            (&["attach", "--detail", "many", "1"], "a whole number, 0 or more"),
+            (&["probe", "--for", "-1", "tick 1s {}", "1"], "must be above zero"),
+            (&["points", "--limit", "-1", "main", "1"], "a whole number, 0 or more"),
+            (&["report", "app-1", "--compare", "0", "-1"], "a whole number, 0 or more"),
+            (&["watch", "--count", "0", "--name", "app"], "a whole number above zero"),
+            (&["watch", "--hold", "-1", "--name", "app"], "a whole number from 1 to 60000"),
+            (&["site", "issue", "folder", "user:1", "--days", "-1"], "a whole number from 1 to 7300"),
+            (&["controller", "--fan-out", "0"], "a whole number from 1 to 4096"),
         ] {
             let parsed = Arguments::try_parse_from(["trimtab"].iter().chain(words));
             let error = parsed.expect_err("it is refused").to_string();

@@ -120,10 +120,10 @@ fn measure(
     let troubles = std::mem::take(&mut remote.troubles);
     let said = lead.said();
     let mut outcome = outcome.map_err(|error| with_troubles(error, &troubles, &said))?;
-    let why = if said.is_empty() { String::new() } else { format!(" ({said})") };
-    let missing = absent.iter().map(|node| format!("no agent came on {node}: its ranks were not measured{why}"));
+    let missing = missing(&absent, &said);
     let next = match starter {
-        Starter::Site { .. } => "see `trimtab tree`, and the logs of the standing agents on these nodes".to_owned(),
+        _ if !absent.is_empty() => format!("no agent looked for them on {}", absent.join(", ")),
+        Starter::Site { .. } => "the logs of the standing agents on the job's nodes may say more".to_owned(),
         _ => spread.next_step(),
     };
     let unseen = unseen(&present, &next);
@@ -131,8 +131,16 @@ fn measure(
         outcome.report.window.valid = false;
         outcome.report.warnings.extend(lead.left_out().iter().take(RANKS_SHOWN_MAX).cloned());
     }
-    outcome.report.warnings.extend(missing.chain(unseen).chain(troubles));
+    outcome.report.warnings.extend(missing.into_iter().chain(unseen).chain(troubles));
     Ok((outcome, present, lead.take_site_window()))
+}
+
+/// Nodes without an agent, and why; `None`: there is no such node.
+fn missing(absent: &[String], said: &str) -> Option<String> {
+    let whose = if absent.len() == 1 { "its" } else { "their" };
+    let why = if said.is_empty() { String::new() } else { format!(" ({said})") };
+    let nodes = absent.join(", ");
+    (!absent.is_empty()).then(|| format!("no agent came on {nodes}: {whose} ranks were not measured{why}"))
 }
 
 /// Which ranks of the job no agent has, with what shows why; `None`: none, as far as their launcher tells.

@@ -282,12 +282,10 @@ fn identity(facts: &Facts) -> Option<Check> {
 fn controller(facts: &Facts) -> Option<Check> {
     Some(match facts.controller.as_ref()? {
         Ok(answer) => check("controller", State::Ok, answer.clone(), None),
-        Err(why) => check(
-            "controller",
-            State::Lacks,
-            why.clone(),
-            Some("is `trimtab controller` running there, the way to its port open, and the identity of the same site?"),
-        ),
+        Err(refusal) => {
+            let next = "is `trimtab controller` running there, and the way to its port open?";
+            check("controller", State::Lacks, refusal.why.clone(), refusal.may_be_closed.then_some(next))
+        }
     })
 }
 

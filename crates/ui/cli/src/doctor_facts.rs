@@ -52,7 +52,7 @@ pub struct Facts {
     /// One's identity at the site.
     pub identity: Option<IdentityFacts>,
     /// What the controller says, if one is named.
-    pub controller: Option<Result<String, String>>,
+    pub controller: Option<Result<String, Refusal>>,
 }
 
 /// For how long an identity is good, in seconds.
@@ -146,14 +146,28 @@ impl Facts {
     }
 }
 
+/// Why a controller does not answer.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// In words, with what to do where that is known.
+    pub why: String,
+    /// The way to it may be closed.
+    pub may_be_closed: bool,
+}
+
 /// Whether a controller knows this identity; agents may not see the tree, but are known.
-fn asked(name: &str, identity: &Identity) -> Result<String, String> {
-    let client = Client::new(name, identity).map_err(|error| chain(error.into()))?;
+fn asked(name: &str, identity: &Identity) -> Result<String, Refusal> {
+    let client = Client::new(name, identity).map_err(refusal)?;
     match client.get::<trimtab_site::api::Tree>("/v1/tree") {
         Ok(tree) => Ok(format!("{name} answers: {} agents", tree.agents.len())),
         Err(SiteError::Refused { status: 403, .. }) => Ok(format!("{name} answers")),
-        Err(error) => Err(chain(error.into())),
+        Err(error) => Err(refusal(error)),
     }
+}
+
+fn refusal(error: SiteError) -> Refusal {
+    let may_be_closed = matches!(error, SiteError::Unreachable { .. } | SiteError::Slow { .. });
+    Refusal { why: chain(error.into()), may_be_closed }
 }
 
 fn chain(error: anyhow::Error) -> String {

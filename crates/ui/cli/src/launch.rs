@@ -20,6 +20,11 @@ const LOOK_MS: u64 = 3;
 /// The same, as so many times of what a look took.
 const WAIT_PARTS: u32 = 3;
 
+/// Why what ended was not measured: there was no time to look at it, or no sign of MPI.
+const NEVER_SEEN: &str = "it ran too short to be looked at";
+const NO_MPI: &str = "no MPI was seen in it; give an MPI program that runs for some seconds, or its launcher \
+                      (`trimtab run -- mpirun -n 4 ./app`)";
+
 /// A program we started.
 #[derive(Debug)]
 pub struct Program {
@@ -45,7 +50,10 @@ impl Program {
         while started.elapsed() < Duration::from_secs(RANKS_SECONDS_MAX) {
             let look = Instant::now();
             if let Some(status) = self.child.try_wait()? {
-                bail!("the program ended ({status}) before it could be measured");
+                bail!(
+                    "the program ended ({status}) before it could be measured: {}",
+                    last.unwrap_or_else(|| NEVER_SEEN.into())
+                );
             }
             match found::job_of(pid) {
                 Ok(Found::Here(job)) if !is_whole(&job) => {
@@ -56,6 +64,9 @@ impl Program {
                     last = Some(format!("{} hosts are reached", spread.nodes().len()));
                 }
                 Ok(found) => return Ok(found),
+                // The next look tells how.
+                Err(error) if has_ended(&error) => {}
+                Err(error) if is_no_mpi(&error) => last = Some(NO_MPI.into()),
                 Err(error) => last = Some(error.to_string()),
             }
             // Slurm is asked by a program of its own: mostly one waits.
@@ -105,6 +116,15 @@ impl Program {
         }
         Ok(Begun::Plain(pid))
     }
+}
+
+fn has_ended(error: &anyhow::Error) -> bool {
+    use trimtab_track::Error::{NoSuchProcess, Zombie};
+    matches!(error.downcast_ref(), Some(NoSuchProcess { .. } | Zombie { .. }))
+}
+
+fn is_no_mpi(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(trimtab_track::Error::NotMpi { .. }))
 }
 
 /// A program without launcher has one rank and no size.

@@ -155,16 +155,24 @@ pub fn run(
             cluster::one_window(&asked, &spread, &mut kept)
         }
     });
-    if let Err(error) = &measured {
-        let on = if program.runs() { "; the program runs on" } else { "" };
-        eprintln!("trimtab: {}{on}", output::chain(error));
+    let runs_on = program.runs();
+    if let Err(error) = &measured
+        && runs_on
+    {
+        eprintln!("trimtab: {}; the program runs on", output::chain(error));
     }
     let status = program.wait()?;
     match measured {
         Ok(code) if status == 0 => Ok(code),
         Ok(_) => Ok(status),
-        Err(error) if status == 0 => Err(error.context("the program ended well, but was not measured")),
-        Err(_) => Ok(status),
+        Err(_) if status == 0 && runs_on => bail!("the program ended well, but was not measured, as said above"),
+        Err(error) if status == 0 => Err(error),
+        Err(error) => {
+            if !runs_on {
+                eprintln!("trimtab: {}", output::chain(&error));
+            }
+            Ok(status)
+        }
     }
 }
 

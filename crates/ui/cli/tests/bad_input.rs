@@ -93,6 +93,45 @@ fn a_32_bit_program() {
     assert!(old.0.try_wait().expect("a child").is_none(), "it runs on");
 }
 
+/// What `run` starts may be no MPI program, or over before anybody could look; it is said once.
+#[test]
+fn programs_that_are_over_before_they_are_measured() {
+    let home = Home::new();
+    let ended = |status: &str| format!("the program ended ({status}) before it could be measured: ");
+    for (name, script, code, status, why) in [
+        ("short", "exit 0", 2, "exit status: 0", ""),
+        ("short, failed", "exit 3", 3, "exit status: 3", ""),
+        ("no MPI", "sleep 1", 2, "exit status: 0", "no MPI was seen in it; give an MPI program"),
+    ] {
+        home.run(&["run", "--", "sh", "-c", script]).says(name, code, &[&ended(status), why]);
+    }
+}
+
+/// As somebody who may not enter the folder: which one it is and whose is looked up.
+#[test]
+fn a_store_in_a_folder_that_may_not_be_entered() {
+    const TEST: &str = "a_store_in_a_folder_that_may_not_be_entered";
+    if !rustix::process::geteuid().is_root() {
+        return skip(TEST, "only root may act as another user; run it as root");
+    }
+    let home = Home::new();
+    // The checkout may lie where nobody else may enter.
+    let (program, folder) = (home.path("trimtab"), home.path("locked"));
+    fs::copy(env!("CARGO_BIN_EXE_trimtab"), &program).expect("a copy");
+    fs::create_dir(&folder).expect("a folder");
+    for (path, mode) in [(&home.path(""), 0o755), (&folder, 0o700)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its mode");
+    }
+    for words in [&["list"][..], &["report"], &["measure", "app-1"]] {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program).args(words);
+        home.surround(&mut command);
+        command.env("XDG_DATA_HOME", &folder).env("XDG_CACHE_HOME", home.path("cache")).current_dir("/");
+        let fragments = ["cannot open the store", "locked may not be entered (mode 700, user 0)", "use --store PATH"];
+        home.start_command(command).wait().says(TEST, 2, &fragments);
+    }
+}
+
 /// Everything that is refused before any rank is touched, on one job.
 #[test]
 fn requests_that_cannot_be_met() {
@@ -119,7 +158,7 @@ fn requests_that_cannot_be_met() {
             &["can't write /nonexistent/a.html", "nothing was measured"],
         ),
         ("store_is_text", &["--store", &text], &["is not a trimtab store", "use --store PATH"]),
-        ("store_is_folder", &["--store", &folder], &["cannot open the store", "--store PATH"]),
+        ("store_is_folder", &["--store", &folder], &["cannot open the store", "it is a folder", "--store PATH"]),
         ("store_nowhere", &["--store", "/nonexistent/s.db"], &["does not exist", "mkdir -p /nonexistent"]),
     ];
     for (name, options, fragments) in rows {

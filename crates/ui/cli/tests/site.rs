@@ -9,7 +9,8 @@ use common_cluster::{Cluster, GROUP, Job, Rank, USER, agents, children_of, kill,
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+use trimtab_site::Authority;
 use trimtab_specimens::skip;
 use trimtab_testbed::{Slurm, Testbed};
 
@@ -45,6 +46,8 @@ fn standing_agents_keep_together_and_measure() {
     a_call_through_the_api_is_measured(&site, &job);
     another_user_s_job_is_refused_by_every_agent(&site, &job);
     a_node_is_examined(&site);
+    why_the_site_is_of_no_help_is_looked_up(&site, &job);
+    nodes_without_a_standing_agent_are_named(&mut site, &job);
     one_identity_on_two_hosts_is_refused(&site);
     a_revoked_controller_is_refused_by_commands(&site);
     who_is_revoked_is_refused(&site);
@@ -422,6 +425,73 @@ fn a_node_is_examined(site: &Site<'_>) {
     let identity = check("identity")["found"].as_str().expect("text").to_owned();
     assert!(identity.contains("user 0, valid for 364 days") || identity.contains("valid for 365 days"), "{identity}");
     assert_eq!(check("Slurm")["state"], "ok", "{found}");
+}
+
+/// An identity whose time is over or has not come, nobody where the controller should be, something else there: each command says
+/// which it is, and `attach` that it works without.
+fn why_the_site_is_of_no_help_is_looked_up(site: &Site<'_>, job: &Job) {
+    let day = Duration::from_secs(24 * 3600);
+    let (now, role) = (SystemTime::now(), "user:0".parse().expect("a role"));
+    let authority = Authority::open(&site.cluster.folder("authority")).expect("an authority");
+    for (name, from, until) in [("user:late", now - 3 * day, now - 2 * day), ("user:early", now + day, now + 2 * day)] {
+        authority.issue_between(&role, from, until, &site.identity(name)).expect("an identity");
+    }
+    let address = site.cluster.testbed.address(0);
+    let (away, tree_port) = (format!("{address}:9"), format!("{address}:7558"));
+    let without = "without --controller and TRIMTAB_CONTROLLER `srun` starts agents inside of the job";
+    for (name, role, controller, why) in [
+        ("expired", "user:late", &address, "does not take this identity: it expired 2 days ago"),
+        ("early", "user:early", &address, "does not take this identity: it becomes valid in"),
+        ("away", "user:0", &away, "can't be reached"),
+        ("the tree's port", "user:0", &tree_port, &*tree_port),
+    ] {
+        for (words, also) in [(&["attach", "--slurm", &job.id][..], without), (&["tree"], why), (&["doctor"], why)] {
+            let output = site.trimtab(words, role).env("TRIMTAB_CONTROLLER", controller).output().expect("it runs");
+            let heard = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
+            assert!(heard.contains(why) && heard.contains(also), "{name}: {words:?}: {heard}");
+            let asks_if_it_runs = heard.contains("and the way to its port open?");
+            assert!(words != ["doctor"] || asks_if_it_runs == (name == "away"), "{name}: {heard}");
+        }
+    }
+    job.check_untouched();
+}
+
+/// One node's: the others are measured. All: nobody is, and the other way is told.
+fn nodes_without_a_standing_agent_are_named(site: &mut Site<'_>, job: &Job) {
+    let named = |nodes: &[usize]| {
+        let names: Vec<&str> = nodes.iter().map(|node| site.cluster.testbed.name(*node)).collect();
+        format!("none is on {}: start it there", names.join(", "))
+    };
+    let (one, all) = (named(&[2]), named(&(1..=NODES).collect::<Vec<_>>()));
+    site.kill_agent(2);
+    // Places were given anew when the controller came back.
+    wait_for("it is missed", || {
+        let tree = site.tree();
+        let on_node = |agent: &serde_json::Value| agent["host"].as_str() == Some(site.cluster.testbed.name(2));
+        (0..NODES).map(|index| member(&tree, index)).any(|agent| on_node(&agent) && agent["connected"] == false)
+    });
+    let output = site.attach(job, "user:4242", &[]);
+    let report: trimtab_types::report::Report = serde_json::from_slice(&output.stdout).expect("a report");
+    let warned = |words: &str| report.warnings.iter().any(|warning| warning.contains(words));
+    let looked = format!("no agent looked for them on {}", site.cluster.testbed.name(2));
+    assert!(output.status.code() == Some(1) && warned(&one) && warned(&looked), "{:?}", report.warnings);
+    assert_eq!(report.ranks.len(), NODES - 1);
+    let name = report.job.id.as_str();
+    let page = String::from_utf8_lossy(&site.ask(&["report", name], "user:4242").stdout).into_owned();
+    assert!(page.contains("INVALID: 3 of 4 ranks were measured"), "{page}");
+    for node in [1, 3, 4] {
+        site.kill_agent(node);
+    }
+    wait_for("all are missed", || (0..NODES).all(|index| member(&site.tree(), index)["connected"] == false));
+    let output = site.attach(job, "user:4242", &[]);
+    let heard = said(&output);
+    assert!(output.status.code() == Some(2) && heard.contains("no agent was started: "), "{heard}");
+    assert!(heard.contains(&all) && heard.contains("`srun` starts agents") && !heard.contains("within"), "{heard}");
+    for node in 1..=NODES {
+        site.start_agent(node);
+    }
+    site.wait_for_all("all agents are back", |_| true);
+    job.check_untouched();
 }
 
 fn uid_of(pid: i32) -> u32 {

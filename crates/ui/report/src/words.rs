@@ -212,6 +212,9 @@ pub(crate) fn invalid(report: &Report) -> Option<String> {
             format!("the ranks recorded different iterations ({fewest} to {most})")
         }
         _ if report.window.ended_by == "max-seconds" => "the time limit came too early".to_string(),
+        _ if report.window.context.is_none() && (report.ranks.len() as u64) < u64::from(report.job.ranks) => {
+            format!("{} of {} ranks were measured", report.ranks.len(), report.job.ranks)
+        }
         _ => "a rank ended early or left".to_string(),
     };
     Some(format!("INVALID: {why}; do not compare these numbers, measure again"))

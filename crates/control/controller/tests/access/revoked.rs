@@ -69,7 +69,7 @@ fn who_is_revoked_is_refused_and_others_go_on() {
     assert!(rest.is_empty() && !asks(&mut ann), "{}", String::from_utf8_lossy(&rest));
     assert!(asks(&mut bob), "his goes on");
     let error = site.client("user:7").get::<Jobs>("/v1/jobs").expect_err("she is refused");
-    assert!(matches!(error, SiteError::Handshake { .. } | SiteError::Broken { .. }), "{error:?}");
+    assert!(matches!(error, SiteError::NotTaken { .. } | SiteError::Broken { .. }), "{error:?}");
     assert_eq!(status(site.client("user:8").get::<Jobs>("/v1/jobs")), 200);
 
     until("the agent is out of the tree", || !site.is_connected("n1"));

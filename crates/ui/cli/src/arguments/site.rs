@@ -2,6 +2,7 @@
 //!
 //! Next: `site` and `tree` of this program, which do it.
 
+use super::within;
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -95,7 +96,7 @@ pub struct ControllerOptions {
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([0, 0, 0, 0], TREE_PORT)))]
     pub listen_tree: SocketAddr,
     /// Agents that call the controller or one agent
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = |text: &str| within(text, 1_u32..=4096), allow_negative_numbers = true)]
     pub fan_out: u32,
 }
 
@@ -107,7 +108,7 @@ pub enum SiteCommand {
         /// The folder; it belongs on a host of administrators only
         folder: PathBuf,
         /// How long the controller's identity is valid
-        #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=7300))]
+        #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = |text: &str| within(text, 1_u32..=7300), allow_negative_numbers = true)]
         days: u32,
     },
     /// Issue identities: a file each, to be moved to whoever it is for
@@ -118,7 +119,7 @@ pub enum SiteCommand {
         #[arg(required = true, value_name = "ROLE")]
         roles: Vec<Role>,
         /// How long they are valid
-        #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=7300))]
+        #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = |text: &str| within(text, 1_u32..=7300), allow_negative_numbers = true)]
         days: u32,
         /// Where to put them [default: the authority's folder]
         #[arg(long, value_name = "FOLDER")]
