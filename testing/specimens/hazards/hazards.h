@@ -25,6 +25,9 @@ bool vectors();
 bool holds();
 bool coroutines();
 
+// tails.cpp
+bool hands_on();
+
 // faults.cpp
 bool faults_throw();
 bool faults_jump();

@@ -1,5 +1,7 @@
 /* The library that is loaded and unloaded while it is probed; its answers are known. Next: processes.cpp. */
 
+#include <unistd.h>
+
 int plugin_calls;
 
 __attribute__((noinline)) long plugin_inner(long x) {
@@ -12,3 +14,12 @@ __attribute__((noinline)) long plugin_work(long x) {
     for (long i = 0; i < x; i++) sum += plugin_inner(i);
     return sum;
 }
+
+/* It ends in a function of this library, to which it jumps through a stub, because others may have one of that name. */
+__attribute__((noinline)) long plugin_waits(long us) {
+    usleep((unsigned)us);
+    plugin_calls++;
+    return us + 1;
+}
+
+__attribute__((noinline)) long plugin_on(long us) { return plugin_waits(us); }

@@ -236,7 +236,14 @@ pub fn hazards(variant: HazardVariant) -> Result<(PathBuf, PathBuf)> {
         command.current_dir(&sources).args(["-std=c++17", "-g", "-Wall", "-Wextra", "-Werror"]);
         // What never returns by itself is left by a jump.
         command.arg("-Wno-infinite-recursion").args(variant.flags());
-        command.arg("-o").arg(temporary).args(["hazards.cpp", "flow.cpp", "faults.cpp", "processes.cpp", "assembly.S"]);
+        command.arg("-o").arg(temporary).args([
+            "hazards.cpp",
+            "flow.cpp",
+            "tails.cpp",
+            "faults.cpp",
+            "processes.cpp",
+            "assembly.S",
+        ]);
         command.args(["-pthread", "-ldl"]);
         Ok(vec![command])
     })?;

@@ -207,6 +207,11 @@ struct PointsOf<'a, 'm> {
     inside: &'a Inside<'a>,
 }
 
+fn is_jump(exit: &Exit) -> bool {
+    use ExitKind::{ConditionalTailJump, IndirectTailJump, TailJump};
+    matches!(exit.kind, TailJump { .. } | ConditionalTailJump { .. } | IndirectTailJump)
+}
+
 impl PointsOf<'_, '_> {
     fn all(&self) -> Vec<ListedPoint> {
         let mut points = Vec::new();
@@ -249,12 +254,26 @@ impl PointsOf<'_, '_> {
             ListedPoint { what: self.exit_in_words(exit), ..listed }
         };
         let mut points: Vec<ListedPoint> = exits.iter().map(point).collect();
+        if exits.iter().any(|(exit, _)| is_jump(exit)) {
+            self.say_where_calls_go_on(&mut points);
+        }
         if points.is_empty() {
             let never = Err("it never returns".to_owned());
             points.push(self.point(PointKind::Exit, text("exit", self.name, ""), self.place.address.0, never));
         }
         points.insert(0, entry);
         points
+    }
+
+    /// Adds to jumps out of the function where the calls end that go on behind them.
+    fn say_where_calls_go_on(&self, exits: &mut [ListedPoint]) {
+        for tail in self.lister.facts.modules.tail_exits(self.place.address) {
+            let Some(exit) = exits.iter_mut().find(|exit| exit.address == tail.at.0) else { continue };
+            exit.what += &match &tail.unseen {
+                None => format!(", where the call goes on until {} returns", tail.to),
+                Some(reason) => format!(", where the call goes on; its end is not seen: {reason}"),
+            };
+        }
     }
 
     fn exit_in_words(&self, exit: &Exit) -> String {

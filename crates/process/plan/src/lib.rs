@@ -17,7 +17,8 @@ use std::fmt;
 use std::ops::Range;
 use trimtab_x86::{Carrier, Hold, build_carrier, encode_near_jump, encode_short_jump};
 use trimtab_x86::{
-    ISLAND_OVERHEAD_MAX, Inline, Island, JumpForm, ProbeCode, Refusal, Site, build_calibration, build_island,
+    ISLAND_OVERHEAD_MAX, Inline, Island, JumpForm, ProbeCode, Refusal, Site, WindowCode, build_calibration,
+    build_island,
 };
 
 /// A function with the places where it is to be patched.
@@ -74,6 +75,20 @@ pub struct PlannedSite {
     pub unread: Unread,
     /// Whether the caller may look at flags that the function leaves behind.
     pub answers_in_flags: bool,
+    /// What runs where the site is an exit.
+    pub leaving: Leaving,
+}
+
+/// What runs at an exit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leaving {
+    /// The function's own probe: its calls end there.
+    #[default]
+    Ends,
+    /// The probe with this number: calls go on elsewhere.
+    With(u32),
+    /// Nothing: what runs at the entry has seen to it.
+    Nothing,
 }
 
 /// What a body may spoil without saving it: nothing, unless the function's code was followed.
@@ -261,9 +276,17 @@ pub fn build(
         code.inline = function.inline;
         let hold = function.holds.hold(place, hold_words);
         for site in &function.sites {
+            let leaving = match site.leaving {
+                Leaving::Ends => Some(code),
+                Leaving::With(probe) => Some(probe_code(place, header, routines, probe)),
+                Leaving::Nothing => None,
+            };
             let island = |at| match &hold {
                 Some(hold) if function.holds == Holds::Only => hold.island(&site.site, &site.displaced, at),
-                hold => build_island(&site.site, &site.displaced, at, &code, hold.as_ref()),
+                hold => {
+                    let window = WindowCode { enter: &code, leave: leaving.as_ref(), hold: hold.as_ref() };
+                    build_island(&site.site, &site.displaced, at, &window)
+                }
             };
             plan.add_site(function, site, place, (&island, Vec::new()), &mut entries)?;
         }

@@ -30,7 +30,7 @@ use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, bui
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
     ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, Needs, PAGE,
-    PATCH_BYTES_MAX, PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, round_up, state,
+    PATCH_BYTES_MAX, PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, role, round_up, state,
 };
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
@@ -337,7 +337,8 @@ pub(crate) fn place_near(maps: &MappingTable, text: &Range<u64>, length: u64) ->
 /// What the islands of a simple probe do inline; the routine knows them by [`flag::SIMPLE`].
 fn inline_of(probe: &Probe, geometry: &Geometry) -> Option<Inline> {
     let timed = probe.flags & flag::SIMPLE != 0;
-    let counted = probe.flags == 0 && probe.kind == kind::NONE && probe.argument == ABSENT;
+    let is_function = probe.role == role::FUNCTION;
+    let counted = is_function && probe.flags == 0 && probe.kind == kind::NONE && probe.argument == ABSENT;
     let stat = geometry.stats_offset + u64::from(probe.function) * size_of::<FunctionStat>() as u64;
     let at = |offset: usize| (stat + offset as u64) as u32;
     let numbers = InlineNumbers {

@@ -13,6 +13,7 @@ use crate::handlers::{FaultHandlers, Watch};
 use crate::modules::{Module, Modules};
 use crate::script::{Lost, ScriptSource};
 use crate::side_by_side::side_by_side;
+use crate::tails::{TailExit, Tails};
 use crate::text::Text;
 use crate::threads::FunctionRange;
 use std::cell::Cell;
@@ -20,13 +21,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 use trimtab_os::{Gadgets, MappingTable, Memory, find_gadgets};
-use trimtab_plan::{Holds, PlannedFunction, PlannedSite, Unread};
+use trimtab_plan::{Holds, Leaving, PlannedFunction, PlannedSite, Unread};
 use trimtab_stub::layout::{Probe, USER_GROUP, flag};
 use trimtab_symbols::{FrameKind, fde_at, fingerprint, unwind_facts};
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{
-    Analysis, ClassifyJump, CodeRange, ExitKind, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site,
-    SiteKind, analyse, answers_in_flags, may_fault_in, own_sites,
+    Analysis, ClassifyJump, CodeRange, FunctionCode, JumpForm, JumpTarget, NEAR_JUMP_LEN, ReadMemory, Site, analyse,
+    answers_in_flags, may_fault_in, own_sites,
 };
 
 /// A function that is to be measured.
@@ -61,6 +62,10 @@ pub struct Prepared {
     pub refused: Vec<Refused>,
     /// Functions whose calls are seen but not where they end, although that was asked for.
     pub endless: Vec<Refused>,
+    /// Exits that are jumps to other functions, of those whose ends were asked for.
+    pub tails: Vec<TailExit>,
+    /// Functions in which calls of several go on, by the numbers of their probes, with the numbers of those functions.
+    pub shared: BTreeMap<u32, Vec<u32>>,
     /// Bodies of a script that do not run at one of their places.
     pub lost: Vec<Lost>,
     pub(crate) arena_modules: Vec<(String, Range<u64>)>,
@@ -116,6 +121,8 @@ impl Prepared {
             addresses: Vec::new(),
             refused: Vec::new(),
             endless: Vec::new(),
+            tails: Vec::new(),
+            shared: BTreeMap::new(),
             lost: Vec::new(),
             arena_modules: Vec::new(),
             gadgets,
@@ -129,8 +136,10 @@ impl Prepared {
         let mut known = HashSet::new();
         let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
         let mut endless = Vec::new();
-        for (request, sites) in requests.iter().zip(all_sites(modules, memory.as_ref(), &requests)) {
-            match without_exits(modules, request, &sites, purpose) {
+        let decided = all_sites(modules, memory.as_ref(), &requests);
+        let mut tails = Tails::of(modules, memory.as_ref(), &requests, &decided, purpose);
+        for (request, sites) in requests.iter().zip(decided) {
+            match without_exits(request, &sites, purpose, &tails) {
                 Some(reason) if purpose.counts(request, &reason) => {
                     endless.push((counted(request), reason.to_string()))
                 }
@@ -145,7 +154,9 @@ impl Prepared {
             }
             prepared.take_in(request, sites, purpose);
         }
+        prepared.follow(&mut tails);
         prepared.leave_out_unreachable(&modules.maps);
+        prepared.link(&tails);
         Ok(prepared)
     }
 
@@ -238,7 +249,7 @@ impl Prepared {
         self.taken.extend(sites.iter().flat_map(bytes_used).map(|range| (range.start, range.end)));
     }
 
-    fn accept(&mut self, request: &FunctionRequest, Placed { module, sites, size }: Placed<'_>) {
+    pub(crate) fn accept(&mut self, request: &FunctionRequest, Placed { module, sites, size, .. }: Placed<'_>) {
         let arena = self.arena_of(module);
         let probe = self.probes.len() as u32;
         let name = request.name.clone();
@@ -282,18 +293,25 @@ impl Prepared {
 pub(crate) trait Purpose {
     /// Whether exits keep the processor's flags.
     fn keeps_flags(&self) -> bool;
+    /// Whether calls are followed into functions that are jumped to.
+    fn follows_jumps(&self) -> bool;
     /// Whether it matters when calls of a function end, or what they return, and not only that it is left.
     fn asks_for_ends(&self, request: &FunctionRequest) -> bool;
     /// Whether a function is worth its entry alone, if its exits can't be seen for this reason.
     fn counts(&self, request: &FunctionRequest, why: &NoExits) -> bool;
 }
 
-/// Windows time functions. One that can't be patched is left out; one that is left by jumps only is counted.
-struct OfWindow;
+/// Windows time functions. One that can't be patched is left out; one that is left only by jumps where its calls are not
+/// followed is counted.
+pub(crate) struct OfWindow;
 
 impl Purpose for OfWindow {
     fn keeps_flags(&self) -> bool {
         false
+    }
+
+    fn follows_jumps(&self) -> bool {
+        true
     }
 
     fn asks_for_ends(&self, _: &FunctionRequest) -> bool {
@@ -321,46 +339,20 @@ pub(crate) enum NoExits {
 
 /// Why exits that are asked for can't be seen; `None`: they can, or nobody asks.
 fn without_exits(
-    modules: &Modules,
     request: &FunctionRequest,
     sites: &Decided<'_>,
     purpose: &dyn Purpose,
+    tails: &Tails<'_>,
 ) -> Option<NoExits> {
     match sites {
         _ if !is_timed(request) => None,
         Ok(_) if !purpose.asks_for_ends(request) => None,
-        Ok(placed) => jumps_of(modules, request, placed).map(|to| NoExits::Jumps { to }),
+        Ok(_) => tails.endless(request.address).map(|names| {
+            let to = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+            NoExits::Jumps { to }
+        }),
         Err(reason) => Some(NoExits::Refused(reason.clone())),
     }
-}
-
-/// Names of the functions that one jumps to, in words; `None`: it also returns by itself, or may do so.
-fn jumps_of(modules: &Modules, request: &FunctionRequest, placed: &Placed<'_>) -> Option<String> {
-    let own = request.address.0..request.address.0.saturating_add(placed.size.max(1));
-    let mut names = Vec::new();
-    let mut leaves = false;
-    for site in &placed.sites {
-        let (SiteKind::Exit(exit) | SiteKind::Whole(exit)) = &site.site.kind else { continue };
-        leaves = true;
-        match exit.kind {
-            ExitKind::TailJump { target } | ExitKind::ConditionalTailJump { target } if !own.contains(&target) => {
-                names.extend(name_at(modules, ProcAddr(target)));
-            }
-            ExitKind::IndirectTailJump => {}
-            _ => return None,
-        }
-    }
-    names.dedup();
-    let shown = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    leaves.then_some(shown)
-}
-
-/// The function that begins at an address, if one does that has a name.
-fn name_at(modules: &Modules, address: ProcAddr) -> Option<String> {
-    let module = modules.at(address)?;
-    let file = module.bias.to_file(address);
-    let function = module.loaded.image.function_at(file).filter(|function| function.addr == file)?;
-    (!function.names.is_empty()).then(|| function.name())
 }
 
 /// The same function without its exits. The search for loops and waits is not shown calls of the library that never end;
@@ -371,12 +363,12 @@ fn counted(request: &FunctionRequest) -> FunctionRequest {
     FunctionRequest { probe: Probe { flags, ..request.probe }, ..request.clone() }
 }
 
-fn answers_in_flags_at(placed: &Placed<'_>) -> bool {
+pub(crate) fn answers_in_flags_at(placed: &Placed<'_>) -> bool {
     placed.sites.iter().any(|site| site.answers_in_flags)
 }
 
 /// Every byte that a patch overwrites or takes out of use.
-fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<u64>> {
+pub(crate) fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<u64>> {
     let site = &planned.site;
     let apart = match (&site.carrier, site.jump) {
         (Some(carrier), _) => Some(carrier.covered()),
@@ -388,10 +380,12 @@ fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<u64>> {
 
 /// Where one function is patched.
 pub(crate) struct Placed<'a> {
-    module: &'a Module,
-    pub(crate) sites: Vec<PlannedSite>,
+    pub module: &'a Module,
+    pub sites: Vec<PlannedSite>,
     /// Bytes of the function.
     size: u64,
+    /// Where its code lies, the padding behind it included.
+    pub parts: Vec<Range<u64>>,
 }
 
 /// What was decided about one function, or why it can't be patched.
@@ -420,7 +414,7 @@ pub(crate) fn all_sites<'a>(
         let sites = sites.map_err(|reason| modules.why_unknown(request.address).unwrap_or(reason));
         let module = &modules.modules[index];
         let size_of = || Some(module.loaded.image.function_at(module.bias.to_file(request.address))?.size);
-        let placed = sites.map(|sites| Placed { module, sites, size: size_of().unwrap_or(0) });
+        let placed = sites.map(|(sites, parts)| Placed { module, sites, size: size_of().unwrap_or(0), parts });
         (placed, new.map(|new| Box::new((index, new))))
     };
     let mut new: Vec<Vec<Decision>> = vec![Vec::new(); subjects.len()];
@@ -451,6 +445,9 @@ pub(crate) struct Subject<'a> {
     is_of_go: OnceLock<bool>,
 }
 
+/// Places to patch, and where the function's code lies.
+type ChosenSites = (Vec<PlannedSite>, Vec<Range<u64>>);
+
 /// One piece of a function: where, its bytes, and the bytes behind it.
 struct Piece<'a> {
     address: u64,
@@ -467,11 +464,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Where a function is patched, by what is `known` or else by a new decision; that too, if it is worth keeping.
-    fn sites(
-        &self,
-        request: &FunctionRequest,
-        known: &Decisions,
-    ) -> (Result<Vec<PlannedSite>, String>, Option<Decision>) {
+    fn sites(&self, request: &FunctionRequest, known: &Decisions) -> (Result<ChosenSites, String>, Option<Decision>) {
         let timed = is_timed(request);
         let start = self.module.bias.to_file(request.address).0;
         if let Some(decision) = known.at(start).filter(|decision| self.still_holds(decision)) {
@@ -495,14 +488,16 @@ impl<'a> Subject<'a> {
         bytes.try_fold(0u64, |all, part| Ok(all.rotate_left(1) ^ fingerprint(part?)))
     }
 
-    fn chosen(&self, decision: &Decision, timed: bool) -> Result<Vec<PlannedSite>, String> {
+    fn chosen(&self, decision: &Decision, timed: bool) -> Result<ChosenSites, String> {
         let own = decision.outcome.as_ref().map_err(Clone::clone)?;
         let answers_in_flags = own.answers_in_flags;
         let planned = |site: &Site| {
             let planned = self.planned(site.shifted(self.module.bias.0))?;
             Ok(PlannedSite { answers_in_flags, ..planned })
         };
-        own.chosen(timed)?.map(planned).collect()
+        let to_proc = |address: u64| self.module.bias.to_proc(FileAddr(address)).0;
+        let parts = decision.parts.iter().map(|part| to_proc(part.start)..to_proc(part.end)).collect();
+        Ok((own.chosen(timed)?.map(planned).collect::<Result<_, String>>()?, parts))
     }
 
     /// Decides anew; whether it is decided for good, or some memory that it depends on may yet change.
@@ -620,6 +615,7 @@ impl<'a> Subject<'a> {
             site,
             unread: Unread::default(),
             answers_in_flags: false,
+            leaving: Leaving::Ends,
         })
     }
 
@@ -657,7 +653,7 @@ impl<'a> Subject<'a> {
 }
 
 /// Whether exits are asked for too.
-fn is_timed(request: &FunctionRequest) -> bool {
+pub(crate) fn is_timed(request: &FunctionRequest) -> bool {
     request.probe.flags & flag::TIMED != 0
 }
 

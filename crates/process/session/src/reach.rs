@@ -87,6 +87,8 @@ mod tests {
             addresses: (0..4).map(ProcAddr).collect(),
             refused: Vec::new(),
             endless: Vec::new(),
+            tails: Vec::new(),
+            shared: BTreeMap::new(),
             lost: Vec::new(),
             arena_modules: vec![("/lib/a".into(), near), ("/lib/b".into(), far)],
             gadgets: Gadgets { system_call: 0, signal_return: 0 },

@@ -184,6 +184,10 @@ impl Purpose for OfScript<'_> {
         true
     }
 
+    fn follows_jumps(&self) -> bool {
+        false
+    }
+
     fn asks_for_ends(&self, request: &FunctionRequest) -> bool {
         self.requests.iter().any(|one| one.address == request.address && one.asks_for_ends)
     }

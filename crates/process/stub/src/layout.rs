@@ -72,6 +72,18 @@ pub mod flag {
     pub const SIMPLE: u8 = 128;
 }
 
+/// Where the probes of a function stand ([`Probe::role`]).
+pub mod role {
+    /// At its entry, and where its calls end.
+    pub const FUNCTION: u8 = 0;
+    /// At a jump to a function whose exits are seen: the call goes on there.
+    pub const HANDS_OVER: u8 = 1;
+    /// At a jump to where the end of the call is not seen.
+    pub const LEAVES: u8 = 2;
+    /// At a function that is not measured itself: calls of others go on in it, and end where it returns.
+    pub const PASSES: u8 = 3;
+}
+
 /// What a probe computes from its call's arguments ([`Probe::kind`]).
 pub mod kind {
     /// Nothing.
@@ -138,6 +150,9 @@ pub const EMPTY_TICKS_MAX: u64 = 1000;
 /// An argument index that is absent.
 pub const ABSENT: u8 = 0xff;
 
+/// Function of a probe whose calls are not known to be of one function.
+pub const NOBODY: u32 = u32::MAX;
+
 /// The peer of a link that stands for every other member of its communicator.
 pub const PEER_ALL_OTHERS: u32 = 0xffff_fffe;
 
@@ -148,8 +163,10 @@ pub const COMM_NONE: u32 = 0xffff;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
-    /// Index of the function's [`FunctionStat`].
+    /// Index of the function's [`FunctionStat`]; [`NOBODY`] at a function in which calls of several go on.
     pub function: u32,
+    /// Number, plus one, of the probe of the function to which a call is handed over; 0: none.
+    pub next_plus_one: u32,
     /// Group number, below [`GROUPS_MAX`]; 0 is communication.
     pub group: u8,
     /// Bits of [`flag`].
@@ -182,14 +199,19 @@ pub struct Probe {
     pub source: u8,
     /// Argument index of the window.
     pub window: u8,
+    /// One of [`role`].
+    pub role: u8,
+    /// 1 if open calls are kept as frames because they are handed over to other functions, or from these.
+    pub framed: u8,
     /// Keeps the size a multiple of 8.
-    pub reserved: [u8; 4],
+    pub reserved: [u8; 6],
 }
 
 impl Probe {
     /// A probe that reads no argument.
     pub const ABSENT: Probe = Probe {
         function: 0,
+        next_plus_one: 0,
         group: 0,
         flags: 0,
         kind: kind::NONE,
@@ -206,15 +228,20 @@ impl Probe {
         factor: ABSENT,
         source: ABSENT,
         window: ABSENT,
-        reserved: [0; 4],
+        role: role::FUNCTION,
+        framed: 0,
+        reserved: [0; 6],
     };
 }
 
 impl Probe {
-    /// Whether the probe fits [`flag::SIMPLE`]: a function the user named, timed, with at most one argument as bytes.
+    /// Whether the probe fits [`flag::SIMPLE`]: a function the user named, timed, with at most one argument as bytes, whose
+    /// calls don't go on in others.
     pub fn is_simple(&self) -> bool {
         let bytes = self.kind == kind::NONE || (self.kind == kind::PLAIN_BYTES && self.count < 6);
-        self.group == USER_GROUP && self.flags & !flag::SIMPLE == flag::TIMED && bytes && self.argument == ABSENT
+        let is_alone = self.framed == 0 && matches!(self.role, role::FUNCTION | role::LEAVES);
+        let is_plain = self.flags & !flag::SIMPLE == flag::TIMED && self.argument == ABSENT;
+        self.group == USER_GROUP && is_plain && bytes && is_alone
     }
 }
 
@@ -616,7 +643,8 @@ pub struct Slot {
     pub ring_written: AtomicU64,
     /// Probes passed while recording.
     pub hits: AtomicU64,
-    /// Calls left that were never entered: the thread was inside when the probes went in. At most one.
+    /// 1 once nothing that the thread leaves can have been entered before the probes went in, or that has been left. 2 plus
+    /// the probe's number if it was left where calls of several functions go on, so that nobody knows whose it was.
     pub orphans: AtomicU64,
     /// Time spent in our own routines while recording.
     pub overhead_ticks: AtomicU64,
@@ -666,6 +694,10 @@ pub struct Frame {
     pub kept: [AtomicU64; 4],
     /// Bits of [`outermost`].
     pub outermost: AtomicU64,
+    /// Number, plus one, of the probe of the function to which the call was just handed over; 0: it has arrived.
+    pub next_plus_one: AtomicU64,
+    /// 1 once the call was handed over to another function.
+    pub handed_over: AtomicU64,
 }
 
 /// Bits of [`Frame::outermost`].
@@ -731,6 +763,9 @@ pub struct FunctionStat {
     pub depth: AtomicU64,
     /// Messages whose payload is not known: their requests were not seen to be made, or their datatype can't be asked for.
     pub unknown_bytes: AtomicU64,
+    /// Calls of which nobody saw where they end: they went on in functions that are not followed, or were left there by an
+    /// exception or `longjmp`. The time up to a jump is in `ticks`.
+    pub unseen: AtomicU64,
     /// Of a simple probe: stack pointer at the entry of the open call; 0: none.
     pub open_stack: AtomicU64,
     /// Of a simple probe: time stamp at the entry of the open call.

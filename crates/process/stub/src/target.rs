@@ -239,8 +239,11 @@ extern "C" fn enter(header: *const Header, number: u64, saved: *const Saved) {
         return;
     }
     context.slot().busy.store(1, Relaxed);
-    if context.probe(number).flags & flag::SIMPLE != 0 {
+    let probe = context.probe(number);
+    if probe.flags & flag::SIMPLE != 0 {
         simple_entry(context, number, Arguments(saved));
+    } else if probe.role == role::PASSES {
+        pass_on(context, number, Arguments(saved));
     } else {
         note_entry(context, number, Arguments(saved));
     }
@@ -321,7 +324,8 @@ fn simple_entry(context: Context, number: u64, arguments: Arguments) {
 #[inline(always)]
 fn simple_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
     let header = context.header();
-    let stat = context.stat(u64::from(context.probe(number).function));
+    let probe = context.probe(number);
+    let stat = context.stat(u64::from(probe.function));
     if stat.open_stack.load(Relaxed) != arguments.stack() {
         return;
     }
@@ -333,6 +337,9 @@ fn simple_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
     let (from, to) = clipped(header, first, stat.open_ticks.load(Relaxed), now);
     if to > from {
         add(&stat.ticks, to - from);
+        if probe.role == role::LEAVES {
+            add(&stat.unseen, 1);
+        }
     }
 }
 
@@ -354,6 +361,9 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
         add(&slot.dropped, 1);
         return;
     }
+    if probe.framed != 0 && goes_round(context, stack, depth, probe) {
+        return;
+    }
     let group = group_word(&slot.group_depth, probe.group);
     let stat = context.stat(u64::from(probe.function));
     let outermost = group.load(Relaxed) == 0;
@@ -366,6 +376,9 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
     frame.outermost.store(bits, Relaxed);
     frame.ring.store(0, Relaxed);
     frame.detail.store(0, Relaxed);
+    // A function that is nothing but a jump hands its calls over at once.
+    frame.next_plus_one.store(u64::from(probe.next_plus_one), Relaxed);
+    frame.handed_over.store(u64::from(probe.next_plus_one != 0), Relaxed);
     add(group, 1);
     add(&stat.depth, 1);
     slot.depth.store(depth + 1, Relaxed);
@@ -445,8 +458,8 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
     }
 }
 
-/// Frames whose stack lies below the current one were left by longjmp or an exception; so was one at the same place
-/// that is not the caller of a tail call (which shares its return address).
+/// Frames whose stack lies below the current one were left by longjmp or an exception; so was one at the same place, unless
+/// its call was just handed over to this function, with which it shares the return address.
 #[inline(always)]
 fn drop_stale_frames(context: Context, stack: u64, site: u64, number: u64) -> u64 {
     let slot = context.slot();
@@ -454,17 +467,134 @@ fn drop_stale_frames(context: Context, stack: u64, site: u64, number: u64) -> u6
     while depth > 0 {
         let frame = context.frame(depth - 1);
         let held = frame.stack.load(Relaxed);
-        let tail_caller = held == stack && frame.site.load(Relaxed) == site && frame.probe.load(Relaxed) != number;
         // No exit takes off the frame of a function that is only counted.
         let timed = context.probe(frame.probe.load(Relaxed)).flags & flag::TIMED != 0;
-        if timed && (held > stack || tail_caller) {
+        if timed && (held > stack || arrives(frame, stack, site, number)) {
             break;
         }
-        pop_group(context, frame);
+        lose_frame(context, frame);
         depth -= 1;
     }
     slot.depth.store(depth, Relaxed);
     depth
+}
+
+/// Whether the call of this frame was handed over to the function that is entered; then it has arrived.
+#[inline(always)]
+fn arrives(frame: &Frame, stack: u64, site: u64, number: u64) -> bool {
+    let is_it = frame.next_plus_one.load(Relaxed) == number + 1
+        && frame.stack.load(Relaxed) == stack
+        && frame.site.load(Relaxed) == site;
+    if is_it {
+        frame.next_plus_one.store(0, Relaxed);
+    }
+    is_it
+}
+
+/// Whether the call came back to its own function by jumps: then it is open already, and stays one call.
+#[inline(always)]
+fn goes_round(context: Context, stack: u64, depth: u64, probe: &Probe) -> bool {
+    let mut below = depth;
+    while below > 0 {
+        let frame = context.frame(below - 1);
+        if frame.stack.load(Relaxed) != stack {
+            return false;
+        }
+        if context.probe(frame.probe.load(Relaxed)).function == probe.function {
+            if context.header().state.load(Acquire) == state::RECORD {
+                add(&context.slot().hits, 1);
+                add(&context.stat(u64::from(probe.function)).nested, 1);
+            }
+            hand_frame_over(context.frame(depth - 1), probe);
+            return true;
+        }
+        below -= 1;
+    }
+    false
+}
+
+#[inline(always)]
+fn hand_frame_over(frame: &Frame, probe: &Probe) {
+    if probe.next_plus_one != 0 {
+        frame.next_plus_one.store(u64::from(probe.next_plus_one), Relaxed);
+        frame.handed_over.store(1, Relaxed);
+    }
+}
+
+/// A call goes on in this function, which is not measured itself, or the function is called for its own sake.
+#[inline(always)]
+fn pass_on(context: Context, number: u64, arguments: Arguments) {
+    let slot = context.slot();
+    drop_stale_frames(context, arguments.stack(), arguments.return_address(), number);
+    if slot.orphans.load(Relaxed) == 0 {
+        slot.orphans.store(1, Relaxed);
+    }
+    if context.header().state.load(Relaxed) == state::RECORD {
+        add(&slot.hits, 1);
+    }
+}
+
+/// A jump by which the open call goes on in another function.
+#[inline(always)]
+fn hand_over(context: Context, number: u64, arguments: Arguments) {
+    let slot = context.slot();
+    let (stack, probe) = (arguments.stack(), context.probe(number));
+    let mut depth = slot.depth.load(Relaxed);
+    while depth > 0 && context.frame(depth - 1).stack.load(Relaxed) < stack {
+        lose_frame(context, context.frame(depth - 1));
+        depth -= 1;
+    }
+    slot.depth.store(depth, Relaxed);
+    if context.header().state.load(Relaxed) == state::RECORD {
+        add(&slot.hits, 1);
+    }
+    if depth > 0 && context.frame(depth - 1).stack.load(Relaxed) == stack {
+        hand_frame_over(context.frame(depth - 1), probe);
+    } else if is_orphan(slot, depth) {
+        adopt(context, number, arguments);
+    }
+}
+
+/// Whether the thread leaves what it entered before the probes went in: that is the first thing it does.
+#[inline(always)]
+fn is_orphan(slot: &Slot, depth: u64) -> bool {
+    depth == 0 && slot.ring_written.load(Relaxed) == 0 && slot.orphans.load(Relaxed) == 0
+}
+
+/// A call that was entered before the probes went in is handed over: it gets a frame, as if entered long ago.
+#[inline(always)]
+fn adopt(context: Context, number: u64, arguments: Arguments) {
+    let slot = context.slot();
+    let probe = context.probe(number);
+    if probe.flags & flag::TIMED == 0 {
+        slot.orphans.store(2 + number, Relaxed);
+        return;
+    }
+    slot.orphans.store(1, Relaxed);
+    let frame = context.frame(0);
+    frame.stack.store(arguments.stack(), Relaxed);
+    frame.site.store(arguments.return_address(), Relaxed);
+    frame.probe.store(number, Relaxed);
+    frame.outermost.store(outermost::GROUP | outermost::FUNCTION, Relaxed);
+    frame.ring.store(0, Relaxed);
+    frame.detail.store(0, Relaxed);
+    frame.ticks.store(0, Relaxed);
+    hand_frame_over(frame, probe);
+    add(group_word(&slot.group_depth, probe.group), 1);
+    add(&context.stat(u64::from(probe.function)).depth, 1);
+    slot.depth.store(1, Relaxed);
+}
+
+/// Takes off a frame of which nobody saw where its call ended.
+#[inline(always)]
+fn lose_frame(context: Context, frame: &Frame) {
+    let header = context.header();
+    let is_counted = frame.handed_over.load(Relaxed) != 0 && header.first_ticks.load(Relaxed) != 0;
+    if is_counted && header.state.load(Acquire) == state::RECORD {
+        let probe = context.probe(frame.probe.load(Relaxed));
+        add(&context.stat(u64::from(probe.function)).unseen, 1);
+    }
+    pop_group(context, frame);
 }
 
 #[inline(always)]
@@ -499,8 +629,11 @@ extern "C" fn leave(header: *const Header, number: u64, saved: *const Saved) {
         return;
     }
     context.slot().busy.store(1, Relaxed);
-    if context.probe(number).flags & flag::SIMPLE != 0 {
+    let probe = context.probe(number);
+    if probe.flags & flag::SIMPLE != 0 {
         simple_exit(context, number, Arguments(saved), now);
+    } else if probe.role == role::HANDS_OVER {
+        hand_over(context, number, Arguments(saved));
     } else {
         note_exit(context, number, Arguments(saved), now);
         note_overhead(context, now, ticks());
@@ -513,10 +646,11 @@ fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
     let slot = context.slot();
     let stack = arguments.stack();
     let mut depth = slot.depth.load(Relaxed);
-    if depth == 0 && slot.ring_written.load(Relaxed) == 0 && slot.orphans.load(Relaxed) == 0 {
+    if is_orphan(slot, depth) {
         slot.orphans.store(1, Relaxed);
         close_orphan(context, number, now);
     }
+    let is_seen = context.probe(number).role != role::LEAVES;
     while depth > 0 {
         let frame = context.frame(depth - 1);
         let held = frame.stack.load(Relaxed);
@@ -524,9 +658,11 @@ fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
             break;
         }
         if held == stack {
-            close_frame(context, frame, arguments, now);
+            close_frame(context, frame, arguments, now, is_seen);
+            pop_group(context, frame);
+        } else {
+            lose_frame(context, frame);
         }
-        pop_group(context, frame);
         depth -= 1;
     }
     slot.depth.store(depth, Relaxed);
@@ -542,14 +678,23 @@ fn close_orphan(context: Context, number: u64, now: u64) {
     }
     let probe = context.probe(number);
     let (from, to) = clipped(header, first, first, now);
-    if to > from && probe.flags & flag::TIMED != 0 {
-        add(&context.stat(u64::from(probe.function)).ticks, to - from);
+    if to <= from {
+        return;
+    }
+    if probe.flags & flag::TIMED != 0 {
+        let stat = context.stat(u64::from(probe.function));
+        add(&stat.ticks, to - from);
         add(group_word(&context.slot().group_ticks, probe.group), to - from);
+        if probe.role == role::LEAVES {
+            add(&stat.unseen, 1);
+        }
+    } else if probe.function == NOBODY {
+        context.slot().orphans.store(2 + number, Relaxed);
     }
 }
 
 #[inline(always)]
-fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) {
+fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, is_seen: bool) {
     let header = context.header();
     let slot = context.slot();
     let probe = context.probe(frame.probe.load(Relaxed));
@@ -560,7 +705,8 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
             ring_record(context, ring - 1).exit_ticks.store(now, Relaxed);
         }
     }
-    if makes_request(probe) && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
+    // Behind a jump the request is still to be made.
+    if is_seen && makes_request(probe) && frame.outermost.load(Relaxed) & outermost::FUNCTION != 0 {
         links::store_request(context, frame);
     }
     let state = header.state.load(Acquire);
@@ -581,6 +727,9 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
         return;
     }
     let stat = context.stat(u64::from(probe.function));
+    if !is_seen && outermost & outermost::FUNCTION != 0 {
+        add(&stat.unseen, 1);
+    }
     if probe.flags & flag::TIMED != 0 {
         let empty = header.empty_ticks.load(Relaxed);
         let inside = (to - from).saturating_sub(empty);
@@ -592,10 +741,12 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64) 
         }
     }
     let detail = frame.detail.load(Relaxed);
-    if detail != 0 {
+    if detail != 0 && is_seen {
         word(context.base(), detail).store(now - entered, Relaxed);
     }
-    if probe.kind == kind::RETURNED_BYTES && state == state::RECORD {
+    if probe.kind == kind::RETURNED_BYTES && state == state::RECORD && !is_seen {
+        add(&stat.unknown_bytes, 1);
+    } else if probe.kind == kind::RETURNED_BYTES && state == state::RECORD {
         let returned = arguments.returned() as i64;
         if returned > 0 {
             links::add_bytes(stat, (returned as u64).wrapping_mul(frame.kept[0].load(Relaxed)));

@@ -233,6 +233,10 @@ impl<'a> SlotView<'a> {
         {
             word.store(0, Relaxed);
         }
+        // What was left once is not left again.
+        if slot.orphans.load(Relaxed) > 1 {
+            slot.orphans.store(1, Relaxed);
+        }
         for function in 0..self.geometry.function_count {
             let stat = self.stat(function);
             for word in [
@@ -246,6 +250,7 @@ impl<'a> SlotView<'a> {
                 &stat.last_ticks,
                 &stat.details,
                 &stat.unknown_bytes,
+                &stat.unseen,
             ] {
                 word.store(0, Relaxed);
             }
@@ -262,6 +267,7 @@ impl Probe {
     pub fn to_bytes(&self) -> [u8; size_of::<Probe>()] {
         let mut bytes = [0; size_of::<Probe>()];
         bytes[..4].copy_from_slice(&self.function.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.next_plus_one.to_le_bytes());
         let rest = [
             self.group,
             self.flags,
@@ -279,10 +285,12 @@ impl Probe {
             self.factor,
             self.source,
             self.window,
+            self.role,
+            self.framed,
         ];
         // A field that is left out would be an argument that the target reads wrongly.
-        const { assert!(size_of::<Probe>() == 4 + 16 + size_of_val(&Probe::ABSENT.reserved)) };
-        bytes[4..4 + rest.len()].copy_from_slice(&rest);
+        const { assert!(size_of::<Probe>() == 8 + 18 + size_of_val(&Probe::ABSENT.reserved)) };
+        bytes[8..8 + rest.len()].copy_from_slice(&rest);
         bytes
     }
 }
@@ -320,16 +328,25 @@ mod tests {
 
     #[test]
     fn a_probe_is_laid_out_as_the_target_reads_it() {
-        assert_eq!(size_of::<Probe>(), 24);
-        let probe = Probe { function: 0x0102_0304, group: 5, argument: 9, recv_datatype: 8, ..Probe::default() };
+        assert_eq!(size_of::<Probe>(), 32);
+        let probe = Probe {
+            function: 0x0102_0304,
+            next_plus_one: 0x0506_0708,
+            group: 5,
+            argument: 9,
+            recv_datatype: 8,
+            role: role::LEAVES,
+            ..Probe::default()
+        };
         let bytes = probe.to_bytes();
-        assert_eq!(bytes[..5], [4, 3, 2, 1, 5]);
+        assert_eq!(bytes[..9], [4, 3, 2, 1, 8, 7, 6, 5, 5]);
+        assert_eq!(bytes[std::mem::offset_of!(Probe, role)], role::LEAVES);
         assert_eq!(bytes[std::mem::offset_of!(Probe, argument)], 9);
         assert_eq!(bytes[std::mem::offset_of!(Probe, recv_datatype)], 8);
         assert_eq!(bytes[std::mem::offset_of!(Probe, flags)], 0);
         // Every field behind the number stands in the bytes.
         let absent = Probe::ABSENT.to_bytes();
-        assert_eq!(absent[8..20], [ABSENT; 12]);
+        assert_eq!(absent[12..24], [ABSENT; 12]);
     }
 
     #[test]

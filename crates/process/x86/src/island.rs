@@ -102,29 +102,33 @@ const ALIGN: [u8; 9] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xf0, 0x55];
 /// `mov rsp, rbp; pop rbp`.
 const UNALIGN: [u8; 4] = [0x48, 0x89, 0xec, 0x5d];
 
-/// Builds the island of `site` at address `at`, with a window's probes and, before them, `hold`. `original` holds the bytes
-/// of `site.displaced`.
+/// What runs at one place in a window.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowCode<'a> {
+    /// Runs at an entry, or at an instruction.
+    pub enter: &'a ProbeCode,
+    /// Runs at an exit, if anything does.
+    pub leave: Option<&'a ProbeCode>,
+    /// Runs before all else at an entry, if anything does.
+    pub hold: Option<&'a Hold>,
+}
+
+/// Builds the island of `site` at address `at`, with a window's probes. `original` holds the bytes of `site.displaced`.
 ///
 /// # Errors
 /// [`Refusal`] if something is out of reach from `at`, or the displaced instructions can't be moved.
-pub fn build_island(
-    site: &Site,
-    original: &[u8],
-    at: u64,
-    code: &ProbeCode,
-    hold: Option<&Hold>,
-) -> Result<Island, Refusal> {
+pub fn build_island(site: &Site, original: &[u8], at: u64, window: &WindowCode<'_>) -> Result<Island, Refusal> {
+    let code = window.enter;
     let entering = if let SiteKind::At(_) = site.kind { Passage::Point } else { Passage::Entry };
     // What only counts calls is done at the entry.
     let counts_only = code.inline.is_some_and(|inline| !inline.timed);
-    let is_leaving = !(counts_only && matches!(site.kind, SiteKind::Whole(_)));
-    let write = |passage| -> Box<WriteProbe<'_, Refusal>> { Box::new(move |place| code.written(passage, place)) };
-    let mut leave: Vec<_> = is_leaving.then(|| write(Passage::Exit)).into_iter().collect();
+    let leave = window.leave.filter(|_| !(counts_only && matches!(site.kind, SiteKind::Whole(_))));
+    let mut leave: Vec<_> = leave.map(|code| code.writer(Passage::Exit)).into_iter().collect();
     let mut enter: Vec<Box<WriteProbe<'_, Refusal>>> = Vec::new();
-    if let Some(hold) = hold.filter(|_| Hold::fits(site.kind)) {
+    if let Some(hold) = window.hold.filter(|_| Hold::fits(site.kind)) {
         enter.push(Box::new(|place| hold.written(place)));
     }
-    enter.push(write(entering));
+    enter.push(code.writer(entering));
     build_probe_island(site, original, at, &mut enter, &mut leave)
 }
 
@@ -149,6 +153,10 @@ enum Passage {
 }
 
 impl ProbeCode {
+    fn writer(&self, passage: Passage) -> Box<WriteProbe<'_, Refusal>> {
+        Box::new(move |place| self.written(passage, place))
+    }
+
     fn written(&self, passage: Passage, place: ProbePlace) -> Result<ProbeBytes, Refusal> {
         let mut writer = Writer::new(place, self);
         match (passage, self.inline) {

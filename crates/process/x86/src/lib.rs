@@ -63,7 +63,9 @@ pub use evaluate::{ReadBytes, evaluate_cell};
 pub use faults::may_fault_in;
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
 pub use instruction::direct_branches;
-pub use island::{ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, build_calibration, build_island};
+pub use island::{
+    ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, WindowCode, build_calibration, build_island,
+};
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
 pub use listing::{Line, disassemble};
 pub use liveness::{Liveness, RegisterSet};

@@ -6,7 +6,7 @@ use crate::found::{LookedInto, to_look_into};
 use crate::points::say_why_nothing;
 use crate::{DONE, PARTIAL, output};
 use trimtab_measure::{Functions, Listed, list_functions};
-use trimtab_session::{ImageCache, Modules};
+use trimtab_session::{ImageCache, Modules, TailExit};
 use trimtab_types::Pid;
 
 /// `trimtab functions PID [PATTERN]`.
@@ -48,6 +48,15 @@ fn as_json(one: &Listed, program: &LookedInto) -> serde_json::Value {
         "pid": program.pid.0,
         "timed": one.refusal.is_none() && one.only_counted.is_none(),
         "not_timed_because": one.only_counted,
+        "left_by_jumps": one.tails.iter().map(tail_as_json).collect::<Vec<_>>(),
+    })
+}
+
+fn tail_as_json(tail: &TailExit) -> serde_json::Value {
+    serde_json::json!({
+        "to": tail.to,
+        "followed": tail.unseen.is_none(),
+        "not_followed_because": tail.unseen,
     })
 }
 
@@ -78,6 +87,26 @@ fn verdict(one: &Listed) -> String {
     match (&one.refusal, &one.only_counted) {
         (Some(reason), _) => reason.clone(),
         (None, Some(reason)) => format!("can be counted but not timed: {reason}"),
-        (None, None) => "measurable".to_string(),
+        (None, None) => format!("measurable{}", behind_jumps(&one.tails)),
     }
+}
+
+/// Where calls end that leave their function by a jump.
+fn behind_jumps(tails: &[TailExit]) -> String {
+    let names = |followed: bool| {
+        let mut names: Vec<&str> =
+            tails.iter().filter(|tail| tail.unseen.is_none() == followed).map(|tail| tail.to.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.join(", ")
+    };
+    let (followed, unseen) = (names(true), names(false));
+    let mut text = String::new();
+    if !followed.is_empty() {
+        text += &format!("; calls that it leaves by a jump end where {followed} returns");
+    }
+    if !unseen.is_empty() {
+        text += &format!("; of calls that it leaves by a jump to {unseen} the end is not seen");
+    }
+    text
 }

@@ -19,7 +19,7 @@ const ALL: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed)
                    for 80 ms;";
 
 /// Hazards that are repeated until told to end.
-const HAZARDS: [&str; 26] = [
+const HAZARDS: [&str; 27] = [
     "throw",
     "longjmp",
     "backtrace",
@@ -27,6 +27,7 @@ const HAZARDS: [&str; 26] = [
     "siglongjmp",
     "altstack",
     "tail",
+    "hands_on",
     "table",
     "assembly",
     "vectors",

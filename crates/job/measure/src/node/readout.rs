@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use trimtab_session::Refused;
 use trimtab_stub::layout::{
-    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, LINK_FROM_PEER, PEER_ALL_OTHERS, Slot, USER_GROUP,
+    CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, LINK_FROM_PEER, NOBODY, PEER_ALL_OTHERS, Slot, USER_GROUP,
     Usage as RawUsage, flag, noted_by, outermost,
 };
 use trimtab_stub::view::SlotView;
@@ -142,6 +142,7 @@ impl Reader<'_> {
             slot.slot.group_ticks[0].load(Relaxed) + self.open_group_ticks(&open, slot.slot.key.load(Relaxed), 0)
         };
         let removal = self.member.removal.as_ref();
+        let unseen = self.unseen_ends(first_ticks, last_ticks);
         let (links, untold) = self.links();
         RankSample {
             rank: self.member.process.rank.0,
@@ -151,7 +152,7 @@ impl Reader<'_> {
             last_ticks,
             marks: marks.to_vec(),
             complete: first_ticks > 0 && (ending.is_whole || self.came_to_the_end(ending)),
-            functions: self.functions(&open),
+            functions: self.functions(&open, &unseen),
             comm_ticks: main.iter().map(comm).sum::<u64>().max(self.blocked_comm_ticks(&open)),
             threads: others.iter().map(|slot| ThreadSample { comm_ticks: comm(slot) }).collect(),
             group_ticks: self.groups(&open),
@@ -167,9 +168,45 @@ impl Reader<'_> {
             probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed) + self.inline_hits(&slot)).sum(),
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
-            untimed: self.lacking(&self.member.prepared.endless),
+            untimed: [self.lacking(&self.member.prepared.endless), self.partly_timed(&unseen)].concat(),
             unseen: self.lacking(&self.member.prepared.refused),
         }
+    }
+
+    /// Calls of each function of which nobody saw where they end, if there are any.
+    fn unseen_ends(&self, first: u64, last: u64) -> BTreeMap<usize, u64> {
+        let (view, shared) = (self.member.inserted.view(), &self.member.prepared.shared);
+        let mut unseen: BTreeMap<usize, u64> = BTreeMap::new();
+        for slot in view.slots() {
+            for function in 0..self.team.selection.functions.len() {
+                *unseen.entry(function).or_default() += slot.stat(function as u64).unseen.load(Relaxed);
+            }
+            // Left where calls of several functions go on: it may have been any of them.
+            let left = slot.slot.orphans.load(Relaxed).checked_sub(2).and_then(|number| shared.get(&(number as u32)));
+            left.into_iter().flatten().for_each(|function| *unseen.entry(*function as usize).or_default() += 1);
+        }
+        let blocked = self.blocked(first, last);
+        let blocked = blocked.iter().filter_map(|(_, probe)| shared.get(probe)).flatten();
+        blocked.for_each(|function| *unseen.entry(*function as usize).or_default() += 1);
+        unseen.retain(|_, calls| *calls > 0);
+        unseen
+    }
+
+    /// The same with the reasons.
+    fn partly_timed(&self, unseen: &BTreeMap<usize, u64>) -> Vec<Untimed> {
+        let untimed = |(function, calls): (&usize, &u64)| {
+            let name = &self.team.selection.functions[*function].name;
+            let jumps =
+                self.member.prepared.tails.iter().filter(|tail| tail.function == *name && tail.unseen.is_some());
+            let mut to: Vec<&str> = jumps.map(|tail| tail.to.as_str()).collect();
+            to.dedup();
+            let to = if to.is_empty() { String::new() } else { format!(" ({})", to.join(", ")) };
+            let reason = format!(
+                "{calls} of its calls went on behind a jump to another function{to}, and nobody saw where they end"
+            );
+            Untimed { function: *function, reason }
+        };
+        unseen.iter().map(untimed).collect()
     }
 
     /// Functions of which not all is seen here, with the reasons.
@@ -252,20 +289,25 @@ impl Reader<'_> {
         inside.map(|(function, _, entered)| ((key, function), last - entered.max(first))).collect()
     }
 
-    /// Calls that were entered before the probes went in and never returned: the thread was inside when they went in and
-    /// when they came out, and passed no probe between.
+    /// Calls that were entered before the probes went in and never returned, by thread and function.
     fn blocked_calls(&self, first: u64, last: u64) -> Vec<((u64, u32), u64)> {
+        let functions = self.blocked(first, last).into_iter().filter_map(|(key, probe)| {
+            let function = self.member.prepared.probes.get(probe as usize)?.function;
+            (function != NOBODY).then_some(((key, function), last - first))
+        });
+        functions.collect()
+    }
+
+    /// Threads, and the probes of the functions they were inside of when the probes went in and when they came out, and that
+    /// passed no probe between.
+    fn blocked(&self, first: u64, last: u64) -> Vec<(u64, u32)> {
         let Some(removal) = self.member.removal.as_ref().filter(|_| first > 0 && last > first) else {
             return Vec::new();
         };
         let view = self.member.inserted.view();
         let passed = |key: u64| view.slots().any(|slot| slot.slot.key.load(Relaxed) == key);
         let blocked = self.member.inserted.inside.iter().filter(|at| removal.inside.contains(at) && !passed(at.0));
-        let functions = blocked.filter_map(|(key, probe)| {
-            let function = self.member.prepared.probes.get(*probe as usize)?.function;
-            Some(((*key, function), last - first))
-        });
-        functions.collect()
+        blocked.copied().collect()
     }
 
     /// Communication time of the thread that was blocked longest.
@@ -287,7 +329,7 @@ impl Reader<'_> {
         open.iter().filter(|((owner, function), _)| *owner == key && of_group(*function)).map(|(_, ticks)| ticks).sum()
     }
 
-    fn functions(&self, open: &BTreeMap<(u64, u32), u64>) -> Vec<FunctionSample> {
+    fn functions(&self, open: &BTreeMap<(u64, u32), u64>, unseen: &BTreeMap<usize, u64>) -> Vec<FunctionSample> {
         let view = self.member.inserted.view();
         let mut samples = Vec::new();
         for index in 0..self.team.selection.functions.len() {
@@ -310,7 +352,7 @@ impl Reader<'_> {
             let still_open: u64 =
                 open.iter().filter(|((_, function), _)| *function as usize == index).map(|(_, ticks)| ticks).sum();
             sample.ticks += still_open;
-            if sample.calls + sample.nested > 0 || sample.ticks > 0 {
+            if sample.calls + sample.nested > 0 || sample.ticks > 0 || unseen.contains_key(&index) {
                 samples.push(sample);
             }
         }

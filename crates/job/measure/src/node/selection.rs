@@ -14,7 +14,7 @@ use trimtab_mpi::is_mpi_module;
 use trimtab_mpi::{
     Accounting, AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
 };
-use trimtab_session::{FunctionRequest, ImageCache, Module, Modules, Prepared, Refused};
+use trimtab_session::{FunctionRequest, ImageCache, Module, Modules, Prepared, Refused, TailExit};
 use trimtab_stub::layout::{Probe, flag, kind};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, Pid, ProcAddr};
@@ -480,6 +480,8 @@ pub struct Listed {
     pub refusal: Option<String>,
     /// Why it can be counted but not timed; `None`: it can be timed, or not be measured at all.
     pub only_counted: Option<String>,
+    /// Its exits that are jumps to other functions, if it can be timed.
+    pub tails: Vec<TailExit>,
 }
 
 /// The functions that `trimtab functions` lists.
@@ -512,9 +514,14 @@ pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Fun
     // Functions of the same code are judged once, and share the verdict.
     let reasons = by_name(&prepared.refused);
     let uncounted = by_name(&prepared.endless);
+    let mut tails: BTreeMap<&str, Vec<TailExit>> = BTreeMap::new();
+    for tail in &prepared.tails {
+        tails.entry(tail.function.as_str()).or_default().push(tail.clone());
+    }
     for (entry, request) in listed.iter_mut().zip(&requests) {
         entry.refusal = reasons.get(request.name.as_str()).map(|reason| (*reason).to_string());
         entry.only_counted = uncounted.get(request.name.as_str()).map(|reason| (*reason).to_string());
+        entry.tails = tails.remove(request.name.as_str()).unwrap_or_default();
     }
     Ok(Functions { listed, unread: modules.unreadable })
 }
@@ -534,5 +541,6 @@ fn listed_as(module: &Module, function: &Function, address: ProcAddr) -> Listed 
         chosen: (function.is_ifunc && code != function.addr).then_some(code),
         refusal: None,
         only_counted: None,
+        tails: Vec::new(),
     }
 }
