@@ -405,14 +405,17 @@ impl<'a> Agent<'a> {
             ranks.script_audit = Some(audit);
             self.stand_guard();
         }
-        match self.scripts.start(&job, start, cache) {
-            Ok(answer) => Ok(Say::Script(Box::new(answer))),
-            Err(reason) => {
-                let audit = self.ranks.as_mut().and_then(|ranks| ranks.script_audit.take());
-                audit.into_iter().for_each(|mut audit| audit.end(&What::Failed { reason: reason.clone() }));
-                Err(refused(reason))
-            }
+        let started = self.scripts.start(&job, start, cache);
+        let failed = match &started {
+            Ok(script::Answer::Started(started)) => started.lacking.as_ref().map(|lacking| lacking.reason.clone()),
+            Ok(_) => None,
+            Err(reason) => Some(reason.clone()),
+        };
+        if let Some(reason) = failed {
+            let audit = self.ranks.as_mut().and_then(|ranks| ranks.script_audit.take());
+            audit.into_iter().for_each(|mut audit| audit.end(&What::Failed { reason: reason.clone() }));
         }
+        started.map(|answer| Say::Script(Box::new(answer))).map_err(refused)
     }
 
     /// Probes go in without a guard too: then a killed agent's stay until somebody takes them out.

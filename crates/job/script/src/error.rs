@@ -65,7 +65,7 @@ fn said(pid: Pid) -> String {
 
 impl Error {
     /// Whether the process only lacks what the script names: another process of the job may have it.
-    pub(crate) fn is_of_places(&self) -> bool {
+    pub fn is_of_places(&self) -> bool {
         match self {
             Error::Script(refused) => refused.problems.iter().all(|problem| problem.code == Code::NoSuchPoint),
             Error::NoPlace { .. } | Error::ProgramUnread { .. } => true,
@@ -74,7 +74,7 @@ impl Error {
     }
 
     /// What stood in the way, in one line.
-    pub(crate) fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         match self {
             Error::Script(refused) => {
                 let messages: Vec<&str> = refused.problems.iter().map(|problem| &*problem.message).collect();

@@ -232,6 +232,9 @@ fn nodes_whose_ranks_lack_a_function_are_named(cluster: &Cluster<'_>) {
     let named = format!("rank 3 on {host} (stripped) has no function value");
     assert!(report.warnings.iter().any(|warning| warning.contains(&named)), "{:?}", report.warnings);
     assert!(report.functions.iter().any(|row| row.name == "value" && row.calls > 0), "{:?}", report.functions);
+    // Nothing of the last node is known: no rank, no link and no call of it.
+    assert!(report.links.iter().all(|link| link.from != 3), "{:?}", report.links);
+    scripts_are_put_where_they_have_a_place(cluster, words[2], host);
     wait_for("no agent left", || agents().is_empty());
     for text in &before {
         assert_eq!(text.difference_now().expect("it runs"), None, "restored");
@@ -239,4 +242,23 @@ fn nodes_whose_ranks_lack_a_function_are_named(cluster: &Cluster<'_>) {
     }
     let _ended = srun.kill();
     srun.wait().expect("it ended");
+}
+
+/// Ranks without the function are named, and a script that no rank has a place for is refused as ever.
+fn scripts_are_put_where_they_have_a_place(cluster: &Cluster<'_>, job: &str, host: &str) {
+    let probe = |script: &str| {
+        let words = ["probe", "--for", "1", "--json", "-", script, "--slurm", job];
+        let output = cluster.trimtab(&words).output().expect("it runs");
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        (output.status.code(), said.concat())
+    };
+    let (code, said) = probe("entry value { n++ }");
+    assert!(code.is_some_and(|code| code < 2), "{said}");
+    assert!(said.contains(&format!("not probed: rank 3 on {host}: ")) && said.contains("value"), "{said}");
+    assert!(!said.contains("rank 0 on"), "only rank 3 lacks it: {said}");
+    let (code, said) = probe("entry MPI_Send { n++ }");
+    assert!(code == Some(0) && !said.contains("not probed"), "all have it: {said}");
+    let (code, said) = probe("entry nowhere_at_all { n++ }");
+    assert!(code == Some(2) && said.contains("nowhere_at_all"), "{said}");
+    wait_for("no agent left", || agents().is_empty());
 }

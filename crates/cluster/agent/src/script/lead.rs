@@ -1,12 +1,12 @@
 //! The user's end of a script that runs on many nodes.
 //!
-//! It is in where all agents with chosen ranks say so; if one can't, it comes out everywhere and the reasons are told. An
-//! agent that does not answer any more is lost: its ranks go on, its probes go with its lease, and what it counted is
+//! It is in where all agents with chosen ranks say so; if one can't, it comes out everywhere and the reasons are told. Nodes
+//! whose ranks merely lack what it names are left out and named, as long as others have it. An agent that does not answer any more is lost: its ranks go on, its probes go with its lease, and what it counted is
 //! missing, which the summary says.
 //!
 //! Next: `serve` for an agent's part.
 
-use super::{Answer, Command, Polled, Start, Started, Variable, filter, values};
+use super::{Answer, Command, Lacking, Polled, Start, Started, Variable, filter, values};
 use crate::error::Error;
 use crate::lead::Lead;
 use crate::talk::{Ask, Present, Say};
@@ -30,6 +30,8 @@ pub struct Probing<'l, 'a> {
     since: Instant,
     lost: BTreeSet<usize>,
     has_more: bool,
+    /// Ranks that have no place for it, for the summary.
+    not_probed: Vec<String>,
 }
 
 /// What a script left behind: the last messages, variables, costs.
@@ -45,16 +47,24 @@ impl<'l, 'a> Probing<'l, 'a> {
         // Who got nothing reads by itself; what keeps the lead from asking is said by the question that counts.
         let _shared = lead.share_symbols(None);
         let mut said = lead.ask(Ask::Script(Box::new(Command::Start(start))))?.said;
-        let mut probing =
-            Probing { lead, started: BTreeMap::new(), since: Instant::now(), lost: BTreeSet::new(), has_more: false };
+        let mut probing = Probing {
+            lead,
+            started: BTreeMap::new(),
+            since: Instant::now(),
+            lost: BTreeSet::new(),
+            has_more: false,
+            not_probed: Vec::new(),
+        };
         let mut reasons: BTreeMap<String, String> = BTreeMap::new();
+        let mut lacking: Vec<(String, Lacking)> = Vec::new();
         for (index, present) in present {
             match said.remove(index) {
                 Some(Say::Script(answer)) => {
-                    if let Answer::Started(started) = *answer
-                        && !started.ranks.is_empty()
-                    {
-                        probing.started.insert(*index, started);
+                    if let Answer::Started(mut started) = *answer {
+                        lacking.extend(started.lacking.take().map(|lacking| (present.host.clone(), lacking)));
+                        if !started.ranks.is_empty() {
+                            probing.started.insert(*index, started);
+                        }
                     }
                 }
                 Some(Say::No { host, reason, .. }) => drop(reasons.entry(reason).or_insert(host)),
@@ -63,6 +73,10 @@ impl<'l, 'a> Probing<'l, 'a> {
                     reasons.entry(reason).or_insert(present.host.clone());
                 }
             }
+        }
+        probing.not_probed = not_probed(&lacking);
+        if reasons.is_empty() && probing.started.is_empty() {
+            reasons.extend(lacking.into_iter().map(|(host, lacking)| (lacking.shown, host)));
         }
         if reasons.is_empty() && probing.started.is_empty() {
             let all: BTreeSet<u32> = present.values().flat_map(|one| one.ranks.iter().map(|rank| rank.rank)).collect();
@@ -168,6 +182,7 @@ impl<'l, 'a> Probing<'l, 'a> {
         let fits = fixed_bytes.saturating_add(growing_bytes) <= VALUE_BYTES_MAX as u64;
         let counted = if fits { self.merged()? } else { None };
         let counted = counted.map_or_else(|| self.collected(&mut summary), Ok)?;
+        summary.warnings.append(&mut self.not_probed);
         if !self.lost.is_empty() {
             summary.warnings.push(self.lost_text());
         }
@@ -215,4 +230,14 @@ impl<'l, 'a> Probing<'l, 'a> {
             ranks.join(", ")
         )
     }
+}
+
+/// Says which ranks are not probed and why, those with the same reason together.
+fn not_probed(lacking: &[(String, Lacking)]) -> Vec<String> {
+    let mut ranks: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (host, lacking) in lacking {
+        let named = lacking.ranks.iter().map(|rank| format!("rank {rank} on {host}"));
+        ranks.entry(&lacking.reason).or_default().extend(named);
+    }
+    ranks.into_iter().map(|(reason, ranks)| format!("not probed: {}: {reason}", ranks.join(", "))).collect()
 }

@@ -78,6 +78,19 @@ pub struct Started {
     pub awaited: Vec<String>,
     /// How long it wants to record.
     pub wanted_us: Option<u64>,
+    /// None of the agent's ranks has what the script names, so it is in none of them.
+    pub lacking: Option<Lacking>,
+}
+
+/// Ranks that have no place for a script; those of other nodes may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lacking {
+    /// Which.
+    pub ranks: Vec<u32>,
+    /// Why, in one line.
+    pub reason: String,
+    /// The same with the script's lines, for the case that no node has a place.
+    pub shown: String,
 }
 
 /// What has come since the last time.

@@ -5,7 +5,7 @@
 //!
 //! Next: `trimtab_script::Running`, which does the work.
 
-use super::{Answer, Command, Finished, MESSAGES_MAX, Polled, Sent, Start, Started, Variable};
+use super::{Answer, Command, Finished, Lacking, MESSAGES_MAX, Polled, Sent, Start, Started, Variable};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use trimtab_measure::host_name;
@@ -57,14 +57,23 @@ impl Scripts {
         let permissions = Permissions { write: start.may_write, call: start.may_call };
         let options = Options { text: start.text.clone(), permissions, seccomp_ok: start.seccomp_ok };
         let running = when_loaded(|| Running::start(&targets, &options, cache));
-        let running = running.map_err(|error| shown(error, &start.text))?;
+        let ranks = job.ranks.iter().map(|process| process.rank.0).collect();
+        let running = match running {
+            Ok(running) => running,
+            Err(error) if error.is_of_places() => {
+                let lacking = Lacking { ranks, reason: error.reason(), shown: shown(error, &start.text) };
+                return Ok(Answer::Started(Started { lacking: Some(lacking), ..Started::default() }));
+            }
+            Err(error) => return Err(shown(error, &start.text)),
+        };
         let (functions, refused) = running.refusals();
         let started = Started {
-            ranks: job.ranks.iter().map(|process| process.rank.0).collect(),
+            ranks,
             functions: functions as u64,
             refused: refused.into_iter().map(|one| (one.function, one.reason)).collect(),
             awaited: running.awaited(),
             wanted_us: running.wanted().map(|wanted| wanted.as_micros() as u64),
+            lacking: None,
         };
         (self.alive, self.running) = (targets.len(), Some(running));
         Ok(Answer::Started(started))
