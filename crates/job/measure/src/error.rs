@@ -27,6 +27,18 @@ pub enum Error {
         /// The process.
         pid: Pid,
     },
+    /// A function asked for is nowhere, but not everything could be looked at.
+    #[error(
+        "no function matches {pattern:?} in what could be looked at; it may be in {path}, which could not: {reason}"
+    )]
+    NotLookedAt {
+        /// What was asked for.
+        pattern: String,
+        /// A file that was not looked at.
+        path: String,
+        /// Why.
+        reason: String,
+    },
     /// A function asked for by name can't be patched.
     #[error("{name} can't be measured: {reason}")]
     Refused {

@@ -29,6 +29,11 @@ static WORDS: [AtomicPtr<c_char>; FIRST_PID + COUNT_MAX + 1] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; FIRST_PID + COUNT_MAX + 1];
 static TEXTS: [[AtomicU8; DIGITS]; COUNT_MAX] = [const { [const { AtomicU8::new(0) }; DIGITS] }; COUNT_MAX];
 const FIRST_PID: usize = 3;
+/// Exit code of an error.
+const ERROR: i32 = 2;
+/// What a program without memory says that has nothing to undo, and one that can't.
+const NO_MEMORY: &str = "trimtab: ran out of memory; nothing of it is in any program: give it more (`ulimit -v`), or measure fewer functions\n";
+const NO_LAST_ACT: &str = "trimtab: ran out of memory and can't take out what it has put in: `trimtab undo PID` does, with more memory (`ulimit -v`)\n";
 
 /// As long as it lives, the last act takes out what is in a process.
 #[derive(Debug)]
@@ -92,11 +97,16 @@ fn given(memory: *mut u8) -> *mut u8 {
     memory
 }
 
-/// Returns only if there is nothing to undo: then the program ends as any other without memory.
+/// Does not return: where there is nothing to undo, the program ends and says why.
 #[cold]
 #[inline(never)]
 fn exhausted() {
-    begin(c"memory".as_ptr());
+    let said = if begin(c"memory".as_ptr()) == 0 { NO_MEMORY } else { NO_LAST_ACT };
+    // SAFETY: the text is as long as it says, and the program ends at once.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, said.as_ptr().cast(), said.len());
+        libc::_exit(ERROR)
+    }
 }
 
 /// An abort has other causes, too: a thread that can't begin for lack of memory panics where panics can't be caught.
@@ -117,8 +127,9 @@ fn await_aborts() {
     }
 }
 
-/// Executes this program anew, with the processes that hold something; returns if there is none, or that fails.
-fn begin(why: *const c_char) {
+/// Executes this program anew, with the processes that hold something; returns if there is none, or that fails: how many
+/// there are.
+fn begin(why: *const c_char) -> usize {
     if BEGUN.swap(true, Ordering::AcqRel) {
         // Another thread is about to execute the new program, which ends this one.
         loop {
@@ -140,6 +151,7 @@ fn begin(why: *const c_char) {
         unsafe { libc::execv(c"/proc/self/exe".as_ptr(), WORDS.as_ptr().cast()) };
     }
     BEGUN.store(false, Ordering::Release);
+    count
 }
 
 /// The digits of a number above zero, with a zero behind them; where they begin.

@@ -18,6 +18,7 @@ mod far_machines;
 mod found;
 mod functions;
 mod launch;
+mod memory;
 mod output;
 mod pack;
 mod points;
@@ -61,7 +62,9 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) if output::is_broken_pipe(&error) => ExitCode::from(DONE),
         Err(error) => {
-            eprintln!("trimtab: {}", output::chain(&error));
+            let said = output::chain(&error);
+            let shortage = memory::shortage(&said).map_or_else(String::new, |words| format!("; {words}"));
+            eprintln!("trimtab: {said}{shortage}");
             points::say_why_not_found(&error);
             ExitCode::from(ERROR)
         }

@@ -110,8 +110,8 @@ pub fn last_act(why: &str, pids: &[i32]) -> anyhow::Result<u8> {
         }
     }
     let lost = match why {
-        "memory" => "trimtab ran out of memory and lost its results",
-        _ => "trimtab failed, as said above, and lost its results",
+        "memory" => "ran out of memory and lost its results",
+        _ => "failed, as said above, and lost its results",
     };
     let next = "if it lacked memory, give it more (`ulimit -v`), or measure fewer functions, iterations or records";
     if left.is_empty() {

@@ -436,6 +436,26 @@ fn no_memory_left() {
     job.ends_well("no memory left");
 }
 
+/// With how little memory it is begun: nothing of it stays in the program, and memory is named, not what is missed for lack of it.
+#[test]
+fn too_little_memory_from_the_beginning() {
+    let _alone = alone();
+    let (home, job) = (Home::new(), steady(Mpi::Mpich, ""));
+    for megabytes in [110_u64, 150, 190, 230, 270] {
+        let name = format!("{megabytes} MB");
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--as={}", megabytes << 20)).arg(env!("CARGO_BIN_EXE_trimtab"));
+        command.args(["attach", "--mark", "MPI_Sendrecv", "--iterations", "5", &job.launcher()]);
+        home.surround(&mut command);
+        let outcome = home.start_command(command).wait();
+        job.goes_on(&name);
+        // Where that is enough for the program that is tested, there is a report.
+        assert!(outcome.code() == 0 || outcome.stderr.contains("`ulimit -v`"), "{name}: {outcome:?}");
+        assert!(!outcome.stderr.contains("memory allocation of"), "{name}: {outcome:?}");
+    }
+    job.ends_well("too little memory");
+}
+
 /// Whoever wants to see all of it until he says so has what he asked for, also where no loop was found.
 #[test]
 fn a_window_by_time_until_it_is_interrupted() {

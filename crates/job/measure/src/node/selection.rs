@@ -275,7 +275,7 @@ fn in_any(programs: &[&Modules], mut add: impl FnMut(&Modules) -> Result<(), Err
     for modules in programs {
         match add(modules) {
             Ok(()) => is_found = true,
-            Err(error @ Error::NoSuchFunction { .. }) => first = first.or(Some(error)),
+            Err(error @ (Error::NoSuchFunction { .. } | Error::NotLookedAt { .. })) => first = first.or(Some(error)),
             Err(error) => return Err(error),
         }
     }
@@ -307,8 +307,11 @@ fn matching<'m>(modules: &'m Modules, name: &str, library: Option<&str>) -> Vec<
 
 fn no_such_function(modules: &Modules, pattern: &str) -> Error {
     let (pattern, pid) = (pattern.to_string(), modules.pid);
-    match modules.why_names_mean_nothing() {
-        Some(reason) => Error::Refused { name: pattern, reason },
+    if let Some(reason) = modules.why_names_mean_nothing() {
+        return Error::Refused { name: pattern, reason };
+    }
+    match modules.unreadable.first().cloned() {
+        Some((path, reason)) => Error::NotLookedAt { pattern, path, reason },
         None => Error::NoSuchFunction { pattern, pid },
     }
 }
