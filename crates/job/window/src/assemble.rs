@@ -421,6 +421,8 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
 fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal {
     let duration_s = scale.seconds(rank.duration_ticks());
     let communication_s = input.has_comm().then(|| scale.seconds(rank.longest_comm_ticks()));
+    // All the rest is computation only if that is all communication.
+    let is_part = input.communicates_untimed();
     let iterations = rank.iterations(input.is_by_time());
     let times = iteration_times(rank, scale);
     let usage = rank.usage;
@@ -431,7 +433,7 @@ fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal
         host: rank.host.clone(),
         duration_s,
         communication_s,
-        computation_s: communication_s.map(|communication_s| duration_s - communication_s),
+        computation_s: communication_s.filter(|_| !is_part).map(|communication_s| duration_s - communication_s),
         communication_threads: communication_s.map(|_| rank.communicating_threads()),
         communication_threads_s: communication_s.map(|_| scale.seconds(rank.summed_comm_ticks())),
         cpu_s: cpu.map(|usage| usage.cpu_user_s + usage.cpu_system_s),

@@ -61,7 +61,7 @@ fn communication(report: &Report) -> String {
     let (mean, without, length) = (fraction.mean * 100.0, without_probes(report), length(&report.window));
     let at_least = if report.communication_at_least { "At least " } else { "" };
     let whose = if has_several_threads(report) { " of each rank's busiest thread" } else { "" };
-    let spread = spread(&fraction);
+    let spread = spread(&fraction, report.communication_at_least);
     format!("{at_least}{mean:.1}% of the time is communication{whose}{spread}{without}, in a window of {length}.")
 }
 
@@ -91,10 +91,14 @@ fn several_threads(report: &Report) -> Option<String> {
     })
 }
 
-/// The interval of a share as far as shares go.
-fn spread(share: &Estimate) -> String {
+/// The interval of a share as far as shares go. Of one of which a part was not measured, nobody knows how large it is at most.
+fn spread(share: &Estimate, is_part: bool) -> String {
     let percent = |share: f64| share * 100.0;
     match (share.half_width_95, share.interval_95(1.0)) {
+        (_, interval) if is_part => {
+            let least = interval.map_or_else(String::new, |(low, _)| format!("{:.1}% at 95%, and ", percent(low)));
+            format!(" ({least}how much more is not known)")
+        }
         (Some(half_width), Some((low, high))) if half_width > share.mean || share.mean + half_width > 1.0 => {
             format!(" ({:.1} to {:.1}% at 95%)", percent(low), percent(high))
         }

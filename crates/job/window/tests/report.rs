@@ -356,6 +356,12 @@ fn a_wholly_refused_communication_function_makes_the_share_a_lower_bound() {
         let is_said =
             report.warnings.iter().any(|warning| warning.starts_with("the share of communication is a lower bound"));
         assert_eq!(is_said, is_bound, "{name}: {:?}", report.warnings);
+        if name != "io" {
+            // Nor is the rest all computation, so nothing is said of balance, and nothing of how much it is at most.
+            let is_open = headline(&report).contains("how much more is not known") && report.imbalance.is_none();
+            let is_known = report.ranks.iter().all(|rank| rank.computation_s.is_some());
+            assert_eq!((is_open, is_known), (is_bound, !is_bound), "{name}: {}", headline(&report));
+        }
     }
 }
 

@@ -369,6 +369,7 @@ fn communication(report: &Report) -> String {
         return format!("{NOT_MEASURED}{because}");
     };
     let mean = match share.half_width_95 {
+        _ if report.communication_at_least => percent(share.mean),
         Some(half_width) => percent_with_half_width(share.mean, half_width),
         None => percent(share.mean),
     };
