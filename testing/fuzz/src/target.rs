@@ -4,8 +4,8 @@
 
 use crate::mutate::Mutator;
 use crate::targets::{
-    cache, code, debug, descriptor, elf, filter, frames, memory, minidebug, names, patched, planted, records, relocate,
-    script, sites, talk, wire,
+    answer, cache, code, debug, descriptor, elf, filter, frames, mapped, memory, minidebug, names, patched, planted,
+    records, relocate, script, sites, talk, wire,
 };
 use anyhow::{Result, bail};
 
@@ -53,6 +53,8 @@ const TABLE: &[(&str, Make)] = &[
     ("talk", || Box::new(talk::Talk)),
     ("filter", || Box::new(filter::Filter)),
     ("memory", || Box::new(memory::SharedMemory::new())),
+    ("mapped", || Box::new(mapped::Mapped)),
+    ("answer", || Box::new(answer::Answer)),
 ];
 
 /// The names of all targets.

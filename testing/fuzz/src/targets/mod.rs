@@ -2,6 +2,7 @@
 //!
 //! Next: `super::target` for the table.
 
+pub mod answer;
 pub mod cache;
 pub mod code;
 pub mod debug;
@@ -9,6 +10,7 @@ pub mod descriptor;
 pub mod elf;
 pub mod filter;
 pub mod frames;
+pub mod mapped;
 pub mod memory;
 pub mod minidebug;
 pub mod names;
