@@ -9,7 +9,7 @@ use std::path::Path;
 use trimtab_agent::SiteWindow;
 use trimtab_report::{ListedJob, ListedWindow};
 use trimtab_site::jobs::{Filed, JobLine, JobWindows, Jobs, Trigger, Triggered};
-use trimtab_site::{Client, Identity};
+use trimtab_site::{Client, Identity, SiteError};
 use trimtab_types::one_line;
 use trimtab_types::report::Report;
 
@@ -31,7 +31,7 @@ fn kept_where(filed: Result<Filed, String>, here: Option<&str>) -> String {
 
 /// `trimtab list --controller HOST`.
 pub fn list(controller: &str, site: &KeptOptions, json: bool) -> anyhow::Result<u8> {
-    let jobs: Jobs = client(controller, site)?.get("/v1/jobs")?;
+    let jobs: Jobs = kept(client(controller, site)?.get("/v1/jobs"))?;
     if json {
         output::print_text(&serde_json::to_string_pretty(&jobs)?)?;
         return Ok(if jobs.jobs.is_empty() { PARTIAL } else { crate::DONE });
@@ -55,10 +55,10 @@ pub fn report(
     let report: Report = match text.split_once('/') {
         Some((job, window)) => {
             let Ok(window) = window.parse::<u32>() else { bail!("{text}: after the slash comes a window's number") };
-            client.get(&format!("/v1/jobs/{}/windows/{window}", in_path(job)?))?
+            kept(client.get(&format!("/v1/jobs/{}/windows/{window}", in_path(job)?)))?
         }
         None => {
-            let found: JobWindows = client.get(&format!("/v1/jobs/{}", in_path(text)?))?;
+            let found: JobWindows = kept(client.get(&format!("/v1/jobs/{}", in_path(text)?)))?;
             let Some(newest) = found.job.newest else { bail!("the site keeps no window of {text} any more") };
             client.get(&format!("/v1/jobs/{}/windows/{}", found.job.id, newest.window))?
         }
@@ -72,6 +72,17 @@ pub fn trigger(controller: &str, site: &KeptOptions, job: &str, name: &str) -> a
     let Triggered { reached } = client(controller, site)?.post(&path, &Trigger { name: name.to_owned() })?;
     output::print_text(&format!("{job}: {reached} heard the call"))?;
     Ok(crate::DONE)
+}
+
+/// An answer; where there is nobody to ask, with the way that needs nobody.
+fn kept<A>(answer: Result<A, SiteError>) -> anyhow::Result<A> {
+    let own = "without --controller your own store is asked, which has the windows that you measured on this host";
+    answer.map_err(|error| match error {
+        away @ (SiteError::Unreachable { .. } | SiteError::NoAddress { .. } | SiteError::Slow { .. }) => {
+            anyhow::Error::from(away).context(own)
+        }
+        other => other.into(),
+    })
 }
 
 fn client(controller: &str, site: &KeptOptions) -> anyhow::Result<Client> {

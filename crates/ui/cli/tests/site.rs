@@ -133,8 +133,12 @@ fn a_controller_that_comes_back_finds_its_agents(site: &mut Site<'_>) {
     children_of(site.controller.id()).into_iter().for_each(kill);
     site.controller.wait().expect("it ended");
     let refused = site.trimtab(&["tree"], "user:0").output().expect("it runs");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(2) && said.contains("can't be reached"), "{said}");
+    assert!(refused.status.code() == Some(2) && said(&refused).contains("can't be reached"), "{refused:?}");
+    for words in [&["list"][..], &["report", "app-1"]] {
+        let refused = site.ask(words, "user:0");
+        let has = |text: &str| said(&refused).contains(text);
+        assert!(has("without --controller your own store is asked") && has("can't be reached"), "{refused:?}");
+    }
     site.controller = site.spawn_controller();
     site.wait_for_all("all agents are back", |_| true);
     let after = site.tree()["failures_survived"].as_u64().expect("a number");
