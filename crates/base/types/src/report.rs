@@ -209,6 +209,9 @@ pub struct FunctionTotal {
     /// Why `time_s` is `None` although time was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_missing: Option<String>,
+    /// Why no part of `time_s` is told among the wait states, although the function communicates and took time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_missing: Option<String>,
     /// Why `bytes`, `bytes_mean` and `bytes_max` are `None` although the function moves some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_missing: Option<String>,

@@ -204,6 +204,19 @@ pub struct HandleFacts {
     pub status_source_offset: u8,
     /// How to learn a datatype's size from its handle.
     pub datatype_sizes: DatatypeSizes,
+    /// What `MPI_Topo_test` answers; `None`: not known.
+    pub topologies: Option<Topologies>,
+}
+
+/// The numbers of the kinds of topologies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topologies {
+    /// `MPI_CART`.
+    pub grid: u64,
+    /// `MPI_GRAPH`.
+    pub graph: u64,
+    /// `MPI_DIST_GRAPH`.
+    pub distributed_graph: u64,
 }
 
 /// How a predefined handle is known.
@@ -297,6 +310,7 @@ const MPICH: HandleFacts = HandleFacts {
     undefined: -32766,
     status_source_offset: 8,
     datatype_sizes: DatatypeSizes::MpichBits,
+    topologies: Some(Topologies { grid: 2, graph: 1, distributed_graph: 3 }),
 };
 
 const OPEN_MPI: HandleFacts = HandleFacts {
@@ -314,6 +328,7 @@ const OPEN_MPI: HandleFacts = HandleFacts {
     undefined: -32766,
     status_source_offset: 0,
     datatype_sizes: DatatypeSizes::AtOffset(24),
+    topologies: Some(Topologies { grid: 1, graph: 2, distributed_graph: 3 }),
 };
 
 const ABI: HandleFacts = HandleFacts {
@@ -331,6 +346,7 @@ const ABI: HandleFacts = HandleFacts {
     undefined: -32766,
     status_source_offset: 0,
     datatype_sizes: DatatypeSizes::AbiBits,
+    topologies: None,
 };
 
 const MPICH_SYMBOLS: [&str; 4] = ["MPII_Version_string", "MPIR_Version_string", "MPIR_Process", "MPIR_Err_return_comm"];

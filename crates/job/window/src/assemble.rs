@@ -558,13 +558,15 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
     let time_missing = untimed_reason(input, number);
     let bytes_missing = bytes_missing(info, sum(|sample| sample.unknown_bytes));
     let moves = info.moves_bytes && bytes_missing.is_none();
+    let ticks = sum(|sample| sample.ticks);
     Some(FunctionTotal {
         name: info.name.clone(),
         other_names: info.other_names.clone(),
         group: info.group.clone(),
         calls,
         nested_calls: sum(|sample| sample.nested),
-        time_s: (info.timed && time_missing.is_none()).then(|| scale.seconds(sum(|sample| sample.ticks))),
+        time_s: (info.timed && time_missing.is_none()).then(|| scale.seconds(ticks)),
+        waits_missing: waits_missing(input, number).filter(|_| info.group == "comm" && info.timed && ticks > 0),
         time_missing,
         bytes_missing,
         bytes: moves.then_some(bytes),
@@ -578,13 +580,31 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
     })
 }
 
+/// Why nobody knows for whom a function waited: a report tells it of receives, sends, and collectives of all ranks.
+fn waits_missing(input: &WindowInput, number: usize) -> Option<String> {
+    /// Names of functions that complete requests begin so.
+    const COMPLETING: [&str; 2] = ["MPI_Wait", "MPI_Test"];
+    let waits = &input.waits;
+    if waits.sums.iter().any(|sum| sum.function as usize == number) {
+        return None;
+    }
+    let name = &input.functions[number].name;
+    Some(match () {
+        () if input.is_by_time() => "waits are told only of windows of iterations".to_owned(),
+        () if waits.iterations == 0 => "of no iteration all calls of all ranks were kept".to_owned(),
+        () if COMPLETING.iter().any(|begin| name.starts_with(begin)) => {
+            "it completes what other calls began, which may be of several ranks".to_owned()
+        }
+        () => "its calls are none that could be matched with those of other ranks".to_owned(),
+    })
+}
+
 /// Why the payload of a function is not known, of which `unknown` messages could not be counted.
 fn bytes_missing(info: &FunctionInfo, unknown: u64) -> Option<String> {
     (info.moves_bytes && unknown > 0).then(|| {
         format!(
             "{unknown} of its messages are of requests that the program made before trimtab came or of persistent \
-             collectives, of a datatype or communicator that the library can't be asked about, or to the neighbours of a \
-             topology, which are not followed"
+             collectives, or of a datatype, communicator or topology that the library can't be asked about"
         )
     })
 }

@@ -1,9 +1,10 @@
 //! Does the report say what the samples hold, and nothing else?
 
+use std::collections::BTreeMap;
 use trimtab_types::report::{Job, NodeShare, Oversubscription, Place, Report, SCHEMA};
 use trimtab_window::{
     DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Untimed,
-    Usage, Waits, WindowFacts, WindowInput, assemble, headline,
+    Usage, WaitKind, WaitSum, Waits, WindowFacts, WindowInput, assemble, headline,
 };
 
 const TICKS_PER_SECOND: f64 = 1e6;
@@ -470,6 +471,43 @@ fn an_oversubscribed_job_is_said_to_be() {
         let (text, _) = said(nobody);
         assert!(!text.contains("oversubscribed") && text.contains("or others on its processor"), "{text}");
     }
+}
+
+/// Time of which nobody knows for whom it was waited is said to be that.
+#[test]
+fn functions_without_a_row_of_waits_say_why() {
+    let waited = |function: u32| WaitSum {
+        kind: WaitKind::LateSender,
+        function,
+        calls: 3,
+        ticks: 9,
+        error_ticks: 0,
+        by_late_rank: BTreeMap::new(),
+    };
+    type Row = (&'static str, &'static str, Waits, Option<&'static str>);
+    let known = |sums: Vec<WaitSum>| Waits { iterations: 5, sums };
+    let rows: [Row; 5] = [
+        ("a row of its own", "MPI_Recv", known(vec![waited(0)]), None),
+        ("it completes", "MPI_Waitsome", known(vec![]), Some("it completes what other calls began")),
+        ("it tests", "MPI_Testany", known(vec![waited(1)]), Some("it completes what other calls began")),
+        ("nothing matched", "MPI_Bcast", known(vec![]), Some("could be matched with those of other ranks")),
+        ("nothing was kept", "MPI_Waitall", Waits::default(), Some("of no iteration all calls")),
+    ];
+    for (name, function, waits, expected) in rows {
+        let mut input = input(&[40_000, 40_000]);
+        input.functions[0].name = function.to_owned();
+        input.waits = waits;
+        let report = assemble(&input);
+        let found = report.functions.iter().find(|row| row.name == function).expect(name).waits_missing.as_deref();
+        let fits = expected.map_or(found.is_none(), |part| found.is_some_and(|text| text.contains(part)));
+        assert!(fits, "{name}: {found:?}");
+        let other = report.functions.iter().find(|row| row.group == "io");
+        assert!(other.is_none_or(|row| row.waits_missing.is_none()), "{name}");
+    }
+    let mut by_time = input(&[40_000]);
+    by_time.facts.marker = None;
+    let found = assemble(&by_time).functions[0].waits_missing.clone().unwrap_or_default();
+    assert_eq!(found, "waits are told only of windows of iterations");
 }
 
 /// A share of several threads' time says whose it is, and how much the rank's can be.

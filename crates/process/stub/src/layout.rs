@@ -134,8 +134,12 @@ pub mod kind {
     pub const GET: u8 = 22;
     /// `count` elements to `peer` of `window`, and `recv_count` from it, or as many (atomic updates that return what was there).
     pub const FETCH: u8 = 23;
-    /// Moves bytes to processes that are not found out.
-    pub const NOT_FOLLOWED: u8 = 24;
+    /// `count` elements to each rank that this one sends to in the communicator's topology (neighbourhood collectives).
+    pub const NEIGHBOURS: u8 = 24;
+    /// `counts[j]` elements to the j-th of them.
+    pub const NEIGHBOURS_V: u8 = 25;
+    /// `counts[j]` elements of `datatypes[j]` to the j-th of them.
+    pub const NEIGHBOURS_W: u8 = 26;
 }
 
 /// Calls of the calibration function in one round, and rounds of which the fastest counts.
@@ -388,6 +392,22 @@ pub struct Header {
     pub group_free: AtomicU64,
     /// `PMPI_Win_get_group`.
     pub win_get_group: AtomicU64,
+    /// What `PMPI_Topo_test` answers for a Cartesian topology, a graph and a distributed graph; 0: not known.
+    pub topologies: [AtomicU64; 3],
+    /// `PMPI_Topo_test`.
+    pub topo_test: AtomicU64,
+    /// `PMPI_Cartdim_get`.
+    pub cartdim_get: AtomicU64,
+    /// `PMPI_Cart_shift`.
+    pub cart_shift: AtomicU64,
+    /// `PMPI_Graph_neighbors_count`.
+    pub graph_neighbors_count: AtomicU64,
+    /// `PMPI_Graph_neighbors`.
+    pub graph_neighbors: AtomicU64,
+    /// `PMPI_Dist_graph_neighbors_count`.
+    pub dist_graph_neighbors_count: AtomicU64,
+    /// `PMPI_Dist_graph_neighbors`.
+    pub dist_graph_neighbors: AtomicU64,
     /// `PMPI_Initialized`; 0: the library may be asked at any time.
     pub initialized: AtomicU64,
     /// `PMPI_Finalized`.
@@ -725,7 +745,16 @@ pub struct CommEntry {
     pub pool: AtomicU64,
     /// 1 for an intercommunicator.
     pub inter: AtomicU64,
+    /// Ranks that this one sends to in the communicator's topology, plus one; 0: not asked yet, [`NEIGHBOURS_UNKNOWN`].
+    pub neighbours: AtomicU64,
+    /// Index of the first of them in the pool, and how many words are kept there.
+    pub neighbours_first: AtomicU64,
+    /// These words; 0: none yet.
+    pub neighbours_room: AtomicU64,
 }
+
+/// In [`CommEntry::neighbours`]: the library can't say.
+pub const NEIGHBOURS_UNKNOWN: u64 = u64::MAX;
 
 /// The size of a datatype, remembered.
 #[repr(C)]

@@ -110,8 +110,8 @@ impl Call<'_> {
             self.bytes_only();
         } else if self.is(kind::PUT) || self.is(kind::GET) || self.is(kind::FETCH) {
             self.one_sided();
-        } else if self.is(kind::NOT_FOLLOWED) {
-            self.note_unknown();
+        } else if self.is(kind::NEIGHBOURS) || self.is(kind::NEIGHBOURS_V) || self.is(kind::NEIGHBOURS_W) {
+            self.to_neighbours();
         } else if !self.is(kind::SEND_INIT) && !self.is(kind::RECEIVE_INIT) && !self.is(kind::RETURNED_BYTES) {
             self.collective();
         }
@@ -376,6 +376,51 @@ impl Call<'_> {
                 self.collective_link(comm, peer as u32, bytes);
             }
             peer += 1;
+        }
+        add_bytes(self.stat, total);
+    }
+
+    /// Neighbourhood collectives: a block for every rank that the topology names, and none for this one itself.
+    #[inline(always)]
+    fn to_neighbours(self) {
+        let comm_at = comm_index(self.context, self.arguments.get(self.probe.comm));
+        let known = comm_at != COMM_NONE;
+        let count = if known {
+            resolve::neighbour_count(self.context.header, self.context.slot, u64::from(comm_at))
+        } else {
+            NEIGHBOURS_UNKNOWN
+        };
+        if count == NEIGHBOURS_UNKNOWN {
+            self.note_unknown();
+            return;
+        }
+        let comm: &CommEntry =
+            at((&raw const self.context.slot().comms).cast(), u64::from(comm_at) * size_of::<CommEntry>() as u64);
+        let own = comm.rank.load(Relaxed) as i32;
+        let (counts, types) = (self.arguments.get(self.probe.count), self.arguments.get(self.probe.datatype));
+        let same = if self.is(kind::NEIGHBOURS) { self.message_bytes() } else { 0 };
+        let shared = if self.is(kind::NEIGHBOURS_V) { self.type_size(types) } else { 0 };
+        let mut total = 0u64;
+        let mut number = 0;
+        while number < count {
+            let peer = resolve::neighbour(self.context, u64::from(comm_at), number);
+            if peer >= 0 && peer != own {
+                let bytes = if self.is(kind::NEIGHBOURS) {
+                    same
+                } else {
+                    let elements = self.count_in(counts, number);
+                    if self.is(kind::NEIGHBOURS_V) {
+                        elements.wrapping_mul(shared)
+                    } else if elements == 0 {
+                        0
+                    } else {
+                        elements.wrapping_mul(self.type_size(self.handle_in(types, number)))
+                    }
+                };
+                total = total.wrapping_add(bytes);
+                self.collective_link(comm_at, peer as u32, bytes);
+            }
+            number += 1;
         }
         add_bytes(self.stat, total);
     }

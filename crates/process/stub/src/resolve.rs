@@ -17,6 +17,11 @@ use core::sync::atomic::{AtomicI32, AtomicU64};
 
 type Query1 = extern "C" fn(u64, *mut u64) -> i32;
 type Translate = extern "C" fn(u64, i32, *const i32, u64, *mut i32) -> i32;
+type CartShift = extern "C" fn(u64, i32, i32, *mut i32, *mut i32) -> i32;
+type OfRank = extern "C" fn(u64, i32, *mut i32) -> i32;
+type GraphNeighbours = extern "C" fn(u64, i32, i32, *mut i32) -> i32;
+type DistGraphCount = extern "C" fn(u64, *mut i32, *mut i32, *mut i32) -> i32;
+type DistGraphNeighbours = extern "C" fn(u64, i32, *mut i32, *mut i32, i32, *mut i32, *mut i32) -> i32;
 type Flag = extern "C" fn(*mut i32) -> i32;
 type Free = extern "C" fn(*mut u64) -> i32;
 
@@ -166,6 +171,7 @@ fn reuse_entry(context: Context, newest: u64) -> u64 {
         if old.handle.load(Relaxed) == 0 && has_same_members(context, old, new) {
             let (first, size) = (new.pool.load(Relaxed), new.size.load(Relaxed));
             old.rank.store(new.rank.load(Relaxed), Relaxed);
+            old.neighbours.store(0, Relaxed);
             old.handle.store(new.handle.load(Relaxed), Relaxed);
             new.handle.store(0, Relaxed);
             slot.comm_count.store(newest, Relaxed);
@@ -232,6 +238,7 @@ fn describe_comm(context: Context, entry: &CommEntry, handle: u64) -> bool {
     let mut inter = 0u64;
     entry.pool.store(u64::MAX, Relaxed);
     entry.handle.store(0, Relaxed);
+    entry.neighbours.store(0, Relaxed);
     if !query(&header.comm_size, handle, &mut size) || !query(&header.comm_rank, handle, &mut rank) {
         return false;
     }
@@ -325,4 +332,143 @@ fn free_group(header: &Header, group: &mut u64) {
         let call: Free = unsafe { core::mem::transmute(address) };
         call(group);
     }
+}
+
+/// How many ranks this one sends to in neighbourhood collectives of the communicator with this index;
+/// [`NEIGHBOURS_UNKNOWN`] if the library can't say.
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+pub(crate) extern "C" fn neighbour_count(header: *const Header, slot: *const Slot, index: u64) -> u64 {
+    let context = Context { header, slot };
+    let entry = comm_entry(context.slot(), index);
+    let mut known = entry.neighbours.load(Relaxed);
+    if known == 0 {
+        known = if may_ask(context.header()) { ask_neighbours(context, entry) } else { NEIGHBOURS_UNKNOWN };
+        entry.neighbours.store(known, Relaxed);
+    }
+    if known == NEIGHBOURS_UNKNOWN { known } else { known - 1 }
+}
+
+/// Rank in the communicator of one of them; negative: none, at the border of a grid.
+#[inline(always)]
+pub(crate) fn neighbour(context: Context, index: u64, number: u64) -> i32 {
+    let entry = comm_entry(context.slot(), index);
+    pool_word(context, entry.neighbours_first.load(Relaxed) + number).load(Relaxed)
+}
+
+/// Their number plus one, with their ranks in the pool.
+#[inline(always)]
+fn ask_neighbours(context: Context, entry: &CommEntry) -> u64 {
+    let header = context.header();
+    let handle = entry.handle.load(Relaxed);
+    let mut kind = 0u64;
+    if header.topologies[0].load(Relaxed) == 0 || !query(&header.topo_test, handle, &mut kind) {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    let kind = kind as u32 as u64;
+    if kind == header.topologies[0].load(Relaxed) {
+        neighbours_in_grid(context, entry, handle)
+    } else if kind == header.topologies[1].load(Relaxed) {
+        neighbours_in_graph(context, entry, handle)
+    } else if kind == header.topologies[2].load(Relaxed) {
+        neighbours_in_distributed_graph(context, entry, handle)
+    } else {
+        NEIGHBOURS_UNKNOWN
+    }
+}
+
+/// In a Cartesian topology, of each dimension the one before and the one behind.
+#[inline(always)]
+fn neighbours_in_grid(context: Context, entry: &CommEntry, handle: u64) -> u64 {
+    let header = context.header();
+    let shift = header.cart_shift.load(Relaxed);
+    let mut dimensions = 0u64;
+    if shift == 0 || !query(&header.cartdim_get, handle, &mut dimensions) {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    let dimensions = dimensions as u32 as u64;
+    let first = make_room(context, entry, dimensions * 2);
+    if first == NEIGHBOURS_UNKNOWN {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    // SAFETY: as in `query`.
+    let shift: CartShift = unsafe { core::mem::transmute(shift) };
+    let mut dimension = 0;
+    while dimension < dimensions {
+        let (mut before, mut behind) = (-1i32, -1i32);
+        if shift(handle, dimension as i32, 1, &raw mut before, &raw mut behind) != 0 {
+            return NEIGHBOURS_UNKNOWN;
+        }
+        pool_word(context, first + dimension * 2).store(before, Relaxed);
+        pool_word(context, first + dimension * 2 + 1).store(behind, Relaxed);
+        dimension += 1;
+    }
+    dimensions * 2 + 1
+}
+
+#[inline(always)]
+fn neighbours_in_graph(context: Context, entry: &CommEntry, handle: u64) -> u64 {
+    let header = context.header();
+    let (count, list) = (header.graph_neighbors_count.load(Relaxed), header.graph_neighbors.load(Relaxed));
+    if count == 0 || list == 0 {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    // SAFETY: as in `query`.
+    let (count, list): (OfRank, GraphNeighbours) =
+        unsafe { (core::mem::transmute::<u64, OfRank>(count), core::mem::transmute::<u64, GraphNeighbours>(list)) };
+    let rank = entry.rank.load(Relaxed) as i32;
+    let mut known = 0i32;
+    if count(handle, rank, &raw mut known) != 0 || known < 0 {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    let first = make_room(context, entry, known as u64);
+    if first == NEIGHBOURS_UNKNOWN || list(handle, rank, known, pool_word(context, first).as_ptr()) != 0 {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    known as u64 + 1
+}
+
+/// MPICH ends a program that does not ask for all there are, so whom it hears from and the weights of both are asked for, too;
+/// they lie in the pool behind the ranks that it sends to.
+#[inline(always)]
+fn neighbours_in_distributed_graph(context: Context, entry: &CommEntry, handle: u64) -> u64 {
+    let header = context.header();
+    let (count, list) = (header.dist_graph_neighbors_count.load(Relaxed), header.dist_graph_neighbors.load(Relaxed));
+    if count == 0 || list == 0 {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    // SAFETY: as in `query`.
+    let (count, list): (DistGraphCount, DistGraphNeighbours) = unsafe {
+        (core::mem::transmute::<u64, DistGraphCount>(count), core::mem::transmute::<u64, DistGraphNeighbours>(list))
+    };
+    let (mut sources, mut targets, mut is_weighted) = (0i32, 0i32, 0i32);
+    if count(handle, &raw mut sources, &raw mut targets, &raw mut is_weighted) != 0 || targets < 0 || sources < 0 {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    let (to, from) = (targets as u64, sources as u64);
+    let first = make_room(context, entry, (to + from) * 2);
+    if first == NEIGHBOURS_UNKNOWN {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    let words = |behind: u64| pool_word(context, first + behind).as_ptr();
+    let (weights, heard, their_weights) = (words(to), words(to * 2), words(to * 2 + from));
+    if list(handle, sources, heard, their_weights, targets, words(0), weights) != 0 {
+        return NEIGHBOURS_UNKNOWN;
+    }
+    to + 1
+}
+
+/// Words of the pool for an entry's neighbours, those it has if they are enough; [`NEIGHBOURS_UNKNOWN`]: there are none left.
+#[inline(always)]
+fn make_room(context: Context, entry: &CommEntry, words: u64) -> u64 {
+    let geometry = &context.header().geometry;
+    if entry.neighbours_room.load(Relaxed) < words {
+        let first = context.header().pool_used.fetch_add(words, Relaxed);
+        if first + words > geometry.pool_capacity {
+            return NEIGHBOURS_UNKNOWN;
+        }
+        entry.neighbours_first.store(first, Relaxed);
+        entry.neighbours_room.store(words, Relaxed);
+    }
+    entry.neighbours_first.load(Relaxed)
 }

@@ -42,9 +42,7 @@ pub fn html(report: &Report, headline: &str) -> String {
     page += &warnings(report);
     page += &plot_cards(report);
     page += &card("Functions", &words::summed_over(report), &tables::functions(report));
-    if !report.wait_states.is_empty() {
-        page += &card("Waiting in communication", &waits::basis(report), &tables::wait_states(report));
-    }
+    page += &waiting(report);
     page += &facts_cards(report);
     page += &tables::ranks(report);
     page += &tables::details(report);
@@ -74,6 +72,18 @@ fn text(raw: &str) -> String {
 }
 
 /// A titled box.
+/// Who waited for whom, and of which time nobody knows; nothing where nobody communicated.
+fn waiting(report: &Report) -> String {
+    let lines: String = waits::unattributed(report).iter().map(|line| format!("<p>{}</p>\n", text(line))).collect();
+    match (report.wait_states.is_empty(), lines.is_empty()) {
+        (true, true) => String::new(),
+        (true, false) => card("Waiting in communication", "", &lines),
+        (false, _) => {
+            card("Waiting in communication", &waits::basis(report), &(tables::wait_states(report) + &lines))
+        }
+    }
+}
+
 fn card(title: &str, subtitle: &str, body: &str) -> String {
     format!("<section class=\"card\">\n<h2>{}<small>{}</small></h2>\n{body}</section>\n", text(title), text(subtitle))
 }

@@ -213,12 +213,20 @@ fn rest_of_functions(rest: &[FunctionTotal]) -> String {
     format!("and {functions}: {}, {}", counted(calls, "call"), time(time_s))
 }
 
-/// Who waited for whom; nothing where it could not be derived.
+/// Who waited for whom, and of which time nobody knows.
 fn wait_states(page: &mut Page, report: &Report) {
-    if report.wait_states.is_empty() {
+    let unattributed = waits::unattributed(report);
+    if report.wait_states.is_empty() && unattributed.is_empty() {
         return;
     }
     page.section("Waiting in communication");
+    if !report.wait_states.is_empty() {
+        wait_table(page, report);
+    }
+    unattributed.iter().for_each(|line| page.note(Ink::Plain, line));
+}
+
+fn wait_table(page: &mut Page, report: &Report) {
     let column = |(title, rank): (&'static str, u8)| match title {
         "waits" | "in" => Column::name(title),
         "for ranks" => Column::text(title, rank),

@@ -46,6 +46,34 @@ fn late_ranks(state: &WaitState) -> String {
     state.late_ranks.iter().map(one).collect::<Vec<String>>().join(", ")
 }
 
+/// Below this share of the time it is not worth a line that nobody knows for whom a function waited.
+const SHARE_SHOWN_MIN: f64 = 0.01;
+/// Functions named in one line.
+const NAMED_MAX: usize = 6;
+
+/// Functions that took time of which no part is in the table, a line for each reason.
+pub(crate) fn unattributed(report: &Report) -> Vec<String> {
+    let mut lines: Vec<(&str, Vec<String>)> = Vec::new();
+    for function in &report.functions {
+        let share = function.time_s.and_then(|time_s| numbers::ratio(time_s, numbers::rank_seconds(report)));
+        let (Some(reason), Some(share)) = (function.waits_missing.as_deref(), share) else { continue };
+        if share >= SHARE_SHOWN_MIN {
+            let named = format!("{} ({})", clean(&function.name), percent(share));
+            match lines.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, names)) => names.push(named),
+                None => lines.push((reason, vec![named])),
+            }
+        }
+    }
+    let line = |(reason, names): (&str, Vec<String>)| {
+        let more = names.len().saturating_sub(NAMED_MAX);
+        let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let named = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+        format!("{named}{and_more}: for whom they wait is not known: {}", clean(reason))
+    };
+    lines.into_iter().map(line).collect()
+}
+
 /// What the table rests on.
 pub(crate) fn basis(report: &Report) -> String {
     let iterations = report.wait_states.iter().map(|state| state.iterations).max().unwrap_or(0);

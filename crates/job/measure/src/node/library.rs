@@ -108,8 +108,19 @@ pub(crate) fn set_library(header: &Header, modules: &Modules, facts: Option<&Han
         (&header.group_translate_ranks, "MPI_Group_translate_ranks"),
         (&header.group_free, "MPI_Group_free"),
         (&header.win_get_group, "MPI_Win_get_group"),
+        (&header.topo_test, "MPI_Topo_test"),
+        (&header.cartdim_get, "MPI_Cartdim_get"),
+        (&header.cart_shift, "MPI_Cart_shift"),
+        (&header.graph_neighbors_count, "MPI_Graph_neighbors_count"),
+        (&header.graph_neighbors, "MPI_Graph_neighbors"),
+        (&header.dist_graph_neighbors_count, "MPI_Dist_graph_neighbors_count"),
+        (&header.dist_graph_neighbors, "MPI_Dist_graph_neighbors"),
     ] {
         word.store(address(name), Relaxed);
+    }
+    let topologies = facts.topologies.map_or([0; 3], |kinds| [kinds.grid, kinds.graph, kinds.distributed_graph]);
+    for (word, kind) in header.topologies.iter().zip(topologies) {
+        word.store(kind, Relaxed);
     }
     let kind = match facts.datatype_sizes {
         DatatypeSizes::MpichBits => library::MPICH,

@@ -418,7 +418,7 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
     }
 }
 
-/// Persistent collectives and neighbourhood collectives are timed, but their bytes are not measured.
+/// Persistent collectives are timed, but their bytes are not measured.
 fn probe_kind(accounting: &Accounting) -> u8 {
     use AccountingKind::*;
     if accounting.counted == Counted::AtStart {
@@ -449,9 +449,9 @@ fn probe_kind(accounting: &Accounting) -> u8 {
         Get => kind::GET,
         IoWrite | IoRead => kind::BYTES,
         None | Receive => kind::NONE,
-        NeighborAllgather | NeighborAllgatherv | NeighborAlltoall | NeighborAlltoallv | NeighborAlltoallw => {
-            kind::NOT_FOLLOWED
-        }
+        NeighborAllgather | NeighborAllgatherv | NeighborAlltoall => kind::NEIGHBOURS,
+        NeighborAlltoallv => kind::NEIGHBOURS_V,
+        NeighborAlltoallw => kind::NEIGHBOURS_W,
     }
 }
 

@@ -100,6 +100,7 @@ pub fn everything() -> Report {
         (function.bytes, function.bytes_mean, function.bytes_max) = (Some(1), Some(1.0), Some(1));
         function.argument_sum = Some(-5);
         function.other_names = vec!["memmove".into()];
+        function.waits_missing = Some("it completes what other calls began".into());
         function.time_missing = Some("it is left only by jumps to other functions".into());
         function.bytes_missing =
             Some("3 of its messages are of requests that the program made before trimtab came".into());
@@ -463,6 +464,7 @@ fn function(name: &str, calls: u64, time_s: f64, bytes: Option<(u64, u64)>) -> F
         nested_calls: u64::from(name == "MPI_Allreduce") * 4,
         time_s: Some(time_s),
         time_missing: None,
+        waits_missing: None,
         bytes_missing: None,
         bytes: bytes.map(|(sum, _)| sum),
         bytes_mean: bytes.map(|(sum, _)| sum as f64 / calls as f64),
