@@ -2,6 +2,7 @@
 //!
 //! Next: the errors themselves stand in each crate's `error.rs`.
 
+use crate::Pid;
 use std::error::Error;
 
 /// The error and all its causes in one line, parted by colons.
@@ -10,10 +11,31 @@ pub fn one_line(error: &dyn Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
+/// What went wrong in a process, with its number, which most errors name themselves.
+pub fn of_process(pid: Pid, said: &str) -> String {
+    let own = format!("process {pid}");
+    let names_it =
+        said.match_indices(&own).any(|(at, _)| !said[at + own.len()..].starts_with(|c: char| c.is_ascii_digit()));
+    if names_it { said.to_owned() } else { format!("{own}: {said}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fmt;
+
+    #[test]
+    fn a_process_is_named_once() {
+        let rows = [
+            ("no name", "it is gone", "process 12: it is gone"),
+            ("named", "process 12 is gone", "process 12 is gone"),
+            ("named later", "thread 3 of process 12 is gone", "thread 3 of process 12 is gone"),
+            ("another one", "process 123 is gone", "process 12: process 123 is gone"),
+        ];
+        for (name, said, expected) in rows {
+            assert_eq!(of_process(Pid(12), said), expected, "{name}");
+        }
+    }
 
     #[derive(Debug)]
     struct Outer(std::num::ParseIntError);

@@ -13,7 +13,7 @@ pub mod context;
 pub mod procfs;
 pub mod report;
 
-pub use cause::one_line;
+pub use cause::{of_process, one_line};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -28,7 +28,8 @@ pub use catalogue::{Class, HandleKind, MpiFunction, catalogue, find};
 pub use groups::{ByteSource, Group, LibcFunction, function_names, group_functions};
 pub use identity::{Identity, identify, identify_all, identify_for};
 pub use library::{
-    DatatypeSizes, Family, HandleFacts, Library, LibraryFacts, Start, Topologies, WorldHandle, begins_mpi, is_mpi_module,
+    DatatypeSizes, Family, HandleFacts, Library, LibraryFacts, Start, Topologies, WorldHandle, begins_mpi,
+    is_mpi_module,
 };
 pub use names::{canonical, display_name};
 pub use prototype::prototype;

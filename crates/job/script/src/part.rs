@@ -7,6 +7,7 @@ use crate::message::{Message, Reader};
 use crate::run::{Loss, Target};
 use trimtab_session::{Inserted, ScriptView};
 use trimtab_snippet::ir::{Unit, process_word, thread_word};
+use trimtab_types::of_process;
 
 /// One insertion.
 #[derive(Debug)]
@@ -70,17 +71,27 @@ impl Part {
         }
         let removal = match self.inserted.remove() {
             Ok(removal) => removal,
-            Err(error) => return Some(format!("process {}: {error}", target.pid)),
+            Err(error) => return Some(of_process(target.pid, &error.to_string())),
         };
         self.pause_remove_ns = removal.pause_ns_max;
-        (removal.left_mapped_bytes > 0).then(|| {
+        let pid = target.pid;
+        let changed = match removal.foreign.len() {
+            0 => None,
+            1 => Some(format!(
+                "process {pid}: code at 1 place was changed meanwhile, not by trimtab, and was left as it is"
+            )),
+            count => Some(format!(
+                "process {pid}: code at {count} places was changed meanwhile, not by trimtab, and was left as it is"
+            )),
+        };
+        let mapped = (removal.left_mapped_bytes > 0 && changed.is_none()).then(|| {
             format!(
                 "process {pid}: every byte of code is restored, but {} bytes stay mapped: {}; `trimtab undo {pid}` unmaps \
                  them later",
                 removal.left_mapped_bytes,
-                removal.left_because.unwrap_or_default(),
-                pid = target.pid
+                removal.left_because.unwrap_or_default()
             )
-        })
+        });
+        changed.or(mapped)
     }
 }

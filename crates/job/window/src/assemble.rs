@@ -8,7 +8,7 @@
 
 use crate::explain::difference;
 use crate::formulas;
-use crate::remarks::{name_ranks, remarks};
+use crate::remarks::{is_glimpse, name_ranks, remarks};
 use crate::statistics::{self, Share};
 use crate::waits::Waits;
 use serde::{Deserialize, Serialize};
@@ -284,6 +284,7 @@ pub fn assemble(input: &WindowInput) -> Report {
     let window = window(input, &ranks, faults.is_empty());
     warnings.extend(remarks(input, &cost, &window));
     let time_per_iteration_s = time_per_iteration(&input.ranks, scale);
+    let difference = difference(input, &ranks).filter(|_| !is_glimpse(&window));
     Report {
         schema: SCHEMA.to_owned(),
         job: input.job.clone(),
@@ -295,7 +296,7 @@ pub fn assemble(input: &WindowInput) -> Report {
         communication_missing: communication_missing(input),
         communication_to_computation: communication_to_computation(&ranks),
         imbalance: imbalance(&ranks),
-        difference: difference(input, &ranks),
+        difference,
         functions: function_totals(input, scale),
         links: links(input),
         ranks,

@@ -461,11 +461,17 @@ fn inner_loops(outer: &Level, levels: &[Level]) -> Vec<InnerLoop> {
     found
 }
 
+/// "1 iteration", "7 iterations".
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 fn sentence(found: &FoundLoop) -> String {
     let mut text = format!(
-        "{} MPI calls per iteration, {} iterations seen, covering {:.1}% of the time",
-        found.period_calls,
-        found.iterations_seen,
+        "{} per iteration, {} seen, covering {:.1}% of the time",
+        counted(found.period_calls, "MPI call"),
+        counted(found.iterations_seen, "iteration"),
         found.coverage * 100.0
     );
     for inner in &found.inner {

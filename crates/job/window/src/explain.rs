@@ -248,16 +248,16 @@ pub(crate) fn is_displaced(rank: &RankTotal) -> bool {
 
 /// The facts that are known, and the measurement that would decide.
 fn undetermined(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> String {
+    if let Some(crowd) = crowd::of_rank(&input.nodes, longest) {
+        return format!(
+            "{}, so the times are also those of others on their processors; measure a run with a processor for each rank",
+            crowd::short(crowd)
+        );
+    }
     if let Some(cpu_s) = longest.cpu_s.filter(|_| is_displaced(longest)) {
-        let whose = match crowd::of_rank(&input.nodes, longest) {
-            Some(_) => {
-                "other ranks of the job, which share its processors; measure a run with a processor for each rank"
-            }
-            None => "others on its processor; measure again when nothing else runs there",
-        };
         return format!(
             "it had a processor for at most {cpu_s:.2} s of the {:.2} s that it computed, so the times are also those of \
-             {whose}",
+             others on its processor; measure again when nothing else runs there",
             computation_s(longest)
         );
     }

@@ -7,7 +7,7 @@
 
 use crate::crowd;
 use crate::explain::{BALANCED_RATIO_MAX, computation_s, extremes, is_displaced, is_significant, stopped_s};
-use crate::remarks::{COST_FRACTION_WARN, is_brief, is_short, name_ranks};
+use crate::remarks::{COST_FRACTION_WARN, is_brief, is_glimpse, is_short, name_ranks};
 use trimtab_types::report::{Estimate, RankTotal, Report, Window};
 
 /// Share of time in communication from which every rank is said to be bound by it.
@@ -133,6 +133,9 @@ fn without_probes(report: &Report) -> String {
 fn balance(report: &Report) -> Option<String> {
     report.communication_fraction?;
     let (longest, shortest) = extremes(&report.ranks)?;
+    if is_glimpse(&report.window) {
+        return Some("Which rank computes longer can't be told from so short a window.".to_owned());
+    }
     if computation_s(shortest) <= 0.0 {
         return Some(format!("Rank {} only communicates; rank {} computes longest.", shortest.rank, longest.rank));
     }
@@ -187,7 +190,8 @@ fn cause(report: &Report, longest: &RankTotal) -> String {
         Some(("work", because)) => format!("it has more work: {because}"),
         Some(("node", because)) => format!("its node is slower: {because}"),
         _ if held_s(report, longest) > 0.0 => "the time for which it was stopped is in that".to_owned(),
-        _ if is_displaced(longest) && crowd::of_rank(&report.nodes, longest).is_some() => {
+        // Which of them had a processor, and when, is in all their times, also where a rank polls while it waits.
+        _ if crowd::of_rank(&report.nodes, longest).is_some() => {
             "more work, or ranks of the job on its processor, is undetermined".to_owned()
         }
         _ if is_displaced(longest) => "more work, or others on its processor, is undetermined".to_owned(),

@@ -119,6 +119,11 @@ pub(crate) fn is_brief(window: &Window) -> bool {
     window.duration_s < SHORT_S
 }
 
+/// Whether it is short, and has no iterations that would show how much the ranks vary.
+pub(crate) fn is_glimpse(window: &Window) -> bool {
+    is_brief(window) && window.iterations.is_none_or(|iterations| iterations < 2)
+}
+
 fn has_few_iterations(window: &Window) -> bool {
     window.iterations.is_some_and(|iterations| iterations < FEW_ITERATIONS)
 }

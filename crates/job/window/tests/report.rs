@@ -457,7 +457,7 @@ fn an_oversubscribed_job_is_said_to_be() {
         "The job is oversubscribed: ranks 0-3 share 2 processors and want 3.9 of them at a time. Ranks that wait ";
     assert!(text.contains(expected) && text.contains(share_is_another), "{text}");
     assert!(text.contains("or ranks of the job on its processor, is undetermined"), "{text}");
-    assert!(because.contains("also those of other ranks of the job, which share its processors"), "{because}");
+    assert!(because.contains("so the times are also those of others on their processors; measure a run"), "{because}");
     let (text, _) = said(Some(vec![crowd(None, 0.0)]));
     assert!(
         text.contains("ranks 0-3 share 2 processors. Ranks that wait") && text.contains(share_is_another),
@@ -471,6 +471,22 @@ fn an_oversubscribed_job_is_said_to_be() {
         let (text, _) = said(nobody);
         assert!(!text.contains("oversubscribed") && text.contains("or others on its processor"), "{text}");
     }
+}
+
+/// Of ranks that were seen for a moment nobody knows which computes longer.
+#[test]
+fn a_glimpse_tells_nothing_of_balance() {
+    let mut input = input(&[60_000, 20_000]);
+    input.facts.marker = None;
+    let long = assemble(&input);
+    assert!(long.difference.is_some() && headline(&long).contains("2.0x as long"), "{}", headline(&long));
+    for rank in &mut input.ranks {
+        (rank.last_ticks, rank.comm_ticks) = (rank.first_ticks + 50_000, rank.comm_ticks / 20);
+    }
+    let report = assemble(&input);
+    let text = headline(&report);
+    assert!(report.difference.is_none() && !text.contains("as long as"), "{text}");
+    assert!(text.contains("Which rank computes longer can't be told from so short a window."), "{text}");
 }
 
 /// Time of which nobody knows for whom it was waited is said to be that.

@@ -75,11 +75,10 @@ fn table(listed: &[Listed], pattern: &str) -> String {
     let counted = listed.iter().filter(|one| one.only_counted.is_some()).count();
     let only_counted =
         if counted > 0 { format!(" ({counted} of them only counted, not timed)") } else { String::new() };
-    text += &format!(
-        "{} functions match {pattern}, {} can be measured{only_counted}, {refused} can't\n",
-        listed.len(),
-        listed.len() - refused
-    );
+    let functions =
+        if listed.len() == 1 { "1 function matches".into() } else { format!("{} functions match", listed.len()) };
+    let can = listed.len() - refused;
+    text += &format!("{functions} {pattern}, {can} can be measured{only_counted}, {refused} can't\n");
     text
 }
 

@@ -36,6 +36,7 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
     }
     let (mut summary, mut rows) = (Summary::default(), Vec::new());
     list_points(&modules, pattern, &kinds, &mut |mut function: FunctionPoints| -> anyhow::Result<()> {
+        summary.matching += 1;
         function.points.retain(|point| !options.refused || point.verdict.is_err());
         if options.refused && function.points.is_empty() {
             return Ok(());
@@ -64,10 +65,10 @@ pub fn list(options: &PointsOptions, pattern: &str, target: &str, store: &Option
         output::print_text(&summary.text(pattern, options))?;
     }
     output::print_unread(&modules.unreadable);
-    if summary.functions == 0 {
+    if summary.matching == 0 {
         say_why_nothing(&modules, pattern);
     }
-    Ok(if summary.functions == 0 { PARTIAL } else { DONE })
+    Ok(if summary.matching == 0 { PARTIAL } else { DONE })
 }
 
 /// Says on standard error why no function matches, if that is known.
@@ -183,6 +184,8 @@ fn as_json(function: &FunctionPoints, modules: &Modules) -> Value {
 #[derive(Default)]
 struct Summary {
     functions: usize,
+    /// Functions that match, also those with nothing that was asked for.
+    matching: usize,
     /// By kind: how many are patched in which way, and how many can't be.
     kinds: BTreeMap<PointKind, Counts>,
     unshown: usize,
@@ -235,7 +238,13 @@ impl Summary {
         if self.unshown > 0 && !options.summary {
             let _ = writeln!(text, "{} more points are not shown; --limit 0 shows all", self.unshown);
         }
-        let functions = if self.functions == 1 { "1 function".into() } else { format!("{} functions", self.functions) };
+        let counted = |count: usize| if count == 1 { "1 function".into() } else { format!("{count} functions") };
+        if options.refused && self.functions == 0 && self.matching > 0 {
+            let matching = counted(self.matching);
+            let _ = writeln!(text, "nothing is refused: all points of {matching} for {pattern} can be probed");
+            return text;
+        }
+        let functions: String = counted(self.functions);
         let which = if options.refused { " with points that can't be probed" } else { "" };
         let _ = writeln!(text, "{functions}{which} for {pattern}");
         if !self.kinds.is_empty() {

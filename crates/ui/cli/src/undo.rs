@@ -12,7 +12,7 @@ use trimtab_agent::talk::Undone;
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_track::Job;
 use trimtab_track::slurm::SlurmId;
-use trimtab_types::Pid;
+use trimtab_types::{Pid, of_process};
 
 /// `trimtab undo PID` and `trimtab undo --slurm JOB`.
 pub fn run(pid: Option<i32>, slurm: Option<SlurmId>, only_process: bool, seccomp_ok: bool) -> anyhow::Result<u8> {
@@ -106,7 +106,7 @@ pub fn last_act(why: &str, pids: &[i32]) -> anyhow::Result<u8> {
     let mut left = Vec::new();
     for pid in pids {
         if let Err(error) = undo(Pid(*pid), false) {
-            left.push(format!("process {pid}: {}", output::chain(&error)));
+            left.push(of_process(Pid(*pid), &output::chain(&error)));
         }
     }
     let lost = match why {

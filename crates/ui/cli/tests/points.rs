@@ -92,7 +92,14 @@ fn options_choose_what_is_listed() {
         ("limit", &["sum", file, "--limit", "2"], 0, &["exit sum", "8 more points are not shown"], "call sum:leaf#1 "),
         ("summary", &["sum", file, "--summary"], 0, &["1 function for sum", "block          3"], "0x401001"),
         ("nothing", &["nowhere", file], 1, &["0 functions for nowhere"], "0x"),
-        ("nothing refused", &["sum", file, "--refused"], 1, &["0 functions"], "0x"),
+        (
+            "nothing refused",
+            &["sum", file, "--refused"],
+            0,
+            &["nothing is refused: all points of 1 function for sum"],
+            "0x",
+        ),
+        ("refused of nothing", &["nowhere", file, "--refused"], 1, &["0 functions"], "0x"),
     ] {
         let outcome = home.run(&[&["points"][..], arguments].concat());
         outcome.reports(name, code, expected);

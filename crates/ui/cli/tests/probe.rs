@@ -169,3 +169,48 @@ fn what_was_refused_is_null_with_its_reason() {
         assert!(text.stdout.lines().any(|said| said.starts_with(line)), "{text:?}");
     }
 }
+
+/// A function that nobody calls, so that nobody runs what is written over it.
+const UNCALLED: &str = "#include <unistd.h>
+    volatile int is_wanted, sum;
+    __attribute__((noipa)) int uncalled(int n) { for (int i = 0; i < n; i++) sum += i * n; return sum; }
+    int main() { for (;;) { for (int i = 0; i < 100000; i++) sum += i; usleep(100); if (is_wanted) uncalled(3); } }";
+
+/// Code that somebody else writes to while a script is in is left as it is, and that is said.
+#[test]
+fn places_that_were_changed_meanwhile_are_told() {
+    use std::os::unix::fs::FileExt;
+    let _alone = alone();
+    let home = Home::new();
+    let (source, program) = (home.path("uncalled.c"), home.path("uncalled"));
+    std::fs::write(&source, UNCALLED).expect("writes the source");
+    let built = Command::new("cc").arg("-O1").arg("-o").arg(&program).arg(&source).status();
+    assert!(built.expect("cc runs").success());
+    let mut child = Command::new(&program).spawn().expect("starts");
+    let pid = child.id() as i32;
+    until("it works", || has_worked(pid));
+    let points = home.run(&["points", "uncalled", &pid.to_string(), "--json"]);
+    let listed = json(&points.stdout);
+    let address = listed["functions"][0]["address"].as_str().unwrap_or_else(|| panic!("no address in {listed}"));
+    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).expect("a number");
+    let memory = std::fs::File::options().read(true).write(true).open(format!("/proc/{pid}/mem")).expect("its memory");
+    let first_byte = || {
+        let mut byte = [0];
+        memory.read_exact_at(&mut byte, address).expect("its code");
+        byte[0]
+    };
+    let original = first_byte();
+    let probe = home.start(&["probe", "entry uncalled { n++ }", &pid.to_string(), "--for", "3"]);
+    until("the probe is in", || first_byte() != original);
+    const TRAP: u8 = 0xcc;
+    memory.write_all_at(&[TRAP], address).expect("writes code");
+    let outcome = probe.wait();
+    let threads = threads_running(pid);
+    let left = first_byte();
+    child.kill().expect("it ran");
+    child.wait().expect("it ends");
+    threads.expect("no thread is stopped");
+    assert_eq!((outcome.code(), left), (1, TRAP), "{outcome:?}");
+    let said = format!("process {pid}: code at 1 place was changed meanwhile, not by trimtab, and was left as it is");
+    assert!(format!("{}{}", outcome.stdout, outcome.stderr).contains(&said), "{outcome:?}");
+}

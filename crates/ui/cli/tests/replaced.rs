@@ -34,7 +34,7 @@ fn a_program_whose_file_was_replaced_is_measured_and_left_unharmed() {
         let said = desk.trimtab(&["attach", "--iterations", "5", &pid]);
         assert!(said.code <= 1, "{said:?}");
         let said = desk.trimtab(&["functions", &pid, "value@app"]);
-        assert!(said.code == 0 && said.stdout.contains("1 functions match value@app"), "{said:?}");
+        assert!(said.code == 0 && said.stdout.contains("1 function matches value@app"), "{said:?}");
         let ticks = || pids.iter().map(|pid| cpu_ticks(*pid)).collect::<Vec<_>>();
         let then = ticks();
         wait_for("they go on", || ticks().iter().zip(&then).all(|(now, then)| *now >= then.saturating_add(10)));
@@ -174,7 +174,8 @@ fn neighbourhood_collectives_are_followed_to_the_ranks_of_their_topology() {
             [(0, 1, 30, 320), (0, 2, 40, 1480), (1, 0, 60, 1800), (1, 2, 30, 320), (2, 0, 20, 1080), (2, 1, 70, 2800)];
         assert_eq!(links, expected, "{}: (from, to, messages, bytes)", mpi.name());
         assert!(report.links.iter().all(|link| link.bytes == link.collective_bytes));
-        let wait = report.functions.iter().find(|row| row.name == "MPI_Wait").and_then(|row| row.waits_missing.as_deref());
+        let wait =
+            report.functions.iter().find(|row| row.name == "MPI_Wait").and_then(|row| row.waits_missing.as_deref());
         assert!(wait.is_some_and(|why| why.starts_with("it completes what other calls began")), "{wait:?}");
         for (name, bytes) in [
             ("MPI_Neighbor_alltoall", 2480),

@@ -78,9 +78,7 @@ fn waiting(report: &Report) -> String {
     match (report.wait_states.is_empty(), lines.is_empty()) {
         (true, true) => String::new(),
         (true, false) => card("Waiting in communication", "", &lines),
-        (false, _) => {
-            card("Waiting in communication", &waits::basis(report), &(tables::wait_states(report) + &lines))
-        }
+        (false, _) => card("Waiting in communication", &waits::basis(report), &(tables::wait_states(report) + &lines)),
     }
 }
 

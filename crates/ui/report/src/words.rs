@@ -257,9 +257,11 @@ pub(crate) fn traffic(report: &Report) -> Option<String> {
         report.functions.iter().filter(|one| one.bytes_missing.is_some()).map(|one| one.name.as_str()).collect();
     let is_all_known = unknown.is_empty() && all.unattributed_bytes == 0;
     let mut text = if all.messages == 0 && all.bytes == 0 && is_all_known {
-        let moves = |function: &&FunctionTotal| function.group == "comm" && function.bytes.is_some_and(|bytes| bytes > 0);
+        let moves =
+            |function: &&FunctionTotal| function.group == "comm" && function.bytes.is_some_and(|bytes| bytes > 0);
         let some = report.functions.iter().find(moves);
-        let ways = |one: &FunctionTotal| format!("; which ways the bytes of {} go is the library's choice", clean(&one.name));
+        let ways =
+            |one: &FunctionTotal| format!("; which ways the bytes of {} go is the library's choice", clean(&one.name));
         format!("no messages from rank to rank{}", some.map(ways).unwrap_or_default())
     } else if all.messages == 0 && all.bytes == 0 {
         "no message whose size and receiver are known".to_string()
