@@ -105,7 +105,7 @@ pub(crate) fn add(unit: &mut Unit, modules: &Modules) -> Guard {
                 address,
                 bodies: bodies.clone(),
                 serve_exits: Vec::new(),
-                asks_for_ends: false,
+                asking: Vec::new(),
                 // A thread that is said to be inside must be said to have left.
                 needs_exits: true,
             }));

@@ -182,7 +182,7 @@ impl Waiting {
             let nothing = || format!("no function matches {}", self.names().join(" or "));
             return Ok(Look::Refused(if reasons.is_empty() { nothing() } else { reasons.join("; ") }));
         }
-        let mut prepared = Prepared::for_script(&modules, &requests, &inner, unit)?;
+        let mut prepared = Prepared::for_late_script(&modules, &requests, &inner, unit)?;
         prepared.refused.extend(unknown);
         if prepared.point_count() == 0 {
             let reasons = prepared.refused.iter().map(|one| format!("{}: {}", one.name, one.reason));
@@ -199,7 +199,7 @@ impl Waiting {
                 address: found.address,
                 bodies: bodies.clone(),
                 serve_exits: Vec::new(),
-                asks_for_ends: awaited.asks_for_ends,
+                asking: if awaited.asks_for_ends { bodies.exit.clone() } else { Vec::new() },
                 needs_exits: true,
             };
             let Place::Functions(pattern) = &awaited.place else { return Vec::new() };

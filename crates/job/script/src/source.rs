@@ -79,7 +79,7 @@ impl Source {
         let functions = requests.len() + inner.len();
         let guard = guard::add(&mut compiled.unit, modules);
         let all: Vec<ScriptRequest> = requests.iter().chain(&guard.requests).cloned().collect();
-        let prepared = Prepared::for_script(modules, &all, &inner, &compiled.unit).map_err(Error::of(pid))?;
+        let prepared = Prepared::for_script(modules, &all, &inner, &mut compiled.unit).map_err(Error::of(pid))?;
         let is_users = |name: &str| {
             requests.iter().any(|request| request.name == name) || inner.iter().any(|request| request.name == name)
         };
@@ -93,6 +93,7 @@ impl Source {
         }
         let exits = prepared.endless.iter().filter(|one| is_users(&one.name));
         refused.extend(exits.map(|one| Refused { name: exits_of(&one.name), reason: one.reason.clone() }));
+        refused.extend(partly_seen(&prepared, &requests));
         let (inside_at, speaks) = (guard.inside_at, walk::speaks(&compiled.unit));
         let (program, interrupted) = (program_of(modules), modules.interrupted_anywhere());
         let unread = modules.unreadable.clone();
@@ -110,6 +111,21 @@ impl Source {
             unread,
         })
     }
+}
+
+/// Functions of some of whose calls the end is not seen although bodies at the exits ask for it: they don't run for these.
+fn partly_seen(prepared: &Prepared, requests: &[ScriptRequest]) -> Vec<Refused> {
+    let mut partly: Vec<Refused> = Vec::new();
+    let asks = |name: &str| requests.iter().any(|request| request.name == name && !request.asking.is_empty());
+    for tail in prepared.tails.iter().filter(|tail| asks(&tail.function)) {
+        let Some(why) = &tail.unseen else { continue };
+        let name = exits_of(&tail.function);
+        let reason = format!("calls that it leaves by a jump to {} are not followed there: {why}", tail.to);
+        if !partly.iter().any(|one| one.name == name) {
+            partly.push(Refused { name, reason });
+        }
+    }
+    partly
 }
 
 /// How refused exits of a function are called whose entry is probed.
@@ -164,7 +180,7 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, E
                 let one = of_function.entry(found.address.0).or_insert_with(|| fresh(found));
                 let serves = !at_exit && matches!(compiled.origins.get(number), Some(Origin::OpenCalls | Origin::Left));
                 one.serve_exits.extend(serves.then_some(number));
-                one.asks_for_ends |= asks_for_ends;
+                one.asking.extend(asks_for_ends.then_some(number));
                 &mut one.bodies
             };
             if at_exit { &mut bodies.exit } else { &mut bodies.entry }.push(number);
@@ -178,7 +194,7 @@ fn requests(compiled: &Compiled, facts: &ProcessFacts<'_>) -> Result<Requests, E
 
 fn fresh(found: FunctionPlace) -> ScriptRequest {
     let (name, address, bodies) = (found.name, found.address, FunctionBodies::default());
-    ScriptRequest { name, address, bodies, serve_exits: Vec::new(), asks_for_ends: false, needs_exits: false }
+    ScriptRequest { name, address, bodies, serve_exits: Vec::new(), asking: Vec::new(), needs_exits: false }
 }
 
 pub(crate) fn inner_request(facts: &ProcessFacts<'_>, site: SiteId, bodies: Vec<usize>) -> InnerRequest {

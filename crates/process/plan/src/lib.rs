@@ -77,6 +77,8 @@ pub struct PlannedSite {
     pub answers_in_flags: bool,
     /// What runs where the site is an exit.
     pub leaving: Leaving,
+    /// Bodies of a script that run there, if it is an exit, instead of those of all exits.
+    pub exit_bodies: Option<Vec<usize>>,
 }
 
 /// What runs at an exit.
@@ -318,6 +320,7 @@ pub fn build_script(
         let bodies = function.bodies.clone().unwrap_or_default();
         let arena = &arenas[function.arena];
         for site in &function.sites {
+            let bodies = bodies.at_site(site);
             let island = |at| arena.island(site, &bodies, hold.as_ref(), at);
             plan.add_site(function, site, place, (&island, bodies.at(site.site.kind)), &mut entries)?;
         }

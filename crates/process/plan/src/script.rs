@@ -51,6 +51,12 @@ pub struct FunctionBodies {
 }
 
 impl FunctionBodies {
+    /// The same with what runs at one exit.
+    pub(crate) fn at_site(&self, planned: &PlannedSite) -> FunctionBodies {
+        let exit = planned.exit_bodies.as_ref().unwrap_or(&self.exit).clone();
+        FunctionBodies { exit, ..self.clone() }
+    }
+
     /// Those of one place.
     pub(crate) fn at(&self, kind: SiteKind) -> Vec<usize> {
         match kind {
@@ -85,8 +91,9 @@ impl Script {
         let mut bytes = shared.bytes.len() + ISLAND_ALIGNMENT;
         for function in functions.iter().filter(|function| function.arena == arena) {
             let bodies = function.bodies.clone().unwrap_or_default();
-            let lists = [&bodies.entry, &bodies.exit, &bodies.point];
-            let lengths = lists.into_iter().map(|list| code.length(list, place.code));
+            let at_jumps = function.sites.iter().filter_map(|site| site.exit_bodies.as_ref());
+            let lists = [&bodies.entry, &bodies.exit, &bodies.point].into_iter().chain(at_jumps);
+            let lengths = lists.map(|list| code.length(list, place.code));
             let length = lengths.sum::<Result<usize, Refusal>>().map_err(|error| body_error(&function.name, &error))?;
             let moved = |site: &PlannedSite| (site.displaced.len() + site.carrier.len()) * 8;
             let islands = function.sites.iter().map(|site| moved(site) + length + ISLAND_OVERHEAD_MAX);

@@ -17,6 +17,7 @@ mod emulated;
 mod errno;
 mod error;
 mod gone;
+mod hand_over;
 mod handlers;
 mod hold;
 mod image_cache;

@@ -13,7 +13,7 @@ use crate::handlers::{FaultHandlers, Watch};
 use crate::modules::{Module, Modules};
 use crate::script::{Lost, ScriptSource};
 use crate::side_by_side::side_by_side;
-use crate::tails::{TailExit, Tails};
+use crate::tails::{Edge, TailExit, Tails};
 use crate::text::Text;
 use crate::threads::FunctionRange;
 use std::cell::Cell;
@@ -66,6 +66,8 @@ pub struct Prepared {
     pub tails: Vec<TailExit>,
     /// Functions in which calls of several go on, by the numbers of their probes, with the numbers of those functions.
     pub shared: BTreeMap<u32, Vec<u32>>,
+    /// Jumps out of functions, and where calls go on behind them.
+    pub(crate) edges: Vec<Edge>,
     /// Bodies of a script that do not run at one of their places.
     pub lost: Vec<Lost>,
     pub(crate) arena_modules: Vec<(String, Range<u64>)>,
@@ -123,6 +125,7 @@ impl Prepared {
             endless: Vec::new(),
             tails: Vec::new(),
             shared: BTreeMap::new(),
+            edges: Vec::new(),
             lost: Vec::new(),
             arena_modules: Vec::new(),
             gadgets,
@@ -295,6 +298,8 @@ pub(crate) trait Purpose {
     fn keeps_flags(&self) -> bool;
     /// Whether calls are followed into functions that are jumped to.
     fn follows_jumps(&self) -> bool;
+    /// Whether a call that comes back to its function by jumps stays one call there.
+    fn follows_rounds(&self) -> bool;
     /// Whether it matters when calls of a function end, or what they return, and not only that it is left.
     fn asks_for_ends(&self, request: &FunctionRequest) -> bool;
     /// Whether a function is worth its entry alone, if its exits can't be seen for this reason.
@@ -311,6 +316,10 @@ impl Purpose for OfWindow {
     }
 
     fn follows_jumps(&self) -> bool {
+        true
+    }
+
+    fn follows_rounds(&self) -> bool {
         true
     }
 
@@ -616,6 +625,7 @@ impl<'a> Subject<'a> {
             unread: Unread::default(),
             answers_in_flags: false,
             leaving: Leaving::Ends,
+            exit_bodies: None,
         })
     }
 

@@ -89,6 +89,7 @@ mod tests {
             endless: Vec::new(),
             tails: Vec::new(),
             shared: BTreeMap::new(),
+            edges: Vec::new(),
             lost: Vec::new(),
             arena_modules: vec![("/lib/a".into(), near), ("/lib/b".into(), far)],
             gadgets: Gadgets { system_call: 0, signal_return: 0 },

@@ -35,8 +35,8 @@ pub struct ScriptRequest {
     pub bodies: FunctionBodies,
     /// Bodies at the entry that only serve those at the exits.
     pub serve_exits: Vec<usize>,
-    /// Whether bodies at the exits ask how long the call took or what it returned.
-    pub asks_for_ends: bool,
+    /// Bodies at the exits that ask how long the call took or what it returned.
+    pub asking: Vec<usize>,
     /// Whether the entry is of no use without the exits.
     pub needs_exits: bool,
 }
@@ -100,7 +100,8 @@ fn ring_at(unit: &Unit) -> u64 {
 }
 
 impl Prepared {
-    /// Decides about each function of a script, and about the places inside functions.
+    /// Decides about each function of a script, and about the places inside functions. Bodies are added to `unit` that follow
+    /// calls behind jumps.
     ///
     /// # Errors
     /// As [`Prepared::new`].
@@ -108,10 +109,32 @@ impl Prepared {
         modules: &Modules,
         requests: &[ScriptRequest],
         inner: &[InnerRequest],
+        unit: &mut Unit,
+    ) -> Result<Self, Error> {
+        Prepared::of_script(modules, requests, inner, (unit, true))
+    }
+
+    /// The same for a library that comes while the script's memory is laid out already: no call is followed.
+    ///
+    /// # Errors
+    /// As [`Prepared::new`].
+    pub fn for_late_script(
+        modules: &Modules,
+        requests: &[ScriptRequest],
+        inner: &[InnerRequest],
         unit: &Unit,
     ) -> Result<Self, Error> {
+        Prepared::of_script(modules, requests, inner, (&mut unit.clone(), false))
+    }
+
+    fn of_script(
+        modules: &Modules,
+        requests: &[ScriptRequest],
+        inner: &[InnerRequest],
+        (unit, follows): (&mut Unit, bool),
+    ) -> Result<Self, Error> {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
-        let mut prepared = Prepared::decided(modules, &functions, &OfScript { requests })?;
+        let mut prepared = Prepared::decided(modules, &functions, &OfScript { requests, follows })?;
         let places = prepared.addresses.iter().zip(&prepared.probes);
         for (function, (address, probe)) in prepared.functions.iter_mut().zip(places) {
             let of_function = requests.iter().filter(|request| request.address == *address);
@@ -125,6 +148,7 @@ impl Prepared {
             }
             function.bodies = Some(bodies);
         }
+        prepared.hand_over(requests, unit);
         prepared.lost = prepared.lost_of(requests);
         let memory = modules.memory()?;
         prepared.add_inner(modules, memory.as_ref(), inner);
@@ -177,6 +201,8 @@ impl Prepared {
 /// Bodies of a script at exits may be where flags must be kept, and those at an entry run without those at the exits.
 struct OfScript<'a> {
     requests: &'a [ScriptRequest],
+    /// Whether calls are followed behind jumps.
+    follows: bool,
 }
 
 impl Purpose for OfScript<'_> {
@@ -185,11 +211,16 @@ impl Purpose for OfScript<'_> {
     }
 
     fn follows_jumps(&self) -> bool {
+        self.follows
+    }
+
+    /// Entries run again then, and what they keep is of the last one.
+    fn follows_rounds(&self) -> bool {
         false
     }
 
     fn asks_for_ends(&self, request: &FunctionRequest) -> bool {
-        self.requests.iter().any(|one| one.address == request.address && one.asks_for_ends)
+        self.requests.iter().any(|one| one.address == request.address && !one.asking.is_empty())
     }
 
     fn counts(&self, request: &FunctionRequest, _: &NoExits) -> bool {

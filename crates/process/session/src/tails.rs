@@ -35,6 +35,10 @@ pub struct TailExit {
     pub unseen: Option<String>,
 }
 
+/// A jump out of a function: the function's place among all, the site's among its own, and the number of the function in
+/// which the call is followed.
+pub(crate) type Edge = (usize, usize, Option<u32>);
+
 /// What is known of functions that are left by jumps.
 #[derive(Default)]
 pub(crate) struct Tails<'a> {
@@ -101,8 +105,36 @@ impl<'a> Tails<'a> {
                 tails.judge(&look, request, sites, &mut bytes, purpose.keeps_flags());
             }
         }
+        if !purpose.follows_rounds() {
+            tails.leave_out_rounds();
+        }
         tails.find_ends();
         tails
+    }
+
+    /// Follows no jump that leads back.
+    fn leave_out_rounds(&mut self) {
+        let comes_back = |from: u64, to: u64| self.behind(to).contains(&from) || from == to;
+        let mut rounds = Vec::new();
+        for (address, node) in &self.functions {
+            let of = node.jumps.iter().enumerate().filter_map(|(place, jump)| Some((place, jump.target?)));
+            rounds.extend(of.filter(|(_, target)| comes_back(*address, *target)).map(|(place, _)| (*address, place)));
+        }
+        for (address, place) in rounds {
+            if let Some(jump) = self.functions.get_mut(&address).and_then(|node| node.jumps.get_mut(place)) {
+                jump.target = None;
+                jump.why = Some("calls come back from there by jumps".into());
+            }
+        }
+    }
+
+    /// Functions that calls may go on in after one.
+    fn behind(&self, address: u64) -> BTreeSet<u64> {
+        let (mut work, mut seen) = (vec![address], BTreeSet::new());
+        while let Some(node) = work.pop().and_then(|from| self.functions.get(&from)) {
+            work.extend(node.jumps.iter().filter_map(|jump| jump.target).filter(|target| seen.insert(*target)));
+        }
+        seen
     }
 
     /// Functions that calls go on in and that nobody has looked at yet.
@@ -342,7 +374,7 @@ impl Prepared {
     pub(crate) fn link(&mut self, tails: &Tails<'_>) {
         let numbers: BTreeMap<u64, u32> = self.addresses.iter().map(|address| address.0).zip(0..).collect();
         let sees_ends = |number: u32| self.probes[number as usize].flags & flag::TIMED != 0;
-        let mut edges: Vec<(usize, usize, Option<u32>)> = Vec::new();
+        let mut edges: Vec<Edge> = Vec::new();
         for (index, address) in self.addresses.iter().enumerate().filter(|(index, _)| sees_ends(*index as u32)) {
             let Some(node) = tails.functions.get(&address.0) else { continue };
             for jump in &node.jumps {
@@ -362,6 +394,7 @@ impl Prepared {
             }
         }
         self.name_owners(&edges);
+        self.edges.clone_from(&edges);
         let mut made = BTreeMap::new();
         for (index, site, number) in edges {
             let leaving = self.leaving(index, site, number, &mut made);
@@ -399,7 +432,7 @@ impl Prepared {
     }
 
     /// Says for each function that is only followed whose calls go on in it: of one function, or nobody knows of which.
-    fn name_owners(&mut self, edges: &[(usize, usize, Option<u32>)]) {
+    fn name_owners(&mut self, edges: &[Edge]) {
         let is_followed = |index: usize| self.probes[index].role == role::PASSES;
         let mut owners: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         let mut next: BTreeMap<usize, Vec<u32>> = BTreeMap::new();

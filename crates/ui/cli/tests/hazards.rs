@@ -133,9 +133,40 @@ fn ends_behind_jumps_are_refused_and_entries_are_not() {
         assert!(alone.code() == 2 && alone.stderr.contains("only by jumps"), "{alone:?}");
         hazard.is_as_its_files(ask);
     }
-    // It also returns, where its calls end.
+    // It also returns, where its calls end; what leaves it by a jump comes back, so nobody knows when that began.
     let returns = hazard.probe(&home, "for 200 ms; exit tail_end* { n++; t = hist(elapsed) }");
-    assert!(returns.code() == 0 && count(&returns, "n") > 0, "{returns:?}");
+    assert!(returns.code() == 1 && count(&returns, "n") > 0, "{returns:?}");
+    assert!(returns.stderr.contains("are not followed there: calls come back from there by jumps"), "{returns:?}");
+    hazard.ends_well();
+}
+
+/// As `tails.cpp` has it: how long calls last that go on behind jumps, and one that must not be taken for them.
+const SHORT_NS: f64 = 300_000.0;
+const LONG_NS: f64 = 6_000_000.0;
+
+/// Bodies that ask for the end of a call run where the function behind its jump returns, for calls that came by that jump.
+#[test]
+fn bodies_at_exits_follow_calls_behind_jumps() {
+    let (_alone, home) = (alone(), Home::new());
+    let mut hazard = Hazard::start(HazardVariant::Optimised, "hands_on");
+    let word = |outcome: &Outcome, name: &str| {
+        let line = outcome.stdout.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+        line.and_then(|word| word.parse::<f64>().ok()).unwrap_or_else(|| panic!("no {name} in {outcome:?}"))
+    };
+    let script = "for 400 ms; exit hand_first(long) { first = min(elapsed); returned = max($ret); entered++ } \
+                  exit hand_one(long) { one = min(elapsed) } exit hand_two(long) { two = min(elapsed) } \
+                  exit hand_mixed(long) { mixed = min(elapsed) } exit plugin_on { stub = min(elapsed) } \
+                  exit hand_shared(long) { longest = max(elapsed) } entry hand_throw(long) { thrown++ } \
+                  exit hand_throw(long) { landed++; lasted = min(elapsed) }";
+    let seen = hazard.probe(&home, script);
+    assert_eq!((seen.code(), seen.stderr.contains("not probed")), (0, false), "{seen:?}");
+    for name in ["first", "one", "two", "mixed", "stub"] {
+        assert!((SHORT_NS..LONG_NS / 2.0).contains(&word(&seen, name)), "{name}: {seen:?}");
+    }
+    assert!(word(&seen, "longest") >= LONG_NS && word(&seen, "returned") == 303.0, "{seen:?}");
+    // It throws each time; then the function behind its jump is called at the same place by the same instruction.
+    assert!(word(&seen, "thrown") > 3.0 && word(&seen, "landed") == 0.0, "{seen:?}");
+    hazard.is_as_its_files("followed");
     hazard.ends_well();
 }
 

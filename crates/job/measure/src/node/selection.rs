@@ -519,7 +519,7 @@ pub fn list_functions(pid: Pid, cache: &ImageCache, pattern: &str) -> Result<Fun
     let uncounted = by_name(&prepared.endless);
     let mut tails: BTreeMap<&str, Vec<TailExit>> = BTreeMap::new();
     for tail in &prepared.tails {
-        tails.entry(tail.function.as_str()).or_default().push(tail.clone());
+        tails.entry(tail.function.as_str()).or_default().push(TailExit { to: readable(&tail.to), ..tail.clone() });
     }
     for (entry, request) in listed.iter_mut().zip(&requests) {
         entry.refusal = reasons.get(request.name.as_str()).map(|reason| (*reason).to_string());
