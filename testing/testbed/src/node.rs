@@ -284,7 +284,9 @@ fn seen(files: &Path) -> Result<Vec<PathBuf>> {
     let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let program = std::env::current_exe().context("which program this is, is not known")?;
     let mut all = Vec::new();
-    for folder in [Some(checkout), Some(files), program.parent()].into_iter().flatten() {
+    // Cargo marks the folder in which it builds, which may lie beside the checkout.
+    let built = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    for folder in [Some(checkout), Some(files), built, program.parent()].into_iter().flatten() {
         // A program may run without the checkout that it was built from.
         let Ok(folder) = folder.canonicalize() else { continue };
         if !all.iter().any(|known| folder.starts_with(known)) {

@@ -24,8 +24,12 @@ pub(crate) fn side_by_side<T: Sync, R: Send>(things: &[T], work: &(impl Fn(&T) -
         taken.map(|(index, batch)| (*index, batch.iter().map(work).collect())).collect()
     };
     let mut done: Vec<(usize, Vec<R>)> = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        running.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        // Where there are as many threads as there may be, this one does it all.
+        let begin = |_| std::thread::Builder::new().spawn_scoped(scope, run).ok();
+        let running: Vec<_> = (1..threads).filter_map(begin).collect();
+        let own = run();
+        let others = running.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        others.chain(own).collect()
     });
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().flat_map(|(_, results)| results).collect()

@@ -2,6 +2,7 @@
 //!
 //! Next: `window` passes it to the measurement.
 
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use signal_hook::iterator::Signals;
 use std::fmt::Write;
@@ -13,6 +14,9 @@ use trimtab_measure::{Progress, Stage};
 
 /// A signal that comes so soon after the first is the same: `timeout` and some batch systems send it twice.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
+/// Why there may be no thread.
+const NO_THREAD: &str =
+    "no thread can be started: this user may have as many as there are (`ulimit -u`), or there is no memory";
 /// Exit status of a program that was interrupted.
 const INTERRUPTED: i32 = 130;
 
@@ -31,7 +35,10 @@ impl Terminal {
         let interrupted = Arc::new(AtomicBool::new(false));
         let signals = Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
         let told = interrupted.clone();
-        std::thread::Builder::new().name("trimtab-signals".to_owned()).spawn(move || attend(signals, &told))?;
+        std::thread::Builder::new()
+            .name("trimtab-signals".to_owned())
+            .spawn(move || attend(signals, &told))
+            .context(NO_THREAD)?;
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let begun = Instant::now();
         let total = move |state: &ProgressState, text: &mut dyn Write| {

@@ -6,6 +6,7 @@
 //!
 //! Next: `team` (in and out), `looks` and `passes` (what counts), `recorder` (when), `readout` (what was recorded).
 
+mod at_once;
 mod checked;
 mod early;
 mod interest;

@@ -2,6 +2,7 @@
 //!
 //! Next: `selection` for what goes in, `job::drive` for what happens between.
 
+use super::at_once::at_once;
 use super::interest::Interest;
 use super::library::{describe_library, set_library};
 use super::readout::host_name;
@@ -153,11 +154,8 @@ impl Team {
             member.was_alive = member.inserted.is_alive();
         }
         let mut removed = Vec::new();
-        for some in members.chunks_mut(at_once()) {
-            std::thread::scope(|scope| {
-                let threads: Vec<_> = some.iter_mut().map(|member| scope.spawn(|| member.inserted.remove())).collect();
-                removed.extend(threads.into_iter().map(std::thread::ScopedJoinHandle::join));
-            });
+        for some in members.chunks_mut(count_at_once()) {
+            removed.extend(at_once(some, |member| member.inserted.remove()));
         }
         for (member, removal) in members.into_iter().zip(removed) {
             let rank = member.process.rank;
@@ -181,7 +179,7 @@ impl Team {
 }
 
 /// Ranks that are stopped at the same time: each needs its own processor, and another for the thread that works on it.
-fn at_once() -> usize {
+fn count_at_once() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).max(1)
 }
@@ -196,12 +194,9 @@ fn in_parallel<'a, T: Send>(
         reason: "trimtab failed inside; please report this".into(),
     };
     let mut results = Vec::new();
-    for some in ready.chunks(at_once()) {
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = some.iter().map(|one| scope.spawn(|| work(one))).collect();
-            let joined = threads.into_iter().zip(some);
-            results.extend(joined.map(|(thread, one)| thread.join().unwrap_or_else(|_| Err(failed(one)))));
-        });
+    for some in ready.chunks(count_at_once()) {
+        let done = at_once(&mut some.iter().collect::<Vec<_>>(), |one| work(one));
+        results.extend(done.into_iter().zip(some).map(|(done, one)| done.unwrap_or_else(|_| Err(failed(one)))));
     }
     results
 }
