@@ -20,22 +20,35 @@ pub(crate) fn sentence(report: &Report) -> Option<String> {
         (_, 1) => format!(" on {}", node.host),
         (_, groups) => format!(" on {}, the most crowded of {groups} groups of ranks", node.host),
     };
-    let meaning = if hardly_waited(worst) {
-        ", for which they hardly had to wait"
-    } else {
-        ". Ranks that wait in MPI take processors from those that compute, so the share of communication is not what it \
-         would be with a processor for each"
+    let who = if has_too_many_ranks(worst) { "Ranks" } else { "Threads" };
+    let meaning = match hardly_waited(worst) {
+        true => ", for which they hardly had to wait".to_owned(),
+        false => format!(
+            ". {who} that wait in MPI take processors from those that compute, so the share of communication is not what it \
+             would be with a processor for each"
+        ),
     };
     Some(format!("The job is oversubscribed: {}{place}{meaning}.", short(worst)))
 }
 
-/// "ranks 0-3 share 2 processors and want 3.9 of them at a time".
+/// "ranks 0-3 share 2 processors and want 3.9 of them at a time"; where there is a processor for each rank, their threads are
+/// too many: "the threads of rank 1 want 1.5 processors at a time and may use 1".
 pub(crate) fn short(crowd: &Oversubscription) -> String {
     let quota = if crowd.limited_by == "quota" { " that their control group allows" } else { "" };
     let wanted =
         crowd.processors_wanted.map_or_else(String::new, |wanted| format!(" and want {wanted:.1} of them at a time"));
-    let verb = if crowd.ranks.len() == 1 { "has" } else { "share" };
-    format!("{} {verb} {}{quota}{wanted}", name_ranks(&crowd.ranks), processors(crowd.processors))
+    let (ranks, share) = (name_ranks(&crowd.ranks), processors(crowd.processors));
+    match crowd.processors_wanted.filter(|_| !has_too_many_ranks(crowd)) {
+        Some(wanted) => format!(
+            "the threads of {ranks} want {wanted:.1} processors at a time and may use {}{quota}",
+            crowd.processors
+        ),
+        None => format!("{ranks} share {share}{quota}{wanted}"),
+    }
+}
+
+fn has_too_many_ranks(crowd: &Oversubscription) -> bool {
+    crowd.ranks.len() as f64 > crowd.processors
 }
 
 /// The group of ranks with too few processors that a rank belongs to.
@@ -65,9 +78,10 @@ fn need(crowd: &Oversubscription) -> f64 {
 }
 
 fn processors(count: f64) -> String {
-    match count {
-        1.0 => "1 processor".to_owned(),
-        _ if count.fract() == 0.0 => format!("{count} processors"),
-        _ => format!("{count:.2} processors"),
-    }
+    let plural = if count == 1.0 { "" } else { "s" };
+    format!("{} processor{plural}", number(count))
+}
+
+fn number(count: f64) -> String {
+    if count.fract() == 0.0 { format!("{count}") } else { format!("{count:.2}") }
 }

@@ -463,6 +463,11 @@ fn an_oversubscribed_job_is_said_to_be() {
         text.contains("ranks 0-3 share 2 processors. Ranks that wait") && text.contains(share_is_another),
         "{text}"
     );
+    // A processor for each rank, and not for each of their threads.
+    let threads = Oversubscription { ranks: vec![1], processors: 1.0, ..crowd(Some(1.5), 1.0) };
+    let (text, _) = said(Some(vec![threads]));
+    let expected = "the threads of rank 1 want 1.5 processors at a time and may use 1. Threads that wait in MPI take";
+    assert!(text.contains(expected) && text.contains(share_is_another), "{text}");
     // They share processors, and did without.
     let (text, because) = said(Some(vec![crowd(Some(0.8), 0.8)]));
     assert!(text.contains("and want 0.8 of them at a time, for which they hardly had to wait."), "{text}");
