@@ -41,7 +41,7 @@ pub(crate) fn short(crowd: &Oversubscription) -> String {
     match crowd.processors_wanted.filter(|_| !has_too_many_ranks(crowd)) {
         Some(wanted) => format!(
             "the threads of {ranks} want {wanted:.1} processors at a time and may use {}{quota}",
-            crowd.processors
+            number(crowd.processors)
         ),
         None => format!("{ranks} share {share}{quota}{wanted}"),
     }

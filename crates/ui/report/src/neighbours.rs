@@ -127,7 +127,8 @@ pub(crate) fn oversubscribed(report: &Report) -> Option<String> {
 fn of_crowd(crowd: &Oversubscription) -> String {
     let ranks = crowd.ranks.iter().take(NAMED_MAX).map(u32::to_string).collect::<Vec<_>>().join(", ");
     let more = if crowd.ranks.len() > NAMED_MAX { ", ..." } else { "" };
-    let processors = significant(crowd.processors, 3);
+    let is_whole = crowd.processors.fract() == 0.0;
+    let processors = if is_whole { format!("{}", crowd.processors) } else { significant(crowd.processors, 3) };
     let noun = if crowd.processors == 1.0 { "processor" } else { "processors" };
     let wanted = crowd.processors_wanted.zip(crowd.processors_had).map_or_else(String::new, |(wanted, had)| {
         format!(", of which they wanted {} at a time and had {}", significant(wanted, 2), significant(had, 2))
