@@ -1,7 +1,5 @@
 /* The library that is loaded and unloaded while it is probed; its answers are known. Next: processes.cpp. */
 
-#include <unistd.h>
-
 int plugin_calls;
 
 __attribute__((noinline)) long plugin_inner(long x) {
@@ -16,10 +14,12 @@ __attribute__((noinline)) long plugin_work(long x) {
 }
 
 /* It ends in a function of this library, to which it jumps through a stub, because others may have one of that name. */
-__attribute__((noinline)) long plugin_waits(long us) {
+extern int usleep(unsigned us);
+
+__attribute__((noinline)) long library_waits(long us) {
     usleep((unsigned)us);
     plugin_calls++;
     return us + 1;
 }
 
-__attribute__((noinline)) long plugin_on(long us) { return plugin_waits(us); }
+__attribute__((noinline)) long library_on(long us) { return library_waits(us); }

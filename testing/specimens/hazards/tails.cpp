@@ -113,7 +113,7 @@ bool hands_on() {
     right &= catches() == 11;
     right &= hand_ping(20) == SHORT_US + 1;
     right &= hand_pointer(SHORT_US) == SHORT_US + 1 && hand_away(SHORT_US) == 0;
-    long (*through_stub)(long) = library_function("plugin_on");
+    long (*through_stub)(long) = library_function("library_on");
     right &= !plugin_path || (through_stub && through_stub(SHORT_US) == SHORT_US + 1);
     return right;
 }

@@ -104,7 +104,7 @@ fn measure(pid: Pid, prepared: &Prepared, names: &[&'static str]) -> Seen {
 }
 
 /// Functions whose calls end where others return.
-const FOLLOWED: [&str; 6] = ["hand_first", "hand_one", "hand_two", "hand_mixed", "hand_ping", "plugin_on"];
+const FOLLOWED: [&str; 6] = ["hand_first", "hand_one", "hand_two", "hand_mixed", "hand_ping", "library_on"];
 
 fn check_followed(variant: HazardVariant, names: &[&'static str]) {
     let running = Running::start(variant);
@@ -151,7 +151,7 @@ fn shared_functions_that_are_measured_end_calls_of_others_as_well() {
 #[test]
 fn jumps_that_are_not_followed_are_said_with_the_reason() {
     let running = Running::start(HazardVariant::Optimised);
-    let prepared = prepare(running.pid(), &["hand_pointer", "hand_away", "hand_first", "plugin_on"]);
+    let prepared = prepare(running.pid(), &["hand_pointer", "hand_away", "hand_first", "library_on"]);
     let endless: Vec<(&str, &str)> =
         prepared.endless.iter().map(|one| (one.name.as_str(), one.reason.as_str())).collect();
     assert_eq!(endless.len(), 2, "{endless:?}");
@@ -159,6 +159,6 @@ fn jumps_that_are_not_followed_are_said_with_the_reason() {
     assert!(endless[1].0 == "hand_away" && endless[1].1.contains("(usleep)"), "{endless:?}");
     let seen: Vec<(&str, bool)> =
         prepared.tails.iter().map(|tail| (tail.function.as_str(), tail.unseen.is_none())).collect();
-    assert!(seen.contains(&("hand_first", true)) && seen.contains(&("plugin_on", true)), "{seen:?}");
+    assert!(seen.contains(&("hand_first", true)) && seen.contains(&("library_on", true)), "{seen:?}");
     running.ends_well();
 }

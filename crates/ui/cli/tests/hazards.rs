@@ -155,7 +155,7 @@ fn bodies_at_exits_follow_calls_behind_jumps() {
     };
     let script = "for 400 ms; exit hand_first(long) { first = min(elapsed); returned = max($ret); entered++ } \
                   exit hand_one(long) { one = min(elapsed) } exit hand_two(long) { two = min(elapsed) } \
-                  exit hand_mixed(long) { mixed = min(elapsed) } exit plugin_on { stub = min(elapsed) } \
+                  exit hand_mixed(long) { mixed = min(elapsed) } exit library_on { stub = min(elapsed) } \
                   exit hand_shared(long) { longest = max(elapsed) } entry hand_throw(long) { thrown++ } \
                   exit hand_throw(long) { landed++; lasted = min(elapsed) }";
     let seen = hazard.probe(&home, script);
