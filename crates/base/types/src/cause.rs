@@ -11,7 +11,7 @@ pub fn one_line(error: &dyn Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// What went wrong in a process, with its number, which most errors name themselves.
+/// The problem in a process, with its number, which most errors name themselves.
 pub fn of_process(pid: Pid, said: &str) -> String {
     let own = format!("process {pid}");
     let names_it =

@@ -156,7 +156,7 @@ impl Started {
         self.site.take()
     }
 
-    /// Whether a site's standing agents start them.
+    /// True if a site's standing agents start them.
     pub(crate) fn is_of_site(&self) -> bool {
         self.site.is_some()
     }

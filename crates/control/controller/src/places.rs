@@ -26,8 +26,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether it may be an agent at that place, connected again or started anew: then it has the port to itself. Where there
-    /// is no port, an agent is known by its start.
+    /// True if it may be an agent at that place, connected again or started anew: then it has the port to itself.
+    /// Where there is no port, an agent is known by its start.
     fn may_follow(&self, earlier: &Place) -> bool {
         self.address == earlier.address && (self.address.port() != 0 || self.start == earlier.start)
     }

@@ -83,7 +83,7 @@ pub(crate) fn distrust(address: SocketAddr, error: &std::io::Error) -> SiteError
     SiteError::NotTrusted { address, why: format!("{why} ({what})") }
 }
 
-/// What TLS of the other end said, if it is why a request failed.
+/// The words of the other end's TLS, if they are why a request failed.
 pub(crate) fn alert_of(error: &hyper::Error) -> Option<String> {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

@@ -48,7 +48,7 @@ pub enum Error {
     Unreadable {
         /// The store's file.
         path: PathBuf,
-        /// What is in the way, with what to do.
+        /// The obstacle, with the next step.
         why: String,
         /// What SQLite said.
         source: rusqlite::Error,

@@ -1,4 +1,4 @@
-//! What is in the way of a store's file that can't be opened: looked up, since SQLite only says that it can't.
+//! The obstacle before a store's file that can't be opened: looked up, since SQLite only says that it can't.
 //!
 //! Next: `error`, which says it.
 
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What keeps this user from the file at `path`, with the next step.
+/// The reason why this user can't have the file at `path`, with the next step.
 pub(crate) fn of(path: &Path) -> String {
     let directory = directory_of(path);
     if let Some(locked) = first_locked(directory) {

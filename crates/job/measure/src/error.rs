@@ -32,7 +32,7 @@ pub enum Error {
         "no function matches {pattern:?} in what could be looked at; it may be in {path}, which could not: {reason}"
     )]
     NotLookedAt {
-        /// What was asked for.
+        /// The things asked for.
         pattern: String,
         /// A file that was not looked at.
         path: String,

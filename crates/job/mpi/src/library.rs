@@ -204,7 +204,7 @@ pub struct HandleFacts {
     pub status_source_offset: u8,
     /// How to learn a datatype's size from its handle.
     pub datatype_sizes: DatatypeSizes,
-    /// What `MPI_Topo_test` answers; `None`: not known.
+    /// The answer of `MPI_Topo_test`; `None`: not known.
     pub topologies: Option<Topologies>,
 }
 

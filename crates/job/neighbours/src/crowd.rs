@@ -32,7 +32,7 @@ pub(crate) struct Wanting {
     pub processors: Option<Processors>,
 }
 
-/// What each thread of a process has run and waited for a processor until a moment, nanoseconds.
+/// How long each thread of a process has run and waited for a processor until a moment, nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     at: Instant,

@@ -184,14 +184,14 @@ pub enum Denial {
     MoreRights {
         /// Those, one bit each.
         lacking: u64,
-        /// Whether we are root, who has lost them.
+        /// True if we are root, who has lost them.
         is_root: bool,
     },
     /// The kernel refused to show this file although users and capabilities agree.
     Hidden {
         /// The file.
         path: PathBuf,
-        /// Whether we are root.
+        /// True if we are root.
         is_root: bool,
     },
 }

@@ -119,7 +119,7 @@ pub(crate) fn is_brief(window: &Window) -> bool {
     window.duration_s < SHORT_S
 }
 
-/// Whether it is short, and has no iterations that would show how much the ranks vary.
+/// True if it is short, and has no iterations that would show how much the ranks vary.
 pub(crate) fn is_glimpse(window: &Window) -> bool {
     is_brief(window) && window.iterations.is_none_or(|iterations| iterations < 2)
 }

@@ -31,7 +31,7 @@ static TEXTS: [[AtomicU8; DIGITS]; COUNT_MAX] = [const { [const { AtomicU8::new(
 const FIRST_PID: usize = 3;
 /// Exit code of an error.
 const ERROR: i32 = 2;
-/// What a program without memory says that has nothing to undo, and one that can't.
+/// The last words of a program without memory that has nothing to undo, and of one that can't.
 const NO_MEMORY: &str = "trimtab: ran out of memory; nothing of it is in any program: give it more (`ulimit -v`), or measure fewer functions\n";
 const NO_LAST_ACT: &str = "trimtab: ran out of memory and can't take out what it has put in: `trimtab undo PID` does, with more memory (`ulimit -v`)\n";
 

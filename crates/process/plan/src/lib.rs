@@ -36,11 +36,11 @@ pub struct PlannedFunction {
     pub inline: Option<Inline>,
     /// Bodies of a script that run there instead of the routine.
     pub bodies: Option<FunctionBodies>,
-    /// Whether threads are held there that set a fault handler.
+    /// How it treats threads that set a fault handler.
     pub holds: Holds,
 }
 
-/// Whether threads that set a fault handler are held at a function's entry.
+/// How a function's entry treats threads that set a fault handler: held, or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holds {
     /// They are not.
@@ -75,13 +75,13 @@ pub struct PlannedSite {
     pub unread: Unread,
     /// Whether the caller may look at flags that the function leaves behind.
     pub answers_in_flags: bool,
-    /// What runs where the site is an exit.
+    /// The code that runs where the site is an exit.
     pub leaving: Leaving,
     /// Bodies of a script that run there, if it is an exit, instead of those of all exits.
     pub exit_bodies: Option<Vec<usize>>,
 }
 
-/// What runs at an exit.
+/// The code that runs at an exit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leaving {
     /// The function's own probe: its calls end there.

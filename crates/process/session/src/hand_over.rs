@@ -83,7 +83,7 @@ impl Prepared {
     }
 }
 
-/// What is kept of a function's calls that were handed over, and the bodies that do it.
+/// Words kept of a function's calls that were handed over, and the bodies that keep them.
 struct Handed {
     /// Their table.
     table: usize,
@@ -108,7 +108,7 @@ impl Handed {
             When::Exit,
             vec![Statement::While { condition: is_left(true), bound: OPEN_CALLS_MAX, body: drop_left }],
         );
-        // What was left below is out: the innermost call is this one, or further out.
+        // Calls that were left below are out: the innermost call is this one, or further out.
         let guarded = |unit: &mut Unit, body: &usize| {
             let Body { probe, statements, cost_max, .. } = unit.bodies[*body].clone();
             let guard = Statement::If { condition: is_left(false), then: statements, otherwise: Vec::new() };

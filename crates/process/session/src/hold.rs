@@ -79,7 +79,7 @@ impl Prepared {
         });
     }
 
-    /// Whether a thread at `address` may be about to set a handler, past where it could be held.
+    /// True if a thread at `address` may be about to set a handler, past where it could be held.
     pub(crate) fn is_setting(&self, address: u64) -> bool {
         self.setters.iter().any(|range| range.contains(&address))
     }

@@ -296,9 +296,9 @@ impl Prepared {
 pub(crate) trait Purpose {
     /// Whether exits keep the processor's flags.
     fn keeps_flags(&self) -> bool;
-    /// Whether calls are followed into functions that are jumped to.
+    /// True if calls are followed into functions that are jumped to.
     fn follows_jumps(&self) -> bool;
-    /// Whether a call that comes back to its function by jumps stays one call there.
+    /// True if a call that comes back to its function by jumps stays one call there.
     fn follows_rounds(&self) -> bool;
     /// Whether it matters when calls of a function end, or what they return, and not only that it is left.
     fn asks_for_ends(&self, request: &FunctionRequest) -> bool;

@@ -47,7 +47,7 @@ impl Prepared {
     }
 }
 
-/// Whether what is put in may lie near `text`, with room for more.
+/// True if what is put in may lie near `text`, with room for more.
 pub(crate) fn is_in_reach(maps: &MappingTable, text: &Range<u64>) -> bool {
     place_near(maps, text, ROOM).is_some()
 }

@@ -201,7 +201,7 @@ impl Prepared {
 /// Bodies of a script at exits may be where flags must be kept, and those at an entry run without those at the exits.
 struct OfScript<'a> {
     requests: &'a [ScriptRequest],
-    /// Whether calls are followed behind jumps.
+    /// True if calls are followed behind jumps.
     follows: bool,
 }
 

@@ -39,7 +39,7 @@ pub struct TailExit {
 /// which the call is followed.
 pub(crate) type Edge = (usize, usize, Option<u32>);
 
-/// What is known of functions that are left by jumps.
+/// All that is known of functions that are left by jumps.
 #[derive(Default)]
 pub(crate) struct Tails<'a> {
     functions: BTreeMap<u64, Node>,
@@ -47,7 +47,7 @@ pub(crate) struct Tails<'a> {
     others: BTreeMap<u64, (FunctionRequest, Placed<'a>)>,
     /// Functions that can't be followed, with the reason.
     refused: BTreeMap<u64, String>,
-    /// Whether any call is followed.
+    /// True if any call is followed.
     follows: bool,
 }
 
@@ -230,7 +230,7 @@ impl Bytes {
     }
 }
 
-/// What jumps are looked at with.
+/// The modules and decisions by which jumps are judged.
 struct Look<'a> {
     modules: &'a Modules,
     memory: Option<&'a Memory>,
@@ -402,7 +402,7 @@ impl Prepared {
         }
     }
 
-    /// What runs at a jump.
+    /// The code that runs at a jump.
     fn leaving(
         &mut self,
         index: usize,

@@ -239,8 +239,8 @@ impl Probe {
 }
 
 impl Probe {
-    /// Whether the probe fits [`flag::SIMPLE`]: a function the user named, timed, with at most one argument as bytes, whose
-    /// calls don't go on in others.
+    /// True if the probe fits [`flag::SIMPLE`]: a function the user named, timed, with at most one argument as bytes,
+    /// whose calls don't go on in others.
     pub fn is_simple(&self) -> bool {
         let bytes = self.kind == kind::NONE || (self.kind == kind::PLAIN_BYTES && self.count < 6);
         let is_alone = self.framed == 0 && matches!(self.role, role::FUNCTION | role::LEAVES);
@@ -392,7 +392,7 @@ pub struct Header {
     pub group_free: AtomicU64,
     /// `PMPI_Win_get_group`.
     pub win_get_group: AtomicU64,
-    /// What `PMPI_Topo_test` answers for a Cartesian topology, a graph and a distributed graph; 0: not known.
+    /// The answers of `PMPI_Topo_test` for a Cartesian topology, a graph and a distributed graph; 0: not known.
     pub topologies: [AtomicU64; 3],
     /// `PMPI_Topo_test`.
     pub topo_test: AtomicU64,

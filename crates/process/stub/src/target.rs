@@ -479,7 +479,7 @@ fn drop_stale_frames(context: Context, stack: u64, site: u64, number: u64) -> u6
     depth
 }
 
-/// Whether the call of this frame was handed over to the function that is entered; then it has arrived.
+/// True if the call of this frame was handed over to the function that is entered; then it has arrived.
 #[inline(always)]
 fn arrives(frame: &Frame, stack: u64, site: u64, number: u64) -> bool {
     let is_it = frame.next_plus_one.load(Relaxed) == number + 1
@@ -491,7 +491,7 @@ fn arrives(frame: &Frame, stack: u64, site: u64, number: u64) -> bool {
     is_it
 }
 
-/// Whether the call came back to its own function by jumps: then it is open already, and stays one call.
+/// True if the call came back to its own function by jumps: then it is open already, and stays one call.
 #[inline(always)]
 fn goes_round(context: Context, stack: u64, depth: u64, probe: &Probe) -> bool {
     let mut below = depth;
@@ -555,7 +555,7 @@ fn hand_over(context: Context, number: u64, arguments: Arguments) {
     }
 }
 
-/// Whether the thread leaves what it entered before the probes went in: that is the first thing it does.
+/// True if the thread leaves what it entered before the probes went in: that is the first thing it does.
 #[inline(always)]
 fn is_orphan(slot: &Slot, depth: u64) -> bool {
     depth == 0 && slot.ring_written.load(Relaxed) == 0 && slot.orphans.load(Relaxed) == 0

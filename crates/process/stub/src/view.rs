@@ -233,7 +233,7 @@ impl<'a> SlotView<'a> {
         {
             word.store(0, Relaxed);
         }
-        // What was left once is not left again.
+        // A function that was left once is not left again.
         if slot.orphans.load(Relaxed) > 1 {
             slot.orphans.store(1, Relaxed);
         }

@@ -59,7 +59,7 @@ fn probes() -> Vec<Probe> {
     ]
 }
 
-/// What the target does.
+/// The target's acts.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Enters a function by a call, with the place and value of its return address.

@@ -17,7 +17,7 @@ use crate::{Island, Refusal, Site, SiteKind, WriteProbe, build_probe_island};
 pub const HOLD_PLACES: usize = 4;
 /// Ticks that a thread waits at most: one to three seconds at the rates of today's processors.
 pub const HOLD_TICKS: u64 = 5_000_000_000;
-/// What is told of a handler: its address, and the signal in the bits from here on.
+/// A handler is told by its address, and the signal in the bits from here on.
 pub const HOLD_SIGNAL_SHIFT: u8 = 56;
 
 /// Signals by which the kernel reports faults: illegal instruction, trap, bus error, arithmetic, segmentation.
@@ -28,7 +28,7 @@ const HANDLERS: u8 = 16;
 /// `rdtsc`, then the whole count in rax; spoils rdx.
 const TICKS_TO_RAX: [u8; 9] = [0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0];
 
-/// What the code must know.
+/// The addresses that the code must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// Address of the arena's gate word (32 bits, 0: closed), within 2 GiB.
@@ -38,7 +38,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Whether it can stand at a place: where a function begins.
+    /// True if it can stand at a place: where a function begins.
     pub fn fits(kind: SiteKind) -> bool {
         matches!(kind, SiteKind::Entry | SiteKind::Whole(_))
     }

@@ -102,7 +102,7 @@ const ALIGN: [u8; 9] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xf0, 0x55];
 /// `mov rsp, rbp; pop rbp`.
 const UNALIGN: [u8; 4] = [0x48, 0x89, 0xec, 0x5d];
 
-/// What runs at one place in a window.
+/// The code that runs at one place in a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowCode<'a> {
     /// Runs at an entry, or at an instruction.

@@ -18,7 +18,7 @@ const HANDLER: u64 = 0x7f12_3456_7890;
 const RSI: usize = 4;
 const RDI: usize = 5;
 
-/// What threads and their monitor share: asked, answered, handlers.
+/// The words that threads and their monitor share: asked, answered, handlers.
 struct Words([AtomicU64; 2 + HOLD_PLACES]);
 
 impl Words {
@@ -47,7 +47,7 @@ impl Words {
 
 /// Runs the code as `sigaction(signal, action, ...)` would meet it; all registers but the flags must be as before.
 fn passes(arena: &mut Arena, words: &Words, is_open: bool, signal: u64, action: u64) {
-    // What was never written is zero, and data is not.
+    // Memory that was never written is zero, and data is not.
     let gate = if is_open { arena.data() } else { arena.island() };
     let hold = Hold { gate, words: words.0.as_ptr() as u64 };
     let place = ProbePlace { at: arena.original(), room_before: 0 };

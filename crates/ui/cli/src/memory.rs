@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// A limit is near from this share of it on: a file of a program may be as large as the rest.
 const NEAR: f64 = 0.5;
-/// What the system says of memory that it doesn't give.
+/// The system's words for memory that it doesn't give.
 const REFUSED: &str = "Cannot allocate memory";
 const MEGABYTE: u64 = 1 << 20;
 

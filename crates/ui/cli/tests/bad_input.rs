@@ -93,7 +93,7 @@ fn a_32_bit_program() {
     assert!(old.0.try_wait().expect("a child").is_none(), "it runs on");
 }
 
-/// What `run` starts may be no MPI program, or over before anybody could look; it is said once.
+/// A program that `run` starts may be no MPI program, or over before anybody could look; it is said once.
 #[test]
 fn programs_that_are_over_before_they_are_measured() {
     let home = Home::new();

@@ -594,7 +594,7 @@ impl<'a> Site<'a> {
         command.arg("--controller").arg(self.cluster.testbed.address(0)).output().expect("it runs")
     }
 
-    /// Whether some part's log has these words.
+    /// True if some part's log has these words.
     fn has_said(&self, log: &str, words: &str) -> bool {
         fs::read_to_string(self.cluster.folder(log)).is_ok_and(|text| text.contains(words))
     }

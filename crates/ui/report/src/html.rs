@@ -72,7 +72,7 @@ fn text(raw: &str) -> String {
 }
 
 /// A titled box.
-/// Who waited for whom, and of which time nobody knows; nothing where nobody communicated.
+/// The waits by causer, and the time of which nobody knows it; nothing where nobody communicated.
 fn waiting(report: &Report) -> String {
     let lines: String = waits::unattributed(report).iter().map(|line| format!("<p>{}</p>\n", text(line))).collect();
     match (report.wait_states.is_empty(), lines.is_empty()) {

@@ -107,7 +107,7 @@ fn of_limit(node: &NodeShare, limit: &Limit) -> String {
     format!("{} on {}: {}", clean(&limit.group), clean(&node.host), parts.join(", "))
 }
 
-/// Whether ranks of the job keep each other from their processors, as far as that is known.
+/// True if ranks of the job keep each other from their processors, as far as that is known.
 pub(crate) fn is_oversubscribed(report: &Report) -> bool {
     report.nodes.iter().any(|node| node.oversubscribed.as_ref().is_some_and(|some| !some.is_empty()))
 }

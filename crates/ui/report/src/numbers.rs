@@ -46,7 +46,7 @@ pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0 && ratio.is_finite()).then_some(ratio)
 }
 
-/// Whether communication was measured at all; in older reports the ranks' zeros mean nothing where it was not.
+/// True if communication was measured at all; in older reports the ranks' zeros mean nothing where it was not.
 pub(crate) fn communication_measured(report: &Report) -> bool {
     let was_asked = report.window.groups.iter().any(|group| group == "comm" || group == "all");
     let is_known = report.ranks.iter().all(|rank| rank.communication_s.is_some());

@@ -213,7 +213,7 @@ fn rest_of_functions(rest: &[FunctionTotal]) -> String {
     format!("and {functions}: {}, {}", counted(calls, "call"), time(time_s))
 }
 
-/// Who waited for whom, and of which time nobody knows.
+/// The waits by causer, and the time of which nobody knows it.
 fn wait_states(page: &mut Page, report: &Report) {
     let unattributed = waits::unattributed(report);
     if report.wait_states.is_empty() && unattributed.is_empty() {

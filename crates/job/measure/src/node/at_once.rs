@@ -9,7 +9,7 @@ use std::thread::{Builder, Result, ScopedJoinHandle, scope};
 /// Bytes of a thread's stack, as threads have by themselves.
 const STACK_BYTES: usize = 2 << 20;
 
-/// What `work` makes of each thing, in their order; an error where it panicked.
+/// The results of `work` for all things, in their order; an error where it panicked.
 pub(crate) fn at_once<T: Send, R: Send>(things: &mut [T], work: impl Fn(&mut T) -> R + Sync) -> Vec<Result<R>> {
     with_stacks(STACK_BYTES, things, work)
 }
