@@ -6,7 +6,7 @@
 
 use crate::seeds::{LINKAGE, SHAPES};
 use crate::target::Target;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use trimtab_symbols::MappedModule;
 use trimtab_x86::evaluate_cell;
 
@@ -21,7 +21,8 @@ pub struct Mapped;
 impl Target for Mapped {
     fn seeds(&self) -> Result<Vec<Vec<u8>>> {
         let old = ["objcopy", "--remove-section", ".gnu.hash"];
-        Ok(vec![SHAPES.build(&[])?, LINKAGE.build(&[])?, LINKAGE.build(&old)?])
+        let files = [SHAPES.build(&[])?, LINKAGE.build(&[])?, LINKAGE.build(&old)?];
+        files.iter().map(|file| laid_out(file).context("a compiler's file has parts to load")).collect()
     }
 
     fn length_max(&self) -> usize {
@@ -40,6 +41,24 @@ impl Target for Mapped {
         }
         true
     }
+}
+
+/// A file's parts where its loader puts them, from its lowest address on.
+fn laid_out(file: &[u8]) -> Option<Vec<u8>> {
+    let word = |at: usize| Some(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?) as usize);
+    let count = usize::from(u16::from_le_bytes([*file.get(56)?, *file.get(57)?]));
+    let mut memory = Vec::new();
+    for header in (0..count).map(|index| Some(word(32)? + 56 * index)) {
+        let header = header?;
+        // A part to load.
+        if file.get(header..header + 4)? != [1, 0, 0, 0] {
+            continue;
+        }
+        let (offset, address, length) = (word(header + 8)?, word(header + 16)?, word(header + 32)?);
+        memory.resize(memory.len().max(address + length), 0);
+        memory[address..address + length].copy_from_slice(file.get(offset..offset + length)?);
+    }
+    (!memory.is_empty()).then_some(memory)
 }
 
 /// So many bytes at an address of a memory that holds `all` at `start`.
