@@ -6,11 +6,13 @@ mod common;
 
 use common::*;
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use trimtab_link::blocking::Hosted;
 use trimtab_link::{Address, Config, Contact, Credentials, Hand, JobSecret, Vicinity};
-use trimtab_overlay::node::WaveResult;
+use trimtab_overlay::node::{Busy, WaveResult};
 use trimtab_overlay::{NodeId, StreamSpec, Timing, Told, Tree};
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, RankSet};
@@ -32,16 +34,26 @@ fn timing() -> Timing {
     Timing { beat_us: 150_000_000, silence_us_max: 600_000_000, ..patient() }
 }
 
-/// The root's program: each result asks for the next wave.
-fn asking(results: Arc<Mutex<Vec<WaveResult>>>) -> impl FnMut(Told, &mut Hand<'_>) + Send {
+/// The root's program: each result asks for the next wave. A leaf that had no processor for hundreds of them lets the root
+/// wait; then whoever looks at the results asks.
+fn asking(results: Arc<Mutex<Vec<WaveResult>>>, put_off: Arc<AtomicBool>) -> impl FnMut(Told, &mut Hand<'_>) + Send {
     move |told, hand| {
         let Told::Result(result) = told else { return };
         let mut results = results.lock().unwrap();
         results.push(*result);
         let last = &results[results.len() - 1];
         if !(results.len() as u64).is_multiple_of(WAVES_AT_ONCE) {
-            hand.multicast(last.stream, last.covers.clone(), vec![0; 32]).unwrap();
+            let asked = hand.multicast(last.stream, last.covers.clone(), vec![0; 32]);
+            put_off.store(is_put_off(asked), Relaxed);
         }
+    }
+}
+
+fn is_put_off(asked: Result<(), Busy>) -> bool {
+    match asked {
+        Ok(()) => false,
+        Err(Busy::Commands { .. }) => true,
+        Err(other) => panic!("{other}"),
     }
 }
 
@@ -52,8 +64,9 @@ fn packets_that_are_found_awake_are_read_once_and_in_order() {
     let of_tcp = [Vicinity::Tcp, Vicinity::Sockets, Vicinity::Memory].map(|vicinity| (tcp.clone(), vicinity));
     for (listen, vicinity) in [(unix, Vicinity::Tcp)].into_iter().chain(of_tcp) {
         let (secret, results) = (JobSecret::new().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let put_off = Arc::new(AtomicBool::new(false));
         let root = config(&secret, NodeId::ROOT, vec![], vicinity);
-        let root = Hosted::start(root, Some(listen), asking(results.clone())).unwrap();
+        let root = Hosted::start(root, Some(listen), asking(results.clone(), put_off.clone())).unwrap();
         let contact = root.address().unwrap().clone().into();
         let below = config(&secret, NodeId(1), vec![contact], vicinity);
         let below = Hosted::start(below, None, leaf(Rank(0), Leaves::OnCommand)).unwrap();
@@ -71,6 +84,10 @@ fn packets_that_are_found_awake_are_read_once_and_in_order() {
             while (results.lock().unwrap().len() as u64) < wanted {
                 is_in_time();
                 std::thread::sleep(std::time::Duration::from_millis(1));
+                if put_off.swap(false, Relaxed) {
+                    let ranks = RankSet::range(Rank(0), Rank(0));
+                    put_off.store(is_put_off(root.handle().multicast(stream, ranks, vec![0; 32])), Relaxed);
+                }
             }
         }
         let results = results.lock().unwrap();
@@ -87,9 +104,10 @@ fn packets_that_are_found_awake_are_read_once_and_in_order() {
 #[test]
 fn nobody_sleeps_through_what_is_in_memory() {
     let (secret, results) = (JobSecret::new().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let put_off = Arc::new(AtomicBool::new(false));
     let root = config(&secret, NodeId::ROOT, vec![], Vicinity::Memory);
     let listen = Address::Tcp("127.0.0.1:0".parse().unwrap());
-    let root = Hosted::start(root, Some(listen), asking(results.clone())).unwrap();
+    let root = Hosted::start(root, Some(listen), asking(results.clone(), put_off.clone())).unwrap();
     let contact: Contact = root.address().unwrap().clone().into();
     let _leaves: Vec<Hosted> = (0..LEAVES_MAX)
         .map(|rank| {
@@ -113,7 +131,12 @@ fn nobody_sleeps_through_what_is_in_memory() {
         let stream = root.open(spec).unwrap();
         results.lock().unwrap().clear();
         root.multicast(stream, ranks.clone(), vec![0; 32]).unwrap();
-        wait(&mut || results.lock().unwrap().len() as u64 >= WAVES_AT_ONCE);
+        wait(&mut || {
+            if put_off.swap(false, Relaxed) {
+                put_off.store(is_put_off(root.multicast(stream, ranks.clone(), vec![0; 32])), Relaxed);
+            }
+            results.lock().unwrap().len() as u64 >= WAVES_AT_ONCE
+        });
         for (wave, result) in (0..).zip(results.lock().unwrap().iter()) {
             assert_eq!((result.wave, &result.covers), (wave, &ranks));
             assert_eq!(Sum.decode(&result.value), Ok(sum_of(&ranks, wave)));
