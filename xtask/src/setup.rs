@@ -46,6 +46,8 @@ const PACKAGES: &[(&str, Need)] = &[
     ("openssh-server", Need::RealPrograms),
     ("musl-tools", Need::RealPrograms),
     ("uftrace", Need::RealPrograms),
+    ("dwz", Need::RealPrograms),
+    ("golang-go", Need::RealPrograms),
 ];
 
 /// What to do about the packages.
