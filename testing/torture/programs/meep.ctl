@@ -3,4 +3,4 @@
 (set! sources (list (make source (src (make continuous-src (frequency 0.15))) (component Ez) (center -9 0))))
 (set! pml-layers (list (make pml (thickness 1.0))))
 (set! resolution 20)
-(run-until 1800 (at-every 150 (lambda () (print "ez " (meep-time) " " (get-field-point Ez (vector3 5 0)) "\n"))))
+(run-until 4500 (at-every 450 (lambda () (print "ez " (meep-time) " " (get-field-point Ez (vector3 5 0)) "\n"))))
