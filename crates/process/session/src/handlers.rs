@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::insert::Inserted;
 use crate::modules::{Module, Modules};
 use crate::prepare::Prepared;
-use crate::threads::{Stacks, stands};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_os::{Caught, Gadgets, MappingTable, Memory, SignalHandler, Stopped, find_gadgets, signal_name};
@@ -182,24 +181,16 @@ impl Prepared {
         Caught::by(pid).is_ok_and(|caught| caught.faults() == self.handlers.caught)
     }
 
-    /// The same in the stop in which the patches are written: nobody has set a handler meanwhile, or is about to, past where
-    /// it would be held.
+    /// The same in the stop in which the patches are written, where no thread can be asked. Who is about to set one is looked
+    /// for where threads are moved.
     ///
     /// # Errors
-    /// [`Error::NewFaultHandler`], or [`Error::ThreadInTheWay`] while a thread sets one.
-    pub(crate) fn check_setters(&self, stopped: &Stopped, stacks: &Stacks) -> Result<(), Error> {
-        let pid = stopped.pid();
-        if self.watch().is_none() {
+    /// [`Error::NewFaultHandler`] if a signal is caught that was not.
+    pub(crate) fn check_caught(&self, pid: Pid) -> Result<(), Error> {
+        if self.watch().is_none() || self.are_as_known(pid) {
             return Ok(());
         }
-        if !self.are_as_known(pid) {
-            return Err(Error::NewFaultHandler { pid, handler: "one that was set right now".into() });
-        }
-        let mut all = stands(stopped, stacks, self.gadgets.signal_return).into_iter();
-        match all.any(|stand| self.is_setting(stand.address())) {
-            true => Err(Error::ThreadInTheWay { pid, function: "sigaction".into() }),
-            false => Ok(()),
-        }
+        Err(Error::NewFaultHandler { pid, handler: "one that was set right now".into() })
     }
 }
 

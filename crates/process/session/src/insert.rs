@@ -267,7 +267,7 @@ impl Prepared {
     ) -> Result<Vec<(u64, u32)>, Error> {
         check_thread_pointers(stopped)?;
         let stacks = Stacks::read(stopped, maps);
-        self.check_setters(stopped, &stacks)?;
+        self.check_caught(stopped.pid())?;
         let moves = self.moves(stopped, &stacks, layout, displaced)?;
         let inside = inside(stopped, &stacks, &target.functions.0, &target.functions.1);
         move_threads(stopped, &moves)?;
@@ -300,6 +300,9 @@ impl Prepared {
     ) -> Result<Vec<(Stand, u64)>, Error> {
         let mut moves = Vec::new();
         for stand in stands(stopped, stacks, self.gadgets.signal_return) {
+            if self.is_setting(stand.address()) {
+                return Err(Error::ThreadInTheWay { pid: stopped.pid(), function: "sigaction".into() });
+            }
             let Some(index) = displaced.behind_start(stand.address()) else { continue };
             let function = &self.functions[index as usize];
             match layout.plan.moved(stand.address()) {

@@ -9,6 +9,7 @@
 //!
 //! Next: `trimtab-session`'s `hold`, which answers.
 
+use crate::inline::{ABOVE, EQUAL, NOT_ABOVE, TICKS_TO_RAX};
 use crate::island::{POPS, PUSHES, ProbeCode, Writer};
 use crate::probe_island::{ProbeBytes, ProbePlace};
 use crate::{Island, Refusal, Site, SiteKind, WriteProbe, build_probe_island};
@@ -25,8 +26,6 @@ const FAULTS: [u8; 5] = [4, 5, 7, 8, 11];
 /// Places in the words: what was asked, what was answered, what is to be set.
 const ANSWERED: u8 = 8;
 const HANDLERS: u8 = 16;
-/// `rdtsc`, then the whole count in rax; spoils rdx.
-const TICKS_TO_RAX: [u8; 9] = [0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0];
 
 /// The addresses that the code must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,18 +68,18 @@ impl Writer<'_> {
     fn hold(&mut self, words: u64) -> Result<(), Refusal> {
         // test rsi, rsi; je out
         self.put(&[0x48, 0x85, 0xf6]);
-        let mut out = vec![self.jump_if(0x4)];
+        let mut out = vec![self.jump_if(EQUAL)];
         let mut is_fault = Vec::new();
         for signal in FAULTS {
             // cmp edi, signal; je on
             self.put(&[0x83, 0xff, signal]);
-            is_fault.push(self.jump_if(0x4));
+            is_fault.push(self.jump_if(EQUAL));
         }
         out.push(self.jump());
         is_fault.into_iter().for_each(|jump| self.lands(jump));
         // cmp qword [rsi], 1; jbe out: the default, or to ignore it.
         self.put(&[0x48, 0x83, 0x3e, 0x01]);
-        out.push(self.jump_if(0x6));
+        out.push(self.jump_if(NOT_ABOVE));
         out.push(self.closed_gate()?);
         self.put(&PUSHES);
         self.tell(words);
@@ -112,7 +111,7 @@ impl Writer<'_> {
         let again = self.bytes.len();
         // pause; cmp [r11 + answered], rcx; ja out
         self.put(&[0xf3, 0x90, 0x49, 0x39, 0x4b, ANSWERED]);
-        let answered = self.jump_if(0x7);
+        let answered = self.jump_if(ABOVE);
         // cmp rax, r8; jb again
         self.put(&TICKS_TO_RAX);
         self.put(&[0x4c, 0x39, 0xc0, 0x72, 0]);

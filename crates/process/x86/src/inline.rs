@@ -12,15 +12,15 @@ use crate::island::{Inline, InlineSlot, Writer};
 const PUSH_THREE: [u8; 3] = [0x50, 0x51, 0x52];
 const POP_THREE: [u8; 3] = [0x5a, 0x59, 0x58];
 /// `rdtsc`, then the whole count in rax.
-const TICKS_TO_RAX: [u8; 9] = [0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0];
+pub(crate) const TICKS_TO_RAX: [u8; 9] = [0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0];
 /// `rdtsc`, then the whole count in rdx.
 const TICKS_TO_RDX: [u8; 9] = [0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xc2];
 /// Condition codes of jumps.
-const EQUAL: u8 = 0x4;
+pub(crate) const EQUAL: u8 = 0x4;
 const NOT_EQUAL: u8 = 0x5;
 const BELOW: u8 = 0x2;
-const ABOVE: u8 = 0x7;
-const NOT_ABOVE: u8 = 0x6;
+pub(crate) const ABOVE: u8 = 0x7;
+pub(crate) const NOT_ABOVE: u8 = 0x6;
 
 /// A forward jump whose target is not known yet: the place of its 32-bit displacement.
 pub(crate) struct Pending(usize);

@@ -1,4 +1,4 @@
-//! Whose share is it? Jobs whose share of communication can't be read without knowing more: ranks that share too few
+//! Shares of communication that can't be read without knowing whose they are: of ranks that share too few
 //! processors, several threads of a rank in MPI at once, windows in which communication was not measured.
 //!
 //! Next: `numbers.rs` for shares that stand for themselves.
