@@ -184,9 +184,9 @@ fn measured(bench: &Bench, case: &Case) -> Result<Vec<Row>> {
         reports.push(bench.attach(&job, &OPTIONS, &cache)?.report);
     }
     job.check_untouched().context("after the windows")?;
-    let is_same = case.results_of(&folder, &job.running.wait(RUN_LIMIT)?)? == expected;
+    let found = case.results_of(&folder, &job.running.wait(RUN_LIMIT)?)?;
     let pairs = reports.into_iter().map(|report| beside(report, &trace)).collect::<Result<Vec<_>>>()?;
-    Ok(vec![share_row(case, &pairs), outcome_row(case, is_same, expected.len())])
+    Ok(vec![share_row(case, &pairs), outcome_row(case, first_difference(&found, &expected), expected.len())])
 }
 
 /// The profiler's figures in the seconds of this window.
@@ -209,14 +209,25 @@ fn share_row(case: &Case, pairs: &[Pair]) -> Row {
     Row { measured: words.join(", "), figures: pairs.iter().map(Pair::figures).collect(), ..row }
 }
 
-fn outcome_row(case: &Case, is_same: bool, lines: usize) -> Row {
+fn outcome_row(case: &Case, difference: Option<String>, lines: usize) -> Row {
+    let words = difference.as_ref().map_or_else(|| "as undisturbed".to_owned(), |found| format!("DIFFER: {found}"));
     Row {
         what: format!("exit status and results of a run with two windows: {}, Open MPI", case.name),
-        measured: format!("{lines} lines {}", if is_same { "as undisturbed" } else { "DIFFER from those undisturbed" }),
+        measured: format!("{lines} lines {words}"),
         bar: "as undisturbed; text bytes identical after the windows".into(),
-        verdict: Verdict::of(is_same),
-        figures: json!({ "same": is_same, "lines": lines }),
+        verdict: Verdict::of(difference.is_none()),
+        figures: json!({ "same": difference.is_none(), "lines": lines, "difference": difference }),
     }
+}
+
+/// The first line that is another one, beside the undisturbed run's, and how many there are.
+fn first_difference(found: &[String], expected: &[String]) -> Option<String> {
+    if found.len() != expected.len() {
+        return Some(format!("{} lines instead of {}", found.len(), expected.len()));
+    }
+    let differing: Vec<(&String, &String)> = found.iter().zip(expected).filter(|(one, other)| one != other).collect();
+    let (one, other) = differing.first()?;
+    Some(format!("{} of them, first \"{}\" where undisturbed \"{}\"", differing.len(), one.trim(), other.trim()))
 }
 
 impl Case {
@@ -288,6 +299,11 @@ mod tests {
         assert_eq!(lines, ["freqs:, 1, 0.5", "freqs:, 2, 0.25"]);
         assert!(mpb.results_of(Path::new("/nowhere"), &ended(3)).is_err(), "it failed");
         assert!(CASES[1].results_of(Path::new("/nowhere"), &ended(0)).is_err(), "no line of meep's");
+        let text = |lines: [&str; 2]| lines.map(str::to_owned);
+        assert_eq!(first_difference(&text(["a", "b"]), &text(["a", "b"])), None);
+        let other = first_difference(&text(["a", "c"]), &text(["a", "b"])).expect("a difference");
+        assert_eq!(other, "1 of them, first \"c\" where undisturbed \"b\"");
+        assert!(first_difference(&text(["a", "b"])[..1], &text(["a", "b"])).is_some(), "a line is missing");
         assert_eq!(first_words("  2  1.0 0.013 269.5  -68.6 -68.6   10.26", 6), "2 1.0 0.013 269.5 -68.6 -68.6");
     }
 }
