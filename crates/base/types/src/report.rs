@@ -118,6 +118,38 @@ pub struct Window {
     pub groups: Vec<String>,
     /// The loop that was found, for a reader: e.g. "12 MPI calls per iteration, covering 99.1% of the time".
     pub loop_description: Option<String>,
+    /// From where the marker is called, innermost first: through bindings and wrappers up to the program's own function.
+    /// Empty: it is a function of the program, or the window is by time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marker_path: Vec<CallFrame>,
+}
+
+/// A call on the way from the program to MPI.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallFrame {
+    /// The function that calls, as its author wrote it; empty where none is known.
+    pub function: String,
+    /// Bytes from the function's beginning to where the call returns; from the file's where no function is known.
+    pub offset: u64,
+    /// Name of the program's or library's file; empty for generated code.
+    pub module: String,
+    /// File and number of the source line, where debugging information tells.
+    pub line: Option<String>,
+    /// The function is of the interpreter that runs the program, so it is not known which of its lines calls.
+    pub interpreter: bool,
+    /// The function is the program's own, not MPI's or of a binding, a wrapper or the system.
+    pub own: bool,
+}
+
+impl CallFrame {
+    /// `solve at solver.f90:214` where the line is known, else `solve+0x1f3`.
+    pub fn place(&self) -> String {
+        let name = if self.function.is_empty() { &self.module } else { &self.function };
+        match &self.line {
+            Some(line) => format!("{name} at {line}"),
+            None => format!("{name}+{:#x}", self.offset),
+        }
+    }
 }
 
 /// Why one rank computes longer than another.

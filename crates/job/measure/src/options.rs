@@ -66,6 +66,9 @@ pub struct Options {
     pub functions: Vec<String>,
     /// Function and index of an argument to sum.
     pub arguments: Vec<(String, u8)>,
+    /// Libraries whose functions are no place where calls come from, as those of MPI's bindings are not: names of files or
+    /// ends of paths.
+    pub wrappers: Vec<String>,
     /// Trace records to keep per function.
     pub detail: u64,
     /// Measure until the program ends.

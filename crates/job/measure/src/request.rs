@@ -11,7 +11,7 @@ use crate::excerpt::Excerpt;
 use crate::options::{Ended, Options};
 use crate::runs::Run;
 use serde::{Deserialize, Serialize};
-use trimtab_types::report::NodeShare;
+use trimtab_types::report::{CallFrame, NodeShare};
 use trimtab_window::{FunctionInfo, MarkTimes, RankSample, Relation, Symbol};
 
 /// Names one window for ever: a node refuses requests of any but the newest it has heard of.
@@ -216,8 +216,8 @@ pub enum Answer {
         departed: Vec<String>,
     },
     /// At most [`Answer::READ_BYTES`] a rank, [`Answer::ITERATION_BYTES`] for each iteration, [`Answer::FUNCTION_BYTES`]
-    /// for each function and [`Answer::LINK_BYTES`] for each link, and [`Answer::SHARE_BYTES`] for the node; trace records
-    /// come on top where they were asked for.
+    /// for each function and [`Answer::LINK_BYTES`] for each link, and [`Answer::SHARE_BYTES`] and [`Answer::SITE_BYTES`]
+    /// for the node; trace records come on top where they were asked for.
     Read(Box<Recording>),
 }
 
@@ -242,6 +242,8 @@ impl Answer {
     pub const READ_BYTES: usize = 480;
     /// Who shares a node, in [`Answer::Read`].
     pub const SHARE_BYTES: usize = 8192;
+    /// From where the marker is called, in [`Answer::Read`].
+    pub const SITE_BYTES: usize = 8192;
     /// An iteration of a rank.
     pub const ITERATION_BYTES: usize = 20;
     /// A function of a rank.
@@ -480,4 +482,17 @@ pub struct Recording {
     pub warnings: Vec<String>,
     /// Who shares the machine.
     pub share: NodeShare,
+    /// From where the call that counts iterations comes; `None`: none of the node's ranks has the job's.
+    pub site: Option<MarkerSite>,
+}
+
+/// From where the call that counts iterations comes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MarkerSite {
+    /// A world rank that has it.
+    pub rank: u32,
+    /// For a reader: `MPI_Allreduce from solve at solver.f90:214`.
+    pub name: String,
+    /// Its path, innermost first.
+    pub path: Vec<CallFrame>,
 }

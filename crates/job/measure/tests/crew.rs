@@ -289,7 +289,7 @@ fn check_size(answer: &Answer, bytes: usize) {
                     + rank.links.len() * Answer::LINK_BYTES
                     + rank.details.len() * 100
             });
-            ranks.sum::<usize>() + warnings + Answer::SHARE_BYTES
+            ranks.sum::<usize>() + warnings + Answer::SHARE_BYTES + Answer::SITE_BYTES
         }
         // One node's for all.
         Answer::Described(_) | Answer::Reference(_) => return,

@@ -332,6 +332,7 @@ fn options() -> Options {
         groups: Vec::new(),
         functions: Vec::new(),
         arguments: Vec::new(),
+        wrappers: Vec::new(),
         detail: 0,
         follow: false,
         until_confident: None,

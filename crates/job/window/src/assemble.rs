@@ -14,7 +14,8 @@ use crate::waits::Waits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_types::report::{
-    Cost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, NodeShare, RankTotal, Report, SCHEMA, Window,
+    CallFrame, Cost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, NodeShare, RankTotal, Report,
+    SCHEMA, Window,
 };
 
 /// Iteration times kept per rank in a report.
@@ -80,6 +81,8 @@ pub struct WindowFacts {
     pub communication_named_only: bool,
     /// The loop, for a reader.
     pub loop_description: Option<String>,
+    /// From where the marker is called, innermost first; empty if it is no call of MPI.
+    pub marker_path: Vec<CallFrame>,
     /// Wall-clock time of the start, seconds since 1970.
     pub started_unix_s: f64,
 }
@@ -416,6 +419,7 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
         started_unix_s: facts.started_unix_s,
         groups: facts.groups.clone(),
         loop_description: facts.loop_description.clone(),
+        marker_path: facts.marker_path.clone(),
     }
 }
 

@@ -147,6 +147,18 @@ impl Modules {
         self.index_of(address).map(|index| &self.modules[index])
     }
 
+    /// The module that holds `address`; it is read now if it was not before, and belongs to these from then on. None where
+    /// no file lies, or one that can't be read.
+    pub fn reach(&mut self, address: ProcAddr, cache: &ImageCache) -> Option<&Module> {
+        let known = self.index_of(address);
+        let index = known.or_else(|| {
+            let read = self.read_at(address.0, cache)?;
+            self.modules.push(read);
+            Some(self.modules.len() - 1)
+        });
+        index.map(|index| &self.modules[index])
+    }
+
     /// The number of the module that holds `address`.
     pub(crate) fn index_of(&self, address: ProcAddr) -> Option<usize> {
         self.modules.iter().position(|module| module.text.contains(&address.0))

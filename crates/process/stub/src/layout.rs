@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x05");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x06");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -31,6 +31,28 @@ pub const TYPES_MAX: u64 = 64;
 
 /// Persistent requests that are known at once in one process.
 pub const REQUESTS_MAX: u64 = 4096;
+
+/// Return addresses of which the routine can know whether they end a path, and if not where the caller's lies (power of two).
+/// Three quarters are used.
+pub const RULES_MAX: u64 = 4096;
+
+/// Paths of calls that are told apart in one process (power of two).
+pub const PATHS_MAX: u64 = 4096;
+
+/// Return addresses on one path; what lies further out tells no path apart.
+pub const PATH_ADDRESSES_MAX: u64 = 16;
+
+/// Places of return addresses that nobody has given a rule yet (power of two).
+pub const UNKNOWN_PLACES: usize = 64;
+
+/// Places after its own in which an entry of these tables may stand.
+pub const PROBES_MAX: u64 = 16;
+
+/// Bit of a call's site that says it stands for several return addresses; no address of a program has it.
+pub const PATH_BIT: u64 = 1 << 63;
+
+/// A frame larger than this, in bytes, is none: where a path would lead further up the stack it ends.
+pub const FRAME_BYTES_MAX: u64 = 1 << 20;
 
 /// Values of [`Header::state`].
 pub mod state {
@@ -323,7 +345,7 @@ pub struct Header {
     pub marker_probe: AtomicU32,
     /// 1 if the stub may make system calls of its own (`getrusage` at a window's borders).
     pub may_call_system: AtomicU32,
-    /// Return address of the marker's call; 0: any caller.
+    /// Site of the marker's call, as [`CallRecord::site`]; 0: any caller.
     pub marker_site: AtomicU64,
     /// Passes of the marking call so far.
     pub passes: AtomicU64,
@@ -423,6 +445,11 @@ pub struct Header {
     pub usage_last: Usage,
     /// Threads that are held because they set a fault handler.
     pub hold: HoldWords,
+
+    /// Return addresses met that have no rule, at the place of their hash: the latest of each place. 0: none.
+    pub unknown: [AtomicU64; UNKNOWN_PLACES],
+    /// Calls whose path found no place in the table: their site is the return address alone.
+    pub paths_lost: AtomicU64,
 }
 
 /// Threads that set a handler of a fault are held until the code is back where such a handler looks for it.
@@ -498,6 +525,16 @@ pub struct Geometry {
     pub thread_area_stride: u64,
     /// Number of thread areas (power of two).
     pub thread_area_count: u64,
+    /// Place of the table of [`ReturnRule`]s.
+    pub rules_offset: u64,
+    /// Their number (power of two).
+    pub rule_count: u64,
+    /// 64 minus the binary logarithm of `rule_count`.
+    pub rule_shift: u64,
+    /// Place of the table of [`PathEntry`]s.
+    pub paths_offset: u64,
+    /// Their number (power of two).
+    pub path_count: u64,
 }
 
 /// Room for a script's variables.
@@ -565,6 +602,8 @@ impl Geometry {
             link_capacity: (needs.ranks * 4).max(1024).next_power_of_two(),
             ring_capacity: 16_384,
             detail_capacity: needs.details,
+            rule_count: RULES_MAX,
+            path_count: PATHS_MAX,
             ..Geometry::default()
         };
         if let Some(areas) = needs.areas {
@@ -572,7 +611,9 @@ impl Geometry {
             geometry.thread_area_stride = round_up(areas.thread_bytes, 64);
             (geometry.slot_count, geometry.ring_capacity, geometry.mark_capacity) = (2, 2, 2);
             (geometry.link_capacity, geometry.pool_capacity) = (2, 2);
+            (geometry.rule_count, geometry.path_count) = (2, 2);
         }
+        geometry.rule_shift = u64::from(64 - geometry.rule_count.trailing_zeros());
         geometry.slot_shift = u64::from(64 - geometry.slot_count.trailing_zeros());
         geometry.place_slot();
         geometry.place_all(needs.code, needs.areas.map_or(0, |areas| areas.process_bytes));
@@ -609,6 +650,11 @@ impl Geometry {
             thread_areas_offset: word(24),
             thread_area_stride: word(25),
             thread_area_count: word(26),
+            rules_offset: word(27),
+            rule_count: word(28),
+            rule_shift: word(29),
+            paths_offset: word(30),
+            path_count: word(31),
         }
     }
 
@@ -637,6 +683,8 @@ impl Geometry {
         self.patches_offset = take(self.patch_count * size_of::<PatchRecord>() as u64, 64);
         self.probes_offset = take(self.probe_count * size_of::<Probe>() as u64, 64);
         self.requests_offset = take(REQUESTS_MAX * size_of::<RequestEntry>() as u64, 64);
+        self.rules_offset = take(self.rule_count * size_of::<ReturnRule>() as u64, 64);
+        self.paths_offset = take(self.path_count * size_of::<PathEntry>() as u64, 64);
         self.marks_offset = take(self.mark_capacity * size_of::<Mark>() as u64, PAGE);
         self.pool_offset = take(self.pool_capacity * 4, PAGE);
         self.slots_offset = take(self.slot_count * self.slot_stride, PAGE);
@@ -829,7 +877,7 @@ pub struct CallRecord {
     pub probe: AtomicU32,
     /// As the program named it: whom a call that also sends receives from; -1: nobody.
     pub source: AtomicI32,
-    /// Return address.
+    /// Where it comes from: the return address, or, where that lies in a binding or wrapper, the hash of a [`PathEntry`].
     pub site: AtomicU64,
     /// Time stamp at entry.
     pub enter_ticks: AtomicU64,
@@ -841,6 +889,62 @@ pub struct CallRecord {
     pub peer: AtomicI32,
     /// Value of `Header::passes` after this call was counted.
     pub passes: AtomicU64,
+}
+
+/// What the routine does at a return address. The monitor writes it once, the address last.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct ReturnRule {
+    /// The return address; 0: free.
+    pub address: AtomicU64,
+    /// One of [`step`], packed by [`step::pack`].
+    pub step: AtomicU64,
+    /// The eight bytes of code before the address: other code may lie there by now. Not looked at where the path ends.
+    pub code: AtomicU64,
+    /// Keeps an entry in one line of the cache.
+    pub reserved: AtomicU64,
+}
+
+/// How the caller of the function that a return address lies in is found: its return address lies eight bytes below the
+/// frame base, which is the stack or frame pointer plus an offset.
+///
+/// Bits 0 to 1 say what to do, bits 8 to 15 where the caller's frame pointer is, bits 32 to 63 hold the offset.
+pub mod step {
+    /// The path ends here.
+    pub const END: u64 = 0;
+    /// The frame base is counted from the stack pointer.
+    pub const BY_STACK: u64 = 1;
+    /// The frame base is counted from the frame pointer (rbp).
+    pub const BY_FRAME: u64 = 2;
+    /// Bits that say what to do.
+    pub const KIND: u64 = 3;
+    /// The frame pointer's word, counted in words down from the frame base: it is unchanged.
+    pub const UNCHANGED: u8 = 0;
+    /// The caller's frame pointer is not known.
+    pub const LOST: u8 = 0xff;
+
+    /// A step by `kind`, with `offset` bytes from its register to the frame base and the frame pointer's word `saved`.
+    pub const fn pack(kind: u64, offset: i32, saved: u8) -> u64 {
+        ((offset as u32 as u64) << 32) | ((saved as u64) << 8) | kind
+    }
+}
+
+/// The return addresses of one path, innermost first. The target writes it once, the length last.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct PathEntry {
+    /// [`path_hash`] of all of them, with [`PATH_BIT`]; 0: free.
+    pub hash: AtomicU64,
+    /// Number of addresses; 0: not written yet.
+    pub length: AtomicU64,
+    /// The addresses.
+    pub addresses: [AtomicU64; PATH_ADDRESSES_MAX as usize],
+}
+
+/// The hash of a path that was `hash` so far (0 at first) and goes on by `address`.
+#[inline(always)]
+pub const fn path_hash(hash: u64, address: u64) -> u64 {
+    (hash ^ address).wrapping_mul(SLOT_HASH_MULTIPLIER).rotate_left(29)
 }
 
 /// One call kept as a trace record.

@@ -11,6 +11,7 @@
 
 pub mod layout;
 mod links;
+mod paths;
 mod resolve;
 mod target;
 pub mod view;

@@ -8,11 +8,12 @@
 //! target may be static. The thread pointer itself (`fs:[0]`, which glibc and musl keep equal to the `fs` base) is the
 //! key of a hash of slots instead.
 //!
-//! Next: `links` counts bytes to peers, `resolve` asks the MPI library for sizes and ranks.
+//! Next: `paths` finds where a call comes from, `links` counts bytes to peers, `resolve` asks the MPI library for sizes and
+//! ranks.
 
 use crate::layout::*;
-use crate::links;
-use core::arch::asm;
+use crate::{links, paths};
+use core::arch::{asm, naked_asm};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -225,10 +226,16 @@ fn touch_pages(header: *const Header, slot: u64) {
     unsafe { core::ptr::read_volatile(header.cast::<u8>().add(geometry.marks_offset as usize)) };
 }
 
-/// A probe at a function's entry.
+/// A probe at a function's entry. Hands on the caller's frame pointer, which is still in its register.
+#[unsafe(link_section = "trimtab_stub")]
+#[unsafe(naked)]
+extern "C" fn enter(header: *const Header, number: u64, saved: *const Saved) {
+    naked_asm!("mov rcx, rbp", "jmp {entered}", entered = sym entered)
+}
+
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
-extern "C" fn enter(header: *const Header, number: u64, saved: *const Saved) {
+extern "C" fn entered(header: *const Header, number: u64, saved: *const Saved, frame_pointer: u64) {
     let slot = find_slot(header);
     if slot.is_null() {
         return;
@@ -245,7 +252,7 @@ extern "C" fn enter(header: *const Header, number: u64, saved: *const Saved) {
     } else if probe.role == role::PASSES {
         pass_on(context, number, Arguments(saved));
     } else {
-        note_entry(context, number, Arguments(saved));
+        note_entry(context, number, Arguments(saved), frame_pointer);
     }
     context.slot().busy.store(0, Release);
     if context.header().calibration_begun.load(Relaxed) == 0 && context.probe(number).flags & flag::RING != 0 {
@@ -351,7 +358,7 @@ fn clipped(header: &Header, first: u64, entered: u64, now: u64) -> (u64, u64) {
 }
 
 #[inline(always)]
-fn note_entry(context: Context, number: u64, arguments: Arguments) {
+fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer: u64) {
     let slot = context.slot();
     let probe = context.probe(number);
     let stack = arguments.stack();
@@ -385,11 +392,13 @@ fn note_entry(context: Context, number: u64, arguments: Arguments) {
     let now = ticks();
     frame.ticks.store(now, Relaxed);
     if counts {
+        let is_in_ring = probe.flags & flag::RING != 0;
+        let site = if is_in_ring { paths::site(context.header, stack, site, frame_pointer) } else { site };
         if context.header().marker_probe.load(Relaxed) as u64 == number {
             pass_marker(context, site, now);
         }
-        if probe.flags & flag::RING != 0 {
-            write_ring(context, number, probe, frame, arguments);
+        if is_in_ring {
+            write_ring(context, number, probe, frame, arguments, site);
         }
         if probe.flags & (flag::FREES_TYPE | flag::FREES_COMM | flag::FREES_REQUEST) != 0 {
             links::forget(context, probe, arguments);
@@ -762,7 +771,7 @@ fn ring_record<'a>(context: Context, index: u64) -> &'a CallRecord {
 }
 
 #[inline(always)]
-fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, arguments: Arguments) {
+fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, arguments: Arguments, site: u64) {
     let slot = context.slot();
     let index = slot.ring_written.load(Relaxed);
     let record = ring_record(context, index);
@@ -773,7 +782,7 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     let source = if also_receives { arguments.get(probe.source) as i32 } else { -1 };
     record.probe.store(number as u32, Relaxed);
     record.source.store(source, Relaxed);
-    record.site.store(frame.site.load(Relaxed), Relaxed);
+    record.site.store(site, Relaxed);
     record.exit_ticks.store(0, Relaxed);
     record.comm.store(comm, Relaxed);
     record.peer.store(peer, Relaxed);

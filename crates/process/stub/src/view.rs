@@ -5,7 +5,8 @@
 //! Next: `layout` for what the structures mean.
 
 use crate::layout::*;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU64};
 
 /// The shared memory of one process as the monitor maps it.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ impl Plain for LinkEntry {}
 impl Plain for CallRecord {}
 impl Plain for DetailRecord {}
 impl Plain for Mark {}
+impl Plain for ReturnRule {}
+impl Plain for PathEntry {}
 impl Plain for AtomicI32 {}
 
 impl<'a> View<'a> {
@@ -163,6 +166,49 @@ impl<'a> View<'a> {
     pub fn set_probe(self, index: u64, probe: &Probe) {
         let offset = self.geometry().probes_offset + index * size_of::<Probe>() as u64;
         self.write_bytes(offset, &probe.to_bytes());
+    }
+
+    /// Return addresses that threads met and that had no rule then, each once; told once.
+    pub fn unknown_addresses(self) -> impl Iterator<Item = u64> {
+        let met = self.header().unknown.iter();
+        met.filter(|place| place.load(Relaxed) != 0).map(|place| place.swap(0, Relaxed)).filter(|address| *address != 0)
+    }
+
+    /// Tells the target what to do at a return address, with the eight bytes of code before it. False if it has no room
+    /// for another rule; a rule that stands is never changed.
+    pub fn set_return_rule(self, address: u64, step: u64, code: u64) -> bool {
+        let geometry = self.geometry();
+        let first = address.wrapping_mul(SLOT_HASH_MULTIPLIER) >> (geometry.rule_shift & 63);
+        for probe in 0..PROBES_MAX {
+            let index = (first + probe) & (geometry.rule_count - 1);
+            let rule: &ReturnRule = self.get(geometry.rules_offset + index * size_of::<ReturnRule>() as u64);
+            match rule.address.load(Relaxed) {
+                held if held == address => return true,
+                0 => {
+                    rule.step.store(step, Relaxed);
+                    rule.code.store(code, Relaxed);
+                    rule.address.store(address, Release);
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// The return addresses that a call's site stands for, innermost first; `None`: its path is just being written.
+    pub fn path(self, site: u64) -> Option<Vec<u64>> {
+        if site & PATH_BIT == 0 {
+            return Some(vec![site]);
+        }
+        let geometry = self.geometry();
+        let place = |probe: u64| ((site >> 40) + probe) & (geometry.path_count - 1);
+        let entry = |index: u64| self.get(geometry.paths_offset + index * size_of::<PathEntry>() as u64);
+        let entry: &PathEntry = (0..PROBES_MAX)
+            .map(|probe| entry(place(probe)))
+            .find(|entry: &&PathEntry| entry.hash.load(Relaxed) == site)?;
+        let length = entry.length.load(Acquire).min(PATH_ADDRESSES_MAX);
+        (length > 0).then(|| entry.addresses[..length as usize].iter().map(|word| word.load(Relaxed)).collect())
     }
 
     /// Checksum of the descriptor: geometry, mappings and patches.
@@ -384,12 +430,14 @@ mod tests {
             geometry.patches_offset + geometry.patch_count * size_of::<PatchRecord>() as u64,
             geometry.probes_offset + geometry.probe_count * size_of::<Probe>() as u64,
             geometry.requests_offset + REQUESTS_MAX * size_of::<RequestEntry>() as u64,
+            geometry.rules_offset + geometry.rule_count * size_of::<ReturnRule>() as u64,
+            geometry.paths_offset + geometry.path_count * size_of::<PathEntry>() as u64,
             geometry.marks_offset + geometry.mark_capacity * size_of::<Mark>() as u64,
             geometry.pool_offset + geometry.pool_capacity * 4,
             geometry.slots_offset + geometry.slot_count * geometry.slot_stride,
         ];
         assert!(starts.is_sorted(), "{starts:?}");
-        assert!(geometry.patches_offset >= starts[0] && geometry.data_length >= starts[6]);
+        assert!(geometry.patches_offset >= starts[0] && geometry.data_length >= starts[8]);
         assert!(geometry.slot_count.is_power_of_two() && geometry.link_capacity.is_power_of_two());
         let view = View::new(&words);
         assert_eq!(view.header().geometry, Geometry::default());

@@ -159,6 +159,9 @@ pub enum Command {
         /// Write one self-contained page
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
+        /// Show the whole path by which the program comes to the call that counts iterations
+        #[arg(long)]
+        path: bool,
         /// Put two windows of JOB beside each other: time per iteration, communication, who came and left
         #[arg(long, num_args = 2, value_names = ["WINDOW", "WINDOW"], conflicts_with_all = ["html", "controller"], requires = "window", value_parser = whole::<u32>, allow_negative_numbers = true)]
         compare: Option<Vec<u32>>,
@@ -395,6 +398,12 @@ pub struct WindowOptions {
     /// A further function to measure: NAME[@LIB], with * and ?
     #[arg(long, value_name = "NAME[@LIB]")]
     pub function: Vec<String>,
+    /// A library of wrappers: calls of MPI come from its callers, not from it; its file name or the end of its path
+    #[arg(long, value_name = "LIB")]
+    pub wrapper: Vec<String>,
+    /// Show the whole path by which the program comes to the call that counts iterations
+    #[arg(long)]
+    pub path: bool,
     /// Sum an argument of a function, counted from 0
     #[arg(long, value_name = "FUNCTION:INDEX", value_parser = function_and_index)]
     pub argument: Vec<(String, u8)>,

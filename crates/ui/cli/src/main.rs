@@ -125,10 +125,13 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::Report { window: Some(job), json, compare: Some(windows), .. } => {
             stored::compare(&store, &job, &windows, json)
         }
-        Command::Report { window, site, json, html, .. } => match &site.controller {
-            Some(controller) => remote::report(controller, &site, window.as_deref(), json, html.as_deref()),
-            None => stored::report(&store, window.as_deref(), json, html.as_deref()),
-        },
+        Command::Report { window, site, json, html, path, .. } => {
+            let shown = stored::Shown { json, html: html.as_deref(), path };
+            match &site.controller {
+                Some(controller) => remote::report(controller, &site, window.as_deref(), shown),
+                None => stored::report(&store, window.as_deref(), shown),
+            }
+        }
         Command::Functions { pid, process, pattern, json } => functions::list(pid, &pattern, json, process),
         Command::Points { options, pattern, target } => points::list(&options, &pattern, &target, &store),
         Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),

@@ -20,7 +20,7 @@ pub fn style(to_terminal: bool) -> Style {
     let unicode = locale.is_none_or(|locale| locale.to_lowercase().contains("utf"));
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let width = width.or_else(|| if to_terminal { terminal_width() } else { None }).unwrap_or(COLUMNS);
-    Style { colour: to_terminal && !plain, width, unicode }
+    Style { colour: to_terminal && !plain, width, unicode, paths: false }
 }
 
 fn terminal_width() -> Option<usize> {
@@ -28,9 +28,9 @@ fn terminal_width() -> Option<usize> {
     Some(columns as usize)
 }
 
-/// Prints the report on standard output.
-pub fn print_report(report: &Report, headline: &str) -> anyhow::Result<()> {
-    let style = style(std::io::stdout().is_terminal());
+/// Prints the report on standard output, `paths` with the whole paths of calls.
+pub fn print_report(report: &Report, headline: &str, paths: bool) -> anyhow::Result<()> {
+    let style = Style { paths, ..style(std::io::stdout().is_terminal()) };
     print_text(&trimtab_report::terminal(report, headline, &style))
 }
 

@@ -5,7 +5,6 @@
 use crate::arguments::site::KeptOptions;
 use crate::{PARTIAL, output, stored};
 use anyhow::{Context, bail};
-use std::path::Path;
 use trimtab_agent::SiteWindow;
 use trimtab_report::{ListedJob, ListedWindow};
 use trimtab_site::jobs::{Filed, JobLine, JobWindows, Jobs, Trigger, Triggered};
@@ -47,8 +46,7 @@ pub fn report(
     controller: &str,
     site: &KeptOptions,
     window: Option<&str>,
-    json: bool,
-    html: Option<&Path>,
+    shown: stored::Shown<'_>,
 ) -> anyhow::Result<u8> {
     let text = window.context("which window of the site's? `trimtab list --controller HOST` shows the jobs")?;
     let client = client(controller, site)?;
@@ -63,7 +61,7 @@ pub fn report(
             client.get(&format!("/v1/jobs/{}/windows/{}", found.job.id, newest.window))?
         }
     };
-    stored::show_report(&report, json, html)
+    stored::show_report(&report, shown)
 }
 
 /// `trimtab trigger JOB [NAME] --controller HOST`.

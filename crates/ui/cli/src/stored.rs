@@ -81,13 +81,24 @@ pub fn compare(path: &Option<PathBuf>, job: &str, windows: &[u32], json: bool) -
     Ok(if compared.time_per_iteration_s.is_some() { DONE } else { PARTIAL })
 }
 
+/// How a report is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// As JSON.
+    pub json: bool,
+    /// As a page, in this file.
+    pub html: Option<&'a Path>,
+    /// With the whole paths of calls.
+    pub path: bool,
+}
+
 /// `trimtab report`.
-pub fn report(path: &Option<PathBuf>, window: Option<&str>, json: bool, html: Option<&Path>) -> anyhow::Result<u8> {
+pub fn report(path: &Option<PathBuf>, window: Option<&str>, shown: Shown<'_>) -> anyhow::Result<u8> {
     let store = Store::open_to_show(path.as_deref())?;
     let found = match window {
         None => store.newest_window(None)?,
         Some(text) => {
-            let selection = store.find(text).map_err(|error| meant_as_file(error.into(), text, json))?;
+            let selection = store.find(text).map_err(|error| meant_as_file(error.into(), text, shown.json))?;
             match selection.batch {
                 Some(batch) => Some(store.window(&selection.job.id, batch)?),
                 None => store.newest_window(Some(&selection.job.id))?,
@@ -98,7 +109,7 @@ pub fn report(path: &Option<PathBuf>, window: Option<&str>, json: bool, html: Op
         eprintln!("trimtab: no window has been stored yet; measure one with `trimtab attach PID`");
         return Ok(PARTIAL);
     };
-    show_report(&report, json, html)
+    show_report(&report, shown)
 }
 
 /// `--json` of other commands names a file, and here it does not.
@@ -110,14 +121,14 @@ fn meant_as_file(error: anyhow::Error, text: &str, json: bool) -> anyhow::Error 
 }
 
 /// A report in the form that was asked for.
-pub fn show_report(report: &Report, json: bool, html: Option<&Path>) -> anyhow::Result<u8> {
+pub fn show_report(report: &Report, shown: Shown<'_>) -> anyhow::Result<u8> {
     let headline = trimtab_window::headline(report);
-    if json {
+    if shown.json {
         output::print_text(&trimtab_report::json(report)?)?;
-    } else if let Some(html) = html {
+    } else if let Some(html) = shown.html {
         output::write(html, &trimtab_report::html(report, &headline))?;
     } else {
-        output::print_report(report, &headline)?;
+        output::print_report(report, &headline, shown.path)?;
     }
     Ok(DONE)
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use trimtab_agent::SiteWindow;
 use trimtab_measure::{Length, Mark, Options, Outcome, chosen, dry_run, has_static_mpi, host_name, measure};
 use trimtab_mpi::Group;
+use trimtab_report::Style;
 use trimtab_session::{Departures, ImageCache};
 use trimtab_store::{Process, Store};
 use trimtab_track::{Job, ProcFs, RankProcess, find_job_in};
@@ -246,6 +247,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         groups: groups.collect(),
         functions: options.function.clone(),
         arguments: options.argument.clone(),
+        wrappers: options.wrapper.clone(),
         detail: options.detail,
         follow: options.follow,
         until_confident: options.until_confident,
@@ -304,10 +306,10 @@ pub fn keep_and_show(
     let json_to_stdout = options.json.as_deref() == Some(std::path::Path::new("-"));
     if beside_program {
         // Standard output belongs to the program.
-        let style = output::style(std::io::stderr().is_terminal());
+        let style = Style { paths: options.path, ..output::style(std::io::stderr().is_terminal()) };
         eprintln!("{}", trimtab_report::terminal(&report, &headline, &style));
     } else if !json_to_stdout {
-        problems.extend(output::print_report(&report, &headline).err());
+        problems.extend(output::print_report(&report, &headline, options.path).err());
     }
     if let Some(path) = &options.json {
         match options.one_of_many {

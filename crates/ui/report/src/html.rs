@@ -177,7 +177,7 @@ fn facts_cards(report: &Report) -> String {
         let body: String = cards.iter().map(|(title, facts)| card(title, "", &definitions(facts))).collect();
         format!("<div>\n{body}</div>\n")
     };
-    let what = column(&[("Job", words::job(report)), ("Window", words::window(report))]);
+    let what = column(&[("Job", words::job(report)), ("Window", words::window(report, true))]);
     let found = column(&[
         ("Result", words::result(report)),
         ("Operating system", words::system(report)),

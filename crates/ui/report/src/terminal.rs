@@ -44,6 +44,8 @@ pub struct Style {
     pub width: usize,
     /// Block and line characters; otherwise ASCII.
     pub unicode: bool,
+    /// Whole paths of calls, where the page usually names the program's place only.
+    pub paths: bool,
 }
 
 /// The whole page; `headline` is the one sentence a reader should take away.
@@ -54,7 +56,7 @@ pub fn terminal(report: &Report, headline: &str, style: &Style) -> String {
     page.section("Job");
     page.facts(&words::job(report));
     page.section("Window");
-    page.facts(&words::window(report));
+    page.facts(&words::window(report, style.paths));
     page.section("Result");
     page.facts(&words::result(report));
     ranks::write(&mut page, report);

@@ -10,7 +10,7 @@ use crate::units::{
     NOT_MEASURED, bytes, count, counted, date, percent, percent_with_half_width, significant, time,
     time_with_half_width,
 };
-use trimtab_types::report::{Cost, Difference, Estimate, FunctionTotal, RankTotal, Report, Window};
+use trimtab_types::report::{CallFrame, Cost, Difference, Estimate, FunctionTotal, RankTotal, Report, Window};
 
 /// Hosts named before "and N more".
 const HOSTS_SHOWN_MAX: usize = 8;
@@ -56,7 +56,7 @@ pub(crate) fn job(report: &Report) -> Vec<Fact> {
 }
 
 /// What was recorded.
-pub(crate) fn window(report: &Report) -> Vec<Fact> {
+pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
     let window = &report.window;
     let mut facts = vec![plain(
         "window",
@@ -65,6 +65,11 @@ pub(crate) fn window(report: &Report) -> Vec<Fact> {
     let waited = |event| format!("{}, {}", neighbours::event(event), date(event.at_unix_s));
     facts.extend(window.event.as_ref().map(|event| plain("waited for", waited(event))));
     facts.push(plain("marker", marker(window)));
+    facts.extend(
+        Some(path(&window.marker_path))
+            .filter(|_| paths && !window.marker_path.is_empty())
+            .map(|path| plain("called", path)),
+    );
     facts.extend(window.loop_description.as_deref().map(|loop_found| plain("loop", clean(loop_found))));
     facts.push(plain("recorded", recorded(window)));
     facts.push(plain("per iteration", per_iteration(report)));
@@ -319,6 +324,15 @@ fn marker(window: &Window) -> String {
         Some(marker) => format!("{} ({})", clean(marker), clean(&window.marker_source)),
         None => "none: the window is by time, not by iterations".to_string(),
     }
+}
+
+/// The way from MPI to the program, innermost first.
+fn path(frames: &[CallFrame]) -> String {
+    let place = |frame: &CallFrame| {
+        let module = if frame.module.is_empty() { "generated code" } else { &frame.module };
+        clean(&format!("{} ({module})", frame.place()))
+    };
+    format!("by {}", frames.iter().map(place).collect::<Vec<_>>().join(", by "))
 }
 
 fn recorded(window: &Window) -> String {

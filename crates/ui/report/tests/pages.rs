@@ -5,7 +5,7 @@ mod samples;
 use trimtab_report::{ListedJob, ListedWindow, Style, html, list, terminal};
 use unicode_width::UnicodeWidthStr;
 
-const PLAIN: Style = Style { colour: false, width: 100, unicode: true };
+const PLAIN: Style = Style { colour: false, width: 100, unicode: true, paths: false };
 
 /// One golden per sample: a person reviews each as a page.
 #[test]
@@ -32,7 +32,7 @@ fn terminal_page_narrow_and_ascii() {
 }
 
 fn narrow() -> Style {
-    Style { colour: false, width: 60, unicode: false }
+    Style { colour: false, width: 60, unicode: false, paths: false }
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn every_line_fits_at_any_width_and_number_of_ranks() {
     let many = [1, 2, 7, 8, 16, 17, 32, 33, 100, 4096].map(|ranks| ("many", "headline", samples::many_ranks(ranks)));
     for (name, headline, report) in samples::all().into_iter().chain(many) {
         for width in [60, 72, 80, 120, 200] {
-            let page = terminal(&report, headline, &Style { colour: false, width, unicode: true });
+            let page = terminal(&report, headline, &Style { colour: false, width, unicode: true, paths: false });
             let widest = page.lines().map(UnicodeWidthStr::width).max().unwrap();
             let ranks = report.ranks.len();
             assert!(widest <= width, "{name}, {ranks} ranks, {width} columns: {widest} wide\n{page}");

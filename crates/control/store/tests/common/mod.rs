@@ -70,6 +70,7 @@ fn window(batch: u32) -> Window {
         started_unix_s: 1_795_234_100.5 + f64::from(batch),
         groups: vec!["comm".into()],
         loop_description: None,
+        marker_path: Vec::new(),
     }
 }
 

@@ -8,10 +8,10 @@ use super::recording::Recorded;
 use crate::error::Error;
 use crate::node::GROUP_NAMES;
 use crate::options::Options;
-use crate::request::{Answer, Facts, Request};
+use crate::request::{Answer, Facts, MarkerSite, Request};
 use trimtab_mpi::Group;
 use trimtab_types::context::Context;
-use trimtab_types::report::{self, NodeShare, Report};
+use trimtab_types::report::{self, CallFrame, NodeShare, Report};
 use trimtab_window::{RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble};
 
 /// Reads what all ranks recorded; the nodes forget the window.
@@ -22,7 +22,7 @@ pub(super) fn report(
     (verdict, waits): (Verdict, Waits),
 ) -> Result<Report, Error> {
     let ticks_per_second = lead.clock.ticks_per_second();
-    let Gathered { ranks, warnings: rank_warnings, nodes } = read(lead, recorded)?;
+    let Gathered { ranks, warnings: rank_warnings, nodes, site } = read(lead, recorded)?;
     let mut warnings = std::mem::take(&mut lead.muster.warnings);
     warnings.extend(lead.muster.losses());
     warnings.extend(marker_warnings(marker, &verdict));
@@ -37,7 +37,8 @@ pub(super) fn report(
             batch: options.batch,
             trigger: options.trigger.clone(),
             event: options.event.as_deref().cloned(),
-            marker: marker_name(marker),
+            marker: marker_name(marker, site.as_ref()),
+            marker_path: marker_path(marker, site),
             marker_source: marker_source(marker).to_string(),
             start: recorded.start,
             context: context(options),
@@ -70,6 +71,8 @@ struct Gathered {
     ranks: Vec<RankSample>,
     warnings: Vec<String>,
     nodes: Vec<NodeShare>,
+    /// That of the lowest rank.
+    site: Option<MarkerSite>,
 }
 
 fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
@@ -84,8 +87,11 @@ fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
         let relation = lead.muster.relation(node);
         recording.ranks.iter_mut().for_each(|sample| sample.onto_lead(&relation));
         all.ranks.append(&mut recording.ranks);
-        all.warnings.append(&mut recording.warnings);
+        let new = recording.warnings.drain(..).filter(|warning| !all.warnings.contains(warning)).collect::<Vec<_>>();
+        all.warnings.extend(new);
         all.nodes.push(recording.share);
+        let sites = [all.site.take(), recording.site].into_iter().flatten();
+        all.site = sites.min_by_key(|site| site.rank);
     }
     all.nodes.sort_by(|a, b| a.host.cmp(&b.host));
     Ok(all)
@@ -105,11 +111,16 @@ fn context_warning(lead: &Lead, marker: &Marker) -> Option<String> {
     })
 }
 
-fn marker_name(marker: &Marker) -> Option<String> {
+fn marker_name(marker: &Marker, site: Option<&MarkerSite>) -> Option<String> {
     match marker {
         Marker::Time { .. } => None,
-        Marker::Call(call) => Some(call.name.clone()),
+        Marker::Call(call) => Some(site.map_or_else(|| call.name.clone(), |site| site.name.clone())),
     }
+}
+
+fn marker_path(marker: &Marker, site: Option<MarkerSite>) -> Vec<CallFrame> {
+    let is_call = matches!(marker, Marker::Call(_));
+    site.filter(|_| is_call).map(|site| site.path).unwrap_or_default()
 }
 
 fn marker_source(marker: &Marker) -> &'static str {

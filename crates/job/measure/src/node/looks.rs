@@ -2,7 +2,7 @@
 //!
 //! Next: `job::agreement` for what becomes of them, `passes` for how what counts was passed.
 
-use super::observe::{self, Stream, Turns, calls, snapshot};
+use super::observe::{self, Sites, Stream, Turns, calls, snapshot};
 use super::selection::readable;
 use super::team::Team;
 use super::{Wanted, Window, header};
@@ -19,7 +19,7 @@ use trimtab_window::{
 };
 
 /// The marker is a function of the program, wherever it is called from.
-const ANY_SITE: u64 = u64::MAX;
+pub(super) const ANY_SITE: u64 = u64::MAX;
 
 /// Calls that happen once per iteration that are told of each rank; more would only be more of the same.
 const ONCE_MAX: usize = 32;
@@ -30,6 +30,9 @@ const TURN_SECONDS_MAX: f64 = 0.1;
 
 /// Looking from which on it is asked whether a slow loop is in sight.
 const SIGHT_SECONDS: f64 = 0.5;
+
+/// In this time a program's usual calls are seen for the first time.
+const SETTLING_SECONDS: f64 = 1.0;
 
 /// A call site whatever the direction of its messages.
 type Base = (u32, u64);
@@ -57,10 +60,14 @@ impl Window<'_> {
         let turns = Turns { span_ticks_max: in_ticks(RING_SECONDS_SHORT), gap_ticks_max: in_ticks(TURN_SECONDS_MAX) };
         let snapshots: Vec<_> = self.team.members.iter().map(|member| snapshot(member, turns)).collect();
         let (selection, facts) = (&self.team.selection, self.facts.as_ref());
-        let members = self.team.members.iter().zip(&snapshots).zip(&mut self.sites);
-        let streams =
-            members.map(|((member, snapshot), sites)| observe::stream(member, snapshot, selection, facts, sites));
-        self.streams = streams.collect();
+        let settling_ticks = in_ticks(SETTLING_SECONDS);
+        let mut streams = Vec::with_capacity(snapshots.len());
+        for ((member, snapshot), paths) in self.team.members.iter().zip(&snapshots).zip(&mut self.paths) {
+            let settled_ticks = paths.begun_ticks() + settling_ticks;
+            let mut sites = Sites { paths, rules: &mut self.rules, cache: self.cache, settled_ticks };
+            streams.push(observe::stream(member, snapshot, selection, facts, &mut sites));
+        }
+        self.streams = streams;
     }
 
     fn detect_options(&self, levels_only: bool) -> DetectOptions {
@@ -155,7 +162,7 @@ impl Window<'_> {
             // An earlier marker counts no more while its parts are exchanged; passes go on from where they are.
             header.marker_probe.store(u32::MAX, SeqCst);
             header.marker_every.store(choice.every.max(1), Relaxed);
-            header.marker_site.store(stream.return_addresses[*last], Relaxed);
+            header.marker_site.store(stream.sites[*last], Relaxed);
             header.marker_probe.store(stream.probes[*last] as u32, SeqCst);
         }
         let since_ticks = ticks();
@@ -188,12 +195,12 @@ impl Window<'_> {
     }
 
     /// `MPI_Allreduce at solve+0x1f3`.
-    fn marker_name(&self, counted: &[(Choice, usize, Vec<Symbol>)]) -> Option<String> {
-        let mut ranks = counted.iter().zip(&self.streams).zip(&self.team.members);
-        let (((choice, last, _), stream), member) = ranks.find(|(((choice, ..), _), _)| choice.is_common)?;
+    fn marker_name(&mut self, counted: &[(Choice, usize, Vec<Symbol>)]) -> Option<String> {
+        let mut ranks = counted.iter().zip(&self.streams).zip(&mut self.paths);
+        let (((choice, last, _), stream), paths) = ranks.find(|(((choice, ..), _), _)| choice.is_common)?;
         let function = &self.team.selection.functions[choice.symbol.function as usize].name;
         let times = if choice.every > 1 { format!(", every {} calls", choice.every) } else { String::new() };
-        let place = member.modules.describe(stream.return_addresses[*last], self.cache);
+        let place = paths.describe(stream.sites[*last], self.cache);
         let (caller, offset) = place.rsplit_once('+').unwrap_or((&place, "0x0"));
         Some(format!("{function} at {}+{offset}{times}", readable(caller)))
     }

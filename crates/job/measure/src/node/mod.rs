@@ -4,16 +4,19 @@
 //! that a question about it need not carry it. Commands of a window it does not have open are refused: they may be from
 //! before a connection was lost. Whatever was inserted is taken out when the window is read, abandoned or dropped.
 //!
-//! Next: `team` (in and out), `looks` and `passes` (what counts), `recorder` (when), `readout` (what was recorded).
+//! Next: `team` (in and out), `call_paths` (where calls come from), `looks` and `passes` (what counts), `recorder` (when), `readout` (what was recorded).
 
 mod at_once;
+mod call_paths;
 mod checked;
 mod early;
 mod interest;
 mod library;
 mod looks;
 mod observe;
+mod owners;
 mod passes;
+mod places;
 mod readout;
 mod recorder;
 mod selection;
@@ -25,10 +28,11 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::options::Options;
 use crate::request::{Answer, Command, Inserted, Lacking, Request, WindowId};
+use call_paths::{CallPaths, Rules};
 use early::Early;
 use interest::Interest;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};
-use observe::{Sites, Stream};
+use observe::Stream;
 pub(crate) use passes::PASSES_MIN;
 use readout::Ending;
 pub use readout::host_name;
@@ -80,7 +84,9 @@ struct Window<'c> {
     cache: &'c ImageCache,
     clock: Clock,
     facts: Option<HandleFacts>,
-    sites: Vec<Sites>,
+    /// Where the ranks' calls come from, and what is known of the code on the way.
+    paths: Vec<CallPaths>,
+    rules: Rules,
     started_ns: u64,
     early: Early,
     /// What was seen of each rank when it was looked at last, and the loops that were found in it.
@@ -225,7 +231,8 @@ impl<'c> Node<'c> {
         let ranks = self.job.ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
         let mut beside = Beside::new(ranks, self.job.launcher);
         beside.begin(LOOK_STALE);
-        let window = self.open.insert(Window::new((id, self.id), team, self.cache, self.clock, beside));
+        let window =
+            self.open.insert(Window::new((id, self.id), team, &options.wrappers, (self.cache, self.clock), beside));
         Ok(Answer::Inserted(Inserted {
             host: host_name(),
             ranks: window.ranks(),
@@ -251,7 +258,13 @@ fn lacking(chosen: &Job, pattern: String, pid: Pid) -> Lacking {
 }
 
 impl<'c> Window<'c> {
-    fn new((id, node): (WindowId, u32), team: Team, cache: &'c ImageCache, clock: Clock, beside: Beside) -> Self {
+    fn new(
+        (id, node): (WindowId, u32),
+        team: Team,
+        wrappers: &[String],
+        (cache, clock): (&'c ImageCache, Clock),
+        beside: Beside,
+    ) -> Self {
         let ranks = team.members.len();
         Window {
             id,
@@ -259,7 +272,8 @@ impl<'c> Window<'c> {
             cache,
             clock,
             facts: team.library.as_ref().and_then(trimtab_mpi::Library::handles),
-            sites: team.members.iter().map(Sites::of).collect(),
+            paths: team.members.iter().map(CallPaths::of).collect(),
+            rules: Rules::new(wrappers),
             started_ns: monotonic_ns(),
             early: Early::default(),
             streams: Vec::new(),

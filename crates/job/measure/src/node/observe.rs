@@ -1,17 +1,19 @@
 //! A rank's ring of calls as events that loop detection understands.
 //!
-//! Call sites become hashes of file and offset, so that they are the same on all ranks wherever libraries were loaded;
+//! Call sites become hashes of files and offsets, so that they are the same on all ranks wherever libraries were loaded;
 //! peers become world ranks. The busiest thread is the rank's main thread.
 //!
-//! Next: `looks` looks for loops in these.
+//! Next: `call_paths` for what a site is, `looks` for how loops are found in these.
 
+use super::call_paths::{CallPaths, Place, Rules};
 use super::selection::Selection;
 use super::team::Member;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 use trimtab_mpi::HandleFacts;
-use trimtab_os::{MappingTable, ticks};
+use trimtab_os::ticks;
+use trimtab_session::ImageCache;
 use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, checksum, flag, kind};
 use trimtab_stub::view::{SlotView, View};
 use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE};
@@ -35,35 +37,10 @@ pub(crate) struct Stream {
     pub bases: Vec<u64>,
     /// Passes of the marker after each call's entry.
     pub passes: Vec<u64>,
-    /// Return address of each call in this process.
-    pub return_addresses: Vec<u64>,
+    /// Site of each call as the in-target routine tells it.
+    pub sites: Vec<u64>,
     /// Probe of each call.
     pub probes: Vec<u64>,
-}
-
-/// Turns addresses of one process into call sites that all ranks share.
-#[derive(Debug, Default)]
-pub(crate) struct Sites {
-    known: HashMap<u64, u64>,
-    maps: MappingTable,
-}
-
-impl Sites {
-    pub(crate) fn of(member: &Member) -> Self {
-        Sites { known: HashMap::new(), maps: member.modules.maps.clone() }
-    }
-
-    fn site(&mut self, address: u64) -> u64 {
-        let maps = &self.maps;
-        *self.known.entry(address).or_insert_with(|| match maps.at(address) {
-            Some(mapping) => {
-                let name = mapping.path.rsplit('/').next().unwrap_or_default();
-                checksum(name.as_bytes())
-                    ^ (address - mapping.start + mapping.offset).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            }
-            None => address,
-        })
-    }
 }
 
 /// One rank's ring as it was at one moment, copied before anything is made of it: the ranks' copies must overlap in
@@ -78,7 +55,7 @@ pub(crate) struct Snapshot<'a> {
 #[derive(Clone, Copy)]
 struct RawCall {
     probe: u64,
-    address: u64,
+    site: u64,
     enter_ticks: u64,
     exit_ticks: u64,
     comm: u32,
@@ -123,7 +100,7 @@ pub(crate) fn snapshot(member: &Member, turns: Turns) -> Snapshot<'_> {
         let record = slot.call(index);
         records.push(RawCall {
             probe: u64::from(record.probe.load(Relaxed)),
-            address: record.site.load(Relaxed),
+            site: record.site.load(Relaxed),
             enter_ticks: record.enter_ticks.load(Relaxed),
             exit_ticks: record.exit_ticks.load(Relaxed),
             comm: record.comm.load(Relaxed),
@@ -146,23 +123,32 @@ fn overwritten(first: u64, records: usize, now: u64, capacity: u64) -> usize {
     (now + 1).saturating_sub(capacity).saturating_sub(first).min(records as u64) as usize
 }
 
+/// What is needed to tell where calls of one rank come from.
+pub(crate) struct Sites<'a> {
+    pub paths: &'a mut CallPaths,
+    pub rules: &'a mut Rules,
+    pub cache: &'a ImageCache,
+    /// Ticks from when on all of a program's usual calls were seen once.
+    pub settled_ticks: u64,
+}
+
 /// Makes events of a snapshot.
 pub(crate) fn stream(
     member: &Member,
     snapshot: &Snapshot<'_>,
     selection: &Selection,
     facts: Option<&HandleFacts>,
-    sites: &mut Sites,
+    sites: &mut Sites<'_>,
 ) -> Stream {
     let (rank, until_ticks) = (member.process.rank.0, snapshot.until_ticks);
     let mut stream = Stream { rank, until_ticks, ..Stream::default() };
     let Some(slot) = snapshot.slot else { return stream };
+    let (records, places) = placed(member, &snapshot.records, sites);
     let view = member.inserted.view();
     let comms = comm_ids(view, &slot);
-    for record in &snapshot.records {
+    for (record, base) in records.iter().zip(places) {
         let Some(probe) = member.prepared.probes.get(record.probe as usize) else { continue };
         let (sends, receives) = (probe.kind == kind::SEND, probe.flags & flag::RECEIVES != 0);
-        let base = sites.site(record.address);
         let world = |named: i32| peer(view, &slot, record.comm, named, facts);
         let peer = world(record.peer);
         let source = match (sends, receives) {
@@ -185,10 +171,52 @@ pub(crate) fn stream(
         });
         stream.bases.push(base);
         stream.passes.push(record.passes);
-        stream.return_addresses.push(record.address);
+        stream.sites.push(record.site);
         stream.probes.push(record.probe);
     }
     stream
+}
+
+/// The records with what their sites are called on all ranks. A path that was cut, because what lies on it was not known
+/// yet, is given as the only one that it can have been; where there are several, what came up to then is left out.
+fn placed(member: &Member, records: &[RawCall], sites: &mut Sites<'_>) -> (Vec<RawCall>, Vec<u64>) {
+    sites.paths.learn(member, sites.rules, sites.cache);
+    let mut placed: Vec<(RawCall, Place)> = Vec::with_capacity(records.len());
+    for record in records {
+        placed.push((*record, sites.place(member, record)));
+    }
+    let from = if placed.iter().any(|(_, place)| place.is_cut) { sites.complete(member, &mut placed) } else { 0 };
+    placed.drain(..from);
+    placed.into_iter().map(|(record, place)| (record, place.id)).unzip()
+}
+
+impl Sites<'_> {
+    fn place(&mut self, member: &Member, record: &RawCall) -> Place {
+        self.paths.place(member, (record.site, record.enter_ticks), self.rules, self.cache)
+    }
+
+    /// Completes the paths that were cut; how many of the first calls are better left out.
+    fn complete(&mut self, member: &Member, placed: &mut [(RawCall, Place)]) -> usize {
+        let mut whole: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        for (record, _) in placed.iter().filter(|(_, place)| !place.is_cut) {
+            whole.entry(record.probe).or_default().insert(record.site);
+        }
+        let (none, count) = (BTreeSet::new(), placed.len());
+        let mut from = 0;
+        for (index, (record, place)) in placed.iter_mut().enumerate().filter(|(_, (_, place))| place.is_cut) {
+            let of_function = whole.get(&record.probe).unwrap_or(&none);
+            match self.paths.only_longer(member.inserted.view(), record.site, of_function) {
+                Some(longer) => {
+                    record.site = longer;
+                    *place = self.place(member, record);
+                }
+                // A rare call of a program that has run for long is one more place.
+                None if record.enter_ticks < self.settled_ticks || 2 * index <= count => from = index + 1,
+                None => {}
+            }
+        }
+        from
+    }
 }
 
 /// What the direction of a message adds to its call site: one `MPI_Send` in a loop over neighbours is several places of
@@ -283,7 +311,7 @@ mod tests {
     fn a_rank_that_waits_for_a_processor_was_seen_until_its_last_call() {
         let call = |enter_ticks: u64, exit_ticks: u64| RawCall {
             probe: 0,
-            address: 0,
+            site: 0,
             enter_ticks,
             exit_ticks,
             comm: 0,

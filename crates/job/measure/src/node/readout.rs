@@ -41,7 +41,10 @@ impl Window<'_> {
         let ranks =
             members.map(|(member, marks)| Reader { team: &self.team, member, ticks_per_second }.sample(marks, &ending));
         let share = self.beside.share(&host_name());
-        Recording { ranks: ranks.collect(), warnings: rank_warnings(&self.team), share }
+        let ranks = ranks.collect();
+        let (site, path_warnings) = self.marker_site();
+        let warnings = rank_warnings(&self.team).into_iter().chain(path_warnings).collect();
+        Recording { ranks, warnings, share, site }
     }
 }
 

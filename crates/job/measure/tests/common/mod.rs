@@ -225,6 +225,7 @@ pub fn options(mark: Mark, iterations: u64) -> Options {
         groups: vec![Group::Comm],
         functions: vec![TRUE_MARK.into()],
         arguments: vec![(TRUE_MARK.into(), 0)],
+        wrappers: Vec::new(),
         detail: 1,
         follow: false,
         until_confident: None,

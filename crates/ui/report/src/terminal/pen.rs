@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn pen(width: usize, unicode: bool) -> Pen {
-        Pen::new(&Style { colour: false, width, unicode })
+        Pen::new(&Style { colour: false, width, unicode, paths: false })
     }
 
     #[test]

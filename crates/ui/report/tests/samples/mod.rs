@@ -407,6 +407,7 @@ fn window(iterations: u32, duration_s: f64) -> Window {
         started_unix_s: STARTED_UNIX_S + 3600.0,
         groups: vec!["comm".into()],
         loop_description: Some("3 MPI calls per iteration, covering 99.1% of the time".into()),
+        marker_path: Vec::new(),
     }
 }
 

@@ -1,0 +1,322 @@
+//! Where calls come from: what the routine in the ranks is to do at each return address, and what it found.
+//!
+//! A path leads from an MPI function through bindings, wrappers and system libraries to the first function of the
+//! program's own. For each return address on the way, the unwind tables are asked once on this machine how the caller is
+//! found; the answer is a rule in the memory shared with the rank, and from then on the routine takes that step by
+//! itself. What a path is called is the same on all ranks: a hash of files and offsets.
+//!
+//! A path that was met before its addresses had rules is too short. If one only is known by now that begins so, it was
+//! that one; else it is told apart from none, and what came before it is better forgotten.
+//!
+//! Next: `owners` for whose a function is, `observe` for the calls themselves, `places` for what people read.
+
+use super::owners::{Owner, Owners};
+use super::team::Member;
+use std::collections::{BTreeSet, HashMap};
+use trimtab_os::{MappingTable, Memory, monotonic_ns, ticks};
+use trimtab_session::{ImageCache, Modules};
+use trimtab_stub::layout::{PATH_ADDRESSES_MAX, checksum, step};
+use trimtab_stub::view::View;
+use trimtab_symbols::{CallerRules, FrameKind, KEPT_REGISTERS, Kept, caller_rules};
+use trimtab_types::{FileAddr, ProcAddr};
+
+/// Registers in DWARF's numbering.
+const STACK_POINTER: u16 = 7;
+const FRAME_POINTER: u16 = 6;
+/// Where the return address lies from the frame base, in all code that compilers make.
+const RETURN_ADDRESS: i64 = -8;
+/// A process's map is read again for an unknown address at most this often.
+const MAP_AGE_NS: u64 = 50_000_000;
+/// Bytes of code before a return address that tell whether it is still the same.
+const CODE_BYTES: u64 = 8;
+
+/// What is to be done at a return address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is the program's own.
+    Own,
+    /// Its caller is found by this rule, packed as [`step::pack`] does.
+    Up(u64),
+    /// It is not the program's own, and who called it is not known: why, and of which function.
+    Lost {
+        /// For a reader.
+        function: String,
+        /// Part of a sentence.
+        why: &'static str,
+    },
+}
+
+impl Verdict {
+    fn step(&self) -> u64 {
+        if let Verdict::Up(step) = self { *step } else { step::END }
+    }
+}
+
+/// What is known of code on this machine, whatever rank runs it.
+#[derive(Debug)]
+pub(super) struct Rules {
+    owners: Owners,
+    verdicts: HashMap<(String, FileAddr), Verdict>,
+}
+
+impl Rules {
+    pub(super) fn new(wrappers: &[String]) -> Self {
+        Rules { owners: Owners::new(wrappers), verdicts: HashMap::new() }
+    }
+
+    /// What to do at the return address `address` of a process.
+    fn verdict(&mut self, modules: &mut Modules, address: u64, cache: &ImageCache) -> Verdict {
+        let program = modules.modules.first().filter(|_| modules.has_program()).map(|module| module.path.clone());
+        // Generated code is the program's own.
+        let Some(module) = modules.reach(ProcAddr(address), cache) else { return Verdict::Own };
+        // A call may be a function's last instruction: what it returns to is another one then.
+        let call = FileAddr(module.bias.to_file(ProcAddr(address)).0.wrapping_sub(1));
+        let key = (module.path.clone(), call);
+        if let Some(known) = self.verdicts.get(&key) {
+            return known.clone();
+        }
+        let is_program = program.is_some_and(|path| path == module.path);
+        let image = &module.loaded.image;
+        let verdict = match self.owners.of(module, is_program, call) {
+            Owner::Program => Verdict::Own,
+            _ if image.frame_at(call).is_some_and(|frame| frame.kind == FrameKind::Signal) => Verdict::Lost {
+                function: super::places::function_name(module, call),
+                why: "it was called as a signal handler",
+            },
+            Owner::Foreign => match caller_rules(module.loaded.file.bytes(), image, call).ok().flatten() {
+                Some(rules) => packed(&rules).map_or_else(|why| lost(module, call, why), Verdict::Up),
+                None => lost(module, call, "no unwind table says where its caller is"),
+            },
+        };
+        self.verdicts.insert(key, verdict.clone());
+        verdict
+    }
+}
+
+fn lost(module: &trimtab_session::Module, call: FileAddr, why: &'static str) -> Verdict {
+    Verdict::Lost { function: super::places::function_name(module, call), why }
+}
+
+/// A rule as the routine takes it.
+fn packed(rules: &CallerRules) -> Result<u64, &'static str> {
+    let kind = match rules.cfa.0 {
+        STACK_POINTER => step::BY_STACK,
+        FRAME_POINTER => step::BY_FRAME,
+        _ => return Err("its unwind table counts from a register that is not kept"),
+    };
+    if rules.return_address != Some(RETURN_ADDRESS) {
+        return Err("its unwind table says that nobody called it, or keeps the return address in an unusual place");
+    }
+    let offset = i32::try_from(rules.cfa.1).map_err(|_| "its frame is too large")?;
+    let at = KEPT_REGISTERS.iter().position(|register| *register == FRAME_POINTER);
+    let saved = match at.map_or(Kept::Lost, |at| rules.kept[at]) {
+        Kept::Unchanged => step::UNCHANGED,
+        Kept::At(place) if place < RETURN_ADDRESS && place % 8 == 0 => {
+            u8::try_from(-place / 8).ok().filter(|words| *words != step::LOST).unwrap_or(step::LOST)
+        }
+        Kept::At(_) | Kept::Lost => step::LOST,
+    };
+    Ok(step::pack(kind, offset, saved))
+}
+
+/// A verdict that a rank has been told.
+#[derive(Clone, Debug)]
+struct Told {
+    verdict: Verdict,
+    /// From when on the routine follows it.
+    since_ticks: u64,
+}
+
+/// A call's site on all ranks, and whether it may be a part of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// A hash of files and offsets.
+    pub id: u64,
+    /// The path ends where it goes on by now.
+    pub is_cut: bool,
+}
+
+/// One process's call paths.
+#[derive(Debug)]
+pub(super) struct CallPaths {
+    modules: Modules,
+    maps_read_ns: u64,
+    told: HashMap<u64, Told>,
+    /// Return addresses of each site, and its hash, once they are known for good.
+    known: HashMap<u64, (Vec<u64>, u64)>,
+    begun_ticks: u64,
+    is_full: bool,
+}
+
+impl CallPaths {
+    pub(super) fn of(member: &Member) -> Self {
+        CallPaths {
+            modules: member.modules.clone(),
+            maps_read_ns: monotonic_ns(),
+            told: HashMap::new(),
+            known: HashMap::new(),
+            begun_ticks: ticks(),
+            is_full: false,
+        }
+    }
+
+    /// When it was first looked for paths.
+    pub(super) fn begun_ticks(&self) -> u64 {
+        self.begun_ticks
+    }
+
+    /// Gives rules to the return addresses that the process met without one.
+    pub(super) fn learn(&mut self, member: &Member, rules: &mut Rules, cache: &ImageCache) {
+        for address in member.inserted.view().unknown_addresses() {
+            self.tell(member, address, rules, cache);
+        }
+    }
+
+    /// The same for an address that a call was seen to come from.
+    fn tell(&mut self, member: &Member, address: u64, rules: &mut Rules, cache: &ImageCache) {
+        if self.told.contains_key(&address) {
+            return;
+        }
+        self.renew_maps(member, address);
+        let verdict = rules.verdict(&mut self.modules, address, cache);
+        let step = verdict.step();
+        let code = if step == step::END { Some(0) } else { self.code_before(member, address) };
+        let view = member.inserted.view();
+        let is_told = code.is_some_and(|code| view.set_return_rule(address, step, code));
+        self.is_full |= !is_told;
+        self.told.insert(address, Told { verdict, since_ticks: ticks() });
+    }
+
+    /// A library may have come since.
+    fn renew_maps(&mut self, member: &Member, address: u64) {
+        let is_old = monotonic_ns().saturating_sub(self.maps_read_ns) > MAP_AGE_NS;
+        if is_old && self.modules.maps.at(address).is_none() {
+            self.maps_read_ns = monotonic_ns();
+            if let Ok(maps) = MappingTable::of(member.process.pid) {
+                self.modules.maps = maps;
+            }
+        }
+    }
+
+    fn code_before(&self, member: &Member, address: u64) -> Option<u64> {
+        let first = address.checked_sub(CODE_BYTES)?;
+        let mapping = self.modules.maps.at(first)?;
+        let is_readable = mapping.readable && mapping.end >= address;
+        is_readable.then(|| Memory::open(member.process.pid).ok()?.read_word(first).ok()).flatten()
+    }
+
+    /// What the site of a call at `enter_ticks` is called everywhere.
+    pub(super) fn place(
+        &mut self,
+        member: &Member,
+        (site, enter_ticks): (u64, u64),
+        rules: &mut Rules,
+        cache: &ImageCache,
+    ) -> Place {
+        let known = self.known.get(&site).map(|(addresses, id)| (addresses.len(), addresses.last().copied(), *id));
+        let (length, last, id) = match known {
+            Some(known) => known,
+            None => {
+                let Some(addresses) = member.inserted.view().path(site) else {
+                    return Place { id: site, is_cut: true };
+                };
+                let last = addresses.last().copied();
+                last.iter().for_each(|last| self.tell(member, *last, rules, cache));
+                let id = self.id(&addresses);
+                let length = addresses.len();
+                self.known.insert(site, (addresses, id));
+                (length, last, id)
+            }
+        };
+        let goes_on = last
+            .and_then(|last| self.told.get(&last))
+            .is_some_and(|told| matches!(told.verdict, Verdict::Up(_)) && enter_ticks < told.since_ticks);
+        Place { id, is_cut: goes_on && (length as u64) < PATH_ADDRESSES_MAX }
+    }
+
+    fn id(&self, addresses: &[u64]) -> u64 {
+        let maps = &self.modules.maps;
+        let of_address = |address: u64| match maps.at(address) {
+            Some(mapping) => {
+                let name = mapping.path.rsplit('/').next().unwrap_or_default();
+                let offset = address - mapping.start + mapping.offset;
+                checksum(name.as_bytes()) ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            }
+            None => address,
+        };
+        addresses
+            .iter()
+            .fold(0, |id: u64, address| id.rotate_left(17).wrapping_mul(0xff51_afd7_ed55_8ccd) ^ of_address(*address))
+    }
+
+    /// The site of the only path that is known to begin as that of a site that was cut.
+    pub(super) fn only_longer(&self, view: View<'_>, site: u64, whole: &BTreeSet<u64>) -> Option<u64> {
+        let begins = self.known.get(&site).map(|(addresses, _)| addresses.clone()).or_else(|| view.path(site))?;
+        let is_longer = |longer: &&u64| {
+            let addresses = self.known.get(longer).map(|(addresses, _)| addresses.as_slice()).unwrap_or_default();
+            addresses.len() > begins.len() && addresses.starts_with(&begins)
+        };
+        let mut longer = whole.iter().filter(is_longer);
+        let first = longer.next().copied();
+        first.filter(|_| longer.next().is_none())
+    }
+
+    /// The return addresses of a site, innermost first, each with whether it is the program's own.
+    pub(super) fn addresses(&self, site: u64) -> Vec<(u64, bool)> {
+        let addresses = self.known.get(&site).map(|(addresses, _)| addresses.clone()).unwrap_or_else(|| vec![site]);
+        let is_own = |address: &u64| self.told.get(address).is_none_or(|told| told.verdict == Verdict::Own);
+        addresses.iter().map(|address| (*address, is_own(address))).collect()
+    }
+
+    /// A short name for the program's place that a site stands for: `solve+0x1f3`.
+    pub(super) fn describe(&self, site: u64, cache: &ImageCache) -> String {
+        let addresses = self.addresses(site);
+        let own = addresses.iter().find(|(_, is_own)| *is_own).or(addresses.last());
+        self.modules.describe(own.map_or(site, |(address, _)| *address), cache)
+    }
+
+    /// The modules as far as they were needed.
+    pub(super) fn modules(&mut self) -> &mut Modules {
+        &mut self.modules
+    }
+
+    /// Functions through which calls come that can't be followed to who made them, each with the reason.
+    pub(super) fn lost(&self) -> BTreeSet<(String, &'static str)> {
+        let lost = |told: &Told| match &told.verdict {
+            Verdict::Lost { function, why } => Some((function.clone(), *why)),
+            Verdict::Own | Verdict::Up(_) => None,
+        };
+        self.told.values().filter_map(lost).collect()
+    }
+
+    /// Whether there were more return addresses or paths than there is room for.
+    pub(super) fn is_full(&self, view: View<'_>) -> bool {
+        self.is_full || view.header().paths_lost.load(std::sync::atomic::Ordering::Relaxed) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_packed_or_refused() {
+        let rules = |cfa: (u16, i64), return_address: Option<i64>, frame: Kept| {
+            let mut kept = [Kept::Unchanged; KEPT_REGISTERS.len()];
+            kept[1] = frame;
+            CallerRules { cfa, return_address, kept }
+        };
+        let pack = step::pack;
+        for (name, rules, expected) in [
+            ("by the stack", rules((7, 32), Some(-8), Kept::Unchanged), Some(pack(step::BY_STACK, 32, 0))),
+            ("by the frame", rules((6, 16), Some(-8), Kept::At(-16)), Some(pack(step::BY_FRAME, 16, 2))),
+            ("far saved", rules((7, 4096), Some(-8), Kept::At(-2040)), Some(pack(step::BY_STACK, 4096, step::LOST))),
+            ("lost", rules((7, 64), Some(-8), Kept::Lost), Some(pack(step::BY_STACK, 64, step::LOST))),
+            ("by another register", rules((10, 0), Some(-8), Kept::Unchanged), None),
+            ("the outermost", rules((7, 8), None, Kept::Unchanged), None),
+            ("elsewhere", rules((7, 8), Some(-16), Kept::Unchanged), None),
+        ] {
+            assert_eq!(packed(&rules).ok(), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Whose a function is that an MPI call comes from: the program's own, or that of MPI's libraries, their bindings for other
+//! languages, tools that stand before them, wrappers that the user named, and the system's libraries.
+//!
+//! Next: `call_paths`, which goes on to the caller of what is not the program's own.
+
+use std::collections::HashMap;
+use trimtab_mpi::{canonical, is_mpi_module};
+use trimtab_session::Module;
+use trimtab_symbols::imported_names;
+use trimtab_types::FileAddr;
+
+/// Libraries of the system and of compilers, by the beginning of their names.
+const SYSTEM: [&str; 24] = [
+    "libc.",
+    "libc-",
+    "ld-",
+    "ld.",
+    "libpthread",
+    "libm.",
+    "libm-",
+    "libdl.",
+    "libdl-",
+    "librt.",
+    "librt-",
+    "libgcc_s",
+    "libstdc++",
+    "libc++",
+    "libgomp",
+    "libomp.",
+    "libiomp5",
+    "libgfortran",
+    "libquadmath",
+    "libflang",
+    "libifcore",
+    "libifport",
+    "libpgf90",
+    "libnvf",
+];
+
+/// Bindings for C++ that export nothing of MPI's own names.
+const BINDINGS: [&str; 3] = ["libboost_mpi", "libmpi_cxx", "libmpichcxx"];
+
+/// Beginnings of mangled names in the scopes of bindings for C++: `MPI::` and `boost::mpi::`, of const functions too.
+const SCOPES: [&str; 4] = ["_ZN3MPI", "_ZNK3MPI", "_ZN5boost3mpi", "_ZNK5boost3mpi"];
+
+/// Whose a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Program,
+    Foreign,
+}
+
+/// Whose functions are, as far as it was asked.
+#[derive(Debug)]
+pub(super) struct Owners {
+    wrappers: Vec<String>,
+    modules: HashMap<String, Owner>,
+}
+
+impl Owners {
+    /// `wrappers` are modules that the user named: file names or ends of paths.
+    pub(super) fn new(wrappers: &[String]) -> Self {
+        Owners { wrappers: wrappers.to_vec(), modules: HashMap::new() }
+    }
+
+    /// Whose the code at `call` is.
+    pub(super) fn of(&mut self, module: &Module, is_program: bool, call: FileAddr) -> Owner {
+        let wrappers = &self.wrappers;
+        let owner = match self.modules.get(&module.path) {
+            Some(owner) => *owner,
+            None => {
+                let is_foreign = is_named(wrappers, &module.path) || (!is_program && is_foreign(module));
+                let owner = if is_foreign { Owner::Foreign } else { Owner::Program };
+                self.modules.insert(module.path.clone(), owner);
+                owner
+            }
+        };
+        let image = &module.loaded.image;
+        let function = image.function_at(call).or_else(|| image.fragment_at(call));
+        match owner {
+            // A library of MPI's may be linked into the program, as may wrappers of its functions.
+            Owner::Program if function.is_some_and(|function| function.names.iter().any(|name| is_binding(name))) => {
+                Owner::Foreign
+            }
+            owner => owner,
+        }
+    }
+}
+
+/// Whether a path is one that the user named: by the file's name, or the end of its path.
+fn is_named(wrappers: &[String], path: &str) -> bool {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let is_it = |named: &String| {
+        let is_version = |rest: &str| rest.starts_with(".so") || (named.contains(".so") && rest.starts_with('.'));
+        let is_file = file == named || file.strip_prefix(named.as_str()).is_some_and(is_version);
+        is_file || path == named || path.strip_suffix(named.as_str()).is_some_and(|before| before.ends_with('/'))
+    };
+    wrappers.iter().any(is_it)
+}
+
+/// Whether no function of a library is the program's own.
+fn is_foreign(module: &Module) -> bool {
+    let name = module.file_name();
+    let begins = |known: &str| name.starts_with(known);
+    if is_mpi_module(&module.path) || SYSTEM.iter().any(|known| begins(known)) {
+        return true;
+    }
+    let exported = || module.loaded.image.functions.iter().filter(|function| function.exported);
+    let exports_mpi = || exported().any(|function| function.names.iter().any(|name| canonical(name).is_some()));
+    BINDINGS.iter().any(|known| begins(known)) || exports_mpi() || is_of_python(module)
+}
+
+/// Whether it is a module of Python's that calls MPI, such as mpi4py's.
+fn is_of_python(module: &Module) -> bool {
+    let exported = module.loaded.image.functions.iter().filter(|function| function.exported);
+    let mut names = exported.flat_map(|function| &function.names);
+    let asks_mpi = || imported_names(module.loaded.file.bytes(), &|name| canonical(name).is_some());
+    names.any(|name| name.starts_with("PyInit_")) && asks_mpi().is_ok_and(|asked| !asked.is_empty())
+}
+
+/// Whether a function of this name is MPI's own, or of a binding: also if it is linked into the program.
+pub(super) fn is_binding(symbol: &str) -> bool {
+    let name = symbol.split(['@', '.']).next().unwrap_or(symbol);
+    canonical(name).is_some() || SCOPES.iter().any(|scope| name.starts_with(scope))
+}
+
+/// The same of a name as its author wrote it.
+pub(super) fn is_binding_in_source(name: &str) -> bool {
+    is_binding(name) || ["MPI::", "boost::mpi::"].iter().any(|scope| name.starts_with(scope))
+}
+
+/// Whether a file is Python's interpreter.
+pub(super) fn is_interpreter(file: &str) -> bool {
+    file.starts_with("python") || file.starts_with("libpython")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bindings_are_known_by_their_names() {
+        for name in [
+            "MPI_Send",
+            "PMPI_Allreduce",
+            "mpi_irecv_",
+            "pmpi_irecv__",
+            "ompi_irecv_f",
+            "mpi_irecv_f08_",
+            "MPI_Send.cold",
+            "_ZNK3MPI4Comm9AllreduceEPKvPviRKNS_8DatatypeERKNS_2OpE",
+            "_ZN5boost3mpi11environmentC1Ev",
+            "mpi_send_@@V1",
+        ] {
+            assert!(is_binding(name), "{name}");
+        }
+        for name in ["main", "my_send", "mpi_exchange_", "solve_", "MPIDemo", "_ZN4MPIX4sendEv", ""] {
+            assert!(!is_binding(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn wrappers_are_named_by_file_or_path() {
+        for (named, path, expected) in [
+            ("libcomm.so", "/opt/app/lib/libcomm.so", true),
+            ("libcomm", "/opt/app/lib/libcomm.so.2.1", true),
+            ("libcomm.so", "/opt/app/lib/libcomm.so.2.1", true),
+            ("lib/libcomm.so", "/opt/app/lib/libcomm.so", true),
+            ("/opt/app/lib/libcomm.so", "/opt/app/lib/libcomm.so", true),
+            ("comm.so", "/opt/app/lib/libcomm.so", false),
+            ("libcomm", "/opt/app/lib/libcommon.so", false),
+        ] {
+            assert_eq!(is_named(&[named.to_string()], path), expected, "{named} of {path}");
+        }
+        assert!(!is_named(&[], "/lib/libcomm.so"));
+    }
+}

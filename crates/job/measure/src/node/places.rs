@@ -1,0 +1,139 @@
+//! Where a marker is called, as people read it: the program's function and source line, and the way from there to MPI.
+//!
+//! Next: `call_paths`, which knows the return addresses.
+
+use super::call_paths::CallPaths;
+use super::looks::ANY_SITE;
+use super::owners::{is_binding_in_source, is_interpreter};
+use super::selection::readable;
+use super::{Window, header};
+use crate::request::MarkerSite;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+use trimtab_session::{ImageCache, Module};
+use trimtab_symbols::dwarf::{Program, Sections, SourcePlace, Types};
+use trimtab_types::report::CallFrame;
+use trimtab_types::{FileAddr, ProcAddr};
+
+/// Letters of a name that are told; templates of C++ have very long ones.
+const NAME_LETTERS_MAX: usize = 120;
+/// Functions that are named in one warning.
+const LOST_NAMED_MAX: usize = 4;
+
+impl Window<'_> {
+    /// From where the call comes that counts iterations, and what a reader must know about the places where calls come from.
+    pub(super) fn marker_site(&mut self) -> (Option<MarkerSite>, Vec<String>) {
+        let mut warnings = self.path_warnings();
+        let wanted = self.wanted.iter().position(|wanted| wanted.is_common && wanted.symbol.site != ANY_SITE);
+        let Some(index) = wanted else { return (None, warnings) };
+        let (wanted, member) = (&self.wanted[index], &self.team.members[index]);
+        let path = frames(&mut self.paths[index], header(member).marker_site.load(Relaxed), self.cache);
+        let function = &self.team.selection.functions[wanted.symbol.function as usize].name;
+        let times = if wanted.every > 1 { format!(", every {} calls", wanted.every) } else { String::new() };
+        let own = own(&path);
+        let name = match own {
+            Some(own) if own.interpreter => format!("{function} from Python{times}"),
+            Some(own) if own.line.is_some() => format!("{function} from {}{times}", own.place()),
+            Some(own) => format!("{function} at {}{times}", own.place()),
+            None => format!("{function}{times}"),
+        };
+        warnings.extend(own.filter(|own| own.interpreter).map(|own| {
+            format!(
+                "calls of MPI come from Python ({}): which of its lines they come from is not known, so calls of one function \
+                 are one place",
+                own.place()
+            )
+        }));
+        (Some(MarkerSite { rank: member.process.rank.0, name, path }), warnings)
+    }
+
+    fn path_warnings(&self) -> Vec<String> {
+        let lost: BTreeSet<(String, &str)> = self.paths.iter().flat_map(CallPaths::lost).collect();
+        let reasons: BTreeSet<&str> = lost.iter().map(|(_, why)| *why).collect();
+        let said = |why: &str| {
+            let functions = lost.iter().filter(|(_, of)| *of == why).map(|(function, _)| function.as_str());
+            let named: Vec<&str> = functions.clone().take(LOST_NAMED_MAX).collect();
+            let more = functions.count() - named.len();
+            let more = if more > 0 { format!(" and {more} more functions") } else { String::new() };
+            format!("calls through {}{more} are one place, whoever made them: {why}", named.join(", "))
+        };
+        let mut warnings: Vec<String> = reasons.into_iter().map(said).collect();
+        let mut members = self.team.members.iter().zip(&self.paths);
+        let full = members.find(|(member, paths)| paths.is_full(member.inserted.view()));
+        warnings.extend(full.map(|(member, _)| {
+            format!(
+                "rank {}: calls come from more places than are told apart; those of the last ones are known by their last \
+                 function alone",
+                member.process.rank
+            )
+        }));
+        warnings
+    }
+}
+
+/// A function's name as its author wrote it; the file's where none is known.
+pub(super) fn function_name(module: &Module, at: FileAddr) -> String {
+    match module.loaded.image.function_at(at) {
+        Some(function) if !function.names.is_empty() => {
+            format!("{} of {}", readable(&function.name()), module.file_name())
+        }
+        _ => module.file_name().to_string(),
+    }
+}
+
+/// The calls of a site, innermost first.
+pub(super) fn frames(paths: &mut CallPaths, site: u64, cache: &ImageCache) -> Vec<CallFrame> {
+    let addresses = paths.addresses(site);
+    let modules = paths.modules();
+    let frame = |(address, is_own): (u64, bool)| match modules.reach(ProcAddr(address), cache) {
+        Some(module) => frame_in(module, ProcAddr(address), is_own),
+        None => CallFrame { function: format!("{address:#x}"), own: is_own, ..CallFrame::default() },
+    };
+    addresses.into_iter().map(frame).collect()
+}
+
+fn frame_in(module: &Module, address: ProcAddr, own: bool) -> CallFrame {
+    let after = module.bias.to_file(address);
+    // A call may be a function's last instruction: what it returns to is another one then.
+    let call = FileAddr(after.0.wrapping_sub(1));
+    let function = module.loaded.image.function_at(call).filter(|function| !function.names.is_empty());
+    let name = function.map(|function| readable(&function.name()));
+    let begin = function.map_or(0, |function| function.addr.0);
+    let source = if own { source_of(module, call) } else { None };
+    let (source_name, line) = source.unzip();
+    let shortened = |name: String| name.chars().take(NAME_LETTERS_MAX).collect();
+    CallFrame {
+        function: source_name.or(name).map(shortened).unwrap_or_default(),
+        offset: after.0.wrapping_sub(begin),
+        module: shortened(module.file_name().to_string()),
+        line: line.map(shortened),
+        interpreter: own && is_interpreter(module.file_name()),
+        own,
+    }
+}
+
+/// The function and line of the program that a call was written in: not one of a binding that was inlined there.
+fn source_of(module: &Module, call: FileAddr) -> Option<(String, String)> {
+    let sections = Sections::of(module.loaded.file.bytes()).ok().filter(|sections| !sections.is_empty())?;
+    let program = Program::open(&sections);
+    let mut line = program.line_at(call)?;
+    let around = program.function_at(call)?;
+    let function = program.function(around, &mut Types::default()).ok()?.full_name;
+    let mut inlined = program.inlined_at(call).unwrap_or_default();
+    while let Some(innermost) = inlined.pop() {
+        if !is_binding_in_source(&innermost.full_name) {
+            return Some((innermost.full_name, written(&line)));
+        }
+        line = innermost.call?;
+    }
+    Some((function, written(&line)))
+}
+
+fn written(place: &SourcePlace) -> String {
+    format!("{}:{}", place.file.rsplit('/').next().unwrap_or(&place.file), place.line)
+}
+
+/// The first function of the program's own, or what is nearest to it.
+pub(super) fn own(frames: &[CallFrame]) -> Option<&CallFrame> {
+    frames.iter().find(|frame| frame.own).or_else(|| frames.last())
+}

@@ -1,0 +1,267 @@
+//! Where calls come from: the routine goes up made-up stacks by rules, and tells paths apart by all of their addresses.
+//!
+//! The routine runs in this very program; the stack is a list of words, and "code" is another one, so that return
+//! addresses have something before them that can be read.
+
+use std::arch::asm;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use trimtab_stub::blob;
+use trimtab_stub::layout::{Geometry, Header, Needs, PATH_ADDRESSES_MAX, PATH_BIT, Probe, Saved, flag, state, step};
+use trimtab_stub::view::View;
+
+/// Words of the stack and of the code.
+const WORDS: usize = 4224;
+/// Words below a return address that an island uses.
+const SAVED: usize = 9;
+
+struct Target {
+    words: Vec<AtomicU64>,
+    stack: Vec<u64>,
+    code: Vec<u64>,
+}
+
+/// A function on the stack: how its frame is left, and where the next one's return address lies.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    /// Place of its return address in the code.
+    code: usize,
+    /// Words from the return address of its callee to its own, 1 at least.
+    words: usize,
+    /// By the frame pointer, which then points so many words below its own return address; else by the stack pointer.
+    by_frame: Option<usize>,
+    /// The word below its own return address that holds its caller's frame pointer.
+    saved: Option<usize>,
+}
+
+impl Target {
+    fn new() -> Target {
+        let needs =
+            Needs { patches: 1, probes: 1, functions: 1, ranks: 1, details: 0, code: 0, threads: 1, areas: None };
+        let geometry = Geometry::for_needs(&needs);
+        let words = (0..geometry.data_length / 8).map(|_| AtomicU64::new(0)).collect();
+        let code = (0..WORDS as u64).map(|index| index.wrapping_mul(0x0101_0101_0101_0101)).collect();
+        let target = Target { words, stack: vec![0; WORDS], code };
+        target.view().set_geometry(&geometry);
+        target.view().set_probe(0, &Probe { flags: flag::TIMED | flag::RING, ..Probe::ABSENT });
+        target.view().header().marker_probe.store(u32::MAX, Relaxed);
+        target.view().header().state.store(state::OBSERVE, Relaxed);
+        target
+    }
+
+    fn view(&self) -> View<'_> {
+        View::new(&self.words)
+    }
+
+    fn address(&self, code: usize) -> u64 {
+        self.code[code..].as_ptr() as u64
+    }
+
+    fn place(&self, index: usize) -> u64 {
+        self.stack[index..].as_ptr() as u64
+    }
+
+    /// A rule for the address, as the monitor would write it.
+    fn rule(&self, code: usize, step: u64) {
+        assert!(self.view().set_return_rule(self.address(code), step, self.code[code - 1]), "room for a rule");
+    }
+
+    fn rule_of(level: &Level) -> u64 {
+        let saved = level.saved.map_or(step::UNCHANGED, |words| words as u8 + 1);
+        match level.by_frame {
+            Some(below) => step::pack(step::BY_FRAME, 8 + 8 * below as i32, saved),
+            None => step::pack(step::BY_STACK, 8 * level.words as i32, saved),
+        }
+    }
+
+    /// Puts levels on the stack from `first` on, innermost first, and the last caller's address behind them. Returns the frame
+    /// pointer at the entry of the innermost call.
+    fn build(&mut self, first: usize, levels: &[Level], last: usize) -> u64 {
+        let mut returns = vec![first];
+        levels.iter().for_each(|level| returns.push(returns[returns.len() - 1] + level.words));
+        let addresses: Vec<u64> =
+            levels.iter().map(|level| level.code).chain([last]).map(|code| self.address(code)).collect();
+        returns.iter().zip(addresses).for_each(|(place, address)| self.stack[*place] = address);
+        // From outside in: what each function has in the frame pointer when it calls.
+        let mut frame = 0x1234_5678;
+        for (level, own) in levels.iter().zip(&returns[1..]).rev() {
+            if let Some(words) = level.saved {
+                self.stack[own - words] = frame;
+                frame = 0xdead_beef;
+            }
+            if let Some(below) = level.by_frame {
+                frame = self.place(own - below);
+            }
+        }
+        frame
+    }
+
+    /// Calls the function that the probe stands at; its site.
+    fn call(&mut self, first: usize, frame: u64) -> u64 {
+        let view = self.view();
+        let written = view.slots().map(|slot| slot.slot.ring_written.load(Relaxed)).sum::<u64>();
+        let routine = blob().bytes.as_ptr() as u64 + blob().enter;
+        let saved: *const Saved = self.stack[first - SAVED..].as_ptr().cast();
+        // SAFETY: the routine of this very program, called as an island does, with the frame pointer of the made-up caller.
+        unsafe {
+            asm!("push rbp", "mov r12, rsp", "and rsp, -16", "mov rbp, {frame}", "call {routine}", "mov rsp, r12", "pop rbp",
+                 frame = in(reg) frame, routine = in(reg) routine, out("r12") _,
+                 in("rdi") self.words.as_ptr().cast::<Header>(), in("rsi") 0u64, in("rdx") saved, clobber_abi("C"));
+        }
+        let slot = self.view().slots().next().expect("a slot");
+        assert_eq!(slot.slot.ring_written.load(Relaxed), written + 1, "one record");
+        let site = slot.call(written).site.load(Relaxed);
+        // The call returns at once.
+        slot.slot.depth.store(0, Relaxed);
+        slot.slot.group_depth[0].store(0, Relaxed);
+        site
+    }
+
+    fn path(&self, site: u64) -> Vec<u64> {
+        self.view().path(site).expect("a path")
+    }
+}
+
+const fn level(code: usize, words: usize) -> Level {
+    Level { code, words, by_frame: None, saved: None }
+}
+
+#[test]
+fn callers_of_the_same_wrappers_are_told_apart() {
+    let mut target = Target::new();
+    let layers = [level(100, 3), level(200, 8), level(300, 2)];
+    layers.iter().for_each(|layer| target.rule(layer.code, Target::rule_of(layer)));
+    [400, 500].into_iter().for_each(|own| target.rule(own, step::END));
+    let mut sites = Vec::new();
+    for own in [400, 500, 400] {
+        let frame = target.build(SAVED + 1, &layers, own);
+        let site = target.call(SAVED + 1, frame);
+        let expected: Vec<u64> = [100, 200, 300, own].map(|code| target.address(code)).to_vec();
+        assert_eq!(target.path(site), expected, "from {own}");
+        assert_ne!(site & PATH_BIT, 0);
+        sites.push(site);
+    }
+    assert!(sites[0] != sites[1] && sites[0] == sites[2], "{sites:x?}");
+}
+
+#[test]
+fn the_programs_own_call_is_its_return_address() {
+    let mut target = Target::new();
+    for is_known in [false, true] {
+        let frame = target.build(SAVED + 1, &[], 700);
+        assert_eq!(target.call(SAVED + 1, frame), target.address(700), "known: {is_known}");
+        let unknown: Vec<u64> = target.view().unknown_addresses().collect();
+        assert_eq!(unknown, if is_known { vec![] } else { vec![target.address(700)] }, "asked for once");
+        target.rule(700, step::END);
+    }
+}
+
+#[test]
+fn what_is_not_known_ends_a_path_until_it_is() {
+    let mut target = Target::new();
+    let layers = [level(100, 3), level(200, 8)];
+    let mut lengths = Vec::new();
+    for learned in [None, Some(0), Some(1)] {
+        learned.into_iter().for_each(|at: usize| target.rule(layers[at].code, Target::rule_of(&layers[at])));
+        let frame = target.build(SAVED + 1, &layers, 400);
+        let site = target.call(SAVED + 1, frame);
+        lengths.push(target.path(site).len());
+        let last = target.path(site).last().copied();
+        assert_eq!(target.view().unknown_addresses().last(), last, "the last one is asked for");
+    }
+    assert_eq!(lengths, [1, 2, 3]);
+}
+
+#[test]
+fn a_rule_for_other_code_is_not_followed() {
+    let mut target = Target::new();
+    let layers = [level(100, 3)];
+    target.rule(100, Target::rule_of(&layers[0]));
+    let frame = target.build(SAVED + 1, &layers, 400);
+    assert_eq!(target.call(SAVED + 1, frame) & PATH_BIT, PATH_BIT);
+    // Another library lies there now.
+    target.code[99] += 1;
+    let frame = target.build(SAVED + 1, &layers, 400);
+    assert_eq!(target.call(SAVED + 1, frame), target.address(100));
+}
+
+#[test]
+fn a_rule_that_leads_down_or_far_up_is_not_followed() {
+    for (name, step) in [
+        ("nowhere", step::pack(step::BY_STACK, 0, 0)),
+        ("down", step::pack(step::BY_STACK, -64, 0)),
+        ("far up", step::pack(step::BY_STACK, (1 << 20) + 8, 0)),
+        ("between words", step::pack(step::BY_STACK, 12, 0)),
+        ("by a frame pointer that is none", step::pack(step::BY_FRAME, 16, 0)),
+        ("with a frame pointer below the frame", step::pack(step::BY_STACK, 16, 9)),
+    ] {
+        let mut target = Target::new();
+        target.rule(100, step);
+        target.build(SAVED + 1, &[level(100, 3)], 400);
+        assert_eq!(target.call(SAVED + 1, 0x10), target.address(100), "{name}");
+    }
+}
+
+#[test]
+fn a_path_without_end_is_cut() {
+    let mut target = Target::new();
+    let layers: Vec<Level> = (0..40).map(|_| level(100, 5)).collect();
+    target.rule(100, Target::rule_of(&layers[0]));
+    let frame = target.build(SAVED + 1, &layers, 400);
+    let site = target.call(SAVED + 1, frame);
+    assert_eq!(target.path(site).len() as u64, PATH_ADDRESSES_MAX);
+}
+
+#[test]
+fn more_paths_than_there_is_room_for_are_counted() {
+    let mut target = Target::new();
+    let calls = 6000;
+    let code = 2 * calls + 4;
+    target.code = (0..code as u64).collect();
+    target.rule(1, Target::rule_of(&level(1, 3)));
+    let mut alone = 0;
+    for own in 0..calls {
+        let frame = target.build(SAVED + 1, &[level(1, 3)], 2 * own + 2);
+        alone += u64::from(target.call(SAVED + 1, frame) & PATH_BIT == 0);
+    }
+    assert!(alone > 0, "there is room for fewer");
+    assert_eq!(target.view().header().paths_lost.load(Relaxed), alone);
+}
+
+/// A simple generator; the seed is printed with what fails.
+fn next(seed: &mut u64) -> usize {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    (*seed >> 20) as usize
+}
+
+#[test]
+fn any_stack_of_frames_is_gone_up() {
+    let mut seed = 0x5eed;
+    for _ in 0..20 {
+        let mut target = Target::new();
+        // A rule that stands is never changed, so each stack has code of its own.
+        (0..20).for_each(|stack| go_up(&mut target, 10 + stack * 200, &mut seed));
+    }
+}
+
+fn go_up(target: &mut Target, code: usize, seed: &mut u64) {
+    let depth = next(seed) % (PATH_ADDRESSES_MAX as usize - 1);
+    let mut levels = Vec::new();
+    for at in 0..depth {
+        let words = 3 + next(seed) % 60;
+        let saved = (next(seed) % 2 == 0).then(|| 1 + next(seed) % (words - 1));
+        // A function that has a frame pointer of its own has saved its caller's.
+        let below = 1 + next(seed) % (words - 1);
+        let by_frame = saved.and_then(|_| (next(seed) % 2 == 0).then_some(below));
+        levels.push(Level { code: code + 10 * at, words, by_frame, saved });
+    }
+    levels.iter().for_each(|level| target.rule(level.code, Target::rule_of(level)));
+    let own = code + 199;
+    let frame = target.build(SAVED + 1, &levels, own);
+    let site = target.call(SAVED + 1, frame);
+    let expected: Vec<u64> =
+        levels.iter().map(|level| level.code).chain([own]).map(|code| target.address(code)).collect();
+    assert_eq!(target.path(site), expected, "{levels:?}");
+}
