@@ -235,3 +235,12 @@ fn lists() {
     insta::assert_snapshot!("list_narrow", list(&jobs, now, &narrow()));
     insta::assert_snapshot!("list_empty", list(&[], now, &PLAIN));
 }
+
+#[test]
+fn the_whole_path_is_shown_where_it_is_asked_for() {
+    let report = samples::everything();
+    let page = |paths: bool| terminal(&report, "headline", &Style { paths, ..PLAIN });
+    let path = "by pmpi_allreduce_+0x5c (libmpi_mpifh.so.40), by solve at solver.f90:214 (cg)";
+    assert!(page(true).contains(path), "{}", page(true));
+    assert!(!page(false).contains("pmpi_allreduce_"), "{}", page(false));
+}

@@ -117,8 +117,25 @@ pub fn everything() -> Report {
         value: "Slurm job 12 (cg)".into(),
         at_unix_s: STARTED_UNIX_S + 3599.5,
     });
+    report.window.marker_path = marker_path();
     report.warnings = vec!["a warning".into()];
     report
+}
+
+/// Through the binding of Fortran.
+fn marker_path() -> Vec<CallFrame> {
+    let frame = |function: &str, offset: u64, module: &str, line: Option<&str>| CallFrame {
+        function: function.into(),
+        offset,
+        module: module.into(),
+        line: line.map(str::to_string),
+        interpreter: false,
+        own: line.is_some(),
+    };
+    vec![
+        frame("pmpi_allreduce_", 0x5c, "libmpi_mpifh.so.40", None),
+        frame("solve", 0x1f3, "cg", Some("solver.f90:214")),
+    ]
 }
 
 /// A machine with a busy neighbour on a rank's processors, a quiet one, and a quota.
@@ -205,6 +222,7 @@ pub fn bare() -> Report {
     report.nodes.push(unknown);
     let window = &mut report.window;
     (window.marker, window.start, window.iterations, window.loop_description) = (None, None, None, None);
+    window.marker_path = vec![CallFrame::default()];
     let (mean, samples) = (1.0, 1);
     let one = Estimate { mean, variance: None, half_width_95: None, min: mean, max: mean, samples };
     report.communication_fraction = Some(one);
@@ -302,6 +320,8 @@ pub fn hostile() -> Report {
     (job.arguments, job.hosts, job.builds) = (vec![evil.into()], vec![evil.into(), evil.into()], vec![evil.into()]);
     let window = &mut report.window;
     (window.marker, window.loop_description) = (Some(evil.into()), Some(evil.into()));
+    let (function, module) = (evil.into(), evil.into());
+    window.marker_path = vec![CallFrame { function, module, line: Some(evil.into()), ..CallFrame::default() }];
     (window.trigger, window.marker_source, window.ended_by) = (evil.into(), evil.into(), evil.into());
     window.groups = vec!["comm".into(), evil.into()];
     for rank in &mut report.ranks {

@@ -1,0 +1,305 @@
+//! Where calls come from: through bindings of Fortran and C++, through wrappers in libraries and tools that stand before
+//! MPI, up to the program's own line. The loop that is found is the program's, though all of its calls of one function
+//! come from one place of a binding.
+//!
+//! Each program calls `step` once in each iteration, so whether the iterations are its own is counted, not guessed.
+
+mod common;
+
+use common::{Desk, LIMIT, RANKS, Specimen, alone};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, skip, threads_running};
+use trimtab_types::report::{CallFrame, Report};
+
+/// Iterations of each window.
+const ITERATIONS: u64 = 6;
+
+/// A time step has three reductions of a solver and one of its own, which only the caller tells apart.
+const FORTRAN: &str = "\
+program steps
+  use mpi
+  implicit none
+  integer :: e, me, it
+  real(8) :: s, t
+  call mpi_init(e); call mpi_comm_rank(mpi_comm_world, me, e)
+  t = 0
+  do it = 1, 1000000
+    call step(it)
+    call solve(t)
+    call work(100000, s)
+    call mpi_allreduce(mpi_in_place, s, 1, mpi_double_precision, mpi_max, mpi_comm_world, e) ! own
+    t = t + s
+  end do
+  call mpi_finalize(e)
+contains
+  subroutine solve(t)
+    real(8), intent(inout) :: t
+    integer :: k
+    do k = 1, 3
+      call work(100000, s)
+      call mpi_allreduce(s, t, 1, mpi_double_precision, mpi_sum, mpi_comm_world, e) ! solver
+    end do
+  end subroutine
+end program
+subroutine step(it)
+!GCC$ ATTRIBUTES noinline, noclone :: step
+  integer, intent(in) :: it
+  integer, volatile :: last
+  last = it
+end subroutine
+subroutine work(n, s)
+!GCC$ ATTRIBUTES noinline, noclone :: work
+  integer, intent(in) :: n
+  real(8), intent(inout) :: s
+  integer :: j
+  do j = 1, n
+    s = s + sqrt(dble(j))*1d-9
+  end do
+end subroutine
+";
+
+/// Three layers of wrappers, of which the inner two are everybody's.
+const LAYERS: &str = r#"
+#include <mpi.h>
+#define LAYER __attribute__((noinline, noclone))
+LAYER double inner(double value) { double sum; MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); return sum + 1; }
+LAYER double middle(double value) { char room[200]; room[value > 3] = 1; __asm__("" : : "r"(room) : "memory"); return inner(value) + room[0]; }
+double outer(double value) { return middle(value) * 0.5; }
+"#;
+
+const CALLERS: &str = r#"
+#include <mpi.h>
+#define OWN __attribute__((noinline, noclone))
+double outer(double);
+volatile int last;
+OWN void step(int number) { last = number; }
+OWN double work(int count) { double sum = 0; for (int i = 1; i < count; i++) sum += 1.0 / i; return sum; }
+OWN double solve(double value) {
+    for (int i = 0; i < 3; i++) value += outer(work(40000)); /* solver */
+    return value;
+}
+OWN double norm(double value) {
+    return outer(value) + work(40000); /* own */
+}
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    double value = 0;
+    for (int number = 0; number < 100000000; number++) {
+        step(number);
+        value = solve(value) * 1e-9;
+        value = norm(value) * 1e-9;
+    }
+    MPI_Finalize();
+    return value > 1;
+}
+"#;
+
+const CPLUSPLUS: &str = r#"
+#include <mpi.h>
+#define OWN __attribute__((noinline, noclone))
+volatile int last;
+extern "C" OWN void step(int number) { last = number; }
+OWN double work(int count) { double sum = 0; for (int i = 1; i < count; i++) sum += 1.0 / i; return sum; }
+struct Solver {
+    OWN double solve(double value) {
+        double sum = 0;
+        for (int i = 0; i < 3; i++) {
+            value += work(40000);
+            MPI::COMM_WORLD.Allreduce(&value, &sum, 1, MPI::DOUBLE, MPI::SUM); /* solver */
+        }
+        return sum;
+    }
+};
+OWN double norm(double value) {
+    double most = work(40000);
+    MPI::COMM_WORLD.Allreduce(&value, &most, 1, MPI::DOUBLE, MPI::MAX); /* own */
+    return most;
+}
+int main(int argc, char **argv) {
+    MPI::Init(argc, argv);
+    Solver solver;
+    double value = 0;
+    for (int number = 0; number < 100000000; number++) {
+        step(number);
+        value = solver.solve(value) * 1e-9;
+        value = norm(value) * 1e-9;
+    }
+    MPI::Finalize();
+    return value > 1;
+}
+"#;
+
+/// A file's text as a program, or a library, of one of the MPI libraries.
+fn compiled(desk: &Desk, (mpi, language): (Mpi, &str), name: &str, text: &str, options: &[&str]) -> PathBuf {
+    let suffix = match language {
+        "mpif90" => "f90",
+        "mpicxx" => "cc",
+        _ => "c",
+    };
+    let (source, program) = (desk.path(&format!("{name}.{suffix}")), desk.path(name));
+    std::fs::write(&source, text).expect("its source");
+    let compiler = format!("{language}.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" });
+    let (sources, libraries): (Vec<&str>, Vec<&str>) = options.iter().partition(|option| !option.starts_with("-l"));
+    let built = Command::new(&compiler).args(sources).arg("-o").arg(&program).arg(&source).args(libraries).status();
+    assert!(built.expect("the compiler runs").success(), "{name} is built by {compiler} {options:?}");
+    program
+}
+
+fn started(mpi: Mpi, program: &Path) -> Running {
+    started_as(Launch::mpi(mpi, RANKS, program))
+}
+
+fn started_as(launch: Launch) -> Running {
+    let mut job = launch.start().expect("it starts");
+    let pids = job.rank_pids(LIMIT).expect("its ranks");
+    let deadline = std::time::Instant::now() + LIMIT;
+    while !pids.iter().all(|pid| common::cpu_ticks(*pid) > 30) {
+        assert!(std::time::Instant::now() < deadline, "the ranks work: {}", job.stderr());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    job
+}
+
+/// A window, after which nothing of it is left.
+fn window(desk: &Desk, job: &mut Running, options: &str) -> Report {
+    let pids = job.rank_pids(LIMIT).expect("its ranks");
+    let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
+    let (code, report) = desk.attach(pids[0], options).expect("a report");
+    assert!(code == 0 || !report.window.valid, "{code}: {:?}", report.warnings);
+    for before in before {
+        let pid = before.pid();
+        assert_eq!(before.difference_now().expect("its text"), None, "text of process {pid}");
+        assert!(threads_running(pid).expect("its threads") > 0, "process {pid} runs");
+    }
+    report
+}
+
+fn calls_of(report: &Report, function: &str) -> u64 {
+    report.functions.iter().filter(|row| row.name == function).map(|row| row.calls).sum()
+}
+
+/// `file:line` of the line that ends in this comment.
+fn line_of(file: &str, text: &str, comment: &str) -> String {
+    let at = text.lines().position(|line| line.contains(comment)).expect("a line");
+    format!("{file}:{}", at + 1)
+}
+
+/// The iterations are the program's, and the marker's place is one of its lines.
+fn check(report: &Report, step: &str, lines: &[(&str, String)], name: &str) {
+    let window = &report.window;
+    println!("{name}: {:?}, path {:?}", window.marker, window.marker_path);
+    assert_eq!(window.marker_source, "detected", "{name}: {window:?}");
+    assert_eq!(calls_of(report, step), u64::from(RANKS) * ITERATIONS, "{name}: its own iterations: {window:?}");
+    let marker = window.marker.clone().unwrap_or_default();
+    let is_named = |(function, line): &&(&str, String)| marker.contains(&format!("from {function} at {line}"));
+    assert!(lines.iter().any(|line| is_named(&line)), "{name}: {marker} is none of {lines:?}");
+    let own: Vec<&CallFrame> = window.marker_path.iter().filter(|frame| frame.own).collect();
+    assert_eq!(own.len(), 1, "{name}: the path ends at the program's own: {:?}", window.marker_path);
+    assert!(window.marker_path.last().is_some_and(|frame| frame.own), "{name}: {:?}", window.marker_path);
+    assert!(lines.iter().any(|(_, line)| own[0].line.as_ref() == Some(line)), "{name}: {own:?}");
+}
+
+#[test]
+fn calls_of_fortran_come_from_the_programs_lines() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let lines =
+        [("solve", line_of("steps.f90", FORTRAN, "! solver")), ("steps", line_of("steps.f90", FORTRAN, "! own"))];
+    for mpi in Mpi::ALL {
+        for options in [&["-O0"][..], &["-O2"], &["-O3", "-fno-omit-frame-pointer"]] {
+            let options = [&["-g"], options].concat();
+            let program = compiled(&desk, (mpi, "mpif90"), "steps", FORTRAN, &options);
+            let mut job = started(mpi, &program);
+            let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS} --function step_"));
+            let name = format!("{} {options:?}", mpi.name());
+            check(&report, "step_", &lines, &name);
+            assert!(report.window.marker_path.len() > 1, "{name}: through the binding: {:?}", report.window);
+        }
+    }
+}
+
+#[test]
+fn callers_of_a_library_of_wrappers_are_told_apart() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let folder = desk.path("");
+    let search = [format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display())];
+    let lines =
+        [("solve", line_of("callers.c", CALLERS, "/* solver")), ("norm", line_of("callers.c", CALLERS, "/* own"))];
+    for (mpi, options) in [(Mpi::Mpich, "-O0"), (Mpi::OpenMpi, "-O2"), (Mpi::Mpich, "-O3")] {
+        let library = compiled(
+            &desk,
+            (mpi, "mpicc"),
+            "liblayers.so",
+            LAYERS,
+            &[options, "-fno-optimize-sibling-calls", "-shared", "-fPIC"],
+        );
+        let own = ["-g", options, "-fno-optimize-sibling-calls", &search[0], &search[1], "-llayers"];
+        let program = compiled(&desk, (mpi, "mpicc"), "callers", CALLERS, &own);
+        let mut job = started(mpi, &program);
+        let asked = format!("--iterations {ITERATIONS} --function step --wrapper liblayers.so");
+        let report = window(&desk, &mut job, &asked);
+        let name = format!("{} {options}", mpi.name());
+        check(&report, "step", &lines, &name);
+        assert_eq!(report.window.marker_path.len(), 4, "{name}: {:?}", report.window.marker_path);
+        let in_library =
+            report.window.marker_path[..3].iter().all(|frame| frame.module == "liblayers.so" && !frame.own);
+        assert!(in_library, "{name}: {:?}", report.window.marker_path);
+        // Nobody has said that it is one of wrappers: its calls are its own.
+        let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS} --function step"));
+        let path = &report.window.marker_path;
+        assert!(path.len() == 1 && path[0].module == "liblayers.so", "{name}: {path:?}");
+        drop(library);
+    }
+}
+
+#[test]
+fn calls_of_cplusplus_bindings_come_from_the_programs_lines() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let lines = [
+        ("Solver::solve", line_of("bound.cc", CPLUSPLUS, "/* solver")),
+        ("norm", line_of("bound.cc", CPLUSPLUS, "/* own")),
+    ];
+    let mut built = 0;
+    for mpi in Mpi::ALL {
+        for options in ["-O0", "-O2"] {
+            if !has_cplusplus_bindings(&desk, mpi) {
+                skip("C++ bindings", &format!("{} has none; install a library that has", mpi.name()));
+                continue;
+            }
+            built += 1;
+            let program = compiled(&desk, (mpi, "mpicxx"), "bound", CPLUSPLUS, &["-g", options]);
+            let mut job = started(mpi, &program);
+            let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS} --function step"));
+            check(&report, "step", &lines, &format!("{} {options}", mpi.name()));
+        }
+    }
+    println!("{built} programs with C++ bindings");
+}
+
+fn has_cplusplus_bindings(desk: &Desk, mpi: Mpi) -> bool {
+    let (source, object) = (desk.path("has.cc"), desk.path("has.o"));
+    std::fs::write(&source, "#include <mpi.h>\nint size() { return MPI::COMM_WORLD.Get_size(); }\n")
+        .expect("its source");
+    let compiler = format!("mpicxx.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" });
+    let tried = Command::new(compiler).arg("-c").arg(&source).arg("-o").arg(&object).output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_tool_before_mpi_hides_nobody() {
+    let _alone = alone();
+    for mpi in Mpi::ALL {
+        let desk = Desk::new();
+        let program = trimtab_specimens::build("cg", Some(mpi), &Default::default()).expect("the specimen");
+        let launch = Launch::mpi(mpi, RANKS, &program).args(["--iterations", "1000000", "--inner", "5"]);
+        let mut job = started_as(launch.measured(&desk.path("truth")).expect("the wrapper"));
+        let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS}"));
+        let (name, path) = (Specimen::of(mpi, "cg", "").name(), report.window.marker_path.clone());
+        println!("{name}: {path:?}");
+        assert!(path.last().is_some_and(|frame| frame.own && frame.module == "cg"), "{name}: {path:?}");
+        assert!(path.iter().filter(|frame| frame.own).count() == 1, "{name}: {path:?}");
+    }
+}
