@@ -275,6 +275,7 @@ impl Played {
             Request::Read { ended: Ended::Iterations, .. } => Answer::Read(Box::new(Recording {
                 ranks: ranks.map(|rank| self.sample(node, rank)).collect(),
                 warnings: Vec::new(),
+                site: None,
                 share: NodeShare::default(),
             })),
             Request::SeeEarly => {

@@ -165,17 +165,19 @@ impl CallPaths {
         self.begun_ticks
     }
 
-    /// Gives rules to the return addresses that the process met without one.
-    pub(super) fn learn(&mut self, member: &Member, rules: &mut Rules, cache: &ImageCache) {
+    /// Gives rules to the return addresses that the process met without one. Whether paths will be longer now.
+    pub(super) fn learn(&mut self, member: &Member, rules: &mut Rules, cache: &ImageCache) -> bool {
+        let mut leads_on = false;
         for address in member.inserted.view().unknown_addresses() {
-            self.tell(member, address, rules, cache);
+            leads_on |= self.tell(member, address, rules, cache);
         }
+        leads_on
     }
 
     /// The same for an address that a call was seen to come from.
-    fn tell(&mut self, member: &Member, address: u64, rules: &mut Rules, cache: &ImageCache) {
+    fn tell(&mut self, member: &Member, address: u64, rules: &mut Rules, cache: &ImageCache) -> bool {
         if self.told.contains_key(&address) {
-            return;
+            return false;
         }
         self.renew_maps(member, address);
         let verdict = rules.verdict(&mut self.modules, address, cache);
@@ -185,6 +187,7 @@ impl CallPaths {
         let is_told = code.is_some_and(|code| view.set_return_rule(address, step, code));
         self.is_full |= !is_told;
         self.told.insert(address, Told { verdict, since_ticks: ticks() });
+        step != step::END
     }
 
     /// A library may have come since.
@@ -221,7 +224,9 @@ impl CallPaths {
                     return Place { id: site, is_cut: true };
                 };
                 let last = addresses.last().copied();
-                last.iter().for_each(|last| self.tell(member, *last, rules, cache));
+                last.iter().for_each(|last| {
+                    self.tell(member, *last, rules, cache);
+                });
                 let id = self.id(&addresses);
                 let length = addresses.len();
                 self.known.insert(site, (addresses, id));

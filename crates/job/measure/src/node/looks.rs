@@ -12,7 +12,9 @@ use crate::request::{Answer, Choice, Fitted, Looked, LoopSeen, OnceCall, Referen
 use crate::runs::{Run, value_of};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 use trimtab_os::{monotonic_ns, ticks};
+use trimtab_stub::layout::PATH_ADDRESSES_MAX;
 use trimtab_window::{
     CallEvent, Cut, DetectOptions, Detection, FoundLoop, RankStream, Relation, Symbol, best_cut, detect, in_sight,
     word_marks,
@@ -30,6 +32,9 @@ const TURN_SECONDS_MAX: f64 = 0.1;
 
 /// Looking from which on it is asked whether a slow loop is in sight.
 const SIGHT_SECONDS: f64 = 0.5;
+
+/// Between two looks for return addresses on the same way.
+const LEARNING_LOOK: Duration = Duration::from_millis(1);
 
 /// In this time a program's usual calls are seen for the first time.
 const SETTLING_SECONDS: f64 = 1.0;
@@ -54,8 +59,24 @@ impl Wanted {
 }
 
 impl Window<'_> {
+    /// Gives rules to return addresses that the ranks met without one. Whether any path will be longer now.
+    pub(super) fn learn_paths(&mut self) -> bool {
+        let mut leads_on = false;
+        for (member, paths) in self.team.members.iter().zip(&mut self.paths) {
+            leads_on |= paths.learn(member, &mut self.rules, self.cache);
+        }
+        leads_on
+    }
+
     /// Copies all ranks' rings at nearly one moment, then makes streams of them.
     pub(super) fn read_streams(&mut self) {
+        // Each function between the program and MPI is seen only when the one before it is known.
+        for _ in 0..PATH_ADDRESSES_MAX {
+            if !self.learn_paths() {
+                break;
+            }
+            std::thread::sleep(LEARNING_LOOK);
+        }
         let in_ticks = |seconds: f64| (seconds * self.clock.ticks_per_second()) as u64;
         let turns = Turns { span_ticks_max: in_ticks(RING_SECONDS_SHORT), gap_ticks_max: in_ticks(TURN_SECONDS_MAX) };
         let snapshots: Vec<_> = self.team.members.iter().map(|member| snapshot(member, turns)).collect();

@@ -106,7 +106,7 @@ fn is_foreign(module: &Module) -> bool {
         return true;
     }
     let exported = || module.loaded.image.functions.iter().filter(|function| function.exported);
-    let exports_mpi = || exported().any(|function| function.names.iter().any(|name| canonical(name).is_some()));
+    let exports_mpi = || exported().any(|function| function.names.iter().any(|name| is_of_mpi(name)));
     BINDINGS.iter().any(|known| begins(known)) || exports_mpi() || is_of_python(module)
 }
 
@@ -114,14 +114,20 @@ fn is_foreign(module: &Module) -> bool {
 fn is_of_python(module: &Module) -> bool {
     let exported = module.loaded.image.functions.iter().filter(|function| function.exported);
     let mut names = exported.flat_map(|function| &function.names);
-    let asks_mpi = || imported_names(module.loaded.file.bytes(), &|name| canonical(name).is_some());
+    let asks_mpi = || imported_names(module.loaded.file.bytes(), &is_of_mpi);
     names.any(|name| name.starts_with("PyInit_")) && asks_mpi().is_ok_and(|asked| !asked.is_empty())
+}
+
+/// Whether a function of this name is MPI's own, in any language's spelling. Most names are told by their first letter: a
+/// library may have many.
+fn is_of_mpi(name: &str) -> bool {
+    name.starts_with(['M', 'm', 'P', 'p', 'o']) && canonical(name).is_some()
 }
 
 /// Whether a function of this name is MPI's own, or of a binding: also if it is linked into the program.
 pub(super) fn is_binding(symbol: &str) -> bool {
     let name = symbol.split(['@', '.']).next().unwrap_or(symbol);
-    canonical(name).is_some() || SCOPES.iter().any(|scope| name.starts_with(scope))
+    is_of_mpi(name) || SCOPES.iter().any(|scope| name.starts_with(scope))
 }
 
 /// The same of a name as its author wrote it.

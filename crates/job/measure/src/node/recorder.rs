@@ -52,6 +52,7 @@ impl Window<'_> {
 
     pub(super) fn poll(&mut self, confident_percent: Option<f64>) -> Polled {
         self.drain();
+        self.learn_paths();
         self.team.yield_to_handlers();
         let is_alive = !self.is_due() || self.is_alive();
         let states: Vec<u32> = self.team.members.iter().map(|member| header(member).state.load(Acquire)).collect();
