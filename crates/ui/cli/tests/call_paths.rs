@@ -303,3 +303,38 @@ fn a_tool_before_mpi_hides_nobody() {
         assert!(path.iter().filter(|frame| frame.own).count() == 1, "{name}: {path:?}");
     }
 }
+
+const PYTHON: &str = "\
+from mpi4py import MPI
+import numpy
+comm = MPI.COMM_WORLD
+value, total = numpy.ones(10), numpy.zeros(10)
+while True:
+    for _ in range(3):
+        numpy.sort(numpy.random.rand(20000))
+        comm.Allreduce(value, total)
+    comm.Barrier()
+";
+
+#[test]
+fn calls_of_python_come_from_python_and_that_is_said() {
+    let _alone = alone();
+    let python = Path::new("/usr/bin/python3");
+    let has_it =
+        Command::new(python).args(["-c", "import mpi4py.MPI, numpy"]).env("OMPI_ALLOW_RUN_AS_ROOT", "1").output();
+    if !has_it.is_ok_and(|output| output.status.success()) {
+        return skip("calls of mpi4py", "Python has no mpi4py or numpy; install python3-mpi4py and python3-numpy");
+    }
+    let desk = Desk::new();
+    let script = desk.path("steps.py");
+    std::fs::write(&script, PYTHON).expect("the script");
+    let mut job = started_as(Launch::mpi(Mpi::OpenMpi, RANKS, python).args([&script]));
+    let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS}"));
+    println!("{:?}: {:?} {:?}", report.window.marker, report.window.marker_path, report.warnings);
+    let marker = report.window.marker.clone().unwrap_or_default();
+    assert!(marker.ends_with(" from Python"), "{:?}", report.window);
+    let path = &report.window.marker_path;
+    assert!(path.len() > 1 && path[0].module.starts_with("MPI.") && !path[0].own, "{path:?}");
+    assert!(path.last().is_some_and(|frame| frame.own && frame.interpreter), "{path:?}");
+    assert!(report.warnings.iter().any(|warning| warning.contains("come from Python")), "{:?}", report.warnings);
+}
