@@ -43,13 +43,11 @@ contains
   end subroutine
 end program
 subroutine step(it)
-!GCC$ ATTRIBUTES noinline, noclone :: step
   integer, intent(in) :: it
   integer, volatile :: last
   last = it
 end subroutine
 subroutine work(n, s)
-!GCC$ ATTRIBUTES noinline, noclone :: work
   integer, intent(in) :: n
   real(8), intent(inout) :: s
   integer :: j
@@ -208,7 +206,7 @@ fn calls_of_fortran_come_from_the_programs_lines() {
         [("solve", line_of("steps.f90", FORTRAN, "! solver")), ("steps", line_of("steps.f90", FORTRAN, "! own"))];
     for mpi in Mpi::ALL {
         for options in [&["-O0"][..], &["-O2"], &["-O3", "-fno-omit-frame-pointer"]] {
-            let options = [&["-g"], options].concat();
+            let options = [&["-g", "-w", "-fallow-argument-mismatch", "-fno-inline", "-fno-ipa-cp"], options].concat();
             let program = compiled(&desk, (mpi, "mpif90"), "steps", FORTRAN, &options);
             let mut job = started(mpi, &program);
             let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS} --function step_"));
@@ -328,7 +326,7 @@ fn calls_of_python_come_from_python_and_that_is_said() {
     let desk = Desk::new();
     let script = desk.path("steps.py");
     std::fs::write(&script, PYTHON).expect("the script");
-    let mut job = started_as(Launch::mpi(Mpi::OpenMpi, RANKS, python).args([&script]));
+    let mut job = started_as(Launch::mpi(Mpi::OpenMpi, RANKS, &python).args([&script]));
     let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS}"));
     println!("{:?}: {:?} {:?}", report.window.marker, report.window.marker_path, report.warnings);
     let marker = report.window.marker.clone().unwrap_or_default();
