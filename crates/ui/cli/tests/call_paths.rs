@@ -326,7 +326,7 @@ fn calls_of_python_come_from_python_and_that_is_said() {
     let desk = Desk::new();
     let script = desk.path("steps.py");
     std::fs::write(&script, PYTHON).expect("the script");
-    let mut job = started_as(Launch::mpi(Mpi::OpenMpi, RANKS, &python).args([&script]));
+    let mut job = started_as(Launch::mpi(Mpi::OpenMpi, RANKS, python).args([&script]));
     let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS}"));
     println!("{:?}: {:?} {:?}", report.window.marker, report.window.marker_path, report.warnings);
     let marker = report.window.marker.clone().unwrap_or_default();
