@@ -47,6 +47,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A loop asked for is not there, or several may be meant.
+    #[error("{function} has {what}")]
+    NoLoop {
+        /// The function.
+        function: String,
+        /// What it has instead.
+        what: String,
+    },
     /// An option contradicts another.
     #[error("{0}")]
     Options(String),
@@ -70,7 +78,7 @@ pub enum Error {
     Interrupted,
     /// The named marker was called too seldom, or never while the other ranks called theirs.
     #[error(
-        "within {seconds:.0} s {marker} was not called on rank {rank} a few times while the others called it; name another function with --mark"
+        "within {seconds:.0} s {marker} was not passed on rank {rank} a few times while the others passed it; name another function with --mark, or a loop with --loop"
     )]
     MarkerSilent {
         /// The marker.

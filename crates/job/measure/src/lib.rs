@@ -31,7 +31,7 @@ pub use node::{
     Functions, Listed, Node, chosen, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name,
     list_functions, program_name, wait_for_start, wanted_files,
 };
-pub use options::{Ended, Length, Mark, Options, Progress, Silent, Stage};
+pub use options::{Ended, Length, LoopName, Mark, Options, Progress, Silent, Stage};
 pub use request::{
     Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopSeen, OnceCall, Passed, Polled,
     RankCheck, RankPasses, Recording, Reference, Request, WindowId, WordSeen,

@@ -3,6 +3,8 @@
 //! Next: `drive` acts on these.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 use trimtab_mpi::Group;
 use trimtab_types::context::Context;
 use trimtab_types::report::Event;
@@ -14,6 +16,47 @@ pub enum Mark {
     Auto,
     /// This function of the program.
     Function(String),
+    /// This loop of the program.
+    Loop(LoopName),
+}
+
+/// A loop of the program: `solve:2.1` is the first loop in the second of the function `solve`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopName {
+    /// Its function, `NAME` or `NAME@LIB`.
+    pub function: String,
+    /// Its number there, as `trimtab points` shows it; `None`: the only outermost one.
+    pub number: Option<Vec<u32>>,
+}
+
+impl FromStr for LoopName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LoopName, String> {
+        let split = text.rsplit_once(':').filter(|(_, number)| number.starts_with(|first: char| first.is_ascii_digit()));
+        let (function, number) = split.map_or((text, None), |(function, number)| (function, Some(number)));
+        if function.is_empty() {
+            return Err("a loop is named by its function: FUNCTION:N, as `trimtab points` shows it".to_owned());
+        }
+        let part = |part: &str| part.parse().ok().filter(|part: &u32| *part > 0);
+        let number = match number.map(|number| number.split('.').map(part).collect::<Option<Vec<u32>>>()) {
+            Some(None) => return Err("a loop's number is like 2 or 2.1, as `trimtab points` shows it".to_owned()),
+            number => number.flatten(),
+        };
+        Ok(LoopName { function: function.to_owned(), number })
+    }
+}
+
+impl fmt::Display for LoopName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.function)?;
+        self.number.as_ref().map_or(Ok(()), |number| write!(f, ":{}", dotted(number)))
+    }
+}
+
+/// A loop's number as people write it: `2.1`.
+pub(crate) fn dotted(number: &[u32]) -> String {
+    number.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
 
 /// How many iterations a window has.
@@ -64,6 +107,8 @@ pub struct Options {
     pub groups: Vec<Group>,
     /// Further functions, `NAME` or `NAME@LIB`, with `*` and `?`.
     pub functions: Vec<String>,
+    /// Loops whose passes are counted, besides one that marks iterations.
+    pub loops: Vec<LoopName>,
     /// Function and index of an argument to sum.
     pub arguments: Vec<(String, u8)>,
     /// Libraries whose functions are no place where calls come from, as those of MPI's bindings are not: names of files or

@@ -332,6 +332,7 @@ fn options() -> Options {
         mark: Mark::Auto,
         groups: Vec::new(),
         functions: Vec::new(),
+        loops: Vec::new(),
         arguments: Vec::new(),
         wrappers: Vec::new(),
         detail: 0,

@@ -330,7 +330,7 @@ impl PointsOf<'_, '_> {
         let blocks: Vec<String> = found.blocks.iter().map(|block| (block + 1).to_string()).collect();
         let pass = self.inside.loop_pass(found);
         let (verdict, seen) = match &pass {
-            Ok((site, place)) => (Ok(how(site)), *place),
+            Ok((sites, place)) => (sites.first().map(how).ok_or_else(String::new), *place),
             Err(refusal) => (Err(refusal.to_string()), LoopPlace::Header),
         };
         let mut point = self.point(PointKind::Loop, text("loop", self.name, &number), found.header_at, verdict);
@@ -338,6 +338,8 @@ impl PointsOf<'_, '_> {
             LoopPlace::Header => format!("blocks {}", blocks.join(" ")),
             LoopPlace::Latch => format!("blocks {}; seen where it goes back", blocks.join(" ")),
             LoopPlace::Call => format!("blocks {}; seen at a call that each pass makes", blocks.join(" ")),
+            LoopPlace::Inside => format!("blocks {}; seen inside of its first block", blocks.join(" ")),
+            LoopPlace::WaysBack => format!("blocks {}; seen on each of its ways back", blocks.join(" ")),
         };
         let mut points = vec![point];
         for (word, places, what) in [
@@ -356,7 +358,9 @@ impl PointsOf<'_, '_> {
 
     /// The ways into a loop or out of it: a script probes all of them or none.
     fn all_or_none(&self, places: &[Inner], name: &str) -> Vec<ListedPoint> {
-        let sites: Vec<Result<Site, String>> = places.iter().map(|place| self.inside.place(place)).collect();
+        let first = |sites: Vec<Site>| sites.into_iter().next().ok_or_else(|| "there is nothing to patch".to_owned());
+        let sites: Vec<Result<Site, String>> =
+            places.iter().map(|place| self.inside.place(place).and_then(first)).collect();
         let obstacle = sites.iter().find_map(|site| site.as_ref().err());
         let point = |(place, site): (&Inner, &Result<Site, String>)| {
             let at = match place {

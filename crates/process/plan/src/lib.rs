@@ -17,7 +17,7 @@ use std::fmt;
 use std::ops::Range;
 use trimtab_x86::{Carrier, Hold, build_carrier, encode_near_jump, encode_short_jump};
 use trimtab_x86::{
-    ISLAND_OVERHEAD_MAX, Inline, Island, JumpForm, ProbeCode, Refusal, Site, WindowCode, build_calibration,
+    ISLAND_OVERHEAD_MAX, Inline, Island, JumpForm, ProbeCode, Purpose, Refusal, Site, WindowCode, build_calibration,
     build_island,
 };
 
@@ -38,6 +38,8 @@ pub struct PlannedFunction {
     pub bodies: Option<FunctionBodies>,
     /// How it treats threads that set a fault handler.
     pub holds: Holds,
+    /// It is a loop: its sites are places inside of a function, of which each pass goes through one.
+    pub is_loop: bool,
 }
 
 /// How a function's entry treats threads that set a fault handler: held, or not.
@@ -286,7 +288,11 @@ pub fn build(
             let island = |at| match &hold {
                 Some(hold) if function.holds == Holds::Only => hold.island(&site.site, &site.displaced, at),
                 hold => {
-                    let window = WindowCode { enter: &code, leave: leaving.as_ref(), hold: hold.as_ref() };
+                    let purpose = match function.is_loop {
+                        true => Purpose::Passes { flags_unread: site.unread.flags },
+                        false => Purpose::Calls,
+                    };
+                    let window = WindowCode { purpose, enter: &code, leave: leaving.as_ref(), hold: hold.as_ref() };
                     build_island(&site.site, &site.displaced, at, &window)
                 }
             };

@@ -76,6 +76,7 @@ impl Prepared {
             inline: None,
             bodies: None,
             holds: Holds::Only,
+            is_loop: false,
         });
     }
 

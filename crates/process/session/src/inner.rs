@@ -5,9 +5,11 @@
 use crate::inside::Inside;
 use crate::modules::Modules;
 use crate::prepare::{Prepared, Refused, Subject};
+use crate::reach::is_in_reach;
 use crate::script::Lost;
 use trimtab_os::Memory;
 use trimtab_plan::{FunctionBodies, Holds, PlannedFunction, PlannedSite, Unread};
+use trimtab_stub::layout::Probe;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{Analysis, FunctionCode, Liveness, Site, SiteKind};
 
@@ -40,26 +42,30 @@ pub struct InnerRequest {
     pub bodies: Vec<usize>,
 }
 
+/// A loop whose passes a window counts.
+#[derive(Clone, Debug)]
+pub struct LoopRequest {
+    /// Name for people.
+    pub name: String,
+    /// Where the function begins.
+    pub function: ProcAddr,
+    /// The loop's number in it, as `points` shows it.
+    pub number: Vec<u32>,
+    /// What its probe does; its role is [`trimtab_stub::layout::role::LOOP`].
+    pub probe: Probe,
+}
+
 impl Prepared {
     /// Decides about places inside functions, after the functions themselves; what they need of bytes that others have
     /// is refused.
     pub(crate) fn add_inner(&mut self, modules: &Modules, memory: Option<&Memory>, requests: &[InnerRequest]) {
         for request in requests {
-            match self.inner_site(modules, memory, request) {
-                Ok((arena, site)) => {
-                    let sites = vec![site];
+            match self.inner_sites(modules, memory, (request.function, &request.place)) {
+                Ok((arena, sites)) => {
                     self.take(&sites);
                     let bodies = FunctionBodies { point: request.bodies.clone(), ..FunctionBodies::default() };
-                    let name = request.name.clone();
-                    self.functions.push(PlannedFunction {
-                        name,
-                        probe: 0,
-                        arena,
-                        sites,
-                        inline: None,
-                        bodies: Some(bodies),
-                        holds: Holds::No,
-                    });
+                    let planned = planned(request.name.clone(), 0, (arena, sites));
+                    self.functions.push(PlannedFunction { bodies: Some(bodies), ..planned });
                 }
                 Err(reason) => {
                     let said = format!("{}: {reason}", request.name);
@@ -70,26 +76,59 @@ impl Prepared {
         }
     }
 
-    fn inner_site(
+    /// Decides about loops in the same way.
+    pub(crate) fn add_loops(&mut self, modules: &Modules, memory: Option<&Memory>, requests: &[LoopRequest]) {
+        for request in requests {
+            let place = Inner::Loop(request.number.clone());
+            let arenas = self.arena_modules.clone();
+            let found = self.inner_sites(modules, memory, (request.function, &place));
+            let found = found.and_then(|(arena, sites)| {
+                let text = self.arena_modules.get(arena).map(|(_, text)| text);
+                let is_near = text.is_some_and(|text| is_in_reach(&modules.maps, text));
+                if is_near { Ok((arena, sites)) } else { Err("no room for probes is left near its code".to_owned()) }
+            });
+            match found {
+                Ok((arena, sites)) => {
+                    self.take(&sites);
+                    let probe = self.probes.len() as u32;
+                    self.addresses.push(sites.first().map_or(request.function, |site| ProcAddr(site.site.at)));
+                    self.probes.push(request.probe);
+                    let planned = planned(request.name.clone(), probe, (arena, sites));
+                    self.functions.push(PlannedFunction { is_loop: true, ..planned });
+                }
+                Err(reason) => {
+                    self.arena_modules = arenas;
+                    self.refused.push(Refused { name: request.name.clone(), reason });
+                }
+            }
+        }
+    }
+
+    fn inner_sites(
         &mut self,
         modules: &Modules,
         memory: Option<&Memory>,
-        request: &InnerRequest,
-    ) -> Result<(usize, PlannedSite), String> {
-        let module = modules.at(request.function).ok_or("it lies in no readable module")?;
+        (function, place): (ProcAddr, &Inner),
+    ) -> Result<(usize, Vec<PlannedSite>), String> {
+        let module = modules.at(function).ok_or("it lies in no readable module")?;
         let subject = Subject::new(module, memory, modules);
-        let (site, unread) = subject.analysed(request.function, |code, analysis| {
-            let inside = Inside::new(code, analysis);
-            let site = inside.place(&request.place)?;
-            let unread = unread_at(code, analysis, &site);
-            Ok((site, unread))
-        })?;
-        let planned = PlannedSite { unread, ..subject.planned(site)? };
-        if self.is_taken(std::slice::from_ref(&planned)) {
-            return Err("its bytes are needed by another probe of the script; leave one of them out".into());
-        }
+        let found = subject.analysed(function, |code, analysis| {
+            let sites = Inside::new(code, analysis).place_among(place, &|site| self.may_take(site))?;
+            let unread: Vec<Unread> = sites.iter().map(|site| unread_at(code, analysis, site)).collect();
+            Ok((sites, unread))
+        });
+        let (sites, unread) = found.map_err(|reason| modules.why_unknown(function).unwrap_or(reason))?;
+        let planned = sites.into_iter().zip(unread).map(|(site, unread)| {
+            let planned = subject.planned(site)?;
+            Ok(PlannedSite { unread, ..planned })
+        });
+        let planned = planned.collect::<Result<_, String>>()?;
         Ok((self.arena_of(module), planned))
     }
+}
+
+fn planned(name: String, probe: u32, (arena, sites): (usize, Vec<PlannedSite>)) -> PlannedFunction {
+    PlannedFunction { name, probe, arena, sites, inline: None, bodies: None, holds: Holds::No, is_loop: false }
 }
 
 /// What nobody reads any more where a point's bodies run.

@@ -10,7 +10,7 @@ use crate::prepare::Subject;
 use trimtab_os::Memory;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, ControlFlow, FunctionCode, FunctionSites, Loop, LoopPlace, Refusal, Site, Springboards, loop_site,
+    Analysis, ControlFlow, FunctionCode, FunctionSites, Loop, LoopPlace, Refusal, Site, Springboards, loop_sites,
     offer_padding, own_sites, point_site, way_site,
 };
 
@@ -41,12 +41,21 @@ impl<'a> Inside<'a> {
         point_site(self.code, self.analysis, address.0, &mut self.padding())
     }
 
-    /// The patch that every pass of a loop goes through once.
+    /// Patches of which every pass of a loop goes through one, once.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn loop_pass(&self, found: &Loop) -> Result<(Site, LoopPlace), Refusal> {
-        loop_site(self.code, self.analysis, &self.flow, found, &mut self.padding())
+    /// Why there are none.
+    pub fn loop_pass(&self, found: &Loop) -> Result<(Vec<Site>, LoopPlace), Refusal> {
+        self.loop_pass_among(found, &|_| true)
+    }
+
+    /// The same, of patches that `may_take`.
+    pub(crate) fn loop_pass_among(
+        &self,
+        found: &Loop,
+        may_take: &dyn Fn(&Site) -> bool,
+    ) -> Result<(Vec<Site>, LoopPlace), Refusal> {
+        loop_sites(self.code, self.analysis, &self.flow, found, may_take)
     }
 
     /// The patch that sees every time control goes from the branch at `from` straight to `to`.
@@ -57,20 +66,30 @@ impl<'a> Inside<'a> {
         way_site(self.code, self.analysis, from.0, to.0, &mut self.padding())
     }
 
-    /// The patch at a place, however it is given.
+    /// The patches at a place, however it is given: of a loop there may be several.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn place(&self, place: &Inner) -> Result<Site, String> {
-        let site = match place {
-            Inner::Instruction(address) => self.instruction(*address),
-            Inner::Way { from, to } => self.way(*from, *to),
+    /// Why there are none.
+    pub fn place(&self, place: &Inner) -> Result<Vec<Site>, String> {
+        self.place_among(place, &|_| true)
+    }
+
+    /// The same, of patches that `may_take`.
+    pub(crate) fn place_among(&self, place: &Inner, may_take: &dyn Fn(&Site) -> bool) -> Result<Vec<Site>, String> {
+        let one = |site: Result<Site, Refusal>| match site {
+            Ok(site) if may_take(&site) => Ok(vec![site]),
+            Ok(site) => Err(Refusal::Taken { at: site.at }),
+            Err(refusal) => Err(refusal),
+        };
+        let sites = match place {
+            Inner::Instruction(address) => one(self.instruction(*address)),
+            Inner::Way { from, to } => one(self.way(*from, *to)),
             Inner::Loop(number) => {
                 let found = self.flow.loop_numbered(number).ok_or("the function has no such loop")?;
-                self.loop_pass(found).map(|(site, _)| site)
+                self.loop_pass_among(found, may_take).map(|(sites, _)| sites)
             }
         };
-        site.map_err(|refusal| refusal.to_string())
+        sites.map_err(|refusal| refusal.to_string())
     }
 
     fn padding(&self) -> Springboards {

@@ -10,6 +10,7 @@ use crate::changed::Witness;
 use crate::decided::{Decision, Decisions, OwnSites};
 use crate::error::Error;
 use crate::handlers::{FaultHandlers, Watch};
+use crate::inner::LoopRequest;
 use crate::modules::{Module, Modules};
 use crate::script::{Lost, ScriptSource};
 use crate::side_by_side::side_by_side;
@@ -100,8 +101,19 @@ const AFTER_MAX: u64 = 64;
 impl Prepared {
     /// Decides about each of `requests`; several requests for one address become one probe.
     pub fn new(modules: &Modules, requests: &[FunctionRequest]) -> Result<Self, Error> {
+        Prepared::with_loops(modules, requests, &[])
+    }
+
+    /// The same with loops whose passes are counted: each has a probe of its own, behind those of the functions.
+    pub fn with_loops(
+        modules: &Modules,
+        requests: &[FunctionRequest],
+        loops: &[LoopRequest],
+    ) -> Result<Self, Error> {
         let mut prepared = Prepared::decided(modules, requests, &OfWindow)?;
-        prepared.hold_handlers(modules, modules.memory()?.as_ref());
+        let memory = modules.memory()?;
+        prepared.add_loops(modules, memory.as_ref(), loops);
+        prepared.hold_handlers(modules, memory.as_ref());
         Ok(prepared)
     }
 
@@ -238,13 +250,18 @@ impl Prepared {
 
     /// Whether another function's patches need bytes that these do.
     pub(crate) fn is_taken(&self, sites: &[PlannedSite]) -> bool {
+        sites.iter().any(|planned| !self.may_take(&planned.site))
+    }
+
+    /// Whether no other patch needs bytes that this one does.
+    pub(crate) fn may_take(&self, site: &Site) -> bool {
         // Mostly functions come in the order of their addresses: nothing is taken there yet.
         let end = self.taken.last_key_value().map_or(0, |(_, end)| *end);
         let is_taken = |range: Range<u64>| {
             range.start < end
                 && self.taken.range(..range.end).next_back().is_some_and(|(_, &taken_end)| taken_end > range.start)
         };
-        sites.iter().flat_map(bytes_used).any(is_taken)
+        !bytes_of(site).any(is_taken)
     }
 
     /// Keeps others from the bytes of these patches.
@@ -265,6 +282,7 @@ impl Prepared {
             inline: None,
             bodies: None,
             holds: Holds::No,
+            is_loop: false,
         });
         self.ranges.push((request.address.0..request.address.0 + size, probe));
         self.probes.push(request.probe);
@@ -378,7 +396,10 @@ pub(crate) fn answers_in_flags_at(placed: &Placed<'_>) -> bool {
 
 /// Every byte that a patch overwrites or takes out of use.
 pub(crate) fn bytes_used(planned: &PlannedSite) -> impl Iterator<Item = Range<u64>> {
-    let site = &planned.site;
+    bytes_of(&planned.site)
+}
+
+fn bytes_of(site: &Site) -> impl Iterator<Item = Range<u64>> + use<> {
     let apart = match (&site.carrier, site.jump) {
         (Some(carrier), _) => Some(carrier.covered()),
         (None, JumpForm::Short2 { via }) => Some(via..via + NEAR_JUMP_LEN),

@@ -78,6 +78,7 @@ mod tests {
             inline: None,
             bodies: None,
             holds: trimtab_plan::Holds::No,
+            is_loop: false,
         };
         let near = 0x10_0000_0000..0x10_0000_1000;
         let far = 0x7f00_0000_0000..0x7f00_0000_1000;

@@ -104,6 +104,8 @@ pub mod role {
     pub const LEAVES: u8 = 2;
     /// At a function that is not measured itself: calls of others go on in it, and end where it returns.
     pub const PASSES: u8 = 3;
+    /// At a place that each pass of a loop goes through once: passes are counted, nothing is timed and no argument is read.
+    pub const LOOP: u8 = 4;
 }
 
 /// What a probe computes from its call's arguments ([`Probe::kind`]).
@@ -347,6 +349,10 @@ pub struct Header {
     pub may_call_system: AtomicU32,
     /// Site of the marker's call, as [`CallRecord::site`]; 0: any caller.
     pub marker_site: AtomicU64,
+    /// Thread pointer of the thread whose passes count, if the marker is a loop: the first that passed it. 0: none yet.
+    pub marker_thread: AtomicU64,
+    /// Passes of the marker, if it is a loop, by other threads: they count nowhere else.
+    pub passes_of_others: AtomicU64,
     /// Passes of the marking call so far.
     pub passes: AtomicU64,
     /// Passes in one iteration (a call site in a loop over neighbours is passed several times); 0 and 1: one.
@@ -847,6 +853,12 @@ pub struct FunctionStat {
     pub open_stack: AtomicU64,
     /// Of a simple probe: time stamp at the entry of the open call.
     pub open_ticks: AtomicU64,
+    /// Of a loop: passes since the probes went in, recorded or not.
+    pub passes: AtomicU64,
+    /// Of a loop: time stamps of the first of them and the latest.
+    pub first_pass_ticks: AtomicU64,
+    /// See above.
+    pub last_pass_ticks: AtomicU64,
 }
 
 /// Traffic to one peer of one communicator by one kind of call.

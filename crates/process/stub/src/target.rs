@@ -251,6 +251,8 @@ extern "C" fn entered(header: *const Header, number: u64, saved: *const Saved, f
         simple_entry(context, number, Arguments(saved));
     } else if probe.role == role::PASSES {
         pass_on(context, number, Arguments(saved));
+    } else if probe.role == role::LOOP {
+        pass_loop(context, number);
     } else {
         note_entry(context, number, Arguments(saved), frame_pointer);
     }
@@ -465,6 +467,67 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
     if context.header().details_max.load(Relaxed) != 0 {
         keep_detail(context, probe, stat, frame, arguments, now);
     }
+}
+
+/// A thread goes once more through a loop. The first that passes the marker is the one whose passes count: a loop that
+/// several threads pass at a time would else have as many iterations as all of them together.
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+extern "C" fn pass_loop_outlined(header: *const Header, slot: *const Slot, number: u64) {
+    let context = Context { header, slot };
+    let (header, slot) = (context.header(), context.slot());
+    let stat = context.stat(u64::from(context.probe(number).function));
+    let now = ticks();
+    add(&stat.passes, 1);
+    if stat.first_pass_ticks.load(Relaxed) == 0 {
+        stat.first_pass_ticks.store(now, Relaxed);
+    }
+    stat.last_pass_ticks.store(now, Relaxed);
+    if u64::from(header.marker_probe.load(Acquire)) == number {
+        if is_thread_of_marker(header, slot.key.load(Relaxed)) {
+            pass_marker(context, 0, now);
+            write_pass(context, number, now);
+        } else {
+            header.passes_of_others.fetch_add(1, Relaxed);
+        }
+    }
+    if header.state.load(Acquire) == state::RECORD {
+        add(&slot.hits, 1);
+        add(&stat.calls, 1);
+        if stat.first_ticks.load(Relaxed) == 0 {
+            stat.first_ticks.store(now, Relaxed);
+        }
+        stat.last_ticks.store(now, Relaxed);
+        note_overhead(context, now, ticks());
+    }
+}
+
+#[inline(always)]
+fn pass_loop(context: Context, number: u64) {
+    pass_loop_outlined(context.header, context.slot, number);
+}
+
+#[inline(always)]
+fn is_thread_of_marker(header: &Header, key: u64) -> bool {
+    let owner = header.marker_thread.load(Relaxed);
+    owner == key || (owner == 0 && header.marker_thread.compare_exchange(0, key, AcqRel, Relaxed).is_ok())
+}
+
+/// A pass of the marker among the thread's calls: one that has returned at once.
+#[inline(always)]
+fn write_pass(context: Context, number: u64, now: u64) {
+    let slot = context.slot();
+    let index = slot.ring_written.load(Relaxed);
+    let record = ring_record(context, index);
+    record.probe.store(number as u32, Relaxed);
+    record.source.store(-1, Relaxed);
+    record.site.store(0, Relaxed);
+    record.exit_ticks.store(now, Relaxed);
+    record.comm.store(COMM_NONE, Relaxed);
+    record.peer.store(-1, Relaxed);
+    record.passes.store(context.header().passes.load(Relaxed), Relaxed);
+    record.enter_ticks.store(now, Relaxed);
+    slot.ring_written.store(index + 1, Release);
 }
 
 /// Frames whose stack lies below the current one were left by longjmp or an exception; so was one at the same place, unless

@@ -50,6 +50,14 @@ fn branches_and_calls_stay_inside() {
     assert!(calls > 20, "branches were looked at: {calls}");
 }
 
+/// Islands inside of functions leave the direction flag as the program has it where nobody reads the others.
+#[test]
+fn no_string_instruction_depends_on_the_direction() {
+    for instruction in instructions() {
+        assert!(!instruction.is_string_instruction(), "{instruction} at {:#x}", instruction.ip());
+    }
+}
+
 #[test]
 fn nothing_outside_is_addressed() {
     let instructions = instructions();

@@ -95,6 +95,10 @@ const SAVED_REGISTERS_TO_RDX: [u8; 3] = [0x48, 0x89, 0xe2];
 const NO_OPERATION: u8 = 0x90;
 /// `lea rsp, [rsp - 128]; pushfq; cld`.
 const KEEP_RED_ZONE_AND_FLAGS: [u8; 7] = [0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0xfc];
+/// `lea rsp, [rsp - 128]`; the routine has no string instruction, so the direction does not matter to it.
+const KEEP_RED_ZONE: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x80];
+/// `lea rsp, [rsp + 128]`.
+const RESTORE_RED_ZONE: [u8; 8] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0x00, 0x00, 0x00];
 /// `popfq; lea rsp, [rsp + 128]`.
 const RESTORE_FLAGS_AND_RED_ZONE: [u8; 9] = [0x9d, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0x00, 0x00, 0x00];
 /// `push rbp; mov rbp, rsp; and rsp, -16; push rbp`: an odd number of words, as a call leaves it.
@@ -102,9 +106,23 @@ const ALIGN: [u8; 9] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xf0, 0x55];
 /// `mov rsp, rbp; pop rbp`.
 const UNALIGN: [u8; 4] = [0x48, 0x89, 0xec, 0x5d];
 
+/// What a window does at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A function's calls are measured, or passes of an instruction.
+    Calls,
+    /// Passes of a loop are counted at a place inside of a function, which may be one side of a branch.
+    Passes {
+        /// Nobody reads the flags there.
+        flags_unread: bool,
+    },
+}
+
 /// The code that runs at one place in a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowCode<'a> {
+    /// What for.
+    pub purpose: Purpose,
     /// Runs at an entry, or at an instruction.
     pub enter: &'a ProbeCode,
     /// Runs at an exit, if anything does.
@@ -119,7 +137,12 @@ pub struct WindowCode<'a> {
 /// [`Refusal`] if something is out of reach from `at`, or the displaced instructions can't be moved.
 pub fn build_island(site: &Site, original: &[u8], at: u64, window: &WindowCode<'_>) -> Result<Island, Refusal> {
     let code = window.enter;
-    let entering = if let SiteKind::At(_) = site.kind { Passage::Point } else { Passage::Entry };
+    if let Purpose::Passes { flags_unread } = window.purpose {
+        let passing = || vec![code.writer(Passage::Point { flags_unread })];
+        return build_probe_island(site, original, at, &mut passing(), &mut passing());
+    }
+    let at_point = Passage::Point { flags_unread: false };
+    let entering = if let SiteKind::At(_) = site.kind { at_point } else { Passage::Entry };
     // What only counts calls is done at the entry.
     let counts_only = code.inline.is_some_and(|inline| !inline.timed);
     let leave = window.leave.filter(|_| !(counts_only && matches!(site.kind, SiteKind::Whole(_))));
@@ -149,7 +172,7 @@ pub fn build_calibration(at: u64, code: &ProbeCode) -> Result<Vec<u8>, Refusal> 
 enum Passage {
     Entry,
     Exit,
-    Point,
+    Point { flags_unread: bool },
 }
 
 impl ProbeCode {
@@ -164,7 +187,7 @@ impl ProbeCode {
             (Passage::Entry, Some(inline)) => writer.inline_enter(&inline)?,
             (Passage::Exit, None) => writer.probe(self.leave)?,
             (Passage::Exit, Some(inline)) => writer.inline_leave(&inline)?,
-            (Passage::Point, _) => writer.keeping_all()?,
+            (Passage::Point { flags_unread }, _) => writer.keeping_all(flags_unread)?,
         }
         Ok(ProbeBytes { bytes: writer.bytes, entry: 0 })
     }
@@ -226,13 +249,17 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The probe where flags, registers and red zone may all be in use.
-    fn keeping_all(&mut self) -> Result<(), Refusal> {
-        self.put(&KEEP_RED_ZONE_AND_FLAGS);
+    /// The probe where registers and red zone may all be in use, and flags unless they are unread.
+    fn keeping_all(&mut self, flags_unread: bool) -> Result<(), Refusal> {
+        let (keep, restore) = match flags_unread {
+            true => (&KEEP_RED_ZONE[..], &RESTORE_RED_ZONE[..]),
+            false => (&KEEP_RED_ZONE_AND_FLAGS[..], &RESTORE_FLAGS_AND_RED_ZONE[..]),
+        };
+        self.put(keep);
         self.put(&ALIGN);
         self.probe(self.code.enter)?;
         self.put(&UNALIGN);
-        self.put(&RESTORE_FLAGS_AND_RED_ZONE);
+        self.put(restore);
         Ok(())
     }
 }

@@ -41,6 +41,7 @@ mod listing;
 mod liveness;
 mod loops;
 mod padding;
+mod pass_block;
 mod point;
 mod probe_island;
 mod refusal;
@@ -64,13 +65,14 @@ pub use faults::may_fault_in;
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
 pub use instruction::direct_branches;
 pub use island::{
-    ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, WindowCode, build_calibration, build_island,
+    ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, Purpose, WindowCode, build_calibration,
+    build_island,
 };
 pub use jump::{NEAR_JUMP_LEN, SHORT_JUMP_LEN, encode_near_jump, encode_short_jump};
 pub use listing::{Line, disassemble};
 pub use liveness::{Liveness, RegisterSet};
 pub use loops::Loop;
-pub use point::{LoopPlace, loop_site, point_site};
+pub use point::{LoopPlace, loop_sites, point_site};
 pub use probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
 pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};

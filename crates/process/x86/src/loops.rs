@@ -1,12 +1,15 @@
 //! Loops of one function: nesting, headers, latches, exits, and the numbers people call them by.
 //!
 //! A loop is a set of blocks each of which can reach every other. If it is entered at one block only, that is the
-//! header, and the loop is the natural loop of all branches back to it; if at several, it is irreducible, has the first
-//! of them as its header, and says so. Taking the ways back to the headers away, what still goes round is nested inside.
+//! header, and the loop is the natural loop of all branches back to it; if at several, it is irreducible, and says so:
+//! compilers make such loops when they know how the first pass begins. Its header is then a block that every way round
+//! passes once (`pass_block`), or if there is none, the first that is entered. Taking the ways back to the headers away,
+//! what still goes round is nested inside.
 //! Next: `blocks` for the graph, `point` for measuring at a loop.
 
 use crate::Analysis;
 use crate::blocks::{ControlFlow, Edge, for_each_edge};
+use crate::pass_block::pass_block;
 use std::fmt;
 
 /// A loop.
@@ -27,12 +30,14 @@ pub struct Loop {
     pub latches: Vec<Edge>,
     /// Ways out of the loop, those out of the function included.
     pub exits: Vec<Edge>,
-    /// Blocks where it is entered from outside; more than the header if it is irreducible.
+    /// Blocks where it is entered from outside; more than one if it is irreducible.
     pub entries: Vec<usize>,
+    /// Whether every way round passes the header once, so that passes of the header are passes of the loop.
+    pub is_counted_at_header: bool,
 }
 
 impl Loop {
-    /// Whether it is entered at other places than its header: then passes of the header are not all passes.
+    /// Whether it is entered at several places.
     pub fn is_irreducible(&self) -> bool {
         self.entries.len() > 1
     }
@@ -59,15 +64,30 @@ pub(crate) fn find_loops(flow: &ControlFlow, analysis: &Analysis, roots: &[usize
     let (mut is_root, mut place) = (nothing.clone(), vec![usize::MAX; flow.blocks.len()]);
     roots.iter().for_each(|&root| is_root[root] = true);
     flow.order().iter().enumerate().for_each(|(at, &block)| place[block] = at);
-    let mut search = Search { flow, analysis, is_root, place, cut: nothing, loops: Vec::new() };
+    let is_seen_to_be_entered = reached_from(flow, analysis.entry);
+    let mut search = Search { flow, analysis, is_root, is_seen_to_be_entered, place, cut: nothing, loops: Vec::new() };
     search.within(flow.order(), None);
     search.loops
+}
+
+/// Blocks that are reached from the one at `entry`.
+fn reached_from(flow: &ControlFlow, entry: u64) -> Vec<bool> {
+    let mut reached = vec![false; flow.blocks.len()];
+    let mut work: Vec<usize> = flow.block_at(entry).into_iter().collect();
+    while let Some(block) = work.pop() {
+        if !std::mem::replace(&mut reached[block], true) {
+            work.extend(&flow.blocks[block].successors);
+        }
+    }
+    reached
 }
 
 struct Search<'a> {
     flow: &'a ControlFlow,
     analysis: &'a Analysis,
     is_root: Vec<bool>,
+    /// Blocks that the function's entry leads to, and not only a handler of exceptions, say.
+    is_seen_to_be_entered: Vec<bool>,
     /// Each block's place in the walk from the entry.
     place: Vec<usize>,
     /// Blocks whose incoming edges no longer count: headers of loops found.
@@ -79,24 +99,42 @@ impl Search<'_> {
     /// Finds the loops among `blocks`, which are those of `parent`.
     fn within(&mut self, blocks: &[usize], parent: Option<usize>) {
         let mut found = self.rounds(blocks);
-        found.sort_by_key(|round| self.flow.blocks[self.header_of(round)].range.start);
+        found.sort_by_key(|round| self.flow.blocks[self.header_of(round).0].range.start);
         for (position, round) in found.iter().enumerate() {
             let mut number = parent.map_or(Vec::new(), |parent| self.loops[parent].number.clone());
             number.push(position as u32 + 1);
             if number.len() > DEPTH_MAX {
                 continue;
             }
-            self.loops.push(self.describe(round, number, parent));
-            let index = self.loops.len() - 1;
-            self.loops[index].entries.iter().for_each(|&entry| self.cut[entry] = true);
-            self.within(round, Some(index));
+            let found = self.describe(round, number, parent);
+            match found.is_counted_at_header {
+                true => self.cut[found.header] = true,
+                false => found.entries.iter().for_each(|&entry| self.cut[entry] = true),
+            }
+            self.loops.push(found);
+            self.within(round, Some(self.loops.len() - 1));
         }
     }
 
-    /// The block where a loop is entered first.
-    fn header_of(&self, round: &[usize]) -> usize {
-        let entries = self.entries_of(round);
-        entries.into_iter().min_by_key(|&block| self.place[block]).unwrap_or(round[0])
+    /// The block that all passes of a loop go through, and whether they do; if they don't, where it is entered first.
+    fn header_of(&self, round: &[usize]) -> (usize, bool) {
+        let mut entries = self.entries_of(round);
+        entries.sort_by_key(|&block| self.place[block]);
+        let first = entries.first().copied().unwrap_or(round[0]);
+        // Who comes from a handler of exceptions goes on with a pass that had begun.
+        let comes_from_entry = |block: &&usize| {
+            let mut before = self.flow.blocks[**block].predecessors.iter();
+            let is_first = self.flow.blocks[**block].range.start == self.analysis.entry;
+            is_first || before.any(|from| round.binary_search(from).is_err() && self.is_seen_to_be_entered[*from])
+        };
+        let seen: Vec<usize> = entries.iter().filter(comes_from_entry).copied().collect();
+        if let ([only], _) | (_, [only]) = (&entries[..], &seen[..]) {
+            return (*only, true);
+        }
+        let mut others = round.to_vec();
+        others.sort_by_key(|&block| self.place[block]);
+        let pass = pass_block(self.flow, round, &[entries, others].concat());
+        (pass.unwrap_or(first), pass.is_some())
     }
 
     /// Blocks of a loop that are entered from outside of it.
@@ -108,7 +146,7 @@ impl Search<'_> {
     }
 
     fn describe(&self, round: &[usize], number: Vec<u32>, parent: Option<usize>) -> Loop {
-        let header = self.header_of(round);
+        let (header, is_counted_at_header) = self.header_of(round);
         let header_at = self.flow.blocks[header].range.start;
         let (mut latches, mut exits) = (Vec::new(), Vec::new());
         for &block in round {
@@ -122,7 +160,8 @@ impl Search<'_> {
             });
         }
         let entries = self.entries_of(round);
-        Loop { number, header, header_at, parent, blocks: round.to_vec(), latches, exits, entries }
+        let blocks = round.to_vec();
+        Loop { number, header, header_at, parent, blocks, latches, exits, entries, is_counted_at_header }
     }
 
     /// Sets of blocks that reach each other within `blocks`, by Tarjan, each in order.

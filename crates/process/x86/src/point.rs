@@ -1,16 +1,19 @@
 //! A site for any instruction: loop heads, call sites, blocks, source lines, addresses.
 //!
 //! The patch may begin at the instruction itself or, if nothing jumps to it, at one before it; the probe stands right
-//! before the instruction either way. What is wanted of a loop is found here too: its header, or else its latch, or else
-//! a call that is passed once per iteration. Next: `site` for the rules all patches keep, `probe_island` for the
+//! before the instruction either way. What is wanted of a loop is found here too: its header, or else its latch, a call that
+//! is passed once per iteration, or all ways back. Next: `site` for the rules all patches keep, `probe_island` for the
 //! island.
 
 use crate::blocks::ControlFlow;
-use crate::carrier::Carriers;
+use crate::carrier::{Carrier, Carriers};
+use crate::edge::way_site;
 use crate::instruction::Next;
 use crate::padding::padding_end;
 use crate::site::{Calls, Planner, Room, Shape, check_page};
+use crate::springboard::offer_padding;
 use crate::{Analysis, FunctionCode, Loop, NEAR_JUMP_LEN, Refusal, SHORT_JUMP_LEN, Site, SiteKind, Springboards};
+use std::ops::Range;
 
 /// Chooses a patch that sees every pass of the instruction at `address`, before it runs.
 ///
@@ -51,7 +54,7 @@ pub fn point_site(
     room.settle(&plan).or_else(|refusal| plan.ok().and_then(|shapes| room.settle_carried(&shapes, &[])).ok_or(refusal))
 }
 
-/// Where the iterations of a loop are seen.
+/// Where the passes of a loop are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopPlace {
     /// At its header: one pass more than iterations if the loop ends where its condition is tested first.
@@ -60,56 +63,107 @@ pub enum LoopPlace {
     Latch,
     /// At a call that every iteration passes once.
     Call,
+    /// Inside of the header.
+    Inside,
+    /// At each of the ways back to the header, of which a pass takes one.
+    WaysBack,
 }
 
-/// Chooses a patch that every iteration of `found` passes once: at its header, or else in its latch, or else at a call
-/// of the loop that no iteration avoids.
+/// Chooses patches of which every pass of `found` goes through one, once: at its header, or else in its latch, at a call of
+/// the loop that no pass avoids, inside of the header, or at all ways back to it. Only patches that `may_take` are chosen.
 ///
 /// # Errors
-/// Why not at the header, if there is no other place; [`Refusal::Irreducible`] if the loop has several entries.
-pub fn loop_site(
+/// Why not at the header, if there is no other place; [`Refusal::Irreducible`] if the loop has several entries and no block
+/// that all passes go through.
+pub fn loop_sites(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
     flow: &ControlFlow,
     found: &Loop,
-    springboards: &mut Springboards,
-) -> Result<(Site, LoopPlace), Refusal> {
-    if found.is_irreducible() {
+    may_take: &dyn Fn(&Site) -> bool,
+) -> Result<(Vec<Site>, LoopPlace), Refusal> {
+    if !found.is_counted_at_header {
         return Err(Refusal::Irreducible { header: found.header_at });
     }
-    let refusal = match point_site(code, analysis, found.header_at, springboards) {
-        Ok(site) => return Ok((site, LoopPlace::Header)),
+    let places = LoopPlaces { code, analysis, flow, may_take };
+    let refusal = match point_site(code, analysis, found.header_at, &mut places.padding()) {
+        Ok(site) if may_take(&site) => return Ok((vec![site], LoopPlace::Header)),
+        Ok(site) => Refusal::Taken { at: site.at },
         Err(refusal) => refusal,
     };
     let mut latches: Vec<usize> = found.latches.iter().filter_map(|latch| flow.block_at(latch.from)).collect();
     latches.dedup();
-    if let [latch] = latches[..]
-        && let Some(site) = latch_site(code, analysis, flow, latch, springboards)
-    {
-        return Ok((site, LoopPlace::Latch));
-    }
-    let once = |block: usize| {
-        let innermost = flow.blocks[block].innermost_loop.map(|index| &flow.loops[index]);
-        innermost == Some(found) && latches.iter().all(|&latch| flow.dominates(block, latch))
-    };
-    let calls = flow.calls.iter().filter(|call| once(call.block));
-    let sites = calls.flat_map(|call| [call.at, call.return_address]);
-    let site = sites.filter_map(|at| point_site(code, analysis, at, springboards).ok()).next();
-    site.map(|site| (site, LoopPlace::Call)).ok_or(refusal)
+    let one = |site: Option<Site>, place| Some((vec![site?], place));
+    let in_latch = || if let [latch] = latches[..] { one(places.inside(latch), LoopPlace::Latch) } else { None };
+    in_latch()
+        .or_else(|| one(places.at_call(found, &latches), LoopPlace::Call))
+        .or_else(|| one(places.inside(found.header), LoopPlace::Inside))
+        .or_else(|| Some((places.ways_back(found)?, LoopPlace::WaysBack)))
+        .ok_or(refusal)
 }
 
-/// A site at any instruction of the latch.
-fn latch_site(
-    code: &FunctionCode<'_>,
-    analysis: &Analysis,
-    flow: &ControlFlow,
-    latch: usize,
-    springboards: &mut Springboards,
-) -> Option<Site> {
-    let range = &flow.blocks[latch].range;
-    let first = analysis.index_of(range.start)?;
-    let inside = analysis.steps[first..].iter().take_while(|step| step.at < range.end);
-    inside.filter_map(|step| point_site(code, analysis, step.at, springboards).ok()).next()
+/// Searches a function for places that see a loop's passes.
+struct LoopPlaces<'a> {
+    code: &'a FunctionCode<'a>,
+    analysis: &'a Analysis,
+    flow: &'a ControlFlow,
+    may_take: &'a dyn Fn(&Site) -> bool,
+}
+
+impl LoopPlaces<'_> {
+    /// The function's padding, all of it free.
+    fn padding(&self) -> Springboards {
+        let mut springboards = Springboards::new();
+        offer_padding(self.code, self.analysis, &mut springboards);
+        springboards
+    }
+
+    fn point(&self, address: u64, padding: &mut Springboards) -> Option<Site> {
+        point_site(self.code, self.analysis, address, padding).ok().filter(self.may_take)
+    }
+
+    /// A site at any instruction of a block.
+    fn inside(&self, block: usize) -> Option<Site> {
+        let range = &self.flow.blocks[block].range;
+        let first = self.analysis.index_of(range.start)?;
+        let mut inside = self.analysis.steps[first..].iter().take_while(|step| step.at < range.end);
+        inside.find_map(|step| self.point(step.at, &mut self.padding()))
+    }
+
+    /// A site at a call of the loop itself that is made on the way to each of its latches.
+    fn at_call(&self, found: &Loop, latches: &[usize]) -> Option<Site> {
+        let once = |block: usize| {
+            let innermost = self.flow.blocks[block].innermost_loop.map(|index| &self.flow.loops[index]);
+            innermost == Some(found) && latches.iter().all(|&latch| self.flow.dominates(block, latch))
+        };
+        let calls = self.flow.calls.iter().filter(|call| once(call.block));
+        let mut sites = calls.flat_map(|call| [call.at, call.return_address]);
+        sites.find_map(|at| self.point(at, &mut self.padding()))
+    }
+
+    /// A site for each way back to the header, no two of which share a byte.
+    fn ways_back(&self, found: &Loop) -> Option<Vec<Site>> {
+        let (mut padding, mut sites) = (self.padding(), Vec::<Site>::new());
+        for edge in &found.latches {
+            let block = &self.flow.blocks[self.flow.block_at(edge.from)?];
+            let site = match block.successors.len() {
+                1 => self.point(block.last, &mut padding)?,
+                _ => way_site(self.code, self.analysis, edge.from, edge.to, &mut padding).ok().filter(self.may_take)?,
+            };
+            if sites.iter().any(|other| share_bytes(other, &site)) {
+                return None;
+            }
+            sites.push(site);
+        }
+        (!sites.is_empty()).then_some(sites)
+    }
+}
+
+/// Whether two patches need the same bytes.
+fn share_bytes(one: &Site, other: &Site) -> bool {
+    let ranges = |site: &Site| [Some(site.covered()), site.carrier.as_ref().map(Carrier::covered)];
+    let meet = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+    ranges(one).iter().flatten().any(|a| ranges(other).iter().flatten().any(|b| meet(a, b)))
 }
 
 /// Instructions before a point that a patch may begin at.

@@ -141,8 +141,16 @@ pub enum Refusal {
         /// Where it would go.
         to: u64,
     },
+    /// The place's bytes are needed by another patch.
+    #[error("its bytes at {at:#x} are needed by another probe; leave one of them out")]
+    Taken {
+        /// First byte of the patch considered.
+        at: u64,
+    },
     /// A loop with several entries has no place that every iteration passes once.
-    #[error("the loop at {header:#x} is entered at several places; probe an address or a call inside it")]
+    #[error(
+        "the loop at {header:#x} is entered at several places, and no block is passed once in each of its passes; probe an address or a call inside it"
+    )]
     Irreducible {
         /// Its first entry.
         header: u64,
@@ -180,6 +188,7 @@ impl Refusal {
             Refusal::MaybeData { .. } => "maybe data",
             Refusal::NoInstruction { .. } => "no instruction",
             Refusal::NoWay { .. } => "no branch",
+            Refusal::Taken { .. } => "taken",
             Refusal::Irreducible { .. } => "irreducible loop",
             Refusal::OutOfReach { .. } => "out of reach",
         }

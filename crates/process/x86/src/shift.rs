@@ -80,7 +80,8 @@ impl Refusal {
             | Refusal::FallsThrough { at }
             | Refusal::ExitInsideEntry { at }
             | Refusal::MaybeData { at }
-            | Refusal::NoInstruction { at } => [Some(at), None],
+            | Refusal::NoInstruction { at }
+            | Refusal::Taken { at } => [Some(at), None],
         };
         addresses.into_iter().flatten().for_each(|address| *address = address.wrapping_add(by));
         self

@@ -10,6 +10,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
+use trimtab_measure::LoopName;
 use trimtab_track::slurm::SlurmId;
 use trimtab_trigger::{Condition, When};
 use trimtab_types::report::Event;
@@ -392,6 +393,10 @@ pub struct WindowOptions {
     /// What counts iterations: auto, or a function of the program
     #[arg(long, default_value = "auto", value_name = "auto|FUNCTION")]
     pub mark: String,
+    /// The loop of the program whose passes are the iterations: FUNCTION:N, as `trimtab points FUNCTION` shows it, or
+    /// FUNCTION if it has one outermost loop
+    #[arg(long = "loop", value_name = "FUNCTION[:N]", conflicts_with = "mark")]
+    pub main_loop: Option<LoopName>,
     /// Groups of functions to measure
     #[arg(long, value_enum, value_delimiter = ',', default_value = "comm")]
     pub group: Vec<GroupName>,

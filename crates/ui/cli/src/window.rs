@@ -238,7 +238,11 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         GroupName::Sleep => Group::Sleep,
         GroupName::All => Group::All,
     });
-    let mark = if options.mark == "auto" { Mark::Auto } else { Mark::Function(options.mark.clone()) };
+    let mark = match (&options.main_loop, options.mark.as_str()) {
+        (Some(name), _) => Mark::Loop(name.clone()),
+        (None, "auto") => Mark::Auto,
+        (None, name) => Mark::Function(name.to_owned()),
+    };
     Ok(Options {
         length: options.iterations.map_or(Length::AtLeast(options.at_least), Length::Iterations),
         start: options.start,
@@ -246,6 +250,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         mark,
         groups: groups.collect(),
         functions: options.function.clone(),
+        loops: Vec::new(),
         arguments: options.argument.clone(),
         wrappers: options.wrapper.clone(),
         detail: options.detail,

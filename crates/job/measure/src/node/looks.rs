@@ -4,7 +4,7 @@
 
 use super::observe::{self, Sites, Stream, Turns, calls, snapshot};
 use super::selection::readable;
-use super::team::Team;
+use super::team::{Member, Team};
 use super::{Wanted, Window, header};
 use crate::error::Error;
 use crate::excerpt::Excerpt;
@@ -199,10 +199,17 @@ impl Window<'_> {
         Ok(Answer::Counted { name })
     }
 
+    /// Counts calls of a function, or passes of a loop, from now on if another marker counted before.
     pub(super) fn count_function(&mut self, function: u32) -> Answer {
         let symbol = Symbol { function, site: ANY_SITE };
-        let any_site = Wanted { symbol, word: Vec::new(), every: 1, since_ticks: 0, is_common: true };
-        self.wanted = vec![any_site; self.team.members.len()];
+        let wanted = self.team.members.iter().map(|member| Wanted {
+            symbol,
+            word: Vec::new(),
+            every: 1,
+            since_ticks: mark_with(member, function),
+            is_common: true,
+        });
+        self.wanted = wanted.collect();
         Answer::Counted { name: None }
     }
 
@@ -225,6 +232,22 @@ impl Window<'_> {
         let (caller, offset) = place.rsplit_once('+').unwrap_or((&place, "0x0"));
         Some(format!("{function} at {}+{offset}{times}", readable(caller)))
     }
+}
+
+/// Has a rank count this function, if it has it; the moment from which on it does for sure.
+fn mark_with(member: &Member, function: u32) -> u64 {
+    let header = header(member);
+    let probe = member.prepared.probes.iter().position(|probe| probe.function == function);
+    let probe = probe.map_or(u32::MAX, |probe| probe as u32);
+    if header.marker_probe.load(SeqCst) == probe {
+        return 0;
+    }
+    header.marker_probe.store(u32::MAX, SeqCst);
+    header.marker_every.store(1, Relaxed);
+    header.marker_site.store(0, Relaxed);
+    header.marker_thread.store(0, Relaxed);
+    header.marker_probe.store(probe, SeqCst);
+    ticks()
 }
 
 /// A rank's loop for those who know only what is said here.

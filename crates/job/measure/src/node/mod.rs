@@ -13,6 +13,7 @@ mod early;
 mod interest;
 mod library;
 mod looks;
+mod loops;
 mod observe;
 mod owners;
 mod passes;

@@ -244,9 +244,11 @@ pub(crate) fn last_seen_ticks(member: &Member) -> u64 {
     member.inserted.view().slots().map(last).max().unwrap_or(0)
 }
 
-/// The slot of the thread that made most calls.
+/// The slot of the thread whose passes of a loop count iterations, or else of the one that made most calls.
 pub(crate) fn main_slot(view: View<'_>) -> Option<SlotView<'_>> {
-    view.slots().max_by_key(|slot| slot.slot.ring_written.load(Relaxed))
+    let counting = view.header().marker_thread.load(Relaxed);
+    let counts = |slot: &SlotView<'_>| counting != 0 && slot.slot.key.load(Relaxed) == counting;
+    view.slots().max_by_key(|slot| (counts(slot), slot.slot.ring_written.load(Relaxed)))
 }
 
 /// Number of each communicator of a thread, the same on all its members: 0 the world, else a hash of its members.

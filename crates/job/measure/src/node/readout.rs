@@ -68,6 +68,13 @@ fn rank_warnings(team: &Team) -> Vec<String> {
                 "rank {rank}: {dropped} calls were not measured (too many threads, too deep, or from inside a probe)"
             ));
         }
+        let of_others = view.header().passes_of_others.load(Relaxed);
+        if of_others > 0 {
+            warnings.push(format!(
+                "rank {rank}: iterations are passes of one thread, the first that passed the loop; {of_others} passes of \
+                 other threads count as calls only"
+            ));
+        }
         if member.removal.as_ref().is_some_and(|removal| !removal.foreign.is_empty()) {
             warnings
                 .push(format!("rank {rank}: some code was changed meanwhile, not by trimtab, and was left as it is"));

@@ -7,15 +7,16 @@
 //! Next: `team` hands the requests to each rank's session.
 
 use super::library::library_function;
+use super::loops;
 use crate::error::Error;
-use crate::options::{Mark, Options};
+use crate::options::{LoopName, Mark, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_mpi::is_mpi_module;
 use trimtab_mpi::{
     Accounting, AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
 };
-use trimtab_session::{FunctionRequest, ImageCache, Module, Modules, Prepared, Refused, TailExit};
-use trimtab_stub::layout::{Probe, flag, kind};
+use trimtab_session::{FunctionRequest, ImageCache, LoopRequest, Module, Modules, Prepared, Refused, TailExit};
+use trimtab_stub::layout::{Probe, flag, kind, role};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, Pid, ProcAddr};
 use trimtab_window::FunctionInfo;
@@ -56,6 +57,8 @@ pub(crate) struct Selection {
 enum Place {
     Mpi(&'static str),
     Symbol { module: String, name: String },
+    /// A loop of a function that is found in this way.
+    Loop { module: String, name: String, number: Vec<u32> },
 }
 
 impl Selection {
@@ -70,6 +73,9 @@ impl Selection {
             in_any(programs, |modules| selection.add_pattern(modules, pattern))?;
         }
         in_any(programs, |modules| selection.choose_marker(modules, &options.mark))?;
+        for name in &options.loops {
+            in_any(programs, |modules| selection.add_loop(modules, name).map(drop))?;
+        }
         for (name, index) in &options.arguments {
             in_any(programs, |modules| selection.ask_argument(modules, name, *index))?;
         }
@@ -89,10 +95,21 @@ impl Selection {
 
     /// Requests for one rank.
     pub(crate) fn requests(&self, modules: &Modules) -> Vec<FunctionRequest> {
-        let found = self.places.iter().enumerate().filter_map(|(index, place)| {
+        let functions = self.places.iter().enumerate().filter(|(_, place)| !matches!(place, Place::Loop { .. }));
+        let found = functions.filter_map(|(index, place)| {
             let address = place.address(modules)?;
             let name = self.functions[index].name.clone();
             Some(FunctionRequest { name, address, probe: self.probes[index] })
+        });
+        found.collect()
+    }
+
+    /// Requests for the loops of one rank.
+    pub(crate) fn loop_requests(&self, modules: &Modules) -> Vec<LoopRequest> {
+        let found = self.places.iter().enumerate().filter_map(|(index, place)| {
+            let Place::Loop { number, .. } = place else { return None };
+            let (function, number) = (place.address(modules)?, number.clone());
+            Some(LoopRequest { name: self.functions[index].name.clone(), function, number, probe: self.probes[index] })
         });
         found.collect()
     }
@@ -105,7 +122,7 @@ impl Selection {
         {
             return known;
         }
-        if let Some(address) = place.address(modules) {
+        if let Some(address) = place.address(modules).filter(|_| !matches!(place, Place::Loop { .. })) {
             if let Some(&known) = self.known.get(&(modules.pid, address.0)) {
                 self.add_name(known, info.name, place);
                 return known;
@@ -233,18 +250,28 @@ impl Selection {
         self.add(modules, info, probe, Place::Symbol { module, name })
     }
 
+    /// Adds a loop as a function of its own, whose calls are the loop's passes.
+    pub(crate) fn add_loop(&mut self, modules: &Modules, name: &LoopName) -> Result<usize, Error> {
+        let found = loops::find(modules, name)?;
+        let loops::Found { module, function, number, shown } = found;
+        let probe = Probe { group: USER, role: role::LOOP, ..Probe::ABSENT };
+        let info = FunctionInfo { name: shown, group: GROUP_NAMES[USER as usize].into(), ..FunctionInfo::default() };
+        Ok(self.add(modules, info, probe, Place::Loop { module, name: function, number }))
+    }
+
     fn choose_marker(&mut self, modules: &Modules, mark: &Mark) -> Result<(), Error> {
         let found = match mark {
             Mark::Function(name) => {
                 let index = self.function_index(modules, name)?;
                 Some((index, "named"))
             }
+            Mark::Loop(name) => Some((self.add_loop(modules, name)?, "named")),
             Mark::Auto => MARKER_NAMES.iter().find_map(|name| {
                 let (module, _) = modules.definition(name)?;
                 Some((self.add_user(modules, module.path.clone(), name.to_string()), "measuremark"))
             }),
         };
-        if let Some((index, _)) = found {
+        if let Some((index, _)) = found.filter(|(index, _)| self.probes[*index].role != role::LOOP) {
             self.probes[index].flags |= flag::RING;
         }
         self.marker = self.marker.or(found);
@@ -289,7 +316,7 @@ fn imported_by_any(programs: &[&Modules], cache: &ImageCache) -> Option<BTreeSet
 }
 
 /// The functions that a pattern means: a plain name what the loader would find, any other one all that match.
-fn matching<'m>(modules: &'m Modules, name: &str, library: Option<&str>) -> Vec<(&'m Module, &'m Function)> {
+pub(super) fn matching<'m>(modules: &'m Modules, name: &str, library: Option<&str>) -> Vec<(&'m Module, &'m Function)> {
     let is_glob = name.contains(['*', '?']);
     if library.is_none() && (!is_glob || name.contains('(')) {
         let found = modules.definitions(name);
@@ -305,7 +332,7 @@ fn matching<'m>(modules: &'m Modules, name: &str, library: Option<&str>) -> Vec<
     modules.modules.iter().filter(in_library).flat_map(of).collect()
 }
 
-fn no_such_function(modules: &Modules, pattern: &str) -> Error {
+pub(super) fn no_such_function(modules: &Modules, pattern: &str) -> Error {
     let (pattern, pid) = (pattern.to_string(), modules.pid);
     if let Some(reason) = modules.why_names_mean_nothing() {
         return Error::Refused { name: pattern, reason };
@@ -337,7 +364,7 @@ impl Place {
     fn address(&self, modules: &Modules) -> Option<ProcAddr> {
         match self {
             Place::Mpi(name) => library_function(modules, name).map(ProcAddr),
-            Place::Symbol { module, name } => {
+            Place::Symbol { module, name } | Place::Loop { module, name, .. } => {
                 let mut of_path = modules.modules.iter().filter(|known| known.path == *module);
                 if let Some(address) = of_path.find_map(|module| modules.code_named(module, name)) {
                     return Some(address);

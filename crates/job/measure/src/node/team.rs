@@ -254,7 +254,7 @@ fn prepare_all(job: &Job, options: &Options, cache: &ImageCache, interest: Inter
     for (process, modules, undone, claim) in read {
         interest.check()?;
         let requests: Vec<FunctionRequest> = selection.requests(&modules);
-        let prepared = Prepared::new(&modules, &requests);
+        let prepared = Prepared::with_loops(&modules, &requests, &selection.loop_requests(&modules));
         let prepared = prepared.map_err(|source| Error::Rank { rank: process.rank, pid: process.pid, source })?;
         ready.push(Ready { process: process.clone(), modules, prepared, undone, _claim: claim });
     }
@@ -320,7 +320,8 @@ fn clean_modules(pid: Pid, options: &Options, cache: &ImageCache) -> Result<(Mod
 /// Which files of a process a window reads for their symbols, by path: only what can hold measured functions. Reading every
 /// library of a big program takes longer than the measurement.
 pub fn wanted_files(pid: Pid, options: &Options) -> impl Fn(&str) -> bool + use<> {
-    let all = !options.functions.is_empty() || !options.arguments.is_empty() || options.mark != Mark::Auto;
+    let is_named = !options.arguments.is_empty() || !options.loops.is_empty() || options.mark != Mark::Auto;
+    let all = !options.functions.is_empty() || is_named;
     let libc = options.groups.iter().any(|group| *group != Group::Comm);
     let exe = program_name(pid);
     move |path| {

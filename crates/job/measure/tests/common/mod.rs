@@ -224,6 +224,7 @@ pub fn options(mark: Mark, iterations: u64) -> Options {
         mark,
         groups: vec![Group::Comm],
         functions: vec![TRUE_MARK.into()],
+        loops: Vec::new(),
         arguments: vec![(TRUE_MARK.into(), 0)],
         wrappers: Vec::new(),
         detail: 1,

@@ -7,8 +7,9 @@ use crate::function::{self, Function};
 use crate::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trimtab_x86::{
-    CodeRange, FunctionCode, JumpForm, ProbeBytes, ProbeCode, ProbePlace, Refusal, Site, WindowCode, WriteProbe,
-    analyse, build_carrier, build_island, build_probe_island, encode_near_jump, encode_short_jump, relocate,
+    CodeRange, FunctionCode, JumpForm, ProbeBytes, ProbeCode, ProbePlace, Purpose, Refusal, Site, WindowCode,
+    WriteProbe, analyse, build_carrier, build_island, build_probe_island, encode_near_jump, encode_short_jump,
+    relocate,
 };
 
 /// A page ends here, so that some patches would cross it.
@@ -58,7 +59,7 @@ impl<'a> Lab<'a> {
                 let island = build_carrier(carrier, self.original(&carrier.displaced), at).expect("in reach");
                 self.put(carrier.displaced.start, &mut at, &island.bytes);
             }
-            let window = WindowCode { enter: &code, leave: Some(&code), hold: None };
+            let window = WindowCode { purpose: Purpose::Calls, enter: &code, leave: Some(&code), hold: None };
             let island = build_island(site, self.original(&site.displaced), at, &window).expect("in reach");
             let place = if let JumpForm::Short2 { via } = site.jump { via } else { site.at };
             self.put(place, &mut at, &island.bytes);

@@ -1,0 +1,67 @@
+//! Loops of the program by name: which one is meant, and how it is called in a report.
+//!
+//! Next: `selection`, which takes them in; `trimtab-x86`'s `loops`, which finds and numbers them.
+
+use super::selection::{matching, no_such_function, readable};
+use crate::error::Error;
+use crate::options::{LoopName, dotted};
+use trimtab_session::Modules;
+
+/// Loops of a function that an error lists.
+const LISTED_MAX: usize = 12;
+
+/// A loop that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// File that holds its function.
+    pub module: String,
+    /// The function's symbol.
+    pub function: String,
+    /// Its number in the function.
+    pub number: Vec<u32>,
+    /// For people: `loop 2.1 of solve`.
+    pub shown: String,
+}
+
+/// The loop of this name in a process.
+///
+/// # Errors
+/// [`Error::NoSuchFunction`] and its like for the function; [`Error::NoLoop`] with the loops that there are, if there is no
+/// such loop, or without a number not exactly one outermost loop; [`Error::Refused`] if the function can't be understood.
+pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
+    let (pattern, library) = match name.function.split_once('@') {
+        Some((pattern, library)) => (pattern, Some(library)),
+        None => (name.function.as_str(), None),
+    };
+    let found = matching(modules, pattern, library);
+    let Some((module, function)) = found.first() else { return Err(no_such_function(modules, &name.function)) };
+    let symbol = function.name();
+    let shown = readable(&symbol);
+    if found.len() > 1 {
+        let names: Vec<String> = found.iter().take(LISTED_MAX).map(|(_, one)| readable(&one.name())).collect();
+        let what = format!("{} meanings: {}; name one function", found.len(), names.join(", "));
+        return Err(Error::NoLoop { function: name.function.clone(), what });
+    }
+    let flow = modules.control_flow(modules.code_of(module, function));
+    let flow = flow.map_err(|reason| Error::Refused { name: format!("a loop of {shown}"), reason })?;
+    let numbers: Vec<Vec<u32>> = flow.loops.iter().map(|found| found.number.clone()).collect();
+    let outermost: Vec<&Vec<u32>> = numbers.iter().filter(|number| number.len() == 1).collect();
+    let number = match (&name.number, &outermost[..]) {
+        (Some(number), _) if numbers.contains(number) => number.clone(),
+        (None, [only]) => (*only).clone(),
+        _ => return Err(Error::NoLoop { what: what_it_has(name, &numbers), function: shown }),
+    };
+    let shown = format!("loop {} of {shown}", dotted(&number));
+    Ok(Found { module: module.path.clone(), function: symbol, number, shown })
+}
+
+/// The loops of a function in words.
+fn what_it_has(name: &LoopName, numbers: &[Vec<u32>]) -> String {
+    let listed: Vec<String> = numbers.iter().take(LISTED_MAX).map(|number| dotted(number)).collect();
+    let more = if numbers.len() > LISTED_MAX { format!(" and {} more", numbers.len() - LISTED_MAX) } else { String::new() };
+    match (&name.number, &listed[..]) {
+        (_, []) => "no loop".to_owned(),
+        (Some(number), _) => format!("no loop {}; it has {}{more}", dotted(number), listed.join(", ")),
+        (None, _) => format!("several loops: {}{more}; choose one with --loop {}:N", listed.join(", "), name.function),
+    }
+}
