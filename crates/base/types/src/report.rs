@@ -122,6 +122,9 @@ pub struct Window {
     /// Empty: it is a function of the program, or the window is by time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marker_path: Vec<CallFrame>,
+    /// The loop of the program whose passes count iterations; `None`: something else does.
+    #[serde(default)]
+    pub main_loop: Option<LoopPlace>,
 }
 
 /// A call on the way from the program to MPI.
@@ -149,6 +152,31 @@ impl CallFrame {
             Some(line) => format!("{name} at {line}"),
             None => format!("{name}+{:#x}", self.offset),
         }
+    }
+}
+
+/// A loop of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopPlace {
+    /// The function it lies in.
+    pub function: String,
+    /// Its number there, as `trimtab points` shows it: `2.1` is the first loop in the second.
+    pub number: String,
+    /// File name of the program or library.
+    pub module: String,
+    /// Address in that file of the block that each pass goes through, in hexadecimal.
+    pub address: String,
+    /// The source file; `None`: there is no debugging information.
+    pub file: Option<String>,
+    /// The line in it where the loop begins.
+    pub line: Option<u32>,
+}
+
+impl LoopPlace {
+    /// `solver.f90:214`, where that is known.
+    pub fn source(&self) -> Option<String> {
+        let file = self.file.as_deref()?;
+        Some(format!("{}:{}", file.rsplit('/').next().unwrap_or(file), self.line?))
     }
 }
 

@@ -33,7 +33,8 @@ impl FromStr for LoopName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<LoopName, String> {
-        let split = text.rsplit_once(':').filter(|(_, number)| number.starts_with(|first: char| first.is_ascii_digit()));
+        let split =
+            text.rsplit_once(':').filter(|(_, number)| number.starts_with(|first: char| first.is_ascii_digit()));
         let (function, number) = split.map_or((text, None), |(function, number)| (function, Some(number)));
         if function.is_empty() {
             return Err("a loop is named by its function: FUNCTION:N, as `trimtab points` shows it".to_owned());

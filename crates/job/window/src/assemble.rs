@@ -14,7 +14,7 @@ use crate::waits::Waits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_types::report::{
-    CallFrame, Cost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, NodeShare, RankTotal, Report,
+    CallFrame, Cost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, LoopPlace, NodeShare, RankTotal, Report,
     SCHEMA, Window,
 };
 
@@ -83,6 +83,8 @@ pub struct WindowFacts {
     pub loop_description: Option<String>,
     /// From where the marker is called, innermost first; empty if it is no call of MPI.
     pub marker_path: Vec<CallFrame>,
+    /// The loop whose passes count iterations.
+    pub main_loop: Option<LoopPlace>,
     /// Wall-clock time of the start, seconds since 1970.
     pub started_unix_s: f64,
 }
@@ -113,6 +115,8 @@ pub struct FunctionInfo {
     pub moves_bytes: bool,
     /// An argument was asked for.
     pub argument_asked: bool,
+    /// It is no function but a loop, and its calls are passes.
+    pub loop_place: Option<LoopPlace>,
 }
 
 /// One rank's recording.
@@ -420,6 +424,7 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
         groups: facts.groups.clone(),
         loop_description: facts.loop_description.clone(),
         marker_path: facts.marker_path.clone(),
+        main_loop: facts.main_loop.clone(),
     }
 }
 

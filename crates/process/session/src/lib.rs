@@ -10,6 +10,7 @@
 mod again;
 mod changed;
 mod claim;
+mod debug_files;
 mod decided;
 mod departed;
 mod elsewhere;
@@ -54,6 +55,7 @@ pub use departed::Departures;
 pub use elsewhere::NamedFile;
 pub use error::Error;
 
+pub use debug_files::{DebugFiles, DebugSections};
 pub use image_cache::{ImageCache, LoadedImage};
 #[doc(hidden)]
 pub use image_cache::{branches_from, branches_to_bytes};
@@ -74,4 +76,5 @@ pub use remove::Removal;
 pub use script::{Lost, ScriptRequest, ScriptStart, ScriptView};
 pub use tails::TailExit;
 pub use trimtab_plan::{FunctionBodies, Patch, Piece, PieceRole, Plan, Role};
+pub use trimtab_x86::Loop;
 pub use trimtab_x86::{Line, disassemble};

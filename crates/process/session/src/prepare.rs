@@ -105,11 +105,7 @@ impl Prepared {
     }
 
     /// The same with loops whose passes are counted: each has a probe of its own, behind those of the functions.
-    pub fn with_loops(
-        modules: &Modules,
-        requests: &[FunctionRequest],
-        loops: &[LoopRequest],
-    ) -> Result<Self, Error> {
+    pub fn with_loops(modules: &Modules, requests: &[FunctionRequest], loops: &[LoopRequest]) -> Result<Self, Error> {
         let mut prepared = Prepared::decided(modules, requests, &OfWindow)?;
         let memory = modules.memory()?;
         prepared.add_loops(modules, memory.as_ref(), loops);

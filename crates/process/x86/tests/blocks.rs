@@ -7,7 +7,7 @@ use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 use std::collections::BTreeMap;
 use trimtab_x86::{
-    Analysis, CodeRange, ControlFlow, FunctionCode, LoopPlace, Refusal, Springboards, analyse, loop_site,
+    Analysis, CodeRange, ControlFlow, FunctionCode, LoopPlace, Refusal, Site, SiteKind, analyse, loop_sites,
 };
 
 const ADDR: u64 = 0x1000;
@@ -84,7 +84,11 @@ impl Lab {
     fn loops(&self) -> String {
         let flow = ControlFlow::of(&self.analysis());
         let described = flow.loops.iter().map(|found| {
-            let kind = if found.is_irreducible() { " irreducible" } else { "" };
+            let kind = match (found.is_irreducible(), found.is_counted_at_header) {
+                (true, true) => " irreducible",
+                (true, false) => " irreducible, uncounted",
+                (false, _) => "",
+            };
             let (label, back, out) = (self.label_at(found.header_at), found.latches.len(), found.exits.len());
             format!("{found} {label} {back} back {out} out{kind}")
         });
@@ -110,6 +114,22 @@ fn loops_by_shape() {
         ("left_in_the_middle", ". A . je:B . . je:A B ret", "1 A 1 back 2 out"),
         ("never_left", ". A . jmp:A", "1 A 1 back 0 out"),
         ("jumped_into", ". je:B A . B . je:A ret", "1 A 1 back 1 out irreducible"),
+        (
+            "jumped_into_around_a_loop",
+            ". je:B A . C . je:C B . je:A ret",
+            "1 A 1 back 1 out irreducible; 1.1 C 1 back 1 out",
+        ),
+        // Compilers that know how the first pass begins jump into the loop inside.
+        (
+            "jumped_into_the_loop_inside",
+            ". je:B A . B . C . je:B . je:A ret",
+            "1 A 1 back 1 out irreducible; 1.1 B 1 back 1 out",
+        ),
+        (
+            "without_a_block_that_all_pass",
+            ". je:B A . je:C B . je:A C . je:A jmp:B ret",
+            "1 A 2 back 0 out irreducible, uncounted",
+        ),
         ("header_behind_its_body", ". jmp:B A . B . je:A ret", "1 B 1 back 1 out"),
         ("left_by_a_tail_call_in_the_middle", ". A . je:OUT . je:A ret OUT ret", "1 A 1 back 2 out"),
     ];
@@ -144,22 +164,46 @@ fn where_a_loop_is_seen() {
         ("call_at_the_header", ". A call small je:A ret", Ok(("A", LoopPlace::Header))),
         // The header is one byte before a place that is jumped to.
         ("room_at_the_latch", ". A tiny B . je:B L small . . jmp:A", Ok(("L", LoopPlace::Latch))),
-        ("jumped_into", ". je:B A . B . je:A ret", Err("irreducible loop")),
+        ("jumped_into", ". je:B A . . B . . je:A ret", Ok(("A", LoopPlace::Header))),
+        ("no_block_for_all", ". je:B A . je:C B . je:A C . je:A jmp:B ret", Err("irreducible loop")),
     ];
     for (name, text, want) in rows {
         let lab = Lab::new(text);
-        let analysis = lab.analysis();
-        let flow = ControlFlow::of(&analysis);
-        let found = flow.loop_numbered(&[1]).expect("there is a loop");
-        let got = loop_site(&lab.code(), &analysis, &flow, found, &mut Springboards::new());
-        let got = got.as_ref().map(|(site, place)| (lab.label_at(point(site.kind)), *place)).map_err(Refusal::label);
+        let got = lab.loop_seen(&|_| true);
+        let got = got.map(|(sites, place)| (point(&sites), place));
+        let got = got.as_ref().map(|(at, place)| (lab.label_at(*at), *place)).map_err(Refusal::label);
         assert_eq!(got, *want, "{name}");
     }
 }
 
-fn point(kind: trimtab_x86::SiteKind) -> u64 {
-    match kind {
-        trimtab_x86::SiteKind::At(address) => address,
+/// Where the header's bytes are another's, what is left is tried: in the block, and on all ways back.
+#[test]
+fn a_loop_is_seen_where_patches_may_be_taken() {
+    let lab = Lab::new(". A . M . . je:B N . . jmp:A B . . je:A ret");
+    let at = |label: &str| lab.places[label];
+    let not_at = |label: &'static str| move |site: &Site| site.at != at(label);
+    let (sites, place) = lab.loop_seen(&not_at("A")).expect("there is room behind the first instruction");
+    assert_eq!((point(&sites), place), (at("M"), LoopPlace::Inside));
+    let from_n_on = |site: &Site| site.at >= at("N");
+    let (sites, place) = lab.loop_seen(&from_n_on).expect("both ways back have room");
+    assert_eq!((sites.len(), place), (2, LoopPlace::WaysBack));
+    assert!(matches!(sites[1].kind, SiteKind::Exit(_)), "only the side that is taken: {sites:?}");
+    let refusal = lab.loop_seen(&|_| false).expect_err("everything is taken");
+    assert_eq!(refusal.label(), "taken");
+}
+
+impl Lab {
+    fn loop_seen(&self, may_take: &dyn Fn(&Site) -> bool) -> Result<(Vec<Site>, LoopPlace), Refusal> {
+        let analysis = self.analysis();
+        let flow = ControlFlow::of(&analysis);
+        let found = flow.loop_numbered(&[1]).expect("there is a loop");
+        loop_sites(&self.code(), &analysis, &flow, found, may_take)
+    }
+}
+
+fn point(sites: &[Site]) -> u64 {
+    match sites {
+        [Site { kind: SiteKind::At(address), .. }] => *address,
         other => panic!("no point: {other:?}"),
     }
 }

@@ -22,7 +22,8 @@ use lab::Lab;
 use random::{Random, cases, seed};
 use std::sync::atomic::AtomicU64;
 use trimtab_x86::{
-    ControlFlow, JumpForm, Liveness, Refusal, Site, SiteKind, Springboards, own_sites, point_site, way_site,
+    ControlFlow, JumpForm, Liveness, LoopPlace, Purpose, Refusal, Site, SiteKind, Springboards, loop_sites, own_sites,
+    point_site, way_site,
 };
 
 const CASES: u64 = 3_000;
@@ -182,4 +183,45 @@ fn every_pass_of_a_tiny_loop_is_seen() {
     let (expected, got) = lab.compare(&[site]);
     assert_eq!(got, expected);
     assert_eq!(lab.arena.probes_seen(), (9, 0));
+}
+
+/// Wherever a loop's passes are seen, they are as many as those of its header, less the first where only ways back are
+/// seen; and nobody notices, flags included unless nobody reads them.
+#[test]
+fn every_pass_of_a_loop_is_seen_once() {
+    let mut arena = Arena::new();
+    let mut random = Random::new(seed().rotate_left(21));
+    let count = AtomicU64::new(0);
+    let mut seen = [0; 3];
+    for case in 0..cases(CASES) {
+        let mut lab = Lab::new(&mut arena, &mut random);
+        let (analysis, at_header) = (lab.analysis(), random.below(3) == 0);
+        let flow = ControlFlow::of(&analysis);
+        let outermost: Vec<_> = flow.loops.iter().filter(|found| found.depth() == 1).collect();
+        let Some(found) = outermost.get(random.below(outermost.len().max(1) as u64) as usize) else { continue };
+        let may_take = |site: &Site| at_header || !site.covered().contains(&found.header_at);
+        let Ok((sites, place)) = loop_sites(&lab.code(), &analysis, &flow, found, &may_take) else { continue };
+        let liveness = Liveness::of(&lab.code(), &analysis);
+        let is_unread = |site: &Site| matches!(site.kind, SiteKind::At(at) if !liveness.flags_live(at));
+        let flags_unread = sites.iter().all(is_unread);
+        let (expected, got) = lab.compare_for(Purpose::Passes { flags_unread }, &sites);
+        let what = format!("case {case} of seed {:#x}: {:02x?} with {sites:#x?}", seed(), lab.function.bytes);
+        assert!(flags_unread || got == expected, "{what}");
+        assert_eq!(function::kept(&got), function::kept(&expected), "{what}");
+        let (passes, left) = lab.arena.probes_seen();
+        assert_eq!(left, 0, "{what}");
+        let Ok(header) = point_site(&lab.code(), &analysis, found.header_at, &mut Springboards::new()) else {
+            continue;
+        };
+        let (.., all) = lab.compare_counted(&header, &count);
+        let back = all.saturating_sub(u64::from(!found.is_irreducible()));
+        match place {
+            LoopPlace::Header | LoopPlace::Inside => assert_eq!(passes, all, "{what}"),
+            LoopPlace::WaysBack if !found.is_irreducible() => assert_eq!(passes, back, "{what}"),
+            _ => assert!((back.min(all)..=all + 1).contains(&passes), "{passes} of {all} {place:?}: {what}"),
+        }
+        let index = [LoopPlace::Header, LoopPlace::WaysBack].iter().position(|one| *one == place).unwrap_or(2);
+        seen[index] += u64::from(passes > 0);
+    }
+    assert!(seen.iter().all(|&seen| seen > cases(CASES) / 200), "at headers, on ways back, elsewhere: {seen:?}");
 }

@@ -10,7 +10,7 @@ use crate::mutate::Mutator;
 use crate::random::Random;
 use crate::target::Target;
 use anyhow::Result;
-use trimtab_x86::{ControlFlow, Site, Springboards, own_sites, point_site};
+use trimtab_x86::{ControlFlow, Purpose, Site, Springboards, loop_sites, own_sites, point_site};
 
 /// The target, with the memory in which code runs.
 pub struct Patched {
@@ -42,7 +42,11 @@ impl Target for Patched {
         let seed = u64::from_le_bytes(*seed);
         let mut random = Random::new(seed);
         let mut lab = Lab::new(&mut self.arena, &mut random);
-        if seed >> 32 & 1 == 0 { entry_and_exits(&mut lab) } else { any_instruction(&mut lab, &mut random) }
+        match seed >> 32 & 3 {
+            0 | 1 => entry_and_exits(&mut lab),
+            2 => any_instruction(&mut lab, &mut random),
+            _ => any_loop(&mut lab, &mut random),
+        }
     }
 }
 
@@ -72,5 +76,19 @@ fn any_instruction(lab: &mut Lab<'_>, random: &mut Random) -> bool {
     let (entered, left) = lab.arena.probes_seen();
     assert_eq!(left, 0, "{:02x?} with {site:#x?}", lab.function.bytes);
     assert!(place != lab.function.entry || entered > 0, "{:02x?} with {site:#x?}", lab.function.bytes);
+    true
+}
+
+/// Passes of a loop, where the header's bytes may be taken or not.
+fn any_loop(lab: &mut Lab<'_>, random: &mut Random) -> bool {
+    let analysis = lab.analysis();
+    let flow = ControlFlow::of(&analysis);
+    let Some(found) = flow.loops.get(random.below(flow.loops.len().max(1) as u64) as usize) else { return false };
+    let at_header = random.below(2) == 0;
+    let may_take = |site: &Site| at_header || !site.covered().contains(&found.header_at);
+    let Ok((sites, _)) = loop_sites(&lab.code(), &analysis, &flow, found, &may_take) else { return false };
+    let (expected, got) = lab.compare_for(Purpose::Passes { flags_unread: false }, &sites);
+    assert_eq!(got, expected, "{:02x?} with {sites:#x?}", lab.function.bytes);
+    assert_eq!(lab.arena.probes_seen().1, 0, "{:02x?} with {sites:#x?}", lab.function.bytes);
     true
 }

@@ -71,6 +71,7 @@ fn window(batch: u32) -> Window {
         groups: vec!["comm".into()],
         loop_description: None,
         marker_path: Vec::new(),
+        main_loop: None,
     }
 }
 

@@ -36,6 +36,7 @@ impl Aligned {
             iteration_ticks: self.iteration_ticks,
             synchronises: self.synchronises,
             description,
+            main_loop: None,
         }
     }
 }

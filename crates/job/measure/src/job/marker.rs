@@ -16,7 +16,8 @@ use crate::request::{Answer, Request};
 use crate::runs::runs_of;
 use std::time::Duration;
 use trimtab_types::Rank;
-use trimtab_window::{Patience, Symbol};
+use trimtab_types::report::LoopPlace;
+use trimtab_window::{FunctionInfo, Patience, Symbol};
 
 /// First look at the rings.
 const FIRST_LOOK_MS: u64 = 4;
@@ -73,6 +74,8 @@ pub(super) struct MarkerCall {
     pub synchronises: bool,
     /// The loop in a sentence.
     pub description: Option<String>,
+    /// The loop itself, if its passes are counted.
+    pub main_loop: Option<LoopPlace>,
 }
 
 /// Finds what counts iterations.
@@ -116,13 +119,18 @@ impl Limits {
 
 /// A function of the program counts iterations; `None`: nobody asked for it, and it stays silent.
 fn named(lead: &mut Lead, function: u32, is_named: bool, waiting: Waiting) -> Result<Option<Marker>, Error> {
-    let name = lead.facts.functions.get(function as usize).map(|info| info.name.clone());
-    let name = name.ok_or(Error::Malformed { what: "a marker that is not measured" })?;
+    let info = lead.facts.functions.get(function as usize).cloned();
+    let FunctionInfo { name, loop_place, .. } =
+        info.ok_or(Error::Malformed { what: "a marker that is not measured" })?;
+    let name = match loop_place.as_ref().and_then(LoopPlace::source) {
+        Some(source) => format!("{name} at {source}"),
+        None => name,
+    };
     lead.muster.tell(Request::CountFunction { function })?;
     let begun_s = lead.seconds();
     let source = if is_named { "named" } else { "measuremark" };
     match aligned(lead, waiting)? {
-        Ok(found) => Ok(Some(Marker::Call(found.call(name, source, None)))),
+        Ok(found) => Ok(Some(Marker::Call(MarkerCall { main_loop: loop_place, ..found.call(name, source, None) }))),
         Err(silent) if is_named => {
             Err(Error::MarkerSilent { marker: name, rank: Rank(silent), seconds: lead.seconds() - begun_s })
         }

@@ -1,11 +1,17 @@
 //! Loops of the program by name: which one is meant, and how it is called in a report.
 //!
+//! A loop's line is the first of those of its header and of its ways back, because compilers give the test and the step of
+//! a loop the line where it is written, and move what stands first in its body before them.
+//!
 //! Next: `selection`, which takes them in; `trimtab-x86`'s `loops`, which finds and numbers them.
 
+use super::lines::Lines;
 use super::selection::{matching, no_such_function, readable};
 use crate::error::Error;
 use crate::options::{LoopName, dotted};
-use trimtab_session::Modules;
+use trimtab_session::{DebugFiles, DebugSections, Loop, Modules};
+use trimtab_types::ProcAddr;
+use trimtab_types::report::LoopPlace;
 
 /// Loops of a function that an error lists.
 const LISTED_MAX: usize = 12;
@@ -21,6 +27,8 @@ pub(crate) struct Found {
     pub number: Vec<u32>,
     /// For people: `loop 2.1 of solve`.
     pub shown: String,
+    /// The same for the report.
+    pub place: LoopPlace,
 }
 
 /// The loop of this name in a process.
@@ -44,21 +52,55 @@ pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
     }
     let flow = modules.control_flow(modules.code_of(module, function));
     let flow = flow.map_err(|reason| Error::Refused { name: format!("a loop of {shown}"), reason })?;
+    let files = DebugFiles::of(modules);
+    let sections = DebugSections::of(&files);
+    let lines = Lines::of(&sections);
     let numbers: Vec<Vec<u32>> = flow.loops.iter().map(|found| found.number.clone()).collect();
     let outermost: Vec<&Vec<u32>> = numbers.iter().filter(|number| number.len() == 1).collect();
     let number = match (&name.number, &outermost[..]) {
         (Some(number), _) if numbers.contains(number) => number.clone(),
         (None, [only]) => (*only).clone(),
-        _ => return Err(Error::NoLoop { what: what_it_has(name, &numbers), function: shown }),
+        _ => {
+            let listed = flow.loops.iter().map(|found| (found.number.clone(), line_of(found, &lines)));
+            return Err(Error::NoLoop { what: what_it_has(name, &listed.collect::<Vec<_>>()), function: shown });
+        }
+    };
+    let found = flow.loop_numbered(&number);
+    let place = LoopPlace {
+        function: shown.clone(),
+        number: dotted(&number),
+        module: module.file_name().to_owned(),
+        address: found
+            .map_or_else(String::new, |found| format!("{:#x}", module.bias.to_file(ProcAddr(found.header_at)).0)),
+        ..place_of(found.and_then(|found| line_of(found, &lines)))
     };
     let shown = format!("loop {} of {shown}", dotted(&number));
-    Ok(Found { module: module.path.clone(), function: symbol, number, shown })
+    Ok(Found { module: module.path.clone(), function: symbol, number, shown, place })
+}
+
+fn place_of(line: Option<(String, u32)>) -> LoopPlace {
+    let (file, line) = line.unzip();
+    LoopPlace { file, line, ..LoopPlace::default() }
+}
+
+/// Where a loop is written: file and line.
+fn line_of(found: &Loop, lines: &Lines<'_>) -> Option<(String, u32)> {
+    let header = lines.line_at(ProcAddr(found.header_at));
+    let backs: Vec<(String, u32)> =
+        found.latches.iter().filter_map(|latch| lines.line_at(ProcAddr(latch.from))).collect();
+    let file = header.as_ref().or(backs.first())?.0.clone();
+    let line = header.into_iter().chain(backs).filter(|(one, _)| *one == file).map(|(_, line)| line).min()?;
+    Some((file, line))
 }
 
 /// The loops of a function in words.
-fn what_it_has(name: &LoopName, numbers: &[Vec<u32>]) -> String {
-    let listed: Vec<String> = numbers.iter().take(LISTED_MAX).map(|number| dotted(number)).collect();
-    let more = if numbers.len() > LISTED_MAX { format!(" and {} more", numbers.len() - LISTED_MAX) } else { String::new() };
+fn what_it_has(name: &LoopName, loops: &[(Vec<u32>, Option<(String, u32)>)]) -> String {
+    let listed = loops.iter().take(LISTED_MAX).map(|(number, line)| {
+        let source = place_of(line.clone()).source();
+        source.map_or_else(|| dotted(number), |source| format!("{} at {source}", dotted(number)))
+    });
+    let listed: Vec<String> = listed.collect();
+    let more = if loops.len() > LISTED_MAX { format!(" and {} more", loops.len() - LISTED_MAX) } else { String::new() };
     match (&name.number, &listed[..]) {
         (_, []) => "no loop".to_owned(),
         (Some(number), _) => format!("no loop {}; it has {}{more}", dotted(number), listed.join(", ")),

@@ -12,6 +12,7 @@ mod checked;
 mod early;
 mod interest;
 mod library;
+mod lines;
 mod looks;
 mod loops;
 mod observe;

@@ -56,9 +56,16 @@ pub(crate) struct Selection {
 #[derive(Clone, Debug)]
 enum Place {
     Mpi(&'static str),
-    Symbol { module: String, name: String },
+    Symbol {
+        module: String,
+        name: String,
+    },
     /// A loop of a function that is found in this way.
-    Loop { module: String, name: String, number: Vec<u32> },
+    Loop {
+        module: String,
+        name: String,
+        number: Vec<u32>,
+    },
 }
 
 impl Selection {
@@ -253,9 +260,10 @@ impl Selection {
     /// Adds a loop as a function of its own, whose calls are the loop's passes.
     pub(crate) fn add_loop(&mut self, modules: &Modules, name: &LoopName) -> Result<usize, Error> {
         let found = loops::find(modules, name)?;
-        let loops::Found { module, function, number, shown } = found;
+        let loops::Found { module, function, number, shown, place } = found;
         let probe = Probe { group: USER, role: role::LOOP, ..Probe::ABSENT };
-        let info = FunctionInfo { name: shown, group: GROUP_NAMES[USER as usize].into(), ..FunctionInfo::default() };
+        let group = GROUP_NAMES[USER as usize].to_owned();
+        let info = FunctionInfo { name: shown, group, loop_place: Some(place), ..FunctionInfo::default() };
         Ok(self.add(modules, info, probe, Place::Loop { module, name: function, number }))
     }
 

@@ -42,14 +42,19 @@ impl<'a> Lab<'a> {
 
     /// Runs without and with probes at `sites`; the original is put back afterwards.
     pub fn compare(&mut self, sites: &[Site]) -> (Outcome, Outcome) {
+        self.compare_for(Purpose::Calls, sites)
+    }
+
+    /// The same for a purpose.
+    pub fn compare_for(&mut self, purpose: Purpose, sites: &[Site]) -> (Outcome, Outcome) {
         let expected = self.arena.call(self.function.entry, &self.inputs);
-        self.patch(sites);
+        self.patch(purpose, sites);
         let got = self.arena.call(self.function.entry, &self.inputs);
         self.arena.write_at(self.function.entry, &self.function.bytes);
         (expected, got)
     }
 
-    fn patch(&mut self, sites: &[Site]) {
+    fn patch(&mut self, purpose: Purpose, sites: &[Site]) {
         let probe = self.arena.probe_code();
         let code =
             ProbeCode { gate: probe.gate, header: 0, probe: 0, enter: probe.enter, leave: probe.leave, inline: None };
@@ -59,7 +64,7 @@ impl<'a> Lab<'a> {
                 let island = build_carrier(carrier, self.original(&carrier.displaced), at).expect("in reach");
                 self.put(carrier.displaced.start, &mut at, &island.bytes);
             }
-            let window = WindowCode { purpose: Purpose::Calls, enter: &code, leave: Some(&code), hold: None };
+            let window = WindowCode { purpose, enter: &code, leave: Some(&code), hold: None };
             let island = build_island(site, self.original(&site.displaced), at, &window).expect("in reach");
             let place = if let JumpForm::Short2 { via } = site.jump { via } else { site.at };
             self.put(place, &mut at, &island.bytes);

@@ -428,6 +428,7 @@ fn window(iterations: u32, duration_s: f64) -> Window {
         groups: vec!["comm".into()],
         loop_description: Some("3 MPI calls per iteration, covering 99.1% of the time".into()),
         marker_path: Vec::new(),
+        main_loop: None,
     }
 }
 
