@@ -1,0 +1,141 @@
+//! `--loop`: a window's iterations are passes of a loop of the program, whatever is called in it how often.
+//!
+//! Programs in C, C++ and Fortran make five exchanges in each step and a collective in every fourth; `continue`, `cycle` and
+//! exceptions are among the ways back. Eight iterations must so have exactly five exchanges each and two collectives.
+//!
+//! Next: `loops.rs` for loops that are found without hints.
+
+mod common;
+
+use common::{Desk, LIMIT, RANKS, alone};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot};
+use trimtab_types::report::Report;
+
+/// Twice four, so that the rare calls are whole.
+const ITERATIONS: u64 = 8;
+
+/// A program, its compiler's wrapper and the function with the loop of its steps.
+struct Program {
+    source: &'static str,
+    wrapper: &'static str,
+    function: &'static str,
+}
+
+const PROGRAMS: [Program; 3] = [
+    Program { source: "steps.c", wrapper: "mpicc", function: "solve" },
+    Program { source: "steps.cpp", wrapper: "mpicxx", function: "flow::Solver::solve(int)" },
+    Program { source: "steps.f90", wrapper: "mpifort", function: "flow::solve" },
+];
+
+fn compiled(desk: &Desk, program: &Program, mpi: Mpi, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/main_loop").join(program.source);
+    let output = desk.path(program.source).with_extension("bin");
+    let mut compiler = Command::new(format!("{}.{}", program.wrapper, mpi.name()));
+    compiler.args(flags).args(["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX", "-o"]).arg(&output).arg(&source).arg("-lm");
+    // Fortran's module goes beside the program.
+    let compiled = compiler.current_dir(desk.path("")).output().expect("the compiler runs");
+    assert!(compiled.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&compiled.stderr));
+    output
+}
+
+/// Starts it; its ranks have worked for a while.
+fn started(program: &Path, mpi: Mpi) -> Running {
+    let mut job = Launch::mpi(mpi, RANKS, program).start().expect("it starts");
+    let pids = job.rank_pids(LIMIT).expect("ranks");
+    let deadline = Instant::now() + LIMIT;
+    while !pids.iter().all(|pid| common::cpu_ticks(*pid) > 12) {
+        assert!(Instant::now() < deadline, "it does not work: {}", job.stderr());
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    job
+}
+
+fn calls(report: &Report, function: &str) -> (u64, Option<u64>) {
+    let found = report.functions.iter().find(|one| one.name == function);
+    found.map_or((0, None), |found| (found.calls, found.bytes))
+}
+
+#[test]
+fn iterations_are_passes_of_the_loop() {
+    let _alone = alone();
+    for (program, mpi) in PROGRAMS.iter().flat_map(|program| Mpi::ALL.map(|mpi| (program, mpi))) {
+        for flags in [["-O0", "-g"], ["-O2", "-g"], ["-O3", "-g"]] {
+            let desk = Desk::new();
+            let name = format!("{} {} {}", program.source, mpi.name(), flags[0]);
+            let mut job = started(&compiled(&desk, program, mpi, &flags), mpi);
+            let texts: Vec<TextSnapshot> = snapshots(&mut job);
+            let options = format!("--loop {} --iterations {ITERATIONS} --max-seconds 30", program.function);
+            let (code, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
+            assert_eq!((code, report.window.valid), (0, true), "{name}: {:?} {:?}", report.window, report.warnings);
+            let exchanges = u64::from(RANKS) * ITERATIONS * 5;
+            assert_eq!(calls(&report, "MPI_Sendrecv"), (exchanges, Some(exchanges * 320)), "{name}: {:?}", report.window);
+            assert_eq!(calls(&report, "MPI_Allreduce").0, u64::from(RANKS) * 2, "{name}");
+            let found = report.window.main_loop.clone().expect("it is a loop");
+            assert_eq!(calls(&report, &format!("loop {} of {}", found.number, found.function)).0, 16, "{name}");
+            assert!(found.source().is_some_and(|at| at.starts_with(program.source)), "{name}: {found:?}");
+            assert_eq!(report.window.marker_source, "named", "{name}");
+            assert_unchanged(&texts, &name);
+        }
+    }
+}
+
+fn snapshots(job: &mut Running) -> Vec<TextSnapshot> {
+    let pids = job.rank_pids(LIMIT).expect("ranks");
+    pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text can be read")).collect()
+}
+
+fn assert_unchanged(texts: &[TextSnapshot], name: &str) {
+    for text in texts {
+        assert_eq!(text.difference_now().expect("it runs"), None, "{name}: process {}", text.pid());
+    }
+}
+
+/// A loop inside is another one, and a name without a number must mean one loop.
+#[test]
+fn a_loop_is_chosen_by_its_number() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let job = started(&compiled(&desk, &PROGRAMS[0], Mpi::Mpich, &["-O0", "-g"]), Mpi::Mpich);
+    let (_, report) = desk.attach(job.pid(), "--loop solve:1.1 --iterations 12").expect("a report");
+    let sends = calls(&report, "MPI_Sendrecv").0;
+    // The test of the inner loop's condition is a pass too when it ends.
+    assert!((16..=24).contains(&sends), "{sends} calls in 12 passes of each rank");
+    assert!(report.window.marker.as_deref().is_some_and(|marker| marker.starts_with("loop 1.1 of solve at steps.c:")));
+    for (asked, said) in [
+        ("solve:4", "solve has no loop 4; it has 1 at steps.c:"),
+        ("main", "main has no loop"),
+        ("nobody:1", "no function matches"),
+    ] {
+        let pid = job.pid().to_string();
+        let refused = desk.trimtab(&["attach", "--loop", asked, &pid]);
+        assert!(refused.code == 2 && refused.stderr.contains(said), "{asked}: {refused:?}");
+    }
+}
+
+/// A killed trimtab leaves loops counted, and the next one takes that out.
+#[test]
+fn what_a_killed_trimtab_left_is_undone() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let mut job = started(&compiled(&desk, &PROGRAMS[0], Mpi::OpenMpi, &["-O2", "-g"]), Mpi::OpenMpi);
+    let texts = snapshots(&mut job);
+    let pid = job.pid().to_string();
+    let mut command = desk.command(&["attach", "--loop", "solve", "--iterations", "1000000000", &pid]);
+    let mut attach = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("trimtab runs");
+    let deadline = Instant::now() + LIMIT;
+    while texts.iter().any(|text| text.difference_now().expect("it runs").is_none()) {
+        assert!(Instant::now() < deadline, "nothing was patched");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    attach.kill().expect("it runs");
+    attach.wait().expect("it has ended");
+    let undone = desk.trimtab(&["undo", &pid]);
+    assert_eq!(undone.code, 0, "{undone:?}");
+    assert_unchanged(&texts, "undone");
+    let (code, _) = desk.attach(job.pid(), "--loop solve --iterations 8").expect("a report");
+    assert_eq!(code, 0);
+}
