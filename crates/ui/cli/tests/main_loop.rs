@@ -71,7 +71,12 @@ fn iterations_are_passes_of_the_loop() {
             let (code, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
             assert_eq!((code, report.window.valid), (0, true), "{name}: {:?} {:?}", report.window, report.warnings);
             let exchanges = u64::from(RANKS) * ITERATIONS * 5;
-            assert_eq!(calls(&report, "MPI_Sendrecv"), (exchanges, Some(exchanges * 320)), "{name}: {:?}", report.window);
+            assert_eq!(
+                calls(&report, "MPI_Sendrecv"),
+                (exchanges, Some(exchanges * 320)),
+                "{name}: {:?}",
+                report.window
+            );
             assert_eq!(calls(&report, "MPI_Allreduce").0, u64::from(RANKS) * 2, "{name}");
             let found = report.window.main_loop.clone().expect("it is a loop");
             assert_eq!(calls(&report, &format!("loop {} of {}", found.number, found.function)).0, 16, "{name}");

@@ -118,6 +118,14 @@ pub fn everything() -> Report {
         at_unix_s: STARTED_UNIX_S + 3599.5,
     });
     report.window.marker_path = marker_path();
+    report.window.main_loop = Some(LoopPlace {
+        function: "solve".into(),
+        number: "1".into(),
+        module: "particle".into(),
+        address: "0x1a2b".into(),
+        file: Some("src/solver.f90".into()),
+        line: Some(214),
+    });
     report.warnings = vec!["a warning".into()];
     report
 }

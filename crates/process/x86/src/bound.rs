@@ -1,0 +1,262 @@
+//! How many passes a loop has still before it: its counter, its bound, and the test that compares them.
+//!
+//! A counter is a place that each way round changes by the same constant. A test is a branch that every pass comes to and
+//! that leaves the loop when a counter has come to something that no pass changes. From what both hold when a pass begins
+//! follows how often the test lets the loop go on. That counts passes of the header; a loop whose condition is tested
+//! before anything else passes it once more than its body.
+//!
+//! What is found rests on two things that code does not show: that nothing else writes to the places in memory, and that
+//! no call leaves for good. So whoever claims an end looks at two passes, and at [`LoopBound::has_other_exits`].
+//!
+//! Next: `linear`, which follows places through a pass.
+
+use crate::blocks::ControlFlow;
+use crate::instruction::for_each_instruction;
+use crate::linear::{Comparison, Extension, Linear, State, Value, opposite};
+use crate::{Analysis, FunctionCode, Loop};
+use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory};
+use std::collections::BTreeMap;
+
+/// Where a loop's counter and bound are, and what compares them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopBound {
+    /// The counter, as the test sees it.
+    pub counter: Linear,
+    /// What each pass adds to it.
+    pub step: i64,
+    /// The bound, as the test sees it.
+    pub bound: Linear,
+    /// The loop goes on while this holds; `left` is the counter.
+    test: Comparison,
+    /// It can be left in other ways as well: then this is only how far it goes at most.
+    pub has_other_exits: bool,
+    /// No call of the loop is made before the test, so the pass that ends it does nothing.
+    pub is_tested_first: bool,
+}
+
+/// Why nothing is known of how far a loop goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoBound {
+    /// It is never left but from a loop inside or in the middle of a pass.
+    #[error("no branch that every pass comes to leaves the loop")]
+    NoTest,
+    /// Its tests are of other things.
+    #[error("what the loop is left for is no counter with a constant step and a bound that stays")]
+    NoCounter,
+    /// Passes can't be told.
+    #[error("it is entered at several places")]
+    Irreducible,
+}
+
+impl LoopBound {
+    /// How many passes of the header come after the one that begins with these values. `None`: the numbers fit no such
+    /// loop, or it would go on until the counter wraps around.
+    pub fn passes_after(&self, counter: u64, bound: u64) -> Option<u64> {
+        let (mut counter, mut bound) = (self.counter.value(counter), self.bound.value(bound));
+        let is_narrow = self.test.bits == 32;
+        if is_narrow {
+            (counter, bound) = (u64::from(counter as u32), u64::from(bound as u32));
+        }
+        use ConditionCode::{a, ae, b, be, e, g, ge, l, le, ne, ns, s};
+        match self.test.condition {
+            ne => until_equal(counter, bound, self.step, is_narrow),
+            e => Some(u64::from(counter == bound)),
+            l | le | g | ge | s | ns => {
+                let wide = |value: u64| if is_narrow { i128::from(value as i32) } else { i128::from(value as i64) };
+                until_past(wide(counter), wide(bound), self.step, self.test.condition)
+            }
+            b | be | a | ae => until_past(counter.into(), bound.into(), self.step, self.test.condition),
+            _ => None,
+        }
+    }
+}
+
+/// Steps until both are the same.
+fn until_equal(counter: u64, bound: u64, step: i64, is_narrow: bool) -> Option<u64> {
+    let away = if step > 0 { bound.wrapping_sub(counter) } else { counter.wrapping_sub(bound) };
+    let away = if is_narrow { u64::from(away as u32) } else { away };
+    let step = step.unsigned_abs();
+    (step != 0 && away % step == 0).then(|| away / step)
+}
+
+/// Steps while `counter ? bound`, where the counter moves towards the bound.
+fn until_past(counter: i128, bound: i128, step: i64, condition: ConditionCode) -> Option<u64> {
+    use ConditionCode::{a, ae, b, be, g, ge, l, le, ns, s};
+    let step = i128::from(step);
+    // The first value with which the loop ends, in the direction of the step.
+    let (end, is_upwards) = match condition {
+        l | b | s => (bound, true),
+        le | be => (bound + 1, true),
+        g | a => (bound, false),
+        ge | ae | ns => (bound - 1, false),
+        _ => return None,
+    };
+    let away = if is_upwards { end - counter } else { counter - end };
+    if away <= 0 {
+        return Some(0);
+    }
+    let towards = if is_upwards { step } else { -step };
+    (towards > 0).then(|| u64::try_from((away + towards - 1) / towards).ok()).flatten()
+}
+
+/// Finds the counter and the bound of a loop whose passes begin at its header.
+///
+/// # Errors
+/// Why there are none.
+pub fn loop_bound(
+    code: &FunctionCode<'_>,
+    analysis: &Analysis,
+    flow: &ControlFlow,
+    found: &Loop,
+) -> Result<LoopBound, NoBound> {
+    if found.is_irreducible() {
+        return Err(NoBound::Irreducible);
+    }
+    let pass = Pass::follow(code, analysis, flow, found);
+    let tests = pass.tests();
+    if tests.is_empty() {
+        return Err(NoBound::NoTest);
+    }
+    let bounds = tests.into_iter().filter_map(|block| pass.bound_at(block));
+    bounds.max_by_key(|bound| !bound.has_other_exits).ok_or(NoBound::NoCounter)
+}
+
+/// One pass of a loop, followed along all of its ways.
+struct Pass<'a> {
+    flow: &'a ControlFlow,
+    found: &'a Loop,
+    /// What holds behind each block of the loop.
+    after: BTreeMap<usize, State>,
+    /// The last instruction of each block of the loop.
+    last: BTreeMap<usize, Instruction>,
+}
+
+impl<'a> Pass<'a> {
+    fn follow(code: &FunctionCode<'_>, analysis: &Analysis, flow: &'a ControlFlow, found: &'a Loop) -> Pass<'a> {
+        let mut instructions: BTreeMap<usize, Vec<Instruction>> = BTreeMap::new();
+        for_each_instruction(code, |instruction| {
+            let block = flow.block_at(instruction.ip()).filter(|block| found.blocks.binary_search(block).is_ok());
+            if let Some(block) = block.filter(|_| analysis.is_reached(instruction.ip())) {
+                instructions.entry(block).or_default().push(*instruction);
+            }
+        });
+        let last = instructions.iter().filter_map(|(block, all)| Some((*block, *all.last()?))).collect();
+        let mut pass = Pass { flow, found, after: BTreeMap::new(), last };
+        pass.settle(&instructions);
+        pass
+    }
+
+    /// Follows blocks until nothing more is unlearnt. Each place of each block is unlearnt once at most.
+    fn settle(&mut self, instructions: &BTreeMap<usize, Vec<Instruction>>) {
+        let mut info = InstructionInfoFactory::new();
+        let mut before: BTreeMap<usize, State> = BTreeMap::from([(self.found.header, State::at_start())]);
+        let mut work = vec![self.found.header];
+        while let Some(block) = work.pop() {
+            let Some(mut state) = before.get(&block).cloned() else { continue };
+            instructions.get(&block).into_iter().flatten().for_each(|one| state.step(one, &mut info));
+            for &next in &self.flow.blocks[block].successors {
+                let is_inside = next != self.found.header && self.found.blocks.binary_search(&next).is_ok();
+                if !is_inside {
+                    continue;
+                }
+                let is_news = match before.get_mut(&next) {
+                    Some(known) => known.meet(&state),
+                    None => before.insert(next, state.clone()).is_none(),
+                };
+                if is_news {
+                    work.push(next);
+                }
+            }
+            self.after.insert(block, state);
+        }
+    }
+
+    /// Blocks that end in a branch out of the loop and that every pass comes to.
+    fn tests(&self) -> Vec<usize> {
+        let mut blocks: Vec<usize> = self.found.exits.iter().filter_map(|exit| self.flow.block_at(exit.from)).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let is_own =
+            |block: usize| self.flow.blocks[block].innermost_loop.map(|at| &self.flow.loops[at]) == Some(self.found);
+        let latches = self.latches();
+        blocks.retain(|&block| {
+            is_own(block)
+                && self.last.get(&block).is_some_and(|last| last.condition_code() != ConditionCode::None)
+                && latches.iter().all(|&latch| self.flow.dominates(block, latch))
+        });
+        blocks
+    }
+
+    fn latches(&self) -> Vec<usize> {
+        self.found.latches.iter().filter_map(|latch| self.flow.block_at(latch.from)).collect()
+    }
+
+    /// The counter and bound that a test compares, if it does.
+    fn bound_at(&self, block: usize) -> Option<LoopBound> {
+        let last = self.last.get(&block)?;
+        let taken = self.after.get(&block)?.comparison(last.condition_code())?;
+        // The loop goes on where the branch does not lead out.
+        let leaves_if_taken = self.found.exits.iter().any(|exit| exit.from == last.ip() && exit.is_jump);
+        let on = if leaves_if_taken { opposite(taken.condition)? } else { taken.condition };
+        let test = Comparison { condition: on, ..taken };
+        let swapped = Comparison { left: test.right, right: test.left, condition: swapped(on)?, ..test };
+        let (test, step) = [test, swapped].into_iter().find_map(|test| {
+            let step = self.step_of(&test.left, test.bits)?;
+            self.stays(&test.right, test.bits).then_some((test, step))
+        })?;
+        let others = self.found.exits.iter().filter(|exit| self.flow.block_at(exit.from) != Some(block));
+        let is_before = |call: &crate::CallSite| {
+            self.found.blocks.binary_search(&call.block).is_ok()
+                && (call.block == block || !self.flow.dominates(block, call.block))
+        };
+        Some(LoopBound {
+            counter: test.left,
+            step,
+            bound: test.right,
+            test,
+            has_other_exits: others.count() > 0,
+            is_tested_first: !self.flow.calls.iter().any(is_before),
+        })
+    }
+
+    /// What a pass adds to a value's place, if all ways round agree and it is something.
+    fn step_of(&self, value: &Linear, bits: u32) -> Option<i64> {
+        let mut steps = self.latches().into_iter().map(|latch| self.added(value, bits, latch));
+        let first = steps.next()??;
+        (first != 0 && steps.all(|step| step == Some(first))).then_some(first)
+    }
+
+    /// Whether no pass changes what a value is made of.
+    fn stays(&self, value: &Linear, bits: u32) -> bool {
+        value.place.is_none() || self.latches().into_iter().all(|latch| self.added(value, bits, latch) == Some(0))
+    }
+
+    /// What a way round adds to a value's place, as far as the test sees it.
+    fn added(&self, value: &Linear, bits: u32, latch: usize) -> Option<i64> {
+        let is_lower_half_enough = bits == 32 || value.extension != Extension::Whole;
+        match self.after.get(&latch)?.value(value.place?) {
+            Value::Linear(after) if after.place == value.place => {
+                (after.extension == Extension::Whole || is_lower_half_enough).then_some(after.add)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The same with both sides exchanged.
+fn swapped(condition: ConditionCode) -> Option<ConditionCode> {
+    use ConditionCode::{a, ae, b, be, e, g, ge, l, le, ne};
+    Some(match condition {
+        e | ne => condition,
+        l => g,
+        g => l,
+        le => ge,
+        ge => le,
+        b => a,
+        a => b,
+        be => ae,
+        ae => be,
+        // Of a comparison with zero, whose sides are told apart by their places.
+        _ => return None,
+    })
+}

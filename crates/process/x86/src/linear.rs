@@ -1,0 +1,473 @@
+//! What places hold in one pass of a loop, as what they held when the pass began plus a constant.
+//!
+//! Registers, slots of the frame and words at fixed addresses are followed along every way through the loop; where ways
+//! meet that say different things, nothing is known. So whatever a loop inside changes is unknown behind it. Stores through
+//! pointers are taken to leave slots and fixed words alone, which whoever relies on it must check on the running program.
+//!
+//! Next: `bound`, which asks for a loop's counter.
+
+use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+
+/// A place in the program whose value can be read when a pass begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A general register, by its number: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15.
+    Register(u8),
+    /// Memory at a register's value plus an offset.
+    Frame {
+        /// The register's number, as above.
+        register: u8,
+        /// Bytes to add.
+        offset: i64,
+        /// Bytes there.
+        bytes: u32,
+    },
+    /// Memory at an address.
+    Fixed {
+        /// The address.
+        address: u64,
+        /// Bytes there.
+        bytes: u32,
+    },
+}
+
+/// How the 64 bits of a value are made of a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// The sum itself.
+    Whole,
+    /// Its lower 32 bits, zeros above.
+    Zero,
+    /// Its lower 32 bits, their sign above.
+    Sign,
+}
+
+/// What a place held when the pass began, if any, plus a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linear {
+    /// The place; `None`: the constant alone.
+    pub place: Option<Place>,
+    /// The constant.
+    pub add: i64,
+    /// What of the sum is meant.
+    pub extension: Extension,
+}
+
+impl Linear {
+    pub(crate) const fn constant(add: i64) -> Linear {
+        Linear { place: None, add, extension: Extension::Whole }
+    }
+
+    const fn of(place: Place) -> Linear {
+        Linear { place: Some(place), add: 0, extension: Extension::Whole }
+    }
+
+    /// The value, if the place held `held`.
+    pub fn value(&self, held: u64) -> u64 {
+        let sum = held.wrapping_add_signed(self.add);
+        match self.extension {
+            Extension::Whole => sum,
+            Extension::Zero => u64::from(sum as u32),
+            Extension::Sign => sum as i32 as i64 as u64,
+        }
+    }
+
+    /// With `more` added by an instruction of 32 or 64 bits; the upper half of an extended value can't be followed.
+    fn plus(self, more: i64, bits: u32) -> Option<Linear> {
+        let add = self.add.wrapping_add(more);
+        match (bits, self.extension, self.place) {
+            (32, ..) => Some(Linear { add, extension: Extension::Zero, ..self }),
+            (_, Extension::Whole, _) => Some(Linear { add, ..self }),
+            _ => None,
+        }
+    }
+}
+
+/// Two values that are compared, and how the condition `left ? right` is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// As the first operand of `cmp`.
+    pub left: Linear,
+    /// As the second.
+    pub right: Linear,
+    /// How many of their lower bits are compared: 32 or 64.
+    pub bits: u32,
+    /// What must hold.
+    pub condition: ConditionCode,
+}
+
+/// What a register or a word of memory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Unknown,
+    Linear(Linear),
+    /// 1 if this holds, else 0.
+    Truth(Comparison),
+}
+
+/// What the flags were set by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flags {
+    Unknown,
+    /// `cmp left, right`, or what sets them likewise; `unsigned_too` if carry is that of the comparison as well.
+    Compared {
+        left: Linear,
+        right: Linear,
+        bits: u32,
+        unsigned_too: bool,
+    },
+    /// A truth was compared with zero.
+    Truth(Comparison),
+}
+
+/// All places at one point of a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    registers: [Value; 16],
+    /// Memory that was written or read since the pass began, in no order.
+    memory: Vec<(Place, Value)>,
+    flags: Flags,
+}
+
+/// Words of memory that are followed at once.
+const MEMORY_MAX: usize = 96;
+/// Registers that a call may change.
+const CALL_CHANGES: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
+
+impl State {
+    /// When a pass begins.
+    pub(crate) fn at_start() -> State {
+        let held = |number: usize| Value::Linear(Linear::of(Place::Register(number as u8)));
+        State { registers: std::array::from_fn(held), memory: Vec::new(), flags: Flags::Unknown }
+    }
+
+    /// What two ways that meet agree on; true if that is less than this one said.
+    pub(crate) fn meet(&mut self, other: &State) -> bool {
+        let before = self.clone();
+        for (one, other) in self.registers.iter_mut().zip(&other.registers) {
+            if one != other {
+                *one = Value::Unknown;
+            }
+        }
+        let places: Vec<Place> = self.memory.iter().chain(&other.memory).map(|(place, _)| *place).collect();
+        for place in places {
+            if self.load(place) != other.load(place) {
+                self.store(place, Value::Unknown);
+            }
+        }
+        if self.flags != other.flags {
+            self.flags = Flags::Unknown;
+        }
+        *self != before
+    }
+
+    /// What a place holds.
+    pub(crate) fn value(&self, place: Place) -> Value {
+        match place {
+            Place::Register(number) => self.registers[usize::from(number)],
+            memory => self.load(memory),
+        }
+    }
+
+    fn load(&self, place: Place) -> Value {
+        match self.memory.iter().find(|(known, _)| overlap(*known, place)) {
+            Some((known, value)) if *known == place => *value,
+            Some(_) => Value::Unknown,
+            None => Value::Linear(Linear::of(place)),
+        }
+    }
+
+    fn store(&mut self, place: Place, value: Value) {
+        self.memory.retain(|(known, _)| !overlap(*known, place));
+        self.memory.push((place, value));
+        self.memory.sort_by_key(|(place, _)| *place);
+        if self.memory.len() > MEMORY_MAX {
+            // What can't be kept must not seem to be as it was.
+            self.memory.iter_mut().for_each(|(_, value)| *value = Value::Unknown);
+        }
+    }
+
+    /// Follows one instruction.
+    pub(crate) fn step(&mut self, instruction: &Instruction, info: &mut InstructionInfoFactory) {
+        if instruction.is_call_near() || instruction.is_call_near_indirect() {
+            CALL_CHANGES.into_iter().for_each(|number| self.registers[number] = Value::Unknown);
+            self.flags = Flags::Unknown;
+            return;
+        }
+        let (value, flags) = (self.result(instruction), self.flags_after(instruction));
+        self.forget(instruction, info);
+        if let Some(flags) = flags {
+            self.flags = flags;
+        }
+        if let Some(value) = value {
+            self.put(instruction, value);
+        }
+    }
+
+    /// Whatever an instruction writes is unknown, until its result is put there.
+    fn forget(&mut self, instruction: &Instruction, info: &mut InstructionInfoFactory) {
+        let stack = self.registers[usize::from(RSP)];
+        let used = info.info(instruction);
+        let writes = |access| !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
+        let registers = used.used_registers().iter().filter(|used| writes(used.access()));
+        let written: Vec<usize> = registers.filter_map(|used| number_of(used.register())).collect();
+        if used.used_memory().iter().any(|used| writes(used.access()))
+            && let Some(place) = self.memory_operand(instruction)
+        {
+            self.store(place, Value::Unknown);
+        }
+        written.into_iter().for_each(|number| self.registers[number] = Value::Unknown);
+        let moved = i64::from(instruction.stack_pointer_increment());
+        if let Value::Linear(stack) = stack
+            && moved != 0
+        {
+            self.registers[usize::from(RSP)] = stack.plus(moved, 64).map_or(Value::Unknown, Value::Linear);
+        }
+        if instruction.rflags_modified() != 0 {
+            self.flags = Flags::Unknown;
+        }
+    }
+
+    /// Puts a result where the instruction's first operand is.
+    fn put(&mut self, instruction: &Instruction, value: Value) {
+        match instruction.op0_kind() {
+            OpKind::Register => {
+                if let Some(number) = number_of(instruction.op0_register()) {
+                    self.registers[number] = value;
+                }
+            }
+            OpKind::Memory => {
+                if let Some(place) = self.memory_operand(instruction) {
+                    self.store(place, value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What the first operand holds afterwards, if that can be followed.
+    fn result(&self, instruction: &Instruction) -> Option<Value> {
+        let bits = operand_bits(instruction, 0)?;
+        let second = || self.operand(instruction, 1);
+        let linear = |linear: Option<Linear>| linear.map(Value::Linear);
+        match instruction.mnemonic() {
+            Mnemonic::Mov if bits >= 32 => Some(narrowed(second(), bits)),
+            Mnemonic::Movsxd | Mnemonic::Movsx => match second() {
+                Value::Linear(value) if operand_bits(instruction, 1) == Some(32) => {
+                    Some(Value::Linear(Linear { extension: Extension::Sign, ..value }))
+                }
+                _ => None,
+            },
+            Mnemonic::Movzx => match second() {
+                truth @ Value::Truth(_) => Some(truth),
+                _ => None,
+            },
+            Mnemonic::Lea => linear(self.address(instruction).and_then(|value| value.plus(0, bits))),
+            Mnemonic::Xor | Mnemonic::Sub if has_one_register(instruction) => Some(Value::Linear(Linear::constant(0))),
+            Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => linear(self.sum(instruction, bits)),
+            _ if instruction.condition_code() != ConditionCode::None && bits == 8 => {
+                self.comparison(instruction.condition_code()).map(Value::Truth)
+            }
+            _ => None,
+        }
+    }
+
+    fn sum(&self, instruction: &Instruction, bits: u32) -> Option<Linear> {
+        let Value::Linear(first) = self.operand(instruction, 0) else { return None };
+        if bits < 32 {
+            return None;
+        }
+        let more = match instruction.mnemonic() {
+            Mnemonic::Inc => 1,
+            Mnemonic::Dec => -1,
+            mnemonic => match self.operand(instruction, 1) {
+                Value::Linear(Linear { place: None, add, .. }) if mnemonic == Mnemonic::Add => add,
+                Value::Linear(Linear { place: None, add, .. }) => add.checked_neg()?,
+                _ => return None,
+            },
+        };
+        first.plus(more, bits)
+    }
+
+    /// What sets the flags, if that is a comparison or like one.
+    fn flags_after(&self, instruction: &Instruction) -> Option<Flags> {
+        let bits = operand_bits(instruction, 0)?;
+        let zero = Linear::constant(0);
+        let both = || match (self.operand(instruction, 0), self.operand(instruction, 1)) {
+            (Value::Linear(left), Value::Linear(right)) => Some((left, right)),
+            _ => None,
+        };
+        let compared = |(left, right), unsigned_too| Flags::Compared { left, right, bits, unsigned_too };
+        let is_same = has_one_register(instruction);
+        match instruction.mnemonic() {
+            Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Test => {
+                let against_zero = match instruction.mnemonic() {
+                    Mnemonic::Test => is_same,
+                    Mnemonic::Cmp => self.operand(instruction, 1) == Value::Linear(zero),
+                    _ => false,
+                };
+                match (self.operand(instruction, 0), against_zero) {
+                    (Value::Truth(truth), true) => Some(Flags::Truth(truth)),
+                    (Value::Linear(left), true) if bits >= 32 => Some(compared((left, zero), true)),
+                    _ if bits >= 32 && instruction.mnemonic() != Mnemonic::Test => Some(compared(both()?, true)),
+                    _ => None,
+                }
+            }
+            Mnemonic::Dec | Mnemonic::Inc if bits >= 32 => {
+                let Value::Linear(left) = self.operand(instruction, 0) else { return None };
+                let right = Linear::constant(if instruction.mnemonic() == Mnemonic::Dec { 1 } else { -1 });
+                Some(compared((left, right), false))
+            }
+            Mnemonic::Add if bits >= 32 => {
+                let (left, right) = both()?;
+                let right = Linear { add: right.add.checked_neg()?, ..right };
+                (right.place.is_none()).then(|| compared((left, right), false))
+            }
+            _ => None,
+        }
+    }
+
+    /// The comparison that a condition stands for.
+    pub(crate) fn comparison(&self, condition: ConditionCode) -> Option<Comparison> {
+        let is_unsigned =
+            matches!(condition, ConditionCode::a | ConditionCode::ae | ConditionCode::b | ConditionCode::be);
+        match self.flags {
+            Flags::Compared { unsigned_too: false, .. } if is_unsigned => None,
+            Flags::Compared { left, right, bits, .. } => Some(Comparison { left, right, bits, condition }),
+            // The sign and so on of a truth are not asked for by compilers.
+            Flags::Truth(truth) => match condition {
+                ConditionCode::ne => Some(truth),
+                ConditionCode::e => Some(Comparison { condition: opposite(truth.condition)?, ..truth }),
+                _ => None,
+            },
+            Flags::Unknown => None,
+        }
+    }
+
+    fn operand(&self, instruction: &Instruction, index: u32) -> Value {
+        match instruction.op_kind(index) {
+            OpKind::Register => {
+                let register = instruction.op_register(index);
+                match number_of(register) {
+                    Some(number) if register.size() >= 4 => {
+                        narrowed(self.registers[number], register.size() as u32 * 8)
+                    }
+                    Some(number) => match self.registers[number] {
+                        truth @ Value::Truth(_) => truth,
+                        _ => Value::Unknown,
+                    },
+                    None => Value::Unknown,
+                }
+            }
+            OpKind::Memory => match self.memory_operand(instruction) {
+                Some(place) => narrowed(self.load(place), instruction.memory_size().size() as u32 * 8),
+                None => Value::Unknown,
+            },
+            OpKind::Immediate8
+            | OpKind::Immediate16
+            | OpKind::Immediate32
+            | OpKind::Immediate64
+            | OpKind::Immediate8to16
+            | OpKind::Immediate8to32
+            | OpKind::Immediate8to64
+            | OpKind::Immediate32to64 => {
+                let bits = operand_bits(instruction, 0).unwrap_or(64);
+                let value = instruction.immediate(index);
+                // Narrow comparisons look at the lower half only, and steps have a sign.
+                let value = if bits == 32 { value as i32 as i64 } else { value as i64 };
+                Value::Linear(Linear::constant(value))
+            }
+            _ => Value::Unknown,
+        }
+    }
+
+    /// The address that an instruction computes, as a value.
+    fn address(&self, instruction: &Instruction) -> Option<Linear> {
+        if instruction.is_ip_rel_memory_operand() {
+            return Some(Linear::constant(instruction.ip_rel_memory_address() as i64));
+        }
+        let is_plain = instruction.memory_index() == Register::None && instruction.segment_prefix() == Register::None;
+        let base = number_of(instruction.memory_base()).filter(|_| is_plain)?;
+        match self.registers[base] {
+            Value::Linear(base) => base.plus(instruction.memory_displacement64() as i64, 64),
+            _ => None,
+        }
+    }
+
+    /// The memory that an instruction reads or writes, if it is a place that can be followed.
+    fn memory_operand(&self, instruction: &Instruction) -> Option<Place> {
+        let (address, bytes) = (self.address(instruction)?, instruction.memory_size().size() as u32);
+        match address.place {
+            None => Some(Place::Fixed { address: address.add as u64, bytes }),
+            Some(Place::Register(register)) if matches!(register, RSP | RBP) => {
+                Some(Place::Frame { register, offset: address.add, bytes })
+            }
+            _ => None,
+        }
+    }
+}
+
+const RSP: u8 = 4;
+const RBP: u8 = 5;
+
+/// Number of the general register that one is part of.
+fn number_of(register: Register) -> Option<usize> {
+    let full = register.full_register();
+    full.is_gpr64().then(|| full.number())
+}
+
+fn overlap(one: Place, other: Place) -> bool {
+    let meet = |a: i128, length: u32, b: i128, other: u32| a < b + i128::from(other) && b < a + i128::from(length);
+    match (one, other) {
+        (Place::Frame { register, offset, bytes }, Place::Frame { register: same, offset: at, bytes: length }) => {
+            register == same && meet(offset.into(), bytes, at.into(), length)
+        }
+        (Place::Fixed { address, bytes }, Place::Fixed { address: at, bytes: length }) => {
+            meet(address.into(), bytes, at.into(), length)
+        }
+        _ => false,
+    }
+}
+
+/// A value as an operand of so many bits shows it.
+fn narrowed(value: Value, bits: u32) -> Value {
+    match value {
+        Value::Linear(linear) if bits == 32 => Value::Linear(Linear { extension: Extension::Zero, ..linear }),
+        value => value,
+    }
+}
+
+fn operand_bits(instruction: &Instruction, index: u32) -> Option<u32> {
+    match (index < instruction.op_count()).then(|| instruction.op_kind(index))? {
+        OpKind::Register => Some(instruction.op_register(index).size() as u32 * 8),
+        OpKind::Memory => Some(instruction.memory_size().size() as u32 * 8),
+        _ => None,
+    }
+}
+
+/// Whether both operands are one register.
+fn has_one_register(instruction: &Instruction) -> bool {
+    instruction.op0_kind() == OpKind::Register
+        && instruction.op1_kind() == OpKind::Register
+        && instruction.op0_register() == instruction.op1_register()
+}
+
+/// The condition that holds when this one does not.
+pub(crate) fn opposite(condition: ConditionCode) -> Option<ConditionCode> {
+    use ConditionCode::{a, ae, b, be, e, g, ge, l, le, ne, ns, s};
+    Some(match condition {
+        e => ne,
+        ne => e,
+        l => ge,
+        ge => l,
+        le => g,
+        g => le,
+        b => ae,
+        ae => b,
+        be => a,
+        a => be,
+        s => ns,
+        ns => s,
+        _ => return None,
+    })
+}

@@ -1,0 +1,3 @@
+/* Called in every pass. */
+int marks;
+void mark(int i) { marks += i | 1; }
