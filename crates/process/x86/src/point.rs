@@ -94,7 +94,11 @@ pub fn loop_sites(
     let mut latches: Vec<usize> = found.latches.iter().filter_map(|latch| flow.block_at(latch.from)).collect();
     latches.dedup();
     let one = |site: Option<Site>, place| Some((vec![site?], place));
-    let in_latch = || if let [latch] = latches[..] { one(places.inside(latch), LoopPlace::Latch) } else { None };
+    // A way back may leave a loop inside at the same time: such a latch is passed in each of that one's passes.
+    let in_latch = || match latches[..] {
+        [latch] if places.is_of(found, latch) => one(places.inside(latch), LoopPlace::Latch),
+        _ => None,
+    };
     in_latch()
         .or_else(|| one(places.at_call(found, &latches), LoopPlace::Call))
         .or_else(|| one(places.inside(found.header), LoopPlace::Inside))
@@ -122,6 +126,11 @@ impl LoopPlaces<'_> {
         point_site(self.code, self.analysis, address, padding).ok().filter(self.may_take)
     }
 
+    /// Whether a block belongs to a loop itself and to none inside.
+    fn is_of(&self, found: &Loop, block: usize) -> bool {
+        self.flow.blocks[block].innermost_loop.map(|index| &self.flow.loops[index]) == Some(found)
+    }
+
     /// A site at any instruction of a block.
     fn inside(&self, block: usize) -> Option<Site> {
         let range = &self.flow.blocks[block].range;
@@ -132,10 +141,8 @@ impl LoopPlaces<'_> {
 
     /// A site at a call of the loop itself that is made on the way to each of its latches.
     fn at_call(&self, found: &Loop, latches: &[usize]) -> Option<Site> {
-        let once = |block: usize| {
-            let innermost = self.flow.blocks[block].innermost_loop.map(|index| &self.flow.loops[index]);
-            innermost == Some(found) && latches.iter().all(|&latch| self.flow.dominates(block, latch))
-        };
+        let once =
+            |block: usize| self.is_of(found, block) && latches.iter().all(|&latch| self.flow.dominates(block, latch));
         let calls = self.flow.calls.iter().filter(|call| once(call.block));
         let mut sites = calls.flat_map(|call| [call.at, call.return_address]);
         sites.find_map(|at| self.point(at, &mut self.padding()))
