@@ -75,7 +75,7 @@ pub(super) struct MarkerCall {
     /// The loop in a sentence.
     pub description: Option<String>,
     /// The loop itself, if its passes are counted.
-    pub main_loop: Option<LoopPlace>,
+    pub main_loop: Option<Box<LoopPlace>>,
 }
 
 /// Finds what counts iterations.
@@ -130,7 +130,9 @@ fn named(lead: &mut Lead, function: u32, is_named: bool, waiting: Waiting) -> Re
     let begun_s = lead.seconds();
     let source = if is_named { "named" } else { "measuremark" };
     match aligned(lead, waiting)? {
-        Ok(found) => Ok(Some(Marker::Call(MarkerCall { main_loop: loop_place, ..found.call(name, source, None) }))),
+        Ok(found) => {
+            Ok(Some(Marker::Call(MarkerCall { main_loop: loop_place.map(Box::new), ..found.call(name, source, None) })))
+        }
         Err(silent) if is_named => {
             Err(Error::MarkerSilent { marker: name, rank: Rank(silent), seconds: lead.seconds() - begun_s })
         }

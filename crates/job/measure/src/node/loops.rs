@@ -60,10 +60,7 @@ pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
     let number = match (&name.number, &outermost[..]) {
         (Some(number), _) if numbers.contains(number) => number.clone(),
         (None, [only]) => (*only).clone(),
-        _ => {
-            let listed = flow.loops.iter().map(|found| (found.number.clone(), line_of(found, &lines)));
-            return Err(Error::NoLoop { what: what_it_has(name, &listed.collect::<Vec<_>>()), function: shown });
-        }
+        _ => return Err(Error::NoLoop { what: what_it_has(name, &flow.loops, &lines), function: shown }),
     };
     let found = flow.loop_numbered(&number);
     let place = LoopPlace {
@@ -94,10 +91,10 @@ fn line_of(found: &Loop, lines: &Lines<'_>) -> Option<(String, u32)> {
 }
 
 /// The loops of a function in words.
-fn what_it_has(name: &LoopName, loops: &[(Vec<u32>, Option<(String, u32)>)]) -> String {
-    let listed = loops.iter().take(LISTED_MAX).map(|(number, line)| {
-        let source = place_of(line.clone()).source();
-        source.map_or_else(|| dotted(number), |source| format!("{} at {source}", dotted(number)))
+fn what_it_has(name: &LoopName, loops: &[Loop], lines: &Lines<'_>) -> String {
+    let listed = loops.iter().take(LISTED_MAX).map(|found| {
+        let (number, source) = (dotted(&found.number), place_of(line_of(found, lines)).source());
+        source.map_or_else(|| number.clone(), |source| format!("{number} at {source}"))
     });
     let listed: Vec<String> = listed.collect();
     let more = if loops.len() > LISTED_MAX { format!(" and {} more", loops.len() - LISTED_MAX) } else { String::new() };

@@ -2,11 +2,14 @@
 
 use super::*;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use trimtab_session::ImageCache;
+use trimtab_session::Modules;
 use trimtab_snippet::facts::Location;
 use trimtab_snippet::ir::Register;
 use trimtab_snippet::types::Type;
+use trimtab_types::Pid;
 
 struct Running {
     child: Child,
