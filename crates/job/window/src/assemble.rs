@@ -14,8 +14,8 @@ use crate::waits::Waits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_types::report::{
-    CallFrame, Cost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, LoopPlace, NodeShare, RankTotal, Report,
-    SCHEMA, Window,
+    CallFrame, Cost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, LoopPlace, NodeShare, RankTotal,
+    Report, SCHEMA, Window,
 };
 
 /// Iteration times kept per rank in a report.
