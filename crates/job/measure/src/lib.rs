@@ -28,13 +28,13 @@ pub use excerpt::Excerpt;
 pub use job::{Outcome, measure, measure_with};
 pub use node::FRAMES_MISSING;
 pub use node::{
-    Functions, Listed, Node, chosen, datatype_sizes, describe_library, dry_run, has_static_mpi, host_name,
-    list_functions, program_name, wait_for_start, wanted_files,
+    Functions, Listed, NestSampler, Node, SamplingCost, called_mpi, chosen, datatype_sizes, describe_library, dry_run,
+    has_static_mpi, host_name, list_functions, program_name, script_name, wait_for_start, wanted_files,
 };
 pub use options::{Ended, Length, LoopName, Mark, Options, Progress, Silent, Stage};
 pub use request::{
     Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopSeen, OnceCall, Passed, Polled,
-    RankCheck, RankPasses, Recording, Reference, Request, WindowId, WordSeen,
+    RankCheck, RankPasses, Recording, Reference, Request, Sampled, SampledLoop, WindowId, WordSeen,
 };
 pub use runs::{Run, runs_of, value_of};
 pub use wire::{Envelope, Failed, FailedKind};

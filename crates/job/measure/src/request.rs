@@ -30,6 +30,9 @@ pub struct Command {
 /// What the job asks. The answer that belongs to each is named with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
+    /// Which loops of the program run, from some looks at the stacks of the ranks that are to be measured; nothing is put in:
+    /// [`Answer::Sampled`]. It belongs to no window.
+    Sample(Box<Options>),
     /// Plan for every rank and insert into all at once: [`Answer::Inserted`]. A window that is still open is abandoned.
     Insert(Box<Options>),
     /// What is measured and what the program is, by one node for all: [`Answer::Described`], [`Answer::Done`] by others.
@@ -140,6 +143,7 @@ impl Request {
     /// What the request is for, as a reader is told that it was not answered.
     pub fn purpose(&self) -> &'static str {
         match self {
+            Request::Sample(_) => "look at stacks",
             Request::Insert(_) => "insert probes",
             Request::Describe { .. } => "describe the program",
             Request::Time => "tell its time",
@@ -166,6 +170,8 @@ impl Request {
 pub enum Answer {
     /// It is done.
     Done,
+    /// For the node, at most [`Answer::SAMPLED_BYTES`].
+    Sampled(Sampled),
     /// At most [`Answer::INSERTED_BYTES`] a rank.
     Inserted(Inserted),
     /// Of one node only.
@@ -222,6 +228,8 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// [`Answer::Sampled`].
+    pub const SAMPLED_BYTES: usize = 8192;
     /// A rank in [`Answer::Inserted`].
     pub const INSERTED_BYTES: usize = 8;
     /// A rank in [`Answer::Looked`].
@@ -250,6 +258,32 @@ impl Answer {
     pub const FUNCTION_BYTES: usize = 64;
     /// A link of a rank.
     pub const LINK_BYTES: usize = 24;
+}
+
+/// The loops that run in the ranks of a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// Outermost first.
+    pub loops: Vec<SampledLoop>,
+    /// Stacks that were known from end to end; 0: the node has none of the ranks, or could not look at them.
+    pub stacks: u64,
+    /// The longest time a thread was held for that, microseconds.
+    pub pause_us_max: f64,
+    /// Why the loops mean nothing, or are not all known.
+    pub why_not: Option<String>,
+}
+
+/// A loop of the program that runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampledLoop {
+    /// Its function by where that begins in its file, whatever its symbols: `fn_0x1139@app`.
+    pub function: String,
+    /// Its number in the function.
+    pub number: Vec<u32>,
+    /// The part of the stacks that were in it.
+    pub share: f64,
+    /// A stack was in MPI below it.
+    pub is_seen_in_mpi: bool,
 }
 
 /// The ranks of a node, with probes in them.

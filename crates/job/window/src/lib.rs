@@ -5,6 +5,7 @@
 //! 1. [`detect`] finds the outermost repeating pattern in one rank's stream of MPI calls and a call that happens exactly
 //!    once in each repetition, the anchor, or else one that begins each repetition.
 //!    [`Patience`] says when looking longer would not help.
+//!    [`find_nest`] finds the loops of the binary that run, and [`choose_loop`] which of them an iteration is a pass of.
 //! 2. [`best_cut`] says where an iteration begins on a rank whose own calls leave it open; which call counts for the whole
 //!    job is agreed on between nodes, in `trimtab-measure`.
 //! 3. [`align`] finds which of one rank's iterations is the same iteration on another rank, with proof where the
@@ -30,6 +31,7 @@ mod explain;
 pub mod formulas;
 mod headline;
 mod level;
+mod nest;
 mod order;
 mod patience;
 mod remarks;
@@ -50,6 +52,10 @@ pub use cut::{Cut, best_cut};
 pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect, in_sight};
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol};
 pub use headline::headline;
+pub use nest::{
+    Binary, Counted, FunctionId, FunctionLoop, LoopChoice, NEST_PART_MAX, NEST_SECONDS, Nest, NestLoop, Origin,
+    PASSES_MIN, Passes, SeenStack, StackCall, Unusable, choose_loop, find_nest,
+};
 pub use patience::Patience;
 pub use remarks::name_ranks;
 pub use start::choose_start;

@@ -139,6 +139,16 @@ impl Stopped {
         Err(Error::Gone { pid })
     }
 
+    /// Stops the thread `tid` of `pid`, and lets the others run.
+    ///
+    /// # Errors
+    /// As [`Stopped::stop`]; [`Error::Gone`] if the thread has ended.
+    pub fn stop_thread(pid: Pid, tid: i32) -> Result<Self, Error> {
+        let mut stopped = Stopped::prepare(pid)?;
+        stopped.stop_threads(&[tid])?;
+        if stopped.threads.is_empty() { Err(Error::Gone { pid }) } else { stopped.checked() }
+    }
+
     fn prepare(pid: Pid) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
         Ok(Stopped {

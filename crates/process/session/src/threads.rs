@@ -2,6 +2,7 @@
 //!
 //! Next: `insert` moves threads out of the way, `remove` waits until nobody is inside.
 
+use crate::unwind::is_call;
 use std::ops::Range;
 use trimtab_os::{Gadgets, MappingTable, Stopped};
 
@@ -158,11 +159,9 @@ fn innermost_call(stopped: &Stopped, stack: &Stack, functions: &Ranges) -> Optio
     calls.find(|(word, _)| follows_call(stopped, *word)).map(|(_, probe)| probe)
 }
 
-/// Whether the bytes before `address` can be a call: `e8 rel32`, or `ff` with a register or memory operand.
+/// Whether the bytes before `address` can be a call.
 fn follows_call(stopped: &Stopped, address: u64) -> bool {
-    let Ok(before) = stopped.memory().read_vec(address.saturating_sub(7), 7) else { return false };
-    let indirect = |length: usize| before[7 - length] == 0xff && before[8 - length] & 0x38 == 0x10;
-    before[2] == 0xe8 || indirect(2) || indirect(3) || indirect(6) || indirect(7)
+    stopped.memory().read_vec(address.saturating_sub(7), 7).is_ok_and(|before| is_call(&before))
 }
 
 #[cfg(test)]

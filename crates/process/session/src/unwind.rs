@@ -1,11 +1,14 @@
 //! Who called whom on a held thread's stack, from the unwind tables alone and down to the very first function.
 //!
 //! A stack is known wholly or not at all: where one table says nothing, where a rule needs a calculation, or where a
-//! signal handler was called, there is no answer. Words of the stack are never guessed to be return addresses.
+//! signal handler was called, there is no answer. Words of the stack are not guessed to be return addresses, unless
+//! whoever asks only counts how often something was seen: see [`Walk::frames_or_guess`].
 //!
-//! Next: `outside_call`, which decides by it whether a thread may be interrupted.
+//! Next: `outside_call`, which decides by it whether a thread may be interrupted; `sample`, which counts.
 
 use crate::modules::Modules;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use trimtab_os::{MappingTable, Memory, Thread};
 use trimtab_symbols::{CallerRules, FrameKind, KEPT_REGISTERS, Kept, caller_rules};
 use trimtab_types::{FileAddr, ProcAddr};
@@ -14,6 +17,11 @@ use trimtab_types::{FileAddr, ProcAddr};
 const FRAMES_MAX: usize = 256;
 /// The stack pointer in DWARF's numbering.
 const STACK_POINTER: u16 = 7;
+/// Words of the stack in which code without a table may have put its return address away: kernels of numerical
+/// libraries, written by hand, keep their blocks of numbers there.
+const GUESSED_WORDS_MAX: u64 = 512;
+/// The longest call instruction that matters.
+const CALL_BYTES_MAX: u64 = 7;
 
 /// One function that a thread is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +33,28 @@ pub(crate) struct Standing {
 }
 
 /// What is known of a function's registers.
+#[derive(Clone, Copy)]
 struct Registers {
     instruction: u64,
     stack: u64,
     kept: [Option<u64>; KEPT_REGISTERS.len()],
+}
+
+impl Registers {
+    fn of(thread: &Thread) -> Self {
+        let at = &thread.registers;
+        let kept = [at.rbx, at.rbp, at.r12, at.r13, at.r14, at.r15].map(Some);
+        Registers { instruction: at.rip, stack: at.rsp, kept }
+    }
+
+    /// The value of a register, if it is known; `None`: it never is.
+    fn value(&self, number: u16) -> Option<u64> {
+        match KEPT_REGISTERS.iter().position(|kept| *kept == number) {
+            _ if number == STACK_POINTER => Some(self.stack),
+            Some(kept) => self.kept[kept],
+            None => None,
+        }
+    }
 }
 
 /// The functions that `thread` is in, innermost first.
@@ -41,21 +67,130 @@ pub(crate) fn frames(
     memory: &Memory,
     thread: &Thread,
 ) -> Result<Vec<Standing>, String> {
-    let at = &thread.registers;
-    let kept = [at.rbx, at.rbp, at.r12, at.r13, at.r14, at.r15].map(Some);
-    let mut registers = Registers { instruction: at.rip, stack: at.rsp, kept };
-    let mut found = Vec::new();
-    while found.len() < FRAMES_MAX {
-        // A call may be a function's last instruction: what it returns to is another one then.
-        let address = registers.instruction - u64::from(!found.is_empty());
-        let (standing, rules) = rules_at(modules, maps, address)?;
-        found.push(standing);
-        match caller(memory, &registers, &rules)? {
-            Some(next) => registers = next,
-            None => return Ok(found),
+    let word = |at| memory.read_word(at).ok();
+    let (known, undescribed) = (RefCell::default(), Cell::new(None));
+    let walk = Walk { modules, maps, known: &known, word: &word, frames_max: FRAMES_MAX, undescribed };
+    walk.frames(Registers::of(thread), None)
+}
+
+/// Rules that were looked up before, by address.
+pub(crate) type KnownRules = RefCell<HashMap<u64, (Standing, CallerRules)>>;
+
+/// A walk up one stack.
+pub(crate) struct Walk<'a> {
+    pub modules: &'a Modules,
+    pub maps: &'a MappingTable,
+    pub known: &'a KnownRules,
+    /// Reads a word of the process's memory.
+    pub word: &'a dyn Fn(u64) -> Option<u64>,
+    /// Calls on one stack, at most.
+    pub frames_max: usize,
+    /// The code of no known module that a walk ended at.
+    pub undescribed: Cell<Option<u64>>,
+}
+
+impl Walk<'_> {
+    /// As [`frames`]. Where no table describes the innermost code, it tries word by word what the function may have been
+    /// called from: behind a call, with tables from there to the outermost function.
+    ///
+    /// # Errors
+    /// As [`frames`].
+    pub(crate) fn frames_or_guess(&self, thread: &Thread) -> Result<Vec<Standing>, String> {
+        let registers = Registers::of(thread);
+        let known = self.frames(registers, None);
+        let undescribed = self.undescribed.get();
+        if known.is_ok() || self.rules_at(registers.instruction).is_ok() {
+            return known;
         }
+        let guessed = self.guessed(&registers);
+        self.undescribed.set(undescribed);
+        guessed.map_or(known, Ok)
     }
-    Err(format!("it is more than {FRAMES_MAX} calls deep"))
+
+    /// All functions around the one that has these registers, which is itself the innermost, or has called `within`.
+    fn frames(&self, mut registers: Registers, within: Option<&[Standing]>) -> Result<Vec<Standing>, String> {
+        let (mut found, mut is_called) = (within.unwrap_or_default().to_vec(), within.is_some());
+        while found.len() < self.frames_max {
+            // A call may be a function's last instruction: what it returns to is another one then.
+            let address = registers.instruction - u64::from(is_called);
+            let (standing, rules) = self.rules_at(address)?;
+            found.push(standing);
+            match self.caller(&registers, &rules)? {
+                Some(next) => registers = next,
+                None => return Ok(found),
+            }
+            is_called = true;
+        }
+        Err(format!("it is more than {} calls deep", self.frames_max))
+    }
+
+    /// The functions around code that no table describes, and that code itself if it lies in a module: the kernel's own
+    /// (vDSO) does not.
+    fn guessed(&self, registers: &Registers) -> Option<Vec<Standing>> {
+        let at = ProcAddr(registers.instruction);
+        let standing = |module: usize| Standing { module, address: self.modules.modules[module].bias.to_file(at) };
+        let innermost: Vec<Standing> = self.modules.index_of(at).map(standing).into_iter().collect();
+        // Code written by hand may have changed the registers or not.
+        let kept_by = [[None; KEPT_REGISTERS.len()], registers.kept];
+        (0..GUESSED_WORDS_MAX).find_map(|number| {
+            let at = registers.stack + number * size_of::<u64>() as u64;
+            let instruction = (self.word)(at).filter(|word| self.follows_call(*word))?;
+            let stack = at + size_of::<u64>() as u64;
+            let mut found = kept_by.iter().map(|kept| Registers { instruction, stack, kept: *kept });
+            found.find_map(|caller| self.frames(caller, Some(&innermost)).ok())
+        })
+    }
+
+    /// Whether the bytes before `address` are a call in some module's file.
+    fn follows_call(&self, address: u64) -> bool {
+        let Some(number) = self.modules.index_of(ProcAddr(address)) else { return false };
+        let module = &self.modules.modules[number];
+        let file = module.bias.to_file(ProcAddr(address.saturating_sub(CALL_BYTES_MAX)));
+        let from = module.loaded.image.file_offset_of(file).map(|offset| offset as usize);
+        let before = from.and_then(|from| module.loaded.file.bytes().get(from..from + CALL_BYTES_MAX as usize));
+        before.is_some_and(is_call)
+    }
+
+    fn rules_at(&self, address: u64) -> Result<(Standing, CallerRules), String> {
+        if let Some(known) = self.known.borrow().get(&address) {
+            return Ok(known.clone());
+        }
+        if self.modules.index_of(ProcAddr(address)).is_none() {
+            self.undescribed.set(Some(address));
+        }
+        let found = rules_at(self.modules, self.maps, address)?;
+        self.known.borrow_mut().insert(address, found.clone());
+        Ok(found)
+    }
+
+    /// The registers of the function that called; `None` behind the outermost.
+    fn caller(&self, registers: &Registers, rules: &CallerRules) -> Result<Option<Registers>, String> {
+        let lost = || format!("what was saved on its stack at {:#x} is not known", registers.stack);
+        let place = |register: u16, offset: i64| Some(registers.value(register)?.wrapping_add_signed(offset));
+        let word = |at: u64| (self.word)(at).ok_or_else(lost);
+        let mut frame = place(rules.cfa.register, rules.cfa.offset).ok_or_else(lost)?;
+        if rules.cfa.is_in_memory {
+            frame = word(frame)?;
+        }
+        let Some(return_at) = rules.return_address else { return Ok(None) };
+        let instruction = word(frame.wrapping_add_signed(return_at))?;
+        // Stacks grow downwards; a caller that lies lower is none.
+        if frame <= registers.stack || instruction == 0 {
+            return Err(lost());
+        }
+        let mut kept = registers.kept;
+        for (value, rule) in kept.iter_mut().zip(rules.kept) {
+            match rule {
+                Kept::Unchanged => {}
+                Kept::At(offset) => *value = Some(word(frame.wrapping_add_signed(offset))?),
+                Kept::AtRegister(register, offset) => {
+                    *value = place(register, offset).map(word).transpose()?;
+                }
+                Kept::Lost => *value = None,
+            }
+        }
+        Ok(Some(Registers { instruction, stack: frame, kept }))
+    }
 }
 
 fn rules_at(modules: &Modules, maps: &MappingTable, address: u64) -> Result<(Standing, CallerRules), String> {
@@ -73,30 +208,8 @@ fn rules_at(modules: &Modules, maps: &MappingTable, address: u64) -> Result<(Sta
     Ok((Standing { module: number, address: file }, rules))
 }
 
-/// The registers of the function that called; `None` behind the outermost.
-fn caller(memory: &Memory, registers: &Registers, rules: &CallerRules) -> Result<Option<Registers>, String> {
-    let lost = || format!("what was saved on its stack at {:#x} is not known", registers.stack);
-    let (base, offset) = rules.cfa;
-    let base = match KEPT_REGISTERS.iter().position(|number| *number == base) {
-        _ if base == STACK_POINTER => Some(registers.stack),
-        Some(kept) => registers.kept[kept],
-        None => None,
-    };
-    let frame = base.ok_or_else(lost)?.wrapping_add_signed(offset);
-    let Some(return_at) = rules.return_address else { return Ok(None) };
-    let word = |offset: i64| memory.read_word(frame.wrapping_add_signed(offset)).map_err(|_| lost());
-    let instruction = word(return_at)?;
-    // Stacks grow downwards; a caller that lies lower is none.
-    if frame <= registers.stack || instruction == 0 {
-        return Err(lost());
-    }
-    let mut kept = registers.kept;
-    for (value, rule) in kept.iter_mut().zip(rules.kept) {
-        match rule {
-            Kept::Unchanged => {}
-            Kept::At(offset) => *value = Some(word(offset)?),
-            Kept::Lost => *value = None,
-        }
-    }
-    Ok(Some(Registers { instruction, stack: frame, kept }))
+/// Whether seven bytes end in a call: `e8 rel32`, or `ff` with a register or memory operand.
+pub(crate) fn is_call(before: &[u8]) -> bool {
+    let indirect = |length: usize| before[7 - length] == 0xff && before[8 - length] & 0x38 == 0x10;
+    before[2] == 0xe8 || indirect(2) || indirect(3) || indirect(6) || indirect(7)
 }

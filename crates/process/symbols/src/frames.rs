@@ -10,8 +10,10 @@
 use crate::elf::{Elf, Mapped};
 use crate::lsda::{self, CallSite};
 use crate::{Error, Function, Image, Machine};
-use gimli::{BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Pointer};
-use gimli::{RegisterRule, UnwindContext, UnwindSection};
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, Encoding, EndianSlice, LittleEndian, Operation, Pointer,
+};
+use gimli::{RegisterRule, UnwindContext, UnwindExpression, UnwindSection};
 use object::elf;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -168,12 +170,23 @@ pub const KEPT_REGISTERS: [u16; 6] = [3, 6, 12, 13, 14, 15];
 /// How a function's caller is found, at one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerRules {
-    /// The register that the frame base (CFA) is counted from, by its DWARF number, and the bytes to add.
-    pub cfa: (u16, i64),
+    /// Where the frame base (CFA) is.
+    pub cfa: FrameBase,
     /// Where the return address lies, from the frame base; `None`: this is the outermost frame.
     pub return_address: Option<i64>,
     /// For each of [`KEPT_REGISTERS`], where its value lies.
     pub kept: [Kept; 6],
+}
+
+/// Where a frame base is: so many bytes from what a register holds, or what lies in memory there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameBase {
+    /// The register, by its DWARF number.
+    pub register: u16,
+    /// Bytes to add to it.
+    pub offset: i64,
+    /// The base is the word at that address, as in functions that have aligned their stack.
+    pub is_in_memory: bool,
 }
 
 /// Where the caller's value of a register is.
@@ -183,11 +196,14 @@ pub enum Kept {
     Unchanged,
     /// In memory, so many bytes from the frame base.
     At(i64),
+    /// In memory, so many bytes from what the register with this DWARF number holds.
+    AtRegister(u16, i64),
     /// Nowhere that we know.
     Lost,
 }
 
-/// How the caller of the code at `addr` is found; `None` where the table does not say it or needs a calculation.
+/// How the caller of the code at `addr` is found; `None` where the table does not say it or needs a calculation other than
+/// those that compilers write for functions that align their stack.
 ///
 /// # Errors
 /// As [`fde_at`].
@@ -198,7 +214,16 @@ pub fn caller_rules(bytes: &[u8], image: &Image, addr: FileAddr) -> Result<Optio
     let mut context = UnwindContext::new();
     let row = fde.unwind_info_for_address(&table.section, &table.bases, &mut context, addr.0);
     let row = row.map_err(|error| bad_frame(addr, error))?;
-    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return Ok(None) };
+    let encoding = fde.cie().encoding();
+    let cfa = match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => {
+            FrameBase { register: register.0, offset: *offset, is_in_memory: false }
+        }
+        CfaRule::Expression(calculation) => match table.register_and_offset(calculation, encoding, true) {
+            Some((register, offset)) => FrameBase { register, offset, is_in_memory: true },
+            None => return Ok(None),
+        },
+    };
     let return_address = match row.register(fde.cie().return_address_register()) {
         Some(RegisterRule::Offset(offset)) => Some(offset),
         Some(RegisterRule::Undefined) => None,
@@ -207,9 +232,12 @@ pub fn caller_rules(bytes: &[u8], image: &Image, addr: FileAddr) -> Result<Optio
     let kept = KEPT_REGISTERS.map(|number| match row.register(gimli::Register(number)) {
         None | Some(RegisterRule::SameValue) => Kept::Unchanged,
         Some(RegisterRule::Offset(offset)) => Kept::At(offset),
+        Some(RegisterRule::Expression(calculation)) => table
+            .register_and_offset(&calculation, encoding, false)
+            .map_or(Kept::Lost, |(register, offset)| Kept::AtRegister(register, offset)),
         _ => Kept::Lost,
     });
-    Ok(Some(CallerRules { cfa: (register.0, offset), return_address, kept }))
+    Ok(Some(CallerRules { cfa, return_address, kept }))
 }
 
 type Input<'a> = EndianSlice<'a, LittleEndian>;
@@ -237,6 +265,22 @@ impl<'a> Table<'a> {
     fn new(section: &'a [u8], addr: u64, machine: Machine) -> Self {
         let bases = BaseAddresses::default().set_eh_frame(addr);
         Table { section: EhFrame::new(section, LittleEndian), bases, machine }
+    }
+
+    /// A calculation that is no more than a register and an offset, with a look into memory behind it if `is_read`.
+    fn register_and_offset(
+        &self,
+        calculation: &UnwindExpression<usize>,
+        encoding: Encoding,
+        is_read: bool,
+    ) -> Option<(u16, i64)> {
+        const WORD_BYTES: u8 = 8;
+        let mut steps = calculation.get(&self.section).ok()?.operations(encoding);
+        let Some(Operation::RegisterOffset { register, offset, .. }) = steps.next().ok()? else { return None };
+        if is_read && !matches!(steps.next().ok()?, Some(Operation::Deref { size: WORD_BYTES, space: false, .. })) {
+            return None;
+        }
+        steps.next().ok()?.is_none().then_some((register.0, offset))
     }
 
     fn fde(&self, frame: &Frame) -> Result<Fde<'a>, Error> {

@@ -195,6 +195,19 @@ pub enum Command {
         #[arg(value_name = "PID|JOB|FILE")]
         target: String,
     },
+    /// Show the nest of the program's loops that run now, how often each is passed, and which one an iteration is a pass of
+    ///
+    /// Looks at the stacks of all ranks some times, then counts passes for 2 s or longer. docs/loops.md describes it.
+    ///
+    /// Exit codes: 0 a loop is the main one; 1 none is, and it is said why; 2 an error, nothing was changed.
+    Loops {
+        /// How.
+        #[command(flatten)]
+        options: LoopsOptions,
+        /// A process, of which the ranks of its job on this machine are meant, or a job in the store that still runs
+        #[arg(value_name = "PID|JOB")]
+        target: String,
+    },
     /// Run a script of probes in a process, a job or a program: insert, collect, print, remove
     ///
     /// A script is a list like `entry MPI_Send { n++; bytes = hist($count * sizeof($datatype)) }`; docs/probe-language.md
@@ -286,6 +299,26 @@ pub struct ExplainOptions {
     /// Look into the process itself, also if it is a launcher
     #[arg(long)]
     pub process: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How `loops` looks.
+#[derive(Clone, Debug, Args)]
+pub struct LoopsOptions {
+    /// Looks at the stack of each rank
+    #[arg(long, default_value_t = 40, value_name = "N", value_parser = |text: &str| within(text, 1_u32..=10_000), allow_negative_numbers = true)]
+    pub samples: u32,
+    /// A third of so many seconds may pass until a loop has been passed three times
+    #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
+    pub max_seconds: f64,
+    /// Look into the process itself, not into the ranks of its job
+    #[arg(long)]
+    pub process: bool,
+    /// Take my word that the program's seccomp filter allows what trimtab has it call, if the filter can't be read
+    #[arg(long)]
+    pub seccomp_ok: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -19,6 +19,8 @@ mod found;
 mod functions;
 mod launch;
 mod memory;
+mod nest;
+mod nest_shown;
 mod output;
 mod pack;
 mod points;
@@ -80,6 +82,7 @@ fn looks_into_processes(command: &Command) -> bool {
             | Command::Measure { .. }
             | Command::Functions { .. }
             | Command::Points { .. }
+            | Command::Loops { .. }
             | Command::Probe { .. }
             | Command::Explain { .. }
             | Command::Undo { .. }
@@ -134,6 +137,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         }
         Command::Functions { pid, process, pattern, json } => functions::list(pid, &pattern, json, process),
         Command::Points { options, pattern, target } => points::list(&options, &pattern, &target, &store),
+        Command::Loops { options, target } => nest::show(&options, &target, &store),
         Command::Probe { options, words, command } => probe::run(&options, &words, &command, &store),
         Command::Explain { script, options, words } => explain::run(&script, &options, &words, &store),
         Command::Pack { program, output, options } => pack::pack(&program, &output, &options),

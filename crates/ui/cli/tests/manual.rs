@@ -468,6 +468,7 @@ impl Machine<'_> {
         for (name, real) in [
             ("4711|JOB|FILE", &*pid),
             ("PID|JOB|FILE", &pid),
+            ("PID|JOB", &pid),
             ("4711", &pid),
             ("PATTERN", "solve"),
             ("SCRIPT", "entry solve { n++ }"),
@@ -484,6 +485,10 @@ impl Machine<'_> {
             ("[--json]", "--json"),
             ("[--kind KIND,...]", "--kind entry,exit"),
             ("[--refused]", ""),
+            ("[--samples N]", "--samples 12"),
+            ("[--max-seconds S]", ""),
+            ("[--process]", ""),
+            ("[--seccomp-ok]", ""),
             ("[--summary]", "--summary"),
         ] {
             self.walk.name(name, real);
@@ -527,6 +532,7 @@ impl Machine<'_> {
         self.run(readme, "trimtab functions", "MPI_Send");
         self.run(readme, "trimtab probe", "n  ");
         self.run(readme, "trimtab points", "exit solve");
+        self.run(readme, "trimtab loops", "an iteration is a pass of loop 1");
         self.run(readme, "trimtab explain", "writes");
         self.run(readme, "trimtab undo", "holds nothing");
         self.run(readme, "trimtab pack", "app.trim");
@@ -561,6 +567,8 @@ impl Machine<'_> {
         self.run("docs/events.md", "trimtab report", "time per iteration");
         self.run("docs/explain.md", "trimtab explain 'SCRIPT' PID", "code_bytes");
         self.run("docs/explain.md", "trimtab explain", "nothing was changed");
+        self.run("docs/loops.md", "trimtab loops PID", "not_counted_because");
+        self.run("docs/loops.md", "trimtab loops 4711", "looks at stacks");
         self.run("docs/points.md", "trimtab points PATTERN", "summary");
         self.run("docs/points.md", "trimtab points solve ./heat", "call after solve:norm#1");
     }

@@ -99,7 +99,11 @@ fn lost(module: &trimtab_session::Module, call: FileAddr, why: &'static str) -> 
 
 /// A rule as the routine takes it.
 fn packed(rules: &CallerRules) -> Result<u64, &'static str> {
-    let kind = match rules.cfa.0 {
+    let base = rules.cfa;
+    if base.is_in_memory {
+        return Err("it aligns its stack, so that its unwind table needs a look into memory");
+    }
+    let kind = match base.register {
         STACK_POINTER => step::BY_STACK,
         FRAME_POINTER => step::BY_FRAME,
         _ => return Err("its unwind table counts from a register that is not kept"),
@@ -107,14 +111,14 @@ fn packed(rules: &CallerRules) -> Result<u64, &'static str> {
     if rules.return_address != Some(RETURN_ADDRESS) {
         return Err("its unwind table says that nobody called it, or keeps the return address in an unusual place");
     }
-    let offset = i32::try_from(rules.cfa.1).map_err(|_| "its frame is too large")?;
+    let offset = i32::try_from(base.offset).map_err(|_| "its frame is too large")?;
     let at = KEPT_REGISTERS.iter().position(|register| *register == FRAME_POINTER);
     let saved = match at.map_or(Kept::Lost, |at| rules.kept[at]) {
         Kept::Unchanged => step::UNCHANGED,
         Kept::At(place) if place < RETURN_ADDRESS && place % 8 == 0 => {
             u8::try_from(-place / 8).ok().filter(|words| *words != step::LOST).unwrap_or(step::LOST)
         }
-        Kept::At(_) | Kept::Lost => step::LOST,
+        Kept::At(_) | Kept::AtRegister(..) | Kept::Lost => step::LOST,
     };
     Ok(step::pack(kind, offset, saved))
 }
@@ -309,6 +313,7 @@ mod tests {
         let rules = |cfa: (u16, i64), return_address: Option<i64>, frame: Kept| {
             let mut kept = [Kept::Unchanged; KEPT_REGISTERS.len()];
             kept[1] = frame;
+            let cfa = trimtab_symbols::FrameBase { register: cfa.0, offset: cfa.1, is_in_memory: false };
             CallerRules { cfa, return_address, kept }
         };
         let pack = step::pack;

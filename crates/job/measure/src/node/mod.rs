@@ -15,6 +15,7 @@ mod library;
 mod lines;
 mod looks;
 mod loops;
+mod nest;
 mod observe;
 mod owners;
 mod passes;
@@ -34,12 +35,13 @@ use call_paths::{CallPaths, Rules};
 use early::Early;
 use interest::Interest;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};
+pub use nest::{NestSampler, SamplingCost, script_name};
 use observe::Stream;
 pub(crate) use passes::PASSES_MIN;
 use readout::Ending;
 pub use readout::host_name;
 pub(crate) use selection::GROUP_NAMES;
-pub use selection::{Functions, Listed, list_functions};
+pub use selection::{Functions, Listed, called_mpi, list_functions};
 pub use starting::wait_for_start;
 use std::time::{Duration, Instant};
 pub use team::{FRAMES_MISSING, chosen, dry_run, program_name, wanted_files};
@@ -176,6 +178,7 @@ impl<'c> Node<'c> {
     pub fn handle(&mut self, command: &Command) -> Result<Answer, Error> {
         let id = command.window;
         match &command.request {
+            Request::Sample(options) => return Ok(Answer::Sampled(nest::sampled(&self.job, options, self.cache))),
             Request::Insert(options) => return self.insert(id, options),
             Request::Time => return Ok(Answer::Time { ticks_per_second: self.clock.ticks_per_second() }),
             _ => {}
@@ -336,9 +339,12 @@ impl<'c> Window<'c> {
                 Answer::Removed { warnings, departed: self.team.departed() }
             }
             // Those that the node answers by itself.
-            Request::Insert(_) | Request::Describe { .. } | Request::Time | Request::Read { .. } | Request::Abandon => {
-                Answer::Done
-            }
+            Request::Sample(_)
+            | Request::Insert(_)
+            | Request::Describe { .. }
+            | Request::Time
+            | Request::Read { .. }
+            | Request::Abandon => Answer::Done,
         })
     }
 

@@ -10,7 +10,7 @@ use trimtab_symbols::imported_names;
 use trimtab_types::FileAddr;
 
 /// Libraries of the system and of compilers, by the beginning of their names.
-const SYSTEM: [&str; 24] = [
+pub(super) const SYSTEM: [&str; 24] = [
     "libc.",
     "libc-",
     "ld-",
@@ -99,7 +99,7 @@ fn is_named(wrappers: &[String], path: &str) -> bool {
 }
 
 /// Whether no function of a library is the program's own.
-fn is_foreign(module: &Module) -> bool {
+pub(super) fn is_foreign(module: &Module) -> bool {
     let name = module.file_name();
     let begins = |known: &str| name.starts_with(known);
     if is_mpi_module(&module.path) || SYSTEM.iter().any(|known| begins(known)) {

@@ -319,7 +319,7 @@ fn in_any(programs: &[&Modules], mut add: impl FnMut(&Modules) -> Result<(), Err
 
 /// MPI functions that any of the programs imports; `None`: of one it is not known.
 fn imported_by_any(programs: &[&Modules], cache: &ImageCache) -> Option<BTreeSet<&'static str>> {
-    let imported = programs.iter().map(|modules| imported_mpi(modules, cache));
+    let imported = programs.iter().map(|modules| called_mpi(modules, cache));
     imported.reduce(|one, other| one.zip(other).map(|(one, other)| one.into_iter().chain(other).collect())).flatten()
 }
 
@@ -351,9 +351,10 @@ pub(super) fn no_such_function(modules: &Modules, pattern: &str) -> Error {
     }
 }
 
-/// MPI functions that the program can call: those its files import, under whichever language's name. Only these are
-/// patched: a library has hundreds, a program calls a dozen, and each patch is a moment of pause.
-fn imported_mpi(modules: &Modules, cache: &ImageCache) -> Option<BTreeSet<&'static str>> {
+/// MPI functions that the program can call, by their C names: those its files import, under whichever language's name. Only
+/// these are patched: a library has hundreds, a program calls a dozen, and each patch is a moment of pause. `None`: the
+/// files do not say.
+pub fn called_mpi(modules: &Modules, cache: &ImageCache) -> Option<BTreeSet<&'static str>> {
     let bindings = modules
         .maps
         .0

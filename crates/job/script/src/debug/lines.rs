@@ -48,6 +48,12 @@ impl<'a> DebugFacts<'a> {
 }
 
 impl DebugFacts<'_> {
+    /// The source line that an instruction was made of, as `FILE:LINE` without folders.
+    pub(crate) fn line_at(&self, address: ProcAddr) -> Option<String> {
+        let opened = self.open_at(address)?;
+        opened.program.line_at(opened.to_file(address)).map(|place| place_name(&place))
+    }
+
     /// The source lines of a function's own code, as full name of the file and number.
     pub(crate) fn lines_of(&self, function: ProcAddr) -> Vec<(String, u32)> {
         let Some(opened) = self.open_at(function) else { return Vec::new() };

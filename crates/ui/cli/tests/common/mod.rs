@@ -142,7 +142,7 @@ impl Specimen {
 }
 
 /// Waits until every rank has computed for a while; one that sleeps most of the time only needs to have begun.
-fn wait_until_at_work(mut job: Running, computes: bool) -> Running {
+pub fn wait_until_at_work(mut job: Running, computes: bool) -> Running {
     let pids = job.rank_pids(LIMIT).expect("the ranks start");
     let wanted = if computes { STARTED_TICKS } else { 1 };
     let deadline = std::time::Instant::now() + LIMIT;

@@ -48,6 +48,7 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("trimtab functions 4711 ['MPI_*']", By(ONE_MACHINE)),
             ("trimtab probe 'SCRIPT' 4711 [--for S]", By(ONE_MACHINE)),
             ("trimtab points 'solve*' 4711|JOB|FILE", By(ONE_MACHINE)),
+            ("trimtab loops 4711", By(ONE_MACHINE)),
             ("trimtab explain 'SCRIPT' 4711", By(ONE_MACHINE)),
             ("trimtab undo 4711", By(ONE_MACHINE)),
             ("trimtab pack ./app -o ./app.trim", By(ONE_MACHINE)),
@@ -132,6 +133,16 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
         &[
             ("trimtab explain 'SCRIPT' PID|JOB|FILE [--file FILE] [--limit N] [--routines] [--json]", By(ONE_MACHINE)),
             ("trimtab explain 'entry solve { n++ }' 4711", By(ONE_MACHINE)),
+        ],
+    ),
+    (
+        "docs/loops.md",
+        &[
+            (
+                "trimtab loops PID|JOB [--samples N] [--max-seconds S] [--process] [--seccomp-ok] [--json]",
+                By(ONE_MACHINE),
+            ),
+            ("trimtab loops 4711", By(ONE_MACHINE)),
         ],
     ),
     (

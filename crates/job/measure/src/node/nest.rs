@@ -1,0 +1,323 @@
+//! The nest of loops that run in the ranks of this machine: samples of their main threads' stacks, and whose each
+//! function is.
+//!
+//! Ranks of one program have the same files at different addresses, so files are numbered here for all of them together.
+//!
+//! Next: `trimtab-window`'s `find_nest`, which understands; `trimtab-script`'s `CountedLoops`, which counts.
+
+use super::owners::{SYSTEM, is_binding, is_foreign};
+use super::starting::wait_for_start;
+use super::team::{chosen, program_name};
+use crate::error::Error;
+use crate::options::Options;
+use crate::request::{Sampled, SampledLoop};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+use trimtab_mpi::is_mpi_module;
+use trimtab_os::age_of;
+use trimtab_session::{ImageCache, Module, Modules, StackSample, StackSampler};
+use trimtab_symbols::{SlotTarget, demangle_name};
+use trimtab_track::Job;
+use trimtab_types::{FileAddr, Pid, Rank};
+use trimtab_window::{
+    Binary, FunctionId, FunctionLoop, Nest, NestLoop, Origin, SeenStack, StackCall, Unusable, find_nest,
+};
+
+/// Functions in which interpreters and event loops do, again and again, what they are told to.
+const INTERPRETERS: [&str; 13] = [
+    "_PyEval_EvalFrameDefault",
+    "PyEval_EvalFrameEx",
+    "Rf_eval",
+    "luaV_execute",
+    "lua_callk",
+    "Perl_runops_standard",
+    "rb_vm_exec",
+    "jl_apply_generic",
+    "Tcl_EvalObjEx",
+    "uv_run",
+    "event_base_loop",
+    "g_main_context_iteration",
+    "g_main_loop_run",
+];
+
+/// Samples of the main threads of some ranks.
+#[derive(Debug)]
+pub struct NestSampler {
+    ranks: Vec<(u32, StackSampler)>,
+    files: Vec<File>,
+    stacks: Vec<SeenStack>,
+    cost: SamplingCost,
+}
+
+/// What sampling has cost, and what it did not see.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SamplingCost {
+    /// Looks at stacks.
+    pub looks: u64,
+    /// Those of which not all functions are known, by reason.
+    pub unknown: BTreeMap<String, u64>,
+    /// The longest time a thread was held, nanoseconds.
+    pub pause_ns_max: u64,
+    /// All of them together.
+    pub pause_ns: u64,
+}
+
+/// A program or library that some ranks have loaded.
+#[derive(Clone, Debug)]
+struct File {
+    path: String,
+    build_id: String,
+    /// A rank that has it, as an index.
+    seen_by: usize,
+    origin: Origin,
+}
+
+impl NestSampler {
+    /// For the main threads of these processes, which must be of one machine; each with its rank.
+    ///
+    /// # Errors
+    /// [`Error::Rank`] if one of them can't be read.
+    pub fn new(targets: &[(u32, Pid)], cache: &ImageCache) -> Result<Self, Error> {
+        let sampler = |(rank, pid): &(u32, Pid)| {
+            let of_rank = |source| Error::Rank { rank: Rank(*rank), pid: *pid, source };
+            let exe = program_name(*pid);
+            // Whatever else stacks lead through is read then.
+            let wanted = |path: &str| path == exe || is_mpi_module(path) || path.contains("/libc.so");
+            Ok((*rank, StackSampler::new(*pid, cache, &wanted).map_err(of_rank)?))
+        };
+        let ranks = targets.iter().map(sampler).collect::<Result<_, Error>>()?;
+        Ok(NestSampler { ranks, files: Vec::new(), stacks: Vec::new(), cost: SamplingCost::default() })
+    }
+
+    /// Waits until none of the ranks is in `MPI_Init`, where none may be held up.
+    pub fn await_start(&self) {
+        if self.ranks.len() > 1 {
+            wait_for_start(self.ranks.iter().map(|(_, sampler)| sampler.modules()), Duration::ZERO, &|| false);
+        }
+    }
+
+    /// Looks at each main thread once.
+    ///
+    /// # Errors
+    /// [`Error::Rank`] if one can't be held, because it has ended or somebody else traces it.
+    pub fn look(&mut self) -> Result<(), Error> {
+        for index in 0..self.ranks.len() {
+            let (rank, sampler) = &mut self.ranks[index];
+            let (rank, pid) = (*rank, sampler.pid());
+            let sample = sampler.take().map_err(|source| Error::Rank { rank: Rank(rank), pid, source })?;
+            self.note(index, rank, sample);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, index: usize, rank: u32, sample: StackSample) {
+        self.cost.looks += 1;
+        self.cost.pause_ns += sample.pause_ns;
+        self.cost.pause_ns_max = self.cost.pause_ns_max.max(sample.pause_ns);
+        match sample.frames {
+            Ok(frames) => {
+                let call = |frame: &trimtab_session::StackFrame| {
+                    let function = FunctionId { module: self.file_number(index, frame.module), start: frame.function };
+                    StackCall { function, at: frame.at }
+                };
+                let calls = frames.iter().map(call).collect();
+                self.stacks.push(SeenStack { rank, calls });
+            }
+            Err(reason) => *self.cost.unknown.entry(reason).or_default() += 1,
+        }
+    }
+
+    /// The number of a rank's module among the files of all ranks.
+    fn file_number(&mut self, rank: usize, module: usize) -> usize {
+        let modules = self.ranks[rank].1.modules();
+        let found = &modules.modules[module];
+        let build_id = &found.loaded.image.build_id.0;
+        let known = self.files.iter().position(|file| file.build_id == *build_id && file.path == found.path);
+        known.unwrap_or_else(|| {
+            let is_program = module == 0 && modules.has_program();
+            let (path, build_id) = (found.path.clone(), build_id.clone());
+            self.files.push(File { path, build_id, seen_by: rank, origin: origin_of(found, is_program) });
+            self.files.len() - 1
+        })
+    }
+
+    /// What it has cost so far.
+    pub fn cost(&self) -> &SamplingCost {
+        &self.cost
+    }
+
+    /// Stacks that are known from end to end.
+    pub fn stacks(&self) -> &[SeenStack] {
+        &self.stacks
+    }
+
+    /// The loops that run.
+    pub fn nest(&self) -> Nest {
+        find_nest(&self.stacks, &Functions { sampler: self, origins: RefCell::default() })
+    }
+
+    /// The module of a file, in a rank that has it.
+    pub fn module(&self, function: FunctionId) -> &Module {
+        let (modules, number) = self.modules_of(function);
+        &modules.modules[number]
+    }
+
+    /// The modules of a rank that has the file of a function, and the number of that file among them.
+    pub fn modules_of(&self, function: FunctionId) -> (&Modules, usize) {
+        let file = &self.files[function.module];
+        let modules = self.ranks[file.seen_by].1.modules();
+        let is_it = |module: &Module| module.path == file.path && module.loaded.image.build_id.0 == file.build_id;
+        // A rank that has replaced a file by another one has only that; its functions are looked for there in vain.
+        (modules, modules.modules.iter().position(is_it).unwrap_or_default())
+    }
+
+    /// What stands in the way, as a sentence.
+    pub fn in_words(&self, one: &Unusable) -> String {
+        let name = |function| format!("{} in {}", self.name(function), self.module(function).file_name());
+        match one {
+            Unusable::Interpreter(function) => format!(
+                "an interpreter runs the program ({}): its loop is none of the machine's, so windows go by what calls of MPI repeat",
+                name(*function)
+            ),
+            Unusable::Recursive(function) => format!(
+                "{} calls itself: its loops are left out, because passes of all its calls would be one sum",
+                name(*function)
+            ),
+            Unusable::Unread(function, reason) => format!("loops of {} are not known: {reason}", name(*function)),
+            Unusable::NothingInCommon => "no stacks have a function in common".to_owned(),
+        }
+    }
+
+    /// The name of a function as its author wrote it; `fn_0x1139` where symbols have none.
+    pub fn name(&self, function: FunctionId) -> String {
+        let image = &self.module(function).loaded.image;
+        let found = image.function_at(function.start).filter(|found| found.addr == function.start);
+        let name = found.map_or_else(|| format!("fn_{:#x}", function.start.0), |found| found.name());
+        demangle_name(&name).unwrap_or(name)
+    }
+}
+
+/// What is asked of the files, each answer kept.
+struct Functions<'a> {
+    sampler: &'a NestSampler,
+    origins: RefCell<HashMap<FunctionId, Origin>>,
+}
+
+impl Binary for Functions<'_> {
+    fn origin(&self, function: FunctionId) -> Origin {
+        *self.origins.borrow_mut().entry(function).or_insert_with(|| {
+            let of_file = self.sampler.files[function.module].origin;
+            let image = &self.sampler.module(function).loaded.image;
+            let found = image.function_at(function.start).filter(|found| found.addr == function.start);
+            let any = |is: &dyn Fn(&str) -> bool| found.is_some_and(|found| found.names.iter().any(|name| is(name)));
+            // A program may have them in its own file.
+            match of_file {
+                Origin::Program if any(&is_binding) => Origin::Mpi,
+                Origin::Program | Origin::Library if any(&|name| INTERPRETERS.contains(&name)) => Origin::Interpreter,
+                other => other,
+            }
+        })
+    }
+
+    fn loops(&self, function: FunctionId) -> Result<Vec<FunctionLoop>, String> {
+        let (modules, number) = self.sampler.modules_of(function);
+        let bias = modules.modules[number].bias;
+        let in_file = |address: u64| bias.to_file(trimtab_types::ProcAddr(address));
+        modules.look_inside(bias.to_proc(function.start), |inside| {
+            let range = |block: &usize| &inside.flow.blocks[*block].range;
+            let found = inside.flow.loops.iter().map(|one| FunctionLoop {
+                number: one.number.clone(),
+                header: in_file(one.header_at),
+                backs: one.latches.iter().map(|back| in_file(back.from)).collect(),
+                blocks: one.blocks.iter().map(|block| in_file(range(block).start)..in_file(range(block).end)).collect(),
+            });
+            found.collect()
+        })
+    }
+}
+
+/// Whose the functions of a file are, most of them.
+fn origin_of(module: &Module, is_program: bool) -> Origin {
+    let (image, name) = (&module.loaded.image, module.file_name());
+    let has = |wanted: &[&str]| wanted.iter().any(|name| image.function_named(name).is_some());
+    if !is_program && SYSTEM.iter().any(|part| name.starts_with(part)) {
+        return Origin::System;
+    }
+    if !is_program && is_foreign(module) {
+        return Origin::Mpi;
+    }
+    let asks_for_mpi = image.slots.iter().any(|slot| match &slot.target {
+        SlotTarget::Import(name) => trimtab_mpi::canonical(name.split('@').next().unwrap_or(name)).is_some(),
+        SlotTarget::Resolved(_) => false,
+    });
+    match asks_for_mpi {
+        false if has(&INTERPRETERS) => Origin::Interpreter,
+        false if !is_program => Origin::Library,
+        _ => Origin::Program,
+    }
+}
+
+/// Where a function begins, as scripts name it whatever its symbols: `0x1139@libx.so`.
+pub fn script_name(module: &Module, start: FileAddr) -> String {
+    format!("{:#x}@{}", start.0, module.file_name())
+}
+
+/// Looks at each rank before a window, and the time between two of them: no longer than anybody notices.
+const LOOKS: usize = 12;
+const LOOK_EVERY_MS: [u64; 3] = [5, 8, 6];
+/// A rank that was started less than so long ago may not have come to its main loop.
+const AGE_MIN: Duration = Duration::from_secs(5);
+/// Loops that a window counts: the outermost ones.
+const LOOPS_MAX: usize = 6;
+
+/// The loops that run in the ranks that are to be measured. What stands in the way is said in it.
+pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampled {
+    let targets: Vec<(u32, Pid)> =
+        chosen(job, options).ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
+    let why_not = |why: String| Sampled { why_not: Some(why), ..Sampled::default() };
+    if targets.iter().any(|(_, pid)| age_of(*pid).is_some_and(|age| age < AGE_MIN)) {
+        return why_not("a rank has only just been started".to_owned());
+    }
+    match looked(&targets, options, cache) {
+        Ok(sampler) => of_sampler(&sampler),
+        Err(error) => why_not(format!(
+            "{error}: {}",
+            std::error::Error::source(&error).map_or_else(String::new, ToString::to_string)
+        )),
+    }
+}
+
+fn looked(targets: &[(u32, Pid)], options: &Options, cache: &ImageCache) -> Result<NestSampler, Error> {
+    if options.seccomp_ok {
+        targets.iter().for_each(|(_, pid)| trimtab_os::trust_filters(*pid));
+    }
+    let mut sampler = NestSampler::new(targets, cache)?;
+    sampler.await_start();
+    for look in 0..LOOKS {
+        sampler.look()?;
+        std::thread::sleep(Duration::from_millis(LOOK_EVERY_MS[look % LOOK_EVERY_MS.len()]));
+    }
+    Ok(sampler)
+}
+
+fn of_sampler(sampler: &NestSampler) -> Sampled {
+    let nest = sampler.nest();
+    let shown = |one: &NestLoop| SampledLoop {
+        function: format!("fn_{}", script_name(sampler.module(one.function), one.function.start)),
+        number: one.number.clone(),
+        share: one.share,
+        is_seen_in_mpi: one.is_seen_in_mpi,
+    };
+    let is_of_all = |one: &&NestLoop| one.ranks_without.is_empty();
+    let any_in_mpi = nest.loops.iter().any(|one| one.is_seen_in_mpi);
+    // Loops that no stack was in MPI below may be passed so often that counting them would be felt.
+    let usable = if nest.interpreter().is_some() { &[][..] } else { &nest.loops[..] };
+    let wanted = usable.iter().filter(is_of_all).filter(|one| one.is_seen_in_mpi || !any_in_mpi);
+    Sampled {
+        loops: wanted.take(LOOPS_MAX).map(shown).collect(),
+        stacks: sampler.stacks().len() as u64,
+        pause_us_max: sampler.cost().pause_ns_max as f64 / 1e3,
+        why_not: nest.unusable.first().map(|one| sampler.in_words(one)),
+    }
+}

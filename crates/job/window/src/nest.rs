@@ -1,0 +1,340 @@
+//! The nest of loops that are running, from samples of stacks and from the binary, and which of them is an iteration.
+//!
+//! Most samples of a program at work share their outer functions. In each of these the loops around the call of the next
+//! one are candidates, and so are loops around all that happens in the last common one. How often they are passed is
+//! counted (`trimtab-script`), and a rule says which one is the main loop. A loop of an interpreter or of a function that
+//! calls itself is none of the program's: its passes mean something else.
+//!
+//! Next: [`find_nest`], then [`choose_loop`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use trimtab_types::FileAddr;
+
+/// The part of the samples that a loop must be in to be shown.
+pub const SHARE_MIN: f64 = 0.5;
+/// The part of the stacks in which a function must occur twice to be one that calls itself.
+const RECURSIVE_SHARE_MIN: f64 = 0.1;
+/// Passes after which a loop repeats.
+pub const PASSES_MIN: u64 = 3;
+/// The outermost loop is given so many seconds, or as long as the innermost one takes for [`PASSES_MIN`] passes.
+pub const NEST_SECONDS: f64 = 2.0;
+/// The part of `--max-seconds` that may pass until a loop is chosen.
+pub const NEST_PART_MAX: f64 = 1.0 / 3.0;
+/// Of so many passes of a main loop at least one has a call of MPI in it.
+const PASSES_PER_MPI_PASS_MAX: u64 = 10;
+
+/// A function of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionId {
+    /// Number of the file, as the caller counts them.
+    pub module: usize,
+    /// Its first instruction.
+    pub start: FileAddr,
+}
+
+/// One function on a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackCall {
+    /// Which.
+    pub function: FunctionId,
+    /// Where in it the thread is: at the call of the next one, or at its own instruction.
+    pub at: FileAddr,
+}
+
+/// A stack that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenStack {
+    /// The rank.
+    pub rank: u32,
+    /// The functions, outermost first.
+    pub calls: Vec<StackCall>,
+}
+
+/// Whose a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The program's own, or of a library of its own: one that asks for functions of MPI.
+    Program,
+    /// Of a library that asks for none: its loops are the program's only where it calls back.
+    Library,
+    /// Of MPI, of a binding to it, or of a tool between it and the program.
+    Mpi,
+    /// Of an interpreter, or of whatever else calls in a loop what it is told to.
+    Interpreter,
+    /// Of the C library, the loader or a language's runtime.
+    System,
+}
+
+/// A loop of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionLoop {
+    /// Its number as scripts give it: `[1, 2]` is the second loop in the first.
+    pub number: Vec<u32>,
+    /// Where its passes begin.
+    pub header: FileAddr,
+    /// Branches by which it goes back there.
+    pub backs: Vec<FileAddr>,
+    /// Its code.
+    pub blocks: Vec<Range<FileAddr>>,
+}
+
+impl FunctionLoop {
+    fn contains(&self, at: FileAddr) -> bool {
+        self.blocks.iter().any(|block| block.contains(&at))
+    }
+}
+
+/// What is asked of the binary.
+pub trait Binary {
+    /// Whose a function is.
+    fn origin(&self, function: FunctionId) -> Origin;
+    /// Its loops, outer ones first.
+    ///
+    /// # Errors
+    /// Why its code can't be understood, as part of a sentence.
+    fn loops(&self, function: FunctionId) -> Result<Vec<FunctionLoop>, String>;
+}
+
+/// A loop that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NestLoop {
+    /// The function that it is in.
+    pub function: FunctionId,
+    /// Its number in that.
+    pub number: Vec<u32>,
+    /// Where its passes begin.
+    pub header: FileAddr,
+    /// Branches by which it goes back there.
+    pub backs: Vec<FileAddr>,
+    /// The part of the stacks that are in it.
+    pub share: f64,
+    /// Whether one of them was in MPI below it.
+    pub is_seen_in_mpi: bool,
+    /// Ranks of which no stack is in it.
+    pub ranks_without: Vec<u32>,
+}
+
+/// Why loops around are not known or mean nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// An interpreter's function runs the program.
+    Interpreter(FunctionId),
+    /// A function that calls itself.
+    Recursive(FunctionId),
+    /// A function whose code can't be understood, and why.
+    Unread(FunctionId, String),
+    /// No two stacks have a function in common, or there is none.
+    NothingInCommon,
+}
+
+/// The loops that run, outermost first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Nest {
+    /// The loops.
+    pub loops: Vec<NestLoop>,
+    /// The functions that most stacks have in common, outermost first, up to MPI.
+    pub path: Vec<FunctionId>,
+    /// What stands in the way, in the order of the functions.
+    pub unusable: Vec<Unusable>,
+}
+
+impl Nest {
+    /// Whether an interpreter runs the program: the loop that the user means is then none of the machine's.
+    pub fn interpreter(&self) -> Option<FunctionId> {
+        self.unusable.iter().find_map(|one| match one {
+            Unusable::Interpreter(function) => Some(*function),
+            _ => None,
+        })
+    }
+}
+
+/// Finds the loops that at least [`SHARE_MIN`] of `stacks` are in.
+pub fn find_nest(stacks: &[SeenStack], binary: &dyn Binary) -> Nest {
+    let mut search = Search { stacks, binary, recursive: recursive(stacks, binary), nest: Nest::default() };
+    let mut together: Vec<&SeenStack> = stacks.iter().collect();
+    for depth in 0.. {
+        let Some((function, most)) = most_common(&together, depth) else { break };
+        if (most.len() as f64) < SHARE_MIN * stacks.len() as f64 || binary.origin(function) == Origin::Mpi {
+            break;
+        }
+        search.nest.path.push(function);
+        search.look_into(function, depth, &most);
+        together = most;
+    }
+    if search.nest.path.is_empty() {
+        search.nest.unusable.push(Unusable::NothingInCommon);
+    }
+    search.nest
+}
+
+/// Functions of the program that call themselves, directly or through others.
+fn recursive(stacks: &[SeenStack], binary: &dyn Binary) -> BTreeSet<FunctionId> {
+    let mut counts: BTreeMap<FunctionId, usize> = BTreeMap::new();
+    for stack in stacks {
+        let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
+        for call in &stack.calls {
+            if !once.insert(call.function) {
+                twice.insert(call.function);
+            }
+        }
+        twice.into_iter().for_each(|function| *counts.entry(function).or_default() += 1);
+    }
+    let is_often = |count: usize| count as f64 >= RECURSIVE_SHARE_MIN * stacks.len() as f64;
+    let is_own = |function: &FunctionId| matches!(binary.origin(*function), Origin::Program | Origin::Library);
+    counts.into_iter().filter(|(function, count)| is_often(*count) && is_own(function)).map(|(one, _)| one).collect()
+}
+
+/// The function that most stacks have at `depth`, and those stacks.
+fn most_common<'s>(stacks: &[&'s SeenStack], depth: usize) -> Option<(FunctionId, Vec<&'s SeenStack>)> {
+    let mut groups: BTreeMap<FunctionId, Vec<&SeenStack>> = BTreeMap::new();
+    for stack in stacks {
+        if let Some(call) = stack.calls.get(depth) {
+            groups.entry(call.function).or_default().push(stack);
+        }
+    }
+    groups.into_iter().max_by_key(|(_, group)| group.len())
+}
+
+struct Search<'a> {
+    stacks: &'a [SeenStack],
+    binary: &'a dyn Binary,
+    recursive: BTreeSet<FunctionId>,
+    nest: Nest,
+}
+
+impl Search<'_> {
+    /// Adds the loops of a function that most stacks are in.
+    fn look_into(&mut self, function: FunctionId, depth: usize, stacks: &[&SeenStack]) {
+        match self.binary.origin(function) {
+            Origin::Mpi | Origin::System => return,
+            Origin::Interpreter => {
+                if self.nest.interpreter().is_none() {
+                    self.nest.unusable.push(Unusable::Interpreter(function));
+                }
+                return;
+            }
+            Origin::Program | Origin::Library => {}
+        }
+        if self.recursive.contains(&function) {
+            let why = Unusable::Recursive(function);
+            if !self.nest.unusable.contains(&why) {
+                self.nest.unusable.push(why);
+            }
+            return;
+        }
+        let loops = match self.binary.loops(function) {
+            Ok(loops) => loops,
+            Err(reason) => return self.nest.unusable.push(Unusable::Unread(function, reason)),
+        };
+        for found in loops {
+            let inside = |stack: &&&SeenStack| found.contains(stack.calls[depth].at);
+            let inside: Vec<&SeenStack> = stacks.iter().filter(inside).copied().collect();
+            self.nest.loops.extend(self.judged(function, found, depth, &inside));
+        }
+    }
+
+    /// A loop with the stacks in it, if these are enough.
+    fn judged(
+        &self,
+        function: FunctionId,
+        found: FunctionLoop,
+        depth: usize,
+        inside: &[&SeenStack],
+    ) -> Option<NestLoop> {
+        let share = inside.len() as f64 / self.stacks.len() as f64;
+        let any_below = |wanted: &[Origin]| {
+            let below = inside.iter().flat_map(|stack| &stack.calls[depth + 1..]);
+            below.into_iter().any(|call| wanted.contains(&self.binary.origin(call.function)))
+        };
+        let is_own = match self.binary.origin(function) {
+            Origin::Library => any_below(&[Origin::Program, Origin::Mpi]),
+            _ => true,
+        };
+        if share < SHARE_MIN || !is_own {
+            return None;
+        }
+        let ranks: BTreeSet<u32> = self.stacks.iter().map(|stack| stack.rank).collect();
+        let with: BTreeSet<u32> = inside.iter().map(|stack| stack.rank).collect();
+        Some(NestLoop {
+            function,
+            number: found.number,
+            header: found.header,
+            backs: found.backs,
+            share,
+            is_seen_in_mpi: any_below(&[Origin::Mpi]),
+            ranks_without: ranks.difference(&with).copied().collect(),
+        })
+    }
+}
+
+/// What was counted of a loop on one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Passes {
+    /// How often it was passed.
+    pub passes: u64,
+    /// Passes before which MPI was called since the pass before.
+    pub with_mpi: u64,
+}
+
+/// A loop that may be chosen, on the rank that has passed it least.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Counted {
+    /// What was counted; `None`: its passes can't be seen, or are too many to be counted.
+    pub passes: Option<Passes>,
+    /// Whether a stack was in MPI below it.
+    pub is_seen_in_mpi: bool,
+    /// It can't be counted, so that nobody knows how often it is passed: what is inside of it may be inner loops only.
+    pub is_hidden: bool,
+}
+
+impl Counted {
+    /// Whether an iteration may be a pass of it: passes can be counted, and MPI is called in them.
+    fn may_be_main(&self) -> bool {
+        self.passes.is_some_and(|counted| {
+            self.is_seen_in_mpi || counted.with_mpi * PASSES_PER_MPI_PASS_MAX >= counted.passes.max(1)
+        })
+    }
+
+    fn repeats(&self) -> bool {
+        self.passes.is_some_and(|counted| counted.passes >= PASSES_MIN)
+    }
+}
+
+/// Which loop is the main one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopChoice {
+    /// The one with this number, from 0.
+    Take(usize),
+    /// It is too early to say.
+    Wait,
+    /// None.
+    Nothing,
+}
+
+/// The rule: the outermost loop that is passed three times within 2 s, or as long as the innermost one needs for three
+/// passes if that is longer, and at most a third of `max_s`. `loops` are those of a nest, outermost first, after `elapsed_s`.
+/// Nothing inside of a hidden one is taken.
+pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice {
+    let seen = loops.iter().position(|one| one.is_hidden).unwrap_or(loops.len());
+    let loops = &loops[..seen];
+    if loops.is_empty() {
+        return LoopChoice::Nothing;
+    }
+    let may_be_main: Vec<usize> = (0..loops.len()).filter(|index| loops[*index].may_be_main()).collect();
+    let repeating = may_be_main.iter().copied().find(|index| loops[*index].repeats());
+    // Nothing around it can be the main loop: it is chosen at once.
+    let outermost = (0..loops.len()).find(|index| loops[*index].passes.is_some());
+    if repeating.is_some() && repeating == outermost {
+        return repeating.map_or(LoopChoice::Nothing, LoopChoice::Take);
+    }
+    let limit_s = max_s * NEST_PART_MAX;
+    let innermost_repeats = may_be_main.last().is_some_and(|index| loops[*index].repeats());
+    if elapsed_s < NEST_SECONDS.min(limit_s) || (!innermost_repeats && elapsed_s < limit_s) {
+        return LoopChoice::Wait;
+    }
+    repeating.map_or(LoopChoice::Nothing, LoopChoice::Take)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Nests of made-up programs, and the rule on made-up counts.
+//!
+//! Next: `nest` itself.
+
+use super::*;
+
+const MAIN: u64 = 0x1000;
+const STEP: u64 = 0x2000;
+const SOLVE: u64 = 0x3000;
+const COMPUTE: u64 = 0x4000;
+const SEND: u64 = 0x8000;
+const EVAL: u64 = 0x9000;
+const START: u64 = 0xa000;
+
+/// A program whose functions are known by where they begin.
+#[derive(Default)]
+struct Program {
+    loops: BTreeMap<u64, Vec<FunctionLoop>>,
+    origins: BTreeMap<u64, Origin>,
+}
+
+impl Program {
+    /// `main` has one loop, `step` one with another inside, `solve` one, `compute` one.
+    fn nested() -> Self {
+        let at = |number: &[u32], first: u64, end: u64| FunctionLoop {
+            number: number.to_vec(),
+            header: FileAddr(first),
+            backs: Vec::new(),
+            blocks: vec![FileAddr(first)..FileAddr(end)],
+        };
+        let loops = BTreeMap::from([
+            (MAIN, vec![at(&[1], MAIN + 0x10, MAIN + 0x80)]),
+            (STEP, vec![at(&[1], STEP + 0x10, STEP + 0x80), at(&[1, 1], STEP + 0x20, STEP + 0x40)]),
+            (SOLVE, vec![at(&[1], SOLVE + 0x10, SOLVE + 0x80)]),
+            (COMPUTE, vec![at(&[1], COMPUTE + 0x10, COMPUTE + 0x80)]),
+        ]);
+        let origins = BTreeMap::from([(SEND, Origin::Mpi), (EVAL, Origin::Interpreter), (START, Origin::System)]);
+        Program { loops, origins }
+    }
+}
+
+impl Binary for Program {
+    fn origin(&self, function: FunctionId) -> Origin {
+        self.origins.get(&function.start.0).copied().unwrap_or(Origin::Program)
+    }
+
+    fn loops(&self, function: FunctionId) -> Result<Vec<FunctionLoop>, String> {
+        Ok(self.loops.get(&function.start.0).cloned().unwrap_or_default())
+    }
+}
+
+fn stack(rank: u32, calls: &[u64]) -> SeenStack {
+    let call = |at: &u64| {
+        let function = FunctionId { module: 0, start: FileAddr(at & !0xfff) };
+        StackCall { function, at: FileAddr(*at) }
+    };
+    SeenStack { rank, calls: calls.iter().map(call).collect() }
+}
+
+fn names(nest: &Nest) -> Vec<String> {
+    let name = |one: &NestLoop| format!("{:x}:{:?} {:.2}", one.function.start.0, one.number, one.share);
+    nest.loops.iter().map(name).collect()
+}
+
+#[test]
+fn loops_are_found_from_the_outermost_function_to_the_innermost_common_one() {
+    let mut stacks = vec![stack(0, &[START, MAIN + 0x20, STEP + 0x30, SEND + 4]); 6];
+    stacks.extend(vec![stack(0, &[START, MAIN + 0x20, STEP + 0x50, COMPUTE + 0x20]); 4]);
+    let nest = find_nest(&stacks, &Program::nested());
+    assert_eq!(names(&nest), ["1000:[1] 1.00", "2000:[1] 1.00", "2000:[1, 1] 0.60"]);
+    assert!(nest.unusable.is_empty() && nest.loops.iter().all(|one| one.is_seen_in_mpi));
+    assert_eq!(nest.path.len(), 3, "what is below MPI is not the program's");
+}
+
+#[test]
+fn a_call_outside_of_a_loop_shows_no_loop() {
+    let nest = find_nest(&vec![stack(0, &[START, MAIN + 4, SOLVE + 0x20, SEND]); 5], &Program::nested());
+    assert_eq!(names(&nest), ["3000:[1] 1.00"]);
+}
+
+#[test]
+fn ranks_that_are_elsewhere_are_named() {
+    let mut stacks = vec![stack(0, &[MAIN + 0x20, SOLVE + 0x20, SEND]); 2];
+    stacks.extend((1..4).flat_map(|rank| vec![stack(rank, &[MAIN + 0x20, STEP + 0x50, SEND]); 2]));
+    let nest = find_nest(&stacks, &Program::nested());
+    assert_eq!(names(&nest), ["1000:[1] 1.00", "2000:[1] 0.75"]);
+    assert_eq!(nest.loops[0].ranks_without, []);
+    assert_eq!(nest.loops[1].ranks_without, [0]);
+}
+
+#[test]
+fn loops_that_mean_something_else_are_named_as_such() {
+    let function = |start| FunctionId { module: 0, start: FileAddr(start) };
+    let interpreted = find_nest(&vec![stack(0, &[START, EVAL, EVAL + 8, SEND]); 5], &Program::nested());
+    assert_eq!(interpreted.interpreter(), Some(function(EVAL)));
+    assert!(interpreted.loops.is_empty());
+    let calls = [START, MAIN + 0x20, SOLVE + 0x20, SOLVE + 0x20, SOLVE + 0x20, SEND];
+    let recursive = find_nest(&vec![stack(0, &calls); 5], &Program::nested());
+    assert_eq!(names(&recursive), ["1000:[1] 1.00"], "what is around it still counts");
+    assert_eq!(recursive.unusable, [Unusable::Recursive(function(SOLVE))]);
+    assert_eq!(find_nest(&[], &Program::nested()).unusable, [Unusable::NothingInCommon]);
+}
+
+#[test]
+fn a_library_without_mpi_has_the_programs_loop_only_where_it_calls_back() {
+    let mut program = Program::nested();
+    program.origins.insert(SOLVE, Origin::Library);
+    let alone = find_nest(&vec![stack(0, &[MAIN + 0x20, SOLVE + 0x20]); 5], &program);
+    assert_eq!(names(&alone), ["1000:[1] 1.00"]);
+    let back = find_nest(&vec![stack(0, &[MAIN + 4, SOLVE + 0x20, STEP + 4, SEND]); 5], &program);
+    assert_eq!(names(&back), ["3000:[1] 1.00"]);
+}
+
+fn counted(passes: u64, with_mpi: u64) -> Counted {
+    Counted { passes: Some(Passes { passes, with_mpi }), is_seen_in_mpi: false, is_hidden: false }
+}
+
+#[test]
+fn the_outermost_loop_that_repeats_in_time_is_taken() {
+    use LoopChoice::{Nothing, Take, Wait};
+    let fast = Counted { passes: None, is_seen_in_mpi: false, is_hidden: false };
+    let hidden = Counted { passes: None, is_seen_in_mpi: true, is_hidden: true };
+    for (name, loops, elapsed_s, max_s, choice) in [
+        ("the outermost, at once", vec![counted(3, 3), counted(30, 30)], 0.1, 60.0, Take(0)),
+        ("it may still come", vec![counted(1, 1), counted(30, 30)], 1.9, 60.0, Wait),
+        ("it does not come in time", vec![counted(2, 2), counted(30, 30)], 2.0, 60.0, Take(1)),
+        ("the innermost needs longer", vec![counted(0, 0), counted(2, 2)], 5.0, 60.0, Wait),
+        ("a third of all", vec![counted(0, 0), counted(2, 2)], 20.0, 60.0, Nothing),
+        ("a short window", vec![counted(1, 1), counted(9, 9)], 0.4, 1.2, Take(1)),
+        ("calls in every fourth pass", vec![counted(40, 10)], 0.1, 60.0, Take(0)),
+        ("no call inside", vec![counted(1, 1), counted(3000, 3)], 2.0, 6.0, Nothing),
+        ("what is passed very often", vec![counted(3, 3), fast], 0.1, 60.0, Take(0)),
+        ("nobody knows what is around", vec![hidden, counted(3, 3)], 0.1, 60.0, Nothing),
+        ("around what can't be seen", vec![counted(3, 3), hidden, counted(9, 9)], 0.1, 60.0, Take(0)),
+        ("none", vec![], 2.0, 6.0, Nothing),
+    ] {
+        assert_eq!(choose_loop(&loops, elapsed_s, max_s), choice, "{name}");
+    }
+}

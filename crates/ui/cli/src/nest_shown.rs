@@ -1,0 +1,229 @@
+//! The nest of loops as text and as JSON.
+//!
+//! Next: `nest`, which finds it; docs/loops.md.
+
+use crate::nest::FoundLoops;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use trimtab_script::LoopPasses;
+use trimtab_window::{NEST_SECONDS, NestLoop, PASSES_MIN, name_ranks};
+
+/// Version of the JSON's shape: fields may be added to it, and nothing else changes.
+const JSON_VERSION: u32 = 1;
+/// Widest column for places.
+const PLACE_COLUMNS_MAX: usize = 60;
+
+/// What is shown of one loop.
+struct Row {
+    place: String,
+    passes: Option<(u64, u64)>,
+    /// Seconds from one pass to the next, on the rank that has passed it most.
+    pass_s: Option<f64>,
+    mpi_calls_per_pass: Option<f64>,
+    why_not: Option<String>,
+}
+
+impl Row {
+    fn of(found: &FoundLoops, index: usize) -> Self {
+        let one = &found.nest.loops[index];
+        let count = found.counts.get(index);
+        let why_not = count.and_then(|count| count.not_counted.clone());
+        let ranks: Vec<LoopPasses> = count.map_or(Vec::new(), |count| count.ranks.values().copied().collect());
+        let numbers = || ranks.iter().map(|rank| rank.passes);
+        let passes = numbers().min().zip(numbers().max()).filter(|_| why_not.is_none());
+        let most = ranks.iter().max_by_key(|rank| rank.passes).filter(|rank| rank.passes > 1 && why_not.is_none());
+        let between = |rank: &LoopPasses| (rank.passes - 1) as f64;
+        Row {
+            place: place(found, one),
+            passes,
+            pass_s: most.map(|rank| rank.span_ns as f64 / 1e9 / between(rank)),
+            mpi_calls_per_pass: most.and_then(|rank| Some(rank.mpi_calls? as f64 / between(rank))),
+            why_not,
+        }
+    }
+}
+
+/// `step at md.f90:214, loop 1.2 of step in app`.
+fn place(found: &FoundLoops, one: &NestLoop) -> String {
+    let module = found.sampler.module(one.function).file_name();
+    let line = found.line(one).map(|line| format!(" at {line}")).unwrap_or_default();
+    format!("{}:{}{line} in {module}", found.sampler.name(one.function), number(one))
+}
+
+fn number(one: &NestLoop) -> String {
+    one.number.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
+}
+
+/// The loops as a table, and what is said of them.
+pub fn text(found: &FoundLoops) -> String {
+    let rows: Vec<Row> = (0..found.nest.loops.len()).map(|index| Row::of(found, index)).collect();
+    let mut text = looked(found);
+    if !rows.is_empty() {
+        let column = rows.iter().map(|row| row.place.chars().count()).max().unwrap_or(0).min(PLACE_COLUMNS_MAX);
+        let _ = writeln!(
+            text,
+            "\n    {:column$} {:>13} {:>12} {:>9} {:>7}",
+            "loop, outermost first", "passes", "a pass every", "MPI calls", "stacks"
+        );
+        for (index, row) in rows.iter().enumerate() {
+            let mark = if found.choice == Some(index) { "*" } else { " " };
+            let share = found.nest.loops[index].share * 100.0;
+            let _ = writeln!(
+                text,
+                "{:2}{mark} {:column$} {:>13} {:>12} {:>9} {share:>6.0}%",
+                index + 1,
+                row.place,
+                row.passes.map_or("not counted".to_owned(), passes_text),
+                row.pass_s.map_or("-".to_owned(), duration_text),
+                row.mpi_calls_per_pass.map_or("-".to_owned(), |calls| format!("{calls:.1}"))
+            );
+        }
+        text += "\n";
+    }
+    for (index, row) in rows.iter().enumerate() {
+        if let Some(reason) = &row.why_not {
+            let _ = writeln!(text, "loop {} is not counted: {reason}", index + 1);
+        }
+        let without = &found.nest.loops[index].ranks_without;
+        if !without.is_empty() {
+            let _ = writeln!(text, "loop {}: no stack of rank {} is in it", index + 1, name_ranks(without));
+        }
+    }
+    said(found).iter().for_each(|line| text += &format!("{line}\n"));
+    let _ = writeln!(text, "{}", verdict(found));
+    if let Some(one) = found.choice.map(|index| &found.nest.loops[index]) {
+        let pid = found.targets[0].pid;
+        let _ = writeln!(text, "to count it yourself: trimtab probe '{} {{ n++ }}' {pid}", found.point(one).text());
+    }
+    text
+}
+
+fn looked(found: &FoundLoops) -> String {
+    let cost = found.sampler.cost();
+    let whose = match found.targets.len() {
+        1 => format!("process {}", found.targets[0].pid),
+        ranks => format!("{ranks} ranks"),
+    };
+    let known = found.sampler.stacks().len();
+    let mut text = format!(
+        "{whose}: {} looks at stacks in {:.1} s, each thread held for {:.0} us at most; {known} stacks known from end to end\n",
+        cost.looks,
+        found.sampled_s,
+        cost.pause_ns_max as f64 / 1e3
+    );
+    if found.counted_s > 0.0 {
+        let (counted, held_us) = (found.counted_s, found.cost.pause_insert_us_max);
+        let held_us = held_us.max(found.cost.pause_remove_us_max.unwrap_or(0.0));
+        let _ = writeln!(text, "passes counted for {counted:.1} s, ranks held for {held_us:.0} us at most for that");
+    }
+    text
+}
+
+/// What a reader should know besides.
+fn said(found: &FoundLoops) -> Vec<String> {
+    let unusable = found.nest.unusable.iter().map(|one| found.sampler.in_words(one));
+    let mut said: Vec<String> = unusable.collect();
+    let unknown = &found.sampler.cost().unknown;
+    if let Some((reason, _)) = unknown.iter().max_by_key(|(_, count)| **count) {
+        let count: u64 = unknown.values().sum();
+        said.push(format!("{count} stacks are not known from end to end, most because {reason}"));
+    }
+    if found.elsewhere > 0 {
+        said.push(format!("{} ranks on other machines were not looked at", found.elsewhere));
+    }
+    said.extend(found.cost.warnings.iter().cloned());
+    said.extend(found.cost.notes.iter().cloned());
+    said
+}
+
+fn verdict(found: &FoundLoops) -> String {
+    match found.choice {
+        Some(index) => format!(
+            "an iteration is a pass of loop {}: the outermost that was passed {PASSES_MIN} times in {NEST_SECONDS:.0} s, or until the \
+             innermost was",
+            index + 1
+        ),
+        None if found.nest.loops.is_empty() => {
+            "no loop of the program is around what runs; look again while it iterates, with more --samples".to_owned()
+        }
+        None if hidden(found).is_some() => format!(
+            "none of these is taken for an iteration: how often loop {} is passed is not known, and all others are inside of it",
+            hidden(found).unwrap_or_default() + 1
+        ),
+        None if found.nest.interpreter().is_some() => "none of these is taken for an iteration".to_owned(),
+        None => format!(
+            "no loop with calls of MPI was passed {PASSES_MIN} times; a larger --max-seconds waits longer, a third of it"
+        ),
+    }
+}
+
+/// The outermost loop, if it can't be counted.
+fn hidden(found: &FoundLoops) -> Option<usize> {
+    found.counts.first().filter(|count| count.not_counted.is_some() && !count.is_too_fast).map(|_| 0)
+}
+
+fn passes_text((least, most): (u64, u64)) -> String {
+    if least == most { least.to_string() } else { format!("{least}-{most}") }
+}
+
+fn duration_text(seconds: f64) -> String {
+    match seconds {
+        s if s >= 1.0 => format!("{s:.3} s"),
+        s if s >= 1e-3 => format!("{:.3} ms", s * 1e3),
+        s => format!("{:.2} us", s * 1e6),
+    }
+}
+
+/// The same for programs.
+pub fn as_json(found: &FoundLoops) -> Value {
+    let (sampling, cost) = (found.sampler.cost(), &found.cost);
+    let process = |target: &trimtab_script::Target| json!({ "pid": target.pid.0, "rank": target.rank });
+    json!({
+        "version": JSON_VERSION,
+        "processes": found.targets.iter().map(process).collect::<Vec<_>>(),
+        "ranks_elsewhere": found.elsewhere,
+        "looks": sampling.looks,
+        "looks_seconds": found.sampled_s,
+        "stacks_known": found.sampler.stacks().len(),
+        "stacks_unknown": sampling.unknown,
+        "pause_look_us_max": sampling.pause_ns_max as f64 / 1e3,
+        "counted_seconds": found.counted_s,
+        "pause_insert_us_max": cost.pause_insert_us_max,
+        "pause_remove_us_max": cost.pause_remove_us_max,
+        "loops": (0..found.nest.loops.len()).map(|index| loop_as_json(found, index)).collect::<Vec<_>>(),
+        "taken": found.choice.map(|index| index + 1),
+        "verdict": verdict(found),
+        "notes": said(found),
+    })
+}
+
+fn loop_as_json(found: &FoundLoops, index: usize) -> Value {
+    let (one, row) = (&found.nest.loops[index], Row::of(found, index));
+    let module = found.sampler.module(one.function);
+    let rank = |(rank, passes): (&i64, &LoopPasses)| {
+        json!({
+            "rank": if *rank < 0 { Value::Null } else { json!(rank) },
+            "passes": passes.passes,
+            "passes_with_mpi": passes.with_mpi,
+            "mpi_calls": passes.mpi_calls,
+        })
+    };
+    let ranks = found.counts.get(index).filter(|count| count.not_counted.is_none());
+    json!({
+        "number": index + 1,
+        "function": found.sampler.name(one.function),
+        "module": module.file_name(),
+        "function_address": format!("{:#x}", one.function.start.0),
+        "loop": number(one),
+        "point": found.point(one).text(),
+        "line": found.line(one),
+        "share_of_stacks": one.share,
+        "ranks_without": one.ranks_without,
+        "passes_min": row.passes.map(|(least, _)| least),
+        "passes_max": row.passes.map(|(_, most)| most),
+        "seconds_per_pass": row.pass_s,
+        "mpi_calls_per_pass": row.mpi_calls_per_pass,
+        "not_counted_because": row.why_not,
+        "ranks": ranks.map(|count| count.ranks.iter().map(rank).collect::<Vec<_>>()),
+    })
+}
