@@ -533,13 +533,11 @@ pub struct Geometry {
     pub thread_area_count: u64,
     /// Place of the table of [`ReturnRule`]s.
     pub rules_offset: u64,
-    /// Their number (power of two).
+    /// Their number: [`RULES_MAX`], or none where the routine doesn't run.
     pub rule_count: u64,
-    /// 64 minus the binary logarithm of `rule_count`.
-    pub rule_shift: u64,
     /// Place of the table of [`PathEntry`]s.
     pub paths_offset: u64,
-    /// Their number (power of two).
+    /// Their number: [`PATHS_MAX`], or none where the routine doesn't run.
     pub path_count: u64,
 }
 
@@ -617,9 +615,8 @@ impl Geometry {
             geometry.thread_area_stride = round_up(areas.thread_bytes, 64);
             (geometry.slot_count, geometry.ring_capacity, geometry.mark_capacity) = (2, 2, 2);
             (geometry.link_capacity, geometry.pool_capacity) = (2, 2);
-            (geometry.rule_count, geometry.path_count) = (2, 2);
+            (geometry.rule_count, geometry.path_count) = (0, 0);
         }
-        geometry.rule_shift = u64::from(64 - geometry.rule_count.trailing_zeros());
         geometry.slot_shift = u64::from(64 - geometry.slot_count.trailing_zeros());
         geometry.place_slot();
         geometry.place_all(needs.code, needs.areas.map_or(0, |areas| areas.process_bytes));
@@ -658,9 +655,8 @@ impl Geometry {
             thread_area_count: word(26),
             rules_offset: word(27),
             rule_count: word(28),
-            rule_shift: word(29),
-            paths_offset: word(30),
-            path_count: word(31),
+            paths_offset: word(29),
+            path_count: word(30),
         }
     }
 
@@ -951,6 +947,12 @@ pub struct PathEntry {
     pub length: AtomicU64,
     /// The addresses.
     pub addresses: [AtomicU64; PATH_ADDRESSES_MAX as usize],
+}
+
+/// Where the rule of a return address stands in the table, or at first is looked for.
+#[inline(always)]
+pub const fn rule_index(address: u64) -> u64 {
+    address.wrapping_mul(SLOT_HASH_MULTIPLIER) >> (64 - RULES_MAX.trailing_zeros())
 }
 
 /// The hash of a path that was `hash` so far (0 at first) and goes on by `address`.

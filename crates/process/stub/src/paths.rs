@@ -23,7 +23,7 @@ pub(crate) fn site(header: *const Header, place: u64, first: u64, frame_pointer:
     if rule.is_null() || leads_on(rule) == step::END {
         return first;
     }
-    site_of_path(header, place, frame_pointer)
+    site_of_path(header, place, frame_pointer, rule)
 }
 
 #[inline(always)]
@@ -40,15 +40,14 @@ fn geometry<'a>(header: *const Header) -> &'a Geometry {
 
 #[inline(always)]
 fn rule_at(header: *const Header, index: u64) -> *const ReturnRule {
-    let geometry = geometry(header);
-    let index = index & (geometry.rule_count - 1);
-    at::<ReturnRule>(header.cast(), geometry.rules_offset + index * size_of::<ReturnRule>() as u64)
+    let index = index & (RULES_MAX - 1);
+    at::<ReturnRule>(header.cast(), geometry(header).rules_offset + index * size_of::<ReturnRule>() as u64)
 }
 
 /// The rule of a return address; null if there is none yet.
 #[inline(always)]
 fn rule_of(header: *const Header, address: u64) -> *const ReturnRule {
-    let first = address.wrapping_mul(SLOT_HASH_MULTIPLIER) >> (geometry(header).rule_shift & 63);
+    let first = rule_index(address);
     let rule = rule_at(header, first);
     // SAFETY: an entry of the table.
     if unsafe { (*rule).address.load(Acquire) } == address {
@@ -102,10 +101,9 @@ impl Way {
         Way { address: read(place), stack: place + 8, frame }
     }
 
-    /// Goes to the caller's return address; false where the path ends.
+    /// Goes to the caller's return address by the rule of this one; false where the path ends.
     #[inline(always)]
-    fn up(&mut self, header: *const Header) -> bool {
-        let rule = rule_of(header, self.address);
+    fn up(&mut self, rule: *const ReturnRule) -> bool {
         if rule.is_null() {
             return false;
         }
@@ -139,14 +137,19 @@ impl Way {
 
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
-extern "C" fn site_of_path(header: *const Header, place: u64, frame_pointer: u64) -> u64 {
+extern "C" fn site_of_path(header: *const Header, place: u64, frame_pointer: u64, first: *const ReturnRule) -> u64 {
+    let mut rule = first;
     let mut way = Way::from(place, frame_pointer);
     let first = way.address;
     let mut hash = path_hash(0, first);
     let mut length = 1;
-    while length < PATH_ADDRESSES_MAX && way.up(header) {
+    while way.up(rule) {
         hash = path_hash(hash, way.address);
         length += 1;
+        if length == PATH_ADDRESSES_MAX {
+            break;
+        }
+        rule = rule_of(header, way.address);
     }
     if length > 1 && is_known(header, hash | PATH_BIT, length, place, frame_pointer) { hash | PATH_BIT } else { first }
 }
@@ -154,11 +157,11 @@ extern "C" fn site_of_path(header: *const Header, place: u64, frame_pointer: u64
 /// Whether the path stands in the table, from now on if not before.
 #[inline(always)]
 fn is_known(header: *const Header, hash: u64, length: u64, place: u64, frame_pointer: u64) -> bool {
-    let geometry = geometry(header);
+    let paths = geometry(header).paths_offset;
     let mut probe = 0;
     while probe < PROBES_MAX {
-        let index = ((hash >> 40) + probe) & (geometry.path_count - 1);
-        let entry: &PathEntry = at(header.cast(), geometry.paths_offset + index * size_of::<PathEntry>() as u64);
+        let index = ((hash >> 40) + probe) & (PATHS_MAX - 1);
+        let entry: &PathEntry = at(header.cast(), paths + index * size_of::<PathEntry>() as u64);
         let held = entry.hash.load(Relaxed);
         if held == hash {
             return true;
@@ -192,7 +195,7 @@ extern "C" fn note(
     while index < length {
         at::<AtomicU64>(entry.addresses.as_ptr().cast(), index * 8).store(way.address, Relaxed);
         index += 1;
-        if index < length && !way.up(header) {
+        if index < length && !way.up(rule_of(header, way.address)) {
             break;
         }
     }

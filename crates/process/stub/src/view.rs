@@ -178,9 +178,8 @@ impl<'a> View<'a> {
     /// for another rule; a rule that stands is never changed.
     pub fn set_return_rule(self, address: u64, step: u64, code: u64) -> bool {
         let geometry = self.geometry();
-        let first = address.wrapping_mul(SLOT_HASH_MULTIPLIER) >> (geometry.rule_shift & 63);
         for probe in 0..PROBES_MAX {
-            let index = (first + probe) & (geometry.rule_count - 1);
+            let index = (rule_index(address) + probe) & (RULES_MAX - 1);
             let rule: &ReturnRule = self.get(geometry.rules_offset + index * size_of::<ReturnRule>() as u64);
             match rule.address.load(Relaxed) {
                 held if held == address => return true,
@@ -202,7 +201,7 @@ impl<'a> View<'a> {
             return Some(vec![site]);
         }
         let geometry = self.geometry();
-        let place = |probe: u64| ((site >> 40) + probe) & (geometry.path_count - 1);
+        let place = |probe: u64| ((site >> 40) + probe) & (PATHS_MAX - 1);
         let entry = |index: u64| self.get(geometry.paths_offset + index * size_of::<PathEntry>() as u64);
         let entry: &PathEntry = (0..PROBES_MAX)
             .map(|probe| entry(place(probe)))
