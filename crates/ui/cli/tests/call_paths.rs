@@ -8,7 +8,7 @@ mod common;
 
 use common::{Desk, LIMIT, RANKS, Specimen, alone};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, skip, threads_running};
 use trimtab_types::report::{CallFrame, Report};
 
@@ -249,6 +249,63 @@ fn callers_of_a_library_of_wrappers_are_told_apart() {
         let path = &report.window.marker_path;
         assert!(path.len() == 1 && path[0].module == "liblayers.so", "{name}: {path:?}");
         drop(library);
+    }
+}
+
+#[test]
+fn without_unwind_tables_a_path_ends_and_that_is_said() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let folder = desk.path("");
+    let search = [format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display())];
+    let bare = ["-O2", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-optimize-sibling-calls"];
+    compiled(&desk, (Mpi::Mpich, "mpicc"), "liblayers.so", LAYERS, &[&bare[..], &["-shared", "-fPIC"]].concat());
+    let own = ["-g", "-O2", "-fno-optimize-sibling-calls", &search[0], &search[1], "-llayers"];
+    let mut job = started(Mpi::Mpich, &compiled(&desk, (Mpi::Mpich, "mpicc"), "callers", CALLERS, &own));
+    let report = window(&desk, &mut job, &format!("--iterations {ITERATIONS} --wrapper liblayers.so"));
+    let path = &report.window.marker_path;
+    assert!(path.len() == 1 && path[0].function == "inner" && !path[0].own, "{path:?}");
+    let is_said = |warning: &String| warning.contains("inner of liblayers.so") && warning.contains("no unwind table");
+    assert!(report.warnings.iter().any(is_said), "{:?}", report.warnings);
+}
+
+#[test]
+fn a_kill_while_paths_are_gone_up_harms_nobody() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let options = ["-g", "-O2", "-w", "-fallow-argument-mismatch"];
+    for mpi in Mpi::ALL {
+        let mut job = started(mpi, &compiled(&desk, (mpi, "mpif90"), "steps", FORTRAN, &options));
+        let pids = job.rank_pids(LIMIT).expect("its ranks");
+        let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
+        let words = ["attach", "--iterations", "100000000", "--json", "-", &pids[0].to_string()];
+        let mut attached = desk.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        let is_in = |pid: &i32| {
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+            maps.contains("/memfd:trimtab")
+        };
+        let deadline = std::time::Instant::now() + LIMIT;
+        while !pids.iter().all(is_in) {
+            assert!(std::time::Instant::now() < deadline, "its probes go in");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        attached.kill().expect("it is killed");
+        attached.wait().expect("it has ended");
+        let ticks: Vec<u64> = pids.iter().map(|pid| common::cpu_ticks(*pid)).collect();
+        let works = |(pid, ticks): (&i32, &u64)| common::cpu_ticks(*pid) > ticks + 20;
+        while !pids.iter().zip(&ticks).all(works) {
+            assert!(std::time::Instant::now() < deadline, "the ranks work on");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let said = desk.trimtab(&["undo", &pids[0].to_string()]);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(!pids.iter().any(is_in), "nothing is left: {said:?}");
+        for before in before {
+            let pid = before.pid();
+            assert_eq!(before.difference_now().expect("its text"), None, "text of process {pid}");
+            assert!(threads_running(pid).expect("its threads") > 0, "process {pid} runs");
+        }
     }
 }
 
