@@ -10,7 +10,7 @@ use super::{Window, header};
 use crate::request::MarkerSite;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
-use trimtab_session::{ImageCache, Module};
+use trimtab_session::{DebugFiles, DebugSections, ImageCache, Module};
 use trimtab_symbols::dwarf::{Program, Sections, SourcePlace, Types};
 use trimtab_types::report::CallFrame;
 use trimtab_types::{FileAddr, ProcAddr};
@@ -85,21 +85,30 @@ pub(super) fn function_name(module: &Module, at: FileAddr) -> String {
 pub(super) fn frames(paths: &mut CallPaths, site: u64, cache: &ImageCache) -> Vec<CallFrame> {
     let addresses = paths.addresses(site);
     let modules = paths.modules();
-    let frame = |(address, is_own): (u64, bool)| match modules.reach(ProcAddr(address), cache) {
-        Some(module) => frame_in(module, ProcAddr(address), is_own),
-        None => CallFrame { function: format!("{address:#x}"), own: is_own, ..CallFrame::default() },
+    for (address, _) in &addresses {
+        modules.reach(ProcAddr(*address), cache);
+    }
+    let files = DebugFiles::of(modules);
+    let sections = DebugSections::of(&files);
+    let frame = |(address, own): (u64, bool)| {
+        let at = sections.modules().iter().position(|module| module.text.contains(&address));
+        match at {
+            Some(at) => frame_in(&sections, at, ProcAddr(address), own),
+            None => CallFrame { function: format!("{address:#x}"), own, ..CallFrame::default() },
+        }
     };
     addresses.into_iter().map(frame).collect()
 }
 
-fn frame_in(module: &Module, address: ProcAddr, own: bool) -> CallFrame {
+fn frame_in(sections: &DebugSections<'_>, at: usize, address: ProcAddr, own: bool) -> CallFrame {
+    let module = &sections.modules()[at];
     let after = module.bias.to_file(address);
     // A call may be a function's last instruction: what it returns to is another one then.
     let call = FileAddr(after.0.wrapping_sub(1));
     let function = module.loaded.image.function_at(call).filter(|function| !function.names.is_empty());
     let name = function.map(|function| readable(&function.name()));
     let begin = function.map_or(0, |function| function.addr.0);
-    let source = if own { source_of(module, call) } else { None };
+    let source = if own { sections.get(at).and_then(|sections| source_of(sections, call)) } else { None };
     let (source_name, line) = source.unzip();
     let shortened = |name: String| name.chars().take(NAME_LETTERS_MAX).collect();
     CallFrame {
@@ -113,9 +122,8 @@ fn frame_in(module: &Module, address: ProcAddr, own: bool) -> CallFrame {
 }
 
 /// The function and line of the program that a call was written in: not one of a binding that was inlined there.
-fn source_of(module: &Module, call: FileAddr) -> Option<(String, String)> {
-    let sections = Sections::of(module.loaded.file.bytes()).ok().filter(|sections| !sections.is_empty())?;
-    let program = Program::open(&sections);
+fn source_of(sections: &Sections<'_>, call: FileAddr) -> Option<(String, String)> {
+    let program = Program::open(sections);
     let mut line = program.line_at(call)?;
     let around = program.function_at(call)?;
     let function = program.function(around, &mut Types::default()).ok()?.full_name;
