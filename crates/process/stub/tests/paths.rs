@@ -251,10 +251,10 @@ fn go_up(target: &mut Target, code: usize, seed: &mut u64) {
     let mut levels = Vec::new();
     for at in 0..depth {
         let words = 3 + next(seed) % 60;
-        let saved = (next(seed) % 2 == 0).then(|| 1 + next(seed) % (words - 1));
+        let saved = (next(seed).is_multiple_of(2)).then(|| 1 + next(seed) % (words - 1));
         // A function that has a frame pointer of its own has saved its caller's.
         let below = 1 + next(seed) % (words - 1);
-        let by_frame = saved.and_then(|_| (next(seed) % 2 == 0).then_some(below));
+        let by_frame = saved.and_then(|_| (next(seed).is_multiple_of(2)).then_some(below));
         levels.push(Level { code: code + 10 * at, words, by_frame, saved });
     }
     levels.iter().for_each(|level| target.rule(level.code, Target::rule_of(level)));
