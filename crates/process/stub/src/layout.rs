@@ -175,6 +175,9 @@ pub const OVERHEAD_TICKS_MAX: u64 = 20_000;
 /// An empty call that takes longer was interrupted each time; nothing is taken off calls then.
 pub const EMPTY_TICKS_MAX: u64 = 1000;
 
+/// Ticks (about a second) after which a thread that passes a marking loop counts although it has not called MPI.
+pub const OWNER_TICKS_MIN: u64 = 1 << 31;
+
 /// An argument index that is absent.
 pub const ABSENT: u8 = 0xff;
 
@@ -349,7 +352,8 @@ pub struct Header {
     pub may_call_system: AtomicU32,
     /// Site of the marker's call, as [`CallRecord::site`]; 0: any caller.
     pub marker_site: AtomicU64,
-    /// Thread pointer of the thread whose passes count, if the marker is a loop: the first that passed it. 0: none yet.
+    /// Thread pointer of the thread whose passes count, if the marker is a loop: the first that passed it
+    /// and has called MPI. 0: none yet.
     pub marker_thread: AtomicU64,
     /// Passes of the marker, if it is a loop, by other threads: they count nowhere else.
     pub passes_of_others: AtomicU64,

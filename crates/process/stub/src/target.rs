@@ -469,8 +469,8 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
     }
 }
 
-/// A thread goes once more through a loop. The first that passes the marker is the one whose passes count: a loop that
-/// several threads pass at a time would else have as many iterations as all of them together.
+/// A thread goes once more through a loop. Passes of one thread count: a loop that several threads pass at a time would else
+/// have as many iterations as all of them together.
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
 extern "C" fn pass_loop_outlined(header: *const Header, slot: *const Slot, number: u64) {
@@ -484,7 +484,7 @@ extern "C" fn pass_loop_outlined(header: *const Header, slot: *const Slot, numbe
     }
     stat.last_pass_ticks.store(now, Relaxed);
     if u64::from(header.marker_probe.load(Acquire)) == number {
-        if is_thread_of_marker(header, slot.key.load(Relaxed)) {
+        if is_thread_of_marker(header, slot, now.wrapping_sub(stat.first_pass_ticks.load(Relaxed))) {
             pass_marker(context, 0, now);
             write_pass(context, number, now);
         } else {
@@ -507,10 +507,13 @@ fn pass_loop(context: Context, number: u64) {
     pass_loop_outlined(context.header, context.slot, number);
 }
 
+/// Whether this thread's passes count. It is the first one that has also called MPI; where none does, the first that has
+/// passed for a while.
 #[inline(always)]
-fn is_thread_of_marker(header: &Header, key: u64) -> bool {
-    let owner = header.marker_thread.load(Relaxed);
-    owner == key || (owner == 0 && header.marker_thread.compare_exchange(0, key, AcqRel, Relaxed).is_ok())
+fn is_thread_of_marker(header: &Header, slot: &Slot, passing_ticks: u64) -> bool {
+    let (owner, key) = (header.marker_thread.load(Relaxed), slot.key.load(Relaxed));
+    let may_own = slot.ring_written.load(Relaxed) != 0 || passing_ticks > OWNER_TICKS_MIN;
+    owner == key || (owner == 0 && may_own && header.marker_thread.compare_exchange(0, key, AcqRel, Relaxed).is_ok())
 }
 
 /// A pass of the marker among the thread's calls: one that has returned at once.

@@ -120,6 +120,24 @@ fn a_loop_is_chosen_by_its_number() {
     }
 }
 
+/// A thread that goes through the same loop more often and sends nothing does not count.
+#[test]
+fn passes_of_one_thread_are_iterations() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let program = Program { source: "threads.c", wrapper: "mpicc", function: "solve" };
+    let job = started(&compiled(&desk, &program, Mpi::Mpich, &["-O2", "-pthread"]), Mpi::Mpich);
+    for _ in 0..3 {
+        let (code, report) = desk.attach(job.pid(), "--loop solve --iterations 12").expect("a report");
+        assert_eq!((code, calls(&report, "MPI_Sendrecv").0), (0, u64::from(RANKS) * 12), "{:?}", report.window);
+        assert!(
+            report.warnings.iter().any(|warning| warning.contains("passes of other threads")),
+            "{:?}",
+            report.warnings
+        );
+    }
+}
+
 /// A killed trimtab leaves loops counted, and the next one takes that out.
 #[test]
 fn what_a_killed_trimtab_left_is_undone() {

@@ -71,8 +71,8 @@ fn rank_warnings(team: &Team) -> Vec<String> {
         let of_others = view.header().passes_of_others.load(Relaxed);
         if of_others > 0 {
             warnings.push(format!(
-                "rank {rank}: iterations are passes of one thread, the first that passed the loop; {of_others} passes of \
-                 other threads count as calls only"
+                "rank {rank}: iterations are passes of one thread, the first in the loop that calls MPI; {of_others} passes \
+                 of other threads count as calls only"
             ));
         }
         if member.removal.as_ref().is_some_and(|removal| !removal.foreign.is_empty()) {
