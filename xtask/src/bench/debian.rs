@@ -134,6 +134,20 @@ impl Pair {
         (self.mean(|pair| pair.0) - self.mean(|pair| pair.1)).abs()
     }
 
+    /// The window's and the profiler's, in percent.
+    fn efficiencies(&self) -> Option<[(f64, f64); 3]> {
+        let found = self.report.efficiencies.as_ref()?;
+        let useful: Vec<f64> = self.percent.iter().map(|(_, profiled)| 100.0 - profiled).collect();
+        let (mean, largest) =
+            (useful.iter().sum::<f64>() / useful.len() as f64, useful.iter().copied().fold(0.0, f64::max));
+        let percent = |share: f64| 100.0 * share;
+        Some([
+            (percent(found.parallel), mean),
+            (percent(found.load_balance), percent(mean / largest)),
+            (percent(found.communication), largest),
+        ])
+    }
+
     fn words(&self) -> String {
         let (share, profiled) = (self.mean(|pair| pair.0), self.mean(|pair| pair.1));
         format!("{share:.2}% ({profiled:.2}%) of {:.1} s", self.report.window.duration_s)
@@ -186,7 +200,11 @@ fn measured(bench: &Bench, case: &Case) -> Result<Vec<Row>> {
     job.check_untouched().context("after the windows")?;
     let found = case.results_of(&folder, &job.running.wait(RUN_LIMIT)?)?;
     let pairs = reports.into_iter().map(|report| beside(report, &trace)).collect::<Result<Vec<_>>>()?;
-    Ok(vec![share_row(case, &pairs), outcome_row(case, first_difference(&found, &expected), expected.len())])
+    Ok(vec![
+        share_row(case, &pairs),
+        efficiency_row(case, &pairs),
+        outcome_row(case, first_difference(&found, &expected), expected.len()),
+    ])
 }
 
 /// The profiler's figures in the seconds of this window.
@@ -207,6 +225,21 @@ fn share_row(case: &Case, pairs: &[Pair]) -> Row {
     let row = Row::at_most(what, "points", &off_points, POINTS_BAR);
     let words: Vec<String> = pairs.iter().map(Pair::words).collect();
     Row { measured: words.join(", "), figures: pairs.iter().map(Pair::figures).collect(), ..row }
+}
+
+/// Parallel efficiency, load balance and communication efficiency as TALP defines them, of the profiler's data.
+fn efficiency_row(case: &Case, pairs: &[Pair]) -> Row {
+    let what = format!("POP's efficiencies (of a profiler's data in the same seconds), {}, Open MPI", case.name);
+    let both: Option<Vec<[(f64, f64); 3]>> = pairs.iter().map(Pair::efficiencies).collect();
+    let Some(both) = both else {
+        let why = pairs.iter().find_map(|pair| pair.report.efficiencies_missing.clone());
+        return Row::skipped(what, format!("none was reported: {}", why.unwrap_or_default()));
+    };
+    let off = |three: &[(f64, f64); 3]| three.iter().map(|(one, other)| (one - other).abs()).fold(0.0, f64::max);
+    let off_points: Vec<f64> = both.iter().map(off).collect();
+    let words = |three: &[(f64, f64); 3]| three.map(|(one, other)| format!("{one:.1} ({other:.1})")).join(" / ");
+    let measured = both.iter().map(words).collect::<Vec<_>>().join(", ");
+    Row { measured, ..Row::at_most(what, "points", &off_points, POINTS_BAR) }
 }
 
 fn outcome_row(case: &Case, difference: Option<String>, lines: usize) -> Row {

@@ -6,8 +6,10 @@
 //! Next: `trimtab-window` computes it, `trimtab-store` keeps it, `trimtab-report` draws it; `docs/report.md` explains
 //! every field to users.
 
+mod efficiency;
 mod share;
 
+pub use efficiency::Efficiencies;
 pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, Place};
 
 use serde::{Deserialize, Serialize};
@@ -40,6 +42,12 @@ pub struct Report {
     pub communication_to_computation: Option<f64>,
     /// max over ranks of computation time / mean over ranks - 1.
     pub imbalance: Option<f64>,
+    /// The factors of parallel efficiency of the measured ranks.
+    #[serde(default)]
+    pub efficiencies: Option<Efficiencies>,
+    /// Why `efficiencies` is `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub efficiencies_missing: Option<String>,
     /// Why ranks compute differently long; `None`: they do not, beyond what their iterations vary by.
     #[serde(default)]
     pub difference: Option<Difference>,

@@ -6,6 +6,7 @@
 //!
 //! Next: `headline` for the first sentences, `trimtab-report` for drawing.
 
+use crate::efficiency::efficiencies;
 use crate::explain::difference;
 use crate::formulas;
 use crate::remarks::{is_glimpse, name_ranks, remarks};
@@ -292,6 +293,7 @@ pub fn assemble(input: &WindowInput) -> Report {
     warnings.extend(remarks(input, &cost, &window));
     let time_per_iteration_s = time_per_iteration(&input.ranks, scale);
     let difference = difference(input, &ranks).filter(|_| !is_glimpse(&window));
+    let efficiencies = efficiencies(input, &ranks, &window);
     Report {
         schema: SCHEMA.to_owned(),
         job: input.job.clone(),
@@ -303,6 +305,8 @@ pub fn assemble(input: &WindowInput) -> Report {
         communication_missing: communication_missing(input),
         communication_to_computation: communication_to_computation(&ranks),
         imbalance: imbalance(&ranks),
+        efficiencies_missing: efficiencies.as_ref().err().cloned(),
+        efficiencies: efficiencies.ok(),
         difference,
         functions: function_totals(input, scale),
         links: links(input),

@@ -13,7 +13,7 @@
 //!    ranks really recorded the same ones. Times of several machines are first put on one clock, with their error
 //!    ([`Relation`]).
 //! 4. [`statistics`] turns samples into means with honest intervals; [`formulas`] holds ratios and imbalance.
-//! 5. [`waits`] derives who waited for whom; [`assemble`] makes the [`Report`](trimtab_types::report::Report), [`headline`] its first sentences.
+//! 5. [`waits`] derives who waited for whom; `efficiency` says where the rest went; [`assemble`] makes the [`Report`](trimtab_types::report::Report), [`headline`] its first sentences.
 //!
 //! Next: `event` for the input, then the steps in the order above.
 #![forbid(unsafe_code)]
@@ -26,6 +26,7 @@ mod convert;
 mod crowd;
 mod cut;
 mod detect;
+mod efficiency;
 mod event;
 mod explain;
 pub mod formulas;
@@ -60,5 +61,5 @@ pub use patience::Patience;
 pub use remarks::name_ranks;
 pub use start::choose_start;
 pub use verify::{MarkTimes, Verdict, verify};
-pub use waits::{RankCalls, WaitKind, WaitSum, Waits, waits};
+pub use waits::{RankCalls, RankWaits, WaitKind, WaitSum, Waits, waits};
 pub use word::word_marks;

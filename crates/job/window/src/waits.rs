@@ -86,6 +86,23 @@ pub struct Waits {
     pub iterations: u64,
     /// By kind and function.
     pub sums: Vec<WaitSum>,
+    /// Where each rank's time went in those iterations, in rank order.
+    pub ranks: Vec<RankWaits>,
+}
+
+/// Where a rank's time went in the iterations that all ranks still knew, as far as its main thread's calls tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankWaits {
+    /// World rank.
+    pub rank: u32,
+    /// From the first to the last mark of each iteration, summed.
+    pub duration_ticks: u64,
+    /// Inside communication.
+    pub communication_ticks: u64,
+    /// Waiting for other ranks, of that.
+    pub wait_ticks: u64,
+    /// Inside calls of which nobody knows how much is waiting, of that.
+    pub unknown_ticks: u64,
 }
 
 impl Waits {
@@ -127,7 +144,9 @@ pub fn waits(ranks: &[RankCalls], is_whole: bool) -> Waits {
             else {
                 continue;
             };
-            known_by.entry(*iteration).or_default().push(Iteration { calls, events });
+            let mark = |at: usize| calls.events.get(at).map_or(0, |event| event.enter_ticks);
+            let duration_ticks = mark(pair[1]).saturating_sub(mark(pair[0]));
+            known_by.entry(*iteration).or_default().push(Iteration { calls, events, duration_ticks });
         }
     }
     let mut sums = Sums::default();
@@ -136,13 +155,17 @@ pub fn waits(ranks: &[RankCalls], is_whole: bool) -> Waits {
         known_by.values().for_each(|known| sums.add_collectives(known));
     }
     sums.add_messages(&known_by);
-    Waits { iterations: known_by.len() as u64, sums: sums.0.into_values().collect() }
+    let of_rank = |calls: &RankCalls| sums.of_rank(calls.rank, known_by.values().flatten());
+    let ranks = if known_by.is_empty() { Vec::new() } else { ranks.iter().map(of_rank).collect() };
+    Waits { iterations: known_by.len() as u64, ranks, sums: sums.by_kind.into_values().collect() }
 }
 
 /// One iteration of one rank.
 struct Iteration<'a> {
     calls: &'a RankCalls,
     events: &'a [CallEvent],
+    /// From the mark that begins it to the next.
+    duration_ticks: u64,
 }
 
 impl Iteration<'_> {
@@ -156,11 +179,27 @@ impl Iteration<'_> {
 }
 
 #[derive(Default)]
-struct Sums(BTreeMap<(WaitKind, u32), WaitSum>);
+struct Sums {
+    by_kind: BTreeMap<(WaitKind, u32), WaitSum>,
+    /// Waits by rank and entry of the call.
+    by_call: BTreeMap<(u32, u64), u64>,
+}
+
+/// One call's wait.
+struct Wait<'a> {
+    kind: WaitKind,
+    /// Who waited, and in which call.
+    rank: u32,
+    event: &'a CallEvent,
+    /// When rank `late` came.
+    until: u64,
+    late: u32,
+    /// `until` may be this much off.
+    error: u64,
+}
 
 impl Sums {
-    /// `event` waited until `until`, when rank `late` came.
-    fn add(&mut self, kind: WaitKind, event: &CallEvent, until: u64, late: u32, error: u64) {
+    fn add(&mut self, Wait { kind, rank, event, until, late, error }: Wait<'_>) {
         let inside = event.exit_ticks.saturating_sub(event.enter_ticks);
         let ticks = until.saturating_sub(event.enter_ticks).min(inside);
         let new = WaitSum {
@@ -171,7 +210,9 @@ impl Sums {
             error_ticks: 0,
             by_late_rank: BTreeMap::new(),
         };
-        let sum = self.0.entry((kind, event.function)).or_insert(new);
+        let known = self.by_call.entry((rank, event.enter_ticks)).or_default();
+        *known = ticks.max(*known);
+        let sum = self.by_kind.entry((kind, event.function)).or_insert(new);
         sum.calls += 1;
         sum.ticks += ticks;
         sum.error_ticks += error.min(inside);
@@ -194,9 +235,11 @@ impl Sums {
             let Some((last, until)) = enters.max_by_key(|(_, enter)| *enter) else { continue };
             let others = all.iter().zip(ranks).enumerate().filter(|(index, _)| *index != last);
             for (_, (calls, one)) in others.filter(|(_, (calls, _))| calls[number].exit_ticks != 0) {
-                let late = &ranks[last];
-                self.add(WaitKind::Collective, &calls[number], until, late.calls.rank, one.error_to(late));
+                let (late, rank) = (&ranks[last], one.calls.rank);
+                let (event, error) = (&calls[number], one.error_to(late));
+                self.add(Wait { kind: WaitKind::Collective, rank, event, until, late: late.calls.rank, error });
             }
+            self.by_call.insert((ranks[last].calls.rank, until), 0);
         }
     }
 
@@ -215,13 +258,35 @@ impl Sums {
 
     fn add_message(&mut self, Met { send, receive, error }: &Met, (sender, receiver): (u32, u32)) {
         if receive.exit_ticks != 0 && receive.completes {
-            self.add(WaitKind::LateSender, receive, send.enter_ticks, sender, *error);
+            let (rank, event, until) = (receiver, receive, send.enter_ticks);
+            self.add(Wait { kind: WaitKind::LateSender, rank, event, until, late: sender, error: *error });
         }
         // A send that returned before was buffered and waited for nobody; one that also receives may have waited for that.
         let has_met = send.exit_ticks >= receive.enter_ticks;
         if has_met && !send.is_receive {
-            self.add(WaitKind::LateReceiver, send, receive.enter_ticks, receiver, *error);
+            let (rank, event, until) = (sender, send, receive.enter_ticks);
+            self.add(Wait { kind: WaitKind::LateReceiver, rank, event, until, late: receiver, error: *error });
+        } else if !send.is_receive {
+            self.by_call.entry((sender, send.enter_ticks)).or_default();
         }
+    }
+
+    fn of_rank<'a>(&self, rank: u32, iterations: impl Iterator<Item = &'a Iteration<'a>>) -> RankWaits {
+        let mut found = RankWaits { rank, ..RankWaits::default() };
+        for one in iterations.filter(|one| one.calls.rank == rank) {
+            found.duration_ticks += one.duration_ticks;
+            for event in one.events {
+                let inside = event.exit_ticks.saturating_sub(event.enter_ticks);
+                found.communication_ticks += inside;
+                match self.by_call.get(&(rank, event.enter_ticks)) {
+                    Some(wait) => found.wait_ticks += wait,
+                    // It posts a receive and returns at once.
+                    None if event.is_receive && !event.completes => {}
+                    None => found.unknown_ticks += inside,
+                }
+            }
+        }
+        found
     }
 }
 
@@ -334,6 +399,10 @@ mod tests {
         let wait = sum(&found, WaitKind::Collective).expect("waits");
         assert_eq!((found.iterations, wait.calls, wait.ticks, wait.error_ticks), (1, 2, 60 + 30, 0));
         assert_eq!(wait.by_late_rank, BTreeMap::from([(1, 90)]));
+        // Each was inside of the mark, for one tick of which nobody knows, and of the barrier.
+        let of = |one: &RankWaits| (one.duration_ticks, one.communication_ticks, one.wait_ticks, one.unknown_ticks);
+        let expected = [(10_000, 66, 60, 1), (10_000, 6, 0, 1), (10_000, 36, 30, 1)];
+        assert_eq!(found.ranks.iter().map(of).collect::<Vec<_>>(), expected);
         let apart = waits(&calls([0, 1, 1]), true);
         let wait = sum(&apart, WaitKind::Collective).expect("waits");
         assert_eq!((wait.ticks, wait.error_ticks), (90, 10), "rank 2 reads the clock of rank 1");
@@ -358,6 +427,9 @@ mod tests {
             let has_met = late_receiver.or(ticks(WaitKind::LateReceiver));
             assert_eq!(ticks(WaitKind::LateReceiver), has_met, "{name}");
             assert_eq!(ticks(WaitKind::LateReceiver).unwrap_or(0), late_receiver.unwrap_or(0), "{name}");
+            let of_ranks = found.ranks.iter().map(|one| (one.wait_ticks, one.unknown_ticks)).collect::<Vec<_>>();
+            let waited = [late_receiver, late_sender].map(|ticks| (ticks.unwrap_or(0), 1));
+            assert_eq!(of_ranks, waited, "{name}: all but the mark is known");
         }
     }
 

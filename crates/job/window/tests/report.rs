@@ -506,7 +506,7 @@ fn functions_without_a_row_of_waits_say_why() {
         by_late_rank: BTreeMap::new(),
     };
     type Row = (&'static str, &'static str, Waits, Option<&'static str>);
-    let known = |sums: Vec<WaitSum>| Waits { iterations: 5, sums };
+    let known = |sums: Vec<WaitSum>| Waits { iterations: 5, sums, ranks: Vec::new() };
     let rows: [Row; 5] = [
         ("a row of its own", "MPI_Recv", known(vec![waited(0)]), None),
         ("it completes", "MPI_Waitsome", known(vec![]), Some("it completes what other calls began")),

@@ -84,6 +84,7 @@ pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
 /// What the numbers say.
 pub(crate) fn result(report: &Report) -> Vec<Fact> {
     let mut facts = vec![plain("communication", communication(report)), plain("imbalance", imbalance(report))];
+    facts.extend(efficiency(report).map(|said| plain("efficiency", said)));
     facts.extend(numbers::polling_share(report).map(|share| {
         let meaning = if share > 0.5 {
             "it polls: waiting keeps the core busy"
@@ -427,6 +428,28 @@ fn imbalance(report: &Report) -> String {
     let longest = numbers::by_computation(report).first().map(|rank| format!(", on rank {}", rank.rank));
     let formula = "longest computation / mean computation - 1";
     format!("{} = {formula}{}", percent(imbalance), longest.filter(|_| imbalance > 0.0).unwrap_or_default())
+}
+
+/// The factors of parallel efficiency, and which to work on first; `None`: there are none.
+fn efficiency(report: &Report) -> Option<String> {
+    let Some(found) = &report.efficiencies else {
+        return report.efficiencies_missing.as_ref().map(|why| format!("{NOT_MEASURED}: {}", clean(why)));
+    };
+    let part = |of: Option<f64>, name: &str| of.map(|of| format!("{name} {}", percent(of)));
+    let split = |parts: [Option<String>; 2]| {
+        let known: Vec<String> = parts.into_iter().flatten().collect();
+        if known.is_empty() { String::new() } else { format!(" ({})", known.join(" x ")) }
+    };
+    let balance = split([
+        part(found.load_balance_within_nodes, "within nodes"),
+        part(found.load_balance_between_nodes, "between nodes"),
+    ]);
+    let communication = split([part(found.serialisation, "serialisation"), part(found.transfer, "transfer")]);
+    let (parallel, load_balance) = (percent(found.parallel), percent(found.load_balance));
+    let first = found.work_on_first.as_ref().map(|factor| format!("; improve {} first", clean(factor)));
+    let factors =
+        format!("load balance {load_balance}{balance} x communication {}{communication}", percent(found.communication));
+    Some(format!("{parallel} = {factors}{}", first.unwrap_or_default()))
 }
 
 fn above_bar(fraction: f64, cost: &Cost) -> String {

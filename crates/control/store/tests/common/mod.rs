@@ -33,6 +33,8 @@ pub fn report(batch: u32, iterations: usize) -> Report {
         communication_missing: None,
         communication_to_computation: Some(0.63),
         imbalance: None,
+        efficiencies: None,
+        efficiencies_missing: None,
         difference: None,
         functions: Vec::new(),
         links: vec![Link { from: 0, to: 1, messages: 10, bytes: 81920, collective_messages: 0, collective_bytes: 0 }],

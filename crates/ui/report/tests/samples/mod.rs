@@ -41,6 +41,15 @@ pub fn four_ranks() -> Report {
     report.ranks[2].host = "node2".into();
     report.ranks[3].host = "node2".into();
     report.imbalance = Some(0.3281);
+    report.efficiencies = report.efficiencies.map(|found| Efficiencies {
+        load_balance: 0.753,
+        communication: found.parallel / 0.753,
+        serialisation: Some(0.993),
+        transfer: Some(found.parallel / 0.753 / 0.993),
+        transfer_missing: None,
+        work_on_first: Some("load balance".into()),
+        ..found
+    });
     report.difference = Some(Difference {
         longest: 3,
         shortest: 0,
@@ -81,6 +90,14 @@ pub fn sixty_four_ranks() -> Report {
     }
     report.links.sort_by_key(|link| (link.from, link.to));
     report.imbalance = Some(0.314);
+    report.efficiencies = report.efficiencies.map(|found| Efficiencies {
+        load_balance: 0.761,
+        load_balance_within_nodes: Some(0.87),
+        load_balance_between_nodes: Some(0.8747),
+        communication: found.parallel / 0.761,
+        work_on_first: Some("communication".into()),
+        ..found
+    });
     report.functions.insert(0, function("MPI_Alltoall", 3200, 10.1, Some((206_438_400, 64_512))));
     report
 }
@@ -109,6 +126,17 @@ pub fn everything() -> Report {
         detail.duration_s = Some(0.001);
     }
     report.wait_states = vec![wait_state("wait at collective", "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101)])];
+    (report.efficiencies_missing, report.efficiencies) = (
+        Some("a rank is missing".into()),
+        Some(Efficiencies {
+            load_balance_within_nodes: Some(0.9),
+            load_balance_between_nodes: Some(0.9),
+            serialisation: Some(0.9),
+            transfer: Some(0.9),
+            transfer_missing: Some("no wait is known".into()),
+            ..efficiencies(0.6)
+        }),
+    );
     report.communication_missing = Some("the group comm was not among what was measured (io)".into());
     report.nodes = vec![node_share()];
     report.window.event = Some(Event {
@@ -304,6 +332,7 @@ pub fn nothing_measured() -> Report {
     report.job.id = String::new();
     report.window.groups = vec!["user".into()];
     (report.time_per_iteration_s, report.iterations_per_s, report.imbalance) = (None, None, None);
+    (report.efficiencies, report.efficiencies_missing) = (None, Some("communication was not measured".into()));
     (report.communication_fraction, report.communication_to_computation) = (None, None);
     (report.functions, report.links, report.ranks) = (Vec::new(), Vec::new(), Vec::new());
     report.cost = Cost {
@@ -381,6 +410,8 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         communication_missing: None,
         communication_to_computation: Some(communication_s / computation_s),
         imbalance: Some(0.004),
+        efficiencies: Some(efficiencies(1.0 - fraction)),
+        efficiencies_missing: None,
         difference: None,
         functions: vec![
             function("MPI_Sendrecv", calls * 2, communication_s * 0.9, Some((calls * 2 * 8192, 8192))),
@@ -403,6 +434,21 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         },
         details: Vec::new(),
         warnings: Vec::new(),
+    }
+}
+
+/// Of ranks that compute for this share of the time.
+fn efficiencies(parallel: f64) -> Efficiencies {
+    Efficiencies {
+        parallel,
+        load_balance: 0.996,
+        load_balance_within_nodes: None,
+        load_balance_between_nodes: None,
+        communication: parallel / 0.996,
+        serialisation: None,
+        transfer: None,
+        transfer_missing: Some("nobody knows how much is waiting".into()),
+        work_on_first: Some("communication".into()),
     }
 }
 

@@ -1,0 +1,136 @@
+//! POP's factors of parallel efficiency, of the ranks' times in a window.
+//!
+//! Load balance and communication efficiency are those that TALP prints, with a rank's time outside communication as
+//! useful time. Communication efficiency is split by replaying nothing: where the waits of all calls are known, a rank's
+//! time without waiting for messages to travel is its useful time and its waits, and the longest of the ranks is what is
+//! left on a network that takes no time. The split is told only where nearly all communication is known to wait or not.
+//!
+//! Next: `assemble`, which puts them into the report; `waits` for the waits.
+
+use crate::assemble::WindowInput;
+use crate::crowd;
+use crate::explain::is_displaced;
+use crate::remarks::{is_glimpse, name_ranks};
+use crate::waits::Waits;
+use std::collections::BTreeMap;
+use trimtab_types::report::{Efficiencies, RankTotal, Window};
+
+/// From this on a factor costs so little that nobody need work on it.
+const GOOD: f64 = 0.95;
+/// Share of a rank's time that may lie in calls of which nobody knows how much is waiting.
+const UNKNOWN_SHARE_MAX: f64 = 0.01;
+
+/// The factors, or why there are none.
+pub(crate) fn efficiencies(input: &WindowInput, ranks: &[RankTotal], window: &Window) -> Result<Efficiencies, String> {
+    let useful_s = useful_s(input, ranks, window)?;
+    let runtime_s = ranks.iter().map(|rank| rank.duration_s).fold(0.0, f64::max);
+    let largest_s = useful_s.iter().copied().fold(0.0, f64::max);
+    if runtime_s <= 0.0 || largest_s <= 0.0 {
+        return Err("no rank computed in it".to_owned());
+    }
+    let mean_s = useful_s.iter().sum::<f64>() / useful_s.len() as f64;
+    let node_s = node_mean_s(ranks, &useful_s);
+    let communication = largest_s / runtime_s;
+    let transfer = transfer(input, ranks, &useful_s, runtime_s);
+    let found = Efficiencies {
+        parallel: mean_s / runtime_s,
+        load_balance: mean_s / largest_s,
+        load_balance_within_nodes: node_s.map(|node_s| node_s / largest_s),
+        load_balance_between_nodes: node_s.map(|node_s| mean_s / node_s),
+        communication,
+        // The waits are those of the iterations that rings still held, so their share may exceed the window's by a little.
+        serialisation: transfer.as_ref().ok().map(|transfer| (communication / transfer).min(1.0)),
+        transfer: transfer.as_ref().ok().copied(),
+        transfer_missing: transfer.err(),
+        work_on_first: None,
+    };
+    Ok(Efficiencies { work_on_first: costliest(&found).map(str::to_owned), ..found })
+}
+
+/// The ranks' time outside communication.
+fn useful_s(input: &WindowInput, ranks: &[RankTotal], window: &Window) -> Result<Vec<f64>, String> {
+    let missing: Vec<u32> =
+        (0..input.job.ranks).filter(|rank| !ranks.iter().any(|found| found.rank == *rank)).collect();
+    if !missing.is_empty() {
+        return Err(format!("the factors are those of all ranks, and {} recorded nothing", name_ranks(&missing)));
+    }
+    if is_glimpse(window) {
+        return Err("the window is too short".to_owned());
+    }
+    let useful_s: Option<Vec<f64>> = ranks.iter().map(|rank| rank.computation_s).collect();
+    useful_s.ok_or_else(|| "communication, or a part of it, was not measured".to_owned())
+}
+
+/// Largest mean over a node's ranks; `None`: there is one node.
+fn node_mean_s(ranks: &[RankTotal], useful_s: &[f64]) -> Option<f64> {
+    let mut nodes: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (rank, useful_s) in ranks.iter().zip(useful_s) {
+        nodes.entry(&rank.host).or_default().push(*useful_s);
+    }
+    let mean_s = |times_s: &Vec<f64>| times_s.iter().sum::<f64>() / times_s.len() as f64;
+    (nodes.len() > 1).then(|| nodes.values().map(mean_s).fold(0.0, f64::max))
+}
+
+/// Share of the window that is left without the time that messages take.
+fn transfer(input: &WindowInput, ranks: &[RankTotal], useful_s: &[f64], runtime_s: f64) -> Result<f64, String> {
+    if ranks.iter().any(|rank| is_displaced(rank) || crowd::of_rank(&input.nodes, rank).is_some()) {
+        return Err(
+            "ranks were kept from their processors, and how much of that lies in communication is not known".to_owned()
+        );
+    }
+    let shares = ranks.iter().map(|rank| WaitShare::of(&input.waits, rank));
+    let shares: Vec<WaitShare> = shares.collect::<Option<_>>().ok_or_else(|| {
+        "waits are told only of windows of iterations of which all calls of all ranks were kept".to_owned()
+    })?;
+    let unknown = shares.iter().map(|share| share.unknown).fold(0.0, f64::max);
+    if unknown > UNKNOWN_SHARE_MAX {
+        let percent = unknown * 100.0;
+        return Err(format!(
+            "of calls that take up to {percent:.1}% of a rank's time nobody knows how much is waiting (those that \
+             complete what others began, and those that could not be matched with other ranks' calls)"
+        ));
+    }
+    let sums = ranks.iter().zip(useful_s).zip(&shares);
+    let longest_s = sums.map(|((rank, useful_s), share)| useful_s + share.wait * rank.duration_s).fold(0.0, f64::max);
+    Ok((longest_s / runtime_s).min(1.0))
+}
+
+/// Shares of a rank's time.
+struct WaitShare {
+    wait: f64,
+    unknown: f64,
+}
+
+impl WaitShare {
+    /// Communication that the matched calls don't show, and where clocks of several machines leave a wait open, is unknown.
+    fn of(waits: &Waits, rank: &RankTotal) -> Option<Self> {
+        let found = waits.ranks.iter().find(|found| found.rank == rank.rank)?;
+        let share = |ticks: u64| ticks as f64 / found.duration_ticks as f64;
+        let known = share(found.communication_ticks.saturating_sub(found.unknown_ticks));
+        let communication = rank.communication_s? / rank.duration_s;
+        let unclear = share(waits.sums.iter().map(|sum| sum.error_ticks).sum::<u64>() / waits.ranks.len() as u64);
+        let unknown = (communication - known).max(0.0) + unclear;
+        (found.duration_ticks > 0 && unknown.is_finite()).then(|| WaitShare { wait: share(found.wait_ticks), unknown })
+    }
+}
+
+/// The smallest of the factors that are known, as finely as they are.
+fn costliest(found: &Efficiencies) -> Option<&'static str> {
+    let split = |whole: (f64, &'static str), parts: [(Option<f64>, &'static str); 2]| match parts {
+        [(Some(one), name), (Some(other), other_name)] => vec![(one, name), (other, other_name)],
+        _ => vec![whole],
+    };
+    let balance = split(
+        (found.load_balance, "load balance"),
+        [
+            (found.load_balance_within_nodes, "load balance within nodes"),
+            (found.load_balance_between_nodes, "load balance between nodes"),
+        ],
+    );
+    let communication = split(
+        (found.communication, "communication"),
+        [(found.serialisation, "serialisation"), (found.transfer, "transfer")],
+    );
+    let all = balance.into_iter().chain(communication);
+    all.min_by(|one, other| one.0.total_cmp(&other.0)).filter(|(factor, _)| *factor < GOOD).map(|(_, name)| name)
+}
