@@ -5,7 +5,7 @@
 use crate::mutate::Mutator;
 use crate::targets::{
     answer, cache, code, debug, descriptor, elf, filter, frames, mapped, memory, minidebug, names, patched, planted,
-    records, relocate, script, sites, talk, wire,
+    records, relocate, script, sites, tables, talk, wire,
 };
 use anyhow::{Result, bail};
 
@@ -55,6 +55,7 @@ const TABLE: &[(&str, Make)] = &[
     ("memory", || Box::new(memory::SharedMemory::new())),
     ("mapped", || Box::new(mapped::Mapped)),
     ("answer", || Box::new(answer::Answer)),
+    ("tables", || Box::new(tables::Tables)),
 ];
 
 /// The names of all targets.

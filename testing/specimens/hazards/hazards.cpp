@@ -3,8 +3,8 @@
 // The hazard is repeated until file UNTIL exists; UNTIL.begun appears after the first time. Known answer: every
 // repetition was right, "hazards: NAME OK" and exit status 0. Threads, children and jumps are made anew in each
 // repetition, so probes come and go at every stage of them. Next: assembly.S for hand-written code, plugin.c for the
-// library that is loaded and unloaded, flow.cpp for control flow, tails.cpp for calls that go on behind jumps, faults.cpp for handlers of faults, processes.cpp for
-// threads and processes.
+// library that is loaded and unloaded, flow.cpp for control flow, tails.cpp for calls that go on behind jumps, faults.cpp for handlers of faults, walks.cpp for
+// stacks that are walked from anywhere, processes.cpp for threads and processes.
 
 #include "hazards.h"
 #include <cstdio>
@@ -34,7 +34,7 @@ const Hazard HAZARDS[] = {
     {"waiting", waits},        {"late", late_plugin},    {"shut", shuts_itself_in}, {"flags", flags},
     {"holding", holds},        {"sequence", adds},      {"fault_throw", faults_throw}, {"fault_jump", faults_jump},
     {"fault_step", faults_step}, {"fault_bus", faults_bus}, {"fault_late", faults_late}, {"fault_end", faults_end},
-    {"hands_on", hands_on},
+    {"hands_on", hands_on},  {"samples", samples},     {"cancel_anywhere", cancels_anywhere},
 };
 
 bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }

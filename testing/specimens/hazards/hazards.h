@@ -36,6 +36,10 @@ bool faults_bus();
 bool faults_late();
 bool faults_end();
 
+// walks.cpp
+bool samples();
+bool cancels_anywhere();
+
 // processes.cpp
 bool threads();
 bool cancels();

@@ -241,6 +241,7 @@ pub fn hazards(variant: HazardVariant) -> Result<(PathBuf, PathBuf)> {
             "flow.cpp",
             "tails.cpp",
             "faults.cpp",
+            "walks.cpp",
             "processes.cpp",
             "assembly.S",
         ]);

@@ -317,7 +317,7 @@ impl Running {
 
 /// Samplers and the cancelling of threads look at stacks in the middle of what was put in.
 fn note_of(member: &Member) -> Option<String> {
-    let why = member.source.interrupted?;
+    let why = member.source.interrupted.filter(|_| !member.parts().all(|part| part.inserted.are_frames_known))?;
     Some(format!("process {}: {why}; {}", member.target.pid, trimtab_measure::FRAMES_MISSING))
 }
 

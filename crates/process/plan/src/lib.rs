@@ -7,8 +7,10 @@
 //! Next: `trimtab-x86` for sites and islands, `trimtab-session` for carrying it out.
 #![forbid(unsafe_code)]
 
+mod frames;
 mod script;
 
+pub use frames::{FrameRules, Frames, frames_needed};
 pub use script::{FunctionBodies, Keeps, Script};
 
 use script::ArenaScript;
@@ -17,8 +19,8 @@ use std::fmt;
 use std::ops::Range;
 use trimtab_x86::{Carrier, Hold, build_carrier, encode_near_jump, encode_short_jump};
 use trimtab_x86::{
-    ISLAND_OVERHEAD_MAX, Inline, Island, JumpForm, ProbeCode, Purpose, Refusal, Site, WindowCode, build_calibration,
-    build_island,
+    ExitKind, ISLAND_OVERHEAD_MAX, Inline, Island, JumpForm, ProbeCode, Purpose, Refusal, Site, SiteKind, WindowCode,
+    build_calibration, build_island,
 };
 
 /// A function with the places where it is to be patched.
@@ -40,6 +42,8 @@ pub struct PlannedFunction {
     pub holds: Holds,
     /// It is a loop: its sites are places inside of a function, of which each pass goes through one.
     pub is_loop: bool,
+    /// The unwinder asks it for entries of tables: nothing is asked of it but to find those of our code.
+    pub finds_frames: bool,
 }
 
 /// How a function's entry treats threads that set a fault handler: held, or not.
@@ -199,6 +203,10 @@ pub struct Plan {
     pub calibration: u64,
     /// Displaced instruction to its place in an island.
     pub moves: BTreeMap<u64, u64>,
+    /// Copy of a displaced instruction to its original.
+    pub copies: BTreeMap<u64, u64>,
+    /// Instructions by which functions are left.
+    pub exits: BTreeMap<u64, ExitKind>,
     /// What lies where in the arenas.
     pub pieces: Vec<Piece>,
     /// Names of shared routines of scripts, by their addresses.
@@ -274,7 +282,7 @@ pub fn build(
     let mut entries = Entries::default();
     plan.add_routines(places);
     plan.add_calibration(places, header, routines, calibration_probe)?;
-    for function in functions {
+    for function in functions.iter().filter(|function| !function.finds_frames) {
         let place = places[function.arena];
         let mut code = probe_code(place, header, routines, function.probe);
         code.inline = function.inline;
@@ -320,7 +328,7 @@ pub fn build_script(
     let arenas = places.iter().zip(&shared).map(|(place, shared)| script.in_arena(&shared.addresses, place.gate));
     let arenas: Vec<ArenaScript<'_>> = arenas.collect();
     let mut entries = Entries::default();
-    for function in functions {
+    for function in functions.iter().filter(|function| !function.finds_frames) {
         let place = places[function.arena];
         let hold = function.holds.hold(place, hold_words);
         let bodies = function.bodies.clone().unwrap_or_default();
@@ -411,8 +419,12 @@ impl Plan {
         arena.extend_from_slice(&island.bytes);
         let range = at..at + island.bytes.len() as u64;
         let at = at + island.entry as u64;
+        self.copies.extend(island.copies.into_iter().map(|(old, copy)| (copy, old)));
+        if let SiteKind::Exit(exit) | SiteKind::Whole(exit) = site.kind {
+            self.exits.insert(exit.at, exit.kind);
+        }
         self.moves.extend(island.moves.into_iter().filter(|(old, _)| *old != site.at));
-        let role = if matches!(site.kind, trimtab_x86::SiteKind::Exit(_)) { Role::Exit } else { Role::Entry };
+        let role = if matches!(site.kind, SiteKind::Exit(_)) { Role::Exit } else { Role::Entry };
         let patch = |address, original: &[u8], patched: &[u8], role| Patch {
             address,
             original: original.to_vec(),
@@ -458,6 +470,7 @@ impl Plan {
         let island = build_carrier(carrier, displaced, at).map_err(refused)?;
         arena.extend_from_slice(&island.bytes);
         let range = at..at + island.bytes.len() as u64;
+        self.copies.extend(island.copies.into_iter().map(|(old, copy)| (copy, old)));
         self.moves.extend(island.moves.into_iter().filter(|(old, _)| *old != address));
         let jump = encode_near_jump(address, at).map_err(refused)?;
         let original = displaced[..jump.len()].to_vec();

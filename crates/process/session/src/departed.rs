@@ -7,6 +7,7 @@
 //!
 //! Next: `insert`, which watches each process; `trimtab-os`' `wait`, which asks the kernel.
 
+use crate::frames::FOUND_AT;
 use crate::hold::HELD_AT;
 use crate::insert::Inserted;
 use crate::prepare::Prepared;
@@ -122,8 +123,9 @@ impl Prepared {
     /// What is patched, in words.
     pub(crate) fn patched(&self) -> String {
         let names: Vec<&str> = self.asked().map(|function| function.name.as_str()).collect();
-        let held = if self.asked().count() < self.functions.len() { format!(", and {HELD_AT}") } else { String::new() };
-        patched_text(self.point_count(), &names) + &held
+        let serving = [HELD_AT, FOUND_AT].into_iter();
+        let serving = serving.filter(|name| self.functions.iter().any(|function| function.name == *name));
+        patched_text(self.point_count(), &names) + &serving.map(|name| format!(", and {name}")).collect::<String>()
     }
 }
 

@@ -50,7 +50,7 @@ const LIBRARIES: [&str; 23] = [
 /// What the files begin with that such a library loads: components, vendors' builds.
 const BEGINNINGS: [&str; 6] = ["mca_", "libmca_", "libmpi_cray", "libmpi_intel", "libmpi_gnu", "libuct_"];
 /// A program that calls it may have its threads cancelled at any instruction.
-const CANCEL_ANYWHERE: &str = "pthread_setcanceltype";
+pub(crate) const CANCEL_ANYWHERE: &str = "pthread_setcanceltype";
 /// Between two looks at which signals are caught, and between two questions whose the handlers are: often at first.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -125,7 +125,7 @@ fn file_name(path: &str) -> &str {
 }
 
 /// Whether a file of this name is an MPI, UCX or PMIx library, a part of one, or gfortran's.
-fn is_library(name: &str) -> bool {
+pub(crate) fn is_library(name: &str) -> bool {
     let Some((stem, _)) = name.split_once(".so") else { return false };
     LIBRARIES.contains(&stem) || BEGINNINGS.iter().any(|beginning| stem.starts_with(beginning))
 }

@@ -77,6 +77,7 @@ impl Prepared {
             bodies: None,
             holds: Holds::Only,
             is_loop: false,
+            finds_frames: false,
         });
     }
 

@@ -128,7 +128,8 @@ impl Prepared {
 }
 
 fn planned(name: String, probe: u32, (arena, sites): (usize, Vec<PlannedSite>)) -> PlannedFunction {
-    PlannedFunction { name, probe, arena, sites, inline: None, bodies: None, holds: Holds::No, is_loop: false }
+    let (holds, is_loop, finds_frames) = (Holds::No, false, false);
+    PlannedFunction { name, probe, arena, sites, inline: None, bodies: None, holds, is_loop, finds_frames }
 }
 
 /// What nobody reads any more where a point's bodies run.

@@ -11,6 +11,7 @@ use crate::changed::Witness;
 use crate::claim::Claim;
 use crate::departed::Ending;
 use crate::error::Error;
+use crate::frames::FOUND_AT;
 use crate::gone::is_changed_by_others;
 use crate::handlers::Watch;
 use crate::hold::{HELD_AT, WORDS_AT};
@@ -26,7 +27,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::last_act::Held;
 use trimtab_os::{MappingTable, Memory, SharedMapping, Stopped};
-use trimtab_plan::{ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, build, build_script, code_needed};
+use trimtab_plan::{
+    ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, build, build_script, code_needed, frames_needed,
+};
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
     ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, Needs, PAGE,
@@ -80,6 +83,8 @@ pub struct Inserted {
     pub(crate) last_calls: Vec<u32>,
     /// What is patched, in words.
     pub(crate) patched: String,
+    /// Who walks stacks finds no gap in the code that was put in.
+    pub are_frames_known: bool,
     /// Until nothing is in the process any more.
     held: Option<Held>,
 }
@@ -90,6 +95,8 @@ pub(crate) struct Layout {
     pub places: Vec<ArenaPlace>,
     pub geometry: Geometry,
     pub plan: Plan,
+    /// The unwinder finds a table for each instruction of the code.
+    pub frames_are_whole: bool,
 }
 
 impl Prepared {
@@ -142,18 +149,7 @@ impl Prepared {
             check(&routines)?;
         }
         let mut maps = maps.clone();
-        let mut places = Vec::new();
-        for (arena, (module, text)) in self.arena_modules.iter().enumerate() {
-            let needed = match &self.script {
-                Some(script) => script.code_needed(pid, &self.functions, arena, text.start)?,
-                None => code_needed(&routines, &self.functions, arena),
-            };
-            let capacity = round_up(needed, PAGE);
-            let length = capacity + PAGE;
-            let start = place_near(&maps, text, length).ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
-            reserve(&mut maps, start, length);
-            places.push(ArenaPlace { gate: start, code: start + PAGE, capacity });
-        }
+        let places = self.places(pid, &mut maps, &routines)?;
         if 1 + 2 * places.len() > MAPPINGS_MAX {
             let reason = format!("its code lies in {} far apart places; choose fewer modules", places.len());
             return Err(Error::NothingToDo { pid, reason });
@@ -174,16 +170,50 @@ impl Prepared {
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
         let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
         let hold_words = header + WORDS_AT;
-        let built = match &self.script {
+        let build = || match &self.script {
             Some(script) => build_script(&self.functions, &places, hold_words, &script.placed(header, &geometry)),
             None => {
                 let functions = self.functions_with_inline(setup, &geometry);
                 build(&functions, &places, (header, hold_words), &routines, self.probes.len() as u32)
             }
         };
-        let plan = built.map_err(|error| Error::NothingToDo { pid, reason: error.to_string() })?;
+        let failed = |error: trimtab_plan::Error| Error::NothingToDo { pid, reason: error.to_string() };
+        let mut plan = build().map_err(failed)?;
+        let frames = match plan.add_frames(&self.functions, &places, &*self.frame_rules()) {
+            Ok(frames) => frames,
+            Err(_) => {
+                plan = build().map_err(failed)?;
+                None
+            }
+        };
         geometry.patch_count = plan.patches.len() as u64;
-        Ok(Layout { header, places, geometry, plan })
+        if let Some(frames) = &frames {
+            (geometry.frames_at, geometry.frames_bytes) = (frames.table.start, frames.table.end - frames.table.start);
+            geometry.frames_patches = frames.patches as u64;
+        }
+        let frames_are_whole = frames.is_some_and(|frames| frames.is_whole);
+        Ok(Layout { header, places, geometry, plan, frames_are_whole })
+    }
+
+    /// Where the arenas will lie. One of them has room for the unwind tables of all, if there are any.
+    fn places(&self, pid: Pid, maps: &mut MappingTable, routines: &Routines<'_>) -> Result<Vec<ArenaPlace>, Error> {
+        let code_of = |(arena, (_, text)): (usize, &(String, Range<u64>))| match &self.script {
+            Some(script) => script.code_needed(pid, &self.functions, arena, text.start),
+            None => Ok(code_needed(routines, &self.functions, arena)),
+        };
+        let mut needed = self.arena_modules.iter().enumerate().map(code_of).collect::<Result<Vec<u64>, Error>>()?;
+        if let Some(arena) = self.frames_arena() {
+            needed[arena] += frames_needed(needed.iter().sum());
+        }
+        let mut places = Vec::new();
+        for ((module, text), needed) in self.arena_modules.iter().zip(needed) {
+            let capacity = round_up(needed, PAGE);
+            let length = capacity + PAGE;
+            let start = place_near(maps, text, length).ok_or_else(|| Error::NoRoom { pid, module: module.clone() })?;
+            reserve(maps, start, length);
+            places.push(ArenaPlace { gate: start, code: start + PAGE, capacity });
+        }
+        Ok(places)
     }
 
     fn functions_with_inline(&self, setup: Setup, geometry: &Geometry) -> Vec<PlannedFunction> {
@@ -225,6 +255,7 @@ impl Prepared {
             ending: Ending::of(pid),
             last_calls: self.last_calls(),
             patched: self.patched(),
+            are_frames_known: layout.frames_are_whole && self.frames_reach_all,
             held,
         };
         // On an error the memory is unmapped as it is dropped.
@@ -316,7 +347,7 @@ impl Prepared {
 
 /// Patches that were asked for.
 fn asked_patches(plan: &Plan) -> usize {
-    plan.patches.iter().filter(|patch| patch.function != HELD_AT).count()
+    plan.patches.iter().filter(|patch| patch.function != HELD_AT && patch.function != FOUND_AT).count()
 }
 
 /// The in-target routines, as the compiler of this program made them.

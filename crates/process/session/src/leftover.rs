@@ -179,6 +179,7 @@ pub fn undo(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
                 arenas: mappings.iter().map(|(address, length)| *address..address + length).collect(),
                 mappings: mappings.iter().copied().chain(gates).collect(),
                 patches: PageWrites::default(),
+                finders: Vec::new(),
                 geometry: Geometry::default(),
                 gadgets: find_gadgets(pid, &memory, &maps)?,
                 functions: (Ranges::default(), 0..0),
@@ -421,11 +422,19 @@ impl Raw {
             arenas,
             mappings,
             patches: PageWrites::new(self.patches(pid, maps)?),
+            finders: self.finders(),
             geometry: self.geometry,
             gadgets,
             functions: (Ranges::default(), 0..0),
             abandoned: true,
         })
+    }
+
+    /// Addresses of the patches by which unwind tables are found.
+    fn finders(&self) -> Vec<u64> {
+        let all = self.patches.chunks_exact(size_of::<PatchRecord>());
+        let first = all.len().saturating_sub(self.geometry.frames_patches.min(PATCHES_MAX) as usize);
+        all.skip(first).filter_map(PatchRecord::from_bytes).map(|record| record.address).collect()
     }
 
     fn patches(&self, pid: Pid, maps: &MappingTable) -> Result<Vec<PatchBytes>, Error> {

@@ -17,6 +17,7 @@ mod elsewhere;
 mod emulated;
 mod errno;
 mod error;
+mod frames;
 mod gone;
 mod hand_over;
 mod handlers;

@@ -350,7 +350,8 @@ pub fn check_calls(pid: Pid) -> Result<(), Error> {
     const SOMEWHERE: u64 = 1 << 32;
     let geometry = Geometry { data_length: PAGE, file_length: 2 * PAGE, ..Geometry::default() };
     let place = ArenaPlace { gate: SOMEWHERE + PAGE, code: SOMEWHERE + 2 * PAGE, capacity: PAGE };
-    let layout = Layout { header: SOMEWHERE, places: vec![place], geometry, plan: Plan::default() };
+    let layout =
+        Layout { header: SOMEWHERE, places: vec![place], geometry, plan: Plan::default(), frames_are_whole: false };
     let gadgets = Gadgets { system_call: 0, signal_return: 0 };
     let mapper = Mapper { pid, gadgets, maps: &MappingTable::default(), layout: &layout, pause_ns: 0 };
     Ok(trimtab_os::check_all_calls(pid, &mapper.all_calls(FIRST_FREE_DESCRIPTOR))?)
@@ -482,7 +483,7 @@ mod tests {
     fn layout(header: u64, gate: u64) -> Layout {
         let place = ArenaPlace { gate, code: gate + PAGE, capacity: PAGE };
         let geometry = Geometry { data_length: DATA_BYTES, file_length: DATA_BYTES + PAGE, ..Geometry::default() };
-        Layout { header, places: vec![place], geometry, plan: Plan::default() }
+        Layout { header, places: vec![place], geometry, plan: Plan::default(), frames_are_whole: false }
     }
 
     fn gaps(maps: &MappingTable) -> (u64, u64) {
@@ -557,7 +558,13 @@ mod tests {
             areas: None,
         };
         let geometry = Geometry::for_needs(&needs);
-        Layout { header: far_gap(maps, geometry.data_length), places, geometry, plan: Plan::default() }
+        Layout {
+            header: far_gap(maps, geometry.data_length),
+            places,
+            geometry,
+            plan: Plan::default(),
+            frames_are_whole: false,
+        }
     }
 
     /// As far as a trimtab gets that is killed behind call number `count` of those that map.

@@ -102,6 +102,12 @@ impl PageWrites {
         PageWrites { patches, groups }
     }
 
+    /// Those at these addresses, and before them all others.
+    pub(crate) fn parted(&self, addresses: &[u64]) -> (PageWrites, PageWrites) {
+        let (those, others) = self.patches.iter().cloned().partition(|patch| addresses.contains(&patch.address));
+        (PageWrites::new(others), PageWrites::new(those))
+    }
+
     /// Every patch, in order of writing.
     pub(crate) fn patches(&self) -> &[PatchBytes] {
         &self.patches

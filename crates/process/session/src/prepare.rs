@@ -84,6 +84,10 @@ pub struct Prepared {
     pub(crate) handlers: FaultHandlers,
     /// Code in which a thread may be about to set one.
     pub(crate) setters: Vec<Range<u64>>,
+    /// Modules whose unwind tables say how callers are found where code is moved; none if nobody asks.
+    pub(crate) framed: Vec<Module>,
+    /// Every unwinder of the process is to find tables of our code.
+    pub(crate) frames_reach_all: bool,
 }
 
 /// Farthest apart that code sharing one arena may lie: little beside how far a jump reaches, yet most libraries are
@@ -110,6 +114,7 @@ impl Prepared {
         let memory = modules.memory()?;
         prepared.add_loops(modules, memory.as_ref(), loops);
         prepared.hold_handlers(modules, memory.as_ref());
+        prepared.describe_frames(modules, memory.as_ref());
         Ok(prepared)
     }
 
@@ -143,6 +148,8 @@ impl Prepared {
             script: None,
             handlers: modules.fault_handlers().clone(),
             setters: Vec::new(),
+            framed: Vec::new(),
+            frames_reach_all: false,
         };
         let mut known = HashSet::new();
         let requests: Vec<&FunctionRequest> = requests.iter().filter(|request| known.insert(request.address)).collect();
@@ -195,7 +202,7 @@ impl Prepared {
 
     /// Functions that were asked for, without those that serve safety only.
     pub(crate) fn asked(&self) -> impl Iterator<Item = &PlannedFunction> {
-        self.functions.iter().filter(|function| function.holds != Holds::Only)
+        self.functions.iter().filter(|function| function.holds != Holds::Only && !function.finds_frames)
     }
 
     /// All places that would be patched.
@@ -279,6 +286,7 @@ impl Prepared {
             bodies: None,
             holds: Holds::No,
             is_loop: false,
+            finds_frames: false,
         });
         self.ranges.push((request.address.0..request.address.0 + size, probe));
         self.probes.push(request.probe);

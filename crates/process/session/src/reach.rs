@@ -79,6 +79,7 @@ mod tests {
             bodies: None,
             holds: trimtab_plan::Holds::No,
             is_loop: false,
+            finds_frames: false,
         };
         let near = 0x10_0000_0000..0x10_0000_1000;
         let far = 0x7f00_0000_0000..0x7f00_0000_1000;
@@ -100,6 +101,8 @@ mod tests {
             script: None,
             handlers: FaultHandlers::default(),
             setters: Vec::new(),
+            framed: Vec::new(),
+            frames_reach_all: false,
         }
     }
 

@@ -7,6 +7,7 @@
 //! Next: `leftover` calls this for what a killed trimtab left.
 
 use crate::error::Error;
+use crate::frames::is_anyone_reading;
 use crate::gone::is_gone;
 use crate::hold::ANSWERED_AT;
 use crate::mapping::{close, unmap_calls, wait_until};
@@ -76,6 +77,8 @@ pub(crate) struct Target {
     pub mappings: Vec<(u64, u64)>,
     /// What was written to its text.
     pub patches: PageWrites,
+    /// Those by which the unwinder finds tables of our code: as long as somebody is in it, they are needed.
+    pub finders: Vec<u64>,
     pub geometry: Geometry,
     pub gadgets: Gadgets,
     /// Measured functions, and the text of the program itself.
@@ -91,6 +94,7 @@ impl Target {
             original: patch.original.clone(),
             patched: patch.patched.clone(),
         };
+        let finders = (geometry.frames_patches as usize).min(plan.patches.len());
         let mut mappings = vec![(header, geometry.data_length)];
         mappings.extend(places.iter().flat_map(|place| [(place.gate, PAGE), (place.code, place.capacity)]));
         Target {
@@ -99,11 +103,17 @@ impl Target {
             arenas: places.iter().map(|place| place.code..place.code + place.capacity).collect(),
             mappings,
             patches: PageWrites::new(plan.patches.iter().map(bytes).collect()),
+            finders: plan.patches[plan.patches.len() - finders..].iter().map(|patch| patch.address).collect(),
             geometry,
             gadgets,
             functions: (Ranges::default(), 0..0),
             abandoned: false,
         }
+    }
+
+    /// Where unwind tables lie that the program's unwinder reads.
+    pub(crate) fn frames(&self) -> Range<u64> {
+        self.geometry.frames_at..self.geometry.frames_at.saturating_add(self.geometry.frames_bytes)
     }
 
     /// Whether our shared memory is mapped at its place in `pid`.
@@ -128,23 +138,22 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
     close_gates(pid, target)?;
     // Whoever reads a page of the slots first waits for the kernel to make it: not while the process is held.
     let _ = busy_slots(&Memory::open(pid)?, target);
-    let springboards = springboards(target);
+    let mut undoing = Undoing::of(target);
     for attempt in 0..TRIES_MAX {
         let maps = MappingTable::of(pid)?;
         let mut stopped = Stopped::stop(pid)?;
         let stacks = Stacks::read(&stopped, &maps);
         if attempt == 0 {
-            let pointers = stopped.threads().iter().map(|thread| (thread.registers.fs_base, thread.registers.rsp));
-            removal.stacks = pointers.collect();
-            leave_springboards(&mut stopped, &stacks, target, &springboards)?;
-            removal.foreign = target.patches.restore(&stopped)?;
-            let_held_go(&stopped, target);
-            forget_gone(&stopped, target, &mut removal.foreign);
-            // Calls are recognised by their bytes, some of which were displaced.
-            removal.inside = inside(&stopped, &stacks, &target.functions.0, &target.functions.1);
+            undoing.restore_text(&mut stopped, &stacks, &mut removal)?;
         }
         let patient = attempt < JUMPED_OUT_AFTER;
-        let leave = is_anyone_inside(&stopped, &stacks, &maps, target, patient) || !removal.foreign.is_empty();
+        let is_inside = is_anyone_inside(&stopped, &stacks, &maps, target, patient);
+        // Whoever was just given an entry may hold it where nobody looks: one more look.
+        let walks = undoing.finders_are_in || is_anyone_reading(&stopped, &stacks, &maps, target);
+        if !is_inside || !patient {
+            undoing.restore_finders(&mut stopped, &stacks, &mut removal)?;
+        }
+        let leave = walks || is_inside || !removal.foreign.is_empty();
         let pause_ns = match leave {
             true => stopped.resume(),
             false => match stopped.resume_through(&calls_to_unmap(pid, target), target.gadgets, &maps) {
@@ -177,6 +186,47 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
         std::thread::sleep(rest(attempt));
     }
     Ok(left_mapped(removal, target, "a thread did not leave them".into()))
+}
+
+/// Text that is being put back. The unwinder finds tables of our code until nobody is in it any more, so that a thread that
+/// is cancelled there is unwound to its end.
+struct Undoing<'a> {
+    target: &'a Target,
+    springboards: BTreeMap<u64, u64>,
+    patches: PageWrites,
+    finders: PageWrites,
+    finders_are_in: bool,
+}
+
+impl<'a> Undoing<'a> {
+    fn of(target: &'a Target) -> Self {
+        let (patches, finders) = target.patches.parted(&target.finders);
+        let (springboards, finders_are_in) = (springboards(target), !target.finders.is_empty());
+        Undoing { target, springboards, patches, finders, finders_are_in }
+    }
+
+    fn restore_text(&self, stopped: &mut Stopped, stacks: &Stacks, removal: &mut Removal) -> Result<(), Error> {
+        let (target, (functions, program)) = (self.target, &self.target.functions);
+        let pointers = stopped.threads().iter().map(|thread| (thread.registers.fs_base, thread.registers.rsp));
+        removal.stacks = pointers.collect();
+        leave_springboards(stopped, stacks, target, &self.springboards)?;
+        removal.foreign = self.patches.restore(stopped)?;
+        let_held_go(stopped, target);
+        forget_gone(stopped, target, &mut removal.foreign);
+        // Calls are recognised by their bytes, some of which were displaced.
+        removal.inside = inside(stopped, stacks, functions, program);
+        Ok(())
+    }
+
+    fn restore_finders(&mut self, stopped: &mut Stopped, stacks: &Stacks, removal: &mut Removal) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.finders_are_in, false) {
+            return Ok(());
+        }
+        leave_springboards(stopped, stacks, self.target, &self.springboards)?;
+        removal.foreign.extend(self.finders.restore(stopped)?);
+        forget_gone(stopped, self.target, &mut removal.foreign);
+        Ok(())
+    }
 }
 
 /// Leaves out of `foreign` what lies where the program has mapped something else.

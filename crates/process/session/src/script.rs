@@ -153,6 +153,9 @@ impl Prepared {
         let memory = modules.memory()?;
         prepared.add_inner(modules, memory.as_ref(), inner);
         prepared.hold_handlers(modules, memory.as_ref());
+        if follows {
+            prepared.describe_frames(modules, memory.as_ref());
+        }
         let keeps = vector_state().zip(errno_at(modules)).map(|(vectors, errno_at)| Keeps { vectors, errno_at });
         prepared.script = Some(ScriptSource { unit: unit.clone(), keeps });
         Ok(prepared)

@@ -72,10 +72,11 @@ impl Drop for Hazard {
 const TRIES_MAX: usize = 50;
 
 fn prepare(pid: Pid, flags: u8) -> Result<Prepared, Error> {
-    let modules = Modules::read(pid, &ImageCache::in_memory(), &|path| path.contains("/hazards"))?;
+    let is_own = |path: &str| path.contains("/hazards");
+    let modules = Modules::read(pid, &ImageCache::in_memory(), &|path| is_own(path) || path.contains("/libgcc_s"))?;
     let mut known = BTreeSet::new();
     let mut requests = Vec::new();
-    for module in &modules.modules {
+    for module in modules.modules.iter().filter(|module| is_own(&module.path)) {
         for function in &module.loaded.image.functions {
             let address = module.bias.to_proc(function.addr);
             if known.insert(address.0) {
@@ -151,7 +152,7 @@ fn rounds(variant: HazardVariant, name: &'static str) {
 }
 
 /// Hazards that stay in one program all the time, so that every round must succeed.
-const HAZARDS: [&str; 26] = [
+const HAZARDS: [&str; 28] = [
     "throw",
     "longjmp",
     "backtrace",
@@ -178,6 +179,8 @@ const HAZARDS: [&str; 26] = [
     "fault_jump",
     "fault_step",
     "fault_bus",
+    "samples",
+    "cancel_anywhere",
 ];
 
 #[test]

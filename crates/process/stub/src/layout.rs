@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x06");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x07");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -543,6 +543,12 @@ pub struct Geometry {
     pub paths_offset: u64,
     /// Their number: [`PATHS_MAX`], or none where the routine doesn't run.
     pub path_count: u64,
+    /// Address in the target of the unwind table of our code; 0: none.
+    pub frames_at: u64,
+    /// Bytes of that table.
+    pub frames_bytes: u64,
+    /// Patches at the end of the list by which it is found: the last to be taken back.
+    pub frames_patches: u64,
 }
 
 /// Room for a script's variables.
@@ -661,6 +667,9 @@ impl Geometry {
             rule_count: word(28),
             paths_offset: word(29),
             path_count: word(30),
+            frames_at: word(31),
+            frames_bytes: word(32),
+            frames_patches: word(33),
         }
     }
 

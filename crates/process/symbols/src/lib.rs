@@ -28,6 +28,7 @@ pub mod dwarf;
 mod dynamic;
 mod elf;
 mod error;
+pub mod frame_table;
 pub mod frames;
 mod glob;
 pub mod image;
@@ -51,6 +52,7 @@ pub use cache::seal;
 pub use cache::{fingerprint, seal_as, unseal_as};
 pub use demangle::{demangle, demangle_name};
 pub use error::Error;
+pub use frame_table::{FrameBase, FrameEntry, FrameRow, FrameTableBytes, KeptAt, write_frames};
 pub use frames::{
     CallerRules, CfaRow, FdeInfo, Frame, FrameBase, FrameKind, KEPT_REGISTERS, Kept, UnwindFacts, caller_rules, fde_at,
     unwind_facts, unwind_facts_of,

@@ -41,7 +41,7 @@ pub fn build_carrier(carrier: &Carrier, original: &[u8], at: u64) -> Result<Isla
     if let Some(resume) = carrier.resume {
         bytes.extend(encode_near_jump(at + bytes.len() as u64, resume)?);
     }
-    Ok(Island { bytes, entry: 0, moves: moved.offsets })
+    Ok(Island { bytes, entry: 0, copies: moved.offsets.clone(), moves: moved.offsets })
 }
 
 /// The carriers of one function.

@@ -18,7 +18,8 @@ const TICKS_TO_RDX: [u8; 9] = [0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0
 /// Condition codes of jumps.
 pub(crate) const EQUAL: u8 = 0x4;
 const NOT_EQUAL: u8 = 0x5;
-const BELOW: u8 = 0x2;
+pub(crate) const BELOW: u8 = 0x2;
+pub(crate) const NOT_BELOW: u8 = 0x3;
 pub(crate) const ABOVE: u8 = 0x7;
 pub(crate) const NOT_ABOVE: u8 = 0x6;
 

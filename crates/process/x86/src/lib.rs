@@ -32,6 +32,7 @@ mod edge;
 mod evaluate;
 mod faults;
 mod flow;
+mod frame_lookup;
 mod hold;
 mod inline;
 mod instruction;
@@ -51,6 +52,7 @@ mod relocate;
 mod shift;
 mod site;
 mod springboard;
+mod stack_course;
 mod states;
 mod value;
 
@@ -65,6 +67,7 @@ pub use copyable::{NotCopyable, check_copyable};
 pub use edge::way_site;
 pub use evaluate::{ReadBytes, evaluate_cell};
 pub use faults::may_fault_in;
+pub use frame_lookup::{FrameLookup, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS};
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
 pub use instruction::direct_branches;
 pub use island::{
@@ -82,6 +85,9 @@ pub use refusal::Refusal;
 pub use relocate::{Relocated, relocate};
 pub use site::{FunctionSites, JumpForm, Site, SiteKind, entry_site, exit_sites, function_sites, own_sites};
 pub use springboard::{Springboards, offer_padding};
+pub use stack_course::{
+    Course, GENERAL_REGISTERS, Held, Origin, OurCode, STACK_POINTER, StackPlace, StackState, follow,
+};
 
 /// Bytes of one page: a patch never crosses such a boundary, because pages are written one at a time and the
 /// writer may be killed between two of them.

@@ -43,6 +43,8 @@ pub struct Island {
     pub entry: usize,
     /// For a thread that stands at a displaced instruction: where it goes on here.
     pub moves: Vec<(u64, u64)>,
+    /// Each displaced instruction and where its copy stands.
+    pub copies: Vec<(u64, u64)>,
 }
 
 /// Builds the island of `site` at address `at`. `original` holds the bytes of `site.displaced`. `enter` are the probes
@@ -58,7 +60,7 @@ pub fn build_probe_island<E: From<Refusal>>(
     enter: &mut [Box<WriteProbe<'_, E>>],
     leave: &mut [Box<WriteProbe<'_, E>>],
 ) -> Result<Island, E> {
-    let mut island = Builder { at, bytes: Vec::new(), entry: None, moves: Vec::new() };
+    let mut island = Builder { at, bytes: Vec::new(), entry: None, moves: Vec::new(), copies: Vec::new() };
     let start = site.displaced.start;
     match site.kind {
         SiteKind::Entry => {
@@ -75,7 +77,8 @@ pub fn build_probe_island<E: From<Refusal>>(
     if let Some(resume) = site.resume {
         island.jump_to(resume)?;
     }
-    Ok(Island { entry: island.entry.unwrap_or(0), bytes: island.bytes, moves: island.moves })
+    let Builder { bytes, entry, moves, copies, .. } = island;
+    Ok(Island { bytes, entry: entry.unwrap_or(0), moves, copies })
 }
 
 struct Builder {
@@ -84,6 +87,7 @@ struct Builder {
     /// Where the program enters, once something is written that it runs.
     entry: Option<usize>,
     moves: Vec<(u64, u64)>,
+    copies: Vec<(u64, u64)>,
 }
 
 impl Builder {
@@ -105,6 +109,7 @@ impl Builder {
 
     fn moved(&mut self, original: &[u8], from: u64) -> Result<(), Refusal> {
         let relocated = relocate_singly(original, from, self.here())?;
+        self.copies.extend(&relocated.offsets);
         self.moves.extend(relocated.offsets);
         self.put(&relocated.bytes);
         Ok(())
@@ -137,6 +142,7 @@ impl Builder {
         }
         let relocated = relocate_singly(original, from, self.here() + code.entry as u64)?;
         code.bytes[code.entry..code.entry + room_before].copy_from_slice(&relocated.bytes);
+        self.copies.extend(&relocated.offsets);
         self.moves.extend(relocated.offsets);
         self.entry.get_or_insert(self.bytes.len() + code.entry);
         let probe_at = self.here() + (code.entry + room_before) as u64;
@@ -161,6 +167,7 @@ impl Builder {
                 let (head, last) = original.split_at((exit_at - start) as usize);
                 self.moved(head, start)?;
                 self.moves.push((exit_at, self.here()));
+                self.copies.push((exit_at, self.here()));
                 self.conditional(site, last, target, leave)
             }
             ExitKind::Ret { .. } | ExitKind::TailJump { .. } | ExitKind::IndirectTailJump | ExitKind::FallsThrough => {

@@ -19,7 +19,7 @@ const ALL: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed)
                    for 80 ms;";
 
 /// Hazards that are repeated until told to end.
-const HAZARDS: [&str; 27] = [
+const HAZARDS: [&str; 29] = [
     "throw",
     "longjmp",
     "backtrace",
@@ -47,6 +47,8 @@ const HAZARDS: [&str; 27] = [
     "fault_jump",
     "fault_step",
     "fault_bus",
+    "samples",
+    "cancel_anywhere",
 ];
 
 /// Functions whose patches are refused make the exit code 1; a program that executes itself just then, 2.
@@ -91,7 +93,18 @@ fn plain_code_survives_all_hazards() {
 #[test]
 fn hazards_survive_a_killed_monitor() {
     let (_alone, home) = (alone(), Home::new());
-    for name in ["throw", "siglongjmp", "altstack", "coroutine", "threads", "fork", "plugin", "dozing"] {
+    for name in [
+        "throw",
+        "siglongjmp",
+        "altstack",
+        "coroutine",
+        "threads",
+        "fork",
+        "plugin",
+        "dozing",
+        "samples",
+        "cancel_anywhere",
+    ] {
         let mut hazard = Hazard::start(HazardVariant::Optimised, name);
         let pid = hazard.pid().to_string();
         for wait_for_patches in [true, false] {
@@ -230,6 +243,66 @@ fn own_fault_handlers_keep_what_may_fault_in_place() {
     ["go", "fault"].iter().for_each(|what| hazard.tell(what));
     hazard.ends_well();
 }
+
+/// Samplers find the way out of probes, and threads that are cancelled in one run all their clean-ups: while probes are in,
+/// while they come and go, and behind a trimtab that was killed, whose tables `undo` takes back.
+#[test]
+fn walked_stacks_are_whole_and_cancelled_threads_clean_up() {
+    let (_alone, home) = (alone(), Home::new());
+    let script = "entry walk_* { n++ } exit walk_* { time = hist(elapsed) }";
+    for variant in [HazardVariant::Optimised, HazardVariant::Small, HazardVariant::Plain] {
+        for name in ["samples", "cancel_anywhere"] {
+            let mut hazard = Hazard::start(variant, name);
+            let outcome = hazard.probe(&home, &format!("{script} for 700 ms;"));
+            // In small code not every exit has room for a jump.
+            assert!(outcome.code() <= 1 && outcome.hits() > 0, "{name}, {variant:?}: {outcome:?}");
+            assert!(!outcome.stdout.contains("miss frames"), "{name}, {variant:?}: {outcome:?}");
+            hazard.is_as_its_files("probed");
+            let pid = hazard.pid().to_string();
+            let mut probe = home.start(&["probe", script, &pid]);
+            until("probes", || changed_code(hazard.pid()).is_some_and(|changed| changed.contains("hazards")));
+            probe.signal(Signal::KILL);
+            probe.wait();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let undo = home.run(&["undo", &pid]);
+            assert_eq!(undo.code(), 0, "{name}, {variant:?}: {undo:?}");
+            hazard.is_as_its_files("undone");
+            hazard.ends_well();
+        }
+    }
+}
+
+/// Where the unwinder is not there yet, it can't be given tables: that stacks miss frames is said.
+#[test]
+fn stacks_without_tables_are_said_to_miss_frames() {
+    let (_alone, home) = (alone(), Home::new());
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let (source, program) = (folder.path().join("toil.c"), folder.path().join("toil"));
+    fs::write(&source, CANCELS_LATER).expect("writes");
+    let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).status();
+    assert!(built.expect("cc runs").success());
+    let mut child = Command::new(&program).stdin(Stdio::piped()).spawn().expect("starts");
+    let pid = child.id().to_string();
+    until("its start", || fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/libc.so")));
+    let outcome = home.run(&["probe", "entry adds { n++ } for 100 ms;", &pid]);
+    assert_eq!(outcome.code(), 0, "{outcome:?}");
+    assert!(outcome.stdout.contains("may be cancelled at any instruction"), "{outcome:?}");
+    assert!(outcome.stdout.contains("miss frames"), "{outcome:?}");
+    let (mapped, changed) = (probes_mapped(child.id() as i32), changed_code(child.id() as i32));
+    child.kill().expect("it runs on");
+    child.wait().expect("ends");
+    assert_eq!((mapped, changed), (0, None));
+}
+
+/// A program whose threads may be cancelled anywhere, in which nothing has loaded libgcc's unwinder yet.
+const CANCELS_LATER: &str = r#"
+#include <pthread.h>
+__attribute__((noipa)) long adds(long n) { volatile long sum = 0; for (long k = 0; k < n; k++) sum += k; return sum; }
+int main(int argc, char **argv) {
+    pthread_setcanceltype(argc > 1 ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED, 0);
+    for (;;) adds(100);
+}
+"#;
 
 /// A program may begin to handle faults while probes are in: they are taken out before it has set the handler, and it is said.
 /// Faults may come at once then, and the script may have probes where handlers are set.

@@ -20,5 +20,6 @@ pub mod records;
 pub mod relocate;
 pub mod script;
 pub mod sites;
+pub mod tables;
 pub mod talk;
 pub mod wire;

@@ -93,10 +93,6 @@ impl Team {
         warnings.extend(ready.iter().filter(|one| one.undone).map(|one| {
             format!("rank {}: probes that a killed trimtab had left were taken out first", one.process.rank)
         }));
-        warnings.extend(ready.iter().filter_map(|one| {
-            let why = one.modules.interrupted_anywhere()?;
-            Some(format!("rank {}: {why}; {FRAMES_MISSING}", one.process.rank))
-        }));
         warnings.extend(selection.warnings.iter().cloned());
         warnings.extend(lacking_warnings(&selection, &ready));
         warnings.extend(ready.iter().flat_map(|one| {
@@ -116,6 +112,10 @@ impl Team {
             let inserted = inserted.map_err(|source| Error::Rank { rank: process.rank, pid: process.pid, source })?;
             members.push(Member { process, modules, prepared, inserted, removal: None, was_alive: true });
         }
+        warnings.extend(members.iter().filter(|one| !one.inserted.are_frames_known).filter_map(|one| {
+            let why = one.modules.interrupted_anywhere()?;
+            Some(format!("rank {}: {why}; {FRAMES_MISSING}", one.process.rank))
+        }));
         Ok(Team { members, selection, library, warnings, news: Vec::new(), has_new_handler: false })
     }
 
@@ -328,7 +328,9 @@ pub fn wanted_files(pid: Pid, options: &Options) -> impl Fn(&str) -> bool + use<
         let name = path.rsplit('/').next().unwrap_or(path);
         let system = path.starts_with("/lib") || path.starts_with("/usr/lib") || path.starts_with("/usr/local/lib");
         let is_libc = name.starts_with("libc.so") || name.starts_with("libc-") || name.starts_with("libpthread");
-        all || is_mpi_module(path) || !system || (libc && is_libc) || path == exe
+        // Walks of stacks go through its unwinder.
+        let unwinds = name.starts_with("libgcc_s.");
+        all || is_mpi_module(path) || !system || (libc && is_libc) || unwinds || path == exe
     }
 }
 

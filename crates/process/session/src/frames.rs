@@ -1,0 +1,161 @@
+//! Walks of a thread's stack go through our code: the unwinder is handed tables for it.
+//!
+//! Samplers walk a thread's stack from wherever a timer interrupts it, and a thread may be cancelled at any instruction;
+//! libgcc's unwinder, which the C library's `backtrace` and its cancelling use, finds the tables of all code through one
+//! function of its own, `_Unwind_Find_FDE`. It is patched as any function that is measured, in the same stop, by code that
+//! answers for ours and for nothing else. So nothing of the unwinder's data is changed, no lock of its is taken, and the
+//! patch goes as all others do, also behind a trimtab that was killed.
+//!
+//! Where nobody walks stacks, nothing of this is done. Where it can't be done, reports say that frames are missed: another
+//! unwinder, one that is loaded later, a function without a table.
+//!
+//! Next: `trimtab-plan`'s `frames`, which makes the tables; `remove`, which waits for walks that still read one.
+
+use crate::handlers::{CANCEL_ANYWHERE, is_library};
+use crate::modules::{Module, Modules};
+use crate::prepare::{FunctionRequest, Prepared, all_sites};
+use crate::reach::is_in_reach;
+use crate::remove::Target;
+use crate::threads::{Stacks, Stand, stands};
+use trimtab_os::{MappingTable, Memory, Stopped};
+use trimtab_plan::{FrameRules, Holds, PlannedFunction};
+use trimtab_stub::layout::Probe;
+use trimtab_symbols::{CallerRules, SlotTarget, caller_rules};
+use trimtab_types::ProcAddr;
+
+/// The function that libgcc's unwinder asks for the table of an address.
+const FINDER: &str = "_Unwind_Find_FDE";
+/// Its name in plans.
+pub(crate) const FOUND_AT: &str = "_Unwind_Find_FDE, to find the tables of moved code";
+/// What a program that walks its own stacks, or cancels threads anywhere, asks for.
+const WALKERS: [&str; 3] = [CANCEL_ANYWHERE, "backtrace", "_Unwind_Backtrace"];
+/// What other unwinders define, which have lists of tables of their own: libunwind's and LLVM's.
+const OTHERS: [&str; 3] = ["_ULx86_64_step", "_Ux86_64_step", "__unw_step"];
+/// What their files begin with: not every file is read.
+const OTHER_FILES: &str = "libunwind";
+/// Libraries that ask for such functions on behalf of others.
+const RUNTIMES: [&str; 4] = ["libc", "libgcc_s", "libstdc++", "libpthread"];
+/// Most of a stack that is searched for words that point into a table.
+const STACK_BYTES_MAX: u64 = 256 << 10;
+/// Bytes below the stack pointer that belong to the running function.
+const RED_ZONE: u64 = 128;
+/// From where a signal frame keeps the interrupted instruction to where it keeps the stack pointer.
+const SAVED_STACK: u64 = 8;
+
+impl Modules {
+    /// Whether anybody may walk the stack of a thread that is interrupted anywhere.
+    fn has_walkers(&self) -> bool {
+        let asks = |module: &Module| {
+            let mut slots = module.loaded.image.slots.iter().map(|slot| &slot.target);
+            slots.any(|target| matches!(target, SlotTarget::Import(name) if WALKERS.contains(&name.as_str())))
+        };
+        let is_of_others = |module: &Module| {
+            let name = module.file_name();
+            is_library(name) || RUNTIMES.iter().any(|runtime| name.split(['.', '-']).next() == Some(runtime))
+        };
+        let own = || self.modules.iter().filter(|module| !is_of_others(module)).any(asks);
+        !self.is_of_file() && (self.interrupted_anywhere().is_some() || own())
+    }
+
+    fn has_other_unwinder(&self) -> bool {
+        let is_file_of = |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with(OTHER_FILES));
+        self.maps.0.iter().any(|mapping| is_file_of(&mapping.path))
+            || self.modules.iter().any(|module| OTHERS.iter().any(|name| module.function(name).is_some()))
+    }
+}
+
+impl Prepared {
+    /// Has the unwinder find tables of our code, where somebody walks stacks.
+    pub(crate) fn describe_frames(&mut self, modules: &Modules, memory: Option<&Memory>) {
+        if memory.is_none() || self.functions.is_empty() || !modules.has_walkers() {
+            return;
+        }
+        let finders = modules.modules.iter().filter_map(|module| Some((module, module.function(FINDER)?.1)));
+        let finders: Vec<(&Module, ProcAddr)> = finders.collect();
+        let added = finders.iter().filter(|(module, address)| self.find_at(modules, memory, module, *address)).count();
+        if added > 0 {
+            self.framed = modules.modules.clone();
+        }
+        self.frames_reach_all = added == finders.len() && added > 0 && !modules.has_other_unwinder();
+    }
+
+    /// Adds the patch of one unwinder; false if it can't be patched.
+    fn find_at(&mut self, modules: &Modules, memory: Option<&Memory>, module: &Module, address: ProcAddr) -> bool {
+        let request = FunctionRequest { name: FINDER.into(), address, probe: Probe::ABSENT };
+        let Some(Ok(placed)) = all_sites(modules, memory, &[&request]).pop() else { return false };
+        let arenas = self.arena_modules.clone();
+        let arena = self.arena_of(module);
+        let is_near = self.arena_modules.get(arena).is_some_and(|(_, text)| is_in_reach(&modules.maps, text));
+        if self.is_taken(&placed.sites) || !is_near {
+            self.arena_modules = arenas;
+            return false;
+        }
+        self.take(&placed.sites);
+        self.functions.push(PlannedFunction {
+            name: FOUND_AT.into(),
+            probe: 0,
+            arena,
+            sites: placed.sites,
+            inline: None,
+            bodies: None,
+            holds: Holds::No,
+            is_loop: false,
+            finds_frames: true,
+        });
+        true
+    }
+
+    /// Where the table goes: the arena of the first unwinder.
+    pub(crate) fn frames_arena(&self) -> Option<usize> {
+        self.functions.iter().find(|function| function.finds_frames).map(|function| function.arena)
+    }
+
+    /// The program's own rows.
+    pub(crate) fn frame_rules(&self) -> Box<FrameRules<'_>> {
+        Box::new(|address| rules_at(&self.framed, address))
+    }
+}
+
+fn rules_at(modules: &[Module], address: u64) -> Option<CallerRules> {
+    let module = modules.iter().find(|module| module.text.contains(&address))?;
+    let file = module.bias.to_file(ProcAddr(address));
+    caller_rules(module.loaded.file.bytes(), &module.loaded.image, file).ok().flatten()
+}
+
+/// Whether a thread may be in the middle of a walk that reads a table of ours: a word of its stack, of a stack that it was
+/// interrupted on, or a register points into one.
+pub(crate) fn is_anyone_reading(stopped: &Stopped, stacks: &Stacks, maps: &MappingTable, target: &Target) -> bool {
+    let table = target.frames();
+    if table.is_empty() {
+        return false;
+    }
+    // A walk that has come to its end points behind the last byte.
+    let points = |word: u64| (table.start..=table.end).contains(&word);
+    let registers = |stand: &trimtab_os::Thread| {
+        let at = &stand.registers;
+        [at.rax, at.rbx, at.rcx, at.rdx, at.rsi, at.rdi, at.rbp, at.r8, at.r9]
+            .into_iter()
+            .chain([at.r10, at.r11, at.r12, at.r13, at.r14, at.r15])
+            .any(points)
+    };
+    if stopped.threads().iter().any(registers) {
+        return true;
+    }
+    let interrupted =
+        stands(stopped, stacks, target.gadgets.signal_return).into_iter().filter_map(|stand| match stand {
+            Stand::SignalFrame { saved_at, .. } => stopped.memory().read_word(saved_at - SAVED_STACK).ok(),
+            Stand::Thread { .. } => None,
+        });
+    let tops = stopped.threads().iter().map(|thread| thread.registers.rsp).chain(interrupted);
+    let ranges: Vec<(u64, usize)> = tops.filter_map(|top| searched(maps, top)).collect();
+    stopped.memory().read_many(&ranges).iter().any(|bytes| {
+        bytes.chunks_exact(8).map(|raw| u64::from_le_bytes(raw.try_into().unwrap_or_default())).any(points)
+    })
+}
+
+/// What is searched of a stack.
+fn searched(maps: &MappingTable, top: u64) -> Option<(u64, usize)> {
+    let mapping = maps.at(top)?;
+    let first = top.saturating_sub(RED_ZONE).max(mapping.start) & !7;
+    Some((first, mapping.end.min(first + STACK_BYTES_MAX).saturating_sub(first) as usize))
+}
