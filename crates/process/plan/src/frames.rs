@@ -15,7 +15,7 @@ use crate::{ArenaPlace, Entries, Error, ISLAND_ALIGNMENT, Piece, PieceRole, Plan
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use trimtab_symbols::{
-    CallerRules, FrameBase, FrameEntry, FrameRow, FrameTableBytes, KEPT_REGISTERS, Kept, KeptAt, write_frames,
+    BaseAt, CallerRules, FrameBase, FrameEntry, FrameRow, FrameTableBytes, KEPT_REGISTERS, Kept, KeptAt, write_frames,
 };
 use trimtab_x86::{
     Course, ExitKind, FrameLookup, Held, ISLAND_OVERHEAD_MAX, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS, Origin, OurCode,
@@ -207,12 +207,14 @@ impl Made<'_> {
 /// Right after a call, for functions of ours.
 fn called() -> CallerRules {
     let stack = DWARF_NUMBERS[STACK_POINTER];
-    CallerRules { cfa: (stack, WORD), return_address: Some(-WORD), kept: [Kept::Unchanged; KEPT_REGISTERS.len()] }
+    let cfa = FrameBase { register: stack, offset: WORD, is_in_memory: false };
+    CallerRules { cfa, return_address: Some(-WORD), kept: [Kept::Unchanged; KEPT_REGISTERS.len()] }
 }
 
 /// The row in front of an instruction of ours, from the program's own at its origin.
 fn row(state: &StackState, rules: &CallerRules) -> Option<FrameRow> {
-    let (register, offset) = rules.cfa;
+    // Functions that have aligned their stack keep the base in memory: those are left out.
+    let FrameBase { register, offset, is_in_memory: false } = rules.cfa else { return None };
     let register = DWARF_NUMBERS.iter().position(|number| *number == register)?;
     let frame = (register == STACK_POINTER).then_some(StackPlace::Origin(offset));
     let base = match frame {
@@ -231,12 +233,12 @@ fn is_aligned(offset: &i64) -> bool {
 }
 
 /// The frame base is a place on the stack that is known by itself.
-fn base_at(state: &StackState, frame: StackPlace) -> Option<FrameBase> {
+fn base_at(state: &StackState, frame: StackPlace) -> Option<BaseAt> {
     // Registers that calls give back come first among those that are not the stack pointer.
     let in_order = [STACK_POINTER, 5, 3, 12, 13, 14, 15].into_iter().chain([0, 1, 2, 6, 7, 8, 9, 10, 11]);
     let mut registers = in_order.filter_map(|register| Some((register, frame.since(state.place_in(register)?)?)));
     if let Some((register, plus)) = registers.next() {
-        return Some(FrameBase::Register(DWARF_NUMBERS[register], plus));
+        return Some(BaseAt::Register(DWARF_NUMBERS[register], plus));
     }
     let stack = state.stack()?;
     let mut words = state.words.iter().filter_map(|(place, held)| match held {
@@ -244,17 +246,17 @@ fn base_at(state: &StackState, frame: StackPlace) -> Option<FrameBase> {
         Held::Register(_) => None,
     });
     let (at, plus) = words.next()?;
-    Some(FrameBase::Word { register: DWARF_NUMBERS[STACK_POINTER], at, plus })
+    Some(BaseAt::Word { register: DWARF_NUMBERS[STACK_POINTER], at, plus })
 }
 
 /// The frame base is counted from what a register held.
-fn base_of(state: &StackState, register: usize, offset: i64) -> Option<FrameBase> {
+fn base_of(state: &StackState, register: usize, offset: i64) -> Option<BaseAt> {
     let wanted = Held::Register(register);
     if let Some(now) = state.registers.iter().position(|held| *held == Some(wanted)) {
-        return Some(FrameBase::Register(DWARF_NUMBERS[now], offset));
+        return Some(BaseAt::Register(DWARF_NUMBERS[now], offset));
     }
     let at = saved_at(state, wanted)?;
-    Some(FrameBase::Word { register: DWARF_NUMBERS[STACK_POINTER], at, plus: offset })
+    Some(BaseAt::Word { register: DWARF_NUMBERS[STACK_POINTER], at, plus: offset })
 }
 
 /// From the stack pointer to a word that holds something.
@@ -265,7 +267,7 @@ fn saved_at(state: &StackState, wanted: Held) -> Option<i64> {
 
 fn kept_at(state: &StackState, frame: Option<StackPlace>, rule: Kept, number: u16) -> Option<KeptAt> {
     match rule {
-        Kept::Lost => None,
+        Kept::Lost | Kept::AtRegister(..) => None,
         Kept::At(offset) => {
             (is_aligned(&offset) && is_still_there(state, frame, offset)).then_some(KeptAt::Base(offset))
         }
@@ -335,11 +337,13 @@ mod tests {
     fn rules(cfa: (u16, i64), rbp: Kept) -> CallerRules {
         let mut kept = [Kept::Unchanged; KEPT_REGISTERS.len()];
         kept[1] = rbp;
+        let (register, offset) = cfa;
+        let cfa = FrameBase { register, offset, is_in_memory: false };
         CallerRules { cfa, return_address: Some(-8), kept }
     }
 
     /// Frame bases by offset, where an instruction has one.
-    fn bases(plan: &Plan, rules: &FrameRules<'_>) -> (Vec<(u64, FrameBase)>, bool) {
+    fn bases(plan: &Plan, rules: &FrameRules<'_>) -> (Vec<(u64, BaseAt)>, bool) {
         let (entries, is_whole) = plan.frame_entries(rules);
         let rows = entries.into_iter().flat_map(|entry| entry.rows);
         (rows.map(|(from, row)| (from - CODE, row.base)).collect(), is_whole)
@@ -357,10 +361,10 @@ mod tests {
             _ => None,
         };
         let (rows, is_whole) = bases(&plan, &own);
-        let stack = |depth: i64| FrameBase::Register(7, 8 + depth);
+        let stack = |depth: i64| BaseAt::Register(7, 8 + depth);
         let wanted = [(0, 0), (1, 8), (3, 16), (10, 8), (11, 0), (13, 8)].map(|(at, depth)| (at, stack(depth)));
         assert_eq!(rows[..6], wanted);
-        assert_eq!(rows[6..], [(16, FrameBase::Register(6, 16))], "from there on the frame pointer tells");
+        assert_eq!(rows[6..], [(16, BaseAt::Register(6, 16))], "from there on the frame pointer tells");
         assert!(is_whole);
     }
 
@@ -395,12 +399,12 @@ mod tests {
         let code = [0x49, 0x89, 0xe0, 0x48, 0x83, 0xe4, 0xc0, 0x41, 0x50, 0x45, 0x31, 0xc0, 0x55, 0x31, 0xed, 0xc3];
         let plan = plan(&code, &[], false);
         let (rows, _) = bases(&plan, &|_| Some(rules((7, 24), Kept::At(-16))));
-        let word = |at| FrameBase::Word { register: 7, at, plus: 24 };
-        let wanted = [(0, FrameBase::Register(7, 24)), (7, FrameBase::Register(8, 24)), (12, word(0)), (13, word(8))];
+        let word = |at| BaseAt::Word { register: 7, at, plus: 24 };
+        let wanted = [(0, BaseAt::Register(7, 24)), (7, BaseAt::Register(8, 24)), (12, word(0)), (13, word(8))];
         assert_eq!(rows, wanted);
         // Counted from the frame pointer, which is saved and lost.
         let (rows, _) = bases(&plan, &|_| Some(rules((6, 16), Kept::At(-16))));
-        let wanted = [(0, FrameBase::Register(6, 16)), (15, FrameBase::Word { register: 7, at: 0, plus: 16 })];
+        let wanted = [(0, BaseAt::Register(6, 16)), (15, BaseAt::Word { register: 7, at: 0, plus: 16 })];
         assert_eq!(rows, wanted);
     }
 
@@ -409,7 +413,7 @@ mod tests {
         // Copies of push rax; pop rcx; and back.
         let plan = plan(&[0x50, 0x59, 0xe9, 0, 0, 0, 1], &[(0, FUNCTION), (1, FUNCTION + 1)], true);
         let own = |address| Some(rules((7, if address == FUNCTION + 1 { 32 } else { 24 }), Kept::Unchanged));
-        let wanted = [(0, 24), (1, 32), (2, 24)].map(|(at, offset)| (at, FrameBase::Register(7, offset)));
+        let wanted = [(0, 24), (1, 32), (2, 24)].map(|(at, offset)| (at, BaseAt::Register(7, offset)));
         assert_eq!(bases(&plan, &own), (wanted.to_vec(), true));
     }
 

@@ -22,7 +22,7 @@ const WORD: i64 = 8;
 
 /// How the frame base (CFA) is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrameBase {
+pub enum BaseAt {
     /// A register's value, by its DWARF number, plus bytes.
     Register(u16, i64),
     /// The word that lies so many bytes from a register's value, plus bytes.
@@ -51,7 +51,7 @@ pub enum KeptAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRow {
     /// The frame base.
-    pub base: FrameBase,
+    pub base: BaseAt,
     /// From it to the return address.
     pub return_address: i64,
     /// For each of [`KEPT_REGISTERS`].
@@ -79,7 +79,7 @@ pub struct FrameTableBytes {
 impl FrameRow {
     /// Right after a call.
     pub const CALLED: FrameRow = FrameRow {
-        base: FrameBase::Register(STACK_POINTER.0, WORD),
+        base: BaseAt::Register(STACK_POINTER.0, WORD),
         return_address: -WORD,
         kept: [KeptAt::Unchanged; KEPT_REGISTERS.len()],
     };
@@ -135,10 +135,10 @@ fn instructions(before: Option<&FrameRow>, row: &FrameRow) -> Vec<CallFrameInstr
     all
 }
 
-fn base(base: FrameBase) -> CallFrameInstruction {
+fn base(base: BaseAt) -> CallFrameInstruction {
     match base {
-        FrameBase::Register(register, offset) => CallFrameInstruction::Cfa(Register(register), offset as i32),
-        FrameBase::Word { register, at, plus } => {
+        BaseAt::Register(register, offset) => CallFrameInstruction::Cfa(Register(register), offset as i32),
+        BaseAt::Word { register, at, plus } => {
             let mut expression = Expression::new();
             expression.op_breg(Register(register), at);
             expression.op_deref();
@@ -205,10 +205,10 @@ mod tests {
         };
         use gimli::Operation::{Deref, Plus, RegisterOffset, SignedConstant};
         let base = match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => FrameBase::Register(register.0, *offset),
+            CfaRule::RegisterAndOffset { register, offset } => BaseAt::Register(register.0, *offset),
             CfaRule::Expression(expression) => match operations(expression)[..] {
                 [RegisterOffset { register, offset, .. }, Deref { .. }, SignedConstant { value }, Plus] => {
-                    FrameBase::Word { register: register.0, at: offset, plus: value }
+                    BaseAt::Word { register: register.0, at: offset, plus: value }
                 }
                 ref other => panic!("{other:?}"),
             },
@@ -229,11 +229,11 @@ mod tests {
     fn rows() -> Vec<FrameRow> {
         let mut rows = vec![FrameRow::CALLED];
         for base in [
-            FrameBase::Register(7, 200),
-            FrameBase::Register(6, 16),
-            FrameBase::Register(10, 0),
-            FrameBase::Word { register: 7, at: -8, plus: 16 },
-            FrameBase::Word { register: 7, at: 4096, plus: -24 },
+            BaseAt::Register(7, 200),
+            BaseAt::Register(6, 16),
+            BaseAt::Register(10, 0),
+            BaseAt::Word { register: 7, at: -8, plus: 16 },
+            BaseAt::Word { register: 7, at: 4096, plus: -24 },
         ] {
             let mut kept = [KeptAt::Unchanged; KEPT_REGISTERS.len()];
             rows.push(FrameRow { base, return_address: -8, kept });

@@ -52,7 +52,7 @@ pub use cache::seal;
 pub use cache::{fingerprint, seal_as, unseal_as};
 pub use demangle::{demangle, demangle_name};
 pub use error::Error;
-pub use frame_table::{FrameBase, FrameEntry, FrameRow, FrameTableBytes, KeptAt, write_frames};
+pub use frame_table::{BaseAt, FrameEntry, FrameRow, FrameTableBytes, KeptAt, write_frames};
 pub use frames::{
     CallerRules, CfaRow, FdeInfo, Frame, FrameBase, FrameKind, KEPT_REGISTERS, Kept, UnwindFacts, caller_rules, fde_at,
     unwind_facts, unwind_facts_of,

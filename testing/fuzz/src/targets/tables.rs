@@ -12,7 +12,7 @@ use gimli::{
     RegisterRule, UnwindContext, UnwindSection,
 };
 use std::collections::BTreeMap;
-use trimtab_symbols::{FrameBase, FrameEntry, FrameRow, KEPT_REGISTERS, KeptAt, write_frames};
+use trimtab_symbols::{BaseAt, FrameEntry, FrameRow, KEPT_REGISTERS, KeptAt, write_frames};
 use trimtab_x86::{Origin, OurCode, follow};
 
 const CODE_AT: u64 = 0x7f00_0000_0000;
@@ -65,7 +65,7 @@ fn check(section: &Section<'_>, bases: &BaseAddresses, read: &Read<'_>, entry: &
 fn row_of(section: &Section<'_>, row: &gimli::UnwindTableRow<usize>) -> FrameRow {
     let expression = |expression: &gimli::UnwindExpression<usize>| expression.get(section).expect("it is in the table");
     let base = match row.cfa() {
-        CfaRule::RegisterAndOffset { register, offset } => FrameBase::Register(register.0, *offset),
+        CfaRule::RegisterAndOffset { register, offset } => BaseAt::Register(register.0, *offset),
         CfaRule::Expression(word) => word_of(expression(word)),
     };
     let Some(RegisterRule::Offset(return_address)) = row.register(RETURN_ADDRESS) else { panic!("no return address") };
@@ -81,11 +81,11 @@ fn row_of(section: &Section<'_>, row: &gimli::UnwindTableRow<usize>) -> FrameRow
     FrameRow { base, return_address, kept }
 }
 
-fn word_of(expression: Expression<EndianSlice<'_, LittleEndian>>) -> FrameBase {
+fn word_of(expression: Expression<EndianSlice<'_, LittleEndian>>) -> BaseAt {
     use Operation::{Deref, Plus, RegisterOffset, SignedConstant};
     match operations(expression)[..] {
         [RegisterOffset { register, offset, .. }, Deref { .. }, SignedConstant { value }, Plus] => {
-            FrameBase::Word { register: register.0, at: offset, plus: value }
+            BaseAt::Word { register: register.0, at: offset, plus: value }
         }
         ref other => panic!("{other:?}"),
     }
@@ -150,8 +150,8 @@ impl Input<'_> {
 
     fn row(&mut self) -> FrameRow {
         let base = match self.byte() % 2 {
-            0 => FrameBase::Register(self.register(), self.number()),
-            _ => FrameBase::Word { register: self.register(), at: self.number(), plus: self.number() },
+            0 => BaseAt::Register(self.register(), self.number()),
+            _ => BaseAt::Word { register: self.register(), at: self.number(), plus: self.number() },
         };
         let kept = KEPT_REGISTERS.map(|_| match self.byte() % 3 {
             0 => KeptAt::Unchanged,
