@@ -147,7 +147,7 @@ fn verdict(found: &FoundLoops) -> String {
             "no loop of the program is around what runs; look again while it iterates, with more --samples".to_owned()
         }
         None if hidden(found).is_some() => format!(
-            "none of these is taken for an iteration: how often loop {} is passed is not known, and all others are inside of it",
+            "none of these is taken for an iteration: how often loop {} is passed is not known, and none around it was passed {PASSES_MIN} times",
             hidden(found).unwrap_or_default() + 1
         ),
         None if found.nest.interpreter().is_some() => "none of these is taken for an iteration".to_owned(),
@@ -157,9 +157,9 @@ fn verdict(found: &FoundLoops) -> String {
     }
 }
 
-/// The outermost loop, if it can't be counted.
+/// The outermost loop that can't be counted.
 fn hidden(found: &FoundLoops) -> Option<usize> {
-    found.counts.first().filter(|count| count.not_counted.is_some() && !count.is_too_fast).map(|_| 0)
+    found.counts.iter().position(|count| count.not_counted.is_some() && !count.is_too_fast)
 }
 
 fn passes_text((least, most): (u64, u64)) -> String {
