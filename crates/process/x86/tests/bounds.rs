@@ -48,9 +48,10 @@ fn read(registers: *const u64, place: Place) -> u64 {
         Place::Frame { register: number, offset, bytes } => (register(number).wrapping_add_signed(offset), bytes),
         Place::Fixed { address, bytes } => (address, bytes),
     };
-    // SAFETY: the loop itself reads these bytes in each pass.
     match bytes {
+        // SAFETY: the loop itself reads these bytes in each pass.
         4 => unsafe { u64::from((address as *const u32).read_unaligned()) },
+        // SAFETY: as above.
         _ => unsafe { (address as *const u64).read_unaligned() },
     }
 }
