@@ -259,7 +259,7 @@ fn walked_stacks_are_whole_and_cancelled_threads_clean_up() {
             assert!(!outcome.stdout.contains("miss frames"), "{name}, {variant:?}: {outcome:?}");
             hazard.is_as_its_files("probed");
             let pid = hazard.pid().to_string();
-            let mut probe = home.start(&["probe", script, &pid]);
+            let probe = home.start(&["probe", script, &pid]);
             until("probes", || changed_code(hazard.pid()).is_some_and(|changed| changed.contains("hazards")));
             probe.signal(Signal::KILL);
             probe.wait();
