@@ -18,6 +18,8 @@ pub enum Mark {
     Function(String),
     /// This loop of the program.
     Loop(LoopName),
+    /// The loop with this number, from 1, of the nest that runs.
+    Nest(u32),
 }
 
 /// A loop of the program: `solve:2.1` is the first loop in the second of the function `solve`.

@@ -75,6 +75,11 @@ pub enum Request {
         /// Its position among the measured functions.
         function: u32,
     },
+    /// How often loops were passed since the probes went in: [`Answer::LoopPassed`].
+    LoopPasses {
+        /// Their positions among the measured functions.
+        functions: Vec<u32>,
+    },
     /// How the ranks passed what counts: [`Answer::Passed`].
     Passes {
         /// Look at the ranks; else tell more of what was seen last.
@@ -148,7 +153,10 @@ impl Request {
             Request::Describe { .. } => "describe the program",
             Request::Time => "tell its time",
             Request::Look { .. } | Request::Refer { .. } | Request::Fit { .. } => "look for the main loop",
-            Request::Count { .. } | Request::CountFunction { .. } | Request::Passes { .. } => "count iterations",
+            Request::Count { .. }
+            | Request::CountFunction { .. }
+            | Request::LoopPasses { .. }
+            | Request::Passes { .. } => "count iterations",
             Request::Number { .. } | Request::Furthest => "agree on the first iteration",
             Request::Arm { .. } | Request::Reset | Request::RecordByTime | Request::SeeEarly => "begin to record",
             Request::Poll { .. } => "tell how far the recording is",
@@ -192,6 +200,8 @@ pub enum Answer {
         /// For a reader: `MPI_Allreduce at solve+0x1f3`.
         name: Option<String>,
     },
+    /// For the node.
+    LoopPassed(LoopPasses),
     /// At most [`Answer::PASSED_BYTES`] a rank, and [`Answer::EVENT_BYTES`] for each call; no calls before all ranks of
     /// the node have passed.
     Passed(Passed),
@@ -284,6 +294,8 @@ pub struct SampledLoop {
     pub share: f64,
     /// A stack was in MPI below it.
     pub is_seen_in_mpi: bool,
+    /// Why its passes can't be iterations; `None`: they may.
+    pub why_not: Option<String>,
 }
 
 /// The ranks of a node, with probes in them.
@@ -432,6 +444,15 @@ pub struct Reference {
     pub calls: Excerpt,
     /// Function and call site of the marks.
     pub base: (u32, u64),
+}
+
+/// How often the ranks of a node passed some loops.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoopPasses {
+    /// Whether all ranks still run this program.
+    pub is_alive: bool,
+    /// Of each loop, passes of the rank that has passed it least.
+    pub passes_min: Vec<u64>,
 }
 
 /// How the ranks of a node passed what counts.

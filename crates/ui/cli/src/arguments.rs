@@ -426,9 +426,9 @@ pub struct WindowOptions {
     /// What counts iterations: auto, or a function of the program
     #[arg(long, default_value = "auto", value_name = "auto|FUNCTION")]
     pub mark: String,
-    /// The loop of the program whose passes are the iterations: FUNCTION:N, as `trimtab points FUNCTION` shows it, or
-    /// FUNCTION if it has one outermost loop
-    #[arg(long = "loop", value_name = "FUNCTION[:N]", conflicts_with = "mark")]
+    /// The loop of the program whose passes are the iterations: N of the nest that `trimtab loops` shows; FUNCTION:N, as
+    /// `trimtab points FUNCTION` shows it; or FUNCTION if it has one outermost loop
+    #[arg(long = "loop", value_name = "N|FUNCTION[:N]", conflicts_with = "mark")]
     pub main_loop: Option<LoopName>,
     /// Groups of functions to measure
     #[arg(long, value_enum, value_delimiter = ',', default_value = "comm")]

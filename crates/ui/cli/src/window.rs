@@ -15,7 +15,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use trimtab_agent::SiteWindow;
-use trimtab_measure::{Length, Mark, Options, Outcome, chosen, dry_run, has_static_mpi, host_name, measure};
+use trimtab_measure::{Length, LoopName, Mark, Options, Outcome, chosen, dry_run, has_static_mpi, host_name, measure};
 use trimtab_mpi::Group;
 use trimtab_report::Style;
 use trimtab_session::{Departures, ImageCache};
@@ -239,7 +239,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         GroupName::All => Group::All,
     });
     let mark = match (&options.main_loop, options.mark.as_str()) {
-        (Some(name), _) => Mark::Loop(name.clone()),
+        (Some(name), _) => nest_number(name).map_or_else(|| Mark::Loop(name.clone()), Mark::Nest),
         (None, "auto") => Mark::Auto,
         (None, name) => Mark::Function(name.to_owned()),
     };
@@ -265,6 +265,11 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         job_id: String::new(),
         command_ns,
     })
+}
+
+/// The number of a loop of the nest, if that is what was given in place of a name.
+fn nest_number(name: &LoopName) -> Option<u32> {
+    name.function.parse().ok().filter(|number| *number > 0 && name.number.is_none())
 }
 
 /// What could not be written is not measured.

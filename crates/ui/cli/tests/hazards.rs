@@ -285,12 +285,13 @@ fn stacks_without_tables_are_said_to_miss_frames() {
     let pid = child.id().to_string();
     until("its start", || fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/libc.so")));
     let outcome = home.run(&["probe", "entry adds { n++ } for 100 ms;", &pid]);
+    let (mapped, changed) = (probes_mapped(child.id() as i32), changed_code(child.id() as i32));
+    // It runs until it is ended, so nothing is asserted before.
+    child.kill().expect("it runs on");
+    child.wait().expect("ends");
     assert_eq!(outcome.code(), 0, "{outcome:?}");
     assert!(outcome.stdout.contains("may be cancelled at any instruction"), "{outcome:?}");
     assert!(outcome.stdout.contains("miss frames"), "{outcome:?}");
-    let (mapped, changed) = (probes_mapped(child.id() as i32), changed_code(child.id() as i32));
-    child.kill().expect("it runs on");
-    child.wait().expect("ends");
     assert_eq!((mapped, changed), (0, None));
 }
 

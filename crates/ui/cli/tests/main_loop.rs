@@ -109,7 +109,14 @@ fn a_loop_is_chosen_by_its_number() {
     // The test of the inner loop's condition is a pass too when it ends.
     assert!((16..=24).contains(&sends), "{sends} calls in 12 passes of each rank");
     assert!(report.window.marker.as_deref().is_some_and(|marker| marker.starts_with("loop 1.1 of solve at steps.c:")));
+    let (_, of_nest) = desk.attach(job.pid(), "--loop 1 --iterations 12").expect("a report");
+    let marker = of_nest.window.marker.clone().unwrap_or_default();
+    assert!(marker.starts_with("loop 1 of solve at steps.c:"), "{marker}");
+    assert_eq!(calls(&of_nest, "MPI_Sendrecv").0, u64::from(RANKS) * 12 * 5, "five exchanges in a step");
+    let described = of_nest.window.loop_description.clone().unwrap_or_default();
+    assert!(described.starts_with("the outermost of the program's loops that run"), "{described}");
     for (asked, said) in [
+        ("9", "so there is no loop 9; `trimtab loops PID` shows them"),
         ("solve:4", "solve has no loop 4; it has 1 at steps.c:"),
         ("main", "main has no loop"),
         ("nobody:1", "no function matches"),

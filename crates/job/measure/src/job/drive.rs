@@ -5,6 +5,7 @@
 use super::checked;
 use super::marker::{self, Marker};
 use super::muster::Muster;
+use super::nest::Candidates;
 use super::recording::{self, Recorded};
 use super::report;
 use crate::clock::Clock;
@@ -60,6 +61,7 @@ pub(super) struct Lead<'a> {
     pub options: &'a Options,
     pub progress: &'a dyn Progress,
     pub facts: Facts,
+    pub candidates: Candidates,
     pub clock: Clock,
     started_ns: u64,
     started_ticks: u64,
@@ -68,12 +70,14 @@ pub(super) struct Lead<'a> {
 impl<'a> Lead<'a> {
     fn new(muster: Muster<'a>, options: &'a Options, progress: &'a dyn Progress) -> Self {
         let (started_ns, started_ticks) = (monotonic_ns(), ticks());
-        Lead { muster, options, progress, facts: Facts::default(), clock: Clock::start(), started_ns, started_ticks }
+        let (facts, candidates, clock) = (Facts::default(), Candidates::default(), Clock::start());
+        Lead { muster, options, progress, facts, candidates, clock, started_ns, started_ticks }
     }
 
     fn measure(&mut self) -> Result<Outcome, Error> {
         self.progress.stage(&Stage::Planning);
-        let inserted = self.muster.insert(self.options, &self.clock);
+        self.candidates = Candidates::sampled(self)?;
+        let inserted = self.muster.insert(&self.candidates.asked(self.options), &self.clock);
         // Whoever gave it up isn't told what came of it.
         self.facts = inserted.or_else(|error| self.check_interrupted().and(Err(error)))?;
         (self.started_ns, self.started_ticks) = (monotonic_ns(), ticks());

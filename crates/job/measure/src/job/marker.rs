@@ -10,6 +10,7 @@
 use super::agreement::{Agreed, Seen, look};
 use super::counting::{Aligned, Waiting, aligned};
 use super::drive::Lead;
+use super::nest::{self, Chosen};
 use crate::error::Error;
 use crate::options::Stage;
 use crate::request::{Answer, Request};
@@ -93,7 +94,24 @@ pub(super) fn find(lead: &mut Lead) -> Result<Marker, Error> {
                 None => detected(lead, Limits { nothing_s: limit_s + silent_s, ..limits }),
             }
         }
-        None => detected(lead, limits),
+        None => match of_nest(lead, limits)? {
+            Some(marker) => Ok(marker),
+            None => detected(lead, limits),
+        },
+    }
+}
+
+/// A loop of the program counts iterations: the one of the nest that is wanted; `None`: none is.
+fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Marker>, Error> {
+    let Some(Chosen { function, description }) = nest::chosen(lead, limits.nothing_s)? else { return Ok(None) };
+    let waiting = Waiting { silent_s: limits.nothing_s, limit_s: limits.nothing_s };
+    let begun_s = lead.seconds();
+    match marked(lead, function, "named", waiting)? {
+        Ok(Marker::Call(call)) => Ok(Some(Marker::Call(MarkerCall { description: Some(description), ..call }))),
+        Ok(by_time @ Marker::Time { .. }) => Ok(Some(by_time)),
+        Err((marker, silent)) => {
+            Err(Error::MarkerSilent { marker, rank: Rank(silent), seconds: lead.seconds() - begun_s })
+        }
     }
 }
 
@@ -119,6 +137,24 @@ impl Limits {
 
 /// A function of the program counts iterations; `None`: nobody asked for it, and it stays silent.
 fn named(lead: &mut Lead, function: u32, is_named: bool, waiting: Waiting) -> Result<Option<Marker>, Error> {
+    let begun_s = lead.seconds();
+    let source = if is_named { "named" } else { "measuremark" };
+    match marked(lead, function, source, waiting)? {
+        Ok(marker) => Ok(Some(marker)),
+        Err((marker, silent)) if is_named => {
+            Err(Error::MarkerSilent { marker, rank: Rank(silent), seconds: lead.seconds() - begun_s })
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Has a measured function count iterations; the inner error is its name, and a rank that it stays silent on.
+fn marked(
+    lead: &mut Lead,
+    function: u32,
+    source: &'static str,
+    waiting: Waiting,
+) -> Result<Result<Marker, (String, u32)>, Error> {
     let info = lead.facts.functions.get(function as usize).cloned();
     let FunctionInfo { name, loop_place, .. } =
         info.ok_or(Error::Malformed { what: "a marker that is not measured" })?;
@@ -127,17 +163,12 @@ fn named(lead: &mut Lead, function: u32, is_named: bool, waiting: Waiting) -> Re
         None => name,
     };
     lead.muster.tell(Request::CountFunction { function })?;
-    let begun_s = lead.seconds();
-    let source = if is_named { "named" } else { "measuremark" };
-    match aligned(lead, waiting)? {
+    Ok(match aligned(lead, waiting)? {
         Ok(found) => {
-            Ok(Some(Marker::Call(MarkerCall { main_loop: loop_place.map(Box::new), ..found.call(name, source, None) })))
+            Ok(Marker::Call(MarkerCall { main_loop: loop_place.map(Box::new), ..found.call(name, source, None) }))
         }
-        Err(silent) if is_named => {
-            Err(Error::MarkerSilent { marker: name, rank: Rank(silent), seconds: lead.seconds() - begun_s })
-        }
-        Err(_) => Ok(None),
-    }
+        Err(silent) => Err((name, silent)),
+    })
 }
 
 /// A loop that was seen, and from when on. A rank that waits for a processor may hide it at a look or two.

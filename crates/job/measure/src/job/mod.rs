@@ -8,6 +8,7 @@ mod counting;
 mod drive;
 mod marker;
 mod muster;
+mod nest;
 mod recording;
 mod report;
 

@@ -9,7 +9,8 @@ use super::lines::Lines;
 use super::selection::{matching, no_such_function, readable};
 use crate::error::Error;
 use crate::options::{LoopName, dotted};
-use trimtab_session::{DebugFiles, DebugSections, Loop, Modules};
+use trimtab_session::{DebugFiles, DebugSections, Loop, Module, Modules};
+use trimtab_symbols::Function;
 use trimtab_types::ProcAddr;
 use trimtab_types::report::LoopPlace;
 
@@ -41,10 +42,11 @@ pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
         Some((pattern, library)) => (pattern, Some(library)),
         None => (name.function.as_str(), None),
     };
-    let found = matching(modules, pattern, library);
+    let by_address = by_address(modules, pattern, library);
+    let found = by_address.map_or_else(|| matching(modules, pattern, library), |found| vec![found]);
     let Some((module, function)) = found.first() else { return Err(no_such_function(modules, &name.function)) };
-    let symbol = function.name();
-    let shown = readable(&symbol);
+    let symbol = if by_address.is_some() { pattern.to_owned() } else { function.name() };
+    let shown = readable(&function.name());
     if found.len() > 1 {
         let names: Vec<String> = found.iter().take(LISTED_MAX).map(|(_, one)| readable(&one.name())).collect();
         let what = format!("{} meanings: {}; name one function", found.len(), names.join(", "));
@@ -73,6 +75,13 @@ pub(crate) fn find(modules: &Modules, name: &LoopName) -> Result<Found, Error> {
     };
     let shown = format!("loop {} of {shown}", dotted(&number));
     Ok(Found { module: module.path.clone(), function: symbol, number, shown, place })
+}
+
+/// The function that `fn_0x1139` and the name of a file mean, whatever its symbols: several may have the same.
+fn by_address<'m>(modules: &'m Modules, name: &str, library: Option<&str>) -> Option<(&'m Module, &'m Function)> {
+    let module = modules.modules.iter().find(|module| Some(module.file_name()) == library)?;
+    let function = module.loaded.image.function_named(name)?;
+    (function.address_name() == name).then_some((module, function))
 }
 
 fn place_of(line: Option<(String, u32)>) -> LoopPlace {

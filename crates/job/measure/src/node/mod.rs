@@ -301,6 +301,7 @@ impl<'c> Window<'c> {
             Request::Fit { reference, clocks } => Answer::Fitted(self.fit(reference, clocks)),
             Request::Count { choices } => self.count(choices)?,
             Request::CountFunction { function } => self.count_function(*function),
+            Request::LoopPasses { functions } => Answer::LoopPassed(self.loop_passes(functions)),
             Request::Passes { fresh, with_messages, events_max } => {
                 Answer::Passed(self.passes(*fresh, *with_messages, *events_max as usize))
             }

@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use trimtab_mpi::is_mpi_module;
 use trimtab_os::age_of;
-use trimtab_session::{ImageCache, Module, Modules, StackSample, StackSampler};
+use trimtab_session::{ImageCache, Inner, Module, Modules, StackSample, StackSampler};
 use trimtab_symbols::{SlotTarget, demangle_name};
 use trimtab_track::Job;
 use trimtab_types::{FileAddr, Pid, Rank};
 use trimtab_window::{
-    Binary, FunctionId, FunctionLoop, Nest, NestLoop, Origin, SeenStack, StackCall, Unusable, find_nest,
+    Binary, FunctionId, FunctionLoop, Nest, NestLoop, Origin, SeenStack, StackCall, Unusable, find_nest, name_ranks,
 };
 
 /// Functions in which interpreters and event loops do, again and again, what they are told to.
@@ -267,9 +267,9 @@ pub fn script_name(module: &Module, start: FileAddr) -> String {
 const LOOKS: usize = 12;
 const LOOK_EVERY_MS: [u64; 3] = [5, 8, 6];
 /// A rank that was started less than so long ago may not have come to its main loop.
-const AGE_MIN: Duration = Duration::from_secs(5);
-/// Loops that a window counts: the outermost ones.
-const LOOPS_MAX: usize = 6;
+const AGE_MIN: Duration = Duration::from_secs(1);
+/// Loops that a node tells of: the outermost ones.
+const LOOPS_MAX: usize = 8;
 
 /// The loops that run in the ranks that are to be measured. What stands in the way is said in it.
 pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampled {
@@ -277,7 +277,7 @@ pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampl
         chosen(job, options).ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
     let why_not = |why: String| Sampled { why_not: Some(why), ..Sampled::default() };
     if targets.iter().any(|(_, pid)| age_of(*pid).is_some_and(|age| age < AGE_MIN)) {
-        return why_not("a rank has only just been started".to_owned());
+        return Sampled::default();
     }
     match looked(&targets, options, cache) {
         Ok(sampler) => of_sampler(&sampler),
@@ -303,21 +303,36 @@ fn looked(targets: &[(u32, Pid)], options: &Options, cache: &ImageCache) -> Resu
 
 fn of_sampler(sampler: &NestSampler) -> Sampled {
     let nest = sampler.nest();
+    let any_in_mpi = nest.loops.iter().any(|one| one.is_seen_in_mpi);
     let shown = |one: &NestLoop| SampledLoop {
         function: format!("fn_{}", script_name(sampler.module(one.function), one.function.start)),
         number: one.number.clone(),
         share: one.share,
         is_seen_in_mpi: one.is_seen_in_mpi,
+        why_not: why_not(sampler, &nest, one, any_in_mpi),
     };
-    let is_of_all = |one: &&NestLoop| one.ranks_without.is_empty();
-    let any_in_mpi = nest.loops.iter().any(|one| one.is_seen_in_mpi);
-    // Loops that no stack was in MPI below may be passed so often that counting them would be felt.
-    let usable = if nest.interpreter().is_some() { &[][..] } else { &nest.loops[..] };
-    let wanted = usable.iter().filter(is_of_all).filter(|one| one.is_seen_in_mpi || !any_in_mpi);
     Sampled {
-        loops: wanted.take(LOOPS_MAX).map(shown).collect(),
+        loops: nest.loops.iter().take(LOOPS_MAX).map(shown).collect(),
         stacks: sampler.stacks().len() as u64,
         pause_us_max: sampler.cost().pause_ns_max as f64 / 1e3,
         why_not: nest.unusable.first().map(|one| sampler.in_words(one)),
     }
+}
+
+/// Why the passes of a loop can't be iterations.
+fn why_not(sampler: &NestSampler, nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> Option<String> {
+    if nest.interpreter().is_some() {
+        return Some("an interpreter runs the program".to_owned());
+    }
+    if !one.ranks_without.is_empty() {
+        return Some(format!("no stack of rank {} is in it", name_ranks(&one.ranks_without)));
+    }
+    // It may be passed so often that counting would be felt.
+    if any_in_mpi && !one.is_seen_in_mpi {
+        return Some("no stack in it is in MPI".to_owned());
+    }
+    let (modules, number) = sampler.modules_of(one.function);
+    let function = modules.modules[number].bias.to_proc(one.function.start);
+    let place = Inner::Loop(one.number.clone());
+    modules.look_inside(function, |inside| inside.place(&place).err()).unwrap_or_else(Some)
 }

@@ -3,14 +3,15 @@
 //! Next: `job::counting`, which aligns all ranks by these.
 
 use super::observe::Stream;
+use super::team::Member;
 use super::{Wanted, Window, header};
 use crate::error::Error;
 use crate::excerpt::Excerpt;
-use crate::request::{Answer, Passed, RankPasses};
+use crate::request::{Answer, LoopPasses, Passed, RankPasses};
 use crate::runs::{Run, value_of};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_window::CallEvent;
 
 /// Added to every rank's counter, so that calls before the counter began have numbers too.
@@ -45,6 +46,17 @@ impl Window<'_> {
             }
         });
         Passed { is_alive, ranks: told.collect() }
+    }
+
+    /// How often loops were passed. What is recorded by time meanwhile is as long as a loop is looked for in calls.
+    pub(super) fn loop_passes(&mut self, functions: &[u32]) -> LoopPasses {
+        let is_alive = self.observe();
+        let of_rank = |member: &Member, function: u32| {
+            let slots = member.inserted.view().slots();
+            slots.map(|slot| slot.stat(u64::from(function)).passes.load(Relaxed)).max().unwrap_or(0)
+        };
+        let least = |function: &u32| self.team.members.iter().map(|member| of_rank(member, *function)).min();
+        LoopPasses { is_alive, passes_min: functions.iter().map(|one| least(one).unwrap_or(0)).collect() }
     }
 
     fn passes_of(&self, stream: &Stream, wanted: &Wanted) -> Passes {

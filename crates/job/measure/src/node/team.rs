@@ -9,7 +9,7 @@ use super::readout::host_name;
 use super::selection::Selection;
 use super::starting::wait_for_start;
 use crate::error::Error;
-use crate::options::{Mark, Options};
+use crate::options::{LoopName, Mark, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -320,7 +320,11 @@ fn clean_modules(pid: Pid, options: &Options, cache: &ImageCache) -> Result<(Mod
 /// Which files of a process a window reads for their symbols, by path: only what can hold measured functions. Reading every
 /// library of a big program takes longer than the measurement.
 pub fn wanted_files(pid: Pid, options: &Options) -> impl Fn(&str) -> bool + use<> {
-    let is_named = !options.arguments.is_empty() || !options.loops.is_empty() || options.mark != Mark::Auto;
+    let library = |one: &LoopName| one.function.split_once('@').map(|(_, library)| library.to_owned());
+    let of_loops: Vec<Option<String>> = options.loops.iter().map(library).collect();
+    let is_named = !options.arguments.is_empty()
+        || of_loops.contains(&None)
+        || !matches!(options.mark, Mark::Auto | Mark::Nest(_));
     let all = !options.functions.is_empty() || is_named;
     let libc = options.groups.iter().any(|group| *group != Group::Comm);
     let exe = program_name(pid);
@@ -330,7 +334,8 @@ pub fn wanted_files(pid: Pid, options: &Options) -> impl Fn(&str) -> bool + use<
         let is_libc = name.starts_with("libc.so") || name.starts_with("libc-") || name.starts_with("libpthread");
         // Walks of stacks go through its unwinder.
         let unwinds = name.starts_with("libgcc_s.");
-        all || is_mpi_module(path) || !system || (libc && is_libc) || unwinds || path == exe
+        let has_loop = of_loops.iter().flatten().any(|library| name.contains(library.as_str()));
+        all || has_loop || is_mpi_module(path) || !system || (libc && is_libc) || unwinds || path == exe
     }
 }
 
