@@ -109,7 +109,7 @@ pub struct NestLoop {
     pub backs: Vec<FileAddr>,
     /// The part of the stacks that are in it.
     pub share: f64,
-    /// Whether one of them was in MPI below it.
+    /// True if one of them was in MPI below it.
     pub is_seen_in_mpi: bool,
     /// Ranks of which no stack is in it.
     pub ranks_without: Vec<u32>,
@@ -140,7 +140,7 @@ pub struct Nest {
 }
 
 impl Nest {
-    /// Whether an interpreter runs the program: the loop that the user means is then none of the machine's.
+    /// True if an interpreter runs the program: the loop that the user means is then none of the machine's.
     pub fn interpreter(&self) -> Option<FunctionId> {
         self.unusable.iter().find_map(|one| match one {
             Unusable::Interpreter(function) => Some(*function),
@@ -282,14 +282,14 @@ pub struct Passes {
 pub struct Counted {
     /// What was counted; `None`: its passes can't be seen, or are too many to be counted.
     pub passes: Option<Passes>,
-    /// Whether a stack was in MPI below it.
+    /// True if a stack was in MPI below it.
     pub is_seen_in_mpi: bool,
     /// It can't be counted, so that nobody knows how often it is passed: what is inside of it may be inner loops only.
     pub is_hidden: bool,
 }
 
 impl Counted {
-    /// Whether an iteration may be a pass of it: passes can be counted, and MPI is called in them.
+    /// True if an iteration may be a pass of it: passes can be counted, and MPI is called in them.
     fn may_be_main(&self) -> bool {
         self.passes.is_some_and(|counted| {
             self.is_seen_in_mpi || counted.with_mpi * PASSES_PER_MPI_PASS_MAX >= counted.passes.max(1)

@@ -286,7 +286,7 @@ fn kept_at(state: &StackState, frame: Option<StackPlace>, rule: Kept, number: u1
     }
 }
 
-/// Whether what the function has saved so far from its frame's base can't have been written over by us.
+/// True if what the function has saved so far from its frame's base can't have been written over by us.
 fn is_still_there(state: &StackState, frame: Option<StackPlace>, offset: i64) -> bool {
     let (Some(StackPlace::Origin(base)), Some(StackPlace::Origin(stack))) = (frame, state.stack()) else { return true };
     let saved = base.wrapping_add(offset);

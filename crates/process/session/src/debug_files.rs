@@ -61,7 +61,7 @@ fn debug_file_names(module: &Module) -> Vec<PathBuf> {
     names
 }
 
-/// Whether it is a build id; a file without one has another name.
+/// True if it is a build id; a file without one has another name.
 fn is_hexadecimal(id: &str) -> bool {
     id.len() > 2 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

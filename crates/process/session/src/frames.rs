@@ -43,7 +43,7 @@ const RED_ZONE: u64 = 128;
 const SAVED_STACK: u64 = 8;
 
 impl Modules {
-    /// Whether anybody may walk the stack of a thread that is interrupted anywhere.
+    /// True if anybody may walk the stack of a thread that is interrupted anywhere.
     fn has_walkers(&self) -> bool {
         let asks = |module: &Module| {
             let mut slots = module.loaded.image.slots.iter().map(|slot| &slot.target);
@@ -122,7 +122,7 @@ fn rules_at(modules: &[Module], address: u64) -> Option<CallerRules> {
     caller_rules(module.loaded.file.bytes(), &module.loaded.image, file).ok().flatten()
 }
 
-/// Whether a thread may be in the middle of a walk that reads a table of ours: a word of its stack, of a stack that it was
+/// True if a thread may be in the middle of a walk that reads a table of ours: a word of its stack, of a stack that it was
 /// interrupted on, or a register points into one.
 pub(crate) fn is_anyone_reading(stopped: &Stopped, stacks: &Stacks, maps: &MappingTable, target: &Target) -> bool {
     let table = target.frames();

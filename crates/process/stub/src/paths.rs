@@ -154,7 +154,7 @@ extern "C" fn site_of_path(header: *const Header, place: u64, frame_pointer: u64
     if length > 1 && is_known(header, hash | PATH_BIT, length, place, frame_pointer) { hash | PATH_BIT } else { first }
 }
 
-/// Whether the path stands in the table, from now on if not before.
+/// True if the path stands in the table, from now on if not before.
 #[inline(always)]
 fn is_known(header: *const Header, hash: u64, length: u64, place: u64, frame_pointer: u64) -> bool {
     let paths = geometry(header).paths_offset;

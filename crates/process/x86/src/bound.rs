@@ -226,7 +226,7 @@ impl<'a> Pass<'a> {
         (first != 0 && steps.all(|step| step == Some(first))).then_some(first)
     }
 
-    /// Whether no pass changes what a value is made of.
+    /// True if no pass changes what a value is made of.
     fn stays(&self, value: &Linear, bits: u32) -> bool {
         value.place.is_none() || self.latches().into_iter().all(|latch| self.added(value, bits, latch) == Some(0))
     }

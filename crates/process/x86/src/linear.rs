@@ -445,7 +445,7 @@ fn operand_bits(instruction: &Instruction, index: u32) -> Option<u32> {
     }
 }
 
-/// Whether both operands are one register.
+/// True if both operands are one register.
 fn has_one_register(instruction: &Instruction) -> bool {
     instruction.op0_kind() == OpKind::Register
         && instruction.op1_kind() == OpKind::Register

@@ -18,9 +18,9 @@ pub struct Efficiencies {
     pub load_balance_between_nodes: Option<f64>,
     /// Largest useful time / the longest window of a rank: serialisation x transfer.
     pub communication: f64,
-    /// What ranks lose because they wait for each other although the work is balanced in sum: communication / transfer.
+    /// The part that ranks keep although they wait for each other although the work is balanced in sum: communication / transfer.
     pub serialisation: Option<f64>,
-    /// What is left where messages take no time: largest sum of useful and waiting time / the longest window of a rank.
+    /// The part that is left if messages take no time: largest sum of useful and waiting time / the longest window of a rank.
     pub transfer: Option<f64>,
     /// Why serialisation and transfer are `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ const DESCRIBED_MAX: usize = 3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
     pub loops: Vec<SampledLoop>,
-    /// What a reader should know of how they were found.
+    /// A remark for the reader on how they were found.
     pub why_not: Option<String>,
 }
 

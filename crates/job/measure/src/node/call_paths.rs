@@ -30,7 +30,7 @@ const MAP_AGE_NS: u64 = 50_000_000;
 /// Bytes of code before a return address that tell whether it is still the same.
 const CODE_BYTES: u64 = 8;
 
-/// What is to be done at a return address.
+/// The step to take at a return address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is the program's own.
@@ -52,7 +52,7 @@ impl Verdict {
     }
 }
 
-/// What is known of code on this machine, whatever rank runs it.
+/// Facts about code on this machine, for all ranks that run it.
 #[derive(Debug)]
 pub(super) struct Rules {
     owners: Owners,
@@ -64,7 +64,7 @@ impl Rules {
         Rules { owners: Owners::new(wrappers), verdicts: HashMap::new() }
     }
 
-    /// What to do at the return address `address` of a process.
+    /// The step to take at the return address `address` of a process.
     fn verdict(&mut self, modules: &mut Modules, address: u64, cache: &ImageCache) -> Verdict {
         let program = modules.modules.first().filter(|_| modules.has_program()).map(|module| module.path.clone());
         // Generated code is the program's own.
@@ -212,7 +212,7 @@ impl CallPaths {
         is_readable.then(|| Memory::open(member.process.pid).ok()?.read_word(first).ok()).flatten()
     }
 
-    /// What the site of a call at `enter_ticks` is called everywhere.
+    /// The name, on all ranks, of the site of a call at `enter_ticks`.
     pub(super) fn place(
         &mut self,
         member: &Member,
@@ -298,7 +298,7 @@ impl CallPaths {
         self.told.values().filter_map(lost).collect()
     }
 
-    /// Whether there were more return addresses or paths than there is room for.
+    /// True if there were more return addresses or paths than there is room for.
     pub(super) fn is_full(&self, view: View<'_>) -> bool {
         self.is_full || view.header().paths_lost.load(std::sync::atomic::Ordering::Relaxed) > 0
     }

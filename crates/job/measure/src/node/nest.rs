@@ -50,7 +50,7 @@ pub struct NestSampler {
     cost: SamplingCost,
 }
 
-/// What sampling has cost, and what it did not see.
+/// The cost of sampling, and the stacks that it did not see.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingCost {
     /// Looks at stacks.
@@ -142,7 +142,7 @@ impl NestSampler {
         })
     }
 
-    /// What it has cost so far.
+    /// The cost so far.
     pub fn cost(&self) -> &SamplingCost {
         &self.cost
     }
@@ -172,7 +172,7 @@ impl NestSampler {
         (modules, modules.modules.iter().position(is_it).unwrap_or_default())
     }
 
-    /// What stands in the way, as a sentence.
+    /// The obstacle, as a sentence.
     pub fn in_words(&self, one: &Unusable) -> String {
         let name = |function| format!("{} in {}", self.name(function), self.module(function).file_name());
         match one {

@@ -87,7 +87,7 @@ impl Owners {
     }
 }
 
-/// Whether a path is one that the user named: by the file's name, or the end of its path.
+/// True if a path is one that the user named: by the file's name, or the end of its path.
 fn is_named(wrappers: &[String], path: &str) -> bool {
     let file = path.rsplit('/').next().unwrap_or(path);
     let is_it = |named: &String| {
@@ -98,7 +98,7 @@ fn is_named(wrappers: &[String], path: &str) -> bool {
     wrappers.iter().any(is_it)
 }
 
-/// Whether no function of a library is the program's own.
+/// True if no function of a library is the program's own.
 pub(super) fn is_foreign(module: &Module) -> bool {
     let name = module.file_name();
     let begins = |known: &str| name.starts_with(known);
@@ -110,7 +110,7 @@ pub(super) fn is_foreign(module: &Module) -> bool {
     BINDINGS.iter().any(|known| begins(known)) || exports_mpi() || is_of_python(module)
 }
 
-/// Whether it is a module of Python's that calls MPI, such as mpi4py's.
+/// True if it is a module of Python's that calls MPI, such as mpi4py's.
 fn is_of_python(module: &Module) -> bool {
     let exported = module.loaded.image.functions.iter().filter(|function| function.exported);
     let mut names = exported.flat_map(|function| &function.names);
@@ -118,13 +118,13 @@ fn is_of_python(module: &Module) -> bool {
     names.any(|name| name.starts_with("PyInit_")) && asks_mpi().is_ok_and(|asked| !asked.is_empty())
 }
 
-/// Whether a function of this name is MPI's own, in any language's spelling. Most names are told by their first letter: a
+/// True if a function of this name is MPI's own, in any language's spelling. Most names are told by their first letter: a
 /// library may have many.
 fn is_of_mpi(name: &str) -> bool {
     name.starts_with(['M', 'm', 'P', 'p', 'o']) && canonical(name).is_some()
 }
 
-/// Whether a function of this name is MPI's own, or of a binding: also if it is linked into the program.
+/// True if a function of this name is MPI's own, or of a binding: also if it is linked into the program.
 pub(super) fn is_binding(symbol: &str) -> bool {
     let name = symbol.split(['@', '.']).next().unwrap_or(symbol);
     is_of_mpi(name) || SCOPES.iter().any(|scope| name.starts_with(scope))
@@ -135,7 +135,7 @@ pub(super) fn is_binding_in_source(name: &str) -> bool {
     is_binding(name) || ["MPI::", "boost::mpi::"].iter().any(|scope| name.starts_with(scope))
 }
 
-/// Whether a file is Python's interpreter.
+/// True if a file is Python's interpreter.
 pub(super) fn is_interpreter(file: &str) -> bool {
     file.starts_with("python") || file.starts_with("libpython")
 }
