@@ -128,6 +128,20 @@ done asm_bystander
     .long 0x53053053
     .endm
 
+/* The sum of 1 to rdi. Its exit has no room but in the loop, in which nearly all time passes: bytes that are the program's
+   and a springboard in turn. No padding is near. */
+function asm_sums
+    mov $1, %eax
+    xor %edx, %edx
+1:  cmp %rdi, %rax
+    jg 2f
+    add %rax, %rdx
+    inc %rax
+    jmp 1b
+2:  mov %rdx, %rax
+    ret
+done asm_sums
+
 /* rdi: counters, 64 bytes apart; rsi: the thread's struct rseq. Adds one to this processor's counter, exactly once. */
 function asm_adds_here
     mov $50, %r8d

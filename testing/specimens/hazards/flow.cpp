@@ -236,7 +236,7 @@ bool switches() {
 extern "C" {
 void asm_nothing();
 long asm_same(long), asm_seven(), asm_loop_into_entry(long), asm_loop_to_entry(long), asm_count_in_rcx(long);
-long asm_asks_flag(long), asm_passes_odd(long, long, long), asm_runs_on(long), asm_next(long), asm_where_am_i();
+long asm_asks_flag(long), asm_passes_odd(long, long, long), asm_runs_on(long), asm_next(long), asm_where_am_i(), asm_sums(long);
 long asm_bystander(long);
 }
 
@@ -258,6 +258,14 @@ bool assembles() {
 bool flags() {
     bool right = true;
     for (long k = 1; k < 2000; k++) right = right && asm_asks_flag(k) == (k < 1000);
+    return right;
+}
+
+// --- a hot loop that lends its bytes to probes
+
+bool sums_hotly() {
+    bool right = true;
+    for (int k = 0; k < 100; k++) right = right && asm_sums(10000) == 50005000;
     return right;
 }
 

@@ -35,6 +35,7 @@ const Hazard HAZARDS[] = {
     {"holding", holds},        {"sequence", adds},      {"fault_throw", faults_throw}, {"fault_jump", faults_jump},
     {"fault_step", faults_step}, {"fault_bus", faults_bus}, {"fault_late", faults_late}, {"fault_end", faults_end},
     {"hands_on", hands_on},  {"samples", samples},     {"cancel_anywhere", cancels_anywhere},
+    {"sums", sums_hotly},
 };
 
 bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }

@@ -21,6 +21,7 @@ bool tails();
 bool switches();
 bool assembles();
 bool flags();
+bool sums_hotly();
 bool vectors();
 bool holds();
 bool coroutines();

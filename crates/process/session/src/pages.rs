@@ -113,6 +113,14 @@ impl PageWrites {
         &self.patches
     }
 
+    /// Whether the patch at `address` is in the process now.
+    pub(crate) fn is_written(&self, memory: &Memory, address: u64) -> bool {
+        let patch = self.patches.iter().find(|patch| patch.address == address);
+        patch.is_some_and(|patch| {
+            memory.read_vec(address, patch.patched.len()).is_ok_and(|bytes| bytes == patch.patched)
+        })
+    }
+
     /// The address of a place that does not hold what it should before it is patched.
     pub(crate) fn first_changed(&self, memory: &Memory) -> Option<u64> {
         let mut page = Vec::new();

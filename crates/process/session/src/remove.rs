@@ -192,7 +192,6 @@ pub(crate) fn restore(pid: Pid, target: &Target) -> Result<Removal, Error> {
 /// is cancelled there is unwound to its end.
 struct Undoing<'a> {
     target: &'a Target,
-    springboards: BTreeMap<u64, u64>,
     patches: PageWrites,
     finders: PageWrites,
     finders_are_in: bool,
@@ -201,15 +200,14 @@ struct Undoing<'a> {
 impl<'a> Undoing<'a> {
     fn of(target: &'a Target) -> Self {
         let (patches, finders) = target.patches.parted(&target.finders);
-        let (springboards, finders_are_in) = (springboards(target), !target.finders.is_empty());
-        Undoing { target, springboards, patches, finders, finders_are_in }
+        Undoing { target, patches, finders, finders_are_in: !target.finders.is_empty() }
     }
 
     fn restore_text(&self, stopped: &mut Stopped, stacks: &Stacks, removal: &mut Removal) -> Result<(), Error> {
         let (target, (functions, program)) = (self.target, &self.target.functions);
         let pointers = stopped.threads().iter().map(|thread| (thread.registers.fs_base, thread.registers.rsp));
         removal.stacks = pointers.collect();
-        leave_springboards(stopped, stacks, target, &self.springboards)?;
+        leave_springboards(stopped, stacks, target, &self.patches)?;
         removal.foreign = self.patches.restore(stopped)?;
         let_held_go(stopped, target);
         forget_gone(stopped, target, &mut removal.foreign);
@@ -222,7 +220,7 @@ impl<'a> Undoing<'a> {
         if !std::mem::replace(&mut self.finders_are_in, false) {
             return Ok(());
         }
-        leave_springboards(stopped, stacks, self.target, &self.springboards)?;
+        leave_springboards(stopped, stacks, self.target, &self.finders)?;
         removal.foreign.extend(self.finders.restore(stopped)?);
         forget_gone(stopped, self.target, &mut removal.foreign);
         Ok(())
@@ -275,19 +273,24 @@ fn let_held_go(stopped: &Stopped, target: &Target) {
     let _ = stopped.memory().write(target.header + ANSWERED_AT, &u64::MAX.to_le_bytes());
 }
 
-/// Who stands at a springboard has taken a short jump and done nothing since: it goes back to where that jump stands, so
-/// that the springboard's bytes may become what they were.
+/// Who stands at a springboard of `writes` has taken a short jump and done nothing since: it goes back to where that jump
+/// stands, so that the springboard's bytes may become what they were. Where they are that already, perhaps put back by a
+/// trimtab that was ended then, whoever stands there runs the program's own code.
 fn leave_springboards(
     stopped: &mut Stopped,
     stacks: &Stacks,
     target: &Target,
-    springboards: &BTreeMap<u64, u64>,
+    writes: &PageWrites,
 ) -> Result<(), Error> {
+    let springboards = springboards(writes);
     if springboards.is_empty() {
         return Ok(());
     }
     for stand in stands(stopped, stacks, target.gadgets.signal_return) {
         let Some(&back) = springboards.get(&stand.address()) else { continue };
+        if !writes.is_written(stopped.memory(), stand.address()) {
+            continue;
+        }
         match stand {
             Stand::Thread { index, .. } => stopped.move_thread(index, back)?,
             Stand::SignalFrame { saved_at, .. } => stopped.memory().write(saved_at, &back.to_le_bytes())?,
@@ -297,8 +300,8 @@ fn leave_springboards(
 }
 
 /// Every springboard, with where the short jump to it stands.
-fn springboards(target: &Target) -> BTreeMap<u64, u64> {
-    target.patches.patches().iter().filter_map(|patch| Some((patch.springboard()?, patch.address))).collect()
+fn springboards(writes: &PageWrites) -> BTreeMap<u64, u64> {
+    writes.patches().iter().filter_map(|patch| Some((patch.springboard()?, patch.address))).collect()
 }
 
 /// `patient`: who says it is in our routine is believed. Later its stack is asked, too: a signal handler may have left

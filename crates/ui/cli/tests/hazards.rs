@@ -19,7 +19,7 @@ const ALL: &str = "entry *@hazards { n++ } exit *@hazards { time = hist(elapsed)
                    for 80 ms;";
 
 /// Hazards that are repeated until told to end.
-const HAZARDS: [&str; 29] = [
+const HAZARDS: [&str; 30] = [
     "throw",
     "longjmp",
     "backtrace",
@@ -49,6 +49,7 @@ const HAZARDS: [&str; 29] = [
     "fault_bus",
     "samples",
     "cancel_anywhere",
+    "sums",
 ];
 
 /// Functions whose patches are refused make the exit code 1; a program that executes itself just then, 2.
@@ -87,6 +88,19 @@ fn small_code_survives_all_hazards() {
 fn plain_code_survives_all_hazards() {
     let (_alone, home) = (alone(), Home::new());
     HAZARDS.iter().for_each(|name| rounds(&home, HazardVariant::Plain, name, 2));
+}
+
+/// The springboard of an exit lies in a hot loop: who is in that loop when probes come or go adds on as before.
+#[test]
+fn a_loop_that_lends_its_bytes_goes_on() {
+    let (_alone, home) = (alone(), Home::new());
+    let mut hazard = Hazard::start(HazardVariant::Small, "sums");
+    for round in 0..12 {
+        let outcome = hazard.probe(&home, "exit asm_sums { n++ } for 20 ms;");
+        assert!(outcome.code() == 0 && outcome.hits() > 0, "round {round}: {outcome:?}");
+        hazard.is_as_its_files(&format!("round {round}"));
+    }
+    hazard.ends_well();
 }
 
 /// Killed while its probes are in, and while it puts them in: the hazard goes on, and the next one undoes it.
