@@ -406,7 +406,7 @@ int main(int count, char **words) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   long turns = count > 1 ? atol(words[1]) : 0;
-  for (long turn = 0; turn < (turns ? turns : 4000); turn++) {
+  for (long turn = 0; turn < (turns ? turns : 40000); turn++) {
     solve(20000);
     if (size < 2) continue;
     if (rank == 0) MPI_Send(&rank, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);

@@ -221,6 +221,7 @@ pub(crate) fn invalid(report: &Report) -> Option<String> {
         _ if report.window.context.is_none() && (report.ranks.len() as u64) < u64::from(report.job.ranks) => {
             format!("{} of {} ranks were measured", report.ranks.len(), report.job.ranks)
         }
+        _ if report.window.ended_by == "program-ended" => "the program ended before the window was whole".to_string(),
         _ => "a rank ended early or left".to_string(),
     };
     Some(format!("INVALID: {why}; do not compare these numbers, measure again"))
