@@ -284,7 +284,7 @@ pub struct Sampled {
 }
 
 /// A loop of the program that runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SampledLoop {
     /// Its function by where that begins in its file, whatever its symbols: `fn_0x1139@app`.
     pub function: String,
@@ -296,6 +296,9 @@ pub struct SampledLoop {
     pub is_seen_in_mpi: bool,
     /// Why its passes can't be iterations; `None`: they may.
     pub why_not: Option<String>,
+    /// If they can't be counted, the function that is called next in it, named as `function` is: while that is not called
+    /// anew, the loop is not passed.
+    pub next: Option<String>,
 }
 
 /// The ranks of a node, with probes in them.
@@ -453,6 +456,12 @@ pub struct LoopPasses {
     pub is_alive: bool,
     /// Of each loop, passes of the rank that has passed it least.
     pub passes_min: Vec<u64>,
+    /// Of each loop, passes of that rank before which it called MPI since the pass before.
+    pub with_mpi: Vec<u64>,
+    /// Of each loop, passes of the rank that has passed it most.
+    pub passes_max: Vec<u64>,
+    /// Of each loop, the longest time per pass of any rank, ticks; 0 before the second pass.
+    pub pass_ticks_max: Vec<f64>,
 }
 
 /// How the ranks of a node passed what counts.

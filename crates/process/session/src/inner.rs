@@ -49,7 +49,7 @@ pub struct LoopRequest {
     pub name: String,
     /// Where the function begins.
     pub function: ProcAddr,
-    /// The loop's number in it, as `points` shows it.
+    /// The loop's number in it, as `points` shows it; none: calls of the function are counted in its place.
     pub number: Vec<u32>,
     /// What its probe does; its role is [`trimtab_stub::layout::role::LOOP`].
     pub probe: Probe,
@@ -79,9 +79,12 @@ impl Prepared {
     /// Decides about loops in the same way.
     pub(crate) fn add_loops(&mut self, modules: &Modules, memory: Option<&Memory>, requests: &[LoopRequest]) {
         for request in requests {
-            let place = Inner::Loop(request.number.clone());
+            let place = match request.number.is_empty() {
+                true => modules.look_inside(request.function, |inside| Inner::Instruction(inside.first_instruction())),
+                false => Ok(Inner::Loop(request.number.clone())),
+            };
             let arenas = self.arena_modules.clone();
-            let found = self.inner_sites(modules, memory, (request.function, &place));
+            let found = place.and_then(|place| self.inner_sites(modules, memory, (request.function, &place)));
             let found = found.and_then(|(arena, sites)| {
                 let text = self.arena_modules.get(arena).map(|(_, text)| text);
                 let is_near = text.is_some_and(|text| is_in_reach(&modules.maps, text));

@@ -10,7 +10,7 @@ use crate::prepare::Subject;
 use trimtab_os::Memory;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, ControlFlow, FunctionCode, FunctionSites, Loop, LoopPlace, Refusal, Site, Springboards, loop_sites,
+    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, Loop, LoopPlace, Refusal, Site, Springboards, entry_has_marker, loop_sites,
     offer_padding, own_sites, point_site, way_site,
 };
 
@@ -90,6 +90,12 @@ impl<'a> Inside<'a> {
             }
         };
         sites.map_err(|refusal| refusal.to_string())
+    }
+
+    /// The first instruction behind a landing pad for indirect calls.
+    pub fn first_instruction(&self) -> ProcAddr {
+        let marker = if entry_has_marker(self.code) { ENTRY_MARKER.len() as u64 } else { 0 };
+        ProcAddr(self.code.entry + marker)
     }
 
     fn padding(&self) -> Springboards {

@@ -88,8 +88,8 @@ impl StackSampler {
         let pause_ns = stopped.resume();
         loop {
             let (frames, undescribed) = self.walk(&thread, &copy);
-            // Each time one more file is read: they end.
-            let is_more_read = match undescribed.filter(|_| frames.is_err()) {
+            // Each time one more file is read: they end. Code of a file that was not read is not looked behind.
+            let is_more_read = match undescribed {
                 Some(address) => self.read_file_at(address)?,
                 None => false,
             };

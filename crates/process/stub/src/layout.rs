@@ -868,6 +868,10 @@ pub struct FunctionStat {
     pub first_pass_ticks: AtomicU64,
     /// See above.
     pub last_pass_ticks: AtomicU64,
+    /// Of a loop: passes before which the thread called MPI since the pass before.
+    pub passes_with_calls: AtomicU64,
+    /// Of a loop: calls of MPI that the thread had made at the latest pass.
+    pub calls_at_pass: AtomicU64,
 }
 
 /// Traffic to one peer of one communicator by one kind of call.

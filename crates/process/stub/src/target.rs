@@ -483,6 +483,11 @@ extern "C" fn pass_loop_outlined(header: *const Header, slot: *const Slot, numbe
         stat.first_pass_ticks.store(now, Relaxed);
     }
     stat.last_pass_ticks.store(now, Relaxed);
+    let calls = slot.ring_written.load(Relaxed);
+    if stat.calls_at_pass.load(Relaxed) != calls {
+        stat.calls_at_pass.store(calls, Relaxed);
+        add(&stat.passes_with_calls, 1);
+    }
     if u64::from(header.marker_probe.load(Acquire)) == number {
         if is_thread_of_marker(header, slot, now.wrapping_sub(stat.first_pass_ticks.load(Relaxed))) {
             pass_marker(context, 0, now);

@@ -468,10 +468,10 @@ impl<'a> Work<'a> {
 }
 
 /// `endbr64`.
-pub(crate) const ENTRY_MARKER: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+pub const ENTRY_MARKER: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// Whether the function begins with `endbr64`.
-pub(crate) fn entry_has_marker(code: &FunctionCode<'_>) -> bool {
+pub fn entry_has_marker(code: &FunctionCode<'_>) -> bool {
     code.ranges.first().is_some_and(|range| {
         let offset = code.entry.saturating_sub(range.addr) as usize;
         range.bytes.get(offset..).is_some_and(|bytes| bytes.starts_with(&ENTRY_MARKER))

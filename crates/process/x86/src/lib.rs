@@ -56,7 +56,7 @@ mod stack_course;
 mod states;
 mod value;
 
-pub use analyse::{Analysis, Exit, ExitKind, ExternalJump, analyse};
+pub use analyse::{Analysis, ENTRY_MARKER, Exit, ExitKind, ExternalJump, analyse, entry_has_marker};
 pub use answers::answers_in_flags;
 pub use between::{Branch, Stretches};
 pub use blocks::{Block, CallSite, ControlFlow, Edge};

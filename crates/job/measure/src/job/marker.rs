@@ -12,7 +12,7 @@ use super::counting::{Aligned, Waiting, aligned};
 use super::drive::Lead;
 use super::nest::{self, Chosen};
 use crate::error::Error;
-use crate::options::Stage;
+use crate::options::{Mark, Stage};
 use crate::request::{Answer, Request};
 use crate::runs::runs_of;
 use std::time::Duration;
@@ -96,22 +96,30 @@ pub(super) fn find(lead: &mut Lead) -> Result<Marker, Error> {
         }
         None => match of_nest(lead, limits)? {
             Some(marker) => Ok(marker),
-            None => detected(lead, limits),
+            // The time that the program's loops have taken is not that of its calls.
+            None => {
+                let nothing_s = limits.nothing_s + lead.seconds();
+                detected(lead, Limits { nothing_s, most_s: limits.most_s.max(nothing_s) })
+            }
         },
     }
 }
 
-/// A loop of the program counts iterations: the one of the nest that is wanted; `None`: none is.
+/// A loop of the program counts iterations: the one of the nest that is wanted, or that the rule chooses; `None`: none is.
 fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Marker>, Error> {
     let Some(Chosen { function, description }) = nest::chosen(lead, limits.nothing_s)? else { return Ok(None) };
+    let is_wanted = lead.options.mark != Mark::Auto;
+    let source = if is_wanted { "named" } else { "detected" };
     let waiting = Waiting { silent_s: limits.nothing_s, limit_s: limits.nothing_s };
     let begun_s = lead.seconds();
-    match marked(lead, function, "named", waiting)? {
+    match marked(lead, function, source, waiting)? {
         Ok(Marker::Call(call)) => Ok(Some(Marker::Call(MarkerCall { description: Some(description), ..call }))),
         Ok(by_time @ Marker::Time { .. }) => Ok(Some(by_time)),
-        Err((marker, silent)) => {
+        Err((marker, silent)) if is_wanted => {
             Err(Error::MarkerSilent { marker, rank: Rank(silent), seconds: lead.seconds() - begun_s })
         }
+        // The program has left it: calls may show where it is now.
+        Err(_) => Ok(None),
     }
 }
 

@@ -8,11 +8,11 @@
 use super::drive::Lead;
 use super::marker::LOOK_MS_MAX;
 use crate::error::Error;
-use crate::options::{LoopName, Mark, Options, Stage};
+use crate::options::{Length, LoopName, Mark, Options, Stage};
 use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
 use std::time::Duration;
 use trimtab_types::report::LoopPlace;
-use trimtab_window::{FunctionInfo, PASSES_MIN};
+use trimtab_window::{Counted, FunctionInfo, LoopChoice, PASSES_MIN, Passes, choose_loop};
 
 /// First look at the counters.
 const FIRST_LOOK_MS: u64 = 2;
@@ -38,9 +38,9 @@ pub(super) struct Chosen {
 }
 
 impl Candidates {
-    /// Asks the nodes, if a loop of the nest is wanted.
+    /// Asks the nodes, unless something else counts iterations.
     pub(super) fn sampled(lead: &mut Lead) -> Result<Self, Error> {
-        if !matches!(lead.options.mark, Mark::Nest(_)) {
+        if !matches!(lead.options.mark, Mark::Nest(_) | Mark::Auto) {
             return Ok(Candidates::default());
         }
         let answers = lead.muster.ask(Request::Sample(Box::new(lead.options.clone())), |answer| match answer {
@@ -69,7 +69,9 @@ impl Candidates {
             let is_same = |other: &&SampledLoop| (&one.function, &one.number) == (&other.function, &other.number);
             let Some(other) = node.loops.iter().find(is_same) else { return false };
             one.is_seen_in_mpi |= other.is_seen_in_mpi;
-            one.why_not = one.why_not.take().or_else(|| other.why_not.clone());
+            if one.why_not.is_none() {
+                (one.why_not, one.next) = (other.why_not.clone(), other.next.clone());
+            }
             true
         });
         self.why_not = self.why_not.take().or(node.why_not);
@@ -92,70 +94,163 @@ impl Candidates {
         }
     }
 
-    /// Those that can be counted, with their numbers in the nest from 0; none of those inside of one that can't be.
-    fn counted(&self) -> impl Iterator<Item = (usize, &SampledLoop)> {
-        self.loops.iter().enumerate().take_while(|(_, one)| one.why_not.is_none())
+    /// Those that are counted. Of the rule's, none inside of one of which nothing can be told.
+    fn watched(&self, mark: &Mark) -> Vec<Watched> {
+        let watched = self.loops.iter().enumerate().map(|(index, one)| Watched::of(index, one));
+        match mark {
+            Mark::Auto => watched.map_while(|one| one).collect(),
+            _ => watched.flatten().filter(|one| !one.is_hidden).collect(),
+        }
     }
 
     /// The options with these loops to count.
     pub(super) fn asked(&self, options: &Options) -> Options {
-        let name = |(_, one): (usize, &SampledLoop)| LoopName {
-            function: one.function.clone(),
-            number: Some(one.number.clone()),
-        };
-        let loops = options.loops.iter().cloned().chain(self.counted().map(name)).collect();
+        let watched = self.watched(&options.mark);
+        let loops = options.loops.iter().cloned().chain(watched.into_iter().map(|one| one.name)).collect();
         Options { loops, ..options.clone() }
     }
 }
 
-/// The wanted loop of the nest, as soon as a few of its passes were counted; `None`: none is wanted.
+/// A loop of the nest that is counted, or one of which it is counted whether it can have been passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Watched {
+    /// Its position in the nest.
+    index: usize,
+    name: LoopName,
+    is_seen_in_mpi: bool,
+    /// In its place, calls of the function that is called in it are counted: while there are none, it is not passed.
+    is_hidden: bool,
+}
+
+impl Watched {
+    fn of(index: usize, one: &SampledLoop) -> Option<Self> {
+        let is_hidden = one.why_not.is_some();
+        let name = match is_hidden {
+            false => LoopName { function: one.function.clone(), number: Some(one.number.clone()) },
+            true => LoopName { function: one.next.clone()?, number: Some(Vec::new()) },
+        };
+        Some(Watched { index, name, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden })
+    }
+}
+
+/// The loops that are counted, with what was.
+struct Count {
+    watched: Vec<Watched>,
+    /// Their positions among the measured functions.
+    functions: Vec<u32>,
+    passed: Passed,
+}
+
+/// What was counted of each.
+#[derive(Clone, Debug, Default)]
+struct Passed {
+    /// On the rank that has passed it least.
+    least: Vec<Passes>,
+    /// Passes of the rank that has passed it most.
+    most: Vec<u64>,
+    /// Seconds of one pass on the slowest rank; 0: not known.
+    pass_s: Vec<f64>,
+}
+
+impl Count {
+    /// As the rule sees them.
+    fn counted(&self) -> Vec<Counted> {
+        let one = |(position, watched): (usize, &Watched)| {
+            let is_hidden = watched.is_hidden && self.passed.most[position] > 0;
+            let passes = Some(self.passed.least[position]).filter(|_| !is_hidden);
+            Counted { passes, is_seen_in_mpi: watched.is_seen_in_mpi, is_hidden }
+        };
+        self.watched.iter().enumerate().map(one).collect()
+    }
+
+    /// The outermost loop inside of `taken`, or that one, of which the asked iterations fit into the time that is left.
+    fn fitting(&self, taken: usize, options: &Options, left_s: f64) -> usize {
+        let Length::Iterations(asked) = options.length else { return taken };
+        let passes = asked.saturating_add(options.start.unwrap_or(0)) as f64;
+        let fits = |position: &usize| {
+            let repeats = self.passed.least[*position].passes >= PASSES_MIN && !self.watched[*position].is_hidden;
+            repeats && self.passed.pass_s[*position] * passes <= left_s
+        };
+        (taken..self.watched.len()).find(fits).unwrap_or(taken)
+    }
+}
+
+/// The main loop: the one of the nest that is wanted, or that the rule chooses; `None`: no loop of the program is.
 pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Error> {
-    let functions = functions_of(&lead.facts.functions, lead.candidates.counted().count());
-    let Some((index, function)) = wanted(lead).and_then(|index| Some((index, *functions.get(index)?))) else {
+    let watched = lead.candidates.watched(&lead.options.mark);
+    let functions = functions_of(&lead.facts.functions, watched.len());
+    if functions.is_empty() {
         return Ok(None);
-    };
+    }
+    let mut count = Count { watched, functions, passed: Passed::default() };
     let mut wait_ms = FIRST_LOOK_MS;
     loop {
         std::thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
         lead.check_interrupted()?;
-        let passes = least_passed(lead, &functions)?;
+        count.passed = passed(lead, &count.functions)?;
         let seconds = lead.seconds();
-        if passes[index] >= PASSES_MIN || seconds >= limit_s {
-            let description = description(&lead.facts.functions, &functions, &passes, index);
-            return Ok(Some(Chosen { function, description }));
+        match choice(lead.options, &count, seconds, limit_s) {
+            LoopChoice::Nothing => return Ok(None),
+            LoopChoice::Take(taken) => {
+                let left_s = lead.options.max_seconds - seconds;
+                let fitting = count.fitting(taken, lead.options, left_s);
+                let mut description = description(&lead.facts.functions, &count, fitting);
+                if fitting != taken {
+                    description += &too_long(&lead.facts.functions, &count, taken, lead.options.max_seconds);
+                }
+                return Ok(Some(Chosen { function: count.functions[fitting], description }));
+            }
+            LoopChoice::Wait => {}
         }
         let why = "counting passes of the loops that run".to_owned();
         lead.progress.stage(&Stage::Observing { seconds, why });
     }
 }
 
-/// The position of the wanted loop among those that are counted.
-fn wanted(lead: &Lead) -> Option<usize> {
-    let Mark::Nest(number) = lead.options.mark else { return None };
-    lead.candidates.counted().position(|(index, _)| index + 1 == number as usize)
+/// The wanted loop as soon as a few of its passes were counted, or what the rule says.
+fn choice(options: &Options, count: &Count, seconds: f64, limit_s: f64) -> LoopChoice {
+    let Mark::Nest(number) = options.mark else {
+        return choose_loop(&count.counted(), seconds, options.max_seconds);
+    };
+    let Some(wanted) = count.watched.iter().position(|one| one.index + 1 == number as usize) else {
+        return LoopChoice::Nothing;
+    };
+    let is_known = count.passed.least[wanted].passes >= PASSES_MIN || seconds >= limit_s;
+    if is_known { LoopChoice::Take(wanted) } else { LoopChoice::Wait }
 }
 
-/// `outermost of 2 loops that run; in each pass 7.0 of loop 1 of solve at md.c:31`.
-fn description(functions: &[FunctionInfo], counted: &[u32], passes: &[u64], taken: usize) -> String {
-    let name = |index: usize| {
-        let info = &functions[counted[index] as usize];
-        let source = info.loop_place.as_ref().and_then(LoopPlace::source);
-        source.map_or_else(|| info.name.clone(), |source| format!("{} at {source}", info.name))
-    };
+/// `loop 1 of solve at md.c:31`.
+fn shown(functions: &[FunctionInfo], function: u32) -> String {
+    let info = &functions[function as usize];
+    let source = info.loop_place.as_ref().and_then(LoopPlace::source);
+    source.map_or_else(|| info.name.clone(), |source| format!("{} at {source}", info.name))
+}
+
+/// `the outermost of the program's loops that run; inside of it runs loop 1 of solve at md.c:31`.
+fn description(functions: &[FunctionInfo], count: &Count, taken: usize) -> String {
+    let passes = |position: usize| count.passed.least[position].passes;
+    let name = |position: usize| shown(functions, count.functions[position]);
+    let is_counted = |position: &usize| !count.watched[*position].is_hidden;
+    let around = (0..taken).filter(is_counted);
     let around: Vec<String> =
-        (0..taken).map(|index| format!("{} ({} passes so far)", name(index), passes[index])).collect();
-    let each = |index: usize| passes[index] as f64 / passes[taken].max(1) as f64;
-    let inside = (taken + 1..counted.len()).take(DESCRIBED_MAX);
-    let inside: Vec<String> = inside.map(|index| format!("{:.1} of {}", each(index), name(index))).collect();
+        around.map(|position| format!("{} ({} passes so far)", name(position), passes(position))).collect();
+    let inside = (taken + 1..count.functions.len()).filter(is_counted).take(DESCRIBED_MAX);
+    let inside: Vec<String> = inside.map(name).collect();
     let mut text = match around.is_empty() {
         true => "the outermost of the program's loops that run".to_owned(),
         false => format!("a loop of the program, inside of {}", around.join(", ")),
     };
     if !inside.is_empty() {
-        text += &format!("; to each pass about {}", inside.join(", "));
+        text += &format!("; inside of it runs {}", inside.join(", in that "));
     }
     text
+}
+
+/// Why an inner loop was taken in place of `taken`.
+fn too_long(functions: &[FunctionInfo], count: &Count, taken: usize, max_seconds: f64) -> String {
+    let (name, pass_s) = (shown(functions, count.functions[taken]), count.passed.pass_s[taken]);
+    format!("; a pass of {name} takes {pass_s:.1} s, too long for so many iterations in {max_seconds} s (--max-seconds)")
 }
 
 /// The last `count` measured loops; none if there are fewer, because some were one.
@@ -165,8 +260,8 @@ fn functions_of(functions: &[FunctionInfo], count: usize) -> Vec<u32> {
     loops.len().checked_sub(count).map_or(Vec::new(), |before| loops[before..].to_vec())
 }
 
-/// Passes of each loop on the rank that has passed it least.
-fn least_passed(lead: &mut Lead, functions: &[u32]) -> Result<Vec<u64>, Error> {
+/// How often the ranks have passed each loop.
+fn passed(lead: &mut Lead, functions: &[u32]) -> Result<Passed, Error> {
     let asked = Request::LoopPasses { functions: functions.to_vec() };
     let answers = lead.muster.ask(asked, |answer| match answer {
         Answer::LoopPassed(passes) => Some(passes),
@@ -175,11 +270,18 @@ fn least_passed(lead: &mut Lead, functions: &[u32]) -> Result<Vec<u64>, Error> {
     if answers.iter().any(|(_, node)| !node.is_alive) {
         return Err(Error::EndedEarly);
     }
-    let of = |index: usize| {
-        let least = answers.iter().filter_map(|(_, LoopPasses { passes_min, .. })| passes_min.get(index).copied());
-        least.min().unwrap_or_default()
-    };
-    Ok((0..functions.len()).map(of).collect())
+    let mut passed = Passed::default();
+    for index in 0..functions.len() {
+        let of_node = |node: &LoopPasses| {
+            let passes = Passes { passes: *node.passes_min.get(index)?, with_mpi: *node.with_mpi.get(index)? };
+            Some((passes, *node.passes_max.get(index)?, *node.pass_ticks_max.get(index)?))
+        };
+        let nodes: Vec<(Passes, u64, f64)> = answers.iter().filter_map(|(_, node)| of_node(node)).collect();
+        passed.least.push(nodes.iter().map(|node| node.0).min_by_key(|passes| passes.passes).unwrap_or_default());
+        passed.most.push(nodes.iter().map(|node| node.1).max().unwrap_or(0));
+        passed.pass_s.push(lead.seconds_of(nodes.iter().map(|node| node.2).fold(0.0, f64::max)));
+    }
+    Ok(passed)
 }
 
 #[cfg(test)]
@@ -192,7 +294,7 @@ mod tests {
             number: vec![1],
             share: 1.0,
             is_seen_in_mpi: true,
-            why_not: None,
+            ..SampledLoop::default()
         };
         Sampled { stacks, loops: loops.iter().map(one).collect(), ..Sampled::default() }
     }
@@ -226,12 +328,26 @@ mod tests {
         let functions = [info("MPI_Send", None), info("loop 1 of main", place(9)), info("loop 1 of solve", place(3))];
         assert_eq!(functions_of(&functions, 2), [1, 2]);
         assert_eq!(functions_of(&functions, 3), []);
-        let said = description(&functions, &[1, 2], &[10, 65], 0);
+        let one = |index| Watched {
+            index,
+            name: LoopName { function: String::new(), number: Some(vec![1]) },
+            is_seen_in_mpi: true,
+            is_hidden: false,
+        };
+        let count = |passes: [u64; 2]| Count {
+            watched: vec![one(0), one(1)],
+            functions: vec![1, 2],
+            passed: Passed {
+                least: passes.map(|passes| Passes { passes, with_mpi: passes }).to_vec(),
+                most: passes.to_vec(),
+                pass_s: vec![1.0, 0.1],
+            },
+        };
         assert_eq!(
-            said,
-            "the outermost of the program's loops that run; to each pass about 6.5 of loop 1 of solve at md.c:3"
+            description(&functions, &count([10, 65]), 0),
+            "the outermost of the program's loops that run; inside of it runs loop 1 of solve at md.c:3"
         );
-        let said = description(&functions, &[1, 2], &[1, 65], 1);
+        let said = description(&functions, &count([1, 65]), 1);
         assert_eq!(said, "a loop of the program, inside of loop 1 of main at md.c:9 (1 passes so far)");
     }
 }

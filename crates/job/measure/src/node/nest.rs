@@ -268,6 +268,8 @@ const LOOKS: usize = 12;
 const LOOK_EVERY_MS: [u64; 3] = [5, 8, 6];
 /// A rank that was started less than so long ago may not have come to its main loop.
 const AGE_MIN: Duration = Duration::from_secs(1);
+/// Those who ask for a window of a program that runs already.
+const TRIGGERS_WAITING: [&str; 2] = ["attach", "measure"];
 /// Loops that a node tells of: the outermost ones.
 const LOOPS_MAX: usize = 8;
 
@@ -276,7 +278,7 @@ pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampl
     let targets: Vec<(u32, Pid)> =
         chosen(job, options).ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
     let why_not = |why: String| Sampled { why_not: Some(why), ..Sampled::default() };
-    if targets.iter().any(|(_, pid)| age_of(*pid).is_some_and(|age| age < AGE_MIN)) {
+    if !are_old_enough(&targets, options) {
         return Sampled::default();
     }
     match looked(&targets, options, cache) {
@@ -286,6 +288,17 @@ pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampl
             std::error::Error::source(&error).map_or_else(String::new, ToString::to_string)
         )),
     }
+}
+
+/// Waits until all have worked for a while, if somebody looks at a program that he knows to run.
+fn are_old_enough(targets: &[(u32, Pid)], options: &Options) -> bool {
+    let youngest = targets.iter().filter_map(|(_, pid)| age_of(*pid)).min();
+    let lacking = youngest.map_or(Duration::ZERO, |age| AGE_MIN.saturating_sub(age));
+    if !lacking.is_zero() && TRIGGERS_WAITING.contains(&options.trigger.as_str()) {
+        std::thread::sleep(lacking);
+        return true;
+    }
+    lacking.is_zero()
 }
 
 fn looked(targets: &[(u32, Pid)], options: &Options, cache: &ImageCache) -> Result<NestSampler, Error> {
@@ -309,7 +322,7 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
         number: one.number.clone(),
         share: one.share,
         is_seen_in_mpi: one.is_seen_in_mpi,
-        why_not: why_not(sampler, &nest, one, any_in_mpi),
+        ..obstacle(sampler, &nest, one, any_in_mpi)
     };
     Sampled {
         loops: nest.loops.iter().take(LOOPS_MAX).map(shown).collect(),
@@ -319,8 +332,31 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
     }
 }
 
-/// Why the passes of a loop can't be iterations.
-fn why_not(sampler: &NestSampler, nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> Option<String> {
+/// The function that most stacks show to be called in a loop, if it is one whose calls can be counted.
+fn next_called(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<String> {
+    let at = nest.path.iter().position(|function| *function == one.function)?;
+    let next = *nest.path.get(at + 1)?;
+    let (modules, number) = sampler.modules_of(next);
+    let begins = modules.modules[number].bias.to_proc(next.start);
+    let is_countable = modules.look_inside(begins, |inside| inside.instruction(inside.first_instruction()).is_ok()).unwrap_or(false);
+    is_countable.then(|| format!("fn_{}", script_name(sampler.module(next), next.start)))
+}
+
+/// Why the passes of a loop can't be iterations, and the function by which it can be told that there are none.
+fn obstacle(sampler: &NestSampler, nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> SampledLoop {
+    if let Some(why) = no_iterations(nest, one, any_in_mpi) {
+        return SampledLoop { why_not: Some(why), ..SampledLoop::default() };
+    }
+    let (modules, number) = sampler.modules_of(one.function);
+    let function = modules.modules[number].bias.to_proc(one.function.start);
+    let place = Inner::Loop(one.number.clone());
+    let why_not = modules.look_inside(function, |inside| inside.place(&place).err()).unwrap_or_else(Some);
+    let next = why_not.as_ref().and_then(|_| next_called(sampler, nest, one));
+    SampledLoop { why_not, next, ..SampledLoop::default() }
+}
+
+/// Why its passes would be none, counted or not.
+fn no_iterations(nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> Option<String> {
     if nest.interpreter().is_some() {
         return Some("an interpreter runs the program".to_owned());
     }
@@ -328,11 +364,5 @@ fn why_not(sampler: &NestSampler, nest: &Nest, one: &NestLoop, any_in_mpi: bool)
         return Some(format!("no stack of rank {} is in it", name_ranks(&one.ranks_without)));
     }
     // It may be passed so often that counting would be felt.
-    if any_in_mpi && !one.is_seen_in_mpi {
-        return Some("no stack in it is in MPI".to_owned());
-    }
-    let (modules, number) = sampler.modules_of(one.function);
-    let function = modules.modules[number].bias.to_proc(one.function.start);
-    let place = Inner::Loop(one.number.clone());
-    modules.look_inside(function, |inside| inside.place(&place).err()).unwrap_or_else(Some)
+    (any_in_mpi && !one.is_seen_in_mpi).then(|| "no stack in it is in MPI".to_owned())
 }

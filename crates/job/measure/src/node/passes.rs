@@ -12,6 +12,7 @@ use crate::runs::{Run, value_of};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use trimtab_stub::view::SlotView;
 use trimtab_window::CallEvent;
 
 /// Added to every rank's counter, so that calls before the counter began have numbers too.
@@ -51,12 +52,17 @@ impl Window<'_> {
     /// How often loops were passed. What is recorded by time meanwhile is as long as a loop is looked for in calls.
     pub(super) fn loop_passes(&mut self, functions: &[u32]) -> LoopPasses {
         let is_alive = self.observe();
-        let of_rank = |member: &Member, function: u32| {
-            let slots = member.inserted.view().slots();
-            slots.map(|slot| slot.stat(u64::from(function)).passes.load(Relaxed)).max().unwrap_or(0)
-        };
-        let least = |function: &u32| self.team.members.iter().map(|member| of_rank(member, *function)).min();
-        LoopPasses { is_alive, passes_min: functions.iter().map(|one| least(one).unwrap_or(0)).collect() }
+        let mut told = LoopPasses { is_alive, ..LoopPasses::default() };
+        for function in functions {
+            let of_ranks: Vec<PassedLoop> =
+                self.team.members.iter().map(|member| PassedLoop::of(member, *function)).collect();
+            let least = of_ranks.iter().min_by_key(|rank| rank.passes).copied().unwrap_or_default();
+            told.passes_min.push(least.passes);
+            told.with_mpi.push(least.with_mpi);
+            told.passes_max.push(of_ranks.iter().map(|rank| rank.passes).max().unwrap_or(0));
+            told.pass_ticks_max.push(of_ranks.iter().map(|rank| rank.pass_ticks).fold(0.0, f64::max));
+        }
+        told
     }
 
     fn passes_of(&self, stream: &Stream, wanted: &Wanted) -> Passes {
@@ -86,6 +92,30 @@ impl Window<'_> {
         }
         self.early.forget(&self.team);
         Ok(Answer::Done)
+    }
+}
+
+/// How often a rank's busiest thread has passed a loop.
+#[derive(Clone, Copy, Debug, Default)]
+struct PassedLoop {
+    passes: u64,
+    /// Those before which it called MPI since the pass before.
+    with_mpi: u64,
+    /// Of one pass; 0 before the second.
+    pass_ticks: f64,
+}
+
+impl PassedLoop {
+    fn of(member: &Member, function: u32) -> Self {
+        let of_slot = |slot: SlotView<'_>| {
+            let stat = slot.stat(u64::from(function));
+            let (passes, with_mpi) = (stat.passes.load(Relaxed), stat.passes_with_calls.load(Relaxed));
+            let (first, last) = (stat.first_pass_ticks.load(Relaxed), stat.last_pass_ticks.load(Relaxed));
+            let pass_ticks = if passes > 1 { last.saturating_sub(first) as f64 / (passes - 1) as f64 } else { 0.0 };
+            PassedLoop { passes, with_mpi, pass_ticks }
+        };
+        let slots = member.inserted.view().slots();
+        slots.map(of_slot).max_by_key(|one| one.passes).unwrap_or_default()
     }
 }
 

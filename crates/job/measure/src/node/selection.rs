@@ -259,7 +259,10 @@ impl Selection {
 
     /// Adds a loop as a function of its own, whose calls are the loop's passes.
     pub(crate) fn add_loop(&mut self, modules: &Modules, name: &LoopName) -> Result<usize, Error> {
-        let found = loops::find(modules, name)?;
+        let found = match name.number.as_deref() {
+            Some([]) => loops::entries(modules, &name.function)?,
+            _ => loops::find(modules, name)?,
+        };
         let loops::Found { module, function, number, shown, place } = found;
         let probe = Probe { group: USER, role: role::LOOP, ..Probe::ABSENT };
         let group = GROUP_NAMES[USER as usize].to_owned();
