@@ -83,7 +83,7 @@ impl Crew for Remote<'_, '_> {
     }
 
     fn ask(&mut self, command: &Command) -> Vec<Reply> {
-        let is_insert = matches!(command.request, Request::Insert(_));
+        let is_insert = matches!(command.request, Request::Insert(_) | Request::InsertAnew(_));
         let asked = command_bytes(command).map(|bytes| self.ask_lead(bytes, is_insert));
         let trouble = match asked {
             Ok(Ok(answers)) => return self.replies(answers, is_insert),

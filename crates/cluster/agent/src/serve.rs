@@ -101,7 +101,7 @@ pub(crate) fn asked_to_end() -> std::io::Result<Arc<AtomicBool>> {
 /// The window that a command begins.
 pub(crate) fn insert_of(command: &[u8]) -> Option<Box<Options>> {
     match postcard::from_bytes::<Command>(command).ok()?.request {
-        Request::Insert(options) => Some(options),
+        Request::Insert(options) | Request::InsertAnew(options) => Some(options),
         _ => None,
     }
 }

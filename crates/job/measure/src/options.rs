@@ -18,6 +18,8 @@ pub enum Mark {
     Function(String),
     /// This loop of the program.
     Loop(LoopName),
+    /// The period of the calls of MPI, whatever loops the program has.
+    Calls,
     /// The loop with this number, from 1, of the nest that runs.
     Nest(u32),
 }

@@ -35,6 +35,8 @@ pub enum Request {
     Sample(Box<Options>),
     /// Plan for every rank and insert into all at once: [`Answer::Inserted`]. A window that is still open is abandoned.
     Insert(Box<Options>),
+    /// Take out what this window has put in, and put in what these options ask for: [`Answer::Inserted`].
+    InsertAnew(Box<Options>),
     /// What is measured and what the program is, by one node for all: [`Answer::Described`], [`Answer::Done`] by others.
     Describe {
         /// The node that is to answer.
@@ -149,7 +151,7 @@ impl Request {
     pub fn purpose(&self) -> &'static str {
         match self {
             Request::Sample(_) => "look at stacks",
-            Request::Insert(_) => "insert probes",
+            Request::Insert(_) | Request::InsertAnew(_) => "insert probes",
             Request::Describe { .. } => "describe the program",
             Request::Time => "tell its time",
             Request::Look { .. } | Request::Refer { .. } | Request::Fit { .. } => "look for the main loop",

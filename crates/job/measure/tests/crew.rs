@@ -91,7 +91,7 @@ fn iterations_that_only_messages_relate_are_not_called_proven() {
     let mut crew = Wires::new(&subject.job, &cache);
     // Four ranks on two processors, whom nothing but messages keeps together: now and then they show no loop in time.
     let mut attempts = (1..=ATTEMPTS_MAX).map(|id| {
-        let outcome = measure_with(&mut crew, WindowId(id), &options(Mark::Auto, ITERATIONS), &Silent);
+        let outcome = measure_with(&mut crew, WindowId(id), &options(Mark::Calls, ITERATIONS), &Silent);
         outcome.expect("a window").report
     });
     let report = attempts.find(|report| report.window.marker_source != "time").expect("a loop");

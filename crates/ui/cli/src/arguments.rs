@@ -423,8 +423,9 @@ pub struct WindowOptions {
     /// reading symbols come before, restoring the ranks and fetching the results after
     #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
     pub max_seconds: f64,
-    /// What counts iterations: auto, or a function of the program
-    #[arg(long, default_value = "auto", value_name = "auto|FUNCTION")]
+    /// What counts iterations: auto (`measuremark` if the program calls it, else the program's main loop), calls (what the
+    /// calls of MPI repeat), or a function of the program
+    #[arg(long, default_value = "auto", value_name = "auto|calls|FUNCTION")]
     pub mark: String,
     /// The loop of the program whose passes are the iterations: N of the nest that `trimtab loops` shows; FUNCTION:N, as
     /// `trimtab points FUNCTION` shows it; or FUNCTION if it has one outermost loop

@@ -241,6 +241,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
     let mark = match (&options.main_loop, options.mark.as_str()) {
         (Some(name), _) => nest_number(name).map_or_else(|| Mark::Loop(name.clone()), Mark::Nest),
         (None, "auto") => Mark::Auto,
+        (None, "calls") => Mark::Calls,
         (None, name) => Mark::Function(name.to_owned()),
     };
     Ok(Options {

@@ -77,10 +77,7 @@ impl<'a> Lead<'a> {
     fn measure(&mut self) -> Result<Outcome, Error> {
         self.progress.stage(&Stage::Planning);
         self.candidates = Candidates::sampled(self)?;
-        let inserted = self.muster.insert(&self.candidates.asked(self.options), &self.clock);
-        // Whoever gave it up isn't told what came of it.
-        self.facts = inserted.or_else(|error| self.check_interrupted().and(Err(error)))?;
-        (self.started_ns, self.started_ticks) = (monotonic_ns(), ticks());
+        self.insert(Request::Insert)?;
         self.progress.stage(&Stage::Inserting { ranks: self.muster.rank_total() });
         let (marker, recorded) = match self.window() {
             Ok(found) => found,
@@ -95,6 +92,16 @@ impl<'a> Lead<'a> {
         report.window.valid &= departed.is_empty();
         let headline = trimtab_window::headline(&report);
         Ok(Outcome { report, headline, departed })
+    }
+
+    /// Puts the probes in.
+    pub(super) fn insert(&mut self, request: fn(Box<Options>) -> Request) -> Result<(), Error> {
+        let request = request(Box::new(self.candidates.asked(self.options)));
+        let inserted = self.muster.insert(request, &self.clock);
+        // Whoever gave it up isn't told what came of it.
+        self.facts = inserted.or_else(|error| self.check_interrupted().and(Err(error)))?;
+        (self.started_ns, self.started_ticks) = (monotonic_ns(), ticks());
+        Ok(())
     }
 
     /// Takes the probes out everywhere; what to tell of processes that ended by a fault meanwhile.

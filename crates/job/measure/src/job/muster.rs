@@ -8,7 +8,6 @@
 use crate::clock::Clock;
 use crate::crew::Crew;
 use crate::error::Error;
-use crate::options::Options;
 use crate::request::{Answer, Command, Facts, Inserted, Lacking, Request, WindowId};
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_os::ticks;
@@ -114,8 +113,12 @@ impl<'a> Muster<'a> {
     }
 
     /// Inserts on all nodes and learns of which program.
-    pub(crate) fn insert(&mut self, options: &Options, clock: &Clock) -> Result<Facts, Error> {
-        let answers = self.ask(Request::Insert(Box::new(options.clone())), |answer| match answer {
+    pub(crate) fn insert(&mut self, request: Request, clock: &Clock) -> Result<Facts, Error> {
+        let ranks = match &request {
+            Request::Insert(options) | Request::InsertAnew(options) => options.ranks.to_string(),
+            _ => String::new(),
+        };
+        let answers = self.ask(request, |answer| match answer {
             Answer::Inserted(inserted) => Some(inserted),
             _ => None,
         })?;
@@ -130,7 +133,7 @@ impl<'a> Muster<'a> {
             self.warnings.push(lacking_warning(&inserted.host, &lacking));
         }
         if answers.is_empty() {
-            return Err(Error::NoRank { ranks: options.ranks.to_string() });
+            return Err(Error::NoRank { ranks });
         }
         check_alike(&answers)?;
         for (node, inserted) in answers {

@@ -17,6 +17,10 @@ use trimtab_window::{Counted, FunctionInfo, LoopChoice, PASSES_MIN, Passes, choo
 /// First look at the counters.
 const FIRST_LOOK_MS: u64 = 2;
 
+/// Passes in a second above which a loop is not counted any more, and those that must have been seen for that.
+const PASSES_PER_SECOND_MAX: f64 = 1e5;
+const PASSES_JUDGED_MIN: u64 = 500;
+
 /// Inner loops that a description names.
 const DESCRIBED_MAX: usize = 3;
 
@@ -153,6 +157,20 @@ struct Passed {
 }
 
 impl Count {
+    fn begun(lead: &Lead) -> Self {
+        let watched = lead.candidates.watched(&lead.options.mark);
+        let functions = functions_of(&lead.facts.functions, watched.len());
+        Count { watched, functions, passed: Passed::default() }
+    }
+
+    /// The place in the nest of the outermost loop whose counting the program would feel, unless the user wants it.
+    fn too_fast(&self, seconds: f64, mark: &Mark) -> Option<usize> {
+        let is_wanted = |index: usize| *mark == Mark::Nest(index as u32 + 1);
+        let is_fast = |passes: u64| passes >= PASSES_JUDGED_MIN && passes as f64 > PASSES_PER_SECOND_MAX * seconds;
+        let found = self.watched.iter().zip(&self.passed.most).find(|(_, passes)| is_fast(**passes));
+        found.map(|(one, _)| one.index).filter(|index| !is_wanted(*index))
+    }
+
     /// As the rule sees them.
     fn counted(&self) -> Vec<Counted> {
         let one = |(position, watched): (usize, &Watched)| {
@@ -177,19 +195,20 @@ impl Count {
 
 /// The main loop: the one of the nest that is wanted, or that the rule chooses; `None`: no loop of the program is.
 pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Error> {
-    let watched = lead.candidates.watched(&lead.options.mark);
-    let functions = functions_of(&lead.facts.functions, watched.len());
-    if functions.is_empty() {
-        return Ok(None);
-    }
-    let mut count = Count { watched, functions, passed: Passed::default() };
+    let mut count = Count::begun(lead);
     let mut wait_ms = FIRST_LOOK_MS;
-    loop {
+    while !count.functions.is_empty() {
         std::thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
         lead.check_interrupted()?;
         count.passed = passed(lead, &count.functions)?;
         let seconds = lead.seconds();
+        if let Some(index) = count.too_fast(seconds, &lead.options.mark) {
+            lead.candidates.loops.truncate(index);
+            lead.insert(Request::InsertAnew)?;
+            count = Count::begun(lead);
+            continue;
+        }
         match choice(lead.options, &count, seconds, limit_s) {
             LoopChoice::Nothing => return Ok(None),
             LoopChoice::Take(taken) => {
@@ -206,6 +225,7 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
         let why = "counting passes of the loops that run".to_owned();
         lead.progress.stage(&Stage::Observing { seconds, why });
     }
+    Ok(None)
 }
 
 /// The wanted loop as soon as a few of its passes were counted, or what the rule says.

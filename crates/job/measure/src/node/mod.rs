@@ -187,6 +187,7 @@ impl<'c> Node<'c> {
         let window = self.open.as_mut().filter(|window| window.id == id);
         let Some(window) = window else { return Err(Error::Stale { asked: id.0, newest: newest.map(|id| id.0) }) };
         match &command.request {
+            Request::InsertAnew(options) => self.begin(id, options),
             Request::Describe { node } if *node == self.id => {
                 Ok(Answer::Described(Box::new(readout::facts(&self.job, &window.team))))
             }
@@ -210,6 +211,10 @@ impl<'c> Node<'c> {
             return Err(Error::Stale { asked: id.0, newest: self.newest.map(|id| id.0) });
         }
         self.newest = Some(id);
+        self.begin(id, options)
+    }
+
+    fn begin(&mut self, id: WindowId, options: &Options) -> Result<Answer, Error> {
         self.abandon();
         let chosen = team::chosen(&self.job, options);
         let is_left = |rank: &u32| !chosen.ranks.iter().any(|process| process.rank.0 == *rank);
@@ -342,6 +347,7 @@ impl<'c> Window<'c> {
             // Those that the node answers by itself.
             Request::Sample(_)
             | Request::Insert(_)
+            | Request::InsertAnew(_)
             | Request::Describe { .. }
             | Request::Time
             | Request::Read { .. }

@@ -277,7 +277,7 @@ impl Selection {
                 Some((index, "named"))
             }
             Mark::Loop(name) => Some((self.add_loop(modules, name)?, "named")),
-            Mark::Nest(_) => None,
+            Mark::Nest(_) | Mark::Calls => None,
             Mark::Auto => MARKER_NAMES.iter().find_map(|name| {
                 let (module, _) = modules.definition(name)?;
                 Some((self.add_user(modules, module.path.clone(), name.to_string()), "measuremark"))
