@@ -116,7 +116,7 @@ impl Prepared {
         let module = modules.at(function).ok_or("it lies in no readable module")?;
         let subject = Subject::new(module, memory, modules);
         let found = subject.analysed(function, |code, analysis| {
-            let sites = Inside::new(code, analysis).place_among(place, &|site| self.may_take(site))?;
+            let sites = Inside::new(code, analysis, &subject).place_among(place, &|site| self.may_take(site))?;
             let unread: Vec<Unread> = sites.iter().map(|site| unread_at(code, analysis, site)).collect();
             Ok((sites, unread))
         });

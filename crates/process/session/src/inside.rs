@@ -7,11 +7,12 @@ use crate::error::Error;
 use crate::inner::Inner;
 use crate::modules::Modules;
 use crate::prepare::Subject;
+use crate::returns::Returns;
 use trimtab_os::Memory;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, Loop, LoopPlace, Refusal, Site, Springboards, entry_has_marker, loop_sites,
-    offer_padding, own_sites, point_site, way_site,
+    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, Loop, LoopPlace, Refusal, Site, Springboards,
+    entry_has_marker, loop_sites, offer_padding, own_sites, point_site, way_site,
 };
 
 /// One function's code, understood.
@@ -24,8 +25,9 @@ pub struct Inside<'a> {
 }
 
 impl<'a> Inside<'a> {
-    pub(crate) fn new(code: &'a FunctionCode<'a>, analysis: &'a Analysis) -> Self {
-        Inside { code, analysis, flow: ControlFlow::of(analysis) }
+    pub(crate) fn new(code: &'a FunctionCode<'a>, analysis: &'a Analysis, subject: &Subject<'_>) -> Self {
+        let returns = Returns::of(subject);
+        Inside { code, analysis, flow: ControlFlow::ending_at(analysis, &|target| returns.never(target)) }
     }
 
     /// Where its entry and each of its exits would be patched, or why not.
@@ -114,7 +116,7 @@ impl Modules {
         let memory = self.memory().map_err(|error| error.to_string())?;
         let module = self.at(function).ok_or("it lies in no readable module")?;
         let subject = Subject::new(module, memory.as_ref(), self);
-        let seen = subject.analysed(function, |code, analysis| Ok(then(&Inside::new(code, analysis))));
+        let seen = subject.analysed(function, |code, analysis| Ok(then(&Inside::new(code, analysis, &subject))));
         seen.map_err(|reason| self.why_unknown(function).unwrap_or(reason))
     }
 

@@ -43,6 +43,7 @@ mod ranges;
 mod reach;
 mod remove;
 mod restartable;
+mod returns;
 mod sample;
 mod script;
 mod side_by_side;

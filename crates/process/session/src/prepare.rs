@@ -468,7 +468,7 @@ pub(crate) fn all_sites<'a>(
 
 /// A module of a process, or a file by itself, to be judged.
 pub(crate) struct Subject<'a> {
-    module: &'a Module,
+    pub(crate) module: &'a Module,
     /// Memory of the process; none for a file that is not loaded.
     memory: Option<&'a Memory>,
     maps: &'a MappingTable,

@@ -51,6 +51,8 @@ pub struct Analysis {
     pub(crate) roots: Vec<u64>,
     /// The function's first instruction.
     pub(crate) entry: u64,
+    /// Calls that are known not to come back, in order; see [`Analysis::ending_at`].
+    pub(crate) last_calls: Vec<u64>,
 }
 
 /// A place where the function leaves.

@@ -68,8 +68,17 @@ pub struct Edge {
 }
 
 impl ControlFlow {
-    /// The blocks, loops and calls of an analysed function.
+    /// The blocks, loops and calls of an analysed function, all of whose calls may come back.
     pub fn of(analysis: &Analysis) -> ControlFlow {
+        ControlFlow::of_ended(analysis)
+    }
+
+    /// The same, where calls of what `never_returns` names by its address don't come back.
+    pub fn ending_at(analysis: &Analysis, never_returns: &dyn Fn(u64) -> bool) -> ControlFlow {
+        ControlFlow::of_ended(&analysis.ending_at(never_returns))
+    }
+
+    fn of_ended(analysis: &Analysis) -> ControlFlow {
         let mut flow = ControlFlow { is_complete: analysis.unresolved_indirect.is_empty(), ..ControlFlow::default() };
         flow.find_blocks(analysis);
         flow.connect(analysis);
@@ -234,7 +243,12 @@ fn block_starts(analysis: &Analysis) -> Vec<bool> {
         if let Next::Branch(target) | Next::Jump(target) = steps[index].next() {
             enter(steps, target).into_iter().for_each(|target| starts[target] = true);
         }
-        if !matches!(steps[index].next(), Next::Sequential | Next::Call(_)) && index + 1 < steps.len() {
+        let goes_on = match steps[index].next() {
+            Next::Sequential => true,
+            Next::Call(_) => !analysis.is_last_call(steps[index].at),
+            _ => false,
+        };
+        if !goes_on && index + 1 < steps.len() {
             starts[index + 1] = true;
         }
     }
@@ -260,7 +274,7 @@ pub(crate) fn for_each_edge_at(analysis: &Analysis, index: usize, mut run: impl 
         }
         _ => {}
     }
-    if step.continues() && following(&analysis.steps, index).is_some() {
+    if step.continues() && !analysis.is_last_call(last) && following(&analysis.steps, index).is_some() {
         run(Edge { from: last, to: step.end(), is_jump: false });
     }
 }

@@ -39,6 +39,7 @@ mod instruction;
 mod island;
 mod jump;
 mod jump_table;
+mod last_calls;
 mod linear;
 mod listing;
 mod liveness;

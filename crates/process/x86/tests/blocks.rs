@@ -82,7 +82,10 @@ impl Lab {
     }
 
     fn loops(&self) -> String {
-        let flow = ControlFlow::of(&self.analysis());
+        self.described(&ControlFlow::of(&self.analysis()))
+    }
+
+    fn described(&self, flow: &ControlFlow) -> String {
         let described = flow.loops.iter().map(|found| {
             let kind = match (found.is_irreducible(), found.is_counted_at_header) {
                 (true, true) => " irreducible",
@@ -135,6 +138,30 @@ fn loops_by_shape() {
     ];
     for (name, text, want) in rows {
         assert_eq!(Lab::new(text).loops(), want, "{name}: {text}");
+    }
+}
+
+/// Nothing comes in behind a call of `abort`: neither padding nor the next block is reached from there.
+#[test]
+fn calls_that_never_come_back_lead_nowhere() {
+    let (abort, rows) = (
+        0x5000,
+        [
+            (". je:A call B . je:C A . je:B C ret", "1 B 1 back 2 out irreducible", "1 A 1 back 2 out"),
+            (". je:A call . B . je:C A . je:B C ret", "1 B 1 back 2 out irreducible", "1 A 1 back 2 out"),
+            (". A . je:B call . jmp:A B ret", "1 A 1 back 1 out", ""),
+            (". A . je:B jmp:A B call", "1 A 1 back 1 out", "1 A 1 back 1 out"),
+        ],
+    );
+    for (text, returning, ending) in rows {
+        let lab = Lab::new(text);
+        let flow = ControlFlow::ending_at(&lab.analysis(), &|target| target == abort);
+        assert_eq!((lab.loops().as_str(), lab.described(&flow).as_str()), (returning, ending), "{text}");
+    }
+    for (text, returns) in [(". je:A call A ret", true), (". je:A call A call", false), (". call . ret", false)] {
+        let analysis = Lab::new(text).analysis();
+        assert_eq!(analysis.may_return(&|target| target == abort), returns, "{text}");
+        assert!(analysis.may_return(&|_| false), "{text}");
     }
 }
 

@@ -163,7 +163,8 @@ fn started_as(launch: Launch) -> Running {
 fn window(desk: &Desk, job: &mut Running, options: &str) -> Report {
     let pids = job.rank_pids(LIMIT).expect("its ranks");
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
-    let (code, report) = desk.attach(pids[0], options).expect("a report");
+    let options = format!("--mark calls {options}");
+    let (code, report) = desk.attach(pids[0], &options).expect("a report");
     assert!(code == 0 || !report.window.valid, "{code}: {:?}", report.warnings);
     for before in before {
         let pid = before.pid();

@@ -112,8 +112,7 @@ fn iterations_that_no_call_marks_begin_alike() {
     let _alone = alone();
     let desk = Desk::new();
     let library = mark_library(&desk);
-    let options =
-        format!("--mark calls --iterations {ITERATIONS} --max-seconds 60 --function {TRUE_MARK} --detail 1");
+    let options = format!("--mark calls --iterations {ITERATIONS} --max-seconds 60 --function {TRUE_MARK} --detail 1");
     let rows = [("wave", LONG), ("cg", SOLVER)];
     for (mpi, (program, arguments)) in Mpi::ALL.into_iter().flat_map(|mpi| rows.map(|row| (mpi, row))) {
         let specimen = Specimen::of(mpi, program, arguments);

@@ -270,7 +270,9 @@ fn description(functions: &[FunctionInfo], count: &Count, taken: usize) -> Strin
 /// Why an inner loop was taken in place of `taken`.
 fn too_long(functions: &[FunctionInfo], count: &Count, taken: usize, max_seconds: f64) -> String {
     let (name, pass_s) = (shown(functions, count.functions[taken]), count.passed.pass_s[taken]);
-    format!("; a pass of {name} takes {pass_s:.1} s, too long for so many iterations in {max_seconds} s (--max-seconds)")
+    format!(
+        "; a pass of {name} takes {pass_s:.1} s, too long for so many iterations in {max_seconds} s (--max-seconds)"
+    )
 }
 
 /// The last `count` measured loops; none if there are fewer, because some were one.

@@ -338,7 +338,8 @@ fn next_called(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<Str
     let next = *nest.path.get(at + 1)?;
     let (modules, number) = sampler.modules_of(next);
     let begins = modules.modules[number].bias.to_proc(next.start);
-    let is_countable = modules.look_inside(begins, |inside| inside.instruction(inside.first_instruction()).is_ok()).unwrap_or(false);
+    let is_countable =
+        modules.look_inside(begins, |inside| inside.instruction(inside.first_instruction()).is_ok()).unwrap_or(false);
     is_countable.then(|| format!("fn_{}", script_name(sampler.module(next), next.start)))
 }
 
