@@ -137,6 +137,15 @@ impl Store {
         self.jobs_where("jobs.id = ?1", [id.as_str()])?.pop().ok_or_else(|| self.no_such_job(id.as_str()))
     }
 
+    /// The job with this key; see [`Store::upsert_job`].
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn job_of_key(&self, key: &str) -> Result<Option<JobId>, Error> {
+        let found = self.rows("looking for a job", "SELECT id FROM jobs WHERE key = ?1", [key], |row| row.get(0))?;
+        Ok(found.into_iter().next().map(JobId))
+    }
+
     /// The windows of a job, oldest first.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use trimtab_mpi::Group;
 use trimtab_types::context::Context;
-use trimtab_types::report::Event;
+use trimtab_types::report::{Event, LoopPlace};
 
 /// What counts iterations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +107,8 @@ pub struct Options {
     pub max_seconds: f64,
     /// What counts iterations.
     pub mark: Mark,
+    /// The loop of the program that an earlier window of the job took: taken again, if it is passed.
+    pub known_loop: Option<Box<LoopPlace>>,
     /// Groups of functions.
     #[serde(with = "group_names")]
     pub groups: Vec<Group>,

@@ -343,6 +343,7 @@ fn options() -> Options {
         patient: false,
         ranks: Context::All,
         seccomp_ok: false,
+        known_loop: None,
         batch: 0,
         job_id: String::new(),
         command_ns: monotonic_ns(),

@@ -22,7 +22,7 @@ use trimtab_session::{Departures, ImageCache};
 use trimtab_store::{Process, Store};
 use trimtab_track::{Job, ProcFs, RankProcess, find_job_in};
 use trimtab_types::Pid;
-use trimtab_types::report::Report;
+use trimtab_types::report::{LoopPlace, Report};
 
 /// `trimtab attach PID`.
 pub fn attach(
@@ -202,12 +202,13 @@ fn one_window(
     trigger: &str,
     may_be_loading: bool,
 ) -> anyhow::Result<u8> {
-    let window = window_options(options, trigger, command_ns)?;
+    let mut window = window_options(options, trigger, command_ns)?;
     let cache = ImageCache::of_user();
     if options.dry_run {
         return show_plan(job, &window, &cache);
     }
     let mut kept = Store::open(store.as_deref())?;
+    window.known_loop = known_loop(&kept, &job.key)?.map(Box::new);
     check_files(options)?;
     let terminal = Terminal::new()?;
     let ends = ends_of(job);
@@ -262,10 +263,19 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         patient: options.event.as_ref().is_some_and(waiting::is_count),
         ranks: options.ranks.clone(),
         seccomp_ok: options.seccomp_ok,
+        known_loop: None,
         batch: 0,
         job_id: String::new(),
         command_ns,
     })
+}
+
+/// The loop that the newest window of this job whose loop was found took: windows with the same loop can be compared.
+fn known_loop(store: &Store, key: &str) -> anyhow::Result<Option<LoopPlace>> {
+    let Some(id) = store.job_of_key(key)? else { return Ok(None) };
+    let newest = store.newest_window(Some(&id))?;
+    let found = newest.filter(|report| report.window.marker_source == "detected");
+    Ok(found.and_then(|report| report.window.main_loop))
 }
 
 /// The number of a loop of the nest, if that is what was given in place of a name.

@@ -87,6 +87,33 @@ fn iterations_are_passes_of_the_loop() {
     }
 }
 
+/// Without hints the loop of the steps is found, whatever the calls in it repeat, and a job's windows keep to it.
+#[test]
+fn the_programs_loop_is_taken_without_hints() {
+    let _alone = alone();
+    for (program, mpi) in PROGRAMS.iter().zip([Mpi::Mpich, Mpi::OpenMpi, Mpi::Mpich]) {
+        let desk = Desk::new();
+        let name = format!("{} {}", program.source, mpi.name());
+        let mut job = started(&compiled(&desk, program, mpi, &["-O2", "-g"]), mpi);
+        let texts = snapshots(&mut job);
+        let options = format!("--iterations {ITERATIONS} --max-seconds 30");
+        let mut taken = Vec::new();
+        for window in 0..2 {
+            let (code, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{name}: {said:?}"));
+            assert_eq!((code, report.window.valid), (0, true), "{name} {window}: {:?}", report.warnings);
+            assert_eq!(report.window.marker_source, "detected", "{name}");
+            let exchanges = calls(&report, "MPI_Sendrecv").0;
+            assert_eq!(exchanges, u64::from(RANKS) * ITERATIONS * 5, "{name} {window}: {:?}", report.window);
+            taken.push(report.window.main_loop.clone().expect("a loop of the program"));
+        }
+        assert_eq!(taken[0], taken[1], "{name}");
+        assert!(taken[0].source().is_some_and(|at| at.starts_with(program.source)), "{name}: {taken:?}");
+        let (_, by_calls) = desk.attach(job.pid(), "--mark calls --max-seconds 5").expect("a report");
+        assert_eq!(by_calls.window.main_loop, None, "{name}");
+        assert_unchanged(&texts, &name);
+    }
+}
+
 fn snapshots(job: &mut Running) -> Vec<TextSnapshot> {
     let pids = job.rank_pids(LIMIT).expect("ranks");
     pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text can be read")).collect()

@@ -12,7 +12,7 @@ use crate::options::{Length, LoopName, Mark, Options, Stage};
 use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
 use std::time::Duration;
 use trimtab_types::report::LoopPlace;
-use trimtab_window::{Counted, FunctionInfo, LoopChoice, PASSES_MIN, Passes, choose_loop};
+use trimtab_window::{Counted, FunctionInfo, LoopChoice, NEST_SECONDS, PASSES_MIN, Passes, choose_loop};
 
 /// First look at the counters.
 const FIRST_LOOK_MS: u64 = 2;
@@ -171,6 +171,15 @@ impl Count {
         found.map(|(one, _)| one.index).filter(|index| !is_wanted(*index))
     }
 
+    /// The position of a loop, if it is counted.
+    fn position_of(&self, functions: &[FunctionInfo], wanted: &LoopPlace) -> Option<usize> {
+        let is_it = |position: &usize| {
+            let place = functions[self.functions[*position] as usize].loop_place.as_ref();
+            place.is_some_and(|place| (&place.module, &place.address) == (&wanted.module, &wanted.address))
+        };
+        (0..self.watched.len()).filter(|position| !self.watched[*position].is_hidden).find(is_it)
+    }
+
     /// As the rule sees them.
     fn counted(&self) -> Vec<Counted> {
         let one = |(position, watched): (usize, &Watched)| {
@@ -209,7 +218,7 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
             count = Count::begun(lead);
             continue;
         }
-        match choice(lead.options, &count, seconds, limit_s) {
+        match choice(lead, &count, seconds, limit_s) {
             LoopChoice::Nothing => return Ok(None),
             LoopChoice::Take(taken) => {
                 let left_s = lead.options.max_seconds - seconds;
@@ -229,9 +238,16 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
 }
 
 /// The wanted loop as soon as a few of its passes were counted, or what the rule says.
-fn choice(options: &Options, count: &Count, seconds: f64, limit_s: f64) -> LoopChoice {
+fn choice(lead: &Lead, count: &Count, seconds: f64, limit_s: f64) -> LoopChoice {
+    let options = lead.options;
     let Mark::Nest(number) = options.mark else {
-        return choose_loop(&count.counted(), seconds, options.max_seconds);
+        let known = options.known_loop.as_deref();
+        let known = known.and_then(|known| count.position_of(&lead.facts.functions, known));
+        return match known {
+            Some(position) if count.passed.least[position].passes >= PASSES_MIN => LoopChoice::Take(position),
+            Some(_) if seconds < NEST_SECONDS.min(limit_s) => LoopChoice::Wait,
+            _ => choose_loop(&count.counted(), seconds, options.max_seconds),
+        };
     };
     let Some(wanted) = count.watched.iter().position(|one| one.index + 1 == number as usize) else {
         return LoopChoice::Nothing;

@@ -235,6 +235,7 @@ pub fn options(mark: Mark, iterations: u64) -> Options {
         patient: false,
         ranks: Context::All,
         seccomp_ok: false,
+        known_loop: None,
         batch: 0,
         job_id: String::new(),
         command_ns: monotonic_ns(),
