@@ -281,6 +281,8 @@ pub struct Sampled {
     pub stacks: u64,
     /// The longest time a thread was held for that, microseconds.
     pub pause_us_max: f64,
+    /// All times of the rank whose thread was held longest together, microseconds.
+    pub pause_us_total: f64,
     /// Why the loops mean nothing, or are not all known.
     pub why_not: Option<String>,
 }

@@ -58,6 +58,19 @@ pub(super) enum Marker {
     Call(MarkerCall),
 }
 
+impl Marker {
+    /// The same, whose description says why no loop of the program counts.
+    fn because(self, why: Option<&str>) -> Self {
+        match (self, why) {
+            (Marker::Call(call), Some(why)) => {
+                let description = call.description.as_deref().map(|known| format!("{known}; {why}"));
+                Marker::Call(MarkerCall { description, ..call })
+            }
+            (marker, _) => marker,
+        }
+    }
+}
+
 /// A call that counts iterations on all ranks.
 #[derive(Clone, Debug)]
 pub(super) struct MarkerCall {
@@ -99,7 +112,8 @@ pub(super) fn find(lead: &mut Lead) -> Result<Marker, Error> {
             // The time that the program's loops have taken is not that of its calls.
             None => {
                 let nothing_s = limits.nothing_s + lead.seconds();
-                detected(lead, Limits { nothing_s, most_s: limits.most_s.max(nothing_s) })
+                let found = detected(lead, Limits { nothing_s, most_s: limits.most_s.max(nothing_s) })?;
+                Ok(found.because(lead.candidates.why_not.as_deref()))
             }
         },
     }

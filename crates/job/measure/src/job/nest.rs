@@ -30,6 +30,10 @@ pub(super) struct Candidates {
     pub loops: Vec<SampledLoop>,
     /// A remark for the reader on how they were found.
     pub why_not: Option<String>,
+    /// Longest time that a thread was held for a look, microseconds.
+    pub pause_us_max: f64,
+    /// All such times of the rank where they are longest together, microseconds.
+    pub pause_us_total: f64,
 }
 
 /// The loop whose passes are the iterations.
@@ -51,7 +55,10 @@ impl Candidates {
             Answer::Sampled(sampled) => Some(sampled),
             _ => None,
         })?;
-        Candidates::common(answers.into_iter().map(|(_, sampled)| sampled)).checked(&lead.options.mark)
+        let longest = |of: fn(&Sampled) -> f64| answers.iter().map(|(_, sampled)| of(sampled)).fold(0.0, f64::max);
+        let (pause_us_max, pause_us_total) = (longest(|one| one.pause_us_max), longest(|one| one.pause_us_total));
+        let found = Candidates::common(answers.into_iter().map(|(_, sampled)| sampled));
+        Candidates { pause_us_max, pause_us_total, ..found }.checked(&lead.options.mark)
     }
 
     /// Loops that all nodes have seen which looked at any stack, in the order of the first.
@@ -61,7 +68,10 @@ impl Candidates {
             let has_no_rank = node.stacks == 0 && node.why_not.is_none();
             match &mut candidates {
                 _ if has_no_rank => {}
-                None => candidates = Some(Candidates { loops: node.loops, why_not: node.why_not }),
+                None => {
+                    let (loops, why_not) = (node.loops, node.why_not);
+                    candidates = Some(Candidates { loops, why_not, ..Candidates::default() });
+                }
                 Some(known) => known.join(node),
             }
         }

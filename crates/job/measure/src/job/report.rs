@@ -61,6 +61,9 @@ pub(super) fn report(
         nodes,
     };
     let mut report = assemble(&input);
+    // Looks at stacks are pauses, too.
+    report.cost.pause_us_max = report.cost.pause_us_max.max(lead.candidates.pause_us_max);
+    report.cost.pause_us_total += lead.candidates.pause_us_total;
     report.window.valid &= !verdict.is_invalid();
     Ok(report)
 }

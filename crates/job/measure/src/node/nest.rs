@@ -59,8 +59,8 @@ pub struct SamplingCost {
     pub unknown: BTreeMap<String, u64>,
     /// The longest time a thread was held, nanoseconds.
     pub pause_ns_max: u64,
-    /// All of them together.
-    pub pause_ns: u64,
+    /// All times of each rank together, nanoseconds, in the order of the ranks.
+    pub pauses_ns: Vec<u64>,
 }
 
 /// A program or library that some ranks have loaded.
@@ -113,7 +113,8 @@ impl NestSampler {
 
     fn note(&mut self, index: usize, rank: u32, sample: StackSample) {
         self.cost.looks += 1;
-        self.cost.pause_ns += sample.pause_ns;
+        self.cost.pauses_ns.resize(self.ranks.len(), 0);
+        self.cost.pauses_ns[index] += sample.pause_ns;
         self.cost.pause_ns_max = self.cost.pause_ns_max.max(sample.pause_ns);
         match sample.frames {
             Ok(frames) => {
@@ -328,6 +329,7 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
         loops: nest.loops.iter().take(LOOPS_MAX).map(shown).collect(),
         stacks: sampler.stacks().len() as u64,
         pause_us_max: sampler.cost().pause_ns_max as f64 / 1e3,
+        pause_us_total: sampler.cost().pauses_ns.iter().max().map_or(0.0, |ns| *ns as f64 / 1e3),
         why_not: nest.unusable.first().map(|one| sampler.in_words(one)),
     }
 }
