@@ -107,6 +107,28 @@ fn iterations_that_only_messages_relate_are_not_called_proven() {
     assert!(crew.answers.iter().any(|(answer, _)| fitted(answer)), "the other node's ranks were fitted");
 }
 
+/// Each node looks at the stacks of its ranks, and they agree on a loop of the program.
+#[test]
+fn a_loop_of_the_program_is_agreed_on_by_all_nodes() {
+    let _alone = alone();
+    let subject = Subject::start("wave", "--iterations 1000000");
+    let cache = ImageCache::in_memory();
+    let mut crew = Wires::new(&subject.job, &cache);
+    let options = Options { trigger: "attach".to_owned(), ..options(Mark::Auto, ITERATIONS) };
+    let outcome = measure_with(&mut crew, WindowId(1), &options, &Silent).expect("a window");
+    subject.assert_restored();
+    crew.answers.iter().for_each(|(answer, bytes)| check_size(answer, *bytes));
+    let Report { window, ranks, warnings, functions, .. } = outcome.report;
+    let found = window.main_loop.clone().unwrap_or_else(|| panic!("{window:?} {warnings:?}"));
+    assert_eq!((window.marker_source.as_str(), found.function.as_str()), ("detected", "main"), "{window:?}");
+    assert!(ranks.iter().all(|rank| rank.iterations == Some(ITERATIONS)), "{ranks:?}");
+    let mark = functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
+    assert_eq!(mark.calls, u64::from(RANKS) * ITERATIONS, "each iteration is one of the program's: {window:?}");
+    let looked =
+        crew.answers.iter().filter(|(answer, _)| matches!(answer, Answer::Sampled(it) if !it.loops.is_empty()));
+    assert_eq!(looked.count(), 2, "both nodes saw it");
+}
+
 #[test]
 fn a_node_that_falls_silent_while_it_records_is_named() {
     let _alone = alone();
@@ -269,6 +291,7 @@ fn check_size(answer: &Answer, bytes: usize) {
             let ranks = looked.loops.iter().flatten();
             ranks.map(|rank| Answer::LOOKED_BYTES + rank.once.len() * Answer::ONCE_BYTES).sum()
         }
+        Answer::Sampled(_) => Answer::SAMPLED_BYTES,
         Answer::Fitted(fitted) => fitted.iter().flatten().count() * Answer::FITTED_BYTES,
         Answer::Passed(passed) => {
             let of_rank = |events: usize| Answer::PASSED_BYTES + events * Answer::EVENT_BYTES;
