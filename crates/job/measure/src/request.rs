@@ -8,7 +8,7 @@
 //! Next: `crew` for how a request comes to nodes, `node` for what it does there, `job` for who asks what when.
 
 use crate::excerpt::Excerpt;
-use crate::options::{Ended, Options};
+use crate::options::{Ended, LoopName, Options};
 use crate::runs::Run;
 use serde::{Deserialize, Serialize};
 use trimtab_types::report::{CallFrame, NodeShare};
@@ -300,9 +300,9 @@ pub struct SampledLoop {
     pub is_seen_in_mpi: bool,
     /// Why its passes can't be iterations; `None`: they may.
     pub why_not: Option<String>,
-    /// If they can't be counted, the function that is called next in it, named as `function` is: while that is not called
-    /// anew, the loop is not passed.
-    pub next: Option<String>,
+    /// If they can't be counted, something that each pass goes through, besides others: while it is not passed, the loop is
+    /// not either.
+    pub witness: Option<LoopName>,
 }
 
 /// The ranks of a node, with probes in them.

@@ -42,6 +42,9 @@ pub struct InnerRequest {
     pub bodies: Vec<usize>,
 }
 
+/// Behind the number of a loop: its entrances are meant.
+pub const ENTRANCES: u32 = 0;
+
 /// A loop whose passes a window counts.
 #[derive(Clone, Debug)]
 pub struct LoopRequest {
@@ -49,7 +52,8 @@ pub struct LoopRequest {
     pub name: String,
     /// Where the function begins.
     pub function: ProcAddr,
-    /// The loop's number in it, as `points` shows it; none: calls of the function are counted in its place.
+    /// The loop's number in it, as `points` shows it. None: calls of the function are counted in its place. With
+    /// [`ENTRANCES`] behind it: passes of the blocks by which the loop is entered.
     pub number: Vec<u32>,
     /// What its probe does; its role is [`trimtab_stub::layout::role::LOOP`].
     pub probe: Probe,
@@ -79,12 +83,8 @@ impl Prepared {
     /// Decides about loops in the same way.
     pub(crate) fn add_loops(&mut self, modules: &Modules, memory: Option<&Memory>, requests: &[LoopRequest]) {
         for request in requests {
-            let place = match request.number.is_empty() {
-                true => modules.look_inside(request.function, |inside| Inner::Instruction(inside.first_instruction())),
-                false => Ok(Inner::Loop(request.number.clone())),
-            };
             let arenas = self.arena_modules.clone();
-            let found = place.and_then(|place| self.inner_sites(modules, memory, (request.function, &place)));
+            let found = places(modules, request).and_then(|places| self.all_sites(modules, memory, request, &places));
             let found = found.and_then(|(arena, sites)| {
                 let text = self.arena_modules.get(arena).map(|(_, text)| text);
                 let is_near = text.is_some_and(|text| is_in_reach(&modules.maps, text));
@@ -92,7 +92,6 @@ impl Prepared {
             });
             match found {
                 Ok((arena, sites)) => {
-                    self.take(&sites);
                     let probe = self.probes.len() as u32;
                     self.addresses.push(sites.first().map_or(request.function, |site| ProcAddr(site.site.at)));
                     self.probes.push(request.probe);
@@ -105,6 +104,24 @@ impl Prepared {
                 }
             }
         }
+    }
+
+    /// The patches at all of these places.
+    fn all_sites(
+        &mut self,
+        modules: &Modules,
+        memory: Option<&Memory>,
+        request: &LoopRequest,
+        places: &[Inner],
+    ) -> Result<(usize, Vec<PlannedSite>), String> {
+        let mut all: Option<(usize, Vec<PlannedSite>)> = None;
+        for place in places {
+            let (arena, sites) = self.inner_sites(modules, memory, (request.function, place))?;
+            // Two of them must not need the same bytes.
+            self.take(&sites);
+            all.get_or_insert_with(|| (arena, Vec::new())).1.extend(sites);
+        }
+        all.ok_or_else(|| "the function has no such loop".to_owned())
     }
 
     fn inner_sites(
@@ -127,6 +144,17 @@ impl Prepared {
         });
         let planned = planned.collect::<Result<_, String>>()?;
         Ok((self.arena_of(module), planned))
+    }
+}
+
+/// Where a loop, or what is counted in its place, is passed.
+fn places(modules: &Modules, request: &LoopRequest) -> Result<Vec<Inner>, String> {
+    match request.number.split_last() {
+        None => modules.look_inside(request.function, |inside| vec![Inner::Instruction(inside.first_instruction())]),
+        Some((&ENTRANCES, number)) => modules.look_inside(request.function, |inside| {
+            inside.entrances(number).into_iter().map(Inner::Instruction).collect()
+        }),
+        Some(_) => Ok(vec![Inner::Loop(request.number.clone())]),
     }
 }
 

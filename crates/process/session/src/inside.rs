@@ -94,6 +94,13 @@ impl<'a> Inside<'a> {
         sites.map_err(|refusal| refusal.to_string())
     }
 
+    /// Where the loop with this number is entered from outside of it; none if there is no such loop.
+    pub fn entrances(&self, number: &[u32]) -> Vec<ProcAddr> {
+        let found = self.flow.loop_numbered(number);
+        let entries = found.into_iter().flat_map(|found| &found.entries);
+        entries.map(|&block| ProcAddr(self.flow.blocks[block].range.start)).collect()
+    }
+
     /// The first instruction behind a landing pad for indirect calls.
     pub fn first_instruction(&self) -> ProcAddr {
         let marker = if entry_has_marker(self.code) { ENTRY_MARKER.len() as u64 } else { 0 };

@@ -64,7 +64,7 @@ pub use image_cache::{ImageCache, LoadedImage};
 pub use image_cache::{branches_from, branches_to_bytes};
 #[doc(hidden)]
 pub use imports::are_kept_imports;
-pub use inner::{Inner, InnerRequest, LoopRequest};
+pub use inner::{ENTRANCES, Inner, InnerRequest, LoopRequest};
 pub use insert::{Inserted, Setup};
 pub use inside::Inside;
 pub use interposers::interposers;

@@ -154,6 +154,26 @@ fn a_loop_is_chosen_by_its_number() {
     }
 }
 
+/// A loop of which nobody can count the passes is known not to be passed while what it calls is not called anew.
+#[test]
+fn a_loop_that_cannot_be_counted_hides_none_inside() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let program = Program { source: "hidden.c", wrapper: "mpicc", function: "steps" };
+    let mut job = started(&compiled(&desk, &program, Mpi::Mpich, &["-O0", "-g"]), Mpi::Mpich);
+    let texts = snapshots(&mut job);
+    let pid = job.pid().to_string();
+    let refused = desk.trimtab(&["attach", "--loop", "1", &pid]);
+    assert!(refused.code == 2 && refused.stderr.contains("is entered at several places"), "{refused:?}");
+    let (code, report) = desk.attach(job.pid(), "--iterations 12").expect("a report");
+    assert_eq!((code, report.window.valid), (0, true), "{:?}", report.warnings);
+    let found = report.window.main_loop.clone().unwrap_or_else(|| panic!("{:?}", report.window));
+    assert_eq!((found.function.as_str(), report.window.marker_source.as_str()), ("steps", "detected"));
+    assert_eq!(calls(&report, "MPI_Sendrecv").0, u64::from(RANKS) * 12 * 3, "three exchanges in a step");
+    assert_eq!(report.functions.iter().find(|one| one.name == "calls of steps").map(|one| one.calls), None);
+    assert_unchanged(&texts, "hidden");
+}
+
 /// A thread that goes through the same loop more often and sends nothing does not count.
 #[test]
 fn passes_of_one_thread_are_iterations() {

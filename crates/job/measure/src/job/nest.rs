@@ -84,7 +84,7 @@ impl Candidates {
             let Some(other) = node.loops.iter().find(is_same) else { return false };
             one.is_seen_in_mpi |= other.is_seen_in_mpi;
             if one.why_not.is_none() {
-                (one.why_not, one.next) = (other.why_not.clone(), other.next.clone());
+                (one.why_not, one.witness) = (other.why_not.clone(), other.witness.clone());
             }
             true
         });
@@ -132,7 +132,7 @@ struct Watched {
     index: usize,
     name: LoopName,
     is_seen_in_mpi: bool,
-    /// In its place, calls of the function that is called in it are counted: while there are none, it is not passed.
+    /// In its place something is counted that each of its passes goes through: while that is not passed, it is not either.
     is_hidden: bool,
 }
 
@@ -141,7 +141,7 @@ impl Watched {
         let is_hidden = one.why_not.is_some();
         let name = match is_hidden {
             false => LoopName { function: one.function.clone(), number: Some(one.number.clone()) },
-            true => LoopName { function: one.next.clone()?, number: Some(Vec::new()) },
+            true => one.witness.clone()?,
         };
         Some(Watched { index, name, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden })
     }

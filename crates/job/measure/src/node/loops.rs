@@ -32,18 +32,22 @@ pub(crate) struct Found {
     pub place: LoopPlace,
 }
 
-/// The calls of a function, counted as a loop's passes are: its number is empty.
+/// What is counted in place of a loop: the calls of a function, whose number is empty, or the entrances of the loop before
+/// [`trimtab_session::ENTRANCES`].
 ///
 /// # Errors
 /// As [`find`].
-pub(crate) fn entries(modules: &Modules, name: &str) -> Result<Found, Error> {
+pub(crate) fn witness(modules: &Modules, name: &str, number: &[u32]) -> Result<Found, Error> {
     let found = name.split_once('@').and_then(|(pattern, library)| by_address(modules, pattern, Some(library)));
     let (module, function) = found.ok_or_else(|| no_such_function(modules, name))?;
     let shown = readable(&function.name());
     let address = format!("{:#x}", function.addr.0);
     let place = LoopPlace { function: shown.clone(), module: module.file_name().to_owned(), address, ..place_of(None) };
-    let shown = format!("calls of {shown}");
-    Ok(Found { module: module.path.clone(), function: function.address_name(), number: Vec::new(), shown, place })
+    let shown = match number.split_last() {
+        Some((_, number)) => format!("entrances of loop {} of {shown}", dotted(number)),
+        None => format!("calls of {shown}"),
+    };
+    Ok(Found { module: module.path.clone(), function: function.address_name(), number: number.to_vec(), shown, place })
 }
 
 /// The loop of this name in a process.

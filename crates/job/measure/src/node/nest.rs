@@ -9,14 +9,14 @@ use super::owners::{SYSTEM, is_binding, is_foreign};
 use super::starting::wait_for_start;
 use super::team::{chosen, program_name};
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::{LoopName, Options};
 use crate::request::{Sampled, SampledLoop};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use trimtab_mpi::is_mpi_module;
 use trimtab_os::age_of;
-use trimtab_session::{ImageCache, Inner, Module, Modules, StackSample, StackSampler};
+use trimtab_session::{ENTRANCES, ImageCache, Inner, Inside, Module, Modules, StackSample, StackSampler};
 use trimtab_symbols::{SlotTarget, demangle_name};
 use trimtab_track::Job;
 use trimtab_types::{FileAddr, Pid, Rank};
@@ -334,15 +334,30 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
     }
 }
 
-/// The function that most stacks show to be called in a loop, if it is one whose calls can be counted.
-fn next_called(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<String> {
+/// Something that each pass of a loop goes through and that can be counted: where there is another loop inside of it in the
+/// same function, the blocks by which it is entered; else the function that most stacks show to be called in it.
+fn witness(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<LoopName> {
+    let (modules, number) = sampler.modules_of(one.function);
+    let begins = |function: FunctionId| modules.modules[number].bias.to_proc(function.start);
+    let name = |function: FunctionId| format!("fn_{}", script_name(sampler.module(function), function.start));
+    let is_inside = |other: &NestLoop| other.function == one.function && other.number.len() > one.number.len();
+    let at = nest.loops.iter().position(|other| (other.function, &other.number) == (one.function, &one.number))?;
+    if nest.loops.get(at + 1).is_some_and(is_inside) {
+        let can_be = |inside: &Inside<'_>| {
+            let entrances = inside.entrances(&one.number);
+            !entrances.is_empty() && entrances.into_iter().all(|entrance| inside.instruction(entrance).is_ok())
+        };
+        let is_countable = modules.look_inside(begins(one.function), can_be).unwrap_or(false);
+        let number = Some([&one.number[..], &[ENTRANCES]].concat());
+        return is_countable.then(|| LoopName { function: name(one.function), number });
+    }
     let at = nest.path.iter().position(|function| *function == one.function)?;
     let next = *nest.path.get(at + 1)?;
     let (modules, number) = sampler.modules_of(next);
     let begins = modules.modules[number].bias.to_proc(next.start);
-    let is_countable =
-        modules.look_inside(begins, |inside| inside.instruction(inside.first_instruction()).is_ok()).unwrap_or(false);
-    is_countable.then(|| format!("fn_{}", script_name(sampler.module(next), next.start)))
+    let can_be = |inside: &Inside<'_>| inside.instruction(inside.first_instruction()).is_ok();
+    let is_countable = modules.look_inside(begins, can_be).unwrap_or(false);
+    is_countable.then(|| LoopName { function: name(next), number: Some(Vec::new()) })
 }
 
 /// Why the passes of a loop can't be iterations, and the function by which it can be told that there are none.
@@ -354,8 +369,8 @@ fn obstacle(sampler: &NestSampler, nest: &Nest, one: &NestLoop, any_in_mpi: bool
     let function = modules.modules[number].bias.to_proc(one.function.start);
     let place = Inner::Loop(one.number.clone());
     let why_not = modules.look_inside(function, |inside| inside.place(&place).err()).unwrap_or_else(Some);
-    let next = why_not.as_ref().and_then(|_| next_called(sampler, nest, one));
-    SampledLoop { why_not, next, ..SampledLoop::default() }
+    let witness = why_not.as_ref().and_then(|_| witness(sampler, nest, one));
+    SampledLoop { why_not, witness, ..SampledLoop::default() }
 }
 
 /// Why its passes would be none, counted or not.

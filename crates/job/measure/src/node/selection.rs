@@ -15,7 +15,9 @@ use trimtab_mpi::is_mpi_module;
 use trimtab_mpi::{
     Accounting, AccountingKind, ByteSource, Class, Counted, Group, HandleKind, MpiFunction, catalogue, group_functions,
 };
-use trimtab_session::{FunctionRequest, ImageCache, LoopRequest, Module, Modules, Prepared, Refused, TailExit};
+use trimtab_session::{
+    ENTRANCES, FunctionRequest, ImageCache, LoopRequest, Module, Modules, Prepared, Refused, TailExit,
+};
 use trimtab_stub::layout::{Probe, flag, kind, role};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, Pid, ProcAddr};
@@ -260,7 +262,7 @@ impl Selection {
     /// Adds a loop as a function of its own, whose calls are the loop's passes.
     pub(crate) fn add_loop(&mut self, modules: &Modules, name: &LoopName) -> Result<usize, Error> {
         let found = match name.number.as_deref() {
-            Some([]) => loops::entries(modules, &name.function)?,
+            Some(number @ ([] | [.., ENTRANCES])) => loops::witness(modules, &name.function, number)?,
             _ => loops::find(modules, name)?,
         };
         let loops::Found { module, function, number, shown, place } = found;
