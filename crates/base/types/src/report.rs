@@ -133,6 +133,24 @@ pub struct Window {
     /// The loop of the program whose passes count iterations; `None`: something else does.
     #[serde(default)]
     pub main_loop: Option<LoopPlace>,
+    /// How far that loop was when the window ended; `None`: no loop counts iterations.
+    #[serde(default)]
+    pub progress: Option<LoopProgress>,
+}
+
+/// How far the main loop was at the end of a window, in passes of that loop since it was entered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopProgress {
+    /// Passes completed; `None`: it is not known with what its counter began.
+    pub done: Option<u64>,
+    /// Passes still to come; `None`: not known, or the loop may end before.
+    pub remaining: Option<u64>,
+    /// Both together.
+    pub total: Option<u64>,
+    /// Passes after which it ends if nothing ends it before; `None`: not known.
+    pub total_at_most: Option<u64>,
+    /// How this was known, and why not what is missing.
+    pub explanation: String,
 }
 
 /// A call on the way from the program to MPI.

@@ -131,6 +131,11 @@ pub enum Request {
         /// Latest iterations of each rank to tell of, and calls of each in them.
         marks_max: u32,
     },
+    /// How far the loop is whose passes are iterations: [`Answer::HowFar`].
+    HowFar {
+        /// Its position among the measured functions.
+        function: u32,
+    },
     /// Take the probes out: [`Answer::Removed`].
     Remove,
     /// What was recorded: [`Answer::Read`]. The node forgets the window.
@@ -163,6 +168,7 @@ impl Request {
             Request::Arm { .. } | Request::Reset | Request::RecordByTime | Request::SeeEarly => "begin to record",
             Request::Poll { .. } => "tell how far the recording is",
             Request::EndAt { .. } | Request::EndNow { .. } => "end the recording",
+            Request::HowFar { .. } => "tell how far the loop is",
             Request::Check { .. } => "check the recorded iterations",
             Request::Remove | Request::Abandon => "take out the probes",
             Request::Read { .. } => "hand over what was recorded",
@@ -226,6 +232,8 @@ pub enum Answer {
     /// At most [`Answer::CHECKED_BYTES`] a rank, [`Answer::MARK_BYTES`] for each mark and [`Answer::EVENT_BYTES`] for each
     /// call.
     Checked(Vec<RankCheck>),
+    /// For the node; the error: why nothing is known, or that its ranks don't agree.
+    HowFar(Result<LoopEnds, String>),
     /// Warnings of the node.
     Removed {
         /// What did not go as it should.
@@ -270,6 +278,17 @@ impl Answer {
     pub const FUNCTION_BYTES: usize = 64;
     /// A link of a rank.
     pub const LINK_BYTES: usize = 24;
+}
+
+/// Where a loop began and where it will end, in the job's iterations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopEnds {
+    /// Its first pass; `None`: not known.
+    pub first: Option<i64>,
+    /// The one after its last pass; `None`: not known.
+    pub end: Option<i64>,
+    /// Something else may end it before.
+    pub may_end_before: bool,
 }
 
 /// The loops that run in the ranks of a node.

@@ -429,6 +429,7 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
         loop_description: facts.loop_description.clone(),
         marker_path: facts.marker_path.clone(),
         main_loop: facts.main_loop.clone(),
+        progress: None,
     }
 }
 

@@ -128,6 +128,8 @@ pub struct Routines<'a> {
     pub enter: u64,
     /// Offset of the routine for exits.
     pub leave: u64,
+    /// Offset of the routine for passes of loops.
+    pub pass: u64,
 }
 
 /// One write, and what was there.
@@ -286,6 +288,9 @@ pub fn build(
         let place = places[function.arena];
         let mut code = probe_code(place, header, routines, function.probe);
         code.inline = function.inline;
+        if function.is_loop {
+            code.enter = place.code + routines.pass;
+        }
         let hold = function.holds.hold(place, hold_words);
         for site in &function.sites {
             let leaving = match site.leaving {

@@ -2,6 +2,7 @@
 //!
 //! Next: `inside`, which finds them; `script`, whose bodies run there.
 
+use crate::how_far::LoopWatch;
 use crate::inside::Inside;
 use crate::modules::Modules;
 use crate::prepare::{Prepared, Refused, Subject};
@@ -59,12 +60,15 @@ pub struct LoopRequest {
     pub probe: Probe,
 }
 
+/// Looks at a function's code and the sites that were chosen in it, with what nobody reads there.
+type LookAtSites<'a> = dyn FnMut(&Inside<'_>, &[Site], &[Unread]) + 'a;
+
 impl Prepared {
     /// Decides about places inside functions, after the functions themselves; what they need of bytes that others have
     /// is refused.
     pub(crate) fn add_inner(&mut self, modules: &Modules, memory: Option<&Memory>, requests: &[InnerRequest]) {
         for request in requests {
-            match self.inner_sites(modules, memory, (request.function, &request.place)) {
+            match self.inner_sites(modules, memory, (request.function, &request.place), &mut |_, _, _| {}) {
                 Ok((arena, sites)) => {
                     self.take(&sites);
                     let bodies = FunctionBodies { point: request.bodies.clone(), ..FunctionBodies::default() };
@@ -84,7 +88,16 @@ impl Prepared {
     pub(crate) fn add_loops(&mut self, modules: &Modules, memory: Option<&Memory>, requests: &[LoopRequest]) {
         for request in requests {
             let arenas = self.arena_modules.clone();
-            let found = places(modules, request).and_then(|places| self.all_sites(modules, memory, request, &places));
+            let mut watch = Err(String::new());
+            let found = places(modules, request).and_then(|places| {
+                self.all_sites(modules, memory, (request, &places), &mut |inside, sites, unread| {
+                    let function = modules
+                        .at(request.function)
+                        .and_then(|module| module.loaded.image.function_at(module.bias.to_file(request.function)));
+                    let flags_unread = unread.first().is_some_and(|unread| unread.flags);
+                    watch = LoopWatch::new(inside, &request.number, (sites, flags_unread), function);
+                })
+            });
             let found = found.and_then(|(arena, sites)| {
                 let text = self.arena_modules.get(arena).map(|(_, text)| text);
                 let is_near = text.is_some_and(|text| is_in_reach(&modules.maps, text));
@@ -95,6 +108,7 @@ impl Prepared {
                     let probe = self.probes.len() as u32;
                     self.addresses.push(sites.first().map_or(request.function, |site| ProcAddr(site.site.at)));
                     self.probes.push(request.probe);
+                    self.watches.insert(probe, watch);
                     let planned = planned(request.name.clone(), probe, (arena, sites));
                     self.functions.push(PlannedFunction { is_loop: true, ..planned });
                 }
@@ -111,12 +125,12 @@ impl Prepared {
         &mut self,
         modules: &Modules,
         memory: Option<&Memory>,
-        request: &LoopRequest,
-        places: &[Inner],
+        (request, places): (&LoopRequest, &[Inner]),
+        look: &mut LookAtSites<'_>,
     ) -> Result<(usize, Vec<PlannedSite>), String> {
         let mut all: Option<(usize, Vec<PlannedSite>)> = None;
         for place in places {
-            let (arena, sites) = self.inner_sites(modules, memory, (request.function, place))?;
+            let (arena, sites) = self.inner_sites(modules, memory, (request.function, place), look)?;
             // Two of them must not need the same bytes.
             self.take(&sites);
             all.get_or_insert_with(|| (arena, Vec::new())).1.extend(sites);
@@ -129,12 +143,15 @@ impl Prepared {
         modules: &Modules,
         memory: Option<&Memory>,
         (function, place): (ProcAddr, &Inner),
+        look: &mut LookAtSites<'_>,
     ) -> Result<(usize, Vec<PlannedSite>), String> {
         let module = modules.at(function).ok_or("it lies in no readable module")?;
         let subject = Subject::new(module, memory, modules);
         let found = subject.analysed(function, |code, analysis| {
-            let sites = Inside::new(code, analysis, &subject).place_among(place, &|site| self.may_take(site))?;
+            let inside = Inside::new(code, analysis, &subject);
+            let sites = inside.place_among(place, &|site| self.may_take(site))?;
             let unread: Vec<Unread> = sites.iter().map(|site| unread_at(code, analysis, site)).collect();
+            look(&inside, &sites, &unread);
             Ok((sites, unread))
         });
         let (sites, unread) = found.map_err(|reason| modules.why_unknown(function).unwrap_or(reason))?;

@@ -353,7 +353,7 @@ fn asked_patches(plan: &Plan) -> usize {
 /// The in-target routines, as the compiler of this program made them.
 pub(crate) fn own_routines() -> Routines<'static> {
     let blob = blob();
-    Routines { bytes: blob.bytes, enter: blob.enter, leave: blob.leave }
+    Routines { bytes: blob.bytes, enter: blob.enter, leave: blob.leave, pass: blob.pass }
 }
 
 /// Whether they may be copied into another program. Looked at once: they are part of this one.

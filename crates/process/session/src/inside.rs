@@ -11,8 +11,8 @@ use crate::returns::Returns;
 use trimtab_os::Memory;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{
-    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, Loop, LoopPlace, Refusal, Site, Springboards,
-    entry_has_marker, loop_sites, offer_padding, own_sites, point_site, way_site,
+    Analysis, ControlFlow, ENTRY_MARKER, FunctionCode, FunctionSites, HowFar, Loop, LoopPlace, Refusal, Site,
+    Springboards, Unsure, entry_has_marker, how_far, loop_sites, offer_padding, own_sites, point_site, way_site,
 };
 
 /// One function's code, understood.
@@ -58,6 +58,11 @@ impl<'a> Inside<'a> {
         may_take: &dyn Fn(&Site) -> bool,
     ) -> Result<(Vec<Site>, LoopPlace), Refusal> {
         loop_sites(self.code, self.analysis, &self.flow, found, may_take)
+    }
+
+    /// How it is told how far a loop is at a patch right before the instruction at `site`; see [`how_far`].
+    pub(crate) fn how_far(&self, found: &Loop, site: u64, keeps_counters: bool) -> Result<HowFar, Unsure> {
+        how_far(self.code, self.analysis, (&self.flow, found), site, keeps_counters)
     }
 
     /// The patch that sees every time control goes from the branch at `from` straight to `to`.

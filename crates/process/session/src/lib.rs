@@ -22,6 +22,7 @@ mod gone;
 mod hand_over;
 mod handlers;
 mod hold;
+mod how_far;
 mod image_cache;
 mod imports;
 mod indirect;
@@ -59,6 +60,7 @@ pub use elsewhere::NamedFile;
 pub use error::Error;
 
 pub use debug_files::{DebugFiles, DebugSections};
+pub use how_far::{LoopProgress, LoopWatch};
 pub use image_cache::{ImageCache, LoadedImage};
 #[doc(hidden)]
 pub use image_cache::{branches_from, branches_to_bytes};

@@ -10,6 +10,7 @@ use crate::changed::Witness;
 use crate::decided::{Decision, Decisions, OwnSites};
 use crate::error::Error;
 use crate::handlers::{FaultHandlers, Watch};
+use crate::how_far::LoopWatch;
 use crate::inner::LoopRequest;
 use crate::modules::{Module, Modules};
 use crate::script::{Lost, ScriptSource};
@@ -69,6 +70,8 @@ pub struct Prepared {
     pub shared: BTreeMap<u32, Vec<u32>>,
     /// Jumps out of functions, and where calls go on behind them.
     pub(crate) edges: Vec<Edge>,
+    /// How it is read how far loops are, by their probes; the error: why it is not.
+    pub watches: BTreeMap<u32, Result<LoopWatch, String>>,
     /// Bodies of a script that do not run at one of their places.
     pub lost: Vec<Lost>,
     pub(crate) arena_modules: Vec<(String, Range<u64>)>,
@@ -139,6 +142,7 @@ impl Prepared {
             tails: Vec::new(),
             shared: BTreeMap::new(),
             edges: Vec::new(),
+            watches: BTreeMap::new(),
             lost: Vec::new(),
             arena_modules: Vec::new(),
             gadgets,

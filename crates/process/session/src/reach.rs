@@ -92,6 +92,7 @@ mod tests {
             tails: Vec::new(),
             shared: BTreeMap::new(),
             edges: Vec::new(),
+            watches: Default::default(),
             lost: Vec::new(),
             arena_modules: vec![("/lib/a".into(), near), ("/lib/b".into(), far)],
             gadgets: Gadgets { system_call: 0, signal_return: 0 },

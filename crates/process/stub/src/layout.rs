@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x07");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x08");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -290,6 +290,44 @@ pub struct PatchRecord {
     pub patched: [u8; PATCH_BYTES_MAX],
 }
 
+/// Places that are read in each pass of a marking loop.
+pub const WATCHED_MAX: usize = 3;
+
+/// Where a routine finds a register of the program at a loop's probe ([`WatchedPlace::how`]).
+pub mod holder {
+    /// The word at this index of [`Saved::registers`](super::Saved).
+    pub const SAVED: u64 = 0;
+    /// The word at this index of those that a called function keeps: rbx, r12 to r15.
+    pub const KEPT: u64 = 1;
+    /// The word at this index above where the island's rbp points: its rbp.
+    pub const FRAME: u64 = 2;
+    /// No register: where the island's rbp points, which is below the program's stack.
+    pub const STACK: u64 = 3;
+}
+
+/// Bit of [`WatchedPlace::how`] that says it is used.
+pub const WATCHED_USED_BIT: u64 = 24;
+
+/// A register of the program, or memory at one plus an offset.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct WatchedPlace {
+    /// Bits 0 to 7: one of [`holder`]; 8 to 15: index there; 16 to 23: bytes of memory, 0: the register itself; then whether it is used.
+    pub how: AtomicU64,
+    /// Added to the register.
+    pub offset: AtomicU64,
+}
+
+/// What was read in one pass of the marker.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// [`Header::passes`] with this one; 0: being written, or never was.
+    pub pass: AtomicU64,
+    /// What the places held; 0 where nothing is read.
+    pub words: [AtomicU64; WATCHED_MAX],
+}
+
 /// One mapping that was made in the target.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -357,6 +395,10 @@ pub struct Header {
     pub marker_thread: AtomicU64,
     /// Passes of the marker, if it is a loop, by other threads: they count nowhere else.
     pub passes_of_others: AtomicU64,
+    /// What is read in each pass of the marker, if it is a loop.
+    pub watched: [WatchedPlace; WATCHED_MAX],
+    /// What was read in the first pass, and by turns in the others.
+    pub readings: [Reading; 3],
     /// Passes of the marking call so far.
     pub passes: AtomicU64,
     /// Passes in one iteration (a call site in a loop over neighbours is passed several times); 0 and 1: one.

@@ -26,6 +26,8 @@ pub struct Blob {
     pub enter: u64,
     /// Offset of `leave(header, probe, saved)`.
     pub leave: u64,
+    /// Offset of `pass(header, probe, saved)`, for loops.
+    pub pass: u64,
 }
 
 unsafe extern "C" {
@@ -43,7 +45,8 @@ pub fn blob() -> Blob {
     // SAFETY: the linker defines both symbols around one section of this program's own read-only text.
     let bytes = unsafe { core::slice::from_raw_parts(start, length) };
     let offset = |routine: usize| (routine - start as usize) as u64;
-    Blob { bytes, enter: offset(enter as *const () as usize), leave: offset(leave as *const () as usize) }
+    let (enter, leave) = (offset(enter as *const () as usize), offset(leave as *const () as usize));
+    Blob { bytes, enter, leave, pass: offset(pass as *const () as usize) }
 }
 
 /// Everything a routine needs to find its way, kept in registers.
@@ -251,14 +254,94 @@ extern "C" fn entered(header: *const Header, number: u64, saved: *const Saved, f
         simple_entry(context, number, Arguments(saved));
     } else if probe.role == role::PASSES {
         pass_on(context, number, Arguments(saved));
-    } else if probe.role == role::LOOP {
-        pass_loop(context, number);
     } else {
         note_entry(context, number, Arguments(saved), frame_pointer);
     }
     context.slot().busy.store(0, Release);
     if context.header().calibration_begun.load(Relaxed) == 0 && context.probe(number).flags & flag::RING != 0 {
         calibrate(header, slot);
+    }
+}
+
+/// A probe at a loop. Hands on what a called function keeps for its caller, which is still in its registers.
+#[unsafe(link_section = "trimtab_stub")]
+#[unsafe(naked)]
+extern "C" fn pass(header: *const Header, number: u64, saved: *const Saved) {
+    naked_asm!(
+        "push r15", "push r14", "push r13", "push r12", "push rbx",
+        "mov rcx, rsp", "mov r8, rbp", "call {passed}", "add rsp, 40", "ret",
+        passed = sym passed,
+    )
+}
+
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+extern "C" fn passed(header: *const Header, number: u64, saved: *const Saved, kept: *const u64, frame: *const u64) {
+    let slot = find_slot(header);
+    if slot.is_null() {
+        return;
+    }
+    let context = Context { header, slot };
+    if context.slot().busy.load(Relaxed) != 0 {
+        add(&context.slot().dropped, 1);
+        return;
+    }
+    context.slot().busy.store(1, Relaxed);
+    if pass_loop_outlined(header, slot, number) {
+        note_reading(header, saved, kept, frame);
+    }
+    context.slot().busy.store(0, Release);
+}
+
+/// Notes what the loop's counter and bound are in this pass.
+#[unsafe(link_section = "trimtab_stub")]
+#[inline(never)]
+extern "C" fn note_reading(header: *const Header, saved: *const Saved, kept: *const u64, frame: *const u64) {
+    // SAFETY: as `Context::header`.
+    let header = unsafe { &*header };
+    let pass = header.passes.load(Relaxed);
+    let turn = if header.readings[0].pass.load(Relaxed) == 0 { 0 } else { 1 + (pass & 1) };
+    let reading: &Reading = at((&raw const header.readings).cast(), turn * size_of::<Reading>() as u64);
+    reading.pass.store(0, Relaxed);
+    let mut index = 0;
+    while index < WATCHED_MAX as u64 {
+        let place: &WatchedPlace = at((&raw const header.watched).cast(), index * size_of::<WatchedPlace>() as u64);
+        let held = read_watched(place, saved, kept, frame);
+        word((&raw const reading.words).cast(), index * 8).store(held, Release);
+        index += 1;
+    }
+    reading.pass.store(pass, Release);
+}
+
+#[inline(always)]
+fn read_watched(place: &WatchedPlace, saved: *const Saved, kept: *const u64, frame: *const u64) -> u64 {
+    let how = place.how.load(Relaxed);
+    if how >> WATCHED_USED_BIT == 0 {
+        return 0;
+    }
+    let (holder, index, bytes) = (how & 0xff, ((how >> 8) & 0xff) as usize, (how >> 16) & 0xff);
+    // SAFETY: the index is one of the holder's words, which the island and `pass` have put there.
+    let held = unsafe {
+        if holder == holder::SAVED {
+            core::ptr::read_volatile(saved.cast::<u64>().add(index))
+        } else if holder == holder::KEPT {
+            core::ptr::read_volatile(kept.add(index))
+        } else if holder == holder::FRAME {
+            core::ptr::read_volatile(frame.add(index))
+        } else {
+            frame as u64
+        }
+    };
+    let held = held.wrapping_add(place.offset.load(Relaxed));
+    // SAFETY: the loop itself reads this memory in each of its passes.
+    unsafe {
+        if bytes == 4 {
+            u64::from(core::ptr::read_volatile(held as *const u32))
+        } else if bytes == 8 {
+            core::ptr::read_volatile(held as *const u64)
+        } else {
+            held
+        }
     }
 }
 
@@ -473,7 +556,7 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
 /// have as many iterations as all of them together.
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
-extern "C" fn pass_loop_outlined(header: *const Header, slot: *const Slot, number: u64) {
+extern "C" fn pass_loop_outlined(header: *const Header, slot: *const Slot, number: u64) -> bool {
     let context = Context { header, slot };
     let (header, slot) = (context.header(), context.slot());
     let stat = context.stat(u64::from(context.probe(number).function));
@@ -488,9 +571,11 @@ extern "C" fn pass_loop_outlined(header: *const Header, slot: *const Slot, numbe
         stat.calls_at_pass.store(calls, Relaxed);
         add(&stat.passes_with_calls, 1);
     }
+    let mut is_watched = false;
     if u64::from(header.marker_probe.load(Acquire)) == number {
         if is_thread_of_marker(header, slot, now.wrapping_sub(stat.first_pass_ticks.load(Relaxed))) {
             pass_marker(context, 0, now);
+            is_watched = header.watched[0].how.load(Relaxed) != 0;
             write_pass(context, number, now);
         } else {
             header.passes_of_others.fetch_add(1, Relaxed);
@@ -505,11 +590,7 @@ extern "C" fn pass_loop_outlined(header: *const Header, slot: *const Slot, numbe
         stat.last_ticks.store(now, Relaxed);
         note_overhead(context, now, ticks());
     }
-}
-
-#[inline(always)]
-fn pass_loop(context: Context, number: u64) {
-    pass_loop_outlined(context.header, context.slot, number);
+    is_watched
 }
 
 /// Whether this thread's passes count. It is the first one that has also called MPI; where none does, the first that has

@@ -27,7 +27,9 @@ pub struct LoopBound {
     /// The bound, as the test sees it.
     pub bound: Linear,
     /// The loop goes on while this holds; `left` is the counter.
-    test: Comparison,
+    pub(crate) test: Comparison,
+    /// The block that tests.
+    pub(crate) test_block: usize,
     /// It can be left in other ways as well: then this is only how far it goes at most.
     pub has_other_exits: bool,
     /// No call of the loop is made before the test, so the pass that ends it does nothing.
@@ -122,9 +124,11 @@ pub fn loop_bound(
 }
 
 /// One pass of a loop, followed along all of its ways.
-struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     flow: &'a ControlFlow,
     found: &'a Loop,
+    /// What holds before each block of the loop.
+    pub(crate) before: BTreeMap<usize, State>,
     /// What holds behind each block of the loop.
     after: BTreeMap<usize, State>,
     /// The last instruction of each block of the loop.
@@ -132,43 +136,17 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn follow(code: &FunctionCode<'_>, analysis: &Analysis, flow: &'a ControlFlow, found: &'a Loop) -> Pass<'a> {
-        let mut instructions: BTreeMap<usize, Vec<Instruction>> = BTreeMap::new();
-        for_each_instruction(code, |instruction| {
-            let block = flow.block_at(instruction.ip()).filter(|block| found.blocks.binary_search(block).is_ok());
-            if let Some(block) = block.filter(|_| analysis.is_reached(instruction.ip())) {
-                instructions.entry(block).or_default().push(*instruction);
-            }
-        });
+    pub(crate) fn follow(
+        code: &FunctionCode<'_>,
+        analysis: &Analysis,
+        flow: &'a ControlFlow,
+        found: &'a Loop,
+    ) -> Pass<'a> {
+        let instructions = by_block(code, analysis, flow, &|block| found.blocks.binary_search(&block).is_ok());
         let last = instructions.iter().filter_map(|(block, all)| Some((*block, *all.last()?))).collect();
-        let mut pass = Pass { flow, found, after: BTreeMap::new(), last };
-        pass.settle(&instructions);
-        pass
-    }
-
-    /// Follows blocks until nothing more is unlearnt. Each place of each block is unlearnt once at most.
-    fn settle(&mut self, instructions: &BTreeMap<usize, Vec<Instruction>>) {
-        let mut info = InstructionInfoFactory::new();
-        let mut before: BTreeMap<usize, State> = BTreeMap::from([(self.found.header, State::at_start())]);
-        let mut work = vec![self.found.header];
-        while let Some(block) = work.pop() {
-            let Some(mut state) = before.get(&block).cloned() else { continue };
-            instructions.get(&block).into_iter().flatten().for_each(|one| state.step(one, &mut info));
-            for &next in &self.flow.blocks[block].successors {
-                let is_inside = next != self.found.header && self.found.blocks.binary_search(&next).is_ok();
-                if !is_inside {
-                    continue;
-                }
-                let is_news = match before.get_mut(&next) {
-                    Some(known) => known.meet(&state),
-                    None => before.insert(next, state.clone()).is_none(),
-                };
-                if is_news {
-                    work.push(next);
-                }
-            }
-            self.after.insert(block, state);
-        }
+        let is_inside = |next: usize| next != found.header && found.blocks.binary_search(&next).is_ok();
+        let (before, after) = settle(flow, &instructions, seeds(flow, found), &is_inside);
+        Pass { flow, found, before, after, last }
     }
 
     /// Blocks that end in a branch out of the loop and that every pass comes to.
@@ -187,7 +165,7 @@ impl<'a> Pass<'a> {
         blocks
     }
 
-    fn latches(&self) -> Vec<usize> {
+    pub(crate) fn latches(&self) -> Vec<usize> {
         self.found.latches.iter().filter_map(|latch| self.flow.block_at(latch.from)).collect()
     }
 
@@ -214,6 +192,7 @@ impl<'a> Pass<'a> {
             step,
             bound: test.right,
             test,
+            test_block: block,
             has_other_exits: others.count() > 0,
             is_tested_first: !self.flow.calls.iter().any(is_before),
         })
@@ -232,7 +211,7 @@ impl<'a> Pass<'a> {
     }
 
     /// What a way round adds to a value's place, as far as the test sees it.
-    fn added(&self, value: &Linear, bits: u32, latch: usize) -> Option<i64> {
+    pub(crate) fn added(&self, value: &Linear, bits: u32, latch: usize) -> Option<i64> {
         let is_lower_half_enough = bits == 32 || value.extension != Extension::Whole;
         match self.after.get(&latch)?.value(value.place?) {
             Value::Linear(after) if after.place == value.place => {
@@ -241,6 +220,63 @@ impl<'a> Pass<'a> {
             _ => None,
         }
     }
+}
+
+/// Instructions that are reached, of the blocks that are wanted.
+pub(crate) fn by_block(
+    code: &FunctionCode<'_>,
+    analysis: &Analysis,
+    flow: &ControlFlow,
+    is_wanted: &dyn Fn(usize) -> bool,
+) -> Instructions {
+    let mut instructions = Instructions::new();
+    for_each_instruction(code, |instruction| {
+        let block = flow.block_at(instruction.ip()).filter(|block| is_wanted(*block));
+        if let Some(block) = block.filter(|_| analysis.is_reached(instruction.ip())) {
+            instructions.entry(block).or_default().push(*instruction);
+        }
+    });
+    instructions
+}
+
+/// Instructions of blocks.
+pub(crate) type Instructions = BTreeMap<usize, Vec<Instruction>>;
+/// What holds at one end of each block.
+pub(crate) type States = BTreeMap<usize, State>;
+
+/// What holds where a pass begins, and where control comes into it without a branch, as exceptions are caught.
+fn seeds(flow: &ControlFlow, found: &Loop) -> States {
+    let is_root = |block: &usize| flow.blocks[*block].predecessors.is_empty();
+    let caught = found.blocks.iter().copied().filter(is_root).map(|block| (block, State::unknown()));
+    caught.chain([(found.header, State::at_start())]).collect()
+}
+
+/// Follows blocks until nothing more is unlearnt: what holds before and behind each. Each place of each block is unlearnt
+/// once at most.
+pub(crate) fn settle(
+    flow: &ControlFlow,
+    instructions: &Instructions,
+    seeds: States,
+    goes_to: &dyn Fn(usize) -> bool,
+) -> (States, States) {
+    let mut info = InstructionInfoFactory::new();
+    let mut work: Vec<usize> = seeds.keys().copied().collect();
+    let (mut before, mut after) = (seeds, States::new());
+    while let Some(block) = work.pop() {
+        let Some(mut state) = before.get(&block).cloned() else { continue };
+        instructions.get(&block).into_iter().flatten().for_each(|one| state.step(one, &mut info));
+        for &next in flow.blocks[block].successors.iter().filter(|next| goes_to(**next)) {
+            let is_news = match before.get_mut(&next) {
+                Some(known) => known.meet(&state),
+                None => before.insert(next, state.clone()).is_none(),
+            };
+            if is_news {
+                work.push(next);
+            }
+        }
+        after.insert(block, state);
+    }
+    (before, after)
 }
 
 /// The same with both sides exchanged.

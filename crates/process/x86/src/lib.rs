@@ -34,6 +34,7 @@ mod faults;
 mod flow;
 mod frame_lookup;
 mod hold;
+mod how_far;
 mod inline;
 mod instruction;
 mod island;
@@ -69,7 +70,9 @@ pub use edge::way_site;
 pub use evaluate::{ReadBytes, evaluate_cell};
 pub use faults::may_fault_in;
 pub use frame_lookup::{FrameLookup, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS};
+
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
+pub use how_far::{HowFar, Unsure, how_far};
 pub use instruction::direct_branches;
 pub use island::{
     ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, Purpose, WindowCode, build_calibration,

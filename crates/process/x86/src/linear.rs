@@ -126,6 +126,10 @@ pub(crate) struct State {
     registers: [Value; 16],
     /// Memory that was written or read since the pass began, in no order.
     memory: Vec<(Place, Value)>,
+    /// Of memory that is not listed nothing is known.
+    is_memory_lost: bool,
+    /// Calls, and stores through pointers, may write to any memory.
+    is_memory_fragile: bool,
     flags: Flags,
 }
 
@@ -138,7 +142,19 @@ impl State {
     /// When a pass begins.
     pub(crate) fn at_start() -> State {
         let held = |number: usize| Value::Linear(Linear::of(Place::Register(number as u8)));
-        State { registers: std::array::from_fn(held), memory: Vec::new(), flags: Flags::Unknown }
+        let (is_memory_lost, is_memory_fragile) = (false, false);
+        let (memory, flags) = (Vec::new(), Flags::Unknown);
+        State { registers: std::array::from_fn(held), memory, is_memory_lost, is_memory_fragile, flags }
+    }
+
+    /// The same, where nothing is relied on that a call or a store through a pointer could change.
+    pub(crate) fn cautious() -> State {
+        State { is_memory_fragile: true, ..State::at_start() }
+    }
+
+    /// Where control comes in ways that the code does not show.
+    pub(crate) fn unknown() -> State {
+        State { registers: [Value::Unknown; 16], is_memory_lost: true, ..State::cautious() }
     }
 
     /// What two ways that meet agree on; true if that is less than this one said.
@@ -149,6 +165,7 @@ impl State {
                 *one = Value::Unknown;
             }
         }
+        self.is_memory_lost |= other.is_memory_lost;
         let places: Vec<Place> = self.memory.iter().chain(&other.memory).map(|(place, _)| *place).collect();
         for place in places {
             if self.load(place) != other.load(place) {
@@ -173,6 +190,7 @@ impl State {
         match self.memory.iter().find(|(known, _)| overlap(*known, place)) {
             Some((known, value)) if *known == place => *value,
             Some(_) => Value::Unknown,
+            None if self.is_memory_lost => Value::Unknown,
             None => Value::Linear(Linear::of(place)),
         }
     }
@@ -192,6 +210,7 @@ impl State {
         if instruction.is_call_near() || instruction.is_call_near_indirect() {
             CALL_CHANGES.into_iter().for_each(|number| self.registers[number] = Value::Unknown);
             self.flags = Flags::Unknown;
+            self.lose_memory();
             return;
         }
         let (value, flags) = (self.result(instruction), self.flags_after(instruction));
@@ -211,10 +230,12 @@ impl State {
         let writes = |access| !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
         let registers = used.used_registers().iter().filter(|used| writes(used.access()));
         let written: Vec<usize> = registers.filter_map(|used| number_of(used.register())).collect();
-        if used.used_memory().iter().any(|used| writes(used.access()))
-            && let Some(place) = self.memory_operand(instruction)
-        {
-            self.store(place, Value::Unknown);
+        if used.used_memory().iter().any(|used| writes(used.access())) {
+            match self.memory_operand(instruction) {
+                Some(place) => self.store(place, Value::Unknown),
+                None if is_push(instruction) => {}
+                None => self.lose_memory(),
+            }
         }
         written.into_iter().for_each(|number| self.registers[number] = Value::Unknown);
         let moved = i64::from(instruction.stack_pointer_increment());
@@ -225,6 +246,14 @@ impl State {
         }
         if instruction.rflags_modified() != 0 {
             self.flags = Flags::Unknown;
+        }
+    }
+
+    /// Somebody else may have written anywhere.
+    fn lose_memory(&mut self) {
+        if self.is_memory_fragile {
+            self.memory.clear();
+            self.is_memory_lost = true;
         }
     }
 
@@ -382,7 +411,7 @@ impl State {
     }
 
     /// The address that an instruction computes, as a value.
-    fn address(&self, instruction: &Instruction) -> Option<Linear> {
+    pub(crate) fn address(&self, instruction: &Instruction) -> Option<Linear> {
         if instruction.is_ip_rel_memory_operand() {
             return Some(Linear::constant(instruction.ip_rel_memory_address() as i64));
         }
@@ -395,7 +424,7 @@ impl State {
     }
 
     /// The memory that an instruction reads or writes, if it is a place that can be followed.
-    fn memory_operand(&self, instruction: &Instruction) -> Option<Place> {
+    pub(crate) fn memory_operand(&self, instruction: &Instruction) -> Option<Place> {
         let (address, bytes) = (self.address(instruction)?, instruction.memory_size().size() as u32);
         match address.place {
             None => Some(Place::Fixed { address: address.add as u64, bytes }),
@@ -409,6 +438,11 @@ impl State {
 
 const RSP: u8 = 4;
 const RBP: u8 = 5;
+
+/// True if it writes below the stack pointer, where no place that is followed lies.
+fn is_push(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Push) && instruction.op0_kind() != OpKind::Memory
+}
 
 /// Number of the general register that one is part of.
 fn number_of(register: Register) -> Option<usize> {

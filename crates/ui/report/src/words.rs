@@ -10,7 +10,9 @@ use crate::units::{
     NOT_MEASURED, bytes, count, counted, date, percent, percent_with_half_width, significant, time,
     time_with_half_width,
 };
-use trimtab_types::report::{CallFrame, Cost, Difference, Estimate, FunctionTotal, RankTotal, Report, Window};
+use trimtab_types::report::{
+    CallFrame, Cost, Difference, Estimate, FunctionTotal, LoopProgress, RankTotal, Report, Window,
+};
 
 /// Hosts named before "and N more".
 const HOSTS_SHOWN_MAX: usize = 8;
@@ -71,6 +73,7 @@ pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
             .map(|path| plain("called", path)),
     );
     facts.extend(window.loop_description.as_deref().map(|loop_found| plain("loop", clean(loop_found))));
+    facts.extend(window.progress.as_ref().map(|progress| plain("loop at end", how_far(progress))));
     facts.push(plain("recorded", recorded(window)));
     facts.push(plain("per iteration", per_iteration(report)));
     facts.push(validity(report));
@@ -79,6 +82,19 @@ pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
         if window.groups.is_empty() { "nothing".into() } else { clean(&window.groups.join(", ")) },
     ));
     facts
+}
+
+/// How far the main loop was when the window ended.
+fn how_far(progress: &LoopProgress) -> String {
+    let LoopProgress { done, remaining, total, total_at_most, explanation } = progress;
+    let said = match (done, total, total_at_most, remaining) {
+        (Some(done), Some(total), ..) => format!("{} of {} iterations done", count(*done), count(*total)),
+        (Some(done), None, Some(most), _) => format!("{} of at most {} iterations done", count(*done), count(*most)),
+        (Some(done), None, None, _) => format!("{} iterations done, how many there are is not known", count(*done)),
+        (None, _, _, Some(left)) => format!("{} iterations to come", count(*left)),
+        (None, _, _, None) => "how many iterations are done, and how many there are, is not known".to_owned(),
+    };
+    format!("{said}: {}", clean(explanation))
 }
 
 /// What the numbers say.

@@ -74,6 +74,7 @@ fn window(batch: u32) -> Window {
         loop_description: None,
         marker_path: Vec::new(),
         main_loop: None,
+        progress: None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Next: `muster` (who), `marker` (what counts), `recording` (when), `report` (what it says).
 
 use super::checked;
+use super::how_far;
 use super::marker::{self, Marker};
 use super::muster::Muster;
 use super::nest::Candidates;
@@ -85,11 +86,13 @@ impl<'a> Lead<'a> {
         };
         self.muster.end_clocks()?;
         let checked = checked::verify_marks(self, &marker)?;
+        let how_far = how_far::ask(self, &marker)?;
         self.progress.stage(&Stage::Removing);
         let departed = self.remove()?;
         self.muster.warnings.extend(departed.iter().cloned());
         let mut report = report::report(self, &marker, &recorded, checked)?;
         report.window.valid &= departed.is_empty();
+        report.window.progress = how_far::progress(&how_far, &report.window);
         let headline = trimtab_window::headline(&report);
         Ok(Outcome { report, headline, departed })
     }

@@ -6,6 +6,7 @@ mod agreement;
 mod checked;
 mod counting;
 mod drive;
+mod how_far;
 mod marker;
 mod muster;
 mod nest;

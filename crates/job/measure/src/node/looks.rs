@@ -2,6 +2,7 @@
 //!
 //! Next: `job::agreement` for what becomes of them, `passes` for how what counts was passed.
 
+use super::how_far;
 use super::observe::{self, Sites, Stream, Turns, calls, snapshot};
 use super::selection::readable;
 use super::team::{Member, Team};
@@ -240,9 +241,11 @@ fn mark_with(member: &Member, function: u32) -> u64 {
     let probe = member.prepared.probes.iter().position(|probe| probe.function == function);
     let probe = probe.map_or(u32::MAX, |probe| probe as u32);
     if header.marker_probe.load(SeqCst) == probe {
+        how_far::begin(member, probe);
         return 0;
     }
     header.marker_probe.store(u32::MAX, SeqCst);
+    how_far::begin(member, probe);
     header.marker_every.store(1, Relaxed);
     header.marker_site.store(0, Relaxed);
     header.marker_thread.store(0, Relaxed);

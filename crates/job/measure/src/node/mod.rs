@@ -10,6 +10,7 @@ mod at_once;
 mod call_paths;
 mod checked;
 mod early;
+mod how_far;
 mod interest;
 mod library;
 mod lines;
@@ -334,6 +335,7 @@ impl<'c> Window<'c> {
             Request::Poll { confident_percent } => Answer::Polled(self.poll(*confident_percent)),
             Request::EndAt { end } => self.end_at(*end),
             Request::EndNow { program_ended } => Answer::Ended { iterations_max: self.end_now(*program_ended) },
+            Request::HowFar { function } => Answer::HowFar(self.how_far(*function)),
             Request::Check { marks_max } => Answer::Checked(self.check_marks(*marks_max as usize)),
             Request::Remove => {
                 let told = self.team.warnings.len();

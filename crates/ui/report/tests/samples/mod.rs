@@ -146,6 +146,13 @@ pub fn everything() -> Report {
         at_unix_s: STARTED_UNIX_S + 3599.5,
     });
     report.window.marker_path = marker_path();
+    report.window.progress = Some(LoopProgress {
+        done: Some(240),
+        remaining: Some(9_760),
+        total: Some(10_000),
+        total_at_most: Some(10_000),
+        explanation: "by its counter, which moved by one step in each pass".into(),
+    });
     report.window.main_loop = Some(LoopPlace {
         function: "solve".into(),
         number: "1".into(),
@@ -483,6 +490,7 @@ fn window(iterations: u32, duration_s: f64) -> Window {
         loop_description: Some("3 MPI calls per iteration, covering 99.1% of the time".into()),
         marker_path: Vec::new(),
         main_loop: None,
+        progress: None,
     }
 }
 

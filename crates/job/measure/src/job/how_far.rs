@@ -1,0 +1,96 @@
+//! How far the main loop is, as all nodes say it alike: into the report, or the reason why nothing is claimed.
+//!
+//! Next: `node::how_far` for one node's ranks.
+
+use super::drive::Lead;
+use super::marker::Marker;
+use crate::error::Error;
+use crate::request::{Answer, LoopEnds, Request};
+use trimtab_types::report::{LoopProgress, Window};
+
+/// Where the loop began and will end; the error: why that is not known. `None`: no loop counts iterations.
+pub(super) type HowFar = Option<Result<LoopEnds, String>>;
+
+/// Asks all nodes, while the probes are in.
+pub(super) fn ask(lead: &mut Lead, marker: &Marker) -> Result<HowFar, Error> {
+    let Marker::Call(call) = marker else { return Ok(None) };
+    let Some(place) = call.main_loop.as_deref() else { return Ok(None) };
+    let is_it = |info: &trimtab_window::FunctionInfo| info.loop_place.as_ref() == Some(place);
+    let Some(function) = lead.facts.functions.iter().position(is_it) else { return Ok(None) };
+    let answers = lead.muster.ask(Request::HowFar { function: function as u32 }, |answer| match answer {
+        Answer::HowFar(ends) => Some(ends),
+        _ => None,
+    })?;
+    Ok(Some(agreed(answers.into_iter().map(|(_, ends)| ends))))
+}
+
+fn agreed(nodes: impl Iterator<Item = Result<LoopEnds, String>>) -> Result<LoopEnds, String> {
+    let mut all: Option<LoopEnds> = None;
+    for ends in nodes {
+        let ends = ends?;
+        if *all.get_or_insert(ends) != ends {
+            return Err(LoopEnds::DISAGREE.to_owned());
+        }
+    }
+    all.ok_or_else(|| "no rank passed it".to_owned())
+}
+
+/// The loop's progress when the window ended.
+pub(super) fn progress(how_far: &HowFar, window: &Window) -> Option<LoopProgress> {
+    let ends = how_far.as_ref()?;
+    let now = window.start.zip(window.iterations).map(|(start, iterations)| (start + iterations) as i64);
+    let nothing = |explanation: &str| LoopProgress { explanation: explanation.to_owned(), ..LoopProgress::default() };
+    Some(match (ends, now.filter(|_| window.valid)) {
+        (Err(why), _) => nothing(why),
+        (_, None) => nothing("the window is not valid"),
+        (Ok(ends), Some(now)) => progress_at(*ends, now),
+    })
+}
+
+fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
+    let LoopEnds { first, end, may_end_before } = ends;
+    let between = |from: Option<i64>, to: Option<i64>| u64::try_from(to?.checked_sub(from?)?).ok();
+    let (done, all) = (between(first, Some(now)), between(first, end));
+    let certain = |number: Option<u64>| number.filter(|_| !may_end_before);
+    let mut said = vec!["by its counter, which moved by one step in each pass".to_owned()];
+    if first.is_none() {
+        said.push("it is not known with what the counter began".to_owned());
+    }
+    if end.is_none() {
+        said.push("the counter does not come to its bound".to_owned());
+    } else if may_end_before {
+        said.push("the loop can be left in other ways before".to_owned());
+    }
+    let remaining = certain(between(Some(now), end));
+    LoopProgress { done, remaining, total: certain(all), total_at_most: all, explanation: said.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(first: Option<i64>, end: Option<i64>, may_end_before: bool) -> LoopEnds {
+        LoopEnds { first, end, may_end_before }
+    }
+
+    #[test]
+    fn what_is_not_known_is_null_by_itself() {
+        let numbers = |ends| {
+            let LoopProgress { done, remaining, total, total_at_most, .. } = progress_at(ends, 140);
+            (done, remaining, total, total_at_most)
+        };
+        assert_eq!(numbers(ends(Some(100), Some(300), false)), (Some(40), Some(160), Some(200), Some(200)));
+        assert_eq!(numbers(ends(Some(100), Some(300), true)), (Some(40), None, None, Some(200)));
+        assert_eq!(numbers(ends(None, Some(300), false)), (None, Some(160), None, None));
+        assert_eq!(numbers(ends(Some(100), None, false)), (Some(40), None, None, None));
+        assert_eq!(numbers(ends(Some(150), Some(130), false)), (None, None, None, None));
+    }
+
+    #[test]
+    fn nodes_that_disagree_claim_nothing() {
+        let (one, other) = (ends(Some(1), Some(9), false), ends(Some(1), Some(8), false));
+        assert_eq!(agreed([Ok(one), Ok(one)].into_iter()), Ok(one));
+        assert_eq!(agreed([Ok(one), Ok(other)].into_iter()), Err(LoopEnds::DISAGREE.to_owned()));
+        assert_eq!(agreed([Ok(one), Err("no".to_owned())].into_iter()), Err("no".to_owned()));
+    }
+}

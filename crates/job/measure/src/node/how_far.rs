@@ -1,0 +1,63 @@
+//! How far the ranks of a node are in the loop whose passes are iterations, if they agree.
+//!
+//! Next: `trimtab-session`'s `LoopWatch`, which reads it; `job::how_far`, which compares nodes.
+
+use super::team::Member;
+use super::{Window, header};
+use crate::request::LoopEnds;
+use trimtab_session::{LoopProgress, LoopWatch};
+
+/// Has a rank's loop read how far it is, from its next pass as the marker on.
+pub(super) fn begin(member: &Member, probe: u32) {
+    let watch = member.prepared.watches.get(&probe).and_then(|watch| watch.as_ref().ok());
+    LoopWatch::begin(watch, header(member));
+}
+
+impl Window<'_> {
+    /// Where the loop began and will end on all ranks of the node.
+    pub(super) fn how_far(&mut self, function: u32) -> Result<LoopEnds, String> {
+        let mut all: Option<LoopEnds> = None;
+        for (member, offset) in self.team.members.iter().zip(&self.offsets) {
+            let ends = ends_of(progress(member, function)?, *offset);
+            if *all.get_or_insert(ends) != ends {
+                return Err(LoopEnds::DISAGREE.to_owned());
+            }
+        }
+        all.ok_or_else(|| "no rank passed it".to_owned())
+    }
+}
+
+impl LoopEnds {
+    /// Of ranks that say different things.
+    pub(crate) const DISAGREE: &str = "ranks disagree on it";
+}
+
+fn progress(member: &Member, function: u32) -> Result<LoopProgress, String> {
+    let probe = member.prepared.probes.iter().position(|probe| probe.function == function);
+    let watch = probe.and_then(|probe| member.prepared.watches.get(&(probe as u32)));
+    let watch = watch.ok_or("it is not counted on every rank")?.as_ref().map_err(Clone::clone)?;
+    watch.progress(header(member)).map_err(str::to_owned)
+}
+
+/// On the job's count of iterations, which is the rank's and an offset.
+fn ends_of(progress: LoopProgress, offset: i64) -> LoopEnds {
+    let LoopProgress { pass, done, remaining, may_end_before } = progress;
+    let now = (pass as i64).wrapping_sub(1).wrapping_add(offset);
+    let first = done.and_then(|done| now.checked_sub_unsigned(done));
+    let end = remaining.and_then(|remaining| now.checked_add_unsigned(remaining));
+    LoopEnds { first, end, may_end_before }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_ranks_meet_in_the_jobs() {
+        let of =
+            |pass, done| LoopProgress { pass, done: Some(done), remaining: Some(100 - done), may_end_before: false };
+        let expected = LoopEnds { first: Some(1000), end: Some(1100), may_end_before: false };
+        assert_eq!(ends_of(of(11, 40), 1030), expected);
+        assert_eq!(ends_of(of(21, 43), 1023), expected);
+    }
+}

@@ -1,0 +1,140 @@
+//! How far a marking loop is: what its probe reads in each pass, and what two of these readings say.
+//!
+//! Next: `trimtab-x86`'s `how_far`, which finds the places; `stub`'s `target`, which reads them.
+
+use crate::inside::Inside;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use trimtab_stub::layout::{Header, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder};
+use trimtab_symbols::Function;
+use trimtab_x86::{HowFar, Place, Site, SiteKind};
+
+/// Times that a reading is tried again which was written meanwhile.
+const TRIES_MAX: u32 = 64;
+/// From where the island's rbp points to the program's stack: its rbp, and the red zone.
+const KEPT_BYTES: i64 = 8 + 128;
+/// The flags too, unless nobody reads them.
+const FLAGS_BYTES: i64 = 8;
+
+/// What a loop's probe reads, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopWatch {
+    how_far: HowFar,
+    places: [(u64, u64); WATCHED_MAX],
+}
+
+/// How far a rank's loop was in one pass, as two passes of it agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopProgress {
+    /// The pass, as [`Header::passes`] counts, itself included.
+    pub pass: u64,
+    /// Passes of the loop completed before it; `None`: it is not known where the loop began.
+    pub done: Option<u64>,
+    /// Passes left as the loop's test has it, this one included; `None`: its numbers fit no such loop.
+    pub remaining: Option<u64>,
+    /// The loop may end before that.
+    pub may_end_before: bool,
+}
+
+impl LoopWatch {
+    /// For the patches of a loop.
+    ///
+    /// # Errors
+    /// Why nothing can be said.
+    pub(crate) fn new(
+        inside: &Inside<'_>,
+        number: &[u32],
+        (sites, flags_unread): (&[Site], bool),
+        function: Option<&Function>,
+    ) -> Result<LoopWatch, String> {
+        let found = inside.flow.loop_numbered(number).ok_or("calls of its function stand for its passes")?;
+        let [Site { kind: SiteKind::At(site), .. }] = sites else {
+            return Err("its passes are seen at several places".to_owned());
+        };
+        let keeps_counters = function.is_some_and(is_fortran);
+        let how_far = inside.how_far(found, *site, keeps_counters).map_err(|why| why.to_string())?;
+        let stack = KEPT_BYTES + if flags_unread { 0 } else { FLAGS_BYTES };
+        let places = how_far.places().map(|place| place.map_or((0, 0), |place| words(place, stack)));
+        Ok(LoopWatch { how_far, places })
+    }
+
+    /// Has the probe read from now on, as soon as the loop is the marker; `None`: it reads nothing.
+    pub fn begin(watch: Option<&LoopWatch>, header: &Header) {
+        header.watched.iter().for_each(|place| place.how.store(0, SeqCst));
+        header.readings.iter().for_each(|reading| reading.pass.store(0, SeqCst));
+        let Some(watch) = watch else { return };
+        // The routine looks at the first one, which is therefore last.
+        for (place, (how, offset)) in header.watched.iter().zip(watch.places).rev() {
+            let WatchedPlace { how: how_word, offset: offset_word } = place;
+            offset_word.store(offset, SeqCst);
+            how_word.store(how, SeqCst);
+        }
+    }
+
+    /// What the first reading and the latest say.
+    ///
+    /// # Errors
+    /// Why nothing.
+    pub fn progress(&self, header: &Header) -> Result<LoopProgress, &'static str> {
+        let (first, latest) = readings(header).ok_or("the loop was not passed twice")?;
+        let passes = latest.0.checked_sub(first.0).filter(|passes| *passes > 0);
+        let passes = passes.ok_or("the loop was not passed twice")?;
+        if !self.how_far.agree(first.1, latest.1, passes) {
+            return Err("its counter did not move by the same step in each pass, or its bound moved");
+        }
+        Ok(LoopProgress {
+            pass: latest.0,
+            done: self.how_far.done(latest.1),
+            remaining: self.how_far.remaining(latest.1),
+            may_end_before: self.how_far.bound.has_other_exits,
+        })
+    }
+}
+
+/// A pass, and what was read in it.
+type Read = (u64, [u64; WATCHED_MAX]);
+
+/// The first reading and the latest.
+fn readings(header: &Header) -> Option<(Read, Read)> {
+    let first = whole(&header.readings[0])?;
+    let latest = || header.readings[1..].iter().filter_map(whole).max_by_key(|(pass, _)| *pass);
+    Some((first, (0..TRIES_MAX).find_map(|_| latest())?))
+}
+
+/// A reading, unless it is being written.
+fn whole(reading: &Reading) -> Option<Read> {
+    let pass = reading.pass.load(Acquire);
+    let words = std::array::from_fn(|index| reading.words[index].load(Acquire));
+    (pass != 0 && reading.pass.load(Acquire) == pass).then_some((pass, words))
+}
+
+/// A place as the routine is told it: `stack` is from where the island's rbp points to the program's stack.
+fn words(place: Place, stack: i64) -> (u64, u64) {
+    let (number, offset, bytes) = match place {
+        Place::Register(number) => (number, 0, 0),
+        Place::Frame { register, offset, bytes } => (register, offset, bytes),
+        // None is taken for these.
+        Place::Fixed { .. } => return (0, 0),
+    };
+    const RSP: u8 = 4;
+    let (holder, index) = match number {
+        // r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax.
+        0 => (holder::SAVED, 8),
+        1 => (holder::SAVED, 7),
+        2 => (holder::SAVED, 6),
+        3 => (holder::KEPT, 0),
+        RSP => (holder::STACK, 0),
+        5 => (holder::FRAME, 0),
+        6 => (holder::SAVED, 5),
+        7 => (holder::SAVED, 4),
+        8..=11 => (holder::SAVED, u64::from(11 - number)),
+        _ => (holder::KEPT, u64::from(number - 11)),
+    };
+    let offset = offset.wrapping_add(if number == RSP { stack } else { 0 });
+    (holder | index << 8 | u64::from(bytes) << 16 | 1 << WATCHED_USED_BIT, offset as u64)
+}
+
+/// True if a function's symbol is as Fortran compilers make them.
+fn is_fortran(function: &Function) -> bool {
+    let is_so = |name: &String| name == "MAIN__" || name.contains("_MOD_") || name.contains("_mp_");
+    function.names.iter().any(|name| is_so(name) || (name.ends_with('_') && !name.starts_with('_')))
+}

@@ -1,0 +1,181 @@
+//! How far the main loop is and how many iterations it has, beside what programs count themselves: exact, or not claimed.
+//!
+//! Programs in C, C++ and Fortran, unoptimised and optimised, go through loops of several forms, up and down, by a step, with
+//! parts that compilers peel or split off, and with a second way out. Each prints the number of every step and when that was
+//! done, and windows end at about 10, 50 and 90 % of them. One claim that is wrong fails the test.
+//!
+//! Next: `main_loop.rs` for the loop itself; `trimtab-x86`'s `bounds.rs` for more forms.
+
+mod common;
+
+use common::{Desk, LIMIT, RANKS, alone};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot};
+use trimtab_types::report::{LoopProgress, Report};
+
+const STEPS: u64 = 1200;
+const LEVELS: [&str; 4] = ["-O0", "-O1", "-O2", "-O3"];
+/// Parts of the run, percent, at which a window is asked for.
+const PARTS: [u64; 3] = [10, 50, 80];
+/// A step ends, and its number is printed, so much before the next pass at most. Windows end when the last rank's does, which
+/// may be a step later than that of the rank that prints.
+const PRINTED_S: f64 = 200e-6;
+
+/// A program, and its forms: the loop of each, in passes, and whether it must be known in most builds.
+struct Program {
+    source: &'static str,
+    wrapper: &'static str,
+    forms: &'static [Form],
+}
+
+#[derive(Clone, Copy)]
+struct Form {
+    number: u32,
+    function: &'static str,
+    /// Something else ends it before its counter does.
+    has_second_exit: bool,
+    /// Its beginning is a number, and its test one that can be followed: a claim is to be made.
+    is_plain: bool,
+}
+
+const fn form(number: u32, function: &'static str, has_second_exit: bool, is_plain: bool) -> Form {
+    Form { number, function, has_second_exit, is_plain }
+}
+
+const PROGRAMS: [Program; 3] = [
+    Program {
+        source: "counted.c",
+        wrapper: "mpicc",
+        forms: &[
+            form(0, "solve", false, true),
+            form(1, "solve", false, false),
+            form(2, "solve", false, true),
+            form(3, "solve", false, true),
+            form(4, "solve", false, true),
+            form(5, "solve", false, false),
+            form(6, "solve", true, false),
+            form(7, "solve", true, false),
+            form(8, "solve", false, false),
+        ],
+    },
+    Program {
+        source: "counted.cpp",
+        wrapper: "mpicxx",
+        forms: &[
+            form(0, "flow::Solver::solve(int)", false, true),
+            form(1, "flow::Solver::solve(int)", false, false),
+            form(2, "flow::Solver::solve(int)", false, false),
+        ],
+    },
+    Program {
+        source: "counted.F90",
+        wrapper: "mpifort",
+        forms: &[
+            form(0, "flow::solve", false, true),
+            form(1, "flow::solve", false, false),
+            form(2, "flow::solve", false, false),
+            form(3, "flow::solve", true, false),
+        ],
+    },
+];
+
+fn compiled(desk: &Desk, program: &Program, form: &Form, mpi: Mpi, level: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/how_far").join(program.source);
+    let output = desk.path(&format!("{}-{}{level}.bin", program.source, form.number));
+    let mut compiler = Command::new(format!("{}.{}", program.wrapper, mpi.name()));
+    // Fortran's small functions would else be part of the main program, and the loop with them.
+    let flags = ["-g", "-fno-inline-functions-called-once", "-fno-inline-small-functions"];
+    compiler.args(flags).arg(level).arg(format!("-DFORM={}", form.number));
+    compiler.args(["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX", "-o"]).arg(&output).arg(&source).arg("-lm");
+    let compiled = compiler.current_dir(desk.path("")).output().expect("the compiler runs");
+    assert!(compiled.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&compiled.stderr));
+    output
+}
+
+/// Steps that were printed, with the time of each.
+fn steps(printed: &str) -> Vec<(u64, f64)> {
+    let whole = printed.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().filter_map(|line| line.split_once(' ')).map(|(step, at)| (number(step), number(at))).collect()
+}
+
+fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.trim().parse().expect("a number")
+}
+
+fn wait_for(job: &mut Running, step: u64) {
+    let deadline = Instant::now() + LIMIT;
+    while steps(&job.stdout()).last().is_none_or(|last| last.0 < step) {
+        assert!(Instant::now() < deadline, "it does not work: {}", job.stderr());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Attaches once; the report and all that the program printed.
+fn attached(desk: &Desk, program: &Path, mpi: Mpi, (function, part): (&str, u64)) -> (Report, Vec<(u64, f64)>) {
+    let mut job = Launch::mpi(mpi, RANKS, program).args([STEPS.to_string()]).start().expect("it starts");
+    wait_for(&mut job, STEPS * part / 100);
+    let pids = job.rank_pids(LIMIT).expect("ranks");
+    let texts: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("it can be read")).collect();
+    let options = format!("--loop {function}:1 --iterations 12 --max-seconds 20");
+    let (_, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{function}: {said:?}"));
+    for text in &texts {
+        // A program that has ended has no text any more.
+        assert!(text.difference_now().is_ok_and(|difference| difference.is_none()) || job.poll().is_ok(), "unchanged");
+    }
+    let finished = job.wait(LIMIT).expect("it ends");
+    assert!(finished.status.success(), "{finished:?}");
+    (report, steps(&finished.stdout))
+}
+
+/// Checks what is claimed; whether done and total are, and whether the first is that of the time, if it is claimed.
+fn check(name: &str, form: &Form, report: &Report, steps: &[(u64, f64)]) -> (bool, Option<bool>) {
+    let Some(progress) = report.window.progress.clone() else { panic!("{name}: nothing is said: {:?}", report.window) };
+    let LoopProgress { done, remaining, total, total_at_most, .. } = progress.clone();
+    let (window, all) = (&report.window, steps.last().expect("steps").0);
+    let ended = window.started_unix_s + window.duration_s;
+    let at_end = |late: f64| steps.iter().take_while(|step| step.1 <= ended + late).count() as u64;
+    let (least, most) = (at_end(-PRINTED_S), at_end(PRINTED_S));
+    let is_near = |done: u64| (least.saturating_sub(1)..=most + 1).contains(&done);
+    assert!(done.is_none_or(is_near), "{name}: {least} to {most}, said {progress:?}");
+    assert!(total.is_none_or(|total| total == all), "{name}: {all} steps, said {progress:?}");
+    assert!(total_at_most.is_none_or(|total| total >= all), "{name}: {all} steps, said {progress:?}");
+    let said_done = done.or_else(|| Some(all - remaining?));
+    assert!(said_done.is_none_or(is_near), "{name}: {least} to {most} of {all} steps, said {progress:?}");
+    assert!(!form.has_second_exit || (total, remaining) == (None, None), "{name}: {progress:?}");
+    assert!(!progress.explanation.is_empty(), "{name}");
+    println!("{name}: {progress:?}");
+    let is_claimed = done.is_some() && (total.is_some() || form.has_second_exit);
+    (is_claimed, said_done.map(|done| (least..=most).contains(&done)))
+}
+
+#[test]
+fn counts_are_the_programs_or_not_claimed() {
+    let _alone = alone();
+    let (mut claimed, mut plain, mut exact, mut told) = (0, 0, 0, 0);
+    let mut turn = 0;
+    for (program, form) in PROGRAMS.iter().flat_map(|program| program.forms.iter().map(move |form| (program, form))) {
+        for level in LEVELS {
+            let mpi = Mpi::ALL[turn % Mpi::ALL.len()];
+            let part = PARTS[(turn / 2) % PARTS.len()];
+            turn += 1;
+            let desk = Desk::new();
+            let name = format!("{} form {} {level} {} at {part} %", program.source, form.number, mpi.name());
+            let binary = compiled(&desk, program, form, mpi, level);
+            let (report, steps) = attached(&desk, &binary, mpi, (form.function, part));
+            if !report.window.valid {
+                println!("{name}: not valid: {:?}", report.warnings);
+                continue;
+            }
+            let (is_claimed, is_exact) = check(&name, form, &report, &steps);
+            told += u64::from(is_exact.is_some());
+            exact += u64::from(is_exact == Some(true));
+            plain += u64::from(form.is_plain);
+            claimed += u64::from(form.is_plain && is_claimed);
+        }
+    }
+    println!("{claimed} of {plain} claimed; {exact} of {told} as the clock says");
+    assert!(exact * 4 >= told * 3, "{exact} of {told} are those of the time at which the window ended");
+    assert!(plain > 20 && claimed * 10 >= plain * 8, "{claimed} of {plain} plain loops are claimed");
+}

@@ -1,0 +1,82 @@
+! Steps of a DO loop, up, down, by three, with its number printed in it, and of a DO WHILE with a second end.
+module flow
+  use, intrinsic :: iso_c_binding
+  use mpi
+  implicit none
+  integer :: rank, ranks, ierr
+  integer :: done = 0
+  interface
+    integer(c_int) function gettimeofday(now, zone) bind(C)
+      import :: c_int, c_int64_t, c_ptr
+      integer(c_int64_t) :: now(2)
+      type(c_ptr), value :: zone
+    end function
+  end interface
+  double precision :: state = 1
+contains
+  subroutine step()
+    double precision :: field(4)
+    integer(c_int64_t) :: now(2)
+    integer :: index
+    do index = 1, 100000
+      state = state + sqrt(index + state) * 1d-9
+    end do
+    field = state
+    call MPI_Sendrecv_replace(field, 4, MPI_DOUBLE_PRECISION, mod(rank + 1, ranks), 1, mod(rank + ranks - 1, ranks), 1, &
+      MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierr)
+    done = done + 1
+    if (rank == 0) then
+      ierr = gettimeofday(now, c_null_ptr)
+      write(*, '(i0, 1x, i0, ".", i6.6)') done, now(1), now(2)
+      flush(6)
+    end if
+  end subroutine
+
+  subroutine solve(steps)
+    integer, intent(in) :: steps
+    integer :: it
+#if FORM == 0
+    do it = 1, steps
+      call step()
+    end do
+#elif FORM == 1
+    do it = steps, 1, -1
+      call step()
+    end do
+#elif FORM == 2
+    do it = 3, 3 * steps, 3
+      call step()
+      if (mod(it, 1000) == 0) write(0, *) 'at ', it
+    end do
+#elif FORM == 3
+    it = 0
+    do while (state > 0 .and. it < 2 * steps)
+      call step()
+      if (done == steps) state = -1
+      it = it + 1
+    end do
+#elif FORM == 4
+    do it = 1, steps
+      if (mod(it, 5) == 0) then
+        done = done + 1
+        cycle
+      end if
+      call step()
+    end do
+#endif
+  end subroutine
+end module
+
+program counted
+  use flow
+  implicit none
+  character(16) :: text
+  integer :: steps
+  call MPI_Init(ierr)
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
+  call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierr)
+  call get_command_argument(1, text)
+  read(text, *) steps
+  call solve(steps)
+  call MPI_Finalize(ierr)
+end program

@@ -1,0 +1,68 @@
+// Steps of a loop in a method, with an object that must be destroyed and an exception that is caught in some of them.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <mpi.h>
+#include <stdexcept>
+#include <vector>
+
+namespace flow {
+class Solver {
+public:
+    Solver(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+    void solve(int steps);
+
+private:
+    void step(std::vector<double> &field);
+    int rank_, ranks_;
+    long done_ = 0;
+    double state_ = 1;
+};
+
+__attribute__((noinline)) void Solver::step(std::vector<double> &field)
+{
+    for (int index = 1; index <= 100000; index++)
+        state_ += std::sqrt(index + state_) * 1e-9;
+    MPI_Sendrecv_replace(field.data(), 4, MPI_DOUBLE, (rank_ + 1) % ranks_, 1, (rank_ + ranks_ - 1) % ranks_, 1,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank_ == 0) {
+        timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        std::printf("%ld %ld.%09ld\n", ++done_, long(now.tv_sec), now.tv_nsec);
+        std::fflush(stdout);
+    }
+    if (state_ < 0)
+        throw std::runtime_error("it diverged");
+}
+
+__attribute__((noinline)) void Solver::solve(int steps)
+{
+#if FORM == 0
+    for (int it = 0; it < steps; ++it) {
+        std::vector<double> field(4, 1.0);
+        step(field);
+    }
+#elif FORM == 1
+    std::size_t left = steps;
+    while (left-- > 0) {
+        std::vector<double> field(4, 1.0);
+        step(field);
+    }
+#elif FORM == 2
+    std::vector<double> field(4, 1.0);
+    for (long it = steps; it != 0; --it)
+        step(field);
+#endif
+}
+} // namespace flow
+
+int main(int argc, char **argv)
+{
+    int rank, ranks;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    flow::Solver(rank, ranks).solve(std::atoi(argv[1]));
+    MPI_Finalize();
+}
