@@ -156,7 +156,7 @@ fn counts_are_the_programs_or_not_claimed() {
     let (mut claimed, mut plain, mut exact, mut told) = (0, 0, 0, 0);
     let mut turn = 0;
     for (program, form) in PROGRAMS.iter().flat_map(|program| program.forms.iter().map(move |form| (program, form))) {
-        for level in LEVELS {
+        for level in LEVELS.into_iter().filter(|level| form.is_plain || *level != "-O1") {
             let mpi = Mpi::ALL[turn % Mpi::ALL.len()];
             let part = PARTS[(turn / 2) % PARTS.len()];
             turn += 1;
