@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use std::time::Instant;
 use trimtab_measure::{
     Answer, Command, Crew, Early, Ended, Envelope, Excerpt, Facts, Inserted, Length, Looked, LoopSeen, Mark, OnceCall,
-    Options, Passed, Polled, RankCheck, RankPasses, Recording, Reply, Request, Run, Silent, WindowId, measure_with,
-    value_of, wire,
+    Options, Passed, Polled, RankCheck, RankPasses, Recording, Reply, Request, Run, Sampled, Silent, WindowId,
+    measure_with, value_of, wire,
 };
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_types::context::Context;
@@ -241,6 +241,7 @@ impl Played {
                 size: Some(self.nodes * RANKS_OF_NODE),
                 ..Facts::default()
             })),
+            Request::Sample(_) => Answer::Sampled(Sampled::default()),
             Request::Time => Answer::Time { ticks_per_second: ticks_per_second() },
             Request::Look { .. } => Answer::Looked(Looked {
                 is_alive: true,
