@@ -127,6 +127,10 @@ pub struct Options {
     pub follow: bool,
     /// End when the half width of the 95% interval of the time per iteration is below this many percent.
     pub until_confident: Option<f64>,
+    /// Percent of the window's time that probes may cost: functions above are taken out. `None`: 5, and calls of MPI stay in.
+    pub max_cost: Option<f64>,
+    /// Calls of a function on one rank after which it is taken out.
+    pub max_hits: Option<u64>,
     /// What asked for the window: "attach", "run", "measure".
     pub trigger: String,
     /// The event that was waited for before.
@@ -184,6 +188,8 @@ pub enum Ended {
     ProgramEnded,
     /// A rank has set a fault handler of its own, and the probes had to go.
     FaultHandler,
+    /// The function that counts iterations costs more than it may.
+    Limit,
     /// The user interrupted.
     Interrupted,
 }
@@ -197,6 +203,7 @@ impl Ended {
             Ended::MaxSeconds => "max-seconds",
             Ended::ProgramEnded => "program-ended",
             Ended::FaultHandler => "fault-handler",
+            Ended::Limit => "probe-limit",
             Ended::Interrupted => "interrupted",
         }
     }

@@ -535,6 +535,8 @@ pub struct Polled {
     pub is_alive: bool,
     /// As [`Early::has_new_handler`].
     pub has_new_handler: bool,
+    /// The function that counts iterations costs more than it may, so that the window should end.
+    pub is_over_limit: bool,
     /// All ranks have recorded to the end.
     pub is_done: bool,
     /// Seconds since the first rank began to record; `None`: none has.

@@ -339,6 +339,8 @@ fn options() -> Options {
         detail: 0,
         follow: false,
         until_confident: None,
+        max_cost: None,
+        max_hits: None,
         trigger: "attach".into(),
         event: None,
         patient: false,

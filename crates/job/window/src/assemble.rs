@@ -180,6 +180,8 @@ pub struct Untimed {
     pub function: usize,
     /// Why.
     pub reason: String,
+    /// Its probes were taken out before the window's end: its bytes are not known either.
+    pub is_out: bool,
 }
 
 /// One entry of the anchor.
@@ -571,7 +573,8 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
     let outermost = || samples.iter().filter(|(_, sample)| sample.calls > 0);
     let after_start = |start: u64, ticks: u64| scale.seconds(ticks.saturating_sub(start));
     let time_missing = untimed_reason(input, number);
-    let bytes_missing = bytes_missing(info, sum(|sample| sample.unknown_bytes));
+    let bytes_missing =
+        out_reason(input, number).filter(|_| info.moves_bytes).or(bytes_missing(info, sum(|sample| sample.unknown_bytes)));
     let moves = info.moves_bytes && bytes_missing.is_none();
     let ticks = sum(|sample| sample.ticks);
     Some(FunctionTotal {
@@ -629,6 +632,12 @@ fn untimed_reason(input: &WindowInput, number: usize) -> Option<String> {
     let called = |rank: &RankSample| rank.functions.iter().any(|sample| sample.function == number);
     let untimed = input.ranks.iter().filter(|rank| called(rank)).flat_map(|rank| &rank.untimed);
     untimed.filter(|untimed| untimed.function == number).map(|untimed| untimed.reason.clone()).next()
+}
+
+/// Why nothing is known of a function from some moment of the window on.
+pub(crate) fn out_reason(input: &WindowInput, number: usize) -> Option<String> {
+    let out = input.ranks.iter().flat_map(|rank| &rank.unseen).find(|one| one.is_out && one.function == number);
+    out.map(|out| out.reason.clone())
 }
 
 fn links(input: &WindowInput) -> Vec<Link> {

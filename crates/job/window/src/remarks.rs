@@ -43,6 +43,7 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
     }
     remarks.extend(several_threads(input));
     remarks.extend(untimed(input));
+    remarks.extend(taken_out(input));
     let unnamed: u64 = input.ranks.iter().map(|rank| rank.unattributed_bytes).sum();
     if unnamed > 0 {
         remarks.push(format!("{unnamed} bytes were sent to ranks that could not be named; links are without them"));
@@ -91,6 +92,15 @@ fn untimed(input: &WindowInput) -> Vec<String> {
         );
     }
     remarks
+}
+
+/// Functions that were not counted to the end, so that nobody takes their calls for all, or silence for zero.
+fn taken_out(input: &WindowInput) -> Vec<String> {
+    let out = |(number, info): (usize, &crate::FunctionInfo)| {
+        let reason = crate::assemble::out_reason(input, number)?;
+        Some(format!("{}: {reason}", info.name))
+    };
+    input.functions.iter().enumerate().filter_map(out).collect()
 }
 
 /// What the main number would be without the cost.

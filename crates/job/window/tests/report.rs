@@ -343,7 +343,7 @@ fn what_a_rank_reads_from_another_is_sent_by_that_one() {
 /// A function that communicates and could not be patched makes the share a lower bound, although nobody saw it called.
 #[test]
 fn a_wholly_refused_communication_function_makes_the_share_a_lower_bound() {
-    let refused = |function| Untimed { function, reason: "it is too short".into() };
+    let refused = |function| Untimed { function, reason: "it is too short".into(), is_out: false };
     for (name, group, unseen, is_bound) in [
         ("none", "comm", vec![], false),
         ("comm", "comm", vec![refused(0)], true),
@@ -549,7 +549,7 @@ fn the_share_of_a_rank_with_several_threads_says_whose_it_is() {
     input.ranks[0].threads[0].comm_ticks = 900_000;
     let text = headline(&assemble(&input));
     assert!(text.contains("one of them does so in 65.0 to 70.0% of the time."), "{text}");
-    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it is left by jumps".into() }];
+    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it is left by jumps".into(), is_out: false }];
     assert!(headline(&assemble(&input)).contains("one of them does so in at least 65.0% of the time."));
     input.ranks[0].threads.clear();
     assert!(!headline(&assemble(&input)).contains("thread"));

@@ -259,7 +259,7 @@ impl Inserted {
 
     /// How long the process was held for such questions while the probes were in, nanoseconds.
     pub fn pause_asked_ns(&self) -> u64 {
-        self.watch.as_ref().map_or(0, Watch::pause_ns)
+        self.watch.as_ref().map_or(0, Watch::pause_ns) + self.pause_taking_ns
     }
 }
 

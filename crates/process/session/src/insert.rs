@@ -67,7 +67,7 @@ pub struct Setup {
 pub struct Inserted {
     pid: Pid,
     shared: SharedMapping,
-    target: Target,
+    pub(crate) target: Target,
     /// Places patched, without those that serve safety only.
     pub point_count: usize,
     /// How long the process was held, all stops together, nanoseconds.
@@ -83,6 +83,10 @@ pub struct Inserted {
     pub(crate) last_calls: Vec<u32>,
     /// What is patched, in words.
     pub(crate) patched: String,
+    /// Where each patch lies, with the name of its function.
+    pub(crate) patch_places: Vec<(Range<u64>, String)>,
+    /// How long the process was held to take single functions out, nanoseconds.
+    pub(crate) pause_taking_ns: u64,
     /// Who walks stacks finds no gap in the code that was put in.
     pub are_frames_known: bool,
     /// Until nothing is in the process any more.
@@ -255,6 +259,8 @@ impl Prepared {
             ending: Ending::of(pid),
             last_calls: self.last_calls(),
             patched: self.patched(),
+            patch_places: patch_places(&layout.plan),
+            pause_taking_ns: 0,
             are_frames_known: layout.frames_are_whole && self.frames_reach_all,
             held,
         };
@@ -343,6 +349,11 @@ impl Prepared {
         }
         Ok(moves)
     }
+}
+
+fn patch_places(plan: &Plan) -> Vec<(Range<u64>, String)> {
+    let place = |patch: &trimtab_plan::Patch| patch.address..patch.address + patch.patched.len() as u64;
+    plan.patches.iter().map(|patch| (place(patch), patch.function.clone())).collect()
 }
 
 /// Patches that were asked for.

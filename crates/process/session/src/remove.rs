@@ -276,7 +276,7 @@ fn let_held_go(stopped: &Stopped, target: &Target) {
 /// Who stands at a springboard of `writes` has taken a short jump and done nothing since: it goes back to where that jump
 /// stands, so that the springboard's bytes may become what they were. Where they are that already, perhaps put back by a
 /// trimtab that was ended then, whoever stands there runs the program's own code.
-fn leave_springboards(
+pub(crate) fn leave_springboards(
     stopped: &mut Stopped,
     stacks: &Stacks,
     target: &Target,

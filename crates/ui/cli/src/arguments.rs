@@ -455,6 +455,13 @@ pub struct WindowOptions {
     /// End when the 95% interval of the time per iteration is within this many percent
     #[arg(long, value_name = "PERCENT", value_parser = positive, allow_negative_numbers = true)]
     pub until_confident: Option<f64>,
+    /// Percent of the window's time that probes may cost; a function whose probes cost more is taken out meanwhile. 5 unless
+    /// given, and calls of MPI stay in then
+    #[arg(long, value_name = "PERCENT", value_parser = positive, allow_negative_numbers = true)]
+    pub max_cost: Option<f64>,
+    /// Take a function's probes out once a rank has called it more than N times in the window
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    pub max_hits: Option<u64>,
     /// Take my word that the program's seccomp filter allows what trimtab has it call, if the filter can't be read
     #[arg(long)]
     pub seccomp_ok: bool,

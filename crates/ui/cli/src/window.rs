@@ -258,6 +258,8 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         detail: options.detail,
         follow: options.follow,
         until_confident: options.until_confident,
+        max_cost: options.max_cost,
+        max_hits: options.max_hits,
         trigger: trigger.to_string(),
         event: options.event.clone().map(Box::new),
         patient: options.event.as_ref().is_some_and(waiting::is_count),

@@ -361,6 +361,7 @@ fn recorded(window: &Window) -> String {
         "max-seconds" => "up to the time limit".to_string(),
         "program-ended" => "until the program ended".to_string(),
         "fault-handler" => "until the program set a fault handler of its own".to_string(),
+        "probe-limit" => "until the probes of what counts iterations cost too much".to_string(),
         "interrupted" => "until interrupted".to_string(),
         other => format!("ended by {}", clean(other)),
     };

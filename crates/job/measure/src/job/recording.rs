@@ -148,7 +148,7 @@ impl Watch {
             match must_end(lead, &seen, since_ns, self.ahead_s()) {
                 // Once recording has begun an early end is an iteration too, the next one all ranks can reach: what was
                 // recorded then is whole on all of them.
-                Some(why @ (Ended::MaxSeconds | Ended::Interrupted)) if self.begun_ns != 0 => match grace_ns {
+                Some(why @ (Ended::MaxSeconds | Ended::Limit | Ended::Interrupted)) if self.begun_ns != 0 => match grace_ns {
                     None => {
                         self.end_together(lead)?;
                         ended = why;
@@ -218,6 +218,7 @@ fn poll(lead: &mut Lead) -> Result<Polled, Error> {
     let all = polled.into_iter().map(|(_, polled)| polled).reduce(|a, b| Polled {
         is_alive: a.is_alive && b.is_alive,
         has_new_handler: a.has_new_handler || b.has_new_handler,
+        is_over_limit: a.is_over_limit || b.is_over_limit,
         is_done: a.is_done && b.is_done,
         since_first_s: [a.since_first_s, b.since_first_s].into_iter().flatten().reduce(f64::max),
         left_max: a.left_max.max(b.left_max),
@@ -238,13 +239,16 @@ fn must_end(lead: &Lead, seen: &Polled, since_ns: u64, ahead_s: f64) -> Option<E
     if lead.progress.is_interrupted() {
         return Some(Ended::Interrupted);
     }
+    if seen.is_over_limit {
+        return Some(Ended::Limit);
+    }
     let seconds = (monotonic_ns() - since_ns) as f64 / 1e9 + ahead_s;
     (!lead.options.follow && since_ns != 0 && seconds > lead.options.max_seconds).then_some(Ended::MaxSeconds)
 }
 
 fn end_now(lead: &mut Lead, why: Ended) -> Result<(Ended, bool), Error> {
     let iterations_max = end_all(lead, why)?;
-    if iterations_max == 0 && why != Ended::MaxSeconds {
+    if iterations_max == 0 && !matches!(why, Ended::MaxSeconds | Ended::Limit) {
         return Err(match why {
             Ended::Interrupted => Error::Interrupted,
             Ended::FaultHandler => Error::NewFaultHandler,

@@ -13,6 +13,7 @@ mod early;
 mod how_far;
 mod interest;
 mod library;
+mod limits;
 mod lines;
 mod looks;
 mod loops;
@@ -329,6 +330,7 @@ impl<'c> Window<'c> {
             }
             Request::SeeEarly => {
                 self.team.yield_to_handlers();
+                self.team.keep_within_limits(self.clock.ticks_per_second(), true);
                 self.beside.note();
                 Answer::Early(self.early.seen(&self.team))
             }
@@ -372,6 +374,7 @@ impl<'c> Window<'c> {
     /// What happens while a loop is looked for: it is recorded by time in case none is found. Whether all ranks run.
     fn observe(&mut self) -> bool {
         self.team.yield_to_handlers();
+        self.team.keep_within_limits(self.clock.ticks_per_second(), false);
         self.early.begin_when_due(&self.team, (monotonic_ns() - self.started_ns) as f64 / 1e9);
         self.is_alive()
     }

@@ -3,6 +3,7 @@
 //! Next: `job::report`; `trimtab-window` turns these samples into numbers for people.
 
 use super::Window;
+use super::limits::Out;
 use super::observe::{main_slot, members};
 use super::selection::{GROUP_NAMES, readable};
 use super::team::{Member, Team};
@@ -17,7 +18,7 @@ use trimtab_stub::layout::{
     CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, LINK_FROM_PEER, NOBODY, PEER_ALL_OTHERS, Slot, USER_GROUP,
     Usage as RawUsage, flag, noted_by, outermost,
 };
-use trimtab_stub::view::SlotView;
+use trimtab_stub::view::{SlotView, View};
 use trimtab_track::Job;
 use trimtab_window::{
     DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, Untimed, Usage,
@@ -145,7 +146,9 @@ impl Reader<'_> {
         let (main, others): (Vec<_>, Vec<_>) = view.slots().partition(|s| Some(s.slot.key.load(Relaxed)) == main_key);
         let mut open: BTreeMap<(u64, u32), u64> = BTreeMap::new();
         let calls = view.slots().flat_map(|slot| self.open_calls(&slot, first_ticks, last_ticks));
-        for (call, ticks) in calls.chain(self.blocked_calls(first_ticks, last_ticks)) {
+        let is_in = |function: u32| !self.member.out.iter().any(|out| out.function == function);
+        let calls = calls.chain(self.blocked_calls(first_ticks, last_ticks));
+        for (call, ticks) in calls.filter(|((_, function), _)| is_in(*function)) {
             *open.entry(call).or_insert(0) += ticks;
         }
         let comm = |slot: &SlotView<'_>| {
@@ -178,8 +181,9 @@ impl Reader<'_> {
             probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed) + self.inline_hits(&slot)).sum(),
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
-            untimed: [self.lacking(&self.member.prepared.endless), self.partly_timed(&unseen)].concat(),
-            unseen: self.lacking(&self.member.prepared.refused),
+            untimed: [self.taken_out(first_ticks), self.lacking(&self.member.prepared.endless), self.partly_timed(&unseen)]
+                .concat(),
+            unseen: [self.taken_out(first_ticks), self.lacking(&self.member.prepared.refused)].concat(),
         }
     }
 
@@ -202,6 +206,20 @@ impl Reader<'_> {
         unseen
     }
 
+    /// Functions whose probes were taken out before the window's end, and since when.
+    fn taken_out(&self, first: u64) -> Vec<Untimed> {
+        let untimed = |out: &Out| Untimed { function: out.function as usize, reason: self.said_of(out, first), is_out: true };
+        self.member.out.iter().map(untimed).collect()
+    }
+
+    fn said_of(&self, out: &Out, first: u64) -> String {
+        let when = match out.ticks.checked_sub(first).filter(|_| first > 0) {
+            Some(since) => format!("{:.3} s after the window began", since as f64 / self.ticks_per_second),
+            None => "before the window began".to_owned(),
+        };
+        format!("its probes were taken out {when}, because {}; its calls are a lower bound", out.reason)
+    }
+
     /// The same with the reasons.
     fn partly_timed(&self, unseen: &BTreeMap<usize, u64>) -> Vec<Untimed> {
         let untimed = |(function, calls): (&usize, &u64)| {
@@ -214,7 +232,7 @@ impl Reader<'_> {
             let reason = format!(
                 "{calls} of its calls went on behind a jump to another function{to}, and nobody saw where they end"
             );
-            Untimed { function: *function, reason }
+            Untimed { function: *function, reason, is_out: false }
         };
         unseen.iter().map(untimed).collect()
     }
@@ -224,7 +242,8 @@ impl Reader<'_> {
         let functions = &self.team.selection.functions;
         let position = |name: &str| functions.iter().position(|function| function.name == name);
         let all = refused.iter();
-        all.filter_map(|one| Some(Untimed { function: position(&one.name)?, reason: one.reason.clone() })).collect()
+        all.filter_map(|one| Some(Untimed { function: position(&one.name)?, reason: one.reason.clone(), is_out: false }))
+            .collect()
     }
 
     /// What the system counted in a window of so many ticks.
@@ -266,17 +285,8 @@ impl Reader<'_> {
         self.member.inserted.view().header().details_max.load(Relaxed)
     }
 
-    /// Cost of one entry plus exit: what the routines took in this very window, with cold caches and all, plus the islands
-    /// around them; as calibrated where nothing was recorded.
     fn probe_ns(&self) -> Option<f64> {
-        let view = self.member.inserted.view();
-        let calibrated = view.header().calibrated_ticks.load(Acquire) as f64 / CALIBRATION_CALLS as f64;
-        let sum = |word: fn(&Slot) -> &AtomicU64| view.slots().map(|slot| word(slot.slot).load(Relaxed)).sum::<u64>();
-        let (overhead, hits) = (sum(|slot| &slot.overhead_ticks), sum(|slot| &slot.hits));
-        let islands = view.header().empty_ticks.load(Acquire) as f64 + ISLANDS_TICKS;
-        let in_window = if hits > 0 { 2.0 * overhead as f64 / hits as f64 + islands } else { 0.0 };
-        let ticks = calibrated.max(in_window);
-        (ticks > 0.0).then(|| ticks / self.ticks_per_second * 1e9)
+        cost_of_pair_ns(self.member.inserted.view(), self.ticks_per_second)
     }
 
     /// Time of calls that were entered and not left when the window ended, by thread and function.
@@ -452,6 +462,18 @@ impl Reader<'_> {
         details.sort_by_key(|detail| detail.enter_ticks);
         details
     }
+}
+
+/// Cost of one entry plus exit: what the routines took in this very window, with cold caches and all, plus the islands
+/// around them; as calibrated where nothing was recorded.
+pub(super) fn cost_of_pair_ns(view: View<'_>, ticks_per_second: f64) -> Option<f64> {
+    let calibrated = view.header().calibrated_ticks.load(Acquire) as f64 / CALIBRATION_CALLS as f64;
+    let sum = |word: fn(&Slot) -> &AtomicU64| view.slots().map(|slot| word(slot.slot).load(Relaxed)).sum::<u64>();
+    let (overhead, hits) = (sum(|slot| &slot.overhead_ticks), sum(|slot| &slot.hits));
+    let islands = view.header().empty_ticks.load(Acquire) as f64 + ISLANDS_TICKS;
+    let in_window = if hits > 0 { 2.0 * overhead as f64 / hits as f64 + islands } else { 0.0 };
+    let ticks = calibrated.max(in_window);
+    (ticks > 0.0).then(|| ticks / ticks_per_second * 1e9)
 }
 
 /// World ranks that a link's peer stands for.

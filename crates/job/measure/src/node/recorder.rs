@@ -54,6 +54,7 @@ impl Window<'_> {
         self.drain();
         self.learn_paths();
         self.team.yield_to_handlers();
+        self.team.keep_within_limits(self.clock.ticks_per_second(), true);
         let is_alive = !self.is_due() || self.is_alive();
         let states: Vec<u32> = self.team.members.iter().map(|member| header(member).state.load(Acquire)).collect();
         let has_begun = states.iter().any(|now| *now >= state::RECORD);
@@ -70,6 +71,7 @@ impl Window<'_> {
         Polled {
             is_alive,
             has_new_handler: self.team.has_new_handler,
+            is_over_limit: self.team.limits.is_over,
             is_done,
             since_first_s: has_begun.then(|| self.since_first_s()),
             marks_min: slowest.map_or(0, |marks| marks.len() as u64),

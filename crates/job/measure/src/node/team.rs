@@ -4,6 +4,7 @@
 
 use super::at_once::at_once;
 use super::interest::Interest;
+use super::limits::{Limits, Out};
 use super::library::{describe_library, set_library};
 use super::readout::host_name;
 use super::selection::Selection;
@@ -43,6 +44,9 @@ pub(crate) struct Member {
     pub removal: Option<Removal>,
     /// It still ran this program when the probes were taken out.
     pub was_alive: bool,
+    /// Functions whose probes were taken out before the others', and those for which that could not be done.
+    pub(super) out: Vec<Out>,
+    pub(super) kept_in: Vec<u32>,
 }
 
 /// All ranks of a node.
@@ -56,6 +60,8 @@ pub(crate) struct Team {
     pub news: Vec<String>,
     /// A program has set a fault handler of its own meanwhile, so the window ends.
     pub has_new_handler: bool,
+    /// Limits of what probes cost.
+    pub(super) limits: Limits,
 }
 
 /// A rank whose patches are planned.
@@ -110,13 +116,14 @@ impl Team {
             let Ready { process, modules, prepared, .. } = one;
             // On an error the ranks done so far are restored as they are dropped.
             let inserted = inserted.map_err(|source| Error::Rank { rank: process.rank, pid: process.pid, source })?;
-            members.push(Member { process, modules, prepared, inserted, removal: None, was_alive: true });
+            members.push(Member { process, modules, prepared, inserted, removal: None, was_alive: true, out: Vec::new(), kept_in: Vec::new() });
         }
         warnings.extend(members.iter().filter(|one| !one.inserted.are_frames_known).filter_map(|one| {
             let why = one.modules.interrupted_anywhere()?;
             Some(format!("rank {}: {why}; {FRAMES_MISSING}", one.process.rank))
         }));
-        Ok(Team { members, selection, library, warnings, news: Vec::new(), has_new_handler: false })
+        let limits = Limits::of(options);
+        Ok(Team { members, selection, library, warnings, news: Vec::new(), has_new_handler: false, limits })
     }
 
     /// Takes the probes out of ranks that have set a fault handler of their own since they went in, at once: code that may

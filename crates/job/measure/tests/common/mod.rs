@@ -230,6 +230,8 @@ pub fn options(mark: Mark, iterations: u64) -> Options {
         detail: 1,
         follow: false,
         until_confident: None,
+        max_cost: None,
+        max_hits: None,
         trigger: "attach".into(),
         event: None,
         patient: false,
