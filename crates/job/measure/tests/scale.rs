@@ -265,6 +265,7 @@ impl Played {
             Request::Poll { .. } => Answer::Polled(Polled {
                 is_alive: true,
                 has_new_handler: false,
+                is_over_limit: false,
                 is_done: true,
                 since_first_s: Some(0.1),
                 marks_min: RECORDED + 1,

@@ -573,8 +573,9 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
     let outermost = || samples.iter().filter(|(_, sample)| sample.calls > 0);
     let after_start = |start: u64, ticks: u64| scale.seconds(ticks.saturating_sub(start));
     let time_missing = untimed_reason(input, number);
-    let bytes_missing =
-        out_reason(input, number).filter(|_| info.moves_bytes).or(bytes_missing(info, sum(|sample| sample.unknown_bytes)));
+    let bytes_missing = out_reason(input, number)
+        .filter(|_| info.moves_bytes)
+        .or(bytes_missing(info, sum(|sample| sample.unknown_bytes)));
     let moves = info.moves_bytes && bytes_missing.is_none();
     let ticks = sum(|sample| sample.ticks);
     Some(FunctionTotal {

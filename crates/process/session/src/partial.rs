@@ -65,7 +65,8 @@ impl Inserted {
             let maps = MappingTable::of(self.pid())?;
             let stopped = Stopped::stop(self.pid())?;
             let stacks = Stacks::read(&stopped, &maps);
-            let is_inside = anyone_in(&stands(&stopped, &stacks, self.target.gadgets.signal_return), &self.target.arenas);
+            let is_inside =
+                anyone_in(&stands(&stopped, &stacks, self.target.gadgets.signal_return), &self.target.arenas);
             taken.are_calls_forgotten = !is_inside && forget_calls(self.view(), prepared, function);
             taken.pause_ns += stopped.resume();
         }

@@ -209,10 +209,8 @@ fn what_a_killed_one_left_is_undone() {
     attach.kill().expect("it runs");
     attach.wait().expect("it ends");
     assert!(is_patched(), "nobody has undone it");
-    for pid in &pids {
-        let said = desk.trimtab(&["undo", &pid.to_string()]);
-        assert_eq!(said.code, 0, "{said:?}");
-    }
+    let said = desk.trimtab(&["undo", &pids[0].to_string()]);
+    assert_eq!(said.code, 0, "{said:?}");
     for before in before {
         assert_eq!(before.difference_now().expect("its text"), None, "text of process {}", before.pid());
         assert!(threads_running(before.pid()).expect("its threads") > 0, "it runs");

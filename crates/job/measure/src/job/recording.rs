@@ -148,15 +148,17 @@ impl Watch {
             match must_end(lead, &seen, since_ns, self.ahead_s()) {
                 // Once recording has begun an early end is an iteration too, the next one all ranks can reach: what was
                 // recorded then is whole on all of them.
-                Some(why @ (Ended::MaxSeconds | Ended::Limit | Ended::Interrupted)) if self.begun_ns != 0 => match grace_ns {
-                    None => {
-                        self.end_together(lead)?;
-                        ended = why;
-                        grace_ns = Some(monotonic_ns() + self.grace_ns());
+                Some(why @ (Ended::MaxSeconds | Ended::Limit | Ended::Interrupted)) if self.begun_ns != 0 => {
+                    match grace_ns {
+                        None => {
+                            self.end_together(lead)?;
+                            ended = why;
+                            grace_ns = Some(monotonic_ns() + self.grace_ns());
+                        }
+                        Some(until) if monotonic_ns() < until => {}
+                        Some(_) => return end_now(lead, why),
                     }
-                    Some(until) if monotonic_ns() < until => {}
-                    Some(_) => return end_now(lead, why),
-                },
+                }
                 Some(early) => return end_now(lead, early),
                 None if self.is_ending => ended = Ended::Confident,
                 None if seen.is_confident => {

@@ -118,7 +118,8 @@ impl Team {
     }
 
     fn why(&self, member: &Member, cost: Cost, has_many: bool) -> String {
-        let (rank, name) = (member.process.rank, super::selection::readable(&self.selection.functions[cost.function as usize].name));
+        let (rank, name) =
+            (member.process.rank, super::selection::readable(&self.selection.functions[cost.function as usize].name));
         match self.limits.hits_max.filter(|_| has_many) {
             Some(hits) => format!("rank {rank} had called {name} {} times, more than {hits}", cost.hits),
             None => format!(
@@ -166,9 +167,10 @@ impl Team {
             !is_gone && probe.role != role::LOOP && (with_mpi || probe.group != COMM)
         };
         let cost = |function: u32| {
-            let hits = view.slots().map(|slot| slot.stat(u64::from(function))).map(|stat| {
-                stat.calls.load(Relaxed) + stat.nested.load(Relaxed)
-            });
+            let hits = view
+                .slots()
+                .map(|slot| slot.stat(u64::from(function)))
+                .map(|stat| stat.calls.load(Relaxed) + stat.nested.load(Relaxed));
             let hits = hits.sum::<u64>();
             let probe = &self.selection.probes[function as usize];
             let pair_ns = match () {
@@ -195,7 +197,11 @@ mod tests {
 
     fn above(share_max: f64, hits_max: Option<u64>, costs: &[(f64, u64)]) -> Vec<u32> {
         let limits = Limits { share_max, of_mpi: true, hits_max, looked_ns: 0, is_over: false };
-        let cost = |(function, (share, hits)): (usize, &(f64, u64))| Cost { function: function as u32, hits: *hits, share: *share };
+        let cost = |(function, (share, hits)): (usize, &(f64, u64))| Cost {
+            function: function as u32,
+            hits: *hits,
+            share: *share,
+        };
         let costs: Vec<Cost> = costs.iter().enumerate().map(cost).collect();
         limits.above(&costs).into_iter().map(|(cost, _)| cost.function).collect()
     }

@@ -181,8 +181,12 @@ impl Reader<'_> {
             probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed) + self.inline_hits(&slot)).sum(),
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
-            untimed: [self.taken_out(first_ticks), self.lacking(&self.member.prepared.endless), self.partly_timed(&unseen)]
-                .concat(),
+            untimed: [
+                self.taken_out(first_ticks),
+                self.lacking(&self.member.prepared.endless),
+                self.partly_timed(&unseen),
+            ]
+            .concat(),
             unseen: [self.taken_out(first_ticks), self.lacking(&self.member.prepared.refused)].concat(),
         }
     }
@@ -208,7 +212,8 @@ impl Reader<'_> {
 
     /// Functions whose probes were taken out before the window's end, and since when.
     fn taken_out(&self, first: u64) -> Vec<Untimed> {
-        let untimed = |out: &Out| Untimed { function: out.function as usize, reason: self.said_of(out, first), is_out: true };
+        let untimed =
+            |out: &Out| Untimed { function: out.function as usize, reason: self.said_of(out, first), is_out: true };
         self.member.out.iter().map(untimed).collect()
     }
 
@@ -242,8 +247,10 @@ impl Reader<'_> {
         let functions = &self.team.selection.functions;
         let position = |name: &str| functions.iter().position(|function| function.name == name);
         let all = refused.iter();
-        all.filter_map(|one| Some(Untimed { function: position(&one.name)?, reason: one.reason.clone(), is_out: false }))
-            .collect()
+        all.filter_map(|one| {
+            Some(Untimed { function: position(&one.name)?, reason: one.reason.clone(), is_out: false })
+        })
+        .collect()
     }
 
     /// What the system counted in a window of so many ticks.

@@ -4,8 +4,8 @@
 
 use super::at_once::at_once;
 use super::interest::Interest;
-use super::limits::{Limits, Out};
 use super::library::{describe_library, set_library};
+use super::limits::{Limits, Out};
 use super::readout::host_name;
 use super::selection::Selection;
 use super::starting::wait_for_start;
@@ -116,7 +116,16 @@ impl Team {
             let Ready { process, modules, prepared, .. } = one;
             // On an error the ranks done so far are restored as they are dropped.
             let inserted = inserted.map_err(|source| Error::Rank { rank: process.rank, pid: process.pid, source })?;
-            members.push(Member { process, modules, prepared, inserted, removal: None, was_alive: true, out: Vec::new(), kept_in: Vec::new() });
+            members.push(Member {
+                process,
+                modules,
+                prepared,
+                inserted,
+                removal: None,
+                was_alive: true,
+                out: Vec::new(),
+                kept_in: Vec::new(),
+            });
         }
         warnings.extend(members.iter().filter(|one| !one.inserted.are_frames_known).filter_map(|one| {
             let why = one.modules.interrupted_anywhere()?;
