@@ -366,6 +366,34 @@ fn a_wholly_refused_communication_function_makes_the_share_a_lower_bound() {
     }
 }
 
+/// Of a function that was taken out meanwhile only a part was seen: no time, no bytes, and that is said.
+#[test]
+fn a_function_that_was_taken_out_is_told_as_a_part() {
+    for (name, calls) in [("called before", 7), ("never seen", 0)] {
+        let mut input = input(&[40_000, 20_000]);
+        for rank in &mut input.ranks {
+            rank.functions.retain(|sample| sample.function != 0);
+            let sample = FunctionSample { function: 0, calls, bytes: 8, ticks: 5, ..FunctionSample::default() };
+            rank.functions.extend((calls > 0).then_some(sample));
+        }
+        input.functions[0].moves_bytes = true;
+        let out = Untimed { function: 0, reason: "its probes were taken out".into(), is_out: true };
+        input.ranks[1].untimed = vec![out.clone()];
+        input.ranks[1].unseen = vec![out];
+        let report = assemble(&input);
+        let row = report.functions.iter().find(|row| row.name == input.functions[0].name);
+        assert_eq!(row.map_or(0, |row| row.calls), 2 * calls, "{name}");
+        assert!(row.is_none_or(|row| row.time_s.is_none() && row.bytes.is_none()), "{name}: {row:?}");
+        let told = |part: &str| report.warnings.iter().any(|warning| warning.starts_with(part));
+        assert!(
+            told(&format!("{}: its probes were taken out", input.functions[0].name)),
+            "{name}: {:?}",
+            report.warnings
+        );
+        assert!(report.communication_at_least && told("the share of communication is a lower bound"), "{name}");
+    }
+}
+
 #[test]
 fn details_are_in_wall_clock_order() {
     let mut input = input(&[40_000, 20_000]);
