@@ -21,6 +21,8 @@ pub const PASSES_MIN: u64 = 3;
 pub const NEST_SECONDS: f64 = 2.0;
 /// The part of `--max-seconds` that may pass until a loop is chosen.
 pub const NEST_PART_MAX: f64 = 1.0 / 3.0;
+/// The part of it that may pass where no loop has repeated yet, but one was passed twice.
+const SIGHT_PART_MAX: f64 = 1.0 / 2.0;
 /// Of so many passes of a main loop at least one has a call of MPI in it.
 const PASSES_PER_MPI_PASS_MAX: u64 = 10;
 
@@ -296,6 +298,10 @@ impl Counted {
         })
     }
 
+    fn is_in_sight(&self) -> bool {
+        self.passes.is_some_and(|counted| counted.passes + 1 >= PASSES_MIN)
+    }
+
     fn repeats(&self) -> bool {
         self.passes.is_some_and(|counted| counted.passes >= PASSES_MIN)
     }
@@ -313,7 +319,7 @@ pub enum LoopChoice {
 }
 
 /// The rule: the outermost loop that is passed three times within 2 s, or as long as the innermost one needs for three
-/// passes if that is longer, and at most a third of `max_s`. `loops` are those of a nest, outermost first, after `elapsed_s`.
+/// passes if that is longer, and at most a third of `max_s`, or half of it where no loop has been passed more often than twice. `loops` are those of a nest, outermost first, after `elapsed_s`.
 /// Nothing inside of a hidden one is taken.
 pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice {
     let seen = loops.iter().position(|one| one.is_hidden).unwrap_or(loops.len());
@@ -328,7 +334,9 @@ pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice 
     if repeating.is_some() && repeating == outermost {
         return repeating.map_or(LoopChoice::Nothing, LoopChoice::Take);
     }
-    let limit_s = max_s * NEST_PART_MAX;
+    // A loop whose third pass is in sight is waited for.
+    let is_in_sight = may_be_main.iter().any(|index| loops[*index].is_in_sight());
+    let limit_s = max_s * if repeating.is_none() && is_in_sight { SIGHT_PART_MAX } else { NEST_PART_MAX };
     let innermost_repeats = may_be_main.last().is_some_and(|index| loops[*index].repeats());
     if elapsed_s < NEST_SECONDS.min(limit_s) || (!innermost_repeats && elapsed_s < limit_s) {
         return LoopChoice::Wait;

@@ -41,6 +41,8 @@ const LIMIT_SECONDS_MIN: f64 = 0.2;
 const SILENT_MARKER_SECONDS_MAX: f64 = 0.5;
 const MARKER_SECONDS_MAX: f64 = 2.0;
 const MARKER_ITERATIONS_MAX: f64 = 20.0;
+/// Passes of a slow loop that are waited for.
+const PASSES_WAITED: f64 = 5.0;
 /// A `measuremark` that nobody calls is waited for this long before a loop is looked for.
 const SILENT_SECONDS_MAX: f64 = 3.0;
 /// The part of `--max-seconds` that may pass until a marker that is being called is aligned.
@@ -121,10 +123,11 @@ pub(super) fn find(lead: &mut Lead) -> Result<Marker, Error> {
 
 /// A loop of the program counts iterations: the one of the nest that is wanted, or that the rule chooses; `None`: none is.
 fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Marker>, Error> {
-    let Some(Chosen { function, description }) = nest::chosen(lead, limits.nothing_s)? else { return Ok(None) };
+    let Some(Chosen { function, pass_s, description }) = nest::chosen(lead, limits.nothing_s)? else { return Ok(None) };
     let is_wanted = lead.options.mark != Mark::Auto;
     let source = if is_wanted { "named" } else { "detected" };
-    let waiting = Waiting { silent_s: limits.nothing_s, limit_s: limits.nothing_s };
+    let silent_s = limits.nothing_s.max(PASSES_WAITED * pass_s).min(limits.most_s);
+    let waiting = Waiting { silent_s, limit_s: silent_s };
     let begun_s = lead.seconds();
     match marked(lead, function, source, waiting)? {
         Ok(Marker::Call(call)) => Ok(Some(Marker::Call(MarkerCall { description: Some(description), ..call }))),

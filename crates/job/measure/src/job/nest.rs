@@ -37,10 +37,12 @@ pub(super) struct Candidates {
 }
 
 /// The loop whose passes are the iterations.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Chosen {
     /// Its position among the measured functions.
     pub function: u32,
+    /// Seconds of a pass, about; 0: not known.
+    pub pass_s: f64,
     /// The nest in a sentence.
     pub description: String,
 }
@@ -237,7 +239,8 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
                 if fitting != taken {
                     description += &too_long(&lead.facts.functions, &count, taken, lead.options.max_seconds);
                 }
-                return Ok(Some(Chosen { function: count.functions[fitting], description }));
+                let (function, pass_s) = (count.functions[fitting], count.passed.pass_s[fitting]);
+                return Ok(Some(Chosen { function, pass_s, description }));
             }
             LoopChoice::Wait => {}
         }
