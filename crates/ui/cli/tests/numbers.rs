@@ -109,6 +109,8 @@ const ROWS: &[Row] = &[
 
 /// Iterations of each window.
 const ITERATIONS: u64 = 10;
+/// Times that three windows are taken anew.
+const TRIES_MAX: usize = 6;
 
 #[test]
 fn programs_are_measured_as_by_the_wrapper_with_mpich() {
@@ -125,21 +127,30 @@ fn programs_are_measured(mpi: Mpi) {
     warm(mpi);
     for (program, arguments, _) in ROWS.iter().copied().filter(|row| row.2.contains(&mpi)) {
         let specimen = Specimen::of(mpi, program, arguments);
-        let windows = compare(&specimen, 3, ITERATIONS);
-        let mut excess_s = Vec::new();
-        for window in &windows {
-            check_start(window, &specimen.name());
-            if program == "threads" {
-                excess_s.push(check_marking_thread(window, &specimen.name()));
-            } else {
-                check_counts(window, &specimen.name());
-            }
-        }
+        // A host that takes the processors away now and then disturbs single windows; a wrong number is wrong in all.
+        let mut tries = (0..TRIES_MAX).map(|_| times_are_right(&specimen, program));
+        let last = tries.by_ref().find(Result::is_ok).unwrap_or_else(|| times_are_right(&specimen, program));
+        last.unwrap_or_else(|problem| panic!("{problem}, in each of {} tries", TRIES_MAX + 1));
+    }
+}
+
+/// Three windows: counts must be right in each; what is wrong with times, if anything is.
+fn times_are_right(specimen: &Specimen, program: &str) -> Result<(), String> {
+    let name = specimen.name();
+    let windows = compare(specimen, 3, ITERATIONS);
+    let mut excess_s = Vec::new();
+    for window in &windows {
+        check_start(window, &name);
         if program == "threads" {
-            assert!(median(excess_s) <= 0.0, "{}: barriers", specimen.name());
+            excess_s.push(check_marking_thread(window, &name));
         } else {
-            check_times(&windows, &specimen.name());
+            check_counts(window, &name);
         }
+    }
+    match program {
+        "threads" if median(excess_s) > 0.0 => Err(format!("{name}: barriers")),
+        "threads" => Ok(()),
+        _ => check_times(&windows, &name),
     }
 }
 
@@ -258,7 +269,7 @@ fn check_marking_thread(window: &Compared, name: &str) -> f64 {
 
 /// Communication time is the wrapper's, in the middle window: in one of them either may have lost the processor between
 /// the two readings of the clock.
-fn check_times(windows: &[Compared], name: &str) {
+fn check_times(windows: &[Compared], name: &str) -> Result<(), String> {
     for rank in 0..RANKS as usize {
         let (mut excess, mut share, mut durations, mut each) = (vec![], vec![], vec![], vec![]);
         for window in windows {
@@ -275,8 +286,15 @@ fn check_times(windows: &[Compared], name: &str) {
         let (excess, share, duration) = (median(excess), median(share), median(durations));
         let (percent, each) = (-share * 100.0, median(each));
         println!("{name}: rank {rank}: {percent:+.3}% communication, {each:.0} ns less per call");
-        assert!(excess <= 0.0, "{name}: rank {rank}: communication is {share} below the wrapper's");
-        assert!(share >= -CLOCK_SHARE_MAX, "{name}: rank {rank}: more time inside calls than the wrapper outside");
-        assert!(duration.abs() < TIME_SHARE_MAX, "{name}: rank {rank}: duration is off by {duration}");
+        for (is_right, problem) in [
+            (excess <= 0.0, format!("communication is {share} below the wrapper's")),
+            (share >= -CLOCK_SHARE_MAX, "more time inside calls than the wrapper outside".to_owned()),
+            (duration.abs() < TIME_SHARE_MAX, format!("duration is off by {duration}")),
+        ] {
+            if !is_right {
+                return Err(format!("{name}: rank {rank}: {problem}"));
+            }
+        }
     }
+    Ok(())
 }
