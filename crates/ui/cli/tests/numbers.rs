@@ -42,8 +42,14 @@ fn every_kind_of_call_is_counted(mpi: Mpi) {
     let _alone = alone();
     warm(mpi);
     let specimen = Specimen::of(mpi, "kinds", "--iterations 2500");
-    let windows = compare(&specimen, 3, 10);
-    check_left_by_jumps(&windows, mpi);
+    let tries = (0..=TRIES_MAX).map(|_| {
+        let windows = compare(&specimen, 3, 10);
+        left_by_jumps_are_right(&windows).map(|()| windows)
+    });
+    let mut problems = Vec::new();
+    let windows = tries.filter_map(|windows| windows.map_err(|problem| problems.push(problem)).ok()).next();
+    let windows = windows.unwrap_or_else(|| panic!("{problems:?}"));
+    check_starts_through_pointers(&windows, mpi);
     for mut window in windows {
         check_start(&window, &specimen.name());
         leave_out_what_is_not_measured(&mut window);
@@ -193,7 +199,7 @@ fn check_counts(window: &Compared, name: &str) {
 
 /// MPICH's functions that wait for some of many requests, or start them, only jump to others: their calls last until those
 /// return. Open MPI's return by themselves. In one window either clock may have lost the processor between two readings.
-fn check_left_by_jumps(windows: &[Compared], mpi: Mpi) {
+fn left_by_jumps_are_right(windows: &[Compared]) -> Result<(), String> {
     for name in ["MPI_Waitany", "MPI_Waitsome", "MPI_Testany", "MPI_Testsome", "MPI_Startall"] {
         let (mut most, mut least, mut share) = (vec![], vec![], vec![]);
         for window in windows {
@@ -207,10 +213,15 @@ fn check_left_by_jumps(windows: &[Compared], mpi: Mpi) {
             least.push(true_s - measured_s - allowed_s);
             share.push(measured_s / true_s);
         }
-        assert!(median(most) <= 0.0 && median(least) <= 0.0, "{name}: shares {share:?}");
-        assert!(median(share.clone()) > SEEN_SHARE_MIN, "{name}: shares {share:?}");
+        if median(most) > 0.0 || median(least) > 0.0 || median(share.clone()) <= SEEN_SHARE_MIN {
+            return Err(format!("{name}: shares {share:?}"));
+        }
     }
-    // Open MPI's MPI_Start goes on through a pointer, where nobody follows.
+    Ok(())
+}
+
+/// Open MPI's MPI_Start goes on through a pointer, where nobody follows.
+fn check_starts_through_pointers(windows: &[Compared], mpi: Mpi) {
     for report in windows.iter().map(|window| &window.report) {
         let start = report.functions.iter().find(|function| function.name == "MPI_Start").expect("is called");
         let why = start.time_missing.as_deref().unwrap_or_default();
