@@ -28,8 +28,9 @@ pub use excerpt::Excerpt;
 pub use job::{Outcome, measure, measure_with};
 pub use node::FRAMES_MISSING;
 pub use node::{
-    Functions, Listed, NestSampler, Node, SamplingCost, called_mpi, chosen, datatype_sizes, describe_library, dry_run,
-    has_static_mpi, host_name, list_functions, program_name, script_name, wait_for_start, wanted_files,
+    Functions, Listed, NestSampler, Node, PASSES_PER_SECOND_MAX, SamplingCost, called_mpi, chosen, datatype_sizes,
+    describe_library, dry_run, has_static_mpi, host_name, list_functions, program_name, script_name, wait_for_start,
+    wanted_files,
 };
 pub use options::{Ended, Length, LoopName, Mark, Options, Progress, Silent, Stage};
 pub use request::{

@@ -28,7 +28,7 @@ mod walk;
 pub use error::Error;
 pub use explain::{Explained, ExplainedBody, explain};
 pub use message::{Message, MessageValue};
-pub use nest::{CountedLoops, LoopCount, LoopPasses, LoopPoint, PASSES_PER_SECOND_MAX, line_at};
+pub use nest::{CountedLoops, LoopCount, LoopPasses, LoopPoint, line_at};
 pub use points::{FunctionPoints, How, ListedPoint, PointKind, list_points, why_no_function};
 pub use run::{Late, Loss, Poll, Refusal, Running, Summary, Target};
 pub use source::Options;

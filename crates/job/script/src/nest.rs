@@ -12,14 +12,12 @@ use crate::source::Options;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
-use trimtab_measure::called_mpi;
+use trimtab_measure::{PASSES_PER_SECOND_MAX, called_mpi};
 use trimtab_session::{ImageCache, Inner, Modules};
 use trimtab_snippet::arithmetic::Number;
 use trimtab_snippet::values::{Named, Value};
 use trimtab_types::ProcAddr;
 
-/// Passes in a second above which a loop is not counted any more.
-pub const PASSES_PER_SECOND_MAX: f64 = 1e5;
 /// Passes that a new probe must have seen before its loop is called too fast.
 const PASSES_JUDGED_MIN: u64 = 2000;
 /// Between two looks.

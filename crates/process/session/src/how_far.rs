@@ -15,7 +15,7 @@ const KEPT_BYTES: i64 = 8 + 128;
 /// The flags too, unless nobody reads them.
 const FLAGS_BYTES: i64 = 8;
 
-/// What a loop's probe reads, and how.
+/// The places that a loop's probe reads, and how it finds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopWatch {
     how_far: HowFar,
@@ -70,7 +70,7 @@ impl LoopWatch {
         }
     }
 
-    /// What the first reading and the latest say.
+    /// How far the loop is, from the first reading and the latest.
     ///
     /// # Errors
     /// Why nothing.

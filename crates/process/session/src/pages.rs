@@ -113,7 +113,7 @@ impl PageWrites {
         &self.patches
     }
 
-    /// Whether the patch at `address` is in the process now.
+    /// True if the patch at `address` is in the process now.
     pub(crate) fn is_written(&self, memory: &Memory, address: u64) -> bool {
         let patch = self.patches.iter().find(|patch| patch.address == address);
         patch.is_some_and(|patch| {

@@ -33,7 +33,7 @@ const TRIES_MAX: usize = 8;
 pub struct TakenOut {
     /// How long the process was held for it, nanoseconds.
     pub pause_ns: u64,
-    /// Whether its open calls were forgotten: else what is called at the same stack depth may count as made from inside of it.
+    /// True if its open calls were forgotten: else what is called at the same stack depth may count as made from inside of it.
     pub are_calls_forgotten: bool,
 }
 

@@ -273,9 +273,9 @@ fn let_held_go(stopped: &Stopped, target: &Target) {
     let _ = stopped.memory().write(target.header + ANSWERED_AT, &u64::MAX.to_le_bytes());
 }
 
-/// Who stands at a springboard of `writes` has taken a short jump and done nothing since: it goes back to where that jump
+/// A thread at a springboard of `writes` has taken a short jump and done nothing since: it goes back to where that jump
 /// stands, so that the springboard's bytes may become what they were. Where they are that already, perhaps put back by a
-/// trimtab that was ended then, whoever stands there runs the program's own code.
+/// trimtab that was ended then, a thread there runs the program's own code.
 pub(crate) fn leave_springboards(
     stopped: &mut Stopped,
     stacks: &Stacks,

@@ -57,7 +57,7 @@ const BYTES_MAX: u64 = 4096;
 /// Calls within calls that are looked at.
 const DEPTH_MAX: u32 = 4;
 
-/// What is known of the functions of one file.
+/// The functions of one file, with an answer for each that was asked for.
 pub(crate) struct Returns<'s> {
     subject: &'s Subject<'s>,
     known: RefCell<HashMap<FileAddr, bool>>,
@@ -113,7 +113,7 @@ impl<'s> Returns<'s> {
 
 /// The function that a call means.
 enum Meant<'i> {
-    /// What the loader finds under this name.
+    /// The one that the loader finds under this name.
     Import(&'i str),
     /// The one that begins here.
     Here(FileAddr),

@@ -318,13 +318,13 @@ pub struct WatchedPlace {
     pub offset: AtomicU64,
 }
 
-/// What was read in one pass of the marker.
+/// The values of the watched places in one pass of the marker.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Reading {
     /// [`Header::passes`] with this one; 0: being written, or never was.
     pub pass: AtomicU64,
-    /// What the places held; 0 where nothing is read.
+    /// The value of each place; 0 where nothing is read.
     pub words: [AtomicU64; WATCHED_MAX],
 }
 
@@ -395,9 +395,9 @@ pub struct Header {
     pub marker_thread: AtomicU64,
     /// Passes of the marker, if it is a loop, by other threads: they count nowhere else.
     pub passes_of_others: AtomicU64,
-    /// What is read in each pass of the marker, if it is a loop.
+    /// Places that are read in each pass of the marker, if it is a loop.
     pub watched: [WatchedPlace; WATCHED_MAX],
-    /// What was read in the first pass, and by turns in the others.
+    /// Their values in the first pass, and by turns in the others.
     pub readings: [Reading; 3],
     /// Passes of the marking call so far.
     pub passes: AtomicU64,

@@ -229,6 +229,22 @@ fn touch_pages(header: *const Header, slot: u64) {
     unsafe { core::ptr::read_volatile(header.cast::<u8>().add(geometry.marks_offset as usize)) };
 }
 
+/// The thread's slot, which is busy from now on; null: there is none, or the thread is in a routine already.
+#[inline(always)]
+fn begun(header: *const Header) -> *const Slot {
+    let slot = find_slot(header);
+    if slot.is_null() {
+        return slot;
+    }
+    let context = Context { header, slot };
+    if context.slot().busy.load(Relaxed) != 0 {
+        add(&context.slot().dropped, 1);
+        return core::ptr::null();
+    }
+    context.slot().busy.store(1, Relaxed);
+    slot
+}
+
 /// A probe at a function's entry. Hands on the caller's frame pointer, which is still in its register.
 #[unsafe(link_section = "trimtab_stub")]
 #[unsafe(naked)]
@@ -239,16 +255,11 @@ extern "C" fn enter(header: *const Header, number: u64, saved: *const Saved) {
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
 extern "C" fn entered(header: *const Header, number: u64, saved: *const Saved, frame_pointer: u64) {
-    let slot = find_slot(header);
+    let slot = begun(header);
     if slot.is_null() {
         return;
     }
     let context = Context { header, slot };
-    if context.slot().busy.load(Relaxed) != 0 {
-        add(&context.slot().dropped, 1);
-        return;
-    }
-    context.slot().busy.store(1, Relaxed);
     let probe = context.probe(number);
     if probe.flags & flag::SIMPLE != 0 {
         simple_entry(context, number, Arguments(saved));
@@ -277,17 +288,12 @@ extern "C" fn pass(header: *const Header, number: u64, saved: *const Saved) {
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
 extern "C" fn passed(header: *const Header, number: u64, saved: *const Saved, kept: *const u64, frame: *const u64) {
-    let slot = find_slot(header);
+    let slot = begun(header);
     if slot.is_null() {
         return;
     }
     let context = Context { header, slot };
-    if context.slot().busy.load(Relaxed) != 0 {
-        add(&context.slot().dropped, 1);
-        return;
-    }
-    context.slot().busy.store(1, Relaxed);
-    if pass_loop_outlined(header, slot, number) {
+    if pass_loop(header, slot, number) {
         note_reading(header, saved, kept, frame);
     }
     context.slot().busy.store(0, Release);
@@ -556,7 +562,7 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
 /// have as many iterations as all of them together.
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
-extern "C" fn pass_loop_outlined(header: *const Header, slot: *const Slot, number: u64) -> bool {
+extern "C" fn pass_loop(header: *const Header, slot: *const Slot, number: u64) -> bool {
     let context = Context { header, slot };
     let (header, slot) = (context.header(), context.slot());
     let stat = context.stat(u64::from(context.probe(number).function));

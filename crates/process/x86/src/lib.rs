@@ -70,7 +70,6 @@ pub use edge::way_site;
 pub use evaluate::{ReadBytes, evaluate_cell};
 pub use faults::may_fault_in;
 pub use frame_lookup::{FrameLookup, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS};
-
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
 pub use how_far::{HowFar, Unsure, how_far};
 pub use instruction::direct_branches;

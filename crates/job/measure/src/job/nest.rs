@@ -8,6 +8,7 @@
 use super::drive::Lead;
 use super::marker::LOOK_MS_MAX;
 use crate::error::Error;
+use crate::node::PASSES_PER_SECOND_MAX;
 use crate::options::{Length, LoopName, Mark, Options, Stage};
 use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
 use std::time::Duration;
@@ -17,8 +18,7 @@ use trimtab_window::{Counted, FunctionInfo, LoopChoice, NEST_SECONDS, PASSES_MIN
 /// First look at the counters.
 const FIRST_LOOK_MS: u64 = 2;
 
-/// Passes in a second above which a loop is not counted any more, and those that must have been seen for that.
-const PASSES_PER_SECOND_MAX: f64 = 1e5;
+/// Passes that must have been seen before a loop is called too fast.
 const PASSES_JUDGED_MIN: u64 = 500;
 
 /// Inner loops that a description names.
@@ -157,7 +157,7 @@ struct Count {
     passed: Passed,
 }
 
-/// What was counted of each.
+/// Passes of each of them.
 #[derive(Clone, Debug, Default)]
 struct Passed {
     /// On the rank that has passed it least.

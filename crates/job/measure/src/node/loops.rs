@@ -32,7 +32,7 @@ pub(crate) struct Found {
     pub place: LoopPlace,
 }
 
-/// What is counted in place of a loop: the calls of a function, whose number is empty, or the entrances of the loop before
+/// The witness that is counted in place of a loop: the calls of a function, whose number is empty, or the entrances of the loop before
 /// [`trimtab_session::ENTRANCES`].
 ///
 /// # Errors

@@ -37,7 +37,7 @@ use call_paths::{CallPaths, Rules};
 use early::Early;
 use interest::Interest;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};
-pub use nest::{NestSampler, SamplingCost, script_name};
+pub use nest::{NestSampler, PASSES_PER_SECOND_MAX, SamplingCost, script_name};
 use observe::Stream;
 pub(crate) use passes::PASSES_MIN;
 use readout::Ending;

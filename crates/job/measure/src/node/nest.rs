@@ -190,6 +190,11 @@ impl NestSampler {
         }
     }
 
+    /// A function by where it begins in its file, whatever its symbols: `fn_0x1139@libx.so`.
+    fn address_name(&self, function: FunctionId) -> String {
+        format!("fn_{}", script_name(self.module(function), function.start))
+    }
+
     /// The name of a function as its author wrote it; `fn_0x1139` where symbols have none.
     pub fn name(&self, function: FunctionId) -> String {
         let image = &self.module(function).loaded.image;
@@ -264,6 +269,8 @@ pub fn script_name(module: &Module, start: FileAddr) -> String {
     format!("{:#x}@{}", start.0, module.file_name())
 }
 
+/// Passes in a second above which counting a loop would be felt, so that it is not counted any more.
+pub const PASSES_PER_SECOND_MAX: f64 = 1e5;
 /// Looks at each rank before a window, and the time between two of them: no longer than anybody notices.
 const LOOKS: usize = 12;
 const LOOK_EVERY_MS: [u64; 3] = [5, 8, 6];
@@ -319,7 +326,7 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
     let nest = sampler.nest();
     let any_in_mpi = nest.loops.iter().any(|one| one.is_seen_in_mpi);
     let shown = |one: &NestLoop| SampledLoop {
-        function: format!("fn_{}", script_name(sampler.module(one.function), one.function.start)),
+        function: sampler.address_name(one.function),
         number: one.number.clone(),
         share: one.share,
         is_seen_in_mpi: one.is_seen_in_mpi,
@@ -339,7 +346,6 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
 fn witness(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<LoopName> {
     let (modules, number) = sampler.modules_of(one.function);
     let begins = |function: FunctionId| modules.modules[number].bias.to_proc(function.start);
-    let name = |function: FunctionId| format!("fn_{}", script_name(sampler.module(function), function.start));
     let is_inside = |other: &NestLoop| other.function == one.function && other.number.len() > one.number.len();
     let at = nest.loops.iter().position(|other| (other.function, &other.number) == (one.function, &one.number))?;
     if nest.loops.get(at + 1).is_some_and(is_inside) {
@@ -349,7 +355,7 @@ fn witness(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<LoopNam
         };
         let is_countable = modules.look_inside(begins(one.function), can_be).unwrap_or(false);
         let number = Some([&one.number[..], &[ENTRANCES]].concat());
-        return is_countable.then(|| LoopName { function: name(one.function), number });
+        return is_countable.then(|| LoopName { function: sampler.address_name(one.function), number });
     }
     let at = nest.path.iter().position(|function| *function == one.function)?;
     let next = *nest.path.get(at + 1)?;
@@ -357,7 +363,7 @@ fn witness(sampler: &NestSampler, nest: &Nest, one: &NestLoop) -> Option<LoopNam
     let begins = modules.modules[number].bias.to_proc(next.start);
     let can_be = |inside: &Inside<'_>| inside.instruction(inside.first_instruction()).is_ok();
     let is_countable = modules.look_inside(begins, can_be).unwrap_or(false);
-    is_countable.then(|| LoopName { function: name(next), number: Some(Vec::new()) })
+    is_countable.then(|| LoopName { function: sampler.address_name(next), number: Some(Vec::new()) })
 }
 
 /// Why the passes of a loop can't be iterations, and the function by which it can be told that there are none.
