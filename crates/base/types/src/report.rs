@@ -7,9 +7,11 @@
 //! every field to users.
 
 mod efficiency;
+mod path;
 mod share;
 
 pub use efficiency::Efficiencies;
+pub use path::{PathTotal, SizeClass};
 pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, Place};
 
 use serde::{Deserialize, Serialize};
@@ -53,6 +55,10 @@ pub struct Report {
     pub difference: Option<Difference>,
     /// One entry per measured function, longest time first, summed over ranks.
     pub functions: Vec<FunctionTotal>,
+    /// Communication by where in the program it was called, longest time first, summed over ranks. Together the entries of a
+    /// function are all of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathTotal>,
     /// Bytes and messages from rank to rank, in world ranks, counted at the sender.
     pub links: Vec<Link>,
     /// One entry per rank, in rank order.
@@ -307,6 +313,10 @@ pub struct FunctionTotal {
     pub bytes_mean: Option<f64>,
     /// Largest payload of one call.
     pub bytes_max: Option<u64>,
+    /// Calls by their payload, ascending; classes without calls are left out. `None`: as for `bytes`, or the calls were counted
+    /// without it.
+    #[serde(default)]
+    pub sizes: Option<Vec<SizeClass>>,
     /// Sum of the argument asked for with `--argument`.
     pub argument_sum: Option<i64>,
     /// First call after the window's start, seconds.

@@ -12,7 +12,7 @@ use crate::options::{Ended, LoopName, Options};
 use crate::runs::Run;
 use serde::{Deserialize, Serialize};
 use trimtab_types::report::{CallFrame, NodeShare};
-use trimtab_window::{FunctionInfo, MarkTimes, RankSample, Relation, Symbol};
+use trimtab_window::{FunctionInfo, MarkTimes, NamedPath, RankSample, Relation, Symbol};
 
 /// Names one window for ever: a node refuses requests of any but the newest it has heard of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -573,6 +573,8 @@ pub struct Recording {
     pub share: NodeShare,
     /// From where the call that counts iterations comes; `None`: none of the node's ranks has the job's.
     pub site: Option<MarkerSite>,
+    /// Paths by which the ranks' calls came, as people read them.
+    pub named_paths: Vec<NamedPath>,
 }
 
 /// From where the call that counts iterations comes.

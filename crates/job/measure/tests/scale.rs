@@ -279,6 +279,7 @@ impl Played {
                 warnings: Vec::new(),
                 site: None,
                 share: NodeShare::default(),
+                named_paths: Vec::new(),
             })),
             Request::SeeEarly => {
                 Answer::Early(Early { seconds: None, has_calls: false, is_alive: true, has_new_handler: false })

@@ -9,6 +9,7 @@
 use crate::efficiency::efficiencies;
 use crate::explain::difference;
 use crate::formulas;
+use crate::paths::{self, NamedPath, PathSample, SizeSample};
 use crate::remarks::{is_glimpse, name_ranks, remarks};
 use crate::statistics::{self, Share};
 use crate::waits::Waits;
@@ -53,6 +54,8 @@ pub struct WindowInput {
     pub waits: Waits,
     /// Who shared the machines.
     pub nodes: Vec<NodeShare>,
+    /// Paths by which calls came, as people read them.
+    pub named_paths: Vec<NamedPath>,
 }
 
 /// What was asked for and how it went.
@@ -171,6 +174,10 @@ pub struct RankSample {
     pub untimed: Vec<Untimed>,
     /// Functions that should be measured and whose calls are not seen here.
     pub unseen: Vec<Untimed>,
+    /// Communication by the paths that it was called by.
+    pub paths: Vec<PathSample>,
+    /// Calls by their payload.
+    pub sizes: Vec<SizeSample>,
 }
 
 /// A function whose calls are seen and not where they end, or not seen at all.
@@ -296,6 +303,7 @@ pub fn assemble(input: &WindowInput) -> Report {
     let time_per_iteration_s = time_per_iteration(&input.ranks, scale);
     let difference = difference(input, &ranks).filter(|_| !is_glimpse(&window));
     let efficiencies = efficiencies(input, &ranks, &window);
+    let functions = function_totals(input, scale);
     Report {
         schema: SCHEMA.to_owned(),
         job: input.job.clone(),
@@ -310,7 +318,8 @@ pub fn assemble(input: &WindowInput) -> Report {
         efficiencies_missing: efficiencies.as_ref().err().cloned(),
         efficiencies: efficiencies.ok(),
         difference,
-        functions: function_totals(input, scale),
+        paths: paths::path_totals(input, &functions, |ticks| scale.seconds(ticks)),
+        functions,
         links: links(input),
         ranks,
         nodes: input.nodes.clone(),
@@ -332,7 +341,7 @@ impl Scale {
 }
 
 impl RankSample {
-    fn duration_ticks(&self) -> u64 {
+    pub(crate) fn duration_ticks(&self) -> u64 {
         self.last_ticks.saturating_sub(self.first_ticks)
     }
 
@@ -591,6 +600,7 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         bytes: moves.then_some(bytes),
         bytes_mean: (moves && calls > 0).then(|| bytes as f64 / calls as f64),
         bytes_max: samples.iter().map(|(_, sample)| sample.bytes_max).max().filter(|_| moves),
+        sizes: paths::sizes(input, number, calls).filter(|_| info.moves_bytes && out_reason(input, number).is_none()),
         argument_sum: info
             .argument_asked
             .then(|| samples.iter().fold(0, |sum: i64, (_, sample)| sum.saturating_add(sample.argument_sum))),

@@ -30,6 +30,7 @@ impl RankSample {
             at(&mut function.last_ticks);
             span(&mut function.ticks);
         }
+        self.paths.iter_mut().for_each(|path| span(&mut path.ticks));
         span(&mut self.comm_ticks);
         self.threads.iter_mut().for_each(|thread| span(&mut thread.comm_ticks));
         self.group_ticks.iter_mut().for_each(|(_, ticks)| span(ticks));

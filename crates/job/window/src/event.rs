@@ -46,6 +46,11 @@ impl CallEvent {
         Symbol { function: self.function, site: self.site }
     }
 
+    /// Where the call comes from, whatever the direction of its message, on rank `own`.
+    pub fn base(&self, own: u32) -> u64 {
+        self.site ^ direction(self.is_send || self.is_receive, self.peer, own)
+    }
+
     /// Clock at return, or the end of time for a call that has not returned.
     pub(crate) fn exit_or_never(&self) -> u64 {
         if self.exit_ticks == 0 { u64::MAX } else { self.exit_ticks }
@@ -60,6 +65,13 @@ impl CallEvent {
     pub(crate) fn synchronises_world(&self) -> bool {
         self.synchronising && self.comm == 0
     }
+}
+
+/// What the direction of a message adds to its call site: one `MPI_Send` in a loop over neighbours is several places of
+/// the program, told apart by the neighbour's distance in ranks.
+pub fn direction(has_peer: bool, peer: i32, own: u32) -> u64 {
+    let distance = if peer >= 0 { i64::from(peer) - i64::from(own) } else { i64::from(i32::MIN) + i64::from(peer) };
+    if has_peer { (distance as u64).wrapping_mul(0xd6e8_feb8_6659_fd93) } else { 0 }
 }
 
 /// A place in the program from which an MPI function is called.

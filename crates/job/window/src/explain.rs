@@ -346,6 +346,7 @@ mod tests {
             unix_time: UnixTime::default(),
             waits: crate::waits::Waits::default(),
             nodes: Vec::new(),
+            named_paths: Vec::new(),
         }
     }
 

@@ -34,6 +34,7 @@ mod headline;
 mod level;
 mod nest;
 mod order;
+mod paths;
 mod patience;
 mod remarks;
 mod start;
@@ -51,12 +52,13 @@ pub use clock::{Exchange, Moment, Reading, Relation};
 pub use compare::compare;
 pub use cut::{Cut, best_cut};
 pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect, in_sight};
-pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol};
+pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol, direction};
 pub use headline::headline;
 pub use nest::{
     Binary, Counted, FunctionId, FunctionLoop, LoopChoice, NEST_PART_MAX, NEST_SECONDS, Nest, NestLoop, Origin,
     PASSES_MIN, Passes, SeenStack, StackCall, Unusable, choose_loop, find_nest,
 };
+pub use paths::{NamedPath, PathSample, PathWait, SizeSample};
 pub use patience::Patience;
 pub use remarks::name_ranks;
 pub use start::choose_start;

@@ -17,6 +17,7 @@
 
 use crate::assemble::FunctionInfo;
 use crate::event::CallEvent;
+use crate::paths::PathWait;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::report::{LateRank, WaitState};
 
@@ -88,6 +89,8 @@ pub struct Waits {
     pub sums: Vec<WaitSum>,
     /// Where each rank's time went in those iterations, in rank order.
     pub ranks: Vec<RankWaits>,
+    /// By function and path, ascending.
+    pub paths: Vec<PathWait>,
 }
 
 /// Where a rank's time went in the iterations that all ranks still knew, as far as its main thread's calls tell.
@@ -106,6 +109,11 @@ pub struct RankWaits {
 }
 
 impl Waits {
+    /// The waits of a function's calls by one path.
+    pub(crate) fn of_path(&self, function: u32, path: u64) -> Option<&PathWait> {
+        self.paths.iter().find(|wait| (wait.function, wait.path) == (function, path))
+    }
+
     /// As a reader is told, the longest first; a function is told by its place among `functions`.
     pub(crate) fn states(&self, functions: &[FunctionInfo], seconds: impl Fn(u64) -> f64) -> Vec<WaitState> {
         let state = |sum: &WaitSum| WaitState {
@@ -157,7 +165,8 @@ pub fn waits(ranks: &[RankCalls], is_whole: bool) -> Waits {
     sums.add_messages(&known_by);
     let of_rank = |calls: &RankCalls| sums.of_rank(calls.rank, known_by.values().flatten());
     let ranks = if known_by.is_empty() { Vec::new() } else { ranks.iter().map(of_rank).collect() };
-    Waits { iterations: known_by.len() as u64, ranks, sums: sums.by_kind.into_values().collect() }
+    let paths = sums.by_path(known_by.values().flatten());
+    Waits { iterations: known_by.len() as u64, ranks, paths, sums: sums.by_kind.into_values().collect() }
 }
 
 /// One iteration of one rank.
@@ -269,6 +278,20 @@ impl Sums {
         } else if !send.is_receive {
             self.by_call.entry((sender, send.enter_ticks)).or_default();
         }
+    }
+
+    /// Waits of calls that were matched, by function and path.
+    fn by_path<'a>(&self, iterations: impl Iterator<Item = &'a Iteration<'a>>) -> Vec<PathWait> {
+        let mut paths: BTreeMap<(u32, u64), PathWait> = BTreeMap::new();
+        for (one, event) in iterations.flat_map(|one| one.events.iter().map(move |event| (one, event))) {
+            let Some(ticks) = self.by_call.get(&(one.calls.rank, event.enter_ticks)) else { continue };
+            let (function, path) = (event.function, event.base(one.calls.rank));
+            let new = PathWait { function, path, ..PathWait::default() };
+            let wait = paths.entry((function, path)).or_insert(new);
+            wait.calls += 1;
+            wait.ticks += ticks;
+        }
+        paths.into_values().collect()
     }
 
     fn of_rank<'a>(&self, rank: u32, iterations: impl Iterator<Item = &'a Iteration<'a>>) -> RankWaits {

@@ -55,6 +55,7 @@ fn report(ranks: Vec<RankSample>, waits: Waits) -> Report {
         unix_time: UnixTime::default(),
         waits,
         nodes: Vec::new(),
+        named_paths: Vec::new(),
     })
 }
 
@@ -68,7 +69,7 @@ fn waits(ranks: &[(u64, u64, u64)]) -> Waits {
         wait_ticks: half * wait,
         unknown_ticks: half * unknown,
     };
-    Waits { iterations: half, sums: Vec::new(), ranks: ranks.iter().enumerate().map(of).collect() }
+    Waits { iterations: half, ranks: ranks.iter().enumerate().map(of).collect(), ..Waits::default() }
 }
 
 fn found(report: &Report) -> &Efficiencies {

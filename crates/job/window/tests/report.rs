@@ -97,6 +97,7 @@ fn input(comm_ticks: &[u64]) -> WindowInput {
         warnings: Vec::new(),
         command_to_first_record_s: Some(0.25),
         nodes: Vec::new(),
+        named_paths: Vec::new(),
         unix_time: UnixTime { unix_s: 1000.0, at_ticks: 5_000_000, ticks_per_second: TICKS_PER_SECOND },
         waits: Waits::default(),
     }

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x08");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x09");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -41,6 +41,13 @@ pub const PATHS_MAX: u64 = 4096;
 
 /// Return addresses on one path; what lies further out tells no path apart.
 pub const PATH_ADDRESSES_MAX: u64 = 16;
+
+/// Pairs of a function and a call path whose calls one thread sums (power of two); what finds no place is in the function's
+/// numbers alone.
+pub const PATH_SUMS_MAX: u64 = 1024;
+
+/// Classes of calls by their payload: none, then from each power of two below the next, the last without end.
+pub const SIZES_MAX: u64 = 40;
 
 /// Places of return addresses that nobody has given a rule yet (power of two).
 pub const UNKNOWN_PLACES: usize = 64;
@@ -591,6 +598,12 @@ pub struct Geometry {
     pub frames_bytes: u64,
     /// Patches at the end of the list by which it is found: the last to be taken back.
     pub frames_patches: u64,
+    /// Within a slot: place of its [`PathSum`]s.
+    pub path_sums_offset: u64,
+    /// Their number: [`PATH_SUMS_MAX`], or none where the routine doesn't run.
+    pub path_sum_count: u64,
+    /// Within a slot: place of its [`SizeClass`]es, [`SIZES_MAX`] for each function.
+    pub sizes_offset: u64,
 }
 
 /// Room for a script's variables.
@@ -660,6 +673,7 @@ impl Geometry {
             detail_capacity: needs.details,
             rule_count: RULES_MAX,
             path_count: PATHS_MAX,
+            path_sum_count: PATH_SUMS_MAX,
             ..Geometry::default()
         };
         if let Some(areas) = needs.areas {
@@ -667,7 +681,7 @@ impl Geometry {
             geometry.thread_area_stride = round_up(areas.thread_bytes, 64);
             (geometry.slot_count, geometry.ring_capacity, geometry.mark_capacity) = (2, 2, 2);
             (geometry.link_capacity, geometry.pool_capacity) = (2, 2);
-            (geometry.rule_count, geometry.path_count) = (0, 0);
+            (geometry.rule_count, geometry.path_count, geometry.path_sum_count) = (0, 0, 0);
         }
         geometry.slot_shift = u64::from(64 - geometry.slot_count.trailing_zeros());
         geometry.place_slot();
@@ -712,6 +726,9 @@ impl Geometry {
             frames_at: word(31),
             frames_bytes: word(32),
             frames_patches: word(33),
+            path_sums_offset: word(34),
+            path_sum_count: word(35),
+            sizes_offset: word(36),
         }
     }
 
@@ -724,6 +741,8 @@ impl Geometry {
         };
         self.stats_offset = take(self.function_count * size_of::<FunctionStat>() as u64);
         self.links_offset = take(self.link_capacity * size_of::<LinkEntry>() as u64);
+        self.path_sums_offset = take(self.path_sum_count * size_of::<PathSum>() as u64);
+        self.sizes_offset = take(self.function_count * SIZES_MAX * size_of::<SizeClass>() as u64);
         self.ring_offset = take(self.ring_capacity * size_of::<CallRecord>() as u64);
         self.details_offset = take(self.function_count * self.detail_capacity * size_of::<DetailRecord>() as u64);
         self.slot_stride = round_up(end, PAGE);
@@ -791,6 +810,8 @@ pub struct Slot {
     pub group_depth: [AtomicU64; GROUPS_MAX],
     /// Time inside outermost calls of each group, in the window.
     pub group_ticks: [AtomicU64; GROUPS_MAX],
+    /// What came by paths that found no place among the [`PathSum`]s; its site stays 0.
+    pub other_paths: PathSum,
     /// The thread's open calls.
     pub frames: [Frame; FRAMES_MAX as usize],
     /// Communicators met.
@@ -823,6 +844,10 @@ pub struct Frame {
     pub next_plus_one: AtomicU64,
     /// 1 once the call was handed over to another function.
     pub handed_over: AtomicU64,
+    /// Where the call comes from, as [`CallRecord::site`]; 0: not asked.
+    pub path: AtomicU64,
+    /// Place of its [`PathSum`] in the shared memory; 0: not looked up.
+    pub path_sum: AtomicU64,
 }
 
 /// Bits of [`Frame::outermost`].
@@ -914,6 +939,41 @@ pub struct FunctionStat {
     pub passes_with_calls: AtomicU64,
     /// Of a loop: calls of MPI that the thread had made at the latest pass.
     pub calls_at_pass: AtomicU64,
+}
+
+/// The calls of one function that came by one path, in one thread.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct PathSum {
+    /// The path, as [`CallRecord::site`]; 0: free.
+    pub site: AtomicU64,
+    /// The function's number.
+    pub function: AtomicU64,
+    /// As [`FunctionStat::calls`].
+    pub calls: AtomicU64,
+    /// As [`FunctionStat::ticks`].
+    pub ticks: AtomicU64,
+    /// As [`FunctionStat::bytes`].
+    pub bytes: AtomicU64,
+    /// Keeps an entry in one line of the cache.
+    pub reserved: [AtomicU64; 3],
+}
+
+/// The calls of a function whose payload lies between two sizes.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct SizeClass {
+    /// Calls.
+    pub calls: AtomicU64,
+    /// Their payload.
+    pub bytes: AtomicU64,
+}
+
+/// The class of a call with so many bytes: 0 for none, else one more than the power of two that they have reached.
+#[inline(always)]
+pub const fn size_class(bytes: u64) -> u64 {
+    let class = 64 - bytes.leading_zeros() as u64;
+    if class < SIZES_MAX { class } else { SIZES_MAX - 1 }
 }
 
 /// Traffic to one peer of one communicator by one kind of call.

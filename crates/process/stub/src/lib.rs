@@ -13,6 +13,7 @@ pub mod layout;
 mod links;
 mod paths;
 mod resolve;
+mod sums;
 mod target;
 pub mod view;
 

@@ -12,7 +12,7 @@
 //! ranks.
 
 use crate::layout::*;
-use crate::{links, paths};
+use crate::{links, paths, sums};
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -474,6 +474,8 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
     frame.outermost.store(bits, Relaxed);
     frame.ring.store(0, Relaxed);
     frame.detail.store(0, Relaxed);
+    frame.path.store(0, Relaxed);
+    frame.path_sum.store(0, Relaxed);
     // A function that is nothing but a jump hands its calls over at once.
     frame.next_plus_one.store(u64::from(probe.next_plus_one), Relaxed);
     frame.handed_over.store(u64::from(probe.next_plus_one != 0), Relaxed);
@@ -489,6 +491,7 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
             pass_marker(context, site, now);
         }
         if is_in_ring {
+            frame.path.store(site, Relaxed);
             write_ring(context, number, probe, frame, arguments, site);
         }
         if probe.flags & (flag::FREES_TYPE | flag::FREES_COMM | flag::FREES_REQUEST) != 0 {
@@ -532,6 +535,7 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
         // Size of one item, for functions that return a number of items.
         let item = if probe.count == ABSENT { 1 } else { arguments.get(probe.count) };
         frame.kept[0].store(item, Relaxed);
+        frame.kept[1].store(u64::from(recording), Relaxed);
     }
     if !recording {
         return;
@@ -550,8 +554,20 @@ fn record_entry(context: Context, probe: &Probe, frame: &Frame, arguments: Argum
     if probe.argument != ABSENT {
         add(&stat.argument_sum, arguments.get(probe.argument) as i32 as i64 as u64);
     }
+    let has_path = frame.path.load(Relaxed) != 0;
+    if has_path {
+        add(&sums::of_frame(context, probe, frame).calls, 1);
+    }
     if probe.kind != kind::NONE {
+        let (bytes, unknown) = (stat.bytes.load(Relaxed), stat.unknown_bytes.load(Relaxed));
         links::account(context, probe, stat, arguments);
+        let payload = stat.bytes.load(Relaxed).wrapping_sub(bytes);
+        if stat.unknown_bytes.load(Relaxed) == unknown && probe.kind != kind::RETURNED_BYTES {
+            sums::add_size(context, probe, payload);
+        }
+        if has_path {
+            add(&sums::of_frame(context, probe, frame).bytes, payload);
+        }
     }
     if context.header().details_max.load(Relaxed) != 0 {
         keep_detail(context, probe, stat, frame, arguments, now);
@@ -745,6 +761,8 @@ fn adopt(context: Context, number: u64, arguments: Arguments) {
     frame.outermost.store(outermost::GROUP | outermost::FUNCTION, Relaxed);
     frame.ring.store(0, Relaxed);
     frame.detail.store(0, Relaxed);
+    frame.path.store(0, Relaxed);
+    frame.path_sum.store(0, Relaxed);
     frame.ticks.store(0, Relaxed);
     hand_frame_over(frame, probe);
     add(group_word(&slot.group_depth, probe.group), 1);
@@ -902,6 +920,9 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
         let inside = (to - from).saturating_sub(empty);
         if outermost & outermost::FUNCTION != 0 {
             add(&stat.ticks, inside);
+            if frame.path.load(Relaxed) != 0 {
+                add(&sums::of_frame(context, probe, frame).ticks, inside);
+            }
         }
         if outermost & outermost::GROUP != 0 {
             add(group_word(&slot.group_ticks, probe.group), inside);
@@ -915,8 +936,12 @@ fn close_frame(context: Context, frame: &Frame, arguments: Arguments, now: u64, 
         add(&stat.unknown_bytes, 1);
     } else if probe.kind == kind::RETURNED_BYTES && state == state::RECORD {
         let returned = arguments.returned() as i64;
-        if returned > 0 {
-            links::add_bytes(stat, (returned as u64).wrapping_mul(frame.kept[0].load(Relaxed)));
+        let items = if returned > 0 { returned as u64 } else { 0 };
+        let bytes = items.wrapping_mul(frame.kept[0].load(Relaxed));
+        links::add_bytes(stat, bytes);
+        // A call that was under way when the window began is none of its calls.
+        if frame.kept[1].load(Relaxed) != 0 && outermost & outermost::FUNCTION != 0 {
+            sums::add_size(context, probe, bytes);
         }
     }
 }

@@ -27,6 +27,8 @@ impl Plain for DetailRecord {}
 impl Plain for Mark {}
 impl Plain for ReturnRule {}
 impl Plain for PathEntry {}
+impl Plain for PathSum {}
+impl Plain for SizeClass {}
 impl Plain for AtomicI32 {}
 
 impl<'a> View<'a> {
@@ -250,6 +252,24 @@ impl<'a> SlotView<'a> {
         })
     }
 
+    /// Used entries of the table of paths.
+    pub fn path_sums(&self) -> impl Iterator<Item = &'a PathSum> {
+        let (view, geometry, offset) = (self.view, self.geometry, self.offset);
+        (0..geometry.path_sum_count).filter_map(move |index| {
+            let entry: &PathSum = view.get(offset + geometry.path_sums_offset + index * size_of::<PathSum>() as u64);
+            (entry.site.load(Relaxed) != 0).then_some(entry)
+        })
+    }
+
+    /// Calls of function `function` by their payload, the class of none first.
+    pub fn sizes(&self, function: u64) -> impl Iterator<Item = &'a SizeClass> {
+        let (view, first) = (self.view, self.offset + self.geometry.sizes_offset);
+        (0..SIZES_MAX).map(move |class| {
+            let place = function * SIZES_MAX + class;
+            view.get::<SizeClass>(first + place * size_of::<SizeClass>() as u64)
+        })
+    }
+
     /// Call number `index` of the ring (modulo its capacity).
     pub fn call(&self, index: u64) -> &'a CallRecord {
         let place = index & (self.geometry.ring_capacity - 1);
@@ -297,6 +317,16 @@ impl<'a> SlotView<'a> {
                 &stat.unknown_bytes,
                 &stat.unseen,
             ] {
+                word.store(0, Relaxed);
+            }
+            for class in self.sizes(function) {
+                class.calls.store(0, Relaxed);
+                class.bytes.store(0, Relaxed);
+            }
+        }
+        // An open call knows its place: paths keep theirs.
+        for sum in self.path_sums() {
+            for word in [&sum.calls, &sum.ticks, &sum.bytes] {
                 word.store(0, Relaxed);
             }
         }

@@ -10,6 +10,7 @@ mod svg;
 mod tables;
 
 use crate::numbers::{self, COST_BAR};
+use crate::paths;
 use crate::units::{NOT_MEASURED, percent, time};
 use crate::waits;
 use crate::words::{self, Fact, Tone};
@@ -42,6 +43,7 @@ pub fn html(report: &Report, headline: &str) -> String {
     page += &warnings(report);
     page += &plot_cards(report);
     page += &card("Functions", &words::summed_over(report), &tables::functions(report));
+    page += &call_paths(report);
     page += &waiting(report);
     page += &facts_cards(report);
     page += &tables::ranks(report);
@@ -71,7 +73,20 @@ fn text(raw: &str) -> String {
     safe
 }
 
-/// A titled box.
+/// Communication by the place it is called from, and calls by what they carry, where either is known.
+fn call_paths(report: &Report) -> String {
+    let missing: String = paths::missing(report).iter().map(|line| format!("<p>{}</p>\n", text(line))).collect();
+    let mut cards = String::new();
+    if !report.paths.is_empty() {
+        let body = tables::paths(report) + &missing;
+        cards += &card("Communication by where it is called", &words::summed_over(report), &body);
+    }
+    if !paths::sizes(report).is_empty() {
+        cards += &card("Calls by what they carry", "functions whose calls differ", &tables::sizes(report));
+    }
+    cards
+}
+
 /// The waits by causer, and the time of which nobody knows it; nothing where nobody communicated.
 fn waiting(report: &Report) -> String {
     let lines: String = waits::unattributed(report).iter().map(|line| format!("<p>{}</p>\n", text(line))).collect();
@@ -82,6 +97,7 @@ fn waiting(report: &Report) -> String {
     }
 }
 
+/// A titled box.
 fn card(title: &str, subtitle: &str, body: &str) -> String {
     format!("<section class=\"card\">\n<h2>{}<small>{}</small></h2>\n{body}</section>\n", text(title), text(subtitle))
 }

@@ -10,6 +10,7 @@ mod ranks;
 mod table;
 
 use crate::numbers;
+use crate::paths;
 use crate::units::{NOT_MEASURED, bytes, bytes_short, count, counted, percent, significant, time};
 use crate::waits;
 use crate::words::{self, Fact, Tone};
@@ -61,6 +62,8 @@ pub fn terminal(report: &Report, headline: &str, style: &Style) -> String {
     page.facts(&words::result(report));
     ranks::write(&mut page, report);
     functions(&mut page, report);
+    call_paths(&mut page, report, style.paths);
+    sizes(&mut page, report);
     wait_states(&mut page, report);
     links(&mut page, report);
     page.section("Operating system");
@@ -213,6 +216,55 @@ fn rest_of_functions(rest: &[FunctionTotal]) -> String {
     let time_s: f64 = rest.iter().filter_map(|function| function.time_s).sum();
     let functions = counted(rest.len() as u64, "more function");
     format!("and {functions}: {}, {}", counted(calls, "call"), time(time_s))
+}
+
+/// Communication by the place it is called from.
+fn call_paths(page: &mut Page, report: &Report, whole: bool) {
+    if report.paths.is_empty() {
+        return;
+    }
+    page.section(&format!("Communication by where it is called, {}", words::summed_over(report)));
+    let shown = &report.paths[..report.paths.len().min(paths::PATHS_SHOWN_MAX)];
+    let column = |(title, rank): (&'static str, u8)| match title {
+        "call" | "from" => Column::name(title),
+        _ => Column::number(title, rank),
+    };
+    let mut table = Table::new(paths::COLUMNS.map(column).into());
+    for row in shown {
+        table.row(paths::cells(row).map(|(shown, _)| Cell::Text(shown)).into());
+    }
+    page.table(&table);
+    if let Some(rest) = paths::rest(&report.paths) {
+        page.note(Ink::Plain, &rest);
+    }
+    for row in shown.iter().filter(|row| whole && row.path.len() > 1) {
+        page.note(Ink::Plain, &format!("{} is called {}", words::clean(&row.function), words::path(&row.path)));
+    }
+    paths::missing(report).iter().for_each(|line| page.note(Ink::Faint, line));
+}
+
+/// Calls by what they carry.
+fn sizes(page: &mut Page, report: &Report) {
+    let rows = paths::sizes(report);
+    if rows.is_empty() {
+        return;
+    }
+    page.section("Calls by what they carry");
+    let mut table = Table::new(vec![
+        Column::name("function"),
+        Column::text("payload", 0),
+        Column::number("calls", 0),
+        Column::number("bytes", 0),
+    ]);
+    for (function, class) in rows.iter().take(paths::SIZES_SHOWN_MAX) {
+        let cells = [words::function_name(function), paths::size(class), count(class.calls), bytes(class.bytes as f64)];
+        table.row(cells.map(Cell::Text).into());
+    }
+    page.table(&table);
+    let more = rows.len().saturating_sub(paths::SIZES_SHOWN_MAX);
+    if more > 0 {
+        page.note(Ink::Faint, &format!("and {}: see --json", counted(more as u64, "more row")));
+    }
 }
 
 /// The waits by causer, and the time of which nobody knows it.

@@ -345,7 +345,7 @@ fn marker(window: &Window) -> String {
 }
 
 /// The way from MPI to the program, innermost first.
-fn path(frames: &[CallFrame]) -> String {
+pub(crate) fn path(frames: &[CallFrame]) -> String {
     let place = |frame: &CallFrame| {
         let module = if frame.module.is_empty() { "generated code" } else { &frame.module };
         clean(&format!("{} ({module})", frame.place()))

@@ -12,7 +12,7 @@ use crate::request::{Answer, Facts, MarkerSite, Request};
 use trimtab_mpi::Group;
 use trimtab_types::context::Context;
 use trimtab_types::report::{self, CallFrame, NodeShare, Report};
-use trimtab_window::{RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble};
+use trimtab_window::{NamedPath, RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble};
 
 /// Reads what all ranks recorded; the nodes forget the window.
 pub(super) fn report(
@@ -22,7 +22,7 @@ pub(super) fn report(
     (verdict, waits): (Verdict, Waits),
 ) -> Result<Report, Error> {
     let ticks_per_second = lead.clock.ticks_per_second();
-    let Gathered { ranks, warnings: rank_warnings, nodes, site } = read(lead, recorded)?;
+    let Gathered { ranks, warnings: rank_warnings, nodes, site, named_paths } = read(lead, recorded)?;
     let mut warnings = std::mem::take(&mut lead.muster.warnings);
     warnings.extend(lead.muster.losses());
     warnings.extend(marker_warnings(marker, &verdict));
@@ -59,6 +59,7 @@ pub(super) fn report(
         unix_time,
         waits,
         nodes,
+        named_paths,
     };
     let mut report = assemble(&input);
     // Looks at stacks are pauses, too.
@@ -77,6 +78,8 @@ struct Gathered {
     nodes: Vec<NodeShare>,
     /// That of the lowest rank.
     site: Option<MarkerSite>,
+    /// Each once.
+    named_paths: Vec<NamedPath>,
 }
 
 fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
@@ -94,6 +97,9 @@ fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
         let new = recording.warnings.drain(..).filter(|warning| !all.warnings.contains(warning)).collect::<Vec<_>>();
         all.warnings.extend(new);
         all.nodes.push(recording.share);
+        let is_new = |named: &NamedPath| all.named_paths.iter().all(|known| known.path != named.path);
+        let new: Vec<NamedPath> = recording.named_paths.drain(..).filter(is_new).collect();
+        all.named_paths.extend(new);
         let sites = [all.site.take(), recording.site].into_iter().flatten();
         all.site = sites.min_by_key(|site| site.rank);
     }

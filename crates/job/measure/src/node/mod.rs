@@ -26,6 +26,7 @@ mod readout;
 mod recorder;
 mod selection;
 mod starting;
+mod sums;
 mod team;
 mod usage;
 

@@ -16,7 +16,7 @@ use trimtab_os::ticks;
 use trimtab_session::ImageCache;
 use trimtab_stub::layout::{ABSENT, COMM_NONE, COMMS_MAX, checksum, flag, kind};
 use trimtab_stub::view::{SlotView, View};
-use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE};
+use trimtab_window::{CallEvent, PEER_ANY, PEER_NONE, direction};
 
 /// Records kept between the reader and the writer, so that none is overwritten while it is read.
 const RING_MARGIN: u64 = 256;
@@ -217,13 +217,6 @@ impl Sites<'_> {
         }
         from
     }
-}
-
-/// What the direction of a message adds to its call site: one `MPI_Send` in a loop over neighbours is several places of
-/// the program, told apart by the neighbour's distance in ranks.
-fn direction(has_peer: bool, peer: i32, own: u32) -> u64 {
-    let distance = if peer >= 0 { i64::from(peer) - i64::from(own) } else { i64::from(i32::MIN) + i64::from(peer) };
-    if has_peer { (distance as u64).wrapping_mul(0xd6e8_feb8_6659_fd93) } else { 0 }
 }
 
 /// Calls of a rank's main thread so far.

@@ -8,10 +8,11 @@ use super::owners::{is_binding_in_source, is_interpreter};
 use super::selection::readable;
 use super::{Window, header};
 use crate::request::MarkerSite;
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 use trimtab_session::{DebugFiles, DebugSections, ImageCache, Module};
-use trimtab_symbols::dwarf::{Program, Sections, SourcePlace, Types};
+use trimtab_symbols::dwarf::{Program, SourcePlace, Types};
 use trimtab_types::report::CallFrame;
 use trimtab_types::{FileAddr, ProcAddr};
 
@@ -83,47 +84,70 @@ pub(super) fn function_name(module: &Module, at: FileAddr) -> String {
 
 /// The calls of a site, innermost first.
 pub(super) fn frames(paths: &mut CallPaths, site: u64, cache: &ImageCache) -> Vec<CallFrame> {
-    let addresses = paths.addresses(site);
+    frames_of(paths, &[site], cache).pop().unwrap_or_default()
+}
+
+/// The calls of each of these sites.
+pub(super) fn frames_of(paths: &mut CallPaths, sites: &[u64], cache: &ImageCache) -> Vec<Vec<CallFrame>> {
+    let of_sites: Vec<Vec<(u64, bool)>> = sites.iter().map(|site| paths.addresses(*site)).collect();
     let modules = paths.modules();
-    for (address, _) in &addresses {
+    for (address, _) in of_sites.iter().flatten() {
         modules.reach(ProcAddr(*address), cache);
     }
     let files = DebugFiles::of(modules);
     let sections = DebugSections::of(&files);
-    let frame = |(address, own): (u64, bool)| {
-        let at = sections.modules().iter().position(|module| module.text.contains(&address));
-        match at {
-            Some(at) => frame_in(&sections, at, ProcAddr(address), own),
-            None => CallFrame { function: format!("{address:#x}"), own, ..CallFrame::default() },
-        }
+    let programs = (0..sections.modules().len()).map(|_| OnceCell::new()).collect();
+    let names = Names { sections: &sections, programs };
+    let mut known: HashMap<(u64, bool), CallFrame> = HashMap::new();
+    let mut frame = |(address, own): &(u64, bool)| {
+        known.entry((*address, *own)).or_insert_with(|| names.frame(ProcAddr(*address), *own)).clone()
     };
-    addresses.into_iter().map(frame).collect()
+    of_sites.iter().map(|addresses| addresses.iter().map(&mut frame).collect()).collect()
 }
 
-fn frame_in(sections: &DebugSections<'_>, at: usize, address: ProcAddr, own: bool) -> CallFrame {
-    let module = &sections.modules()[at];
-    let after = module.bias.to_file(address);
-    // A call may be a function's last instruction: what it returns to is another one then.
-    let call = FileAddr(after.0.wrapping_sub(1));
-    let function = module.loaded.image.function_at(call).filter(|function| !function.names.is_empty());
-    let name = function.map(|function| readable(&function.name()));
-    let begin = function.map_or(0, |function| function.addr.0);
-    let source = if own { sections.get(at).and_then(|sections| source_of(sections, call)) } else { None };
-    let (source_name, line) = source.unzip();
-    let shortened = |name: String| name.chars().take(NAME_LETTERS_MAX).collect();
-    CallFrame {
-        function: source_name.or(name).map(shortened).unwrap_or_default(),
-        offset: after.0.wrapping_sub(begin),
-        module: shortened(module.file_name().to_string()),
-        line: line.map(shortened),
-        interpreter: own && is_interpreter(module.file_name()),
-        own,
+/// Files whose debugging information is read when it is needed.
+struct Names<'a> {
+    sections: &'a DebugSections<'a>,
+    /// One for each file; `None` inside: it has none.
+    programs: Vec<OnceCell<Option<Program<'a>>>>,
+}
+
+impl<'a> Names<'a> {
+    fn frame(&self, address: ProcAddr, own: bool) -> CallFrame {
+        match self.sections.modules().iter().position(|module| module.text.contains(&address.0)) {
+            Some(at) => self.frame_in(at, address, own),
+            None => CallFrame { function: format!("{:#x}", address.0), own, ..CallFrame::default() },
+        }
+    }
+
+    fn program(&self, at: usize) -> Option<&Program<'a>> {
+        self.programs[at].get_or_init(|| self.sections.get(at).map(Program::open)).as_ref()
+    }
+
+    fn frame_in(&self, at: usize, address: ProcAddr, own: bool) -> CallFrame {
+        let module = &self.sections.modules()[at];
+        let after = module.bias.to_file(address);
+        // A call may be a function's last instruction: what it returns to is another one then.
+        let call = FileAddr(after.0.wrapping_sub(1));
+        let function = module.loaded.image.function_at(call).filter(|function| !function.names.is_empty());
+        let name = function.map(|function| readable(&function.name()));
+        let begin = function.map_or(0, |function| function.addr.0);
+        let source = if own { self.program(at).and_then(|program| source_of(program, call)) } else { None };
+        let (source_name, line) = source.unzip();
+        let shortened = |name: String| name.chars().take(NAME_LETTERS_MAX).collect();
+        CallFrame {
+            function: source_name.or(name).map(shortened).unwrap_or_default(),
+            offset: after.0.wrapping_sub(begin),
+            module: shortened(module.file_name().to_string()),
+            line: line.map(shortened),
+            interpreter: own && is_interpreter(module.file_name()),
+            own,
+        }
     }
 }
 
 /// The function and line of the program that a call was written in: not one of a binding that was inlined there.
-fn source_of(sections: &Sections<'_>, call: FileAddr) -> Option<(String, String)> {
-    let program = Program::open(sections);
+fn source_of(program: &Program<'_>, call: FileAddr) -> Option<(String, String)> {
     let mut line = program.line_at(call)?;
     let around = program.function_at(call)?;
     let function = program.function(around, &mut Types::default()).ok()?.full_name;

@@ -42,10 +42,11 @@ impl Window<'_> {
         let ranks =
             members.map(|(member, marks)| Reader { team: &self.team, member, ticks_per_second }.sample(marks, &ending));
         let share = self.beside.share(&host_name());
-        let ranks = ranks.collect();
+        let mut ranks: Vec<RankSample> = ranks.collect();
+        let named_paths = self.name_paths(&mut ranks);
         let (site, path_warnings) = self.marker_site();
         let warnings = rank_warnings(&self.team).into_iter().chain(path_warnings).collect();
-        Recording { ranks, warnings, share, site }
+        Recording { ranks, warnings, share, site, named_paths }
     }
 }
 
@@ -130,10 +131,23 @@ const ISLANDS_TICKS: f64 = 10.0;
 const BESIDE_SECONDS_MIN: f64 = 0.1;
 
 /// Reads one rank.
-struct Reader<'a> {
-    team: &'a Team,
-    member: &'a Member,
+pub(super) struct Reader<'a> {
+    pub team: &'a Team,
+    pub member: &'a Member,
     ticks_per_second: f64,
+}
+
+/// A call that was entered and not left when the window ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenCall {
+    /// Thread pointer.
+    thread: u64,
+    /// The function's number.
+    pub function: u32,
+    /// Where it comes from, as the routine tells; 0: not known.
+    pub path: u64,
+    /// Its time in the window.
+    pub ticks: u64,
 }
 
 impl Reader<'_> {
@@ -148,8 +162,9 @@ impl Reader<'_> {
         let calls = view.slots().flat_map(|slot| self.open_calls(&slot, first_ticks, last_ticks));
         let is_in = |function: u32| !self.member.out.iter().any(|out| out.function == function);
         let calls = calls.chain(self.blocked_calls(first_ticks, last_ticks));
-        for (call, ticks) in calls.filter(|((_, function), _)| is_in(*function)) {
-            *open.entry(call).or_insert(0) += ticks;
+        let calls: Vec<OpenCall> = calls.filter(|call| is_in(call.function)).collect();
+        for call in &calls {
+            *open.entry((call.thread, call.function)).or_insert(0) += call.ticks;
         }
         let comm = |slot: &SlotView<'_>| {
             slot.slot.group_ticks[0].load(Relaxed) + self.open_group_ticks(&open, slot.slot.key.load(Relaxed), 0)
@@ -188,6 +203,8 @@ impl Reader<'_> {
             ]
             .concat(),
             unseen: [self.taken_out(first_ticks), self.lacking(&self.member.prepared.refused)].concat(),
+            paths: self.paths(&calls),
+            sizes: self.sizes(),
         }
     }
 
@@ -296,31 +313,39 @@ impl Reader<'_> {
         cost_of_pair_ns(self.member.inserted.view(), self.ticks_per_second)
     }
 
-    /// Time of calls that were entered and not left when the window ended, by thread and function.
-    fn open_calls(&self, slot: &SlotView<'_>, first: u64, last: u64) -> Vec<((u64, u32), u64)> {
+    /// Calls that were entered and not left when the window ended.
+    fn open_calls(&self, slot: &SlotView<'_>, first: u64, last: u64) -> Vec<OpenCall> {
         let key = slot.slot.key.load(Relaxed);
         let depth = slot.slot.depth.load(Relaxed).min(FRAMES_MAX) as usize;
         let frames = slot.slot.frames[..depth].iter().filter(|f| f.outermost.load(Relaxed) & outermost::FUNCTION != 0);
         let framed = frames.filter_map(|frame| {
             let probe = self.member.prepared.probes.get(frame.probe.load(Relaxed) as usize)?;
             let timed = probe.flags & flag::TIMED != 0;
-            timed.then_some((probe.function, frame.stack.load(Relaxed), frame.ticks.load(Relaxed)))
+            let path = frame.path.load(Relaxed);
+            timed.then_some((probe.function, path, frame.stack.load(Relaxed), frame.ticks.load(Relaxed)))
         });
         let simple = (0..self.team.selection.functions.len() as u32).map(|function| {
             let stat = slot.stat(u64::from(function));
-            (function, stat.open_stack.load(Relaxed), stat.open_ticks.load(Relaxed))
+            (function, 0, stat.open_stack.load(Relaxed), stat.open_ticks.load(Relaxed))
         });
         let still_open = |stack: u64| stack != 0 && self.is_on_stack(key, stack);
-        let open = framed.chain(simple).filter(|(_, stack, _)| still_open(*stack));
-        let inside = open.filter(|(_, _, entered)| first > 0 && *entered < last);
-        inside.map(|(function, _, entered)| ((key, function), last - entered.max(first))).collect()
+        let open = framed.chain(simple).filter(|(_, _, stack, _)| still_open(*stack));
+        let inside = open.filter(|(.., entered)| first > 0 && *entered < last);
+        inside
+            .map(|(function, path, _, entered)| OpenCall {
+                thread: key,
+                function,
+                path,
+                ticks: last - entered.max(first),
+            })
+            .collect()
     }
 
-    /// Calls that were entered before the probes went in and never returned, by thread and function.
-    fn blocked_calls(&self, first: u64, last: u64) -> Vec<((u64, u32), u64)> {
+    /// Calls that were entered before the probes went in and never returned.
+    fn blocked_calls(&self, first: u64, last: u64) -> Vec<OpenCall> {
         let functions = self.blocked(first, last).into_iter().filter_map(|(key, probe)| {
             let function = self.member.prepared.probes.get(probe as usize)?.function;
-            (function != NOBODY).then_some(((key, function), last - first))
+            (function != NOBODY).then_some(OpenCall { thread: key, function, path: 0, ticks: last - first })
         });
         functions.collect()
     }

@@ -4,11 +4,12 @@
 
 use super::{card, text};
 use crate::numbers;
+use crate::paths;
 use crate::units::{bytes, count, counted, percent, significant, time};
 use crate::waits;
 use crate::words;
 use std::fmt::Write;
-use trimtab_types::report::{Detail, FunctionTotal, Link, RankTotal, Report, WaitState};
+use trimtab_types::report::{Detail, FunctionTotal, Link, PathTotal, RankTotal, Report, SizeClass, WaitState};
 
 /// Links beside the map of all.
 const LINKS_SHOWN_MAX: usize = 12;
@@ -90,6 +91,34 @@ fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> V
     ];
     row.extend(arguments.then(|| Cell::maybe(function.argument_sum.map(|sum| sum as f64), |sum| significant(sum, 6))));
     row
+}
+
+/// Communication by the place it is called from; the whole way stands beside it.
+pub(super) fn paths(report: &Report) -> String {
+    let titles: Vec<&str> = paths::COLUMNS.iter().map(|(title, _)| *title).chain(["called"]).collect();
+    let row = |row: &PathTotal| {
+        let cells = paths::cells(row).map(|(shown, number)| match number {
+            Some(number) => Cell::number(number, shown),
+            None => Cell::name(&shown),
+        });
+        let way = if row.path.is_empty() { "-".to_string() } else { words::path(&row.path) };
+        cells.into_iter().chain([Cell::name(&way)]).collect()
+    };
+    table(&titles, report.paths.iter().map(row))
+}
+
+/// Calls by what they carry.
+pub(super) fn sizes(report: &Report) -> String {
+    let row = |(function, class): (&FunctionTotal, SizeClass)| {
+        let from = class.from_bytes.map_or(-1.0, |from| from as f64);
+        vec![
+            Cell::name(&words::function_name(function)),
+            Cell { shown: text(&paths::size(&class)), number: Some(from) },
+            Cell::count(class.calls),
+            Cell::number(class.bytes as f64, bytes(class.bytes as f64)),
+        ]
+    };
+    table(&["function", "payload", "calls", "bytes"], paths::sizes(report).into_iter().map(row))
 }
 
 /// Who waited for whom.

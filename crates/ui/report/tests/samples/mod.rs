@@ -62,7 +62,53 @@ pub fn four_ranks() -> Report {
         wait_state("late sender", "MPI_Sendrecv", 0.0041, 0.0, &[(3, 0.0041)]),
     ];
     report.details = (0..3).map(detail).collect();
+    report.paths = vec![
+        path("MPI_Allreduce", "solve", Some("solver.f90:214"), 0.0151),
+        path("MPI_Sendrecv", "exchange", None, 0.0052),
+        PathTotal {
+            path: Vec::new(),
+            path_missing: Some("these calls were under way when the probes went in".into()),
+            calls: 0,
+            ..path("MPI_Allreduce", "", None, 0.0001)
+        },
+    ];
+    if let Some(function) = report.functions.iter_mut().find(|function| function.name == "MPI_Sendrecv") {
+        let class = |from: u64, calls: u64| SizeClass {
+            from_bytes: Some(from),
+            to_bytes: Some(2 * from - 1),
+            calls,
+            bytes: calls * from,
+        };
+        function.sizes = Some(vec![class(1024, 8), class(8192, 72)]);
+    }
     report
+}
+
+fn path(function: &str, caller: &str, line: Option<&str>, time_s: f64) -> PathTotal {
+    let frame = |function: &str, module: &str, line: Option<&str>, own: bool| CallFrame {
+        function: function.into(),
+        offset: 0x1f3,
+        module: module.into(),
+        line: line.map(str::to_owned),
+        interpreter: false,
+        own,
+    };
+    PathTotal {
+        function: function.into(),
+        path: vec![frame("pmpi_call_", "libmpifort.so.12", None, false), frame(caller, "app", line, true)],
+        path_missing: None,
+        ranks: 4,
+        calls: 40,
+        time_s: Some(time_s),
+        fraction: Some(time_s / 0.21),
+        rank_time_s_min: Some(time_s * 0.2),
+        rank_time_s_mean: Some(time_s * 0.25),
+        rank_time_s_max: Some(time_s * 0.3),
+        rank_of_max: Some(1),
+        bytes: Some(320),
+        wait_s: Some(time_s * 0.5),
+        wait_calls: Some(30),
+    }
 }
 
 /// Sixty-four ranks on sixteen hosts in a ring and with an alltoall; one is slow.
@@ -116,6 +162,12 @@ pub fn everything() -> Report {
     for function in &mut report.functions {
         (function.bytes, function.bytes_mean, function.bytes_max) = (Some(1), Some(1.0), Some(1));
         function.argument_sum = Some(-5);
+        function.sizes.get_or_insert_default().push(SizeClass {
+            from_bytes: Some(1),
+            to_bytes: Some(1),
+            calls: 1,
+            bytes: 1,
+        });
         function.other_names = vec!["memmove".into()];
         function.waits_missing = Some("it completes what other calls began".into());
         function.time_missing = Some("it is left only by jumps to other functions".into());
@@ -126,6 +178,9 @@ pub fn everything() -> Report {
         detail.duration_s = Some(0.001);
     }
     report.wait_states = vec![wait_state("wait at collective", "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101)])];
+    report.paths = vec![path("MPI_Allreduce", "solve", Some("solver.f90:214"), 0.01)];
+    report.paths[0].path_missing = Some("who called here was not known yet".into());
+    report.paths[0].path.remove(0);
     (report.efficiencies_missing, report.efficiencies) = (
         Some("a rank is missing".into()),
         Some(Efficiencies {
@@ -272,7 +327,12 @@ pub fn bare() -> Report {
     for function in &mut report.functions {
         (function.time_s, function.bytes, function.bytes_mean, function.bytes_max) = (None, None, None, None);
         (function.argument_sum, function.first_s, function.last_s) = (None, None, None);
+        function.sizes = Some(vec![SizeClass { calls: 3, ..SizeClass::default() }]);
     }
+    let mut unmeasured = report.functions[0].clone();
+    unmeasured.sizes = None;
+    report.functions.push(unmeasured);
+    report.paths = vec![PathTotal { path: vec![CallFrame::default()], ..PathTotal::default() }];
     for rank in &mut report.ranks {
         (rank.cpu_s, rank.cpu_user_s, rank.cpu_system_s) = (None, None, None);
         (rank.iterations, rank.time_per_iteration_s, rank.pause_remove_us) = (None, None, None);
@@ -553,6 +613,7 @@ fn function(name: &str, calls: u64, time_s: f64, bytes: Option<(u64, u64)>) -> F
         bytes: bytes.map(|(sum, _)| sum),
         bytes_mean: bytes.map(|(sum, _)| sum as f64 / calls as f64),
         bytes_max: bytes.map(|(_, max)| max),
+        sizes: None,
         argument_sum: None,
         first_s: Some(0.0001),
         last_s: Some(0.03),

@@ -1,0 +1,190 @@
+//! Communication by the place in the program that it is called from, and calls by what they carry.
+//!
+//! What the ranks' tables hold of a path is exact. A function's own numbers are whole, so what none of its paths has is
+//! told as the rest: calls that were under way when the probes went in, that came by a path nobody had gone up yet, or
+//! that found no place in a table.
+//!
+//! Next: `waits`, which knows how long calls waited; `assemble` for the functions' own numbers.
+
+use crate::assemble::{FunctionSample, RankSample, WindowInput};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use trimtab_types::report::{CallFrame, FunctionTotal, PathTotal, SizeClass};
+
+/// The calls of one function by one path, on one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathSample {
+    /// Position in `WindowInput::functions`.
+    pub function: usize,
+    /// The path, as a hash that is the same on all ranks.
+    pub path: u64,
+    /// Outermost calls that began in the window.
+    pub calls: u64,
+    /// Time inside, clipped to the window.
+    pub ticks: u64,
+    /// Payload.
+    pub bytes: u64,
+}
+
+/// The calls of one function whose payload lies between two sizes, on one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeSample {
+    /// Position in `WindowInput::functions`.
+    pub function: usize,
+    /// 0: calls without payload; n: from 2 to the power n - 1 to below the next.
+    pub class: u32,
+    /// True for the last class, which has no upper end.
+    pub is_last: bool,
+    /// Calls.
+    pub calls: u64,
+    /// Their payload.
+    pub bytes: u64,
+}
+
+/// A path as people read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedPath {
+    /// As [`PathSample::path`].
+    pub path: u64,
+    /// Its calls, innermost first.
+    pub frames: Vec<CallFrame>,
+    /// It goes on, but that was not known yet when the calls were made.
+    pub is_cut: bool,
+}
+
+/// How long calls of one function by one path waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathWait {
+    /// Number of the function.
+    pub function: u32,
+    /// As [`PathSample::path`].
+    pub path: u64,
+    /// Calls that were matched with their partners.
+    pub calls: u64,
+    /// Time waited in them, summed over ranks.
+    pub ticks: u64,
+}
+
+/// One rank's part of a row.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    rank: u32,
+    calls: u64,
+    ticks: u64,
+    bytes: u64,
+}
+
+/// One entry for each function and path, longest time first; `functions` are the totals of the same window.
+pub(crate) fn path_totals(
+    input: &WindowInput,
+    functions: &[FunctionTotal],
+    seconds: impl Fn(u64) -> f64,
+) -> Vec<PathTotal> {
+    let names: HashMap<u64, &NamedPath> = input.named_paths.iter().map(|named| (named.path, named)).collect();
+    let mut rows: BTreeMap<(usize, Option<u64>), Vec<Part>> = BTreeMap::new();
+    for rank in input.ranks.iter() {
+        for sample in rank.functions.iter().filter(|sample| has_paths(input, sample.function)) {
+            for (path, part) in parts(rank, sample, &names) {
+                rows.entry((sample.function, path)).or_default().push(part);
+            }
+        }
+    }
+    let total_s: f64 = input.ranks.iter().map(|rank| seconds(rank.duration_ticks())).sum();
+    let mut totals: Vec<PathTotal> = Vec::new();
+    for ((function, path), parts) in rows {
+        let name = &input.functions[function].name;
+        let Some(total) = functions.iter().find(|total| total.name == *name && total.group == "comm") else { continue };
+        let wait = path.and_then(|path| input.waits.of_path(function as u32, path));
+        let mut row = row(total, &parts, total_s, &seconds);
+        let named = path.and_then(|path| names.get(&path));
+        row.path = named.map(|named| named.frames.clone()).unwrap_or_default();
+        row.path_missing = why_missing(named.copied(), row.calls).map(str::to_owned);
+        row.wait_s = wait.map(|wait| seconds(wait.ticks));
+        row.wait_calls = wait.map(|wait| wait.calls);
+        totals.push(row);
+    }
+    totals.sort_by(|a, b| {
+        let time = |row: &PathTotal| row.time_s.unwrap_or(-1.0);
+        time(b).total_cmp(&time(a)).then(b.calls.cmp(&a.calls)).then(a.function.cmp(&b.function))
+    });
+    totals
+}
+
+/// Only calls of MPI are gone up to where they come from.
+fn has_paths(input: &WindowInput, function: usize) -> bool {
+    input.functions.get(function).is_some_and(|info| info.group == "comm")
+}
+
+/// A function's paths on one rank, and what is left of the function.
+fn parts(rank: &RankSample, sample: &FunctionSample, names: &HashMap<u64, &NamedPath>) -> BTreeMap<Option<u64>, Part> {
+    let mut parts: BTreeMap<Option<u64>, Part> = BTreeMap::new();
+    let mut rest = Part { rank: rank.rank, calls: sample.calls, ticks: sample.ticks, bytes: sample.bytes };
+    let known = |path: &&PathSample| path.function == sample.function && names.contains_key(&path.path);
+    for path in rank.paths.iter().filter(known) {
+        let part = parts.entry(Some(path.path)).or_insert(Part { rank: rank.rank, ..Part::default() });
+        part.calls += path.calls;
+        part.ticks += path.ticks;
+        part.bytes += path.bytes;
+        rest.calls = rest.calls.saturating_sub(path.calls);
+        rest.ticks = rest.ticks.saturating_sub(path.ticks);
+        rest.bytes = rest.bytes.saturating_sub(path.bytes);
+    }
+    if rest.calls + rest.ticks + rest.bytes > 0 {
+        parts.insert(None, rest);
+    }
+    parts
+}
+
+fn row(total: &FunctionTotal, parts: &[Part], total_s: f64, seconds: impl Fn(u64) -> f64) -> PathTotal {
+    let time = |ticks: u64| total.time_s.is_some().then(|| seconds(ticks));
+    let ticks: u64 = parts.iter().map(|part| part.ticks).sum();
+    let most = parts.iter().max_by_key(|part| (part.ticks, std::cmp::Reverse(part.rank)));
+    let time_s = time(ticks);
+    PathTotal {
+        function: total.name.clone(),
+        ranks: parts.len() as u32,
+        calls: parts.iter().map(|part| part.calls).sum(),
+        time_s,
+        fraction: time_s.filter(|_| total_s > 0.0).map(|time_s| time_s / total_s),
+        rank_time_s_min: parts.iter().map(|part| part.ticks).min().and_then(time),
+        rank_time_s_mean: time_s.filter(|_| !parts.is_empty()).map(|time_s| time_s / parts.len() as f64),
+        rank_time_s_max: most.and_then(|part| time(part.ticks)),
+        rank_of_max: most.filter(|_| total.time_s.is_some()).map(|part| part.rank),
+        bytes: total.bytes.map(|_| parts.iter().map(|part| part.bytes).sum()),
+        ..PathTotal::default()
+    }
+}
+
+/// Why it is not known from where in the program these calls came.
+fn why_missing(path: Option<&NamedPath>, calls: u64) -> Option<&'static str> {
+    match path {
+        Some(path) if path.is_cut => Some("who called here was not known yet when these calls were made"),
+        Some(path) if !path.frames.iter().any(|frame| frame.own) => {
+            Some("its unwind tables do not say who called here")
+        }
+        Some(_) => None,
+        None if calls == 0 => Some("these calls were under way when the probes went in"),
+        None => Some("these calls came by more paths than are told apart"),
+    }
+}
+
+/// A function's calls by their payload; `None` if they were not counted by it.
+pub(crate) fn sizes(input: &WindowInput, function: usize, calls: u64) -> Option<Vec<SizeClass>> {
+    let mut classes: BTreeMap<u32, SizeClass> = BTreeMap::new();
+    let samples = input.ranks.iter().flat_map(|rank| &rank.sizes).filter(|sample| sample.function == function);
+    for sample in samples {
+        let class = classes.entry(sample.class).or_insert(ends_of(sample));
+        class.calls += sample.calls;
+        class.bytes += sample.bytes;
+    }
+    let known: u64 = classes.values().map(|class| class.calls).sum();
+    let unknown = SizeClass { calls: calls.saturating_sub(known), ..SizeClass::default() };
+    let unknown = Some(unknown).filter(|class| class.calls > 0);
+    (known > 0).then(|| classes.into_values().chain(unknown).collect())
+}
+
+fn ends_of(sample: &SizeSample) -> SizeClass {
+    let from = |class: u32| if class == 0 { Some(0) } else { 1u64.checked_shl(class - 1) };
+    let below = from(sample.class + 1).filter(|_| !sample.is_last);
+    SizeClass { from_bytes: from(sample.class), to_bytes: below.map(|next| next - 1), ..SizeClass::default() }
+}
