@@ -1,10 +1,11 @@
 //! Does the report say what the samples hold, and nothing else?
 
 use std::collections::BTreeMap;
-use trimtab_types::report::{Job, NodeShare, Oversubscription, Place, Report, SCHEMA};
+use trimtab_types::report::{CallFrame, Job, NodeShare, Oversubscription, Place, Report, SCHEMA};
 use trimtab_window::{
-    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, UnixTime, Untimed,
-    Usage, WaitKind, WaitSum, Waits, WindowFacts, WindowInput, assemble, headline,
+    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, NamedPath, PathSample, PathWait, RankSample,
+    SizeSample, ThreadSample, UnixTime, Untimed, Usage, WaitKind, WaitSum, Waits, WindowFacts, WindowInput, assemble,
+    headline,
 };
 
 const TICKS_PER_SECOND: f64 = 1e6;
@@ -535,7 +536,7 @@ fn functions_without_a_row_of_waits_say_why() {
         by_late_rank: BTreeMap::new(),
     };
     type Row = (&'static str, &'static str, Waits, Option<&'static str>);
-    let known = |sums: Vec<WaitSum>| Waits { iterations: 5, sums, ranks: Vec::new() };
+    let known = |sums: Vec<WaitSum>| Waits { iterations: 5, sums, ..Waits::default() };
     let rows: [Row; 5] = [
         ("a row of its own", "MPI_Recv", known(vec![waited(0)]), None),
         ("it completes", "MPI_Waitsome", known(vec![]), Some("it completes what other calls began")),
@@ -622,4 +623,71 @@ fn headline_of_a_starved_rank_names_its_processor_time() {
     input.ranks[0].usage = Some(Usage { cpu_user_s: 0.5, ..Usage::default() });
     let text = headline(&assemble(&input));
     assert!(text.contains("0.50 s of 1.00 s"), "{text}");
+}
+
+/// Two ranks of 20 calls, 2000 bytes and 0.4 and 0.6 s of `MPI_Send` each.
+fn by_paths() -> WindowInput {
+    let mut input = input(&[40_000, 60_000]);
+    let path = |path: u64, calls: u64, ticks: u64, bytes: u64| PathSample { function: 0, path, calls, ticks, bytes };
+    for rank in &mut input.ranks {
+        let ticks = if rank.rank == 0 { 300_000 } else { 500_000 };
+        rank.paths = vec![path(7, 15, ticks, 1500), path(8, 4, 60_000, 500)];
+        rank.sizes = vec![
+            SizeSample { function: 0, class: 0, is_last: false, calls: 3, bytes: 0 },
+            SizeSample { function: 0, class: 8, is_last: false, calls: 14, bytes: 2000 },
+            SizeSample { function: 0, class: 39, is_last: true, calls: 1, bytes: 0 },
+        ];
+    }
+    let frame = |function: &str, own: bool| CallFrame { function: function.to_owned(), own, ..CallFrame::default() };
+    input.named_paths = vec![
+        NamedPath { path: 7, frames: vec![frame("pmpi_send_", false), frame("solve", true)], is_cut: false },
+        NamedPath { path: 8, frames: vec![frame("pmpi_send_", false)], is_cut: true },
+    ];
+    input.waits.paths = vec![PathWait { function: 0, path: 7, calls: 12, ticks: 200_000 }];
+    input
+}
+
+#[test]
+fn paths_of_a_function_are_all_of_it() {
+    let report = assemble(&by_paths());
+    let rows: Vec<_> = report.paths.iter().map(|row| (row.path.len(), row.calls, row.bytes, row.ranks)).collect();
+    assert_eq!(rows, [(2, 30, Some(3000), 2), (1, 8, Some(1000), 2), (0, 2, Some(0), 2)]);
+    let [solve, cut, rest] = &report.paths[..] else { panic!("{:?}", report.paths) };
+    assert!(near(solve.time_s.expect("a time"), 0.8) && near(solve.fraction.expect("a share"), 0.4), "{solve:?}");
+    let spread = (solve.rank_time_s_min, solve.rank_time_s_mean, solve.rank_time_s_max, solve.rank_of_max);
+    assert_eq!(spread, (Some(0.3), Some(0.4), Some(0.5), Some(1)));
+    assert_eq!((solve.wait_s, solve.wait_calls, solve.path_missing.as_deref()), (Some(0.2), Some(12), None));
+    assert_eq!((cut.wait_s, cut.wait_calls), (None, None));
+    assert!(cut.path_missing.as_deref().is_some_and(|why| why.contains("not known yet")), "{cut:?}");
+    assert!(rest.path_missing.is_some() && near(rest.time_s.expect("a time"), 0.08), "{rest:?}");
+}
+
+#[test]
+fn a_path_is_known_as_well_as_its_function() {
+    let mut input = by_paths();
+    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it jumps".to_owned(), is_out: false }];
+    input.ranks[1].functions[0].unknown_bytes = 2;
+    let report = assemble(&input);
+    assert!(report.paths.iter().all(|row| row.time_s.is_none() && row.fraction.is_none() && row.bytes.is_none()));
+    assert!(report.paths.iter().all(|row| row.rank_time_s_max.is_none() && row.rank_of_max.is_none()));
+    assert_eq!(report.paths.iter().map(|row| row.calls).sum::<u64>(), 40);
+    // Without names all are the rest.
+    let unnamed = assemble(&WindowInput { named_paths: Vec::new(), ..by_paths() });
+    assert_eq!((unnamed.paths.len(), unnamed.paths[0].calls), (1, 40));
+    // What is not communication has no paths.
+    let mut io = by_paths();
+    io.functions[0] = function("read", "io");
+    assert_eq!(assemble(&io).paths, []);
+}
+
+#[test]
+fn sizes_of_a_function_are_all_of_its_calls() {
+    let report = assemble(&by_paths());
+    let sizes = report.functions[0].sizes.clone().expect("sizes");
+    let rows: Vec<_> = sizes.iter().map(|one| (one.from_bytes, one.to_bytes, one.calls, one.bytes)).collect();
+    let last = (Some(1 << 38), None, 2, 0);
+    assert_eq!(rows, [(Some(0), Some(0), 6, 0), (Some(128), Some(255), 28, 4000), last, (None, None, 4, 0)]);
+    let mut uncounted = by_paths();
+    uncounted.ranks.iter_mut().for_each(|rank| rank.sizes.clear());
+    assert_eq!(assemble(&uncounted).functions[0].sizes, None);
 }

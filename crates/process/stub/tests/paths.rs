@@ -7,7 +7,10 @@ use std::arch::asm;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use trimtab_stub::blob;
-use trimtab_stub::layout::{Geometry, Header, Needs, PATH_ADDRESSES_MAX, PATH_BIT, Probe, Saved, flag, state, step};
+use trimtab_stub::layout::{
+    Geometry, Header, Needs, PATH_ADDRESSES_MAX, PATH_BIT, PATH_SUMS_MAX, Probe, SIZES_MAX, Saved, flag, kind, state,
+    step,
+};
 use trimtab_stub::view::View;
 
 /// Words of the stack and of the code.
@@ -100,14 +103,7 @@ impl Target {
     fn call(&mut self, first: usize, frame: u64) -> u64 {
         let view = self.view();
         let written = view.slots().map(|slot| slot.slot.ring_written.load(Relaxed)).sum::<u64>();
-        let routine = blob().bytes.as_ptr() as u64 + blob().enter;
-        let saved: *const Saved = self.stack[first - SAVED..].as_ptr().cast();
-        // SAFETY: the routine of this very program, called as an island does, with the frame pointer of the made-up caller.
-        unsafe {
-            asm!("push rbp", "mov r12, rsp", "and rsp, -16", "mov rbp, {frame}", "call {routine}", "mov rsp, r12", "pop rbp",
-                 frame = in(reg) frame, routine = in(reg) routine, out("r12") _,
-                 in("rdi") self.words.as_ptr().cast::<Header>(), in("rsi") 0u64, in("rdx") saved, clobber_abi("C"));
-        }
+        self.pass(blob().enter, first, frame);
         let slot = self.view().slots().next().expect("a slot");
         assert_eq!(slot.slot.ring_written.load(Relaxed), written + 1, "one record");
         let site = slot.call(written).site.load(Relaxed);
@@ -115,6 +111,34 @@ impl Target {
         slot.slot.depth.store(0, Relaxed);
         slot.slot.group_depth[0].store(0, Relaxed);
         site
+    }
+
+    /// Passes the probe at the function's entry or exit.
+    fn pass(&mut self, routine: u64, first: usize, frame: u64) {
+        let routine = blob().bytes.as_ptr() as u64 + routine;
+        let saved: *const Saved = self.stack[first - SAVED..].as_ptr().cast();
+        // SAFETY: the routine of this very program, called as an island does, with the frame pointer of the made-up caller.
+        unsafe {
+            asm!("push rbp", "mov r12, rsp", "and rsp, -16", "mov rbp, {frame}", "call {routine}", "mov rsp, r12", "pop rbp",
+                 frame = in(reg) frame, routine = in(reg) routine, out("r12") _,
+                 in("rdi") self.words.as_ptr().cast::<Header>(), in("rsi") 0u64, in("rdx") saved, clobber_abi("C"));
+        }
+    }
+
+    /// A call that carries so many bytes, and returns.
+    fn carry(&mut self, first: usize, frame: u64, bytes: u64) {
+        self.stack[first - SAVED + 4] = bytes;
+        self.pass(blob().enter, first, frame);
+        self.pass(blob().leave, first, frame);
+    }
+
+    /// Records from now on, calls whose first argument is their payload.
+    fn record(&self) {
+        let probe = Probe { flags: flag::TIMED | flag::RING, kind: kind::PLAIN_BYTES, count: 0, ..Probe::ABSENT };
+        self.view().set_probe(0, &probe);
+        self.view().header().calibration_begun.store(1, Relaxed);
+        self.view().header().first_ticks.store(1, Relaxed);
+        self.view().header().state.store(state::RECORD, Relaxed);
     }
 
     fn path(&self, site: u64) -> Vec<u64> {
@@ -226,6 +250,63 @@ fn more_paths_than_there_is_room_for_are_counted() {
     }
     assert!(alone > 0, "there is room for fewer");
     assert_eq!(target.view().header().paths_lost.load(Relaxed), alone);
+}
+
+#[test]
+fn calls_time_and_bytes_are_summed_by_path_and_by_size() {
+    let mut target = Target::new();
+    let layer = level(100, 3);
+    target.rule(100, Target::rule_of(&layer));
+    [400, 500].into_iter().for_each(|own| target.rule(own, step::END));
+    target.record();
+    let sizes = [0, 1, 1000, 1023, 1024, 1 << 38, u64::MAX >> 1];
+    for (at, bytes) in sizes.into_iter().enumerate() {
+        let frame = target.build(SAVED + 1, &[layer], if at < 3 { 400 } else { 500 });
+        target.carry(SAVED + 1, frame, bytes);
+    }
+    let slot = target.view().slots().next().expect("a slot");
+    let stat = slot.stat(0);
+    let mut sums: Vec<(Vec<u64>, u64, u64)> = slot
+        .path_sums()
+        .map(|sum| (target.path(sum.site.load(Relaxed)), sum.calls.load(Relaxed), sum.bytes.load(Relaxed)))
+        .collect();
+    sums.sort();
+    let path = |own: usize| vec![target.address(100), target.address(own)];
+    let rest = sizes[3..].iter().fold(0u64, |sum, bytes| sum.wrapping_add(*bytes));
+    assert_eq!(sums, [(path(400), 3, 1001), (path(500), 4, rest)]);
+    let ticks: u64 = slot.path_sums().map(|sum| sum.ticks.load(Relaxed)).sum();
+    assert_eq!((stat.calls.load(Relaxed), stat.ticks.load(Relaxed)), (7, ticks), "the paths are all of it");
+    assert!(ticks > 0, "they take time");
+    let classes: Vec<(usize, u64, u64)> = slot
+        .sizes(0)
+        .enumerate()
+        .map(|(class, held)| (class, held.calls.load(Relaxed), held.bytes.load(Relaxed)))
+        .filter(|(_, calls, _)| *calls > 0)
+        .collect();
+    let last = SIZES_MAX as usize - 1;
+    let expected = [(0, 1, 0), (1, 1, 1), (10, 2, 2023), (11, 1, 1024), (last, 2, (1 << 38) + (u64::MAX >> 1))];
+    assert_eq!(classes, expected);
+    slot.reset();
+    assert!(slot.path_sums().all(|sum| sum.calls.load(Relaxed) + sum.ticks.load(Relaxed) == 0), "it counts from zero");
+    assert!(slot.sizes(0).all(|class| class.calls.load(Relaxed) == 0), "it counts from zero");
+}
+
+#[test]
+fn paths_that_find_no_place_are_in_the_functions_own_numbers() {
+    let mut target = Target::new();
+    let calls = 3 * PATH_SUMS_MAX;
+    target.code = (0..2 * calls + 4).collect();
+    target.record();
+    for own in 0..calls as usize {
+        let frame = target.build(SAVED + 1, &[], 2 * own + 2);
+        target.carry(SAVED + 1, frame, 8);
+    }
+    let slot = target.view().slots().next().expect("a slot");
+    let summed: u64 = slot.path_sums().map(|sum| sum.calls.load(Relaxed)).sum();
+    let other = slot.slot.other_paths.calls.load(Relaxed);
+    assert!(summed <= PATH_SUMS_MAX && summed > PATH_SUMS_MAX / 2, "{summed} found a place");
+    assert_eq!((summed + other, slot.stat(0).calls.load(Relaxed)), (calls, calls));
+    assert_eq!(slot.stat(0).bytes.load(Relaxed), 8 * calls);
 }
 
 /// A simple generator; the seed is printed with what fails.

@@ -13,13 +13,12 @@ pub(crate) const PATHS_SHOWN_MAX: usize = 10;
 pub(crate) const SIZES_SHOWN_MAX: usize = 10;
 
 /// Titles of the columns of paths, with how readily a narrow page leaves each out.
-pub(crate) const COLUMNS: [(&str, u8); 9] = [
+pub(crate) const COLUMNS: [(&str, u8); 8] = [
     ("call", 0),
     ("from", 0),
     ("share", 0),
     ("calls", 1),
     ("time", 0),
-    ("least", 5),
     ("most on rank", 4),
     ("bytes", 2),
     ("waits", 3),
@@ -38,7 +37,6 @@ pub(crate) fn cells(row: &PathTotal) -> [(String, Option<f64>); COLUMNS.len()] {
         maybe(row.fraction, percent),
         (count(row.calls), Some(row.calls as f64)),
         maybe(row.time_s, time),
-        maybe(row.rank_time_s_min, time),
         (most, Some(row.rank_time_s_max.unwrap_or(-1.0))),
         maybe(row.bytes.map(|bytes| bytes as f64), bytes),
         maybe(row.wait_s, time),
@@ -65,7 +63,11 @@ pub(crate) fn missing(report: &Report) -> Vec<String> {
             None => reasons.push((reason, row.calls)),
         }
     }
-    reasons.into_iter().map(|(reason, calls)| format!("{}: {}", counted(calls, "call"), clean(reason))).collect()
+    let line = |(reason, calls): (&str, u64)| match calls {
+        0 => clean(reason),
+        _ => format!("{}: {}", counted(calls, "call"), clean(reason)),
+    };
+    reasons.into_iter().map(line).collect()
 }
 
 /// The sum of the rows that are not shown; `None`: all are.

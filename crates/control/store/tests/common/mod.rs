@@ -37,6 +37,7 @@ pub fn report(batch: u32, iterations: usize) -> Report {
         efficiencies_missing: None,
         difference: None,
         functions: Vec::new(),
+        paths: Vec::new(),
         links: vec![Link { from: 0, to: 1, messages: 10, bytes: 81920, collective_messages: 0, collective_bytes: 0 }],
         ranks: vec![rank(iterations)],
         wait_states: Vec::new(),

@@ -438,6 +438,10 @@ pub fn hostile() -> Report {
     for detail in &mut report.details {
         detail.function = evil.into();
     }
+    for row in &mut report.paths {
+        (row.function, row.path_missing) = (evil.into(), Some(evil.into()));
+        row.path.iter_mut().for_each(|frame| (frame.function, frame.line) = (evil.into(), Some(evil.into())));
+    }
     for state in &mut report.wait_states {
         (state.state, state.function) = (evil.into(), evil.into());
     }
@@ -485,6 +489,7 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
             function("MPI_Allreduce", calls, communication_s * 0.1, Some((calls * 8, 8))),
             function("MPI_Comm_rank", 3, 2.1e-7, None),
         ],
+        paths: Vec::new(),
         links: ring(ranks, iterations.max(1)),
         ranks: totals,
         wait_states: Vec::new(),
