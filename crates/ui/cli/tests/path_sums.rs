@@ -219,7 +219,9 @@ fn compiled(desk: &Desk, compiler: &str, mpi: Mpi, (name, text): (&str, &str), o
     let (source, program) = (desk.path(&format!("{name}.{suffix}")), desk.path(name));
     std::fs::write(&source, text.replace("STEPS", &STEPS.to_string())).expect("its source");
     let compiler = format!("{compiler}.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" });
-    let built = Command::new(&compiler).args(options).arg("-o").arg(&program).arg(&source).status();
+    // Modules of Fortran are written where the compiler runs.
+    let folder = desk.path("");
+    let built = Command::new(&compiler).args(options).arg("-o").arg(&program).arg(&source).current_dir(folder).status();
     assert!(built.expect("the compiler runs").success(), "{name} is built by {compiler} {options:?}");
     program
 }
