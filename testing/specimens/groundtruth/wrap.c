@@ -16,6 +16,8 @@
  * -> every other; allreduce, reduce_scatter(_block), scan, exscan: own contribution, no link. Blocks of no bytes and
  * one's own blocks make no message. Over an intercommunicator the others are the remote group. PROC_NULL: nothing.
  *
+ * GT_LATE=RANK:SECONDS has one rank come out of MPI_Init so much later than the library lets it.
+ *
  * Next: functions.h (the list), calls.h, plain.h, fortran.h (the wrappers), ../src/groundtruth.rs (the reader).
  */
 #define _GNU_SOURCE
@@ -558,15 +560,23 @@ static void write_file(bool finalized) {
 
 /* ---------------------------------------------------------------- the wrappers */
 
+static void be_late(void) {
+    const char *late = getenv("GT_LATE");
+    int rank = 0, seconds = 0;
+    if (late && sscanf(late, "%d:%d", &rank, &seconds) == 2 && rank == world_self) sleep((unsigned)seconds);
+}
+
 int MPI_Init(int *argc, char ***argv) {
     int status = PMPI_Init(argc, argv);
     begin_program();
+    be_late();
     return status;
 }
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
     int status = PMPI_Init_thread(argc, argv, required, provided);
     begin_program();
+    be_late();
     return status;
 }
 

@@ -142,6 +142,27 @@ pub struct Window {
     /// How far that loop was when the window ended; `None`: no loop counts iterations.
     #[serde(default)]
     pub progress: Option<LoopProgress>,
+    /// Which ranks were measured from their first call on, as they came out of `MPI_Init`; `None`: that was not asked for.
+    #[serde(default)]
+    pub from_first_call: Option<FromFirstCall>,
+}
+
+/// Ranks that were held behind `MPI_Init` until all were measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FromFirstCall {
+    /// Ranks of which no call behind `MPI_Init` is missing, ascending.
+    pub ranks: Vec<u32>,
+    /// All others: their first calls are missing.
+    pub missed: Vec<MissedStart>,
+}
+
+/// A rank whose first calls are missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissedStart {
+    /// The rank.
+    pub rank: u32,
+    /// Why.
+    pub reason: String,
 }
 
 /// How far the main loop was at the end of a window, in passes of that loop since it was entered.

@@ -15,6 +15,7 @@ mod clock;
 mod crew;
 mod error;
 mod excerpt;
+mod first_call;
 mod job;
 mod node;
 mod options;
@@ -25,7 +26,8 @@ pub mod wire;
 pub use crew::{Crew, Here, Reply};
 pub use error::Error;
 pub use excerpt::Excerpt;
-pub use job::{Outcome, measure, measure_with};
+pub use first_call::{FirstCall, Held};
+pub use job::{Outcome, measure, measure_from_first_call, measure_with};
 pub use node::FRAMES_MISSING;
 pub use node::{
     Functions, Listed, NestSampler, Node, PASSES_PER_SECOND_MAX, SamplingCost, called_mpi, chosen, datatype_sizes,

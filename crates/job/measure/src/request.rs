@@ -339,6 +339,8 @@ pub struct Inserted {
     pub warnings: Vec<String>,
     /// A function that was asked for and that none of its ranks has, so that nothing was put into them.
     pub lacking: Option<Lacking>,
+    /// World ranks that waited behind `MPI_Init` until they recorded.
+    pub from_first_call: Vec<u32>,
 }
 
 /// A function that the ranks of a node do not have.

@@ -225,6 +225,7 @@ impl Played {
         match request {
             Request::Insert(_) => Answer::Inserted(Inserted {
                 lacking: None,
+                from_first_call: Vec::new(),
                 left_alone: Vec::new(),
                 host: format!("node{node:05}"),
                 ranks: ranks.collect(),

@@ -441,6 +441,7 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
         marker_path: facts.marker_path.clone(),
         main_loop: facts.main_loop.clone(),
         progress: None,
+        from_first_call: None,
     }
 }
 

@@ -52,7 +52,7 @@ pub use memory::Memory;
 pub use pagemap::private_pages;
 pub use place::{take_precedence, take_short_turns};
 pub use proc::{
-    MappingTable, age_of, open_file_of, runs, runs_since, start_time_ticks, stat_of, thread_ids, tracer_of,
+    MappingTable, age_of, children_of, open_file_of, runs, runs_since, start_time_ticks, stat_of, thread_ids, tracer_of,
 };
 pub use shared::SharedMapping;
 pub use stacks::used_stack;

@@ -106,6 +106,13 @@ pub fn thread_ids(pid: Pid) -> Result<Vec<i32>, Error> {
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
+/// Processes that threads of `pid` have started and that still are; none where the kernel keeps no such list.
+pub fn children_of(pid: Pid) -> Vec<Pid> {
+    let list = |tid: i32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
+    let lists: Vec<String> = thread_ids(pid).unwrap_or_default().into_iter().map(list).collect();
+    lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|child| child.parse().ok().map(Pid)).collect()
+}
+
 /// How many threads `pid` has.
 pub(crate) fn thread_count(pid: Pid) -> Result<usize, Error> {
     // The kernel counts a folder's links: itself, its name, and one per thread. No list need be made.

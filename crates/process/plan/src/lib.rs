@@ -8,9 +8,11 @@
 #![forbid(unsafe_code)]
 
 mod frames;
+mod gather;
 mod script;
 
 pub use frames::{FrameRules, Frames, frames_needed};
+pub use gather::{GatherAt, build_gather, gather_code_needed};
 pub use script::{FunctionBodies, Keeps, Script};
 
 use script::ArenaScript;

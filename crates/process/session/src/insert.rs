@@ -28,7 +28,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use trimtab_os::last_act::Held;
 use trimtab_os::{MappingTable, Memory, SharedMapping, Stopped};
 use trimtab_plan::{
-    ArenaPlace, Plan, PlannedFunction, PlannedSite, Routines, build, build_script, code_needed, frames_needed,
+    ArenaPlace, GatherAt, Plan, PlannedFunction, PlannedSite, Routines, build, build_gather, build_script, code_needed,
+    frames_needed, gather_code_needed,
 };
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
@@ -128,6 +129,17 @@ impl Prepared {
 
     /// Inserts the probes. `initialise` fills in the header's settings before any probe can run.
     pub fn insert(&self, pid: Pid, setup: Setup, initialise: &dyn Fn(View<'_>)) -> Result<Inserted, Error> {
+        self.insert_into(pid, None, setup, initialise)
+    }
+
+    /// The same into a process that stands still for us, which goes on once all is planned.
+    pub(crate) fn insert_into(
+        &self,
+        pid: Pid,
+        mut held: Option<Stopped>,
+        setup: Setup,
+        initialise: &dyn Fn(View<'_>),
+    ) -> Result<Inserted, Error> {
         // A script may have nothing to patch yet: its clock runs, and its places may come with a library.
         if self.functions.is_empty() && self.script.is_none() {
             let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
@@ -139,6 +151,7 @@ impl Prepared {
             let maps = MappingTable::of(pid)?;
             let threads = trimtab_os::thread_ids(pid)?.len() as u64;
             let layout = self.layout(pid, setup, &maps, threads)?;
+            drop(held.take());
             match self.insert_at(pid, setup, &maps, &layout, initialise) {
                 Err(Error::NoRoom { .. }) if attempt < PLACES_MAX => {}
                 other => return other,
@@ -149,7 +162,7 @@ impl Prepared {
 
     fn layout(&self, pid: Pid, setup: Setup, maps: &MappingTable, threads: u64) -> Result<Layout, Error> {
         let routines = own_routines();
-        if self.script.is_none() {
+        if self.script.is_none() && self.gathers.is_none() {
             check(&routines)?;
         }
         let mut maps = maps.clone();
@@ -174,9 +187,12 @@ impl Prepared {
         let gap = maps.gap_near(near, geometry.data_length, 1 << 46, MARGIN);
         let header = gap.ok_or_else(|| Error::NoRoom { pid, module: "shared memory".into() })?;
         let hold_words = header + WORDS_AT;
-        let build = || match &self.script {
-            Some(script) => build_script(&self.functions, &places, hold_words, &script.placed(header, &geometry)),
-            None => {
+        let build = || match (&self.gathers, &self.script) {
+            (Some(passes), _) => build_gather(&self.functions, &places, GatherAt { words: hold_words, passes }),
+            (None, Some(script)) => {
+                build_script(&self.functions, &places, hold_words, &script.placed(header, &geometry))
+            }
+            (None, None) => {
                 let functions = self.functions_with_inline(setup, &geometry);
                 build(&functions, &places, (header, hold_words), &routines, self.probes.len() as u32)
             }
@@ -201,9 +217,10 @@ impl Prepared {
 
     /// Where the arenas will lie. One of them has room for the unwind tables of all, if there are any.
     fn places(&self, pid: Pid, maps: &mut MappingTable, routines: &Routines<'_>) -> Result<Vec<ArenaPlace>, Error> {
-        let code_of = |(arena, (_, text)): (usize, &(String, Range<u64>))| match &self.script {
-            Some(script) => script.code_needed(pid, &self.functions, arena, text.start),
-            None => Ok(code_needed(routines, &self.functions, arena)),
+        let code_of = |(arena, (_, text)): (usize, &(String, Range<u64>))| match (&self.gathers, &self.script) {
+            (Some(_), _) => Ok(gather_code_needed(&self.functions, arena)),
+            (None, Some(script)) => script.code_needed(pid, &self.functions, arena, text.start),
+            (None, None) => Ok(code_needed(routines, &self.functions, arena)),
         };
         let mut needed = self.arena_modules.iter().enumerate().map(code_of).collect::<Result<Vec<u64>, Error>>()?;
         if let Some(arena) = self.frames_arena() {

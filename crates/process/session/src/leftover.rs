@@ -8,6 +8,7 @@
 
 use crate::claim::Claim;
 use crate::error::Error;
+use crate::gather::is_gathering;
 use crate::modules::check_own_memory;
 use crate::pages::{PageWrites, PatchBytes};
 use crate::remove::{self, Removal, TRIES_MAX, Target, is_ours, open_descriptors, rest};
@@ -132,13 +133,14 @@ fn look_once(pid: Pid) -> Result<Leftover, Error> {
 
 pub(crate) fn look_in(pid: Pid, maps: &MappingTable) -> Result<Leftover, Error> {
     let memory = Memory::open(pid)?;
-    let first_parts = maps.0.iter().filter(|mapping| is_ours(mapping) && mapping.offset == 0);
+    let others = |mapping: &&Mapping| is_ours(mapping) && !is_gathering(pid, mapping);
+    let first_parts = maps.0.iter().filter(others).filter(|mapping| mapping.offset == 0);
     let mut complete: Vec<Raw> = Vec::new();
     for first in first_parts {
         complete.extend(read_descriptor(pid, &memory, first)?);
     }
     if complete.is_empty() {
-        return Ok(match ours(maps) {
+        return Ok(match ours(pid, maps) {
             found if found.is_empty() && open_descriptors(pid).is_empty() => Leftover::None,
             found => Leftover::Unfinished(found),
         });
@@ -289,10 +291,10 @@ pub fn judge(bytes: &[u8], maps: Vec<Mapping>, sealed: bool) -> Result<Option<Ju
     Ok(Some(Judged { unmapped, gates, patches, writes: target.patches }))
 }
 
-fn ours(maps: &MappingTable) -> Vec<(u64, u64)> {
+fn ours(pid: Pid, maps: &MappingTable) -> Vec<(u64, u64)> {
     maps.0
         .iter()
-        .filter(|mapping| is_ours(mapping))
+        .filter(|mapping| is_ours(mapping) && !is_gathering(pid, mapping))
         .map(|mapping| (mapping.start, mapping.end - mapping.start))
         .collect()
 }

@@ -18,6 +18,7 @@ mod emulated;
 mod errno;
 mod error;
 mod frames;
+mod gather;
 mod gone;
 mod hand_over;
 mod handlers;
@@ -61,6 +62,7 @@ pub use elsewhere::NamedFile;
 pub use error::Error;
 
 pub use debug_files::{DebugFiles, DebugSections};
+pub use gather::Gathering;
 pub use how_far::{LoopProgress, LoopWatch};
 pub use image_cache::{ImageCache, LoadedImage};
 #[doc(hidden)]
@@ -72,6 +74,7 @@ pub use insert::{Inserted, Setup};
 pub use inside::Inside;
 pub use interposers::interposers;
 pub use late::mappings_of;
+pub use link_map::is_loaded;
 pub use mapping::check_calls;
 pub use modules::{Module, Modules};
 pub use origin::FileBytes;

@@ -76,6 +76,23 @@ impl LinkMap {
     }
 }
 
+/// Kind of the header that names a program's loader, and what the loader's list says while it does not change.
+const PT_INTERP: u32 = 3;
+const CONSISTENT: u64 = 0;
+
+/// Whether the loader of `pid` has everything in place that it was asked for until now; a program without one has.
+pub fn is_loaded(pid: Pid, maps: &MappingTable) -> bool {
+    let (Some(headers), Ok(memory)) = (program_headers(pid), Memory::open(pid)) else { return false };
+    let Ok(bytes) = memory.read_vec(headers.0, headers.1 as usize * HEADER_BYTES) else { return false };
+    if !bytes.chunks_exact(HEADER_BYTES).any(|header| header.starts_with(&PT_INTERP.to_le_bytes())) {
+        return maps.at(headers.0).is_some();
+    }
+    let Some(list) = list_of_program(&memory, headers) else { return false };
+    let word = |offset: u64| memory.read_word(list.wrapping_add(offset)).ok();
+    let state = word(24).map(|state| state & u64::from(u32::MAX));
+    state == Some(CONSISTENT) && word(8).is_some_and(|first| first != 0)
+}
+
 /// Address and number of the program's headers.
 fn program_headers(pid: Pid) -> Option<(u64, u64)> {
     let words = procfs::read_all(std::fs::File::open(format!("/proc/{pid}/auxv")).ok()?).ok()?;

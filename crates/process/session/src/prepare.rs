@@ -83,6 +83,8 @@ pub struct Prepared {
     pub(crate) program: Range<u64>,
     /// What runs instead of the in-target routine.
     pub(crate) script: Option<ScriptSource>,
+    /// Code of bindings and tools, where threads are held as they leave a function; nothing else runs then.
+    pub(crate) gathers: Option<Vec<Range<u64>>>,
     /// What was known of the process's fault handlers.
     pub(crate) handlers: FaultHandlers,
     /// Code in which a thread may be about to set one.
@@ -150,6 +152,7 @@ impl Prepared {
             taken: BTreeMap::new(),
             program: modules.modules.first().map_or(0..0, |module| module.text.clone()),
             script: None,
+            gathers: None,
             handlers: modules.fault_handlers().clone(),
             setters: Vec::new(),
             framed: Vec::new(),

@@ -100,6 +100,7 @@ mod tests {
             taken: BTreeMap::new(),
             program: 0..0,
             script: None,
+            gathers: None,
             handlers: FaultHandlers::default(),
             setters: Vec::new(),
             framed: Vec::new(),

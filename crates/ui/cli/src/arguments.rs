@@ -39,6 +39,9 @@ pub enum Command {
         /// How to measure.
         #[command(flatten)]
         options: WindowOptions,
+        /// How it begins.
+        #[command(flatten)]
+        hold: HoldOptions,
         /// Launcher, program and their arguments, e.g. `mpirun -n 2 ./app`
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
         command: Vec<String>,
@@ -480,6 +483,18 @@ pub struct WindowOptions {
     /// Others follow: JSON is appended, one line each.
     #[arg(skip)]
     pub one_of_many: bool,
+}
+
+/// Whether ranks wait behind `MPI_Init` until all are measured.
+#[derive(Clone, Debug, Args)]
+pub struct HoldOptions {
+    /// With --follow, each rank waits as it comes out of MPI_Init until all are measured, at most so many seconds; so no
+    /// call is missed
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = |text: &str| within::<u64>(text, 1..=600))]
+    pub hold: u64,
+    /// With --follow, hold nobody: measure iterations once the main loop is known
+    #[arg(long, conflicts_with = "hold")]
+    pub no_hold: bool,
 }
 
 /// When to measure.

@@ -42,6 +42,11 @@ impl Program {
         Ok(Program { child })
     }
 
+    /// The process that was started.
+    pub fn pid(&self) -> Pid {
+        Pid(self.child.id() as i32)
+    }
+
     /// Waits until all ranks run, or Slurm says on which nodes they do.
     pub fn wait_for_ranks(&mut self) -> anyhow::Result<Found> {
         let started = Instant::now();

@@ -99,7 +99,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         descriptors::check(1)?;
     }
     match arguments.command {
-        Command::Run { options, command } => window::run(&options, &command, &store, command_ns),
+        Command::Run { options, hold, command } => window::run(&options, &hold, &command, &store, command_ns),
         Command::Attach { options, events, pid, site, slurm, wait } => {
             let target = slurm.map(Target::Slurm).or(pid.map(Target::Process));
             window::attach(&options, &events, target, wait, &site, &store, command_ns)

@@ -5,7 +5,7 @@
 //! Next: `launch` starts programs, `trimtab-measure` does the work.
 
 use crate::arguments::site::SiteOptions;
-use crate::arguments::{EventOptions, GroupName, WindowOptions};
+use crate::arguments::{EventOptions, GroupName, HoldOptions, WindowOptions};
 use crate::audited::Change;
 use crate::found::{self, Found, Target};
 use crate::progress::Terminal;
@@ -15,7 +15,8 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use trimtab_agent::SiteWindow;
-use trimtab_measure::{Length, LoopName, Mark, Options, Outcome, chosen, dry_run, has_static_mpi, host_name, measure};
+use trimtab_measure::{FirstCall, Length, LoopName, Mark, Options, Outcome};
+use trimtab_measure::{chosen, dry_run, has_static_mpi, host_name, measure, measure_from_first_call};
 use trimtab_mpi::Group;
 use trimtab_report::Style;
 use trimtab_session::{Departures, ImageCache};
@@ -138,6 +139,7 @@ fn measure_found(
 /// `trimtab run -- COMMAND`.
 pub fn run(
     options: &WindowOptions,
+    hold: &HoldOptions,
     command: &[String],
     store: &Option<PathBuf>,
     command_ns: u64,
@@ -148,14 +150,19 @@ pub fn run(
     let mut kept = Store::open(store.as_deref())?;
     check_files(options)?;
     let mut program = launch::Program::start(command)?;
+    let mut first_call = hold_ranks(options, hold, &program)?;
     let measured = program.wait_for_ranks().and_then(|found| match found {
-        Found::Here(job) => run_here(options, &mut program, &job, &mut kept, command_ns),
+        Found::Here(job) => run_here(options, (&mut program, first_call.take()), &job, &mut kept, command_ns),
         Found::Spread(spread) => {
+            if first_call.take().is_some() {
+                eprintln!("trimtab: ranks on other machines are not held: they are not measured from their first call on");
+            }
             let asked =
                 cluster::Asked { options, command_ns, trigger: "run", wait: None, beside_program: true, site: None };
             cluster::one_window(&asked, &spread, &mut kept)
         }
     });
+    drop(first_call);
     let runs_on = program.runs();
     if let Err(error) = &measured
         && runs_on
@@ -177,9 +184,31 @@ pub fn run(
     }
 }
 
+/// Has ranks wait behind `MPI_Init` until all are measured, if the whole run is to be and nothing of it is asked for that
+/// only iterations show.
+fn hold_ranks(
+    options: &WindowOptions,
+    hold: &HoldOptions,
+    program: &launch::Program,
+) -> anyhow::Result<Option<FirstCall>> {
+    let asks_for_iterations = options.mark != "auto" || options.main_loop.is_some() || options.start.is_some();
+    if !options.follow || hold.no_hold || asks_for_iterations {
+        return Ok(None);
+    }
+    let is_trusted = options.seccomp_ok;
+    let may_change = move |pid: Pid| {
+        if is_trusted {
+            trimtab_os::trust_filters(pid);
+        }
+        let change = Change::of_processes("hold", std::iter::once(pid));
+        change.map(|mut change| change.restored()).map_err(|error| output::chain(&error))
+    };
+    Ok(Some(FirstCall::begin(program.pid(), Duration::from_secs(hold.hold), may_change)?))
+}
+
 fn run_here(
     options: &WindowOptions,
-    program: &mut launch::Program,
+    (program, first_call): (&mut launch::Program, Option<FirstCall>),
     job: &Job,
     kept: &mut Store,
     command_ns: u64,
@@ -188,8 +217,16 @@ fn run_here(
     let window = window_options(options, "run", command_ns)?;
     let cache = ImageCache::of_user();
     let ends = ends_of(job);
+    let held = first_call.map(|first_call| first_call.gathered(job, &|| terminal.is_interrupted()));
+    if let Some(held) = held.as_ref().filter(|held| !held.is_any()) {
+        let why = held.missed().into_iter().next().map_or_else(String::new, |missed| missed.reason);
+        eprintln!("trimtab: no rank is measured from its first call on: {why}");
+    }
     let change = Change::of_job("run", &chosen(job, &window))?;
-    let outcome = change.around(|| launch::measure_when_ready(program, job, &window, &cache, &terminal));
+    let outcome = change.around(|| match &held {
+        Some(held) => Ok(measure_from_first_call(job, &window, &cache, &terminal, held)?),
+        None => launch::measure_when_ready(program, job, &window, &cache, &terminal),
+    });
     terminal.finish();
     keep_and_show(kept, &Known::of(job), outcome?, options, true, None, &ends)
 }

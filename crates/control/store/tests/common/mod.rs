@@ -76,6 +76,7 @@ fn window(batch: u32) -> Window {
         marker_path: Vec::new(),
         main_loop: None,
         progress: None,
+        from_first_call: None,
     }
 }
 

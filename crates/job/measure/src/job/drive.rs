@@ -12,6 +12,7 @@ use super::report;
 use crate::clock::Clock;
 use crate::crew::{Crew, Here};
 use crate::error::Error;
+use crate::first_call::Held;
 use crate::node::Node;
 use crate::options::{Ended, Options, Progress, Stage};
 use crate::request::{Answer, Facts, Request, WindowId};
@@ -19,6 +20,9 @@ use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
 use trimtab_track::Job;
 use trimtab_types::report::Report;
+
+/// Why a window has no iterations whose ranks are recorded from their first call on.
+const FROM_FIRST_CALL: &str = "all calls are recorded, from the first one behind MPI_Init on";
 
 /// A finished window.
 #[derive(Clone, Debug)]
@@ -40,6 +44,25 @@ pub fn measure(job: &Job, options: &Options, cache: &ImageCache, progress: &dyn 
     measure_with(&mut crew, WindowId(1), options, progress)
 }
 
+/// As [`measure`], and ranks that wait behind `MPI_Init` go on once they record: the window is by time, from their first
+/// call on.
+///
+/// # Errors
+/// As [`measure`]; then all ranks go on, too.
+pub fn measure_from_first_call(
+    job: &Job,
+    options: &Options,
+    cache: &ImageCache,
+    progress: &dyn Progress,
+    held: &Held,
+) -> Result<Outcome, Error> {
+    let is_given_up = || progress.is_interrupted();
+    let mut crew = Here { node: Node::new(0, job.clone(), cache).until_given_up(&is_given_up).with_held(held) };
+    let mut lead = Lead::new(Muster::new(&mut crew, WindowId(1)), options, progress);
+    lead.held = Some(held);
+    lead.outcome()
+}
+
 /// Measures one window of the ranks that the nodes of a crew have. Every rank of a node that answers is restored before
 /// this returns; one that does not answer has to restore its own.
 pub fn measure_with(
@@ -48,12 +71,7 @@ pub fn measure_with(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Outcome, Error> {
-    let mut lead = Lead::new(Muster::new(crew, window), options, progress);
-    let outcome = lead.measure();
-    if outcome.is_err() {
-        lead.muster.abandon();
-    }
-    outcome
+    Lead::new(Muster::new(crew, window), options, progress).outcome()
 }
 
 /// Whoever leads a window through.
@@ -64,6 +82,8 @@ pub(super) struct Lead<'a> {
     pub facts: Facts,
     pub candidates: Candidates,
     pub clock: Clock,
+    /// Ranks that wait behind `MPI_Init` until they record.
+    pub held: Option<&'a Held>,
     started_ns: u64,
     started_ticks: u64,
 }
@@ -72,12 +92,27 @@ impl<'a> Lead<'a> {
     fn new(muster: Muster<'a>, options: &'a Options, progress: &'a dyn Progress) -> Self {
         let (started_ns, started_ticks) = (monotonic_ns(), ticks());
         let (facts, candidates, clock) = (Facts::default(), Candidates::default(), Clock::start());
-        Lead { muster, options, progress, facts, candidates, clock, started_ns, started_ticks }
+        Lead { muster, options, progress, facts, candidates, clock, held: None, started_ns, started_ticks }
+    }
+
+    fn outcome(&mut self) -> Result<Outcome, Error> {
+        let outcome = self.measure();
+        if outcome.is_err() {
+            self.muster.abandon();
+        }
+        outcome
+    }
+
+    /// Whether ranks record from their first call on, so that nothing of it is forgotten for a loop.
+    fn is_from_first_call(&self) -> bool {
+        self.held.is_some_and(Held::is_any) || !self.muster.from_first_call.is_empty()
     }
 
     fn measure(&mut self) -> Result<Outcome, Error> {
         self.progress.stage(&Stage::Planning);
-        self.candidates = Candidates::sampled(self)?;
+        if !self.is_from_first_call() {
+            self.candidates = Candidates::sampled(self)?;
+        }
         self.insert(Request::Insert)?;
         self.progress.stage(&Stage::Inserting { ranks: self.muster.rank_total() });
         let (marker, recorded) = match self.window() {
@@ -131,6 +166,10 @@ impl<'a> Lead<'a> {
 
     /// Finds what counts iterations and records; by time if nothing does.
     fn window(&mut self) -> Result<(Marker, Recorded), Error> {
+        if self.is_from_first_call() {
+            let why = FROM_FIRST_CALL.to_owned();
+            return Ok((Marker::Time { why }, recording::by_time(self)?));
+        }
         let marker = match marker::find(self) {
             // What is known of a program that ended too early was recorded by time.
             Err(Error::EndedEarly) => return self.until_ended(),

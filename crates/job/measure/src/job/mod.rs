@@ -13,4 +13,4 @@ mod nest;
 mod recording;
 mod report;
 
-pub use drive::{Outcome, measure, measure_with};
+pub use drive::{Outcome, measure, measure_from_first_call, measure_with};

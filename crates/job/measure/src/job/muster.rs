@@ -85,6 +85,8 @@ pub(crate) struct Muster<'a> {
     beginning: Option<Beginning>,
     /// What a reader must know of the nodes.
     pub warnings: Vec<String>,
+    /// Ranks that have recorded every call since they came out of `MPI_Init`.
+    pub from_first_call: Vec<u32>,
 }
 
 /// A node's answer and when it came.
@@ -109,6 +111,7 @@ impl<'a> Muster<'a> {
             lead_per_second: f64::NAN,
             beginning: None,
             warnings: Vec::new(),
+            from_first_call: Vec::new(),
         }
     }
 
@@ -138,6 +141,7 @@ impl<'a> Muster<'a> {
         check_alike(&answers)?;
         for (node, inserted) in answers {
             let known = Known::new(inserted.host, inserted.ranks);
+            self.from_first_call.extend(inserted.from_first_call);
             self.warnings.extend(
                 inserted.warnings.into_iter().filter(|warning| !self.warnings.contains(warning)).collect::<Vec<_>>(),
             );

@@ -9,10 +9,11 @@ use crate::error::Error;
 use crate::node::GROUP_NAMES;
 use crate::options::Options;
 use crate::request::{Answer, Facts, MarkerSite, Request};
+use std::collections::BTreeMap;
 use trimtab_mpi::Group;
 use trimtab_types::context::Context;
-use trimtab_types::report::{self, CallFrame, NodeShare, Report};
-use trimtab_window::{NamedPath, RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble};
+use trimtab_types::report::{self, CallFrame, FromFirstCall, MissedStart, NodeShare, Report};
+use trimtab_window::{NamedPath, RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble, name_ranks};
 
 /// Reads what all ranks recorded; the nodes forget the window.
 pub(super) fn report(
@@ -28,6 +29,7 @@ pub(super) fn report(
     warnings.extend(marker_warnings(marker, &verdict));
     warnings.extend(rank_warnings);
     warnings.extend(context_warning(lead, marker));
+    warnings.extend(from_first_call(lead).iter().flat_map(missed_warnings));
     let unix_time = lead.clock.unix_time(ticks_per_second);
     let begun = ranks.iter().map(|sample| sample.first_ticks).filter(|first| *first > 0).min();
     let options = lead.options;
@@ -62,6 +64,7 @@ pub(super) fn report(
         named_paths,
     };
     let mut report = assemble(&input);
+    report.window.from_first_call = from_first_call(lead);
     // Looks at stacks are pauses, too.
     report.cost.pause_us_max = report.cost.pause_us_max.max(lead.candidates.pause_us_max);
     report.cost.pause_us_total += lead.candidates.pause_us_total;
@@ -105,6 +108,28 @@ fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
     }
     all.nodes.sort_by(|a, b| a.host.cmp(&b.host));
     Ok(all)
+}
+
+/// Ranks that were held behind `MPI_Init` until they recorded, and why others were not.
+fn from_first_call(lead: &Lead) -> Option<FromFirstCall> {
+    let held = lead.held?;
+    let mut ranks = lead.muster.from_first_call.clone();
+    ranks.sort_unstable();
+    let is_measured = |missed: &MissedStart| !lead.muster.left_alone().contains(&missed.rank);
+    Some(FromFirstCall { ranks, missed: held.missed().into_iter().filter(is_measured).collect() })
+}
+
+/// A sentence for all ranks that missed their first calls for the same reason.
+fn missed_warnings(from: &FromFirstCall) -> Vec<String> {
+    let mut reasons: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for missed in &from.missed {
+        reasons.entry(&missed.reason).or_default().push(missed.rank);
+    }
+    let said = |(reason, ranks): (&str, Vec<u32>)| {
+        let were = if ranks.len() == 1 { "was" } else { "were" };
+        format!("{} {were} not measured from the first call on: {reason}", name_ranks(&ranks))
+    };
+    reasons.into_iter().map(said).collect()
 }
 
 /// The ranks that were asked for, if not all.

@@ -9,11 +9,13 @@ use std::fmt;
 #[derive(Clone, Copy)]
 pub(super) struct Interest<'c> {
     pub(super) is_lost: &'c dyn Fn() -> bool,
+    /// Ranks wait behind `MPI_Init` for it.
+    pub(super) is_waiting: bool,
 }
 
 impl Interest<'_> {
     /// Somebody who waits however long it takes.
-    pub(super) const LASTING: Interest<'static> = Interest { is_lost: &|| false };
+    pub(super) const LASTING: Interest<'static> = Interest { is_lost: &|| false, is_waiting: false };
 
     pub(super) fn check(self) -> Result<(), Error> {
         if (self.is_lost)() { Err(Error::Interrupted) } else { Ok(()) }

@@ -32,6 +32,7 @@ mod usage;
 
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::first_call::Held;
 use crate::options::Options;
 use crate::request::{Answer, Command, Inserted, Lacking, Request, WindowId};
 use call_paths::{CallPaths, Rules};
@@ -75,6 +76,8 @@ pub struct Node<'c> {
     /// How long ranks may be at loading when probes are to go in.
     patience: Duration,
     interest: Interest<'c>,
+    /// Ranks that wait behind `MPI_Init`, and go on once they record.
+    held: Option<&'c Held>,
 }
 
 /// A rank that executes another program has none in between: so long it may take, whoever asks.
@@ -136,7 +139,14 @@ impl<'c> Node<'c> {
             open: None,
             patience: Duration::ZERO,
             interest: Interest::LASTING,
+            held: None,
         }
+    }
+
+    /// The same for ranks that wait behind `MPI_Init`: they go on once they record.
+    #[must_use]
+    pub fn with_held(self, held: &'c Held) -> Self {
+        Node { held: Some(held), ..self }
     }
 
     /// The same for ranks that may just have been started: it waits so long until they can be patched.
@@ -148,7 +158,7 @@ impl<'c> Node<'c> {
     /// The same for somebody who may give up the window before its probes are in.
     #[must_use]
     pub fn until_given_up(self, is_given_up: &'c dyn Fn() -> bool) -> Self {
-        Node { interest: Interest { is_lost: is_given_up }, ..self }
+        Node { interest: Interest { is_lost: is_given_up, is_waiting: false }, ..self }
     }
 
     /// Its number in the crew.
@@ -226,13 +236,14 @@ impl<'c> Node<'c> {
             return Ok(Answer::Inserted(nobody(left_alone, None)));
         }
         // A library may go right between planning and writing; each attempt reads the ranks anew.
+        let interest = Interest { is_waiting: self.held.is_some_and(Held::is_any), ..self.interest };
         let begun = Instant::now();
         let may_pass = |error: &Error| {
             let is_early = error.is_loading() && begun.elapsed() < self.patience;
             is_early || (error.may_be_executing() && begun.elapsed() < EXECUTING_MAX)
         };
         let team = loop {
-            match try_again(|_| Team::insert(&chosen, options, self.cache, self.interest)) {
+            match try_again(|_| Team::insert(&chosen, options, self.cache, interest)) {
                 Err(error) if may_pass(&error) => std::thread::sleep(LOADING_LOOK),
                 // Another node may have it: the job's side knows.
                 Err(Error::NoSuchFunction { pattern, pid }) => {
@@ -246,6 +257,7 @@ impl<'c> Node<'c> {
         beside.begin(LOOK_STALE);
         let window =
             self.open.insert(Window::new((id, self.id), team, &options.wrappers, (self.cache, self.clock), beside));
+        let from_first_call = self.held.map_or_else(Vec::new, |held| window.begin_with(held));
         Ok(Answer::Inserted(Inserted {
             host: host_name(),
             ranks: window.ranks(),
@@ -253,13 +265,14 @@ impl<'c> Node<'c> {
             digest: window.digest(),
             warnings: window.team.warnings.clone(),
             lacking: None,
+            from_first_call,
         }))
     }
 }
 
 /// Nothing was put into any of a node's ranks.
 fn nobody(left_alone: Vec<u32>, lacking: Option<Lacking>) -> Inserted {
-    Inserted { host: host_name(), ranks: Vec::new(), left_alone, digest: 0, warnings: Vec::new(), lacking }
+    Inserted { host: host_name(), ranks: Vec::new(), left_alone, digest: 0, warnings: Vec::new(), lacking, from_first_call: Vec::new() }
 }
 
 fn lacking(chosen: &Job, pattern: String, pid: Pid) -> Lacking {
@@ -358,6 +371,16 @@ impl<'c> Window<'c> {
             | Request::Read { .. }
             | Request::Abandon => Answer::Done,
         })
+    }
+
+    /// Has all ranks record, and lets go those that wait for that; these.
+    fn begin_with(&mut self, held: &Held) -> Vec<u32> {
+        if !held.is_any() {
+            return Vec::new();
+        }
+        self.early.begin(&self.team);
+        let measured = self.ranks();
+        held.go().into_iter().filter(|rank| measured.contains(rank)).collect()
     }
 
     fn ranks(&self) -> Vec<u32> {

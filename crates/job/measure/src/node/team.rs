@@ -232,7 +232,7 @@ fn initialise(view: View<'_>, one: &Ready, facts: Option<&HandleFacts>, selectio
 
 type AllReady = (Selection, Option<Library>, Vec<Ready>);
 
-/// Alone there is nobody to be late for.
+/// Alone there is nobody to be late for, and where all wait behind `MPI_Init` nobody is in it.
 fn prepare_started(
     job: &Job,
     options: &Options,
@@ -241,7 +241,7 @@ fn prepare_started(
 ) -> Result<AllReady, Error> {
     let all = prepare_all(job, options, cache, interest)?;
     let modules = all.2.iter().map(|one| &one.modules);
-    if job.size.is_some_and(|size| size > 1) && wait_for_start(modules, BEFORE_MAX, interest.is_lost) {
+    if !interest.is_waiting && job.size.is_some_and(|size| size > 1) && wait_for_start(modules, BEFORE_MAX, interest.is_lost) {
         drop(all);
         return prepare_all(job, options, cache, interest);
     }

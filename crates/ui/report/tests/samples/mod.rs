@@ -556,6 +556,7 @@ fn window(iterations: u32, duration_s: f64) -> Window {
         marker_path: Vec::new(),
         main_loop: None,
         progress: None,
+        from_first_call: None,
     }
 }
 

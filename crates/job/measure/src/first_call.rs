@@ -1,0 +1,447 @@
+//! A job measured from its first call: each rank is held where it comes out of `MPI_Init`, until probes are in all of them.
+//!
+//! Processes that come from the one that was started are looked at again and again. As soon as the loader of one has the
+//! MPI library in place, before it can have left `MPI_Init`, the hold goes in; nobody traces it from then on. Ranks leave
+//! `MPI_Init` about together, wait there by themselves, and go on together when their probes record. A rank that can't be
+//! held goes on unmeasured until the probes are in, and the report says so and why. Where one does not come, all others
+//! are let go well before they would go by themselves, and then none is measured from its first call.
+//!
+//! Next: `trimtab-session`'s `gather`, the hold of one process; `node`, which lets all go.
+
+use crate::clock::Clock;
+use crate::node::{has_static_mpi, program_name};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use trimtab_mpi::{Start, is_mpi_module};
+use trimtab_os::{MappingTable, Stopped, children_of, start_time_ticks};
+use trimtab_session::{Claim, Error, Gathering, ImageCache, Modules, interposers, is_loaded, leftover};
+use trimtab_track::{Job, ProcFs, Processes};
+use trimtab_types::Pid;
+use trimtab_types::report::MissedStart;
+
+/// Where a process comes out of `MPI_Init`: in C, to profilers, in Fortran as compilers spell it, and inside of bindings.
+const NAMES: [&str; 34] = [
+    "MPI_Init",
+    "MPI_Init_thread",
+    "PMPI_Init",
+    "PMPI_Init_thread",
+    "mpi_init",
+    "mpi_init_",
+    "mpi_init__",
+    "MPI_INIT",
+    "mpi_init_f",
+    "pmpi_init",
+    "pmpi_init_",
+    "pmpi_init__",
+    "PMPI_INIT",
+    "mpi_init_thread",
+    "mpi_init_thread_",
+    "mpi_init_thread__",
+    "MPI_INIT_THREAD",
+    "pmpi_init_thread",
+    "pmpi_init_thread_",
+    "pmpi_init_thread__",
+    "PMPI_INIT_THREAD",
+    "mpi_init_f08",
+    "mpi_init_f08_",
+    "pmpi_init_f08_",
+    "mpi_init_thread_f08",
+    "mpi_init_thread_f08_",
+    "pmpi_init_thread_f08_",
+    "mpi_init_f08ts_",
+    "mpi_init_thread_f08ts_",
+    "ompi_init_f",
+    "pompi_init_f",
+    "ompi_init_thread_f",
+    "pompi_init_thread_f",
+    "MPIR_Init_f",
+];
+
+/// Between two looks at the processes, and the same as so many times of what a look took.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOK_PARTS: u32 = 2;
+/// The part of the longest wait after which all are let go: probes take the rest of it to go in.
+const GIVE_UP_PART: f64 = 0.6;
+/// A rank whose loader is not done after so long is not waited for.
+const LOADING_MAX: Duration = Duration::from_secs(20);
+/// From when the library says that `MPI_Init` is done to when the program's own call of it returns.
+const RETURN_MAX: Duration = Duration::from_secs(2);
+/// Threads that were let go have left our code by then.
+const LEFT: Duration = Duration::from_millis(1);
+
+/// Processes that come from one, each about to be held where it comes out of `MPI_Init`.
+#[derive(Debug)]
+pub struct FirstCall {
+    limit: Duration,
+    seen: Arc<Mutex<BTreeMap<Pid, Seen>>>,
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What became of one process.
+#[derive(Debug)]
+struct Seen {
+    /// When it was started, in ticks of the kernel: another one may have its number later.
+    start_ticks: u64,
+    since: Instant,
+    /// When it was first seen behind `MPI_Init` without being held.
+    behind: Option<Instant>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing of MPI is in it yet, or its loader is at work; the last reason why it could not be held.
+    Waits(Option<String>),
+    /// The hold is being put in.
+    Busy,
+    /// The hold is in.
+    Holds(Box<Gathering>),
+    /// It can't be held.
+    Never(String),
+}
+
+impl FirstCall {
+    /// Begins to look at a process and those that come from it. `may_change` is asked before one is changed, and says why
+    /// not. A rank is held for at most `limit`.
+    ///
+    /// # Errors
+    /// There can't be another thread.
+    pub fn begin(
+        root: Pid,
+        limit: Duration,
+        may_change: impl FnMut(Pid) -> Result<(), String> + Send + 'static,
+    ) -> std::io::Result<FirstCall> {
+        let (seen, end) = (Arc::<Mutex<BTreeMap<Pid, Seen>>>::default(), Arc::<AtomicBool>::default());
+        let holder = Holder {
+            limit,
+            seen: seen.clone(),
+            cache: ImageCache::of_user(),
+            clock: Clock::start(),
+            may_change: Mutex::new(Box::new(may_change)),
+        };
+        let looker =
+            Looker { root, end: end.clone(), holder: Arc::new(holder), static_mpi: BTreeMap::new(), busy: Vec::new() };
+        let thread = std::thread::Builder::new().name("first-call".to_owned()).spawn(move || looker.look())?;
+        Ok(FirstCall { limit, seen, end, thread: Some(thread) })
+    }
+
+    /// Waits until every rank of the job is held or can't be, or it is given up. From then on no more processes are held,
+    /// and the ranks' text is theirs again.
+    pub fn gathered(mut self, job: &Job, is_given_up: &dyn Fn() -> bool) -> Held {
+        let mut first_held: Option<Instant> = None;
+        let missed = loop {
+            let (held, coming, mut missed) = self.standing(job);
+            if held > 0 {
+                first_held.get_or_insert_with(Instant::now);
+            }
+            if coming.is_empty() {
+                break missed;
+            }
+            let is_late = first_held.is_some_and(|first| first.elapsed() > self.limit.mul_f64(GIVE_UP_PART));
+            if is_late || is_given_up() {
+                missed.extend(self.all_late(job, &coming, is_late));
+                break missed;
+            }
+            std::thread::sleep(LOOK);
+        };
+        self.stop_looking();
+        self.taken(job, missed)
+    }
+
+    /// How many ranks are held, which may yet come, and which are not held with the reason.
+    fn standing(&self, job: &Job) -> (usize, Vec<u32>, BTreeMap<u32, String>) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut held, mut coming, mut missed) = (0, Vec::new(), BTreeMap::new());
+        for process in &job.ranks {
+            let rank = process.rank.0;
+            match stands(seen.get_mut(&process.pid), process.pid) {
+                Stands::Held => held += 1,
+                Stands::Comes => coming.push(rank),
+                Stands::Missed(reason) => drop(missed.insert(rank, reason)),
+            }
+        }
+        (held, coming, missed)
+    }
+
+    /// Nobody is held any longer, because some do not come.
+    fn all_late(&self, job: &Job, coming: &[u32], is_late: bool) -> BTreeMap<u32, String> {
+        let seconds = self.limit.mul_f64(GIVE_UP_PART).as_secs_f64();
+        let first = coming.first().copied().unwrap_or_default();
+        let reason = match is_late {
+            true => format!("rank {first} was still in MPI_Init {seconds:.1} s after others had left it"),
+            false => "it was given up".to_owned(),
+        };
+        job.ranks.iter().map(|process| (process.rank.0, reason.clone())).collect()
+    }
+
+    fn stop_looking(&mut self) {
+        self.end.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+
+    fn taken(&self, job: &Job, mut missed: BTreeMap<u32, String>) -> Held {
+        let mut seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut holds = BTreeMap::new();
+        for process in &job.ranks {
+            let rank = process.rank.0;
+            let Some(Seen { state: State::Holds(mut gathering), .. }) = seen.remove(&process.pid) else { continue };
+            if missed.contains_key(&rank) {
+                continue;
+            }
+            match gathering.restore_text() {
+                Ok(()) => drop(holds.insert(rank, *gathering)),
+                Err(error) => drop(missed.insert(rank, error.to_string())),
+            }
+        }
+        // All others are let go here.
+        drop(seen);
+        Held { holds: Mutex::new(holds), missed: Mutex::new(missed) }
+    }
+}
+
+impl Drop for FirstCall {
+    fn drop(&mut self) {
+        self.stop_looking();
+    }
+}
+
+/// How far a rank is.
+enum Stands {
+    Held,
+    Comes,
+    Missed(String),
+}
+
+fn stands(seen: Option<&mut Seen>, pid: Pid) -> Stands {
+    let missed = |reason: &str| Stands::Missed(reason.to_owned());
+    let Some(seen) = seen else {
+        return match start_of(pid) {
+            Some(Start::Behind) => missed("it had left MPI_Init before it was seen"),
+            _ if trimtab_os::runs(pid) => Stands::Comes,
+            _ => missed("it ended"),
+        };
+    };
+    match &seen.state {
+        State::Holds(gathering) if gathering.is_held() => return Stands::Held,
+        State::Holds(gathering) if gathering.has_given_up() => {
+            return missed("it waited as long as it might, and went on");
+        }
+        State::Never(reason) => return missed(reason),
+        _ if !trimtab_os::runs(pid) => return missed("it ended"),
+        _ => {}
+    }
+    if start_of(pid) != Some(Start::Behind) {
+        return Stands::Comes;
+    }
+    // The library says so some time before the program's own call returns, above all beside tools.
+    let behind = seen.behind.get_or_insert_with(Instant::now).elapsed();
+    match &seen.state {
+        State::Waits(Some(reason)) => missed(reason),
+        _ if behind < RETURN_MAX => Stands::Comes,
+        State::Waits(None) => missed("it had left MPI_Init before it could be held"),
+        _ => missed("it came out of MPI_Init by a way that is not held"),
+    }
+}
+
+/// Ranks that wait behind `MPI_Init`. Dropping it lets them go.
+#[derive(Debug)]
+pub struct Held {
+    holds: Mutex<BTreeMap<u32, Gathering>>,
+    missed: Mutex<BTreeMap<u32, String>>,
+}
+
+impl Held {
+    /// Whether any rank waits.
+    pub fn is_any(&self) -> bool {
+        !self.holds.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Ranks that are not held, with the reason.
+    pub fn missed(&self) -> Vec<MissedStart> {
+        let missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        missed.iter().map(|(rank, reason)| MissedStart { rank: *rank, reason: reason.clone() }).collect()
+    }
+
+    /// Lets all go, one right after the other; the ranks that waited until now. Then takes the holds out.
+    pub(crate) fn go(&self) -> Vec<u32> {
+        let holds = std::mem::take(&mut *self.holds.lock().unwrap_or_else(PoisonError::into_inner));
+        let (on_time, late): (Vec<_>, Vec<_>) = holds.iter().map(|(rank, hold)| (*rank, hold.go())).partition(|one| one.1);
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = "it waited as long as it might, and went on before its probes were in";
+        missed.extend(late.into_iter().map(|(rank, _)| (rank, reason.to_owned())));
+        std::thread::sleep(LEFT);
+        drop(holds);
+        on_time.into_iter().map(|(rank, _)| rank).collect()
+    }
+}
+
+/// The thread that looks.
+struct Looker {
+    root: Pid,
+    end: Arc<AtomicBool>,
+    holder: Arc<Holder>,
+    /// Whether MPI is linked into files, by device and number.
+    static_mpi: BTreeMap<(u64, u64), bool>,
+    /// Threads that are putting holds in.
+    busy: Vec<JoinHandle<()>>,
+}
+
+impl Looker {
+    fn look(mut self) {
+        // Ordinary users are refused; then a busy machine may delay us.
+        let _ = trimtab_os::take_precedence();
+        while !self.end.load(Relaxed) {
+            let begun = Instant::now();
+            for pid in descendants(self.root) {
+                if self.holder.is_new(pid) && self.is_ready(pid) {
+                    self.hold(pid);
+                }
+            }
+            std::thread::sleep(LOOK.max(begun.elapsed() * LOOK_PARTS));
+        }
+        self.busy.into_iter().for_each(|thread| drop(thread.join()));
+    }
+
+    /// Has a process held by a thread of its own, which stops it first: planning takes longer than `MPI_Init` may, and
+    /// nobody comes out of that before all are in it.
+    fn hold(&mut self, pid: Pid) {
+        self.holder.note(pid, State::Busy);
+        let holder = self.holder.clone();
+        let thread = std::thread::Builder::new().name("hold".to_owned()).spawn(move || holder.hold_and_note(pid));
+        match thread {
+            Ok(thread) => self.busy.push(thread),
+            Err(_) => self.holder.hold_and_note(pid),
+        }
+    }
+
+    /// Whether MPI is in place in a process.
+    fn is_ready(&mut self, pid: Pid) -> bool {
+        let Ok(maps) = MappingTable::of(pid) else { return false };
+        let has_mpi = maps.0.iter().any(|mapping| mapping.executable && is_mpi_module(&mapping.path));
+        (has_mpi || self.has_static_mpi(pid)) && is_loaded(pid, &maps)
+    }
+
+    /// Whether MPI is linked into a process's program: each file is read once.
+    fn has_static_mpi(&mut self, pid: Pid) -> bool {
+        let path = format!("/proc/{pid}/exe");
+        let Ok(file) = std::fs::metadata(&path) else { return false };
+        let known = self.static_mpi.entry((file.dev(), file.ino()));
+        *known.or_insert_with(|| has_static_mpi(Path::new(&path)))
+    }
+}
+
+/// Asked before a process is changed; says why not.
+type MayChange = Box<dyn FnMut(Pid) -> Result<(), String> + Send>;
+
+/// What puts holds in, one thread for each process.
+struct Holder {
+    limit: Duration,
+    seen: Arc<Mutex<BTreeMap<Pid, Seen>>>,
+    cache: ImageCache,
+    clock: Clock,
+    may_change: Mutex<MayChange>,
+}
+
+impl Holder {
+    /// Whether a process is not held yet, and may be.
+    fn is_new(&self, pid: Pid) -> bool {
+        let Some(start_ticks) = start_time_ticks(pid) else { return false };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |one: &Seen| match &one.state {
+            // It executes another program by now.
+            State::Holds(gathering) => !gathering.is_alive(),
+            State::Busy => false,
+            State::Waits(_) | State::Never(_) => one.start_ticks != start_ticks,
+        };
+        if seen.get(&pid).is_some_and(is_over) {
+            seen.remove(&pid);
+        }
+        let fresh = || Seen { start_ticks, since: Instant::now(), behind: None, state: State::Waits(None) };
+        matches!(seen.entry(pid).or_insert_with(fresh).state, State::Waits(_))
+    }
+
+    fn note(&self, pid: Pid, state: State) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(one) = seen.get_mut(&pid) else { return };
+        one.state = match state {
+            State::Waits(Some(reason)) if one.since.elapsed() > LOADING_MAX => State::Never(reason),
+            state => state,
+        };
+    }
+
+    fn hold_and_note(&self, pid: Pid) {
+        self.note(pid, self.hold(pid).map_or_else(State::from, |gathering| State::Holds(Box::new(gathering))));
+    }
+
+    /// Should we be killed while it is stopped, it runs on.
+    fn hold(&self, pid: Pid) -> Result<Gathering, Refused> {
+        let stopped = Stopped::stop(pid).map_err(Error::from)?;
+        if start_of(pid) == Some(Start::Behind) {
+            return Err(Refused::Final("it had left MPI_Init before it was seen".to_owned()));
+        }
+        (self.may_change.lock().unwrap_or_else(PoisonError::into_inner))(pid).map_err(Refused::Final)?;
+        let _claim = Claim::of(pid)?;
+        let maps = MappingTable::of(pid).map_err(Error::from)?;
+        if !matches!(leftover::find_in(pid, &maps)?, leftover::Leftover::None) {
+            return Err(Refused::Final("another trimtab has changed it".to_owned()));
+        }
+        let before = interposers(pid, &maps, &NAMES);
+        let program = program_name(pid);
+        let wanted = |path: &str| is_mpi_module(path) || path == program || before.iter().any(|known| known == path);
+        let planned = Modules::among(pid, maps, &self.cache, &wanted);
+        let planned = planned.and_then(|modules| Gathering::plan(&modules, &NAMES))?;
+        Ok(Gathering::insert(&planned, stopped, self.limit, self.clock.ticks_per_second())?)
+    }
+}
+
+/// Why a process is not held.
+enum Refused {
+    /// It may be in a moment.
+    Passing(String),
+    /// It can't be.
+    Final(String),
+}
+
+impl From<Refused> for State {
+    fn from(refused: Refused) -> State {
+        match refused {
+            Refused::Passing(reason) => State::Waits(Some(reason)),
+            Refused::Final(reason) => State::Never(reason),
+        }
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        match error.is_loading() || error.is_passing() {
+            true => Refused::Passing(error.to_string()),
+            false => Refused::Final(format!("it could not be held: {error}")),
+        }
+    }
+}
+
+/// A process and all that come from it.
+fn descendants(root: Pid) -> Vec<Pid> {
+    let (mut found, mut known) = (vec![root], BTreeSet::from([root]));
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        found.extend(children_of(pid).into_iter().filter(|child| known.insert(*child)));
+    }
+    found
+}
+
+/// How far a process is with `MPI_Init`.
+fn start_of(pid: Pid) -> Option<Start> {
+    let processes = ProcFs::new();
+    let maps = processes.maps(pid).ok()?;
+    processes.start(pid, &maps)
+}

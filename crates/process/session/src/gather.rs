@@ -1,0 +1,297 @@
+//! Threads are held where they leave a function that every process of a job calls once, until all have come and probes
+//! are in: then all go on together, and nothing behind that function is missed.
+//!
+//! The hold is an insertion of its own, without the routine of windows. A thread waits in it by itself, with a deadline of
+//! its own, so nobody traces it and a trimtab that is killed only lets it go. Before a window's probes go in the text is
+//! put back while threads wait in our memory, so the two never lie on the same bytes. While the memory stays, this very
+//! process does not take it for a leftover.
+//!
+//! The program is to be held where its own call returns: whoever returns to a binding or a tool, which calls the same
+//! function for it, goes on to the outer one's return and is held there.
+//!
+//! Next: `trimtab-x86`'s `gather`, the code; `trimtab-measure`'s `first_call`, which decides when all go on.
+
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::handlers::is_library;
+use crate::insert::{Inserted, Setup};
+use crate::modules::{Module, Modules};
+use crate::pages::PageWrites;
+use crate::prepare::{FunctionRequest, OfWindow, Prepared, Subject};
+use crate::remove::leave_springboards;
+use crate::threads::Stacks;
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use trimtab_os::{Mapping, MappingTable, Stopped};
+use trimtab_plan::{Holds, PlannedFunction, PlannedSite};
+use trimtab_stub::layout::{HoldWords, Probe, flag};
+use trimtab_stub::view::View;
+use trimtab_symbols::Function;
+use trimtab_types::{Pid, ProcAddr};
+use trimtab_x86::{ExitKind, GATHER_GAVE_UP, GATHER_GO, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS};
+use trimtab_x86::{Gather, Site, own_sites};
+
+/// Places of the words among those of handlers, which nobody sets here.
+const GAVE_UP: usize = 0;
+const MAY_SLEEP: usize = 1;
+const TICKS: usize = 2;
+const HANDLERS_AT: usize = offset_of!(HoldWords, handlers);
+
+const _: () = assert!(offset_of!(HoldWords, asked) == 0, "threads that have come count themselves in the first word");
+const _: () = assert!(offset_of!(HoldWords, answered) == GATHER_GO as usize, "taking all out lets threads go");
+const _: () = assert!(HANDLERS_AT + 8 * GAVE_UP == GATHER_GAVE_UP as usize);
+const _: () = assert!(HANDLERS_AT + 8 * MAY_SLEEP == GATHER_MAY_SLEEP as usize);
+const _: () = assert!(HANDLERS_AT + 8 * TICKS == GATHER_TICKS as usize);
+
+/// Memory of this process's own holds, which are no leftovers: by process and address, with the end.
+static OWN: Mutex<BTreeMap<(Pid, u64), u64>> = Mutex::new(BTreeMap::new());
+
+/// Whether a mapping belongs to a hold that this process has put in and not taken out.
+pub(crate) fn is_gathering(pid: Pid, mapping: &Mapping) -> bool {
+    let own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = own.range(..=(pid, mapping.start)).next_back();
+    before.is_some_and(|((owner, _), end)| *owner == pid && mapping.start < *end)
+}
+
+/// A process whose threads are held where they leave some functions. Dropping it lets them go and takes everything out.
+#[derive(Debug)]
+pub struct Gathering {
+    inserted: Inserted,
+    memory: Vec<(u64, u64)>,
+}
+
+impl Gathering {
+    /// Plans it, for functions of these names in any module: those that are the same function to the program, such as one
+    /// of MPI, its name for profilers, and its name in Fortran.
+    ///
+    /// # Errors
+    /// [`Error::NothingToDo`] if no return of such a function can be patched, and says why; as [`Modules::memory`].
+    pub fn plan(modules: &Modules, names: &[&str]) -> Result<Prepared, Error> {
+        let requests = requests(modules, names);
+        let mut prepared = Prepared::decided(modules, &requests, &OfWindow)?;
+        let unheld = prepared.add_returns(modules, &requests)?;
+        let passes = passes(modules, names, &unheld);
+        let nothing = |reason: String| Error::NothingToDo { pid: modules.pid, reason };
+        if passes.len() > GATHER_RANGES_MAX {
+            return Err(nothing(format!("{} libraries and functions call it for the program", passes.len())));
+        }
+        for function in &mut prepared.functions {
+            function.sites.retain(|planned| Gather::fits(planned.site.kind));
+        }
+        prepared.functions.retain(|function| !function.sites.is_empty());
+        prepared.keep_arenas();
+        if prepared.functions.is_empty() {
+            let refused = prepared.refused.iter().chain(&prepared.endless).next();
+            let why = refused.map(|one| format!("{}: {}", one.name, one.reason));
+            return Err(nothing(why.unwrap_or_else(|| format!("it has no function {}", names.join(", ")))));
+        }
+        prepared.gathers = Some(passes);
+        Ok(prepared)
+    }
+
+    /// Puts it into a process that stands still for us, and goes on as soon as all is planned. Threads wait at most for
+    /// `limit`, in a machine that counts so many ticks in a second.
+    ///
+    /// # Errors
+    /// As [`Prepared::insert`].
+    pub fn insert(
+        prepared: &Prepared,
+        stopped: Stopped,
+        limit: Duration,
+        ticks_per_second: f64,
+    ) -> Result<Self, Error> {
+        let pid = stopped.pid();
+        let may_sleep = is_unfiltered(pid);
+        let initialise = |view: View<'_>| {
+            let words = &view.header().hold;
+            words.handlers[TICKS].store((limit.as_secs_f64() * ticks_per_second) as u64, Relaxed);
+            words.handlers[MAY_SLEEP].store(u64::from(may_sleep), Relaxed);
+        };
+        let setup = Setup { functions: 0, ranks: 1, details: 0 };
+        // Whoever looks before it is noted finds an unfinished leftover of a trimtab that runs, and leaves it alone.
+        let inserted = prepared.insert_into(pid, Some(stopped), setup, &initialise)?;
+        let memory = inserted.target.mappings.clone();
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        own.extend(memory.iter().map(|(address, length)| ((pid, *address), address + length)));
+        Ok(Gathering { inserted, memory })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        self.inserted.pid()
+    }
+
+    /// Whether the same program still runs there.
+    pub fn is_alive(&self) -> bool {
+        self.inserted.is_alive()
+    }
+
+    /// Whether a thread has come and waits. A process that has come under filters of system calls since sleeps no more.
+    pub fn is_held(&self) -> bool {
+        if !is_unfiltered(self.pid()) {
+            self.words().handlers[MAY_SLEEP].store(0, Relaxed);
+        }
+        self.words().asked.load(Acquire) > 0 && !self.has_given_up()
+    }
+
+    /// Whether a thread waited as long as it might and went on by itself.
+    pub fn has_given_up(&self) -> bool {
+        self.words().handlers[GAVE_UP].load(Acquire) > 0
+    }
+
+    /// How long the process was stopped for it so far, nanoseconds.
+    pub fn pause_ns(&self) -> u64 {
+        self.inserted.pause_ns
+    }
+
+    /// Puts the text back, so that others may patch it; threads wait on.
+    ///
+    /// # Errors
+    /// The process can't be stopped, or somebody else has changed the same bytes.
+    pub fn restore_text(&mut self) -> Result<(), Error> {
+        let pid = self.pid();
+        let _claim = Claim::of(pid)?;
+        let maps = MappingTable::of(pid)?;
+        let mut stopped = Stopped::stop(pid)?;
+        let stacks = Stacks::read(&stopped, &maps);
+        let target = &self.inserted.target;
+        let restored = leave_springboards(&mut stopped, &stacks, target, &target.patches)
+            .and_then(|()| target.patches.restore(&stopped));
+        self.inserted.pause_ns += stopped.resume();
+        if let Some(address) = restored?.first() {
+            let reason = format!("somebody else has patched {address:#x}");
+            return Err(Error::NothingToDo { pid, reason });
+        }
+        self.forget_patches();
+        Ok(())
+    }
+
+    /// From now on the bytes may be somebody else's patches: neither this nor a later trimtab is to look at them.
+    fn forget_patches(&mut self) {
+        self.inserted.target.patches = PageWrites::default();
+        self.inserted.target.geometry.patch_count = 0;
+        let view = self.inserted.view();
+        view.set_geometry(&self.inserted.target.geometry);
+        view.header().checksum.store(view.descriptor_checksum(), Release);
+    }
+
+    /// Lets all go; true if they waited until now.
+    pub fn go(&self) -> bool {
+        let is_held = self.words().asked.load(Acquire) > 0;
+        self.words().answered.store(u64::MAX, Release);
+        is_held && !self.has_given_up()
+    }
+
+    fn words(&self) -> &HoldWords {
+        &self.inserted.view().header().hold
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        self.go();
+        // What can't be taken out now is seen as a leftover again, by whoever looks next.
+        let _cannot = self.inserted.remove();
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        for (address, _) in &self.memory {
+            own.remove(&(self.inserted.pid(), *address));
+        }
+    }
+}
+
+impl Prepared {
+    /// Adds the returns of functions that were refused, perhaps only for their entries; those for which that can't be done.
+    fn add_returns(&mut self, modules: &Modules, requests: &[FunctionRequest]) -> Result<Vec<ProcAddr>, Error> {
+        let memory = modules.memory()?;
+        let mut unheld = Vec::new();
+        for request in requests {
+            let is_planned = self.addresses.contains(&request.address);
+            let Some(module) = modules.at(request.address).filter(|_| !is_planned) else { continue };
+            match returns(&Subject::new(module, memory.as_ref(), modules), request.address) {
+                Some(sites) if !self.is_taken(&sites) => {
+                    let arena = self.arena_of(module);
+                    self.take(&sites);
+                    self.functions.push(PlannedFunction {
+                        name: request.name.clone(),
+                        probe: 0,
+                        arena,
+                        sites,
+                        inline: None,
+                        bodies: None,
+                        holds: Holds::No,
+                        is_loop: false,
+                        finds_frames: false,
+                    });
+                }
+                _ => unheld.push(request.address),
+            }
+        }
+        Ok(unheld)
+    }
+
+    /// Leaves out arenas that no function is in any more.
+    fn keep_arenas(&mut self) {
+        let used = |functions: &[PlannedFunction], arena: usize| functions.iter().any(|one| one.arena == arena);
+        for arena in (0..self.arena_modules.len()).rev().filter(|arena| !used(&self.functions, *arena)).collect::<Vec<_>>() {
+            self.arena_modules.remove(arena);
+            self.functions.iter_mut().filter(|one| one.arena > arena).for_each(|one| one.arena -= 1);
+        }
+    }
+}
+
+/// All places at which a function returns; `None` if one of them can't be patched.
+fn returns(subject: &Subject<'_>, address: ProcAddr) -> Option<Vec<PlannedSite>> {
+    let exits = subject.analysed(address, |code, analysis| Ok(own_sites(code, analysis).exits)).ok()?;
+    let returns = exits.into_iter().filter(|(exit, _)| matches!(exit.kind, ExitKind::Ret { .. }));
+    let mut sites: Vec<Site> = returns.map(|(_, site)| site.ok()).collect::<Option<_>>()?;
+    sites.sort_by_key(|site| site.at);
+    sites.dedup();
+    sites.retain(|site| Gather::fits(site.kind));
+    let planned: Vec<PlannedSite> = sites.into_iter().map(|site| subject.planned(site).ok()).collect::<Option<_>>()?;
+    Some(planned).filter(|planned| !planned.is_empty())
+}
+
+fn requests(modules: &Modules, names: &[&str]) -> Vec<FunctionRequest> {
+    let probe = Probe { flags: flag::TIMED, ..Probe::ABSENT };
+    let in_module = |module: &Module| -> Vec<(String, ProcAddr)> {
+        let found = names.iter().filter_map(|name| Some(((*name).to_owned(), module.function(name)?.1)));
+        found.collect()
+    };
+    let all = modules.modules.iter().flat_map(in_module);
+    all.map(|(name, address)| FunctionRequest { name, address, probe }).collect()
+}
+
+/// Code that calls such a function for the program: whole modules that define one, and of the program itself only the
+/// functions. Where a binding's own function can't be held, whoever returns to it is: nothing of it is a call of the
+/// program's, as what tools call in the same place would seem to be.
+fn passes(modules: &Modules, names: &[&str], unheld: &[ProcAddr]) -> Vec<Range<u64>> {
+    let mut ranges = Vec::new();
+    for (index, module) in modules.modules.iter().enumerate() {
+        let functions: Vec<_> = names.iter().filter_map(|name| module.function(name)).collect();
+        let range = |(function, address): &(&Function, ProcAddr)| address.0..address.0 + function.size;
+        if index == 0 && modules.has_program() {
+            ranges.extend(functions.iter().map(range));
+        } else if !functions.is_empty() {
+            let is_open = |(_, address): &&(&Function, ProcAddr)| unheld.contains(address) && is_library(module.file_name());
+            let mut open: Vec<Range<u64>> = functions.iter().filter(is_open).map(range).collect();
+            open.sort_by_key(|range| range.start);
+            open.dedup();
+            let starts = [module.text.start].into_iter().chain(open.iter().map(|range| range.end));
+            let ends = open.iter().map(|range| range.start).chain([module.text.end]);
+            ranges.extend(starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty()));
+        }
+    }
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup();
+    ranges
+}
+
+/// Whether no filter of system calls is on the process; also `false` if that can't be told.
+fn is_unfiltered(pid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "0"))
+}

@@ -1,0 +1,216 @@
+//! `trimtab run --follow`: ranks wait as they come out of `MPI_Init` until all are measured, so a whole run's calls, bytes
+//! and links are those that a profiler in the program sees. Nobody waits for ever, and nobody is held by a trimtab that is
+//! gone.
+//!
+//! Next: `numbers.rs` for windows of iterations.
+
+mod common;
+
+use common::{Desk, LIMIT, RANKS, Specimen, alone};
+use std::collections::BTreeMap;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use trimtab_specimens::{GroundTruth, Launch, Mpi, TextSnapshot, build, truths_of};
+use trimtab_types::report::{Link, Report};
+
+/// Programs of which every call is known, and what they are called with: in C, in Fortran, and in Fortran 2008.
+const PROGRAMS: [(&str, &str); 4] =
+    [("kinds", "--iterations 40"), ("heat", "--iterations 200"), ("heat08", "--iterations 200"), ("particle", "--iterations 60")];
+
+/// Calls that the wrapper does not look at.
+const LEFT_OUT: [&str; 6] =
+    ["MPI_Finalize", "MPI_Comm_", "MPI_Cart_", "MPI_Intercomm_", "MPI_Request_free", "MPI_Type_"];
+
+#[test]
+fn a_whole_run_has_every_call_that_a_profiler_sees_with_mpich() {
+    every_call_is_seen(Mpi::Mpich);
+}
+
+#[test]
+fn a_whole_run_has_every_call_that_a_profiler_sees_with_open_mpi() {
+    every_call_is_seen(Mpi::OpenMpi);
+}
+
+fn every_call_is_seen(mpi: Mpi) {
+    let _alone = alone();
+    for (program, arguments) in PROGRAMS {
+        let desk = Desk::new();
+        let launch = launch(&desk, &Specimen::of(mpi, program, arguments), None);
+        let report = followed(&desk, &launch, &[]);
+        let truths = truths_of(&desk.path("truth"), RANKS).expect("the wrapper wrote");
+        let name = format!("{} {program}", mpi.name());
+        let from = report.window.from_first_call.as_ref().expect("it is asked for");
+        assert_eq!((from.ranks.as_slice(), from.missed.len()), (&[0, 1][..], 0), "{name}: {from:?}");
+        assert_eq!((report.window.ended_by.as_str(), report.window.valid), ("program-ended", true), "{name}");
+        check_functions(&report, &truths, &name);
+        check_links(&report, &truths, &name);
+    }
+}
+
+/// Calls and bytes of each function, from the end of `MPI_Init` to before `MPI_Finalize`.
+fn check_functions(report: &Report, truths: &[GroundTruth], name: &str) {
+    let mut expected: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for function in truths.iter().flat_map(|truth| &truth.functions).filter(|function| function.calls > 0) {
+        let sum = expected.entry(&function.name).or_default();
+        (sum.0, sum.1) = (sum.0 + function.calls, sum.1 + function.bytes);
+    }
+    assert!(expected.len() > 1, "{name}: {expected:?}");
+    for (function, (calls, bytes)) in &expected {
+        let row = report.functions.iter().find(|row| row.name == *function);
+        let row = row.unwrap_or_else(|| panic!("{name}: {function} is missing"));
+        assert_eq!((row.calls, row.bytes.unwrap_or(0)), (*calls, *bytes), "{name}: {function}: {row:?}");
+    }
+    let more = report.functions.iter().map(|row| row.name.as_str()).filter(|function| !expected.contains_key(function));
+    let more: Vec<&str> = more.filter(|function| !LEFT_OUT.iter().any(|part| function.starts_with(part))).collect();
+    assert!(more.is_empty(), "{name}: {more:?}");
+    println!("{name}: {} functions equal, {} calls", expected.len(), expected.values().map(|sum| sum.0).sum::<u64>());
+}
+
+fn check_links(report: &Report, truths: &[GroundTruth], name: &str) {
+    let of_rank = |truth: &GroundTruth| -> Vec<Link> {
+        let links = truth.links.iter().filter(|link| link.messages > 0);
+        let link = |link: &trimtab_specimens::LinkTruth| Link {
+            from: truth.rank,
+            to: link.to,
+            messages: link.messages,
+            bytes: link.bytes,
+            collective_messages: link.collective_messages,
+            collective_bytes: link.collective_bytes,
+        };
+        links.map(link).collect()
+    };
+    let expected: Vec<Link> = truths.iter().flat_map(of_rank).collect();
+    assert_eq!(report.links, expected, "{name}");
+}
+
+/// A program in C and one that has no launcher, without any tool of others: the known answers are its own.
+#[test]
+fn a_program_by_itself_is_held_too() {
+    let _alone = alone();
+    for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
+        let desk = Desk::new();
+        let program = build("ep", Some(mpi), &Default::default()).expect("the specimen is built");
+        let report = followed(&desk, &Launch::alone(&program).args(["--iterations", "50"]), &[]);
+        let from = report.window.from_first_call.expect("it is asked for");
+        assert_eq!((from.ranks, from.missed.len()), (vec![0], 0), "{mpi:?}");
+    }
+}
+
+/// One rank comes out of `MPI_Init` later than the others may be held: all go on, and it is said of each.
+#[test]
+fn a_rank_that_comes_too_late_is_waited_for_no_longer() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let specimen = Specimen::of(Mpi::Mpich, "particle", "--iterations 4000");
+    let report = followed(&desk, &launch(&desk, &specimen, Some("1:4")), &["--hold", "2"]);
+    let from = report.window.from_first_call.as_ref().expect("it is asked for");
+    assert!(from.ranks.is_empty(), "{from:?}");
+    let reasons: Vec<(u32, &str)> = from.missed.iter().map(|missed| (missed.rank, missed.reason.as_str())).collect();
+    let reason = "rank 1 was still in MPI_Init 1.2 s after others had left it";
+    assert_eq!(reasons, [(0, reason), (1, reason)]);
+    let said = format!("ranks 0, 1 were not measured from the first call on: {reason}");
+    assert!(report.warnings.contains(&said), "{:?}", report.warnings);
+}
+
+/// trimtab is killed while one rank waits and the other is still in `MPI_Init`: it goes on by itself in its time, to its
+/// right answer, and what was left in it can be undone meanwhile.
+#[test]
+fn ranks_that_wait_go_on_without_a_trimtab_that_was_killed() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let specimen = Specimen::of(Mpi::Mpich, "particle", "--iterations 6000");
+    let mut trimtab = start(&desk, &launch(&desk, &specimen, Some("1:3")), &["--hold", "2"]);
+    let program = build("particle", Some(Mpi::Mpich), &specimen.variant).expect("it is built");
+    let program = program.canonicalize().expect("it is there");
+    let pids = until(|| Some(trimtab_specimens::running(&program)).filter(|pids| pids.len() == RANKS as usize));
+    let waiting = until(|| pids.iter().copied().find(|pid| is_held(*pid)));
+    let begun = Instant::now();
+    trimtab.kill().expect("it runs");
+    trimtab.wait().expect("it was killed");
+    let spent = spent_ticks(waiting);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(is_held(waiting) && spent_ticks(waiting) <= spent + 5, "it waits, and does not compute");
+    until(|| (!is_held(waiting)).then_some(()));
+    let held_s = begun.elapsed().as_secs_f64();
+    assert!((1.0..6.0).contains(&held_s), "it went on after {held_s} s");
+    let said = desk.trimtab(&["undo", &waiting.to_string()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for pid in &pids {
+        let text = TextSnapshot::of(*pid).expect("it runs");
+        assert_eq!(text.difference_from_files().expect("it runs"), None, "text is as in the files");
+        assert!(!maps(*pid).contains("memfd:trimtab"), "nothing is left");
+    }
+    until(|| trimtab_specimens::running(&program).is_empty().then_some(()));
+    let truths = truths_of(&desk.path("truth"), RANKS).expect("both came to MPI_Finalize");
+    assert!(truths.iter().all(|truth| truth.finalized), "they went on to their end");
+}
+
+/// Whether a thread waits in our code: it sleeps there by a call of its own. It looks again now and then, and is not in the
+/// kernel then.
+fn is_held(pid: i32) -> bool {
+    (0..50).any(|_| {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        let hexadecimal = |word: &str| u64::from_str_radix(word, 16).ok();
+        let pointer = call.split_whitespace().last().and_then(|word| hexadecimal(word.strip_prefix("0x")?));
+        let is_ours = |line: &str| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let range = hexadecimal(start)?..hexadecimal(end)?;
+            (range.contains(&pointer?) && rest.contains("memfd:trimtab")).then_some(())
+        };
+        let is_held = maps(pid).lines().any(|line| is_ours(line).is_some());
+        if !is_held {
+            std::thread::sleep(Duration::from_micros(70));
+        }
+        is_held
+    })
+}
+
+fn maps(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
+}
+
+fn spent_ticks(pid: i32) -> u64 {
+    common::cpu_ticks(pid)
+}
+
+fn until<T>(mut condition: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match condition() {
+            Some(value) => return value,
+            None => assert!(Instant::now() < deadline, "it takes too long"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A specimen beside the wrapper, one of whose ranks may be late.
+fn launch(desk: &Desk, specimen: &Specimen, late: Option<&str>) -> Launch {
+    let mpi = specimen.mpi.expect("with MPI");
+    let program = build(specimen.program, Some(mpi), &specimen.variant).expect("the specimen is built");
+    let launch = Launch::mpi(mpi, RANKS, &program).args(specimen.arguments.split_whitespace());
+    let launch = launch.measured(&desk.path("truth")).expect("the wrapper is built");
+    late.map_or(launch.clone(), |late| launch.env("GT_LATE", late))
+}
+
+fn start(desk: &Desk, launch: &Launch, options: &[&str]) -> Child {
+    let json = desk.path("report.json").to_string_lossy().into_owned();
+    let words = launch.words().expect("the launcher is there");
+    let mut all = vec!["run", "--follow", "--json", &json];
+    all.extend(options);
+    all.push("--");
+    all.extend(words.iter().map(String::as_str));
+    let mut command = desk.command(&all);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("trimtab runs")
+}
+
+/// The report of a whole run.
+fn followed(desk: &Desk, launch: &Launch, options: &[&str]) -> Report {
+    let output = start(desk, launch, options).wait_with_output().expect("it ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(said.contains(" OK"), "the program has its right answer: {said}");
+    let report = std::fs::read(desk.path("report.json")).unwrap_or_else(|error| panic!("{error}: {said}"));
+    serde_json::from_slice(&report).expect("a report")
+}
