@@ -273,7 +273,8 @@ impl Held {
     /// Lets all go, one right after the other; the ranks that waited until now. Then takes the holds out.
     pub(crate) fn go(&self) -> Vec<u32> {
         let holds = std::mem::take(&mut *self.holds.lock().unwrap_or_else(PoisonError::into_inner));
-        let (on_time, late): (Vec<_>, Vec<_>) = holds.iter().map(|(rank, hold)| (*rank, hold.go())).partition(|one| one.1);
+        let (on_time, late): (Vec<_>, Vec<_>) =
+            holds.iter().map(|(rank, hold)| (*rank, hold.go())).partition(|one| one.1);
         let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = "it waited as long as it might, and went on before its probes were in";
         missed.extend(late.into_iter().map(|(rank, _)| (rank, reason.to_owned())));

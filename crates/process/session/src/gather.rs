@@ -236,7 +236,9 @@ impl Prepared {
     /// Leaves out arenas that no function is in any more.
     fn keep_arenas(&mut self) {
         let used = |functions: &[PlannedFunction], arena: usize| functions.iter().any(|one| one.arena == arena);
-        for arena in (0..self.arena_modules.len()).rev().filter(|arena| !used(&self.functions, *arena)).collect::<Vec<_>>() {
+        for arena in
+            (0..self.arena_modules.len()).rev().filter(|arena| !used(&self.functions, *arena)).collect::<Vec<_>>()
+        {
             self.arena_modules.remove(arena);
             self.functions.iter_mut().filter(|one| one.arena > arena).for_each(|one| one.arena -= 1);
         }
@@ -276,7 +278,8 @@ fn passes(modules: &Modules, names: &[&str], unheld: &[ProcAddr]) -> Vec<Range<u
         if index == 0 && modules.has_program() {
             ranges.extend(functions.iter().map(range));
         } else if !functions.is_empty() {
-            let is_open = |(_, address): &&(&Function, ProcAddr)| unheld.contains(address) && is_library(module.file_name());
+            let is_open =
+                |(_, address): &&(&Function, ProcAddr)| unheld.contains(address) && is_library(module.file_name());
             let mut open: Vec<Range<u64>> = functions.iter().filter(is_open).map(range).collect();
             open.sort_by_key(|range| range.start);
             open.dedup();

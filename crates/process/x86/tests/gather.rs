@@ -44,7 +44,11 @@ impl Words {
 fn passes(arena: &mut Arena, words: &Words, is_open: bool, passes: &[(u64, u64)]) {
     // Memory that was never written is zero, and data is not.
     let gate = if is_open { arena.data() } else { arena.island() };
-    let gather = Gather { gate, words: words.0.as_ptr() as u64, passes: passes.iter().map(|(start, end)| *start..*end).collect() };
+    let gather = Gather {
+        gate,
+        words: words.0.as_ptr() as u64,
+        passes: passes.iter().map(|(start, end)| *start..*end).collect(),
+    };
     let code = gather.written(ProbePlace { at: arena.original(), room_before: 0 }).expect("the gate is near");
     assert!(code.bytes.len() <= GATHER_BYTES_MAX, "{} bytes", code.bytes.len());
     arena.write_original(&code.bytes);

@@ -155,7 +155,9 @@ pub fn run(
         Found::Here(job) => run_here(options, (&mut program, first_call.take()), &job, &mut kept, command_ns),
         Found::Spread(spread) => {
             if first_call.take().is_some() {
-                eprintln!("trimtab: ranks on other machines are not held: they are not measured from their first call on");
+                eprintln!(
+                    "trimtab: ranks on other machines are not held: they are not measured from their first call on"
+                );
             }
             let asked =
                 cluster::Asked { options, command_ns, trigger: "run", wait: None, beside_program: true, site: None };

@@ -14,8 +14,12 @@ use trimtab_specimens::{GroundTruth, Launch, Mpi, TextSnapshot, build, truths_of
 use trimtab_types::report::{Link, Report};
 
 /// Programs of which every call is known, and what they are called with: in C, in Fortran, and in Fortran 2008.
-const PROGRAMS: [(&str, &str); 4] =
-    [("kinds", "--iterations 40"), ("heat", "--iterations 200"), ("heat08", "--iterations 200"), ("particle", "--iterations 60")];
+const PROGRAMS: [(&str, &str); 4] = [
+    ("kinds", "--iterations 40"),
+    ("heat", "--iterations 200"),
+    ("heat08", "--iterations 200"),
+    ("particle", "--iterations 60"),
+];
 
 /// Calls that the wrapper does not look at.
 const LEFT_OUT: [&str; 6] =

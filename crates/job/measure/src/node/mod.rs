@@ -272,7 +272,15 @@ impl<'c> Node<'c> {
 
 /// Nothing was put into any of a node's ranks.
 fn nobody(left_alone: Vec<u32>, lacking: Option<Lacking>) -> Inserted {
-    Inserted { host: host_name(), ranks: Vec::new(), left_alone, digest: 0, warnings: Vec::new(), lacking, from_first_call: Vec::new() }
+    Inserted {
+        host: host_name(),
+        ranks: Vec::new(),
+        left_alone,
+        digest: 0,
+        warnings: Vec::new(),
+        lacking,
+        from_first_call: Vec::new(),
+    }
 }
 
 fn lacking(chosen: &Job, pattern: String, pid: Pid) -> Lacking {

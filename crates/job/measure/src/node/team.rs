@@ -241,7 +241,10 @@ fn prepare_started(
 ) -> Result<AllReady, Error> {
     let all = prepare_all(job, options, cache, interest)?;
     let modules = all.2.iter().map(|one| &one.modules);
-    if !interest.is_waiting && job.size.is_some_and(|size| size > 1) && wait_for_start(modules, BEFORE_MAX, interest.is_lost) {
+    if !interest.is_waiting
+        && job.size.is_some_and(|size| size > 1)
+        && wait_for_start(modules, BEFORE_MAX, interest.is_lost)
+    {
         drop(all);
         return prepare_all(job, options, cache, interest);
     }
