@@ -92,8 +92,9 @@ pub(crate) fn path_totals(
     let total_s: f64 = input.ranks.iter().map(|rank| seconds(rank.duration_ticks())).sum();
     let mut totals: Vec<PathTotal> = Vec::new();
     for ((function, path), parts) in rows {
-        let name = &input.functions[function].name;
-        let Some(total) = functions.iter().find(|total| total.name == *name && total.group == "comm") else { continue };
+        let info = &input.functions[function];
+        let of_it = |total: &&FunctionTotal| total.name == info.name && total.group == info.group;
+        let Some(total) = functions.iter().find(of_it) else { continue };
         let wait = path.and_then(|path| input.waits.of_path(function as u32, path));
         let mut row = row(total, &parts, total_s, &seconds);
         let named = path.and_then(|path| names.get(&path));
@@ -110,9 +111,9 @@ pub(crate) fn path_totals(
     totals
 }
 
-/// Only calls of MPI are gone up to where they come from.
+/// Only calls of MPI are gone up to where they come from: all that communicates, and its files by themselves.
 fn has_paths(input: &WindowInput, function: usize) -> bool {
-    input.functions.get(function).is_some_and(|info| info.group == "comm")
+    input.functions.get(function).is_some_and(|info| info.group == "comm" || info.name.starts_with("MPI_File_"))
 }
 
 /// A function's paths on one rank, and what is left of the function.

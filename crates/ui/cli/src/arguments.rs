@@ -163,7 +163,7 @@ pub enum Command {
         /// Write one self-contained page
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
-        /// Show the whole path by which the program comes to the call that counts iterations
+        /// Show whole paths: by which the program comes to the call that counts iterations, and to its communication
         #[arg(long)]
         path: bool,
         /// Put two windows of JOB beside each other: time per iteration, communication, who came and left
@@ -443,7 +443,7 @@ pub struct WindowOptions {
     /// A library of wrappers: calls of MPI come from its callers, not from it; its file name or the end of its path
     #[arg(long, value_name = "LIB")]
     pub wrapper: Vec<String>,
-    /// Show the whole path by which the program comes to the call that counts iterations
+    /// Show whole paths: by which the program comes to the call that counts iterations, and to its communication
     #[arg(long)]
     pub path: bool,
     /// Sum an argument of a function, counted from 0

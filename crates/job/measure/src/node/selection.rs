@@ -75,8 +75,13 @@ impl Selection {
     /// `mpirun ./one : ./other`). What any of them has is chosen.
     pub(crate) fn new(programs: &[&Modules], options: &Options, cache: &ImageCache) -> Result<Self, Error> {
         let mut selection = Selection { imported: imported_by_any(programs, cache), ..Selection::default() };
+        // Files of MPI are communication where that is measured, whatever comes first.
+        let has_comm = options.groups.iter().any(|group| matches!(group, Group::Comm | Group::All));
         for group in &options.groups {
             programs.iter().for_each(|modules| selection.add_group(modules, *group));
+            if *group == Group::Io && !has_comm {
+                programs.iter().for_each(|modules| selection.add_mpi_files(modules));
+            }
         }
         for pattern in &options.functions {
             in_any(programs, |modules| selection.add_pattern(modules, pattern))?;
@@ -163,12 +168,27 @@ impl Selection {
             for function in catalogue().iter().filter(|f| f.is_in(Group::Comm) || f.invalidates.is_some()) {
                 let is_used = self.imported.as_ref().is_none_or(|imported| imported.contains(function.name));
                 if is_used && function.class != Class::Local && library_function(modules, function.name).is_some() {
-                    self.add_mpi(modules, function);
+                    self.add_mpi(modules, function, COMM);
                 }
             }
-            self.add_handle_frees(modules);
+            self.add_handle_frees(modules, COMM);
         }
         self.add_library_group(modules, group);
+    }
+
+    /// Calls of MPI's files as input and output; what the C library does for them lies inside of them.
+    fn add_mpi_files(&mut self, modules: &Modules) {
+        let known = self.functions.len();
+        for function in catalogue().iter().filter(|function| function.is_in(Group::Io)) {
+            let is_used = self.imported.as_ref().is_none_or(|imported| imported.contains(function.name));
+            if is_used && library_function(modules, function.name).is_some() {
+                self.add_mpi(modules, function, group_number(Group::Io));
+            }
+        }
+        // What they carry is known by datatypes.
+        if self.functions.len() > known {
+            self.add_handle_frees(modules, group_number(Group::Io));
+        }
     }
 
     /// Functions of the C library, or of what stands before it: the program's calls run the definition that is found first.
@@ -204,11 +224,11 @@ impl Selection {
         self.warnings.extend(before.into_iter().map(|(module, names)| said((module, names))));
     }
 
-    fn add_mpi(&mut self, modules: &Modules, function: &'static MpiFunction) -> usize {
-        let probe = mpi_probe(function);
+    fn add_mpi(&mut self, modules: &Modules, function: &'static MpiFunction, group: u8) -> usize {
+        let probe = Probe { group, ..mpi_probe(function) };
         let info = FunctionInfo {
             name: function.name.to_string(),
-            group: "comm".to_string(),
+            group: GROUP_NAMES[group as usize].to_string(),
             timed: true,
             moves_bytes: ![kind::NONE, kind::SEND_INIT, kind::RECEIVE_INIT].contains(&probe.kind),
             ..FunctionInfo::default()
@@ -221,14 +241,15 @@ impl Selection {
     }
 
     /// Functions that need no time but end the meaning of a handle: they are only noticed.
-    fn add_handle_frees(&mut self, modules: &Modules) {
+    fn add_handle_frees(&mut self, modules: &Modules, group: u8) {
         for function in catalogue().iter().filter(|function| function.class == Class::Local) {
             let frees = matches!(function.invalidates, Some(HandleKind::Datatype | HandleKind::Communicator));
             let is_used = self.imported.as_ref().is_none_or(|imported| imported.contains(function.name));
             if is_used && frees && library_function(modules, function.name).is_some() {
-                let mut probe = mpi_probe(function);
+                let mut probe = Probe { group, ..mpi_probe(function) };
                 probe.flags &= !(flag::TIMED | flag::RING);
-                let info = FunctionInfo { name: function.name.into(), group: "comm".into(), ..FunctionInfo::default() };
+                let name = GROUP_NAMES[group as usize];
+                let info = FunctionInfo { name: function.name.into(), group: name.into(), ..FunctionInfo::default() };
                 self.add(modules, info, probe, Place::Mpi(function.name));
             }
         }
@@ -245,7 +266,7 @@ impl Selection {
         }
         for (module, function) in found {
             if let Some(mpi) = function.names.iter().find_map(|alias| trimtab_mpi::canonical(alias)) {
-                self.add_mpi(modules, mpi);
+                self.add_mpi(modules, mpi, COMM);
                 continue;
             }
             self.add_user(modules, module.path.clone(), function.name());
@@ -302,7 +323,7 @@ impl Selection {
     /// Position of the function of this name, added if it was not chosen yet.
     fn function_index(&mut self, modules: &Modules, name: &str) -> Result<usize, Error> {
         if let Some(mpi) = trimtab_mpi::canonical(name).filter(|mpi| library_function(modules, mpi.name).is_some()) {
-            return Ok(self.add_mpi(modules, mpi));
+            return Ok(self.add_mpi(modules, mpi, COMM));
         }
         let (module, _) = modules.definition(name).ok_or_else(|| no_such_function(modules, name))?;
         Ok(self.add_user(modules, module.path.clone(), name.to_string()))
