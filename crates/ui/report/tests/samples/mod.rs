@@ -201,6 +201,8 @@ pub fn everything() -> Report {
         at_unix_s: STARTED_UNIX_S + 3599.5,
     });
     report.window.marker_path = marker_path();
+    let late = MissedStart { rank: 1, reason: "it had left MPI_Init before it was seen".into() };
+    report.window.from_first_call = Some(FromFirstCall { ranks: vec![0], missed: vec![late] });
     report.window.progress = Some(LoopProgress {
         done: Some(240),
         remaining: Some(9_760),
