@@ -148,7 +148,7 @@ impl Session<'_> {
             let started = Instant::now();
             let end = Run::start(self.program, &self.folder.join(self.program.name))?.wait(UNDISTURBED_MAX)?;
             match end {
-                Some(end) if end.status == 0 => return Ok(Some((end, started.elapsed()))),
+                Some(end) if end.status == self.program.status() => return Ok(Some((end, started.elapsed()))),
                 Some(end) => why = format!("its exit status is {} undisturbed", end.status),
                 None => why = format!("it took longer than {UNDISTURBED_MAX:?} undisturbed"),
             }

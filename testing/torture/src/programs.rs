@@ -28,6 +28,8 @@ pub struct Program {
 /// Programs of so many functions or so long runs that they get more time, and how many times as much.
 const LARGE: &[&str] = &["gcc", "gdb", "node", "java", "postgres", "lammps"];
 const LARGE_SHARES: u32 = 2;
+/// Programs that end with another status than 0 when all is well.
+const OTHER_STATUS: &[(&str, i32)] = &[("java", 3)];
 
 #[derive(Debug, PartialEq, Eq)]
 enum Generated {
@@ -111,6 +113,11 @@ const INPUT_LINES: u64 = 25_000;
 const SOURCE_FUNCTIONS: u64 = 350;
 
 impl Program {
+    /// Its exit status when all is well.
+    pub(crate) fn status(&self) -> i32 {
+        OTHER_STATUS.iter().find(|(name, _)| *name == self.name).map_or(0, |(_, status)| *status)
+    }
+
     /// Why it can't run here, with what to install; `None`: it can.
     pub fn lacks(&self) -> Option<String> {
         let is_there = |need: &&str| need.split('|').any(|path| Path::new(path).exists());

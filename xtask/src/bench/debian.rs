@@ -121,8 +121,10 @@ const QUICK_CASES: usize = 1;
 /// One window beside the profiler.
 struct Pair {
     report: Report,
-    /// Share of each rank, in percent: the window's, and the profiler's in the same seconds.
+    /// Share of each rank, in percent: the window's, and the profiler's in the same seconds without what the probes took.
     percent: Vec<(f64, f64)>,
+    /// Time of each rank in probes, in percent, as its report says.
+    probes_percent: Vec<f64>,
 }
 
 impl Pair {
@@ -155,7 +157,8 @@ impl Pair {
 
     fn figures(&self) -> Value {
         let window = &self.report.window;
-        json!({ "duration_s": window.duration_s, "percent_and_profiled_percent": self.percent, "marker": window.marker,
+        json!({ "duration_s": window.duration_s, "percent_and_profiled_percent": self.percent,
+                "probes_percent": self.probes_percent, "marker": window.marker,
                 "loop": window.loop_description, "iterations": window.iterations, "valid": window.valid,
                 "ended_by": window.ended_by, "warnings": self.report.warnings,
                 "cost": self.report.cost.fraction, "off_points": self.off_points() })
@@ -210,13 +213,17 @@ fn measured(bench: &Bench, case: &Case) -> Result<Vec<Row>> {
 /// The profiler's figures in the seconds of this window.
 fn beside(report: Report, trace: &Path) -> Result<Pair> {
     ensure!(report.ranks.len() == RANK_COUNT as usize, "{} of {RANK_COUNT} ranks reported", report.ranks.len());
-    let mut percent = Vec::new();
+    let (mut percent, mut probes_percent) = (Vec::new(), Vec::new());
+    let probe_ns = report.cost.probe_ns.context("the cost of probes was not measured")?;
     for rank in &report.ranks {
         let profiled = CallTrace::read(trace, rank.pid)?.share_between(report.window.started_unix_s, rank.duration_s);
         let communication_s = rank.communication_s.context("no communication was reported")?;
-        percent.push((100.0 * communication_s / rank.duration_s, 100.0 * profiled));
+        // The probes lie in the library, so inside of what the profiler takes for a call; the window's calls are without.
+        let probes = rank.probe_hits as f64 / 2.0 * probe_ns * 1e-9 / rank.duration_s;
+        percent.push((100.0 * communication_s / rank.duration_s, 100.0 * (profiled - probes)));
+        probes_percent.push(100.0 * probes);
     }
-    Ok(Pair { report, percent })
+    Ok(Pair { report, percent, probes_percent })
 }
 
 fn share_row(case: &Case, pairs: &[Pair]) -> Row {

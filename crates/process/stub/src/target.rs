@@ -255,6 +255,8 @@ extern "C" fn enter(header: *const Header, number: u64, saved: *const Saved) {
 #[unsafe(link_section = "trimtab_stub")]
 #[inline(never)]
 extern "C" fn entered(header: *const Header, number: u64, saved: *const Saved, frame_pointer: u64) {
+    // First of all, so that what the way to the thread's own memory takes is seen as the probe's cost.
+    let arrived = ticks();
     let slot = begun(header);
     if slot.is_null() {
         return;
@@ -262,11 +264,11 @@ extern "C" fn entered(header: *const Header, number: u64, saved: *const Saved, f
     let context = Context { header, slot };
     let probe = context.probe(number);
     if probe.flags & flag::SIMPLE != 0 {
-        simple_entry(context, number, Arguments(saved));
+        simple_entry(context, number, Arguments(saved), arrived);
     } else if probe.role == role::PASSES {
         pass_on(context, number, Arguments(saved));
     } else {
-        note_entry(context, number, Arguments(saved), frame_pointer);
+        note_entry(context, number, Arguments(saved), frame_pointer, arrived);
     }
     context.slot().busy.store(0, Release);
     if context.header().calibration_begun.load(Relaxed) == 0 && context.probe(number).flags & flag::RING != 0 {
@@ -394,7 +396,7 @@ extern "C" fn calibrate(header: *const Header, slot: *const Slot) {
 
 /// What the inline code of a simple probe does, for the cases it leaves to us.
 #[inline(always)]
-fn simple_entry(context: Context, number: u64, arguments: Arguments) {
+fn simple_entry(context: Context, number: u64, arguments: Arguments, now: u64) {
     let probe = context.probe(number);
     let stat = context.stat(u64::from(probe.function));
     let recording = context.header().state.load(Acquire) == state::RECORD;
@@ -410,7 +412,6 @@ fn simple_entry(context: Context, number: u64, arguments: Arguments) {
         if probe.kind == kind::PLAIN_BYTES {
             links::add_bytes(stat, arguments.get(probe.count));
         }
-        let now = ticks();
         if stat.first_ticks.load(Relaxed) == 0 {
             stat.first_ticks.store(now, Relaxed);
         }
@@ -449,7 +450,7 @@ fn clipped(header: &Header, first: u64, entered: u64, now: u64) -> (u64, u64) {
 }
 
 #[inline(always)]
-fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer: u64) {
+fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer: u64, now: u64) {
     let slot = context.slot();
     let probe = context.probe(number);
     let stack = arguments.stack();
@@ -482,7 +483,6 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
     add(group, 1);
     add(&stat.depth, 1);
     slot.depth.store(depth + 1, Relaxed);
-    let now = ticks();
     frame.ticks.store(now, Relaxed);
     if counts {
         let is_in_ring = probe.flags & flag::RING != 0;

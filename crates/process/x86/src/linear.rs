@@ -124,7 +124,7 @@ enum Flags {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     registers: [Value; 16],
-    /// Memory that was written or read since the pass began, in no order.
+    /// Memory that was written or read since the pass began, sorted by place; no two overlap.
     memory: Vec<(Place, Value)>,
     /// Of memory that is not listed nothing is known.
     is_memory_lost: bool,
@@ -166,16 +166,29 @@ impl State {
             }
         }
         self.is_memory_lost |= other.is_memory_lost;
-        let places: Vec<Place> = self.memory.iter().chain(&other.memory).map(|(place, _)| *place).collect();
-        for place in places {
+        for place in self.places_apart(other) {
             if self.load(place) != other.load(place) {
                 self.store(place, Value::Unknown);
             }
+        }
+        if self.is_memory_lost {
+            // What is not listed is unknown too: one way to say it, so that what is the same looks the same.
+            self.memory.retain(|(_, value)| *value != Value::Unknown);
         }
         if self.flags != other.flags {
             self.flags = Flags::Unknown;
         }
         *self != before
+    }
+
+    /// Places of memory of which not both say the same; both lists are sorted.
+    fn places_apart(&self, other: &State) -> Vec<Place> {
+        let is_in = |list: &[(Place, Value)], (place, value): &(Place, Value)| {
+            list.binary_search_by_key(place, |(known, _)| *known).is_ok_and(|at| list[at].1 == *value)
+        };
+        let ours = self.memory.iter().filter(|known| !is_in(&other.memory, known));
+        let theirs = other.memory.iter().filter(|known| !is_in(&self.memory, known));
+        ours.chain(theirs).map(|(place, _)| *place).collect()
     }
 
     /// What a place holds.
@@ -197,11 +210,15 @@ impl State {
 
     fn store(&mut self, place: Place, value: Value) {
         self.memory.retain(|(known, _)| !overlap(*known, place));
-        self.memory.push((place, value));
-        self.memory.sort_by_key(|(place, _)| *place);
+        if self.is_memory_lost && value == Value::Unknown {
+            return;
+        }
+        let at = self.memory.partition_point(|(known, _)| *known < place);
+        self.memory.insert(at, (place, value));
         if self.memory.len() > MEMORY_MAX {
-            // What can't be kept must not seem to be as it was.
-            self.memory.iter_mut().for_each(|(_, value)| *value = Value::Unknown);
+            // What can't be kept must not seem to be as it was, and a list without an end takes time without an end.
+            self.memory.clear();
+            self.is_memory_lost = true;
         }
     }
 
@@ -504,4 +521,45 @@ pub(crate) fn opposite(condition: ConditionCode) -> Option<ConditionCode> {
         ns => s,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(offset: i64) -> Place {
+        Place::Frame { register: RBP, offset, bytes: 8 }
+    }
+
+    #[test]
+    fn memory_that_is_too_much_to_follow_is_unknown_and_takes_no_time() {
+        let mut state = State::at_start();
+        assert_eq!(state.value(slot(8)), Value::Linear(Linear::of(slot(8))), "nobody wrote there");
+        for number in 0..50_000 {
+            state.store(slot(-8 * number), Value::Linear(Linear::constant(number)));
+        }
+        assert!(state.memory.len() <= MEMORY_MAX, "{} words are followed", state.memory.len());
+        for forgotten in [slot(0), slot(-8 * 30_000), slot(8)] {
+            assert_eq!(state.value(forgotten), Value::Unknown, "{forgotten:?}");
+        }
+        state.store(slot(-64), Value::Linear(Linear::constant(7)));
+        assert_eq!(state.value(slot(-64)), Value::Linear(Linear::constant(7)), "what comes later is known");
+    }
+
+    #[test]
+    fn ways_that_meet_agree_at_last_also_where_memory_is_lost() {
+        let known = |count: i64, value: i64| {
+            let mut state = State::at_start();
+            (0..count).for_each(|at| state.store(slot(-8 * at), Value::Linear(Linear::constant(value))));
+            state
+        };
+        let (mut one, few, many) = (known(80, 1), known(90, 2), known(50_000, 3));
+        assert!(one.meet(&few), "they say different things of each slot");
+        assert_eq!((one.value(slot(0)), one.value(slot(-8 * 85))), (Value::Unknown, Value::Unknown));
+        assert!(one.meet(&many), "of memory that nobody wrote to nothing is known now");
+        assert_eq!(one.value(slot(8)), Value::Unknown);
+        for other in [&few, &many] {
+            assert!(!one.meet(other), "there is nothing left to unlearn");
+        }
+    }
 }
