@@ -6,7 +6,7 @@ use crate::arguments::WindowOptions;
 use crate::arguments::site::SiteOptions;
 use crate::progress::Terminal;
 use crate::spread::{SLURM_KEY, Spread};
-use crate::window::{Known, keep_and_show, window_options};
+use crate::window::{Known, keep_and_show, known_loop, window_options};
 use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -17,6 +17,7 @@ use trimtab_measure::{Error, Outcome, WindowId, measure_with};
 use trimtab_session::Departures;
 use trimtab_store::{Process, Store};
 use trimtab_track::slurm::{NotAnId, SlurmId};
+use trimtab_types::report::LoopPlace;
 use trimtab_types::{Pid, Rank};
 
 /// Ranks named in a warning.
@@ -69,7 +70,8 @@ pub fn one_window(asked: &Asked<'_>, spread: &Spread, kept: &mut Store) -> anyho
     let starter = spread.starter(asked.site)?;
     let is_new = asked.beside_program || asked.wait.is_some();
     let wait = asked.wait.unwrap_or(RANKS_WAIT);
-    let measured = measure(spread, &starter, &window, &terminal, (asked.trigger, wait, is_new));
+    let known_loop = |present: &_| known_loop(kept, &known(spread, present).key);
+    let measured = measure(spread, &starter, window, &terminal, (asked.trigger, wait, is_new), &known_loop);
     terminal.finish();
     let (outcome, present, site) = measured?;
     keep_and_show(
@@ -100,18 +102,20 @@ pub fn lead<'a>(
 fn measure(
     spread: &Spread,
     starter: &Starter,
-    window: &trimtab_measure::Options,
+    mut window: trimtab_measure::Options,
     terminal: &Terminal,
     (command, wait, is_new): (&str, Duration, bool),
+    known_loop: &dyn Fn(&BTreeMap<usize, Present>) -> anyhow::Result<Option<LoopPlace>>,
 ) -> anyhow::Result<(Outcome, BTreeMap<usize, Present>, Option<SiteWindow>)> {
     let is_interrupted = || terminal.is_interrupted();
     let mut lead = lead(spread, starter, terminal, command, &is_interrupted)?;
     let absent: Vec<String> = lead.absent().into_iter().map(str::to_owned).collect();
     let mut remote = Remote::muster(&mut lead, wait)?;
     let present = remote.present().clone();
+    window.known_loop = known_loop(&present)?.map(Box::new);
     let until = Instant::now() + if is_new { LOADING_MAX } else { Duration::ZERO };
     let outcome = loop {
-        match measure_with(&mut remote, window_id(), window, terminal) {
+        match measure_with(&mut remote, window_id(), &window, terminal) {
             // One that has just begun may not have loaded the same libraries everywhere yet.
             Err(Error::NodesDiffer { .. }) if Instant::now() < until => std::thread::sleep(LOADING_LOOK),
             outcome => break outcome,

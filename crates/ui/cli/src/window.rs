@@ -312,7 +312,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
 }
 
 /// The loop that the newest window of this job whose loop was found took: windows with the same loop can be compared.
-fn known_loop(store: &Store, key: &str) -> anyhow::Result<Option<LoopPlace>> {
+pub fn known_loop(store: &Store, key: &str) -> anyhow::Result<Option<LoopPlace>> {
     let Some(id) = store.job_of_key(key)? else { return Ok(None) };
     let newest = store.newest_window(Some(&id))?;
     let found = newest.filter(|report| report.window.marker_source == "detected");

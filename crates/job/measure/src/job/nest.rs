@@ -281,9 +281,14 @@ fn description(functions: &[FunctionInfo], count: &Count, taken: usize) -> Strin
     let passes = |position: usize| count.passed.least[position].passes;
     let name = |position: usize| shown(functions, count.functions[position]);
     let is_counted = |position: &usize| !count.watched[*position].is_hidden;
-    let around = (0..taken).filter(is_counted);
-    let around: Vec<String> =
+    let around: Vec<usize> = (0..taken).filter(is_counted).collect();
+    let more = around.len().saturating_sub(DESCRIBED_MAX);
+    let around = around.into_iter().skip(more);
+    let mut around: Vec<String> =
         around.map(|position| format!("{} ({} passes so far)", name(position), passes(position))).collect();
+    if more > 0 {
+        around.push(format!("{more} more around"));
+    }
     let inside = (taken + 1..count.functions.len()).filter(is_counted).take(DESCRIBED_MAX);
     let inside: Vec<String> = inside.map(name).collect();
     let mut text = match around.is_empty() {
