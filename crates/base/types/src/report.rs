@@ -6,15 +6,18 @@
 //! Next: `trimtab-window` computes it, `trimtab-store` keeps it, `trimtab-report` draws it; `docs/report.md` explains
 //! every field to users.
 
+mod counter;
 mod efficiency;
 mod path;
 mod share;
 
+pub use counter::{Counter, CounterCost};
 pub use efficiency::Efficiencies;
 pub use path::{PathTotal, SizeClass};
 pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, Place};
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Name and version of the report's shape.
 pub const SCHEMA: &str = "trimtab.report/1";
@@ -247,6 +250,40 @@ pub struct Difference {
     pub cause: String,
     /// The facts this rests on, or what would decide it.
     pub because: String,
+    /// The user's word that it rests on: "symmetric", all ranks have the same work; "homogeneous", all nodes are alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed: Option<String>,
+    /// Under that assumption each rank's speed, or its work, by the mean of all; empty: neither was assumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relative: Vec<RelativeRank>,
+}
+
+/// The user's word about ranks or nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Assumption {
+    /// All ranks have the same work: who computes longer has a slower processor.
+    Symmetric,
+    /// All nodes are alike: who computes longer has more work.
+    Homogeneous,
+}
+
+impl Assumption {
+    /// As the report says it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Assumption::Symmetric => "symmetric",
+            Assumption::Homogeneous => "homogeneous",
+        }
+    }
+}
+
+/// A rank beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RelativeRank {
+    /// World rank.
+    pub rank: u32,
+    /// Its speed or its work / the mean of all ranks.
+    pub relative: f64,
 }
 
 /// All waits of one kind in one function.
@@ -405,6 +442,12 @@ pub struct RankTotal {
     pub voluntary_switches: Option<u64>,
     /// Involuntary context switches.
     pub involuntary_switches: Option<u64>,
+    /// Counters that `--counters` asked for, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, Counter>,
+    /// What reading them cost; `None`: no reading was made on the rank's way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counter_cost: Option<CounterCost>,
     /// Time inside functions of each measured group other than "comm".
     pub group_s: Vec<GroupTime>,
     /// Bytes sent whose receiver could not be named (link table full, unknown communicator).

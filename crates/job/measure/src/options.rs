@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use trimtab_mpi::Group;
 use trimtab_types::context::Context;
-use trimtab_types::report::{Event, LoopPlace};
+use trimtab_types::report::{Assumption, Event, LoopPlace};
 
 /// What counts iterations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +131,10 @@ pub struct Options {
     pub max_cost: Option<f64>,
     /// Calls of a function on one rank after which it is taken out.
     pub max_hits: Option<u64>,
+    /// Counters of the processor and the kernel, by name.
+    pub counters: Vec<String>,
+    /// The user's word about ranks or nodes.
+    pub assumed: Option<Assumption>,
     /// What asked for the window: "attach", "run", "measure".
     pub trigger: String,
     /// The event that was waited for before.

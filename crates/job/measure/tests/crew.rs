@@ -310,6 +310,7 @@ fn check_size(answer: &Answer, bytes: usize) {
                     + rank.marks.len() * Answer::ITERATION_BYTES
                     + rank.functions.len() * Answer::FUNCTION_BYTES
                     + rank.links.len() * Answer::LINK_BYTES
+                    + rank.counters.len() * Answer::COUNTER_BYTES
                     + rank.details.len() * 100
             });
             ranks.sum::<usize>() + warnings + Answer::SHARE_BYTES + Answer::SITE_BYTES

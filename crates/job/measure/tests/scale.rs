@@ -344,6 +344,8 @@ fn options() -> Options {
         until_confident: None,
         max_cost: None,
         max_hits: None,
+        counters: Vec::new(),
+        assumed: None,
         trigger: "attach".into(),
         event: None,
         patient: false,

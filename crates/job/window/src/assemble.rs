@@ -16,7 +16,7 @@ use crate::waits::Waits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_types::report::{
-    CallFrame, Cost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, LoopPlace, NodeShare, RankTotal,
+    Assumption, CallFrame, Cost, Counter, CounterCost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, LoopPlace, NodeShare, RankTotal,
     Report, SCHEMA, Window,
 };
 
@@ -89,6 +89,8 @@ pub struct WindowFacts {
     pub marker_path: Vec<CallFrame>,
     /// The loop whose passes count iterations.
     pub main_loop: Option<LoopPlace>,
+    /// The user's word about ranks or nodes.
+    pub assumed: Option<Assumption>,
     /// Wall-clock time of the start, seconds since 1970.
     pub started_unix_s: f64,
 }
@@ -156,6 +158,10 @@ pub struct RankSample {
     pub unknown_starts: u64,
     /// What the system counted for the process in the window; `None`: not read.
     pub usage: Option<Usage>,
+    /// What counters counted in the window.
+    pub counters: BTreeMap<String, Counter>,
+    /// What reading them cost the rank.
+    pub counter_cost: Option<CounterCost>,
     /// Pause to insert, microseconds.
     pub pause_insert_us: f64,
     /// Pause to remove, microseconds; `None`: not removed yet.
@@ -478,6 +484,8 @@ fn rank_total(rank: &RankSample, input: &WindowInput, scale: Scale) -> RankTotal
             .iter()
             .map(|(group, ticks)| GroupTime { group: group.clone(), time_s: scale.seconds(*ticks) })
             .collect(),
+        counters: rank.counters.clone(),
+        counter_cost: rank.counter_cost,
         unattributed_bytes: rank.unattributed_bytes,
         pause_insert_us: rank.pause_insert_us,
         pause_remove_us: rank.pause_remove_us,
@@ -710,11 +718,12 @@ fn cost(input: &WindowInput, scale: Scale) -> Cost {
     }
 }
 
-/// Pairs of probes times the cost of a pair, plus pauses inside the window, over the window.
+/// Pairs of probes times the cost of a pair, plus readings of counters and pauses inside the window, over the window.
 fn cost_fraction(rank: &RankSample, scale: Scale) -> Option<f64> {
     let duration_s = scale.seconds(rank.duration_ticks());
     let probes_s = rank.probe_hits as f64 / 2.0 * rank.probe_ns? * 1e-9;
-    (duration_s > 0.0).then(|| (probes_s + rank.pause_inside_us * 1e-6) / duration_s)
+    let readings_s = rank.counter_cost.map_or(0.0, |cost| cost.readings as f64 * cost.reading_ns * 1e-9);
+    (duration_s > 0.0).then(|| (probes_s + readings_s + rank.pause_inside_us * 1e-6) / duration_s)
 }
 
 /// Calls are timed without the probes around them, whose time lies beside them: the time without probes is that much less.

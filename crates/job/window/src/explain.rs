@@ -6,6 +6,7 @@
 //!
 //! Next: `headline`, which says it in a sentence.
 
+use crate::assumed::{by_assumption, by_instructions, contradicts, relative};
 use crate::assemble::{FunctionSample, RankSample, WindowInput};
 use crate::crowd;
 use crate::statistics;
@@ -23,10 +24,10 @@ const STARVED_SHARE: f64 = 0.8;
 const STARVED_COMPUTATION_SHARE: f64 = 0.9;
 
 /// Counts are in proportion to computation if their ratios differ by no more than this share.
-const PROPORTION_TOLERANCE: f64 = 0.15;
+pub(crate) const PROPORTION_TOLERANCE: f64 = 0.15;
 
 /// And if they hold at least this part of the difference.
-const EXPLAINED_SHARE_MIN: f64 = 0.33;
+pub(crate) const EXPLAINED_SHARE_MIN: f64 = 0.33;
 
 /// Counts are the same if they differ by no more than this share.
 const SAME_SHARE: f64 = 0.01;
@@ -78,15 +79,35 @@ pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Dif
     }
     let (cause, because) = by_processor(input, longest, shortest)
         .or_else(|| by_counts(input, longest, shortest, ratio))
+        .or_else(|| by_instructions(longest, shortest, ratio))
         .or_else(|| by_clock_rate(input, longest, shortest, ratio))
         .or_else(|| by_nodes(input, ranks))
+        .map(|(cause, because)| (cause, unless_contradicted(input, cause, because)))
+        .or_else(|| by_assumption(input, ranks, (longest, shortest)))
         .unwrap_or_else(|| ("undetermined", undetermined(input, longest, shortest)));
+    let believed = input.facts.assumed.filter(|assumed| contradicts(*assumed, cause).is_none());
     let (longest, shortest) = (longest.rank, shortest.rank);
-    Some(Difference { longest, shortest, ratio, cause: cause.to_owned(), because })
+    Some(Difference {
+        longest,
+        shortest,
+        ratio,
+        cause: cause.to_owned(),
+        because,
+        assumed: input.facts.assumed.map(|assumed| assumed.word().to_owned()),
+        relative: believed.map_or_else(Vec::new, |assumed| relative(assumed, ranks)),
+    })
+}
+
+/// What was measured, and that it is not what the user says, if it is not.
+fn unless_contradicted(input: &WindowInput, cause: &str, because: String) -> String {
+    match input.facts.assumed.and_then(|assumed| contradicts(assumed, cause)) {
+        Some(contradiction) => format!("{because}; {contradiction}"),
+        None => because,
+    }
 }
 
 /// A cause and the facts it rests on.
-type Cause = (&'static str, String);
+pub(crate) type Cause = (&'static str, String);
 
 /// The rank was kept from its processor while the other was not; by whom, if that is known.
 fn by_processor(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<Cause> {
@@ -266,7 +287,9 @@ fn undetermined(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) 
         false => "they ran on different machines",
     };
     format!(
-        "{place}, and nothing that was counted differs with the time; count a function of the inner loop with --function"
+        "{place}, and nothing that was counted differs with the time; say --assume symmetric (all ranks have the same work) or \
+         --assume homogeneous (all nodes are alike), or count --counters instructions or a function of the inner loop with \
+         --function"
     )
 }
 
@@ -274,6 +297,7 @@ fn undetermined(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) 
 mod tests {
     use super::*;
     use crate::assemble::{FunctionInfo, UnixTime, WindowFacts};
+    use trimtab_types::report::{Assumption, Counter};
 
     /// Computation of a rank in seconds, its processor time, its host, and calls of a function of the program.
     type Rank = (f64, f64, &'static str, u64);
@@ -304,6 +328,8 @@ mod tests {
             voluntary_switches: None,
             involuntary_switches: None,
             group_s: Vec::new(),
+            counters: BTreeMap::new(),
+            counter_cost: None,
             unattributed_bytes: 0,
             pause_insert_us: 0.0,
             pause_remove_us: None,
@@ -418,6 +444,63 @@ mod tests {
             let nodes = vec![node("a", vec![place(0, 3000.0), place(1, slow_mhz)])];
             let found = difference(&WindowInput { nodes, ..input(&ranks) }, &totals(&ranks)).expect(name);
             assert_eq!(found.cause, cause, "{name}: {}", found.because);
+        }
+    }
+
+    /// Ranks of two machines whose computation times the window has, with instructions per iteration outside of communication.
+    fn assumed(times_s: &[f64], instructions: &[f64], assumed: Option<Assumption>) -> Difference {
+        let ranks: Vec<Rank> =
+            times_s.iter().enumerate().map(|(rank, time)| (*time, 10.0, if rank < 2 { "a" } else { "b" }, 50)).collect();
+        let mut totals = totals(&ranks);
+        for (total, count) in totals.iter_mut().zip(instructions) {
+            let counter = Counter { outside_communication: Some(*count), outside_iterations: 9, ..Counter::default() };
+            total.counters.insert("instructions".to_owned(), counter);
+        }
+        let mut input = input(&ranks);
+        // They send other amounts, so that nothing but the time tells.
+        input.ranks[0].functions[0].bytes = 1;
+        input.facts.assumed = assumed;
+        difference(&input, &totals).expect("a difference")
+    }
+
+    /// ScoPro, 8.4: table 5, where nodes 3 and 4 have twice the work, and table 3, where some nodes run at 2.4 instead of 2.0 GHz.
+    #[test]
+    fn the_word_of_the_user_decides_between_a_slower_node_and_more_work() {
+        let table_5 = [5.681 - 2.970, 5.681 - 2.981, 5.681 - 0.423, 5.682 - 0.436];
+        let unknown = assumed(&table_5, &[], None);
+        assert_eq!((unknown.cause.as_str(), unknown.assumed, unknown.relative), ("undetermined", None, vec![]));
+        assert!(unknown.because.contains("--assume"), "{}", unknown.because);
+        let work = assumed(&table_5, &[], Some(Assumption::Homogeneous));
+        assert_eq!((work.cause.as_str(), work.assumed.as_deref()), ("work", Some("homogeneous")));
+        assert!(work.because.contains("assumed that all nodes are alike"), "{}", work.because);
+        let shares: Vec<f64> = work.relative.iter().map(|one| one.relative).collect();
+        let pairs = (shares[2] + shares[3]) / (shares[0] + shares[1]);
+        assert!((pairs - 1.941).abs() < 1e-3 && (work.ratio - 1.947).abs() < 1e-3, "{pairs} {}", work.ratio);
+
+        let table_3 = [5.77 - 2.22, 5.77 - 2.22, 5.77 - 1.47, 5.77 - 1.47];
+        let node = assumed(&table_3, &[], Some(Assumption::Symmetric));
+        assert_eq!(node.cause, "node", "{}", node.because);
+        let (fast, slow) = (node.relative[0].relative, node.relative[3].relative);
+        assert!((fast / slow - 1.21).abs() < 5e-3, "{fast} {slow}");
+    }
+
+    #[test]
+    fn instructions_decide_whatever_is_assumed() {
+        let times = [4.0, 4.0, 8.0, 8.0];
+        let rows: [(&str, [f64; 4], Option<Assumption>, &str, &str); 6] = [
+            ("twice as many", [1e9, 1e9, 2e9, 2e9], None, "work", "(2.00x)"),
+            ("as many", [1e9, 1e9, 1.01e9, 1e9], None, "node", "takes 2.00x as long"),
+            ("half more", [1e9, 1e9, 1.5e9, 1.5e9], None, "undetermined", "not all that differs"),
+            ("work all the same", [1e9, 1e9, 2e9, 2e9], Some(Assumption::Symmetric), "work", "have not the same work"),
+            ("a node all the same", [1e9, 1e9, 1e9, 1e9], Some(Assumption::Homogeneous), "node", "were not alike"),
+            ("as it was said", [1e9, 1e9, 2e9, 2e9], Some(Assumption::Homogeneous), "work", "(2.00x)"),
+        ];
+        for (name, instructions, word, cause, because) in rows {
+            let found = assumed(&times, &instructions, word);
+            assert_eq!(found.cause, cause, "{name}: {}", found.because);
+            assert!(found.because.contains(because), "{name}: {}", found.because);
+            let is_believed = word == Some(Assumption::Homogeneous) && cause == "work";
+            assert_eq!(found.relative.is_empty(), !is_believed, "{name}");
         }
     }
 

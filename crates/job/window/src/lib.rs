@@ -20,9 +20,11 @@
 
 mod align;
 mod assemble;
+mod assumed;
 mod clock;
 mod compare;
 mod convert;
+mod counters;
 mod crowd;
 mod cut;
 mod detect;
@@ -50,6 +52,7 @@ pub use assemble::{
 };
 pub use clock::{Exchange, Moment, Reading, Relation};
 pub use compare::compare;
+pub use counters::{Borders, CounterLook, CounterNote, CounterReadings, Moment as NoteMoment, RawCount, count};
 pub use cut::{Cut, best_cut};
 pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect, in_sight};
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol, direction};

@@ -11,6 +11,7 @@
 //! Next: `trimtab-session` drives this with plans made beforehand.
 
 mod call;
+mod counters;
 mod error;
 mod events;
 mod exec_files;
@@ -38,6 +39,7 @@ mod vfork;
 mod wait;
 
 pub use call::{Called, FunctionCall};
+pub use counters::{COUNTED_EVENTS, Count, CountedEvent, Counter, PassReading, PassWatch, note_cost_ns};
 pub use error::Error;
 pub use events::{EventSource, ProcessEvent, ProcessEvents};
 pub use exec_files::{ExecFile, ExecFiles};

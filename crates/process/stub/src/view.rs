@@ -238,6 +238,11 @@ pub struct SlotView<'a> {
 }
 
 impl<'a> SlotView<'a> {
+    /// Where it lies, from the memory's beginning.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Numbers of function `index`.
     pub fn stat(&self, index: u64) -> &'a FunctionStat {
         self.view.get(self.offset + self.geometry.stats_offset + index * size_of::<FunctionStat>() as u64)

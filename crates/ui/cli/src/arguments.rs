@@ -11,9 +11,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use trimtab_measure::LoopName;
+use trimtab_os::{COUNTED_EVENTS, CountedEvent};
 use trimtab_track::slurm::SlurmId;
 use trimtab_trigger::{Condition, When};
-use trimtab_types::report::Event;
+use trimtab_types::report::{Assumption, Event};
 
 /// Measure a running MPI program for a few iterations, and leave no trace.
 #[derive(Debug, Parser)]
@@ -465,6 +466,14 @@ pub struct WindowOptions {
     /// Take a function's probes out once a rank has called it more than N times in the window
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub max_hits: Option<u64>,
+    /// Counters of the processor and the kernel to read on each rank, e.g. instructions,cycles,cache-misses,page-faults,
+    /// context-switches; `trimtab doctor` says which work here
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = counter)]
+    pub counters: Vec<CountedEvent>,
+    /// What differs where ranks compute differently long and no measurement tells: symmetric, all ranks have the same work, so
+    /// nodes differ; homogeneous, all nodes are alike, so the work differs
+    #[arg(long, value_enum, value_name = "symmetric|homogeneous")]
+    pub assume: Option<AssumedName>,
     /// Take my word that the program's seccomp filter allows what trimtab has it call, if the filter can't be read
     #[arg(long)]
     pub seccomp_ok: bool,
@@ -539,6 +548,30 @@ pub enum GroupName {
     Sleep,
     /// All of them
     All,
+}
+
+/// What may be taken for granted of ranks or nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum AssumedName {
+    /// All ranks have the same work
+    Symmetric,
+    /// All nodes are alike
+    Homogeneous,
+}
+
+impl AssumedName {
+    /// The same for the report.
+    pub fn assumption(self) -> Assumption {
+        match self {
+            AssumedName::Symmetric => Assumption::Symmetric,
+            AssumedName::Homogeneous => Assumption::Homogeneous,
+        }
+    }
+}
+
+fn counter(text: &str) -> Result<CountedEvent, String> {
+    let names = COUNTED_EVENTS.map(|event| event.name).join(", ");
+    CountedEvent::named(text).ok_or_else(|| format!("there are {names}"))
 }
 
 fn process_id(text: &str) -> Result<i32, String> {

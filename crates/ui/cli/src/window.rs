@@ -5,7 +5,7 @@
 //! Next: `launch` starts programs, `trimtab-measure` does the work.
 
 use crate::arguments::site::SiteOptions;
-use crate::arguments::{EventOptions, GroupName, HoldOptions, WindowOptions};
+use crate::arguments::{AssumedName, EventOptions, GroupName, HoldOptions, WindowOptions};
 use crate::audited::Change;
 use crate::found::{self, Found, Target};
 use crate::progress::Terminal;
@@ -299,6 +299,8 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         until_confident: options.until_confident,
         max_cost: options.max_cost,
         max_hits: options.max_hits,
+        counters: options.counters.iter().map(|event| event.name.to_owned()).collect(),
+        assumed: options.assume.map(AssumedName::assumption),
         trigger: trigger.to_string(),
         event: options.event.clone().map(Box::new),
         patient: options.event.as_ref().is_some_and(waiting::is_count),

@@ -137,11 +137,11 @@ const NEARLY_ALL: f64 = 0.9995;
 
 /// Which rank computes longest, and why as far as that is known.
 fn why_different(difference: &Difference) -> String {
-    let Difference { longest, shortest, ratio, cause, because } = difference;
+    let Difference { longest, shortest, ratio, cause, because, .. } = difference;
     let why = match cause.as_str() {
         "work" => "it has more work",
         "node" => "its machine is slower",
-        "processor" => "it was kept from its processor",
+        "processor" => "it had less of a processor",
         _ => "why is undetermined",
     };
     format!("rank {longest} computes {} as long as rank {shortest}: {why} ({})", times(*ratio), clean(because))

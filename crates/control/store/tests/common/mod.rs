@@ -101,6 +101,8 @@ fn rank(iterations: usize) -> RankTotal {
         voluntary_switches: Some(1),
         involuntary_switches: Some(0),
         group_s: Vec::new(),
+        counters: std::collections::BTreeMap::new(),
+        counter_cost: None,
         unattributed_bytes: 0,
         pause_insert_us: 800.0,
         pause_remove_us: Some(700.0),

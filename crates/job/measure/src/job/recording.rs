@@ -135,7 +135,7 @@ impl Watch {
         let mut ended = Ended::Iterations;
         let mut grace_ns = None;
         loop {
-            std::thread::sleep(Duration::from_micros(self.look_us()));
+            std::thread::sleep(Duration::from_micros(self.look_us(lead.options)));
             let seen = poll(lead)?;
             (self.left, self.done) = (seen.left_max, seen.marks_min.saturating_sub(1));
             if let Some(since_s) = seen.since_first_s.filter(|_| self.begun_ns == 0) {
@@ -193,8 +193,12 @@ impl Watch {
 
     /// How long to leave the ranks alone. They may use every processor, so each look takes time from one of them: we
     /// sleep until the end is expected and look a few times around it.
-    fn look_us(&self) -> u64 {
-        let expected_us = self.left.min(1_000_000) as f64 * self.iteration_s * 1e6;
+    ///
+    /// Counters are also read about when the recording begins.
+    fn look_us(&self, options: &Options) -> u64 {
+        let begins_next = !options.counters.is_empty() && self.begun_ns == 0;
+        let left = if begins_next { self.left.saturating_sub(self.wanted.unwrap_or(0)) } else { self.left };
+        let expected_us = left.min(1_000_000) as f64 * self.iteration_s * 1e6;
         let least_us = ((self.round_trip_s * LOOK_ROUND_TRIPS * 1e6) as u64).clamp(LOOK_US_MIN, LOOK_US_MAX);
         (expected_us as u64).clamp(least_us, LOOK_US_MAX)
     }

@@ -50,6 +50,7 @@ pub(super) fn report(
             communication_named_only: !options.groups.iter().any(|group| matches!(group, Group::Comm | Group::All)),
             loop_description: loop_description(marker),
             main_loop: if let Marker::Call(call) = marker { call.main_loop.as_deref().cloned() } else { None },
+            assumed: options.assumed,
             started_unix_s: begun.map_or(0.0, |begun| unix_time.at(begun)),
         },
         ticks_per_second,

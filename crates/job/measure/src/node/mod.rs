@@ -9,6 +9,7 @@
 mod at_once;
 mod call_paths;
 mod checked;
+mod counters;
 mod early;
 mod how_far;
 mod interest;
@@ -36,6 +37,8 @@ use crate::first_call::Held;
 use crate::options::Options;
 use crate::request::{Answer, Command, Inserted, Lacking, Request, WindowId};
 use call_paths::{CallPaths, Rules};
+use counters::Counters;
+pub(crate) use counters::why_not;
 use early::Early;
 use interest::Interest;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};
@@ -47,6 +50,7 @@ pub use readout::host_name;
 pub(crate) use selection::GROUP_NAMES;
 pub use selection::{Functions, Listed, called_mpi, list_functions};
 pub use starting::wait_for_start;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 pub use team::{FRAMES_MISSING, chosen, dry_run, program_name, wanted_files};
 use team::{Member, Team};
@@ -78,6 +82,7 @@ pub struct Node<'c> {
     interest: Interest<'c>,
     /// Ranks that wait behind `MPI_Init`, and go on once they record.
     held: Option<&'c Held>,
+    stand_ins: BTreeMap<String, String>,
 }
 
 /// A rank that executes another program has none in between: so long it may take, whoever asks.
@@ -113,6 +118,7 @@ struct Window<'c> {
     alive_ns: u64,
     /// Who else is on this machine.
     beside: Beside,
+    counters: Counters,
 }
 
 /// What counts iterations on one rank.
@@ -140,6 +146,7 @@ impl<'c> Node<'c> {
             patience: Duration::ZERO,
             interest: Interest::LASTING,
             held: None,
+            stand_ins: BTreeMap::new(),
         }
     }
 
@@ -159,6 +166,13 @@ impl<'c> Node<'c> {
     #[must_use]
     pub fn until_given_up(self, is_given_up: &'c dyn Fn() -> bool) -> Self {
         Node { interest: Interest { is_lost: is_given_up, is_waiting: false }, ..self }
+    }
+
+    /// The same for tests on machines whose processors count nothing: another event is counted under the name of the first.
+    #[must_use]
+    pub fn with_stand_ins(self, stand_ins: &[(&str, &str)]) -> Self {
+        let owned = |(name, event): &(&str, &str)| ((*name).to_owned(), (*event).to_owned());
+        Node { stand_ins: stand_ins.iter().map(owned).collect(), ..self }
     }
 
     /// Its number in the crew.
@@ -255,8 +269,10 @@ impl<'c> Node<'c> {
         let ranks = self.job.ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
         let mut beside = Beside::new(ranks, self.job.launcher);
         beside.begin(LOOK_STALE);
-        let window =
-            self.open.insert(Window::new((id, self.id), team, &options.wrappers, (self.cache, self.clock), beside));
+        let mut counters = Counters::new(options, &self.stand_ins);
+        counters.open(&team);
+        let window = Window::new((id, self.id), team, &options.wrappers, (self.cache, self.clock), beside);
+        let window = self.open.insert(Window { counters, ..window });
         let from_first_call = self.held.map_or_else(Vec::new, |held| window.begin_with(held));
         Ok(Answer::Inserted(Inserted {
             host: host_name(),
@@ -319,6 +335,7 @@ impl<'c> Window<'c> {
             read: vec![0; ranks],
             alive_ns: monotonic_ns(),
             beside,
+            counters: Counters::default(),
             team,
         }
     }
@@ -347,13 +364,16 @@ impl<'c> Window<'c> {
             Request::RecordByTime => {
                 self.team.yield_to_handlers();
                 self.beside.begin(LOOK_STALE_RECORDING);
+                self.look_at_counters();
                 self.early.begin(&self.team);
+                self.look_at_counters();
                 Answer::Early(self.early.seen(&self.team))
             }
             Request::SeeEarly => {
                 self.team.yield_to_handlers();
                 self.team.keep_within_limits(self.clock.ticks_per_second(), true);
                 self.beside.note();
+                self.look_at_counters();
                 Answer::Early(self.early.seen(&self.team))
             }
             Request::Poll { confident_percent } => Answer::Polled(self.poll(*confident_percent)),
@@ -407,8 +427,13 @@ impl<'c> Window<'c> {
     fn observe(&mut self) -> bool {
         self.team.yield_to_handlers();
         self.team.keep_within_limits(self.clock.ticks_per_second(), false);
+        self.look_at_counters();
         self.early.begin_when_due(&self.team, (monotonic_ns() - self.started_ns) as f64 / 1e9);
         self.is_alive()
+    }
+
+    fn look_at_counters(&mut self) {
+        self.counters.look(&self.team, self.clock.ticks_per_second());
     }
 
     fn is_alive(&self) -> bool {

@@ -91,6 +91,7 @@ impl Window<'_> {
             header(member).marker_phase.store(*phase, Release);
         }
         self.early.forget(&self.team);
+        self.counters.watch(&self.team);
         Ok(Answer::Done)
     }
 }

@@ -21,7 +21,7 @@ use trimtab_stub::layout::{
 use trimtab_stub::view::{SlotView, View};
 use trimtab_track::Job;
 use trimtab_window::{
-    DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, Untimed, Usage,
+    Borders, DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, Untimed, Usage,
 };
 
 /// How a recording ended, as whoever reads it was told.
@@ -44,6 +44,11 @@ impl Window<'_> {
         let share = self.beside.share(&host_name());
         let mut ranks: Vec<RankSample> = ranks.collect();
         let named_paths = self.name_paths(&mut ranks);
+        for (place, rank) in ranks.iter_mut().enumerate() {
+            let marks = if ending.by_iterations { rank.marks.len() } else { 0 };
+            let borders = Borders { first_ticks: rank.first_ticks, last_ticks: rank.last_ticks, marks };
+            (rank.counters, rank.counter_cost) = self.counters.told(place, borders);
+        }
         let (site, path_warnings) = self.marker_site();
         let warnings = rank_warnings(&self.team).into_iter().chain(path_warnings).collect();
         Recording { ranks, warnings, share, site, named_paths }
@@ -189,6 +194,8 @@ impl Reader<'_> {
                 + view.slots().map(|slot| slot.slot.unattributed_bytes.load(Relaxed)).sum::<u64>(),
             unknown_starts: view.slots().map(|slot| slot.slot.unknown_starts.load(Relaxed)).sum(),
             usage: self.usage(last_ticks.saturating_sub(first_ticks)),
+            counters: BTreeMap::new(),
+            counter_cost: None,
             pause_insert_us: self.member.inserted.pause_ns as f64 / 1e3,
             pause_remove_us: removal.map(|removal| removal.pause_ns_max as f64 / 1e3),
             pause_inside_us: self.member.inserted.pause_asked_ns() as f64 / 1e3,

@@ -32,6 +32,7 @@ impl Window<'_> {
     }
 
     pub(super) fn arm(&mut self, start: u64, end: Option<u64>) -> Answer {
+        self.counters.begin();
         for (member, offset) in self.team.members.iter().zip(&self.offsets) {
             let local = |iteration: u64| iteration.saturating_add_signed(-offset);
             header(member).start.store(local(start), Relaxed);
@@ -52,6 +53,7 @@ impl Window<'_> {
 
     pub(super) fn poll(&mut self, confident_percent: Option<f64>) -> Polled {
         self.drain();
+        self.look_at_counters();
         self.learn_paths();
         self.team.yield_to_handlers();
         self.team.keep_within_limits(self.clock.ticks_per_second(), true);
@@ -104,6 +106,7 @@ impl Window<'_> {
         for member in &self.team.members {
             end_member(member, now);
         }
+        self.look_at_counters();
         self.drain();
         self.marks.iter().map(|marks| (marks.len() as u64).saturating_sub(1)).max().unwrap_or(0)
     }

@@ -232,6 +232,8 @@ pub fn options(mark: Mark, iterations: u64) -> Options {
         until_confident: None,
         max_cost: None,
         max_hits: None,
+        counters: Vec::new(),
+        assumed: None,
         trigger: "attach".into(),
         event: None,
         patient: false,

@@ -56,6 +56,8 @@ pub fn four_ranks() -> Report {
         ratio: 1.95,
         cause: "work".into(),
         because: "it calls push 20000 times, rank 0 10000 times".into(),
+        assumed: None,
+        relative: Vec::new(),
     });
     report.wait_states = vec![
         wait_state("wait at collective", "MPI_Allreduce", 0.0123, 4.1e-6, &[(2, 0.0101), (3, 0.0022)]),
@@ -600,6 +602,8 @@ fn rank_total(rank: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(u
         voluntary_switches: Some(2),
         involuntary_switches: Some(u64::from(rank * 11 % 7)),
         group_s: Vec::new(),
+        counters: std::collections::BTreeMap::new(),
+        counter_cost: None,
         unattributed_bytes: 0,
         pause_insert_us: 812.5 - f64::from(rank),
         pause_remove_us: Some(690.5),

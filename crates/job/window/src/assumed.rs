@@ -1,0 +1,92 @@
+//! More work or a slower node: by the instructions of an iteration, or by the user's word.
+//!
+//! A processor's speed does not change how many instructions the same work has, so ranks that differ in time and not in
+//! instructions have processors that differ, and ranks that differ in both alike have different work. Instructions of waiting
+//! say nothing, because MPI polls: only those outside of communication count. Without them it takes a word of the user's: if
+//! all ranks have the same work, speed goes as 1 / computation time; if all nodes are alike, work goes as computation time
+//! (ScoPro, 8.4). A word that what was measured contradicts is not believed, and that is said.
+//!
+//! Next: `explain`, which asks here after what it can tell by itself.
+
+use crate::assemble::WindowInput;
+use crate::crowd;
+use crate::explain::{Cause, EXPLAINED_SHARE_MIN, PROPORTION_TOLERANCE, computation_s, is_displaced};
+use trimtab_types::report::{Assumption, RankTotal, RelativeRank};
+
+/// The counter that tells work from speed.
+const INSTRUCTIONS: &str = "instructions";
+
+/// Instructions of an iteration outside of communication decide where they are known of both ranks.
+pub(crate) fn by_instructions(longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> Option<Cause> {
+    let known = |rank: &RankTotal| rank.counters.get(INSTRUCTIONS)?.outside_communication.filter(|count| *count > 0.0);
+    let (long, short) = (known(longest)?, known(shortest)?);
+    let other = shortest.rank;
+    let counted = format!(
+        "outside of communication it executes {long:.3e} instructions per iteration, rank {other} {short:.3e} ({:.2}x)",
+        long / short
+    );
+    let is_work = (long / short / ratio - 1.0).abs() <= PROPORTION_TOLERANCE && long / short > 1.0 + EXPLAINED_SHARE_MIN * (ratio - 1.0);
+    let is_same = (long / short - 1.0).abs() < EXPLAINED_SHARE_MIN * (ratio - 1.0);
+    let had = longest.cpu_s.unwrap_or(f64::NAN);
+    Some(match () {
+        () if is_same && is_displaced(longest) => (
+            "processor",
+            format!("{counted}, and had a processor for {had:.2} s of the {:.2} s that it computed", computation_s(longest)),
+        ),
+        () if is_work => ("work", counted),
+        () if is_same && longest.host != shortest.host => ("node", format!("{counted} and takes {ratio:.2}x as long")),
+        () if is_same => ("processor", format!("its processor is slower: {counted} and takes {ratio:.2}x as long")),
+        () => ("undetermined", format!("{counted} and takes {ratio:.2}x as long: its work is not all that differs")),
+    })
+}
+
+/// The cause under the user's word.
+pub(crate) fn by_assumption(input: &WindowInput, ranks: &[RankTotal], (longest, shortest): (&RankTotal, &RankTotal)) -> Option<Cause> {
+    let assumed = input.facts.assumed?;
+    let relative = |rank: &RankTotal| {
+        let all = relative(assumed, ranks);
+        all.iter().find(|one| one.rank == rank.rank).map_or(f64::NAN, |one| one.relative)
+    };
+    let (long, short, other) = (relative(longest), relative(shortest), shortest.rank);
+    let crowd = crowd::of_rank(&input.nodes, longest);
+    let beside = crowd.map_or_else(String::new, |crowd| format!("; but {}, which is in the times", crowd::short(crowd)));
+    Some(match assumed {
+        Assumption::Symmetric => {
+            let because = format!(
+                "assumed that all ranks have the same work (--assume symmetric), it has {long:.2}x the mean speed of the \
+                 ranks, rank {other} {short:.2}x{beside}"
+            );
+            let is_one_machine = longest.host == shortest.host;
+            if is_one_machine { ("processor", format!("its processor is slower: {because}")) } else { ("node", because) }
+        }
+        Assumption::Homogeneous => (
+            "work",
+            format!(
+                "assumed that all nodes are alike (--assume homogeneous), it has {long:.2}x the mean work of the ranks, rank \
+                 {other} {short:.2}x{beside}"
+            ),
+        ),
+    })
+}
+
+/// Speeds or works of all ranks, by their mean: v = (1/p) / mean(1/p), w = p / mean(p), p the computation time.
+pub(crate) fn relative(assumed: Assumption, ranks: &[RankTotal]) -> Vec<RelativeRank> {
+    let of = |rank: &RankTotal| match assumed {
+        Assumption::Symmetric => 1.0 / computation_s(rank),
+        Assumption::Homogeneous => computation_s(rank),
+    };
+    let all: Vec<(u32, f64)> = ranks.iter().map(|rank| (rank.rank, of(rank))).filter(|(_, value)| value.is_finite()).collect();
+    let mean = all.iter().map(|(_, value)| value).sum::<f64>() / all.len() as f64;
+    all.into_iter().map(|(rank, value)| RelativeRank { rank, relative: value / mean }).collect()
+}
+
+/// What was measured contradicts the word.
+pub(crate) fn contradicts(assumed: Assumption, cause: &str) -> Option<&'static str> {
+    match (assumed, cause) {
+        (Assumption::Symmetric, "work") => Some("so the ranks have not the same work, as --assume symmetric says"),
+        (Assumption::Homogeneous, "node" | "processor") => {
+            Some("so the processors were not alike for the ranks, as --assume homogeneous says")
+        }
+        _ => None,
+    }
+}
