@@ -10,11 +10,14 @@
  *   --threads N      idle threads beside the main one
  *   --sleep-us N     sleeps in every iteration (500), so that a small machine has room for others
  *   --work N         additions in every iteration (20000)
+ *   --pages N        pages of fresh memory that are touched in every iteration (0)
+ *   --imbalance      the upper half of the ranks does its additions and touches its pages twice
  *   --exit CODE      exit status after the right answer (0)
  */
 #include "specimen.h"
 #include <mpi.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 static volatile double sink;
 
@@ -22,6 +25,17 @@ static void work(long size) {
     double sum = 0;
     for (long i = 1; i <= size; i++) sum += 1.0 / (double)i;
     sink = sum;
+}
+
+/* Each page is one fault, since the kernel is asked not to make several at a time. */
+static void touch(long pages) {
+    size_t length = (size_t)pages * 4096;
+    if (pages <= 0) return;
+    volatile char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) MPI_Abort(MPI_COMM_WORLD, 2);
+    madvise((void *)memory, length, MADV_NOHUGEPAGE);
+    for (size_t at = 0; at < length; at += 4096) memory[at] = 1;
+    munmap((void *)memory, length);
 }
 
 static void *sleep_on(void *unused) {
@@ -70,12 +84,17 @@ int main(int argc, char **argv) {
     }
 
     bool right = true, end = false;
-    long iteration = 0;
-    int rank, own, all;
+    long iteration = 0, pages = option(argc, argv, "--pages", 0);
+    int rank, ranks, own, all;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    int repeats = flag(argc, argv, "--imbalance") && rank >= (ranks + 1) / 2 ? 2 : 1;
     while (!end) {
         iteration_begins((int)iteration);
-        work(size);
+        for (int i = 0; i < repeats; i++) {
+            work(size);
+            touch(pages);
+        }
         if (sleep_us > 0) usleep((useconds_t)sleep_us);
         end = until ? access(until, F_OK) == 0 : iteration + 1 >= iterations;
         right = iteration_is_right(iteration, &end) && right;

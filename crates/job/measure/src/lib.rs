@@ -32,7 +32,7 @@ pub use node::FRAMES_MISSING;
 pub use node::{
     Functions, Listed, NestSampler, Node, PASSES_PER_SECOND_MAX, SamplingCost, called_mpi, chosen, datatype_sizes,
     describe_library, dry_run, has_static_mpi, host_name, list_functions, program_name, script_name, wait_for_start,
-    wanted_files,
+    wanted_files, what_counts,
 };
 pub use options::{Ended, Length, LoopName, Mark, Options, Progress, Silent, Stage};
 pub use request::{

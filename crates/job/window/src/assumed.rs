@@ -16,6 +16,9 @@ use trimtab_types::report::{Assumption, RankTotal, RelativeRank};
 /// The counter that tells work from speed.
 const INSTRUCTIONS: &str = "instructions";
 
+/// Share of the difference that instructions must hold to be called its cause.
+const MAIN_SHARE_MIN: f64 = 0.5;
+
 /// Instructions of an iteration outside of communication decide where they are known of both ranks.
 pub(crate) fn by_instructions(longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> Option<Cause> {
     let known = |rank: &RankTotal| rank.counters.get(INSTRUCTIONS)?.outside_communication.filter(|count| *count > 0.0);
@@ -25,7 +28,10 @@ pub(crate) fn by_instructions(longest: &RankTotal, shortest: &RankTotal, ratio: 
         "outside of communication it executes {long:.3e} instructions per iteration, rank {other} {short:.3e} ({:.2}x)",
         long / short
     );
-    let is_work = (long / short / ratio - 1.0).abs() <= PROPORTION_TOLERANCE && long / short > 1.0 + EXPLAINED_SHARE_MIN * (ratio - 1.0);
+    let differs = long / short > 1.0 + EXPLAINED_SHARE_MIN * (ratio - 1.0);
+    // Of a factor that is a product, a part is measured by logarithms.
+    let is_work = differs && (long / short).ln() >= MAIN_SHARE_MIN * ratio.ln();
+    let is_all = long / short >= ratio * (1.0 - PROPORTION_TOLERANCE);
     let is_same = (long / short - 1.0).abs() < EXPLAINED_SHARE_MIN * (ratio - 1.0);
     let had = longest.cpu_s.unwrap_or(f64::NAN);
     Some(match () {
@@ -33,7 +39,8 @@ pub(crate) fn by_instructions(longest: &RankTotal, shortest: &RankTotal, ratio: 
             "processor",
             format!("{counted}, and had a processor for {had:.2} s of the {:.2} s that it computed", computation_s(longest)),
         ),
-        () if is_work => ("work", counted),
+        () if is_work && is_all => ("work", counted),
+        () if is_work => ("work", format!("{counted}; it also takes longer for each, since it computes {ratio:.2}x as long")),
         () if is_same && longest.host != shortest.host => ("node", format!("{counted} and takes {ratio:.2}x as long")),
         () if is_same => ("processor", format!("its processor is slower: {counted} and takes {ratio:.2}x as long")),
         () => ("undetermined", format!("{counted} and takes {ratio:.2}x as long: its work is not all that differs")),

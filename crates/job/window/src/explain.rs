@@ -487,10 +487,12 @@ mod tests {
     #[test]
     fn instructions_decide_whatever_is_assumed() {
         let times = [4.0, 4.0, 8.0, 8.0];
-        let rows: [(&str, [f64; 4], Option<Assumption>, &str, &str); 6] = [
+        let rows: [(&str, [f64; 4], Option<Assumption>, &str, &str); 8] = [
             ("twice as many", [1e9, 1e9, 2e9, 2e9], None, "work", "(2.00x)"),
             ("as many", [1e9, 1e9, 1.01e9, 1e9], None, "node", "takes 2.00x as long"),
-            ("half more", [1e9, 1e9, 1.5e9, 1.5e9], None, "undetermined", "not all that differs"),
+            ("three times as many", [1e9, 1e9, 3e9, 3e9], None, "work", "(3.00x)"),
+            ("half more", [1e9, 1e9, 1.5e9, 1.5e9], None, "work", "also takes longer for each"),
+            ("a third more", [1e9, 1e9, 1.38e9, 1.38e9], None, "undetermined", "not all that differs"),
             ("work all the same", [1e9, 1e9, 2e9, 2e9], Some(Assumption::Symmetric), "work", "have not the same work"),
             ("a node all the same", [1e9, 1e9, 1e9, 1e9], Some(Assumption::Homogeneous), "node", "were not alike"),
             ("as it was said", [1e9, 1e9, 2e9, 2e9], Some(Assumption::Homogeneous), "work", "(2.00x)"),

@@ -289,6 +289,11 @@ impl PassWatch {
         Ok(PassWatch { places, events, ring, lost: 0 })
     }
 
+    /// How many words are watched.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
     /// Has so many more writes to a word be noted; the kernel ends it by itself.
     ///
     /// # Errors

@@ -110,6 +110,8 @@ impl Counters {
             rank.drain();
             rank.notes.clear();
             rank.look(false);
+            // Few iterations lie before the first recorded one, and what is seen of them says nothing.
+            rank.note_calls(CALL_NOTES_MAX / 2);
         }
     }
 
@@ -122,8 +124,12 @@ impl Counters {
             rank.drain();
             let share_max = self.notes_percent_max / 100.0;
             if has_begun && header.state.load(Acquire) == state::RECORD {
-                rank.note_calls();
+                if !std::mem::replace(&mut rank.is_noting_calls, true) {
+                    rank.note_calls(CALL_NOTES_MAX);
+                }
                 rank.keep_cheap(header, ticks_per_second, share_max);
+            } else if has_begun {
+                rank.watches.iter().for_each(|(_, watch)| watch.end());
             }
         }
     }
@@ -224,14 +230,13 @@ impl RankCounters {
         }
     }
 
-    /// From when it records, some calls of MPI are noted.
-    fn note_calls(&mut self) {
-        if self.is_noting_calls || self.notes_missing.is_some() {
+    /// So many more calls of MPI are noted.
+    fn note_calls(&mut self, calls: u32) {
+        if self.notes_missing.is_some() {
             return;
         }
-        self.is_noting_calls = true;
         for (_, watch) in &self.watches {
-            let begun = (1..MOMENTS.len()).try_for_each(|place| watch.note(place, CALL_NOTES_MAX));
+            let begun = (1..watch.places()).try_for_each(|place| watch.note(place, calls));
             if begun.is_err() {
                 self.notes_missing = Some("calls of MPI could not be noted".to_owned());
             }
@@ -300,14 +305,14 @@ impl RankCounters {
     }
 }
 
-/// In the rank's memory: the number of marks, the entry of the outermost call, and the time in communication, which is
+/// In the rank's memory: the number of marks, the stack of the outermost open call, which is written when it is entered, and the time in communication, which is
 /// written when an outermost call of MPI returns.
 fn addresses(member: &Member) -> Vec<u64> {
     let view = member.inserted.view();
     let base = view.header().base.load(Relaxed);
     let marks = base + offset_of!(Header, marks_written) as u64;
     let of_slot = |slot: u64| {
-        let entered = slot + (offset_of!(Slot, frames) + offset_of!(Frame, ticks)) as u64;
+        let entered = slot + (offset_of!(Slot, frames) + offset_of!(Frame, stack)) as u64;
         [entered, slot + offset_of!(Slot, group_ticks) as u64]
     };
     let slot = main_slot(view).map(|slot| of_slot(base + slot.offset()));
@@ -330,8 +335,15 @@ fn unknown(name: &str) -> String {
     format!("no counter is called {name}; there are {}", names.join(", "))
 }
 
+/// All counters by name, and why one can't be read of the caller's own processes.
+pub fn what_counts() -> Vec<(&'static str, Result<(), String>)> {
+    let own = std::process::id() as i32;
+    let tried = |event: CountedEvent| (event.name, Counter::open(&event, own).map(drop).map_err(|error| why_not(event.name, &error)));
+    COUNTED_EVENTS.into_iter().map(tried).collect()
+}
+
 /// Why the kernel does not count, and the next step.
-pub(crate) fn why_not(name: &str, error: &io::Error) -> String {
+fn why_not(name: &str, error: &io::Error) -> String {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let paranoid = paranoid.ok().and_then(|text| text.trim().parse().ok());
     explained(name, error.raw_os_error().unwrap_or(0), paranoid).unwrap_or_else(|| format!("not counted: {error}"))
@@ -363,3 +375,36 @@ fn explained(name: &str, code: i32, paranoid: Option<i32>) -> Option<String> {
     })
 }
 
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_is_refused_names_the_next_step() {
+        for (name, code, paranoid, said) in [
+            ("no such counter", 2, Some(2), "no counter for cycles here"),
+            ("not permitted", 13, Some(3), "perf_event_paranoid is 3; have an administrator run `sysctl"),
+            ("not permitted in a container", 1, Some(-1), "seccomp profile must allow perf_event_open"),
+            ("a kernel without", 1, None, "no perf events"),
+            ("no such call", 38, None, "this kernel does not count cycles"),
+            ("files", 24, Some(2), "ulimit -n"),
+        ] {
+            let why = explained("cycles", code, paranoid).expect(name);
+            assert!(why.contains(said), "{name}: {why}");
+        }
+        assert_eq!(explained("cycles", 5, None), None);
+        assert!(unknown("cycle").contains("instructions, cycles"));
+    }
+
+    #[test]
+    fn software_counters_work_and_others_say_why_not() {
+        for (name, found) in what_counts() {
+            let is_hardware = CountedEvent::named(name).expect("it is one").is_hardware;
+            match found {
+                Ok(()) => {}
+                Err(why) => assert!(is_hardware || why.contains("perf_event_paranoid"), "{name}: {why}"),
+            }
+        }
+    }
+}

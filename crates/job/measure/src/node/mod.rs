@@ -38,7 +38,7 @@ use crate::options::Options;
 use crate::request::{Answer, Command, Inserted, Lacking, Request, WindowId};
 use call_paths::{CallPaths, Rules};
 use counters::Counters;
-pub(crate) use counters::why_not;
+pub use counters::what_counts;
 use early::Early;
 use interest::Interest;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};

@@ -1,0 +1,150 @@
+//! Counters belong to iterations exactly, tell more work from a slower processor, and say what they are not.
+//!
+//! Processors of test machines may count nothing, so pages that a rank touches stand in for its instructions: they are its
+//! work, take no less of them where it is slower, and no call of MPI that waits touches any.
+//!
+//! Next: `common` for the nodes, whose every answer travels as bytes.
+
+mod common;
+
+use common::{Subject, Wires, options};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trimtab_measure::{Mark, Options, Outcome, Silent, WindowId, measure_with};
+use trimtab_session::ImageCache;
+use trimtab_types::report::{Assumption, Counter, RankTotal, Report};
+
+/// Iterations of each window, and pages that a rank with the single work touches in each.
+const ITERATIONS: u64 = 10;
+const PAGES: u64 = 500;
+/// Faults beside these, of the library and of the wrapper that writes down what is true.
+const OTHER_FAULTS_MAX: f64 = 20.0;
+
+/// Windows of which one must tell that ranks differ.
+const TRIES: u32 = 5;
+
+/// Held for a whole test: jobs run one at a time, the machine may have two processors.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn window(arguments: &str, counters: &[&str], assumed: Option<Assumption>, beside: impl Fn(&Subject)) -> Report {
+    let subject = Subject::start("steady", arguments);
+    beside(&subject);
+    let cache = ImageCache::in_memory();
+    let crew = Wires::new(&subject.job, &cache);
+    let stand_ins = [("instructions", "page-faults")];
+    let nodes = crew.nodes.into_iter().map(|node| node.with_stand_ins(&stand_ins)).collect();
+    let mut crew = Wires { nodes, ..crew };
+    let counters = counters.iter().map(|name| (*name).to_owned()).collect();
+    let options = Options { functions: vec![], arguments: vec![], detail: 0, counters, assumed, ..options(Mark::Auto, ITERATIONS) };
+    let Outcome { report, .. } = measure_with(&mut crew, WindowId(1), &options, &Silent).expect("a window");
+    subject.assert_restored();
+    subject.finish();
+    assert!(report.window.valid && report.window.iterations == Some(ITERATIONS), "{:?} {:?}", report.window, report.warnings);
+    report
+}
+
+fn counter<'a>(rank: &'a RankTotal, name: &str) -> &'a Counter {
+    rank.counters.get(name).unwrap_or_else(|| panic!("rank {} has {name}: {:?}", rank.rank, rank.counters))
+}
+
+fn is_near(found: Option<f64>, expected: u64) -> bool {
+    found.is_some_and(|found| found >= expected as f64 && found <= expected as f64 + OTHER_FAULTS_MAX)
+}
+
+#[test]
+fn page_faults_of_each_rank_belong_to_its_iterations() {
+    let _alone = alone();
+    let asked = ["page-faults", "minor-faults", "task-clock", "context-switches", "cpu-migrations", "cycles"];
+    let report = window("--sleep-us 2000 --work 200000 --pages 500 --imbalance", &asked, None, |_| ());
+    for rank in &report.ranks {
+        let expected = if rank.rank >= 2 { 2 * PAGES } else { PAGES };
+        for name in ["page-faults", "minor-faults"] {
+            let found = counter(rank, name);
+            assert!(is_near(found.per_iteration, expected), "rank {}: {name} {found:?}", rank.rank);
+            assert!(is_near(found.outside_communication, expected), "rank {}: {name} {found:?}", rank.rank);
+            assert_eq!((found.scaled, found.user_only), (Some(1.0), false), "{found:?}");
+            assert!(found.at_least <= found.value && found.value <= found.at_most, "{found:?}");
+        }
+        let faults = counter(rank, "page-faults").value.expect("a value") as f64;
+        let by_itself = (rank.minor_faults.expect("its own word") + rank.major_faults.expect("its own word")) as f64;
+        assert!((faults - by_itself).abs() <= OTHER_FAULTS_MAX, "{faults} {by_itself}");
+        let clock_s = counter(rank, "task-clock").value.expect("a value") as f64 / 1e9;
+        let cpu_s = rank.cpu_s.expect("its own word");
+        assert!((clock_s / cpu_s - 1.0).abs() < 0.1, "rank {}: {clock_s} of {cpu_s} s", rank.rank);
+        // A rank that sleeps in each iteration is switched in each.
+        let switches = counter(rank, "context-switches").value.expect("a value");
+        let own = rank.voluntary_switches.expect("its own word") + rank.involuntary_switches.expect("its own word");
+        assert!(switches >= ITERATIONS && switches.abs_diff(own) <= 2 + own / 10, "{switches} {own}");
+        let cost = rank.counter_cost.expect("a cost");
+        assert!(cost.readings > ITERATIONS && cost.reading_ns > 0.0, "{cost:?}");
+        let cycles = counter(rank, "cycles");
+        assert!(cycles.value.is_some() != cycles.missing.is_some(), "a number or a reason: {cycles:?}");
+    }
+}
+
+/// ScoPro's table 5: two of four ranks have twice the work.
+#[test]
+fn twice_the_work_is_told_by_what_ranks_execute() {
+    let _alone = alone();
+    let arguments = "--sleep-us 0 --work 4000000 --pages 500 --imbalance";
+    for assumed in [None, Some(Assumption::Symmetric), Some(Assumption::Homogeneous)] {
+        // Four ranks on two processors: now and then they vary by more than they differ.
+        let mut tries = (0..TRIES).map(|_| window(arguments, &["instructions"], assumed, |_| ()));
+        let report = tries.find(|report| report.difference.is_some()).expect("the ranks differ");
+        let found = report.difference.as_ref().expect("the ranks differ");
+        assert_eq!(found.cause, "work", "{found:?}");
+        assert!(found.longest >= 2 && found.shortest < 2, "{found:?}");
+        let of = |rank: u32| counter(&report.ranks[rank as usize], "instructions").outside_communication.expect("known");
+        let ratio = of(found.longest) / of(found.shortest);
+        assert!((ratio - 2.0).abs() < 0.06, "{ratio}: {found:?}");
+        assert_eq!(found.because.contains("not the same work"), assumed == Some(Assumption::Symmetric), "{found:?}");
+        assert_eq!(found.relative.is_empty(), assumed != Some(Assumption::Homogeneous), "{found:?}");
+    }
+}
+
+/// ScoPro's table 3: the same work, and for one rank half of the processor that others have, since somebody computes beside it.
+#[test]
+fn half_a_processor_is_no_more_work() {
+    let _alone = alone();
+    let share = |subject: &Subject| {
+        // Three ranks share a processor, and the last one has a sixth of another.
+        let pids: Vec<i32> = subject.job.ranks.iter().map(|rank| rank.pid.0).collect();
+        pids.iter().enumerate().for_each(|(rank, pid)| pin(*pid, if rank < 3 { "0" } else { "1" }));
+    };
+    let busy: Vec<Busy> = (0..5).map(|_| Busy::start("1")).collect();
+    let arguments = "--sleep-us 3000 --work 2000000 --pages 500";
+    let mut tries = (0..TRIES).map(|_| window(arguments, &["instructions"], Some(Assumption::Symmetric), share));
+    let report = tries.find(|report| report.difference.is_some()).expect("the ranks differ");
+    drop(busy);
+    let found = report.difference.as_ref().expect("the ranks differ");
+    assert_eq!((found.cause.as_str(), found.longest), ("processor", 3), "{found:?}");
+    let speed = |rank: u32| found.relative.iter().find(|one| one.rank == rank).expect("its speed").relative;
+    assert!(speed(3) < 0.8 * speed(0), "{found:?}");
+    let all = report.ranks.iter().map(|rank| counter(rank, "instructions").outside_communication.expect("known"));
+    let all: Vec<f64> = all.collect();
+    assert!(all.iter().all(|count| (count / all[0] - 1.0).abs() < 0.06), "{all:?}");
+}
+
+fn pin(pid: i32, processor: &str) {
+    let set = std::process::Command::new("taskset").args(["-a", "-p", "-c", processor, &pid.to_string()]).output();
+    assert!(set.expect("taskset runs").status.success(), "process {pid} is bound to {processor}");
+}
+
+/// A program that computes without end on one processor.
+struct Busy(std::process::Child);
+
+impl Busy {
+    fn start(processor: &str) -> Busy {
+        let mut command = std::process::Command::new("taskset");
+        Busy(command.args(["-c", processor, "sh", "-c", "while :; do :; done"]).spawn().expect("taskset runs"))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
