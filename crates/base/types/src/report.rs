@@ -17,7 +17,6 @@ pub use path::{PathTotal, SizeClass};
 pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, Place};
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Name and version of the report's shape.
 pub const SCHEMA: &str = "trimtab.report/1";
@@ -442,9 +441,9 @@ pub struct RankTotal {
     pub voluntary_switches: Option<u64>,
     /// Involuntary context switches.
     pub involuntary_switches: Option<u64>,
-    /// Counters that `--counters` asked for, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub counters: BTreeMap<String, Counter>,
+    /// Counters that `--counters` asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<Counter>,
     /// What reading them cost; `None`: no reading was made on the rank's way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter_cost: Option<CounterCost>,
@@ -458,6 +457,13 @@ pub struct RankTotal {
     pub pause_remove_us: Option<f64>,
     /// Probes passed (entries plus exits) while recording.
     pub probe_hits: u64,
+}
+
+impl RankTotal {
+    /// The counter of this name, if it was asked for.
+    pub fn counter(&self, name: &str) -> Option<&Counter> {
+        self.counters.iter().find(|counter| counter.name == name)
+    }
 }
 
 /// Time in one group of functions.

@@ -37,16 +37,28 @@ fn window(arguments: &str, counters: &[&str], assumed: Option<Assumption>, besid
     let nodes = crew.nodes.into_iter().map(|node| node.with_stand_ins(&stand_ins)).collect();
     let mut crew = Wires { nodes, ..crew };
     let counters = counters.iter().map(|name| (*name).to_owned()).collect();
-    let options = Options { functions: vec![], arguments: vec![], detail: 0, counters, assumed, ..options(Mark::Auto, ITERATIONS) };
+    let options = Options {
+        functions: vec![],
+        arguments: vec![],
+        detail: 0,
+        counters,
+        assumed,
+        ..options(Mark::Auto, ITERATIONS)
+    };
     let Outcome { report, .. } = measure_with(&mut crew, WindowId(1), &options, &Silent).expect("a window");
     subject.assert_restored();
     subject.finish();
-    assert!(report.window.valid && report.window.iterations == Some(ITERATIONS), "{:?} {:?}", report.window, report.warnings);
+    assert!(
+        report.window.valid && report.window.iterations == Some(ITERATIONS),
+        "{:?} {:?}",
+        report.window,
+        report.warnings
+    );
     report
 }
 
 fn counter<'a>(rank: &'a RankTotal, name: &str) -> &'a Counter {
-    rank.counters.get(name).unwrap_or_else(|| panic!("rank {} has {name}: {:?}", rank.rank, rank.counters))
+    rank.counter(name).unwrap_or_else(|| panic!("rank {} has {name}: {:?}", rank.rank, rank.counters))
 }
 
 fn is_near(found: Option<f64>, expected: u64) -> bool {
@@ -96,7 +108,8 @@ fn twice_the_work_is_told_by_what_ranks_execute() {
         let found = report.difference.as_ref().expect("the ranks differ");
         assert_eq!(found.cause, "work", "{found:?}");
         assert!(found.longest >= 2 && found.shortest < 2, "{found:?}");
-        let of = |rank: u32| counter(&report.ranks[rank as usize], "instructions").outside_communication.expect("known");
+        let of =
+            |rank: u32| counter(&report.ranks[rank as usize], "instructions").outside_communication.expect("known");
         let ratio = of(found.longest) / of(found.shortest);
         assert!((ratio - 2.0).abs() < 0.06, "{ratio}: {found:?}");
         assert_eq!(found.because.contains("not the same work"), assumed == Some(Assumption::Symmetric), "{found:?}");
@@ -114,7 +127,7 @@ fn half_a_processor_is_no_more_work() {
         pids.iter().enumerate().for_each(|(rank, pid)| pin(*pid, if rank < 3 { "0" } else { "1" }));
     };
     let busy: Vec<Busy> = (0..5).map(|_| Busy::start("1")).collect();
-    let arguments = "--sleep-us 3000 --work 2000000 --pages 500";
+    let arguments = "--sleep-us 0 --work 15000000 --pages 500";
     let mut tries = (0..TRIES).map(|_| window(arguments, &["instructions"], Some(Assumption::Symmetric), share));
     let report = tries.find(|report| report.difference.is_some()).expect("the ranks differ");
     drop(busy);

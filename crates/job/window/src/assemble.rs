@@ -16,8 +16,8 @@ use crate::waits::Waits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trimtab_types::report::{
-    Assumption, CallFrame, Cost, Counter, CounterCost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link, LoopPlace, NodeShare, RankTotal,
-    Report, SCHEMA, Window,
+    Assumption, CallFrame, Cost, Counter, CounterCost, Detail, Estimate, Event, FunctionTotal, GroupTime, Job, Link,
+    LoopPlace, NodeShare, RankTotal, Report, SCHEMA, Window,
 };
 
 /// Iteration times kept per rank in a report.
@@ -159,7 +159,7 @@ pub struct RankSample {
     /// What the system counted for the process in the window; `None`: not read.
     pub usage: Option<Usage>,
     /// What counters counted in the window.
-    pub counters: BTreeMap<String, Counter>,
+    pub counters: Vec<Counter>,
     /// What reading them cost the rank.
     pub counter_cost: Option<CounterCost>,
     /// Pause to insert, microseconds.

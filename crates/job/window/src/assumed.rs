@@ -21,7 +21,7 @@ const MAIN_SHARE_MIN: f64 = 0.5;
 
 /// Instructions of an iteration outside of communication decide where they are known of both ranks.
 pub(crate) fn by_instructions(longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> Option<Cause> {
-    let known = |rank: &RankTotal| rank.counters.get(INSTRUCTIONS)?.outside_communication.filter(|count| *count > 0.0);
+    let known = |rank: &RankTotal| rank.counter(INSTRUCTIONS)?.outside_communication.filter(|count| *count > 0.0);
     let (long, short) = (known(longest)?, known(shortest)?);
     let other = shortest.rank;
     let counted = format!(
@@ -37,10 +37,15 @@ pub(crate) fn by_instructions(longest: &RankTotal, shortest: &RankTotal, ratio: 
     Some(match () {
         () if is_same && is_displaced(longest) => (
             "processor",
-            format!("{counted}, and had a processor for {had:.2} s of the {:.2} s that it computed", computation_s(longest)),
+            format!(
+                "{counted}, and had a processor for {had:.2} s of the {:.2} s that it computed",
+                computation_s(longest)
+            ),
         ),
         () if is_work && is_all => ("work", counted),
-        () if is_work => ("work", format!("{counted}; it also takes longer for each, since it computes {ratio:.2}x as long")),
+        () if is_work => {
+            ("work", format!("{counted}; it also takes longer for each, since it computes {ratio:.2}x as long"))
+        }
         () if is_same && longest.host != shortest.host => ("node", format!("{counted} and takes {ratio:.2}x as long")),
         () if is_same => ("processor", format!("its processor is slower: {counted} and takes {ratio:.2}x as long")),
         () => ("undetermined", format!("{counted} and takes {ratio:.2}x as long: its work is not all that differs")),
@@ -48,7 +53,11 @@ pub(crate) fn by_instructions(longest: &RankTotal, shortest: &RankTotal, ratio: 
 }
 
 /// The cause under the user's word.
-pub(crate) fn by_assumption(input: &WindowInput, ranks: &[RankTotal], (longest, shortest): (&RankTotal, &RankTotal)) -> Option<Cause> {
+pub(crate) fn by_assumption(
+    input: &WindowInput,
+    ranks: &[RankTotal],
+    (longest, shortest): (&RankTotal, &RankTotal),
+) -> Option<Cause> {
     let assumed = input.facts.assumed?;
     let relative = |rank: &RankTotal| {
         let all = relative(assumed, ranks);
@@ -56,7 +65,8 @@ pub(crate) fn by_assumption(input: &WindowInput, ranks: &[RankTotal], (longest, 
     };
     let (long, short, other) = (relative(longest), relative(shortest), shortest.rank);
     let crowd = crowd::of_rank(&input.nodes, longest);
-    let beside = crowd.map_or_else(String::new, |crowd| format!("; but {}, which is in the times", crowd::short(crowd)));
+    let beside =
+        crowd.map_or_else(String::new, |crowd| format!("; but {}, which is in the times", crowd::short(crowd)));
     Some(match assumed {
         Assumption::Symmetric => {
             let because = format!(
@@ -64,7 +74,11 @@ pub(crate) fn by_assumption(input: &WindowInput, ranks: &[RankTotal], (longest, 
                  ranks, rank {other} {short:.2}x{beside}"
             );
             let is_one_machine = longest.host == shortest.host;
-            if is_one_machine { ("processor", format!("its processor is slower: {because}")) } else { ("node", because) }
+            if is_one_machine {
+                ("processor", format!("its processor is slower: {because}"))
+            } else {
+                ("node", because)
+            }
         }
         Assumption::Homogeneous => (
             "work",
@@ -82,7 +96,8 @@ pub(crate) fn relative(assumed: Assumption, ranks: &[RankTotal]) -> Vec<Relative
         Assumption::Symmetric => 1.0 / computation_s(rank),
         Assumption::Homogeneous => computation_s(rank),
     };
-    let all: Vec<(u32, f64)> = ranks.iter().map(|rank| (rank.rank, of(rank))).filter(|(_, value)| value.is_finite()).collect();
+    let all: Vec<(u32, f64)> =
+        ranks.iter().map(|rank| (rank.rank, of(rank))).filter(|(_, value)| value.is_finite()).collect();
     let mean = all.iter().map(|(_, value)| value).sum::<f64>() / all.len() as f64;
     all.into_iter().map(|(rank, value)| RelativeRank { rank, relative: value / mean }).collect()
 }

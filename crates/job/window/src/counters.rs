@@ -160,7 +160,9 @@ fn told(all: Bounded, counter: Counter, borders: Borders) -> Counter {
     let is_vague = |most: &u64| doubt(*most) > DOUBT_MIN && doubt(*most) as f64 > DOUBT_SHARE_MAX * *most as f64;
     if let Some(most) = all.at_most.filter(is_vague) {
         let least = all.at_least;
-        let missing = format!("it was read beside the window's borders, so it is between {least} and {most}; a longer window says more");
+        let missing = format!(
+            "it was read beside the window's borders, so it is between {least} and {most}; a longer window says more"
+        );
         return Counter { missing: Some(missing), at_least, at_most, ..counter };
     }
     let value = (all.value.round() as u64).max(all.at_least).min(all.at_most.unwrap_or(u64::MAX));
@@ -251,7 +253,9 @@ fn outside_parts(notes: &[CounterNote]) -> Vec<f64> {
         let grown = Grown::between(&latest, &note.count).scaled;
         latest = note.count;
         // Two entries or two exits in a row: something between them was not noted.
-        if (note.moment == Moment::Enter && is_inside == Some(true)) || (note.moment == Moment::Leave && is_inside == Some(false)) {
+        if (note.moment == Moment::Enter && is_inside == Some(true))
+            || (note.moment == Moment::Leave && is_inside == Some(false))
+        {
             (iteration, is_inside) = (None, Some(note.moment == Moment::Enter));
             continue;
         }
@@ -279,7 +283,11 @@ mod tests {
     }
 
     fn look(ticks: u64, threads: &[u64]) -> CounterLook {
-        CounterLook { begun_ticks: ticks, ended_ticks: ticks + 2, threads: threads.iter().map(|value| raw(*value)).collect() }
+        CounterLook {
+            begun_ticks: ticks,
+            ended_ticks: ticks + 2,
+            threads: threads.iter().map(|value| raw(*value)).collect(),
+        }
     }
 
     fn notes(text: &str) -> Vec<CounterNote> {
@@ -347,7 +355,10 @@ mod tests {
         };
         let looks = vec![part(1000, 0, 0, 0), part(2000, 300, 1000, 250)];
         let found = count(&CounterReadings { looks, ..CounterReadings::default() }, WINDOW);
-        assert_eq!((found.value, found.scaled, found.at_least, found.at_most), (Some(1200), Some(4.0), Some(300), None));
+        assert_eq!(
+            (found.value, found.scaled, found.at_least, found.at_most),
+            (Some(1200), Some(4.0), Some(300), None)
+        );
         let never = vec![part(1000, 0, 0, 0), part(2000, 0, 1000, 0)];
         let found = count(&CounterReadings { looks: never, ..CounterReadings::default() }, WINDOW);
         assert_eq!(found.value, None);
@@ -367,7 +378,11 @@ mod tests {
             assert_eq!(outside_parts(&notes(text)), parts, "{name}");
         }
         let looks = vec![look(0, &[0]), look(3000, &[200])];
-        let readings = CounterReadings { looks, notes: notes("E0 M1 L50 E60 L80 E90 M91 L150 E170 M171 L180 E190"), ..CounterReadings::default() };
+        let readings = CounterReadings {
+            looks,
+            notes: notes("E0 M1 L50 E60 L80 E90 M91 L150 E170 M171 L180 E190"),
+            ..CounterReadings::default()
+        };
         let found = count(&readings, WINDOW);
         assert_eq!((found.value, found.outside_communication, found.outside_iterations), (Some(170), Some(20.0), 2));
     }

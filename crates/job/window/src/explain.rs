@@ -6,8 +6,8 @@
 //!
 //! Next: `headline`, which says it in a sentence.
 
-use crate::assumed::{by_assumption, by_instructions, contradicts, relative};
 use crate::assemble::{FunctionSample, RankSample, WindowInput};
+use crate::assumed::{by_assumption, by_instructions, contradicts, relative};
 use crate::crowd;
 use crate::statistics;
 use std::collections::BTreeMap;
@@ -328,7 +328,7 @@ mod tests {
             voluntary_switches: None,
             involuntary_switches: None,
             group_s: Vec::new(),
-            counters: BTreeMap::new(),
+            counters: Vec::new(),
             counter_cost: None,
             unattributed_bytes: 0,
             pause_insert_us: 0.0,
@@ -449,12 +449,15 @@ mod tests {
 
     /// Ranks of two machines whose computation times the window has, with instructions per iteration outside of communication.
     fn assumed(times_s: &[f64], instructions: &[f64], assumed: Option<Assumption>) -> Difference {
-        let ranks: Vec<Rank> =
-            times_s.iter().enumerate().map(|(rank, time)| (*time, 10.0, if rank < 2 { "a" } else { "b" }, 50)).collect();
+        let ranks: Vec<Rank> = times_s
+            .iter()
+            .enumerate()
+            .map(|(rank, time)| (*time, 10.0, if rank < 2 { "a" } else { "b" }, 50))
+            .collect();
         let mut totals = totals(&ranks);
         for (total, count) in totals.iter_mut().zip(instructions) {
             let counter = Counter { outside_communication: Some(*count), outside_iterations: 9, ..Counter::default() };
-            total.counters.insert("instructions".to_owned(), counter);
+            total.counters.push(Counter { name: "instructions".to_owned(), ..counter });
         }
         let mut input = input(&ranks);
         // They send other amounts, so that nothing but the time tells.

@@ -408,7 +408,9 @@ mod tests {
         assert_eq!(places, [0, 1, 0, 1, 0, 0], "the second word is noted twice only");
         let faults = readings[1].values[1] - readings[0].values[1];
         assert!((100..120).contains(&faults), "{faults} faults between the first two writes");
-        assert!(readings.windows(2).all(|pair| pair[0].time_ns < pair[1].time_ns && pair[0].values[0] < pair[1].values[0]));
+        assert!(
+            readings.windows(2).all(|pair| pair[0].time_ns < pair[1].time_ns && pair[0].values[0] < pair[1].values[0])
+        );
         watch.end();
         WORDS[0].store(9, Relaxed);
         assert_eq!((watch.drain(), watch.lost()), (Vec::new(), 0), "nothing behind the end");

@@ -243,11 +243,18 @@ fn audit(facts: &Facts) -> Check {
 }
 
 fn paranoid(facts: &Facts) -> Check {
-    let found = match facts.perf_event_paranoid {
-        Some(value) => format!("perf_event_paranoid {value}; trimtab uses no perf events"),
-        None => "no perf events in this kernel; trimtab uses none".to_owned(),
+    let Some(value) = facts.perf_event_paranoid else {
+        let found = "no perf events in this kernel: --counters reads nothing, all else works".to_owned();
+        return check("counters", State::Ok, found, None);
     };
-    check("perf events", State::Ok, found, None)
+    let (works, not): (Vec<_>, Vec<_>) = facts.counters.iter().partition(|(_, why)| why.is_none());
+    let names =
+        |some: &[&(String, Option<String>)]| some.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let mut found = format!("perf_event_paranoid {value}; --counters can read {}", names(&works));
+    if let Some((_, Some(why))) = not.first() {
+        found += &format!("; not {} ({why})", names(&not));
+    }
+    check("counters", State::Ok, found, None)
 }
 
 fn locked(facts: &Facts) -> Check {

@@ -37,6 +37,8 @@ pub struct Facts {
     pub seccomp: u8,
     /// The kernel's value.
     pub perf_event_paranoid: Option<i64>,
+    /// Counters that can be asked for, with the reason for each that can't be read here.
+    pub counters: Vec<(String, Option<String>)>,
     /// How much memory may be locked, in kB; none: any amount.
     pub locked_kb_max: Option<u64>,
     /// Why the kernel doesn't tell of process events.
@@ -83,6 +85,8 @@ impl Facts {
         facts.uid = rustix::process::geteuid().as_raw();
         let locked = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
         facts.locked_kb_max = locked.map(|bytes| bytes / 1024);
+        let counters = trimtab_measure::what_counts().into_iter();
+        facts.counters = counters.map(|(name, tried)| (name.to_owned(), tried.err())).collect();
         facts.no_events = match ProcessEvents::open().source() {
             EventSource::Connector => None,
             EventSource::Scans { reason } => Some(reason.clone()),

@@ -47,6 +47,7 @@ pub fn html(report: &Report, headline: &str) -> String {
     page += &waiting(report);
     page += &facts_cards(report);
     page += &tables::ranks(report);
+    page += &tables::counters(report);
     page += &tables::details(report);
     page += &footer(report, trimmed);
     let _infallible = write!(

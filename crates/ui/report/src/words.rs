@@ -10,8 +10,9 @@ use crate::units::{
     NOT_MEASURED, bytes, count, counted, date, percent, percent_with_half_width, significant, time,
     time_with_half_width,
 };
+use std::collections::BTreeSet;
 use trimtab_types::report::{
-    CallFrame, Cost, Difference, Estimate, FunctionTotal, LoopProgress, RankTotal, Report, Window,
+    CallFrame, Cost, Counter, Difference, Estimate, FunctionTotal, LoopProgress, RankTotal, Report, Window,
 };
 
 /// Hosts named before "and N more".
@@ -169,6 +170,7 @@ pub(crate) fn system(report: &Report) -> Vec<Fact> {
         plain("voluntary", counter(report, Some("context switch"), |rank| rank.voluntary_switches)),
         plain("involuntary", counter(report, Some("context switch"), |rank| rank.involuntary_switches)),
     ];
+    facts.extend(counters(report));
     let crowded = |value| Fact { name: "oversubscribed", value, tone: Tone::Warn };
     facts.extend(neighbours::oversubscribed(report).map(crowded));
     facts.extend(neighbours::sharing(report).map(|text| plain("shared", text)));
@@ -176,6 +178,47 @@ pub(crate) fn system(report: &Report) -> Vec<Fact> {
     let tone = if neighbours::is_throttled(report) { Tone::Warn } else { Tone::Plain };
     facts.extend(neighbours::limits(report).map(|value| Fact { name: "limits", value, tone }));
     facts
+}
+
+/// Counters that were asked for: "cache-misses 12,345, 123.4 per iteration and rank; most on rank 3 (5,000)".
+fn counters(report: &Report) -> Vec<Fact> {
+    let names: BTreeSet<&String> =
+        report.ranks.iter().flat_map(|rank| rank.counters.iter().map(|counter| &counter.name)).collect();
+    names.into_iter().map(|name| counter_fact(report, name)).collect()
+}
+
+fn counter_fact(report: &Report, name: &str) -> Fact {
+    let known = report.ranks.iter().filter_map(|rank| Some((rank.rank, rank.counter(name)?)));
+    let known: Vec<(u32, &Counter)> = known.collect();
+    let values: Vec<(u32, u64)> = known.iter().filter_map(|(rank, counter)| Some((*rank, counter.value?))).collect();
+    let shown = |value: u64| if name == "task-clock" { time(value as f64 * 1e-9) } else { count(value) };
+    let reason = known.iter().find_map(|(_, counter)| counter.missing.as_deref()).unwrap_or(NOT_MEASURED);
+    let Some((rank, most)) = values.iter().max_by_key(|(_, value)| *value) else {
+        return Fact { name: "counter", value: format!("{}: {}", clean(name), clean(reason)), tone: Tone::Warn };
+    };
+    let mut text = format!("{} {}", clean(name), shown(values.iter().map(|(_, value)| value).sum()));
+    let each: Vec<f64> = known.iter().filter_map(|(_, counter)| counter.per_iteration).collect();
+    if !each.is_empty() {
+        text += &format!(
+            ", {} per iteration and rank",
+            shown((each.iter().sum::<f64>() / each.len() as f64).round() as u64)
+        );
+    }
+    if values.len() > 1 {
+        text += &format!("; most on rank {rank} ({})", shown(*most));
+    }
+    let scaled = known.iter().filter_map(|(_, counter)| counter.scaled).fold(1.0, f64::max);
+    if scaled > 1.0 {
+        text += &format!("; counted for a part of the time and scaled up to {}", times(scaled));
+    }
+    if values.len() < report.ranks.len() {
+        text += &format!(
+            "; not known on {}: {}",
+            counted((report.ranks.len() - values.len()) as u64, "rank"),
+            clean(reason)
+        );
+    }
+    plain("counter", text)
 }
 
 /// "12 context switches; most on rank 3 (5); not measured on 1 rank".

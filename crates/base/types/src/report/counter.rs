@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 /// One counter on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counter {
+    /// As it was asked for, e.g. "instructions".
+    pub name: String,
     /// What it counted in the window, all threads; of `task-clock` nanoseconds. `None`: not known, as `missing` says.
     pub value: Option<u64>,
     /// It is no less: it was read somewhat beside the window's borders, or counted for a part of the time only.

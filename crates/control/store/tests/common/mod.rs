@@ -101,7 +101,7 @@ fn rank(iterations: usize) -> RankTotal {
         voluntary_switches: Some(1),
         involuntary_switches: Some(0),
         group_s: Vec::new(),
-        counters: std::collections::BTreeMap::new(),
+        counters: Vec::new(),
         counter_cost: None,
         unattributed_bytes: 0,
         pause_insert_us: 800.0,

@@ -93,7 +93,8 @@ impl Counters {
     /// Begins to count all ranks' threads.
     pub(super) fn open(&mut self, team: &Team) {
         if !self.wanted.is_empty() {
-            self.ranks = team.members.iter().map(|member| RankCounters::open(member.process.pid, &self.wanted)).collect();
+            self.ranks =
+                team.members.iter().map(|member| RankCounters::open(member.process.pid, &self.wanted)).collect();
         }
     }
 
@@ -135,8 +136,8 @@ impl Counters {
     }
 
     /// What the counters of the rank at this place counted, and what that cost it.
-    pub(super) fn told(&mut self, place: usize, borders: Borders) -> (BTreeMap<String, report::Counter>, Option<CounterCost>) {
-        let Some(rank) = self.ranks.get_mut(place) else { return (BTreeMap::new(), None) };
+    pub(super) fn told(&mut self, place: usize, borders: Borders) -> (Vec<report::Counter>, Option<CounterCost>) {
+        let Some(rank) = self.ranks.get_mut(place) else { return (Vec::new(), None) };
         rank.drain();
         rank.watches.iter().for_each(|(_, watch)| watch.end());
         rank.told(borders)
@@ -217,7 +218,9 @@ impl RankCounters {
         };
         match self.tids.iter().enumerate().map(watch).collect::<io::Result<Vec<_>>>() {
             Ok(watches) => self.watches = watches,
-            Err(error) => self.notes_missing = Some(format!("marks can't be noted by the processor's debug registers: {error}")),
+            Err(error) => {
+                self.notes_missing = Some(format!("marks can't be noted by the processor's debug registers: {error}"))
+            }
         }
     }
 
@@ -261,17 +264,20 @@ impl RankCounters {
         }
     }
 
-    fn told(&self, borders: Borders) -> (BTreeMap<String, report::Counter>, Option<CounterCost>) {
-        let missing = |(name, reason): (&String, &String)| {
-            (name.clone(), report::Counter { missing: Some(reason.clone()), ..report::Counter::default() })
+    fn told(&self, borders: Borders) -> (Vec<report::Counter>, Option<CounterCost>) {
+        let missing = |(name, reason): (&String, &String)| report::Counter {
+            name: name.clone(),
+            missing: Some(reason.clone()),
+            outside_missing: Some("it is not counted".to_owned()),
+            ..report::Counter::default()
         };
-        let mut told: BTreeMap<String, report::Counter> = self.missing.iter().map(missing).collect();
+        let mut told: Vec<report::Counter> = self.missing.iter().map(missing).collect();
         let threads_now = self.pid.and_then(|pid| thread_ids(pid).ok()).unwrap_or_default();
         let has_new_threads = threads_now.iter().any(|tid| !self.tids.contains(tid));
         for (index, open) in self.open.iter().enumerate() {
             let counted = count(&self.readings(index, has_new_threads), borders);
             let is_user_only = open.threads.iter().any(|thread| thread.is_user_only);
-            told.insert(open.name.clone(), report::Counter { user_only: is_user_only, ..counted });
+            told.push(report::Counter { name: open.name.clone(), user_only: is_user_only, ..counted });
         }
         let readings = self.notes.len() as u64;
         let cost = (readings > 0).then(|| CounterCost { readings, reading_ns: reading_ns() });
@@ -338,7 +344,9 @@ fn unknown(name: &str) -> String {
 /// All counters by name, and why one can't be read of the caller's own processes.
 pub fn what_counts() -> Vec<(&'static str, Result<(), String>)> {
     let own = std::process::id() as i32;
-    let tried = |event: CountedEvent| (event.name, Counter::open(&event, own).map(drop).map_err(|error| why_not(event.name, &error)));
+    let tried = |event: CountedEvent| {
+        (event.name, Counter::open(&event, own).map(drop).map_err(|error| why_not(event.name, &error)))
+    };
     COUNTED_EVENTS.into_iter().map(tried).collect()
 }
 
@@ -374,7 +382,6 @@ fn explained(name: &str, code: i32, paranoid: Option<i32>) -> Option<String> {
         _ => return None,
     })
 }
-
 
 #[cfg(test)]
 mod tests {

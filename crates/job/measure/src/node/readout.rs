@@ -21,7 +21,8 @@ use trimtab_stub::layout::{
 use trimtab_stub::view::{SlotView, View};
 use trimtab_track::Job;
 use trimtab_window::{
-    Borders, DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, Untimed, Usage,
+    Borders, DetailSample, FunctionInfo, FunctionSample, IterationMark, LinkSample, RankSample, ThreadSample, Untimed,
+    Usage,
 };
 
 /// How a recording ended, as whoever reads it was told.
@@ -194,7 +195,7 @@ impl Reader<'_> {
                 + view.slots().map(|slot| slot.slot.unattributed_bytes.load(Relaxed)).sum::<u64>(),
             unknown_starts: view.slots().map(|slot| slot.slot.unknown_starts.load(Relaxed)).sum(),
             usage: self.usage(last_ticks.saturating_sub(first_ticks)),
-            counters: BTreeMap::new(),
+            counters: Vec::new(),
             counter_cost: None,
             pause_insert_us: self.member.inserted.pause_ns as f64 / 1e3,
             pause_remove_us: removal.map(|removal| removal.pause_ns_max as f64 / 1e3),

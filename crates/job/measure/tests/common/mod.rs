@@ -31,6 +31,7 @@ pub const TRUE_MARK: &str = "gt_mark";
 const STARTED_TICKS: u64 = 12;
 
 /// Iterations with a message to the neighbour and a collective, in which a small machine has room for all ranks.
+#[allow(dead_code, reason = "not every test starts it")]
 pub const STEADY: (&str, &str) = ("steady", "--sleep-us 2000 --work 20000");
 
 /// The other clock's ticks in one of ours, and what its machine is wrong about that.

@@ -9,7 +9,7 @@ use crate::units::{bytes, count, counted, percent, significant, time};
 use crate::waits;
 use crate::words;
 use std::fmt::Write;
-use trimtab_types::report::{Detail, FunctionTotal, Link, PathTotal, RankTotal, Report, SizeClass, WaitState};
+use trimtab_types::report::{Counter, Detail, FunctionTotal, Link, PathTotal, RankTotal, Report, SizeClass, WaitState};
 
 /// Links beside the map of all.
 const LINKS_SHOWN_MAX: usize = 12;
@@ -220,6 +220,46 @@ fn rank_row(rank: &RankTotal, measured: bool) -> Vec<Cell> {
         Cell::number(rank.pause_insert_us, microseconds(rank.pause_insert_us)),
         Cell::maybe(rank.pause_remove_us, microseconds),
         Cell::count(rank.probe_hits),
+    ]
+}
+
+/// The counters of every rank, where any were asked for.
+pub(super) fn counters(report: &Report) -> String {
+    let all = report.ranks.iter().flat_map(|rank| rank.counters.iter().map(move |counter| (rank.rank, counter)));
+    let rows: Vec<Vec<Cell>> = all.map(|(rank, counter)| counter_row(rank, counter)).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let titles = [
+        "rank",
+        "counter",
+        "value",
+        "at least",
+        "at most",
+        "per iteration",
+        "outside communication",
+        "scaled",
+        "remark",
+    ];
+    let subtitle = counted(rows.len() as u64, "counter");
+    folded("Counters", &subtitle, &table(&titles, rows.into_iter()))
+}
+
+fn counter_row(rank: u32, counter: &Counter) -> Vec<Cell> {
+    let reason = counter.missing.as_deref().or(counter.outside_missing.as_deref());
+    let user = counter.user_only.then_some("outside of the kernel");
+    let remark: Vec<&str> = reason.into_iter().chain(user).collect();
+    let each = |value: f64| significant(value, 6);
+    vec![
+        Cell::number(f64::from(rank), rank.to_string()),
+        Cell::name(&counter.name),
+        Cell::maybe_count(counter.value),
+        Cell::maybe_count(counter.at_least),
+        Cell::maybe_count(counter.at_most),
+        Cell::maybe(counter.per_iteration, each),
+        Cell::maybe(counter.outside_communication, each),
+        Cell::maybe(counter.scaled, |factor| significant(factor, 3)),
+        Cell::name(if remark.is_empty() { "-".to_owned() } else { remark.join("; ") }.as_str()),
     ]
 }
 

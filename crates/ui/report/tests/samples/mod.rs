@@ -155,11 +155,33 @@ fn wait_state(state: &str, function: &str, time_s: f64, error_s: f64, late: &[(u
     WaitState { state: state.into(), function: function.into(), iterations: 10, calls: 30, time_s, error_s, late_ranks }
 }
 
+fn counter() -> Counter {
+    Counter {
+        name: "cache-misses".into(),
+        value: Some(12_345),
+        at_least: Some(12_000),
+        at_most: Some(12_400),
+        per_iteration: Some(1234.5),
+        outside_communication: Some(1000.25),
+        outside_iterations: 9,
+        outside_missing: Some("-".into()),
+        scaled: Some(1.5),
+        user_only: true,
+        missing: Some("-".into()),
+    }
+}
+
 /// Every optional value is there, every list has an entry.
 pub fn everything() -> Report {
     let mut report = four_ranks();
     for rank in &mut report.ranks {
         rank.group_s = vec![GroupTime { group: "io".into(), time_s: 0.001 }];
+        rank.counters = vec![counter()];
+        rank.counter_cost = Some(CounterCost { readings: 31, reading_ns: 1250.0 });
+    }
+    if let Some(difference) = &mut report.difference {
+        difference.assumed = Some("homogeneous".into());
+        difference.relative = vec![RelativeRank { rank: 0, relative: 1.25 }];
     }
     for function in &mut report.functions {
         (function.bytes, function.bytes_mean, function.bytes_max) = (Some(1), Some(1.0), Some(1));
@@ -344,6 +366,7 @@ pub fn bare() -> Report {
         (rank.voluntary_switches, rank.involuntary_switches) = (None, None);
         (rank.communication_s, rank.computation_s) = (None, None);
         (rank.communication_threads, rank.communication_threads_s) = (None, None);
+        rank.counters = vec![Counter { name: "instructions".into(), ..Counter::default() }];
     }
     for detail in &mut report.details {
         detail.duration_s = None;
@@ -602,7 +625,7 @@ fn rank_total(rank: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(u
         voluntary_switches: Some(2),
         involuntary_switches: Some(u64::from(rank * 11 % 7)),
         group_s: Vec::new(),
-        counters: std::collections::BTreeMap::new(),
+        counters: Vec::new(),
         counter_cost: None,
         unattributed_bytes: 0,
         pause_insert_us: 812.5 - f64::from(rank),
