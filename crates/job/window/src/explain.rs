@@ -490,7 +490,8 @@ mod tests {
     #[test]
     fn instructions_decide_whatever_is_assumed() {
         let times = [4.0, 4.0, 8.0, 8.0];
-        let rows: [(&str, [f64; 4], Option<Assumption>, &str, &str); 8] = [
+        type Row = (&'static str, [f64; 4], Option<Assumption>, &'static str, &'static str);
+        let rows: [Row; 8] = [
             ("twice as many", [1e9, 1e9, 2e9, 2e9], None, "work", "(2.00x)"),
             ("as many", [1e9, 1e9, 1.01e9, 1e9], None, "node", "takes 2.00x as long"),
             ("three times as many", [1e9, 1e9, 3e9, 3e9], None, "work", "(3.00x)"),
