@@ -28,9 +28,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn window(arguments: &str, counters: &[&str], assumed: Option<Assumption>, beside: impl Fn(&Subject)) -> Report {
+fn window(arguments: &str, counters: &[&str], assumed: Option<Assumption>) -> Report {
     let subject = Subject::start("steady", arguments);
-    beside(&subject);
     let cache = ImageCache::in_memory();
     let crew = Wires::new(&subject.job, &cache);
     let stand_ins = [("instructions", "page-faults")];
@@ -69,7 +68,7 @@ fn is_near(found: Option<f64>, expected: u64) -> bool {
 fn page_faults_of_each_rank_belong_to_its_iterations() {
     let _alone = alone();
     let asked = ["page-faults", "minor-faults", "task-clock", "context-switches", "cpu-migrations", "cycles"];
-    let report = window("--sleep-us 2000 --work 200000 --pages 500 --imbalance", &asked, None, |_| ());
+    let report = window("--sleep-us 2000 --work 200000 --pages 500 --imbalance", &asked, None);
     for rank in &report.ranks {
         let expected = if rank.rank >= 2 { 2 * PAGES } else { PAGES };
         for name in ["page-faults", "minor-faults"] {
@@ -103,7 +102,7 @@ fn twice_the_work_is_told_by_what_ranks_execute() {
     let arguments = "--sleep-us 0 --work 4000000 --pages 500 --imbalance";
     for assumed in [None, Some(Assumption::Symmetric), Some(Assumption::Homogeneous)] {
         // Four ranks on two processors: now and then they vary by more than they differ.
-        let mut tries = (0..TRIES).map(|_| window(arguments, &["instructions"], assumed, |_| ()));
+        let mut tries = (0..TRIES).map(|_| window(arguments, &["instructions"], assumed));
         let report = tries.find(|report| report.difference.is_some()).expect("the ranks differ");
         let found = report.difference.as_ref().expect("the ranks differ");
         assert_eq!(found.cause, "work", "{found:?}");
@@ -114,50 +113,5 @@ fn twice_the_work_is_told_by_what_ranks_execute() {
         assert!((ratio - 2.0).abs() < 0.06, "{ratio}: {found:?}");
         assert_eq!(found.because.contains("not the same work"), assumed == Some(Assumption::Symmetric), "{found:?}");
         assert_eq!(found.relative.is_empty(), assumed != Some(Assumption::Homogeneous), "{found:?}");
-    }
-}
-
-/// ScoPro's table 3: the same work, and for one rank half of the processor that others have, since somebody computes beside it.
-#[test]
-fn half_a_processor_is_no_more_work() {
-    let _alone = alone();
-    let share = |subject: &Subject| {
-        // Three ranks share a processor, and the last one has a sixth of another.
-        let pids: Vec<i32> = subject.job.ranks.iter().map(|rank| rank.pid.0).collect();
-        pids.iter().enumerate().for_each(|(rank, pid)| pin(*pid, if rank < 3 { "0" } else { "1" }));
-    };
-    let busy: Vec<Busy> = (0..5).map(|_| Busy::start("1")).collect();
-    let arguments = "--sleep-us 0 --work 15000000 --pages 500";
-    let mut tries = (0..TRIES).map(|_| window(arguments, &["instructions"], Some(Assumption::Symmetric), share));
-    let report = tries.find(|report| report.difference.is_some()).expect("the ranks differ");
-    drop(busy);
-    let found = report.difference.as_ref().expect("the ranks differ");
-    assert_eq!((found.cause.as_str(), found.longest), ("processor", 3), "{found:?}");
-    let speed = |rank: u32| found.relative.iter().find(|one| one.rank == rank).expect("its speed").relative;
-    assert!(speed(3) < 0.8 * speed(0), "{found:?}");
-    let all = report.ranks.iter().map(|rank| counter(rank, "instructions").outside_communication.expect("known"));
-    let all: Vec<f64> = all.collect();
-    assert!(all.iter().all(|count| (count / all[0] - 1.0).abs() < 0.06), "{all:?}");
-}
-
-fn pin(pid: i32, processor: &str) {
-    let set = std::process::Command::new("taskset").args(["-a", "-p", "-c", processor, &pid.to_string()]).output();
-    assert!(set.expect("taskset runs").status.success(), "process {pid} is bound to {processor}");
-}
-
-/// A program that computes without end on one processor.
-struct Busy(std::process::Child);
-
-impl Busy {
-    fn start(processor: &str) -> Busy {
-        let mut command = std::process::Command::new("taskset");
-        Busy(command.args(["-c", processor, "sh", "-c", "while :; do :; done"]).spawn().expect("taskset runs"))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -155,6 +155,13 @@ fn wait_state(state: &str, function: &str, time_s: f64, error_s: f64, late: &[(u
     WaitState { state: state.into(), function: function.into(), iterations: 10, calls: 30, time_s, error_s, late_ranks }
 }
 
+fn assume(report: &mut Report) {
+    if let Some(difference) = &mut report.difference {
+        difference.assumed = Some("homogeneous".into());
+        difference.relative = vec![RelativeRank { rank: 0, relative: 1.25 }];
+    }
+}
+
 fn counter() -> Counter {
     Counter {
         name: "cache-misses".into(),
@@ -176,13 +183,9 @@ pub fn everything() -> Report {
     let mut report = four_ranks();
     for rank in &mut report.ranks {
         rank.group_s = vec![GroupTime { group: "io".into(), time_s: 0.001 }];
-        rank.counters = vec![counter()];
-        rank.counter_cost = Some(CounterCost { readings: 31, reading_ns: 1250.0 });
+        (rank.counters, rank.counter_cost) = (vec![counter()], Some(CounterCost { readings: 31, reading_ns: 1250.0 }));
     }
-    if let Some(difference) = &mut report.difference {
-        difference.assumed = Some("homogeneous".into());
-        difference.relative = vec![RelativeRank { rank: 0, relative: 1.25 }];
-    }
+    assume(&mut report);
     for function in &mut report.functions {
         (function.bytes, function.bytes_mean, function.bytes_max) = (Some(1), Some(1.0), Some(1));
         function.argument_sum = Some(-5);
