@@ -189,7 +189,8 @@ impl CallPaths {
         let code = if step == step::END { Some(0) } else { self.code_before(member, address) };
         let view = member.inserted.view();
         let is_told = code.is_some_and(|code| view.set_return_rule(address, step, code));
-        self.is_full |= !is_told;
+        // Code that can't be read any more, as of a program that has ended, takes no room.
+        self.is_full |= code.is_some() && !is_told;
         self.told.insert(address, Told { verdict, since_ticks: ticks() });
         step != step::END
     }
