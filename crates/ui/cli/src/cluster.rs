@@ -60,6 +60,9 @@ pub struct Asked<'a> {
     pub site: Option<&'a SiteOptions>,
 }
 
+/// The loop of an earlier window of a job, by which of its processes are present on each node.
+type LoopOfEarlier<'a> = dyn Fn(&BTreeMap<usize, Present>) -> anyhow::Result<Option<LoopPlace>> + 'a;
+
 /// One window of a job, on all of its nodes.
 pub fn one_window(asked: &Asked<'_>, spread: &Spread, kept: &mut Store) -> anyhow::Result<u8> {
     if asked.options.dry_run {
@@ -105,7 +108,7 @@ fn measure(
     mut window: trimtab_measure::Options,
     terminal: &Terminal,
     (command, wait, is_new): (&str, Duration, bool),
-    known_loop: &dyn Fn(&BTreeMap<usize, Present>) -> anyhow::Result<Option<LoopPlace>>,
+    known_loop: &LoopOfEarlier<'_>,
 ) -> anyhow::Result<(Outcome, BTreeMap<usize, Present>, Option<SiteWindow>)> {
     let is_interrupted = || terminal.is_interrupted();
     let mut lead = lead(spread, starter, terminal, command, &is_interrupted)?;
