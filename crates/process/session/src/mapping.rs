@@ -105,7 +105,10 @@ impl Mapper<'_> {
             Ok(filled) => filled,
             Err(error) => {
                 // By now the number may be of a file of the program's own.
-                self.run(&[close(descriptor)], &|| open_descriptors(pid).contains(&descriptor))?;
+                let is_there = || open_descriptors(pid).contains(&descriptor);
+                self.run(&[close(descriptor)], &is_there)?;
+                // Why there is no memory says more than that the program has not come to close it.
+                let _closed = wait_until(pid, "close shared memory", || !is_there());
                 return Err(error.into());
             }
         };

@@ -118,9 +118,10 @@ impl Target {
         let routine = blob().bytes.as_ptr() as u64 + routine;
         let saved: *const Saved = self.stack[first - SAVED..].as_ptr().cast();
         // SAFETY: the routine of this very program, called as an island does, with the frame pointer of the made-up caller.
+        // All registers are named: rbp may hold none of them.
         unsafe {
-            asm!("push rbp", "mov r12, rsp", "and rsp, -16", "mov rbp, {frame}", "call {routine}", "mov rsp, r12", "pop rbp",
-                 frame = in(reg) frame, routine = in(reg) routine, out("r12") _,
+            asm!("push rbp", "mov r12, rsp", "and rsp, -16", "mov rbp, r13", "call rax", "mov rsp, r12", "pop rbp",
+                 in("r13") frame, in("rax") routine, out("r12") _,
                  in("rdi") self.words.as_ptr().cast::<Header>(), in("rsi") 0u64, in("rdx") saved, clobber_abi("C"));
         }
     }
