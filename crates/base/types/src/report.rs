@@ -444,7 +444,7 @@ pub struct RankTotal {
     /// Counters that `--counters` asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<Counter>,
-    /// What reading them cost; `None`: no reading was made on the rank's way.
+    /// The cost of reading them; `None`: no reading was made on the rank's way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter_cost: Option<CounterCost>,
     /// Time inside functions of each measured group other than "comm".

@@ -83,7 +83,7 @@ pub struct FirstCall {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What became of one process.
+/// The state of one process that was seen.
 #[derive(Debug)]
 struct Seen {
     /// When it was started, in ticks of the kernel: another one may have its number later.
@@ -259,7 +259,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether any rank waits.
+    /// True if any rank waits.
     pub fn is_any(&self) -> bool {
         !self.holds.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -289,7 +289,7 @@ struct Looker {
     root: Pid,
     end: Arc<AtomicBool>,
     holder: Arc<Holder>,
-    /// Whether MPI is linked into files, by device and number.
+    /// Files, by device and number; true if MPI is linked into one.
     static_mpi: BTreeMap<(u64, u64), bool>,
     /// Threads that are putting holds in.
     busy: Vec<JoinHandle<()>>,
@@ -323,14 +323,14 @@ impl Looker {
         }
     }
 
-    /// Whether MPI is in place in a process.
+    /// True if MPI is in place in a process.
     fn is_ready(&mut self, pid: Pid) -> bool {
         let Ok(maps) = MappingTable::of(pid) else { return false };
         let has_mpi = maps.0.iter().any(|mapping| mapping.executable && is_mpi_module(&mapping.path));
         (has_mpi || self.has_static_mpi(pid)) && is_loaded(pid, &maps)
     }
 
-    /// Whether MPI is linked into a process's program: each file is read once.
+    /// True if MPI is linked into a process's program; each file is read once.
     fn has_static_mpi(&mut self, pid: Pid) -> bool {
         let path = format!("/proc/{pid}/exe");
         let Ok(file) = std::fs::metadata(&path) else { return false };
@@ -342,7 +342,7 @@ impl Looker {
 /// Asked before a process is changed; says why not.
 type MayChange = Box<dyn FnMut(Pid) -> Result<(), String> + Send>;
 
-/// What puts holds in, one thread for each process.
+/// Puts holds in, by one thread for each process.
 struct Holder {
     limit: Duration,
     seen: Arc<Mutex<BTreeMap<Pid, Seen>>>,
@@ -352,7 +352,7 @@ struct Holder {
 }
 
 impl Holder {
-    /// Whether a process is not held yet, and may be.
+    /// True if a process is not held yet and may be.
     fn is_new(&self, pid: Pid) -> bool {
         let Some(start_ticks) = start_time_ticks(pid) else { return false };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -158,9 +158,9 @@ pub struct RankSample {
     pub unknown_starts: u64,
     /// What the system counted for the process in the window; `None`: not read.
     pub usage: Option<Usage>,
-    /// What counters counted in the window.
+    /// Counts of the counters in the window.
     pub counters: Vec<Counter>,
-    /// What reading them cost the rank.
+    /// The cost of reading them, on this rank.
     pub counter_cost: Option<CounterCost>,
     /// Pause to insert, microseconds.
     pub pause_insert_us: f64,

@@ -102,7 +102,7 @@ pub(crate) fn relative(assumed: Assumption, ranks: &[RankTotal]) -> Vec<Relative
     all.into_iter().map(|(rank, value)| RelativeRank { rank, relative: value / mean }).collect()
 }
 
-/// What was measured contradicts the word.
+/// The measurement contradicts the user's word.
 pub(crate) fn contradicts(assumed: Assumption, cause: &str) -> Option<&'static str> {
     match (assumed, cause) {
         (Assumption::Symmetric, "work") => Some("so the ranks have not the same work, as --assume symmetric says"),

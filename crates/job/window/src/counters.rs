@@ -49,7 +49,7 @@ pub enum Moment {
     Leave,
 }
 
-/// What a counter of the iterating thread said in a moment.
+/// One reading of a counter of the iterating thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterNote {
     /// Which moment.
@@ -84,7 +84,7 @@ pub struct Borders {
     pub marks: usize,
 }
 
-/// What was counted between two readings.
+/// The count between two readings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Grown {
     raw: u64,
@@ -131,7 +131,7 @@ struct Bounded {
     grown: Grown,
 }
 
-/// What a counter counted in a window.
+/// The count of a counter in a window.
 pub fn count(readings: &CounterReadings, borders: Borders) -> Counter {
     let exact = exact(readings, borders).filter(|_| !readings.has_new_threads);
     let is_noted = |thread: usize| exact.is_some() && thread == readings.noted_thread;

@@ -67,7 +67,7 @@ impl CallEvent {
     }
 }
 
-/// What the direction of a message adds to its call site: one `MPI_Send` in a loop over neighbours is several places of
+/// Added to a call site for the direction of a message: one `MPI_Send` in a loop over neighbours is several places of
 /// the program, told apart by the neighbour's distance in ranks.
 pub fn direction(has_peer: bool, peer: i32, own: u32) -> u64 {
     let distance = if peer >= 0 { i64::from(peer) - i64::from(own) } else { i64::from(i32::MIN) + i64::from(peer) };

@@ -98,7 +98,7 @@ pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Dif
     })
 }
 
-/// What was measured, and that it is not what the user says, if it is not.
+/// States the measurement, and says if it contradicts the user's word.
 fn unless_contradicted(input: &WindowInput, cause: &str, because: String) -> String {
     match input.facts.assumed.and_then(|assumed| contradicts(assumed, cause)) {
         Some(contradiction) => format!("{because}; {contradiction}"),

@@ -1,6 +1,6 @@
 //! Communication by the place in the program that it is called from, and calls by what they carry.
 //!
-//! What the ranks' tables hold of a path is exact. A function's own numbers are whole, so what none of its paths has is
+//! The ranks' tables are exact in all that they hold of a path. A function's own numbers are whole, so what none of its paths has is
 //! told as the rest: calls that were under way when the probes went in, that came by a path nobody had gone up yet, or
 //! that found no place in a table.
 //!

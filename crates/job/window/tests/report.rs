@@ -674,7 +674,7 @@ fn a_path_is_known_as_well_as_its_function() {
     // Without names all are the rest.
     let unnamed = assemble(&WindowInput { named_paths: Vec::new(), ..by_paths() });
     assert_eq!((unnamed.paths.len(), unnamed.paths[0].calls), (1, 40));
-    // What is not communication has no paths.
+    // Functions other than communication have no paths.
     let mut io = by_paths();
     io.functions[0] = function("read", "io");
     assert_eq!(assemble(&io).paths, []);

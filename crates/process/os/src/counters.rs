@@ -24,11 +24,11 @@ const DISABLED: u64 = 1;
 const INHERIT: u64 = 1 << 1;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-/// What is read beside the count: for how long the event was wanted, for how long it was counted, and whose count it is.
+/// Words read beside the count: for how long the event was wanted, for how long it was counted, and whose count it is.
 const READ_TIMES: u64 = 1 | 2;
 const READ_IDS: u64 = 4;
 const READ_GROUP: u64 = 8;
-/// What a note holds: the time, all counts of the group, and whose it is.
+/// Parts of a note: the time, all counts of the group, and whose it is.
 const SAMPLE: u64 = 1 << 2 | 1 << 4 | 1 << 16;
 /// A write, of eight bytes.
 const WRITE: u32 = 2;
@@ -189,7 +189,7 @@ pub struct Count {
 #[derive(Debug)]
 pub struct Counter {
     file: File,
-    /// What happens inside of the kernel is not counted.
+    /// Events inside of the kernel are not counted.
     pub is_user_only: bool,
 }
 
@@ -220,7 +220,7 @@ impl Counter {
     }
 }
 
-/// What a thread's counters said in the moment of a write.
+/// Readings of a thread's counters in the moment of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassReading {
     /// Position of the word that was written among those that are watched.
@@ -315,7 +315,7 @@ impl PassWatch {
         self.lost
     }
 
-    /// What was noted since the last time, in order.
+    /// Notes since the last time, in order.
     pub fn drain(&mut self) -> Vec<PassReading> {
         let words = self.ring.words();
         let head = words[HEAD_WORD].load(Acquire);
@@ -336,7 +336,7 @@ impl PassWatch {
         readings
     }
 
-    /// Whose it is, the time, how many counts, the times, and each count with whose it is.
+    /// Its owner, the time, how many counts, the times, and each count with its owner.
     fn reading(&self, note: &[u64]) -> Option<PassReading> {
         let [id, time_ns, _, enabled_ns, running_ns, counts @ ..] = note else { return None };
         let place = self.places.iter().position(|(_, known)| known == id)?;

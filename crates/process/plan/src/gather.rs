@@ -6,7 +6,7 @@ use crate::{ArenaPlace, Entries, Error, ISLAND_ALIGNMENT, Plan, PlannedFunction}
 use std::ops::Range;
 use trimtab_x86::{GATHER_BYTES_MAX, Gather, ISLAND_OVERHEAD_MAX};
 
-/// What the code must know.
+/// Facts that the code needs.
 #[derive(Clone, Copy, Debug)]
 pub struct GatherAt<'a> {
     /// Address of the words that threads and their monitor share.

@@ -48,6 +48,14 @@ pub struct PlannedFunction {
     pub finds_frames: bool,
 }
 
+impl PlannedFunction {
+    /// A function whose probe runs the routine at each of its places.
+    pub fn new(name: String, probe: u32, (arena, sites): (usize, Vec<PlannedSite>)) -> Self {
+        let (holds, is_loop, finds_frames) = (Holds::No, false, false);
+        PlannedFunction { name, probe, arena, sites, inline: None, bodies: None, holds, is_loop, finds_frames }
+    }
+}
+
 /// How a function's entry treats threads that set a fault handler: held, or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holds {

@@ -18,7 +18,7 @@ use crate::reach::is_in_reach;
 use crate::remove::Target;
 use crate::threads::{Stacks, Stand, stands};
 use trimtab_os::{MappingTable, Memory, Stopped};
-use trimtab_plan::{FrameRules, Holds, PlannedFunction};
+use trimtab_plan::{FrameRules, PlannedFunction};
 use trimtab_stub::layout::Probe;
 use trimtab_symbols::{CallerRules, SlotTarget, caller_rules};
 use trimtab_types::ProcAddr;
@@ -91,17 +91,8 @@ impl Prepared {
             return false;
         }
         self.take(&placed.sites);
-        self.functions.push(PlannedFunction {
-            name: FOUND_AT.into(),
-            probe: 0,
-            arena,
-            sites: placed.sites,
-            inline: None,
-            bodies: None,
-            holds: Holds::No,
-            is_loop: false,
-            finds_frames: true,
-        });
+        let function = PlannedFunction::new(FOUND_AT.into(), 0, (arena, placed.sites));
+        self.functions.push(PlannedFunction { finds_frames: true, ..function });
         true
     }
 

@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use trimtab_os::{Mapping, MappingTable, Stopped};
-use trimtab_plan::{Holds, PlannedFunction, PlannedSite};
+use trimtab_plan::{PlannedFunction, PlannedSite};
 use trimtab_stub::layout::{HoldWords, Probe, flag};
 use trimtab_stub::view::View;
 use trimtab_symbols::Function;
@@ -50,7 +50,7 @@ const _: () = assert!(HANDLERS_AT + 8 * TICKS == GATHER_TICKS as usize);
 /// Memory of this process's own holds, which are no leftovers: by process and address, with the end.
 static OWN: Mutex<BTreeMap<(Pid, u64), u64>> = Mutex::new(BTreeMap::new());
 
-/// Whether a mapping belongs to a hold that this process has put in and not taken out.
+/// True if a mapping belongs to a hold that this process has put in and not taken out.
 pub(crate) fn is_gathering(pid: Pid, mapping: &Mapping) -> bool {
     let own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = own.range(..=(pid, mapping.start)).next_back();
@@ -125,12 +125,12 @@ impl Gathering {
         self.inserted.pid()
     }
 
-    /// Whether the same program still runs there.
+    /// True if the same program still runs there.
     pub fn is_alive(&self) -> bool {
         self.inserted.is_alive()
     }
 
-    /// Whether a thread has come and waits. A process that has come under filters of system calls since sleeps no more.
+    /// True if a thread has come and waits. A process that has come under filters of system calls since sleeps no more.
     pub fn is_held(&self) -> bool {
         if !is_unfiltered(self.pid()) {
             self.words().handlers[MAY_SLEEP].store(0, Relaxed);
@@ -138,7 +138,7 @@ impl Gathering {
         self.words().asked.load(Acquire) > 0 && !self.has_given_up()
     }
 
-    /// Whether a thread waited as long as it might and went on by itself.
+    /// True if a thread waited as long as it might and went on by itself.
     pub fn has_given_up(&self) -> bool {
         self.words().handlers[GAVE_UP].load(Acquire) > 0
     }
@@ -194,7 +194,7 @@ impl Gathering {
 impl Drop for Gathering {
     fn drop(&mut self) {
         self.go();
-        // What can't be taken out now is seen as a leftover again, by whoever looks next.
+        // A rest that can't be taken out now is a leftover again, for whoever looks next.
         let _cannot = self.inserted.remove();
         let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         for (address, _) in &self.memory {
@@ -215,17 +215,7 @@ impl Prepared {
                 Some(sites) if !self.is_taken(&sites) => {
                     let arena = self.arena_of(module);
                     self.take(&sites);
-                    self.functions.push(PlannedFunction {
-                        name: request.name.clone(),
-                        probe: 0,
-                        arena,
-                        sites,
-                        inline: None,
-                        bodies: None,
-                        holds: Holds::No,
-                        is_loop: false,
-                        finds_frames: false,
-                    });
+                    self.functions.push(PlannedFunction::new(request.name.clone(), 0, (arena, sites)));
                 }
                 _ => unheld.push(request.address),
             }
@@ -293,7 +283,7 @@ fn passes(modules: &Modules, names: &[&str], unheld: &[ProcAddr]) -> Vec<Range<u
     ranges
 }
 
-/// Whether no filter of system calls is on the process; also `false` if that can't be told.
+/// True if no filter of system calls is on the process; false also if that can't be told.
 fn is_unfiltered(pid: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "0"))

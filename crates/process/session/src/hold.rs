@@ -68,17 +68,8 @@ impl Prepared {
             return;
         }
         self.take(&placed.sites);
-        self.functions.push(PlannedFunction {
-            name: HELD_AT.into(),
-            probe: 0,
-            arena,
-            sites: placed.sites,
-            inline: None,
-            bodies: None,
-            holds: Holds::Only,
-            is_loop: false,
-            finds_frames: false,
-        });
+        let function = PlannedFunction::new(HELD_AT.into(), 0, (arena, placed.sites));
+        self.functions.push(PlannedFunction { holds: Holds::Only, ..function });
     }
 
     /// True if a thread at `address` may be about to set a handler, past where it could be held.

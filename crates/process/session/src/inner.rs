@@ -9,7 +9,7 @@ use crate::prepare::{Prepared, Refused, Subject};
 use crate::reach::is_in_reach;
 use crate::script::Lost;
 use trimtab_os::Memory;
-use trimtab_plan::{FunctionBodies, Holds, PlannedFunction, PlannedSite, Unread};
+use trimtab_plan::{FunctionBodies, PlannedFunction, PlannedSite, Unread};
 use trimtab_stub::layout::Probe;
 use trimtab_types::ProcAddr;
 use trimtab_x86::{Analysis, FunctionCode, Liveness, Site, SiteKind};
@@ -72,7 +72,7 @@ impl Prepared {
                 Ok((arena, sites)) => {
                     self.take(&sites);
                     let bodies = FunctionBodies { point: request.bodies.clone(), ..FunctionBodies::default() };
-                    let planned = planned(request.name.clone(), 0, (arena, sites));
+                    let planned = PlannedFunction::new(request.name.clone(), 0, (arena, sites));
                     self.functions.push(PlannedFunction { bodies: Some(bodies), ..planned });
                 }
                 Err(reason) => {
@@ -109,7 +109,7 @@ impl Prepared {
                     self.addresses.push(sites.first().map_or(request.function, |site| ProcAddr(site.site.at)));
                     self.probes.push(request.probe);
                     self.watches.insert(probe, watch);
-                    let planned = planned(request.name.clone(), probe, (arena, sites));
+                    let planned = PlannedFunction::new(request.name.clone(), probe, (arena, sites));
                     self.functions.push(PlannedFunction { is_loop: true, ..planned });
                 }
                 Err(reason) => {
@@ -173,11 +173,6 @@ fn places(modules: &Modules, request: &LoopRequest) -> Result<Vec<Inner>, String
         }),
         Some(_) => Ok(vec![Inner::Loop(request.number.clone())]),
     }
-}
-
-fn planned(name: String, probe: u32, (arena, sites): (usize, Vec<PlannedSite>)) -> PlannedFunction {
-    let (holds, is_loop, finds_frames) = (Holds::No, false, false);
-    PlannedFunction { name, probe, arena, sites, inline: None, bodies: None, holds, is_loop, finds_frames }
 }
 
 /// What nobody reads any more where a point's bodies run.

@@ -80,7 +80,7 @@ impl LinkMap {
 const PT_INTERP: u32 = 3;
 const CONSISTENT: u64 = 0;
 
-/// Whether the loader of `pid` has everything in place that it was asked for until now; a program without one has.
+/// True if the loader of `pid` has everything in place that it was asked for until now; a program without one has.
 pub fn is_loaded(pid: Pid, maps: &MappingTable) -> bool {
     let (Some(headers), Ok(memory)) = (program_headers(pid), Memory::open(pid)) else { return false };
     let Ok(bytes) = memory.read_vec(headers.0, headers.1 as usize * HEADER_BYTES) else { return false };

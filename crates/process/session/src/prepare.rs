@@ -284,17 +284,7 @@ impl Prepared {
         let probe = self.probes.len() as u32;
         let name = request.name.clone();
         self.take(&sites);
-        self.functions.push(PlannedFunction {
-            name,
-            probe,
-            arena,
-            sites,
-            inline: None,
-            bodies: None,
-            holds: Holds::No,
-            is_loop: false,
-            finds_frames: false,
-        });
+        self.functions.push(PlannedFunction::new(name, probe, (arena, sites)));
         self.ranges.push((request.address.0..request.address.0 + size, probe));
         self.probes.push(request.probe);
         self.addresses.push(request.address);

@@ -70,17 +70,8 @@ mod tests {
 
     /// Two functions each of two libraries, of which the first has no room beside it.
     fn prepared() -> Prepared {
-        let function = |probe: u32| PlannedFunction {
-            name: format!("f{probe}"),
-            probe,
-            arena: (probe % 2) as usize,
-            sites: Vec::new(),
-            inline: None,
-            bodies: None,
-            holds: trimtab_plan::Holds::No,
-            is_loop: false,
-            finds_frames: false,
-        };
+        let function =
+            |probe: u32| PlannedFunction::new(format!("f{probe}"), probe, ((probe % 2) as usize, Vec::new()));
         let near = 0x10_0000_0000..0x10_0000_1000;
         let far = 0x7f00_0000_0000..0x7f00_0000_1000;
         Prepared {

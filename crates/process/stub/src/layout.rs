@@ -810,7 +810,7 @@ pub struct Slot {
     pub group_depth: [AtomicU64; GROUPS_MAX],
     /// Time inside outermost calls of each group, in the window.
     pub group_ticks: [AtomicU64; GROUPS_MAX],
-    /// What came by paths that found no place among the [`PathSum`]s; its site stays 0.
+    /// Sums of paths that found no place among the [`PathSum`]s; its site stays 0.
     pub other_paths: PathSum,
     /// The thread's open calls.
     pub frames: [Frame; FRAMES_MAX as usize],

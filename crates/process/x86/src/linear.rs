@@ -172,7 +172,7 @@ impl State {
             }
         }
         if self.is_memory_lost {
-            // What is not listed is unknown too: one way to say it, so that what is the same looks the same.
+            // Places that are not listed are unknown too: one way to say it, so that equal states look equal.
             self.memory.retain(|(_, value)| *value != Value::Unknown);
         }
         if self.flags != other.flags {
@@ -216,7 +216,7 @@ impl State {
         let at = self.memory.partition_point(|(known, _)| *known < place);
         self.memory.insert(at, (place, value));
         if self.memory.len() > MEMORY_MAX {
-            // What can't be kept must not seem to be as it was, and a list without an end takes time without an end.
+            // Values that can't be kept must not seem unchanged, and a list without an end takes time without an end.
             self.memory.clear();
             self.is_memory_lost = true;
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use trimtab_x86::{GATHER_BYTES_MAX, GATHER_GAVE_UP, GATHER_GO, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS};
 use trimtab_x86::{Gather, ProbePlace};
 
-/// What lies on top of the arena's stack when the code is entered: where it would return to.
+/// The word on top of the arena's stack when the code is entered: its return address.
 const RETURNS_TO: u64 = 0xa2a3_a0a1_a6a7_a4a5;
 /// More ticks than a test takes, and few.
 const LONG: u64 = 1 << 40;

@@ -470,7 +470,7 @@ pub struct WindowOptions {
     /// context-switches; `trimtab doctor` says which work here
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = counter)]
     pub counters: Vec<CountedEvent>,
-    /// What differs where ranks compute differently long and no measurement tells: symmetric, all ranks have the same work, so
+    /// Take my word for why ranks compute differently long, where no measurement tells: symmetric, all ranks have the same work, so
     /// nodes differ; homogeneous, all nodes are alike, so the work differs
     #[arg(long, value_enum, value_name = "symmetric|homogeneous")]
     pub assume: Option<AssumedName>,
@@ -494,7 +494,7 @@ pub struct WindowOptions {
     pub one_of_many: bool,
 }
 
-/// Whether ranks wait behind `MPI_Init` until all are measured.
+/// How long ranks wait behind `MPI_Init` until all are measured.
 #[derive(Clone, Debug, Args)]
 pub struct HoldOptions {
     /// With --follow, each rank waits as it comes out of MPI_Init until all are measured, at most so many seconds; so no
@@ -550,7 +550,7 @@ pub enum GroupName {
     All,
 }
 
-/// What may be taken for granted of ranks or nodes.
+/// Assumptions about ranks or nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum AssumedName {
     /// All ranks have the same work

@@ -149,7 +149,7 @@ fn ranks_that_wait_go_on_without_a_trimtab_that_was_killed() {
     assert!(truths.iter().all(|truth| truth.finalized), "they went on to their end");
 }
 
-/// Whether a thread waits in our code: it sleeps there by a call of its own. It looks again now and then, and is not in the
+/// True if a thread waits in our code: it sleeps there by a call of its own. It looks again now and then, and is not in the
 /// kernel then.
 fn is_held(pid: i32) -> bool {
     (0..50).any(|_| {

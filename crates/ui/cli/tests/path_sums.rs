@@ -21,7 +21,7 @@ const STEPS: u32 = 1500;
 const TRIES: u32 = 8;
 /// Of the time in a path's calls.
 const OFF_MAX: f64 = 0.01;
-/// What reading clocks around the same call can't tell, on a machine that does other work.
+/// Time that reading clocks around the same call can't tell apart, on a machine that does other work.
 const CALL_S: f64 = 0.3e-6;
 
 /// One function from two callers, one of them from a loop, and messages of four sizes.
@@ -290,7 +290,7 @@ fn row<'a>(report: &'a Report, function: &str, line: &str) -> &'a PathTotal {
     rows[0]
 }
 
-/// What must be right however busy the machine is; how far the time of each path is off is returned, as a share.
+/// Checks all that must be right on a busy machine too; how far the time of each path is off is returned, as a share.
 fn check(report: &Report, truths: &Truths, lines: &BTreeMap<&str, String>, name: &str) -> Vec<f64> {
     // The profiler's clock runs while ours are read and while we count.
     let probe_s = report.cost.probe_ns.expect("what a call costs") * 1e-9;

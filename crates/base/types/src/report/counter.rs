@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Counter {
     /// As it was asked for, e.g. "instructions".
     pub name: String,
-    /// What it counted in the window, all threads; of `task-clock` nanoseconds. `None`: not known, as `missing` says.
+    /// Its count in the window, all threads; of `task-clock` nanoseconds. `None`: not known, as `missing` says.
     pub value: Option<u64>,
     /// It is no less: it was read somewhat beside the window's borders, or counted for a part of the time only.
     pub at_least: Option<u64>,
@@ -26,13 +26,13 @@ pub struct Counter {
     /// Time for which it was to be counted / time for which it was: `value` was multiplied by it. 1 where no other event wanted
     /// the same counter of the processor.
     pub scaled: Option<f64>,
-    /// What happens inside of the kernel is not counted.
+    /// Events inside of the kernel are not counted.
     pub user_only: bool,
     /// Why `value` is `None`.
     pub missing: Option<String>,
 }
 
-/// What reading the counters cost, on one rank.
+/// The cost of reading the counters, on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CounterCost {
     /// Readings in the moment in which the rank passed something.

@@ -103,7 +103,7 @@ impl<'a> Lead<'a> {
         outcome
     }
 
-    /// Whether ranks record from their first call on, so that nothing of it is forgotten for a loop.
+    /// Ranks record from their first call on, so nothing of it is forgotten for a loop.
     fn is_from_first_call(&self) -> bool {
         self.held.is_some_and(Held::is_any) || !self.muster.from_first_call.is_empty()
     }

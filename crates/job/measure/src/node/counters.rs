@@ -39,7 +39,7 @@ const PACE_MARKS_MIN: u64 = 3;
 /// Words that are watched, in this order.
 const MOMENTS: [NoteMoment; 3] = [NoteMoment::Mark, NoteMoment::Enter, NoteMoment::Leave];
 
-/// What is counted on a node, by which event; nothing is open before [`Counters::open`].
+/// The counters of a node, each with its event; none is open before [`Counters::open`].
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// The names that were asked for, each with the event that counts it.
@@ -135,7 +135,7 @@ impl Counters {
         }
     }
 
-    /// What the counters of the rank at this place counted, and what that cost it.
+    /// Counts of the rank at this place, and their cost.
     pub(super) fn told(&mut self, place: usize, borders: Borders) -> (Vec<report::Counter>, Option<CounterCost>) {
         let Some(rank) = self.ranks.get_mut(place) else { return (Vec::new(), None) };
         rank.drain();
@@ -330,7 +330,7 @@ fn open_threads(event: &CountedEvent, tids: &[i32]) -> io::Result<Vec<Counter>> 
     tids.iter().map(|tid| Counter::open(event, *tid)).collect()
 }
 
-/// What one note costs on this machine, nanoseconds.
+/// The cost of one note on this machine, nanoseconds.
 fn reading_ns() -> f64 {
     static COST: OnceLock<f64> = OnceLock::new();
     *COST.get_or_init(|| note_cost_ns().unwrap_or(0.0))

@@ -185,7 +185,7 @@ impl Selection {
                 self.add_mpi(modules, function, group_number(Group::Io));
             }
         }
-        // What they carry is known by datatypes.
+        // Their payload is known by datatypes.
         if self.functions.len() > known {
             self.add_handle_frees(modules, group_number(Group::Io));
         }

@@ -1,4 +1,4 @@
-//! What the ranks' calls sum up to by where they come from and by what they carry.
+//! Sums of the ranks' calls, by their call path and by their payload.
 //!
 //! The routine sums by the path as it had gone up it when the call was made. A path that ended where it goes on by now is
 //! told as it was, and that it goes on.
