@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_mpi::{Start, is_mpi_module};
 use trimtab_os::{MappingTable, Stopped, children_of, start_time_ticks};
-use trimtab_session::{Claim, Error, Gathering, ImageCache, Modules, interposers, is_loaded, leftover};
+use trimtab_session::{Claim, Error, FaultHandlers, Gathering, ImageCache, Modules, interposers, is_loaded, leftover};
 use trimtab_track::{Job, ProcFs, Processes};
 use trimtab_types::Pid;
 use trimtab_types::report::MissedStart;
@@ -383,22 +383,32 @@ impl Holder {
     }
 
     /// Should we be killed while it is stopped, it runs on.
+    ///
+    /// What a first try has left and the program's fault handlers are asked for before: the process is stopped for that,
+    /// too, and it can't be stopped twice at once.
     fn hold(&self, pid: Pid) -> Result<Gathering, Refused> {
+        let _claim = Claim::of(pid)?;
+        match leftover::find(pid)? {
+            leftover::Leftover::None => {}
+            leftover::Leftover::Unfinished(_) => {
+                return Err(Refused::Passing("what was put in before is not out yet".to_owned()));
+            }
+            leftover::Leftover::Complete { .. } => {
+                return Err(Refused::Final("another trimtab has changed it".to_owned()));
+            }
+        }
+        let handlers = FaultHandlers::of(pid);
         let stopped = Stopped::stop(pid).map_err(Error::from)?;
         if start_of(pid) == Some(Start::Behind) {
             return Err(Refused::Final("it had left MPI_Init before it was seen".to_owned()));
         }
         (self.may_change.lock().unwrap_or_else(PoisonError::into_inner))(pid).map_err(Refused::Final)?;
-        let _claim = Claim::of(pid)?;
         let maps = MappingTable::of(pid).map_err(Error::from)?;
-        if !matches!(leftover::find_in(pid, &maps)?, leftover::Leftover::None) {
-            return Err(Refused::Final("another trimtab has changed it".to_owned()));
-        }
         let before = interposers(pid, &maps, &NAMES);
         let program = program_name(pid);
         let wanted = |path: &str| is_mpi_module(path) || path == program || before.iter().any(|known| known == path);
         let planned = Modules::among(pid, maps, &self.cache, &wanted);
-        let planned = planned.and_then(|modules| Gathering::plan(&modules, &NAMES))?;
+        let planned = planned.and_then(|modules| Gathering::plan(&modules.with_handlers(handlers), &NAMES))?;
         Ok(Gathering::insert(&planned, stopped, self.limit, self.clock.ticks_per_second())?)
     }
 }

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::insert::Inserted;
 use crate::modules::{Module, Modules};
 use crate::prepare::Prepared;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_os::{Caught, Gadgets, MappingTable, Memory, SignalHandler, Stopped, find_gadgets, signal_name};
 use trimtab_symbols::SlotTarget;
@@ -58,18 +58,19 @@ const ASK_EVERY_MAX: Duration = Duration::from_secs(4);
 
 /// What was learnt of a process's fault handlers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FaultHandlers {
+pub struct FaultHandlers {
     /// Signals of faults that are caught.
     caught: Vec<i32>,
     /// The program's own handler in words, if it has one.
-    pub own: Option<String>,
+    pub(crate) own: Option<String>,
     /// How long the process was held to be asked, nanoseconds.
-    pub pause_ns: u64,
+    pub(crate) pause_ns: u64,
 }
 
 impl FaultHandlers {
-    /// Of a process, now. Nothing of it is changed.
-    pub(crate) fn of(pid: Pid) -> Self {
+    /// Of a process, now. Nothing of it is changed. It is stopped for that if it catches any fault, so the calling thread
+    /// must not hold it.
+    pub fn of(pid: Pid) -> Self {
         let Ok(caught) = Caught::by(pid).map(Caught::faults) else { return FaultHandlers::default() };
         if caught.is_empty() {
             return FaultHandlers::default();
@@ -157,6 +158,13 @@ impl Modules {
             return Some("a timer of the program, or the cancelling of threads, interrupts it at any instruction");
         }
         self.modules.iter().any(imports).then_some("the program has threads that may be cancelled at any instruction")
+    }
+
+    /// With what was asked before: a process that stands still for the calling thread can't be asked.
+    #[must_use]
+    pub fn with_handlers(mut self, known: FaultHandlers) -> Self {
+        self.handlers = Arc::new(OnceLock::from(known));
+        self
     }
 
     pub(crate) fn fault_handlers(&self) -> &FaultHandlers {

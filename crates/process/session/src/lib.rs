@@ -63,6 +63,7 @@ pub use error::Error;
 
 pub use debug_files::{DebugFiles, DebugSections};
 pub use gather::Gathering;
+pub use handlers::FaultHandlers;
 pub use how_far::{LoopProgress, LoopWatch};
 pub use image_cache::{ImageCache, LoadedImage};
 #[doc(hidden)]

@@ -100,6 +100,54 @@ fn a_program_by_itself_is_held_too() {
     }
 }
 
+/// Executes the program behind it with an open file as a first try of ours leaves it.
+const LEAVES: &str = r#"#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv) { return memfd_create("trimtab", 0) != 3 || execv(argv[1], argv + 1); }
+"#;
+
+/// Closes that file after a while, and has a fault handler of its own.
+const CLOSES: &str = r#"#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static void caught(int signal) { _exit(signal); }
+int main(int argc, char **argv) {
+    int sum = 0, one = 1;
+    signal(SIGSEGV, caught);
+    usleep(300000);
+    close(3);
+    usleep(200000);
+    MPI_Init(&argc, &argv);
+    for (int step = 0; step < 100; step++) MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Finalize();
+    printf("%d OK\n", sum);
+    return 0;
+}
+"#;
+
+/// Where a first try has left something that is about to go, the next one waits for that and holds the process. It is
+/// stopped for both questions, that after the rest and that after its fault handlers.
+#[test]
+fn a_first_try_that_came_to_nothing_is_followed_by_another() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let [leaves, closes] =
+        [("leaves", LEAVES, "cc"), ("closes", CLOSES, "mpicc.mpich")].map(|(name, text, compiler)| {
+            let source = desk.path(&format!("{name}.c"));
+            std::fs::write(&source, text).expect("is written");
+            let built = std::process::Command::new(compiler).arg("-o").arg(desk.path(name)).arg(&source).status();
+            assert!(built.expect("the compiler runs").success());
+            desk.path(name)
+        });
+    let report = followed(&desk, &Launch::alone(&leaves).args([closes.to_str().expect("is text")]), &[]);
+    let from = report.window.from_first_call.expect("it is asked for");
+    assert_eq!((from.ranks.as_slice(), from.missed.len()), (&[0][..], 0), "{from:?}");
+    let calls = |name: &str| report.functions.iter().find(|row| row.name == name).map(|row| row.calls);
+    assert_eq!(calls("MPI_Allreduce"), Some(100));
+}
+
 /// One rank comes out of `MPI_Init` later than the others may be held: all go on, and it is said of each.
 #[test]
 fn a_rank_that_comes_too_late_is_waited_for_no_longer() {
