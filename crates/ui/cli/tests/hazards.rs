@@ -12,6 +12,7 @@ use common_trace::{Home, Outcome, alone, probes_mapped, signal_to, until};
 use rustix::process::Signal;
 use std::fs;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use trimtab_specimens::{HazardVariant, skip};
 
 /// Entries and exits of all functions of the program and of the library that it may load, and calls left without an exit.
@@ -52,6 +53,9 @@ const HAZARDS: [&str; 30] = [
     "sums",
 ];
 
+/// Hazards beside each other.
+const BESIDE: usize = 4;
+
 /// Functions whose patches are refused make the exit code 1; a program that executes itself just then, 2.
 #[track_caller]
 fn rounds(home: &Home, variant: HazardVariant, name: &str, count: usize) {
@@ -72,22 +76,22 @@ fn rounds(home: &Home, variant: HazardVariant, name: &str, count: usize) {
     assert_eq!(hazard.end(), (answer, status), "{name}, {variant:?}");
 }
 
+/// Most of a round is spent waiting for what may come a second later, so some hazards are tried beside each other.
 #[test]
-fn optimised_code_survives_all_hazards() {
+fn all_hazards_are_survived() {
     let (_alone, home) = (alone(), Home::new());
-    HAZARDS.iter().for_each(|name| rounds(&home, HazardVariant::Optimised, name, 2));
-}
-
-#[test]
-fn small_code_survives_all_hazards() {
-    let (_alone, home) = (alone(), Home::new());
-    HAZARDS.iter().for_each(|name| rounds(&home, HazardVariant::Small, name, 2));
-}
-
-#[test]
-fn plain_code_survives_all_hazards() {
-    let (_alone, home) = (alone(), Home::new());
-    HAZARDS.iter().for_each(|name| rounds(&home, HazardVariant::Plain, name, 2));
+    let variants = [HazardVariant::Optimised, HazardVariant::Small, HazardVariant::Plain];
+    let all: Vec<_> = variants.iter().flat_map(|variant| HAZARDS.map(|name| (*variant, name))).collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..BESIDE {
+            scope.spawn(|| {
+                while let Some((variant, name)) = all.get(next.fetch_add(1, Relaxed)) {
+                    rounds(&home, *variant, name, 2);
+                }
+            });
+        }
+    });
 }
 
 /// The springboard of an exit lies in a hot loop: who is in that loop when probes come or go adds on as before.
