@@ -1,4 +1,4 @@
-//! Rules about Rust text: purpose first, short functions, `unsafe` in its rooms, nothing unfinished, no `unwrap`.
+//! Rules about Rust text: purpose first, short functions, `unsafe` in its rooms, nothing unfinished, nothing that panics.
 //!
 //! They search the views of `rust_source`, so that a word in a string is not taken for code.
 //!
@@ -80,8 +80,8 @@ pub fn unfinished_work_is_absent(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// `unwrap()` only in tests; `expect` only with its reason.
-pub fn production_code_does_not_unwrap(tree: &Tree) -> Vec<Finding> {
+/// `unwrap()` only in tests; `expect` only with its reason; threads by a way that can fail.
+pub fn production_code_does_not_panic(tree: &Tree) -> Vec<Finding> {
     let test_files = test_module_files(tree);
     let mut findings = Vec::new();
     for (path, source) in tree.rust_files() {
@@ -93,6 +93,11 @@ pub fn production_code_does_not_unwrap(tree: &Tree) -> Vec<Finding> {
         findings.extend(find(path, &source.production, ".unwrap()", unwrap));
         let reason = "give `expect` its reason: why this cannot fail";
         findings.extend(find(path, &source.production, ".expect(\"\")", reason));
+        if path.starts_with("crates/") && !path.contains("/examples/") {
+            let thread = "this panics where the system gives no thread: use `thread::Builder`, and say what then";
+            findings.extend(find(path, &source.production, "thread::spawn(", thread));
+            findings.extend(find(path, &source.production, "scope.spawn(", thread));
+        }
     }
     findings
 }
@@ -203,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn unwrap_outside_tests_is_found() {
+    fn panics_outside_tests_are_found() {
         let bare = "fn f() {\n g().unwrap()\n}";
         for (name, path, text, expected) in [
             ("production", "crates/a/src/lib.rs", bare, vec![2]),
@@ -215,8 +220,12 @@ mod tests {
             ("reason", "crates/a/src/lib.rs", "g().expect(\"the header was checked\")", vec![]),
             ("no reason", "crates/a/src/lib.rs", "g().expect(\"\")", vec![1]),
             ("doc example", "crates/a/src/lib.rs", "/// g().unwrap()", vec![]),
+            ("thread", "crates/a/src/lib.rs", "std::thread::spawn(f);", vec![1]),
+            ("thread of a scope", "crates/a/src/lib.rs", "thread::scope(|scope| {\n scope.spawn(f);\n})", vec![2]),
+            ("thread that may fail", "crates/a/src/lib.rs", "thread::Builder::new().spawn(f)?;", vec![]),
+            ("thread of an example", "crates/a/examples/b.rs", "std::thread::spawn(f);", vec![]),
         ] {
-            assert_eq!(lines(production_code_does_not_unwrap, path, text), expected, "{name}");
+            assert_eq!(lines(production_code_does_not_panic, path, text), expected, "{name}");
         }
     }
 
@@ -231,7 +240,7 @@ mod tests {
             ("not declared there", "crates/a/src/b.rs", "crates/a/src/checks.rs", 1),
         ] {
             let tree = examples::files(&[(parent, declare), (child, body)]);
-            assert_eq!(production_code_does_not_unwrap(&tree).len(), expected, "{name}");
+            assert_eq!(production_code_does_not_panic(&tree).len(), expected, "{name}");
         }
     }
 }

@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
     code::functions_are_short,
     code::unsafe_stays_in_its_rooms,
     code::unfinished_work_is_absent,
-    code::production_code_does_not_unwrap,
+    code::production_code_does_not_panic,
     rooms::edges_are_allowed,
     rooms::pure_rooms_touch_nothing,
     documents::architecture_names_every_crate,

@@ -519,8 +519,12 @@ pub(crate) fn value_of(piece: &Piece, index: usize) -> Result<Vec<u8>, Error> {
 fn begin_looking(whose: &Whose) -> Looking {
     let (sender, receiver) = channel();
     let whose = whose.clone();
+    let refused = sender.clone();
     // Nobody listens any more only when this program ends.
-    std::thread::spawn(move || sender.send(find(&whose)));
+    let begun = std::thread::Builder::new().name("find".to_owned()).spawn(move || sender.send(find(&whose)));
+    if let Err(error) = begun {
+        let _told = refused.send(Err((format!("no thread can be begun to look for ranks: {error}"), true)));
+    }
     (Instant::now(), receiver)
 }
 

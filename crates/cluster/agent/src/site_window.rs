@@ -32,16 +32,17 @@ pub struct SiteWindow {
 }
 
 /// Asks for a window again and again, until it is dropped.
-fn keep(client: Client, id: u64, every: Duration) -> Sender<()> {
+fn keep(client: Client, id: u64, every: Duration) -> std::io::Result<Sender<()>> {
     let (keeps, ended) = channel::<()>();
     let still_open = move || matches!(ended.recv_timeout(every), Err(RecvTimeoutError::Timeout));
-    std::thread::spawn(move || {
+    let ask = move || {
         while still_open() {
             // A controller that is gone for a moment may be back at the next time.
             let _state: Result<WindowState, _> = client.get(&format!("/v1/windows/{id}"));
         }
-    });
-    keeps
+    };
+    std::thread::Builder::new().name("keep".to_owned()).spawn(ask)?;
+    Ok(keeps)
 }
 
 impl SiteWindow {
@@ -62,7 +63,7 @@ impl SiteWindow {
         let all = ticket.places.iter().map(|place| place.name.clone());
         let waiting = all.filter(|name| !missing.contains(name)).collect();
         let state = WindowState { waiting, ..WindowState::default() };
-        let keeps = keep(client.clone(), id, KEEP_EVERY);
+        let keeps = keep(client.clone(), id, KEEP_EVERY)?;
         Ok(SiteWindow { client, id, missing, state, asked: Instant::now(), _keeps: keeps })
     }
 

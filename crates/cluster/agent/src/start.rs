@@ -73,11 +73,9 @@ impl Starter {
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
             let spawned = command.spawn().map_err(|source| Error::NoStarter { command: shown, source });
             let mut child = spawned?;
-            if let Some(stderr) = child.stderr.take() {
-                started.listen(stderr);
-            }
-            let stdin = child.stdin.take();
+            let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
             started.children.push(child);
+            stderr.map_or(Ok(()), |stderr| started.listen(stderr))?;
             // If nobody reads, what it says tells why.
             let _unread = stdin.map(|mut stdin| ticket.write(secret, &mut stdin));
         }
@@ -186,16 +184,17 @@ impl Started {
         Some(places.iter().any(|place| self.children.get_mut(*place).is_some_and(runs)))
     }
 
-    fn listen(&self, mut from: impl Read + Send + 'static) {
+    fn listen(&self, mut from: impl Read + Send + 'static) -> std::io::Result<()> {
         let said = self.said.clone();
-        std::thread::spawn(move || {
+        let listen = move || {
             let mut buffer = [0; 512];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
                 let room = SAID_BYTES_MAX.saturating_sub(said.len());
                 said.extend_from_slice(&buffer[..count.min(room)]);
             }
-        });
+        };
+        std::thread::Builder::new().name("listen".to_owned()).spawn(listen).map(drop)
     }
 }
 

@@ -161,11 +161,20 @@ impl<'scope> Work<'scope> {
         {
             desk.active += 1;
             let sender = self.sender.clone();
-            scope.spawn(move || {
+            let (hand, handed) = channel::<(Start, Job)>();
+            let window = move || {
+                let Ok((start, job)) = handed.recv() else { return };
                 let outcome = self.window(&job);
                 // Nobody listens only when all has failed.
                 let _told = sender.send(Finished { start, job, outcome });
-            });
+            };
+            match std::thread::Builder::new().name("window".to_owned()).spawn_scoped(scope, window) {
+                Ok(_) => drop(hand.send((start, job))),
+                Err(error) => {
+                    let outcome = Err(anyhow::Error::new(error).context("no thread can be begun to measure it"));
+                    let _told = self.sender.send(Finished { start, job, outcome });
+                }
+            }
         }
     }
 

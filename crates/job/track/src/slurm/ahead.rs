@@ -23,12 +23,13 @@ pub struct Ahead<S> {
 impl<S: Scontrol + Clone + Send + 'static> Ahead<S> {
     /// Asks these questions now, words with spaces between.
     pub fn begin(scontrol: S, questions: &[String]) -> Self {
+        // Without a thread a question is asked once its answer is wanted.
         let ask = |question: &String| {
-            let (scontrol, question) = (scontrol.clone(), question.clone());
-            let words = question.clone();
-            (question, std::thread::spawn(move || scontrol.ask(&words.split(' ').collect::<Vec<_>>())))
+            let (scontrol, words) = (scontrol.clone(), question.clone());
+            let asked = std::thread::Builder::new().spawn(move || scontrol.ask(&words.split(' ').collect::<Vec<_>>()));
+            Some((question.clone(), asked.ok()?))
         };
-        let asked = RefCell::new(questions.iter().map(ask).collect());
+        let asked = RefCell::new(questions.iter().filter_map(ask).collect());
         Ahead { scontrol, asked }
     }
 }

@@ -39,8 +39,15 @@ impl Scontrol for Program {
         let mut child = scontrol.spawn().map_err(failed)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         std::thread::scope(|scope| {
-            let out = scope.spawn(|| read(out));
-            let err = scope.spawn(|| read(err));
+            let begin = |pipe| std::thread::Builder::new().spawn_scoped(scope, pipe);
+            let readers = begin(reader(out)).and_then(|out| Ok((out, begin(reader(err))?)));
+            let (out, err) = match readers {
+                Ok(readers) => readers,
+                Err(source) => {
+                    end(&mut child);
+                    return Err(SlurmError::NoThread { command, source });
+                }
+            };
             let ended = wait(&mut child);
             let text = |thread: std::thread::ScopedJoinHandle<'_, String>| thread.join().unwrap_or_default();
             let (out, err) = (text(out), text(err));
@@ -53,10 +60,13 @@ impl Scontrol for Program {
     }
 }
 
-fn read(pipe: Option<impl Read>) -> String {
-    let mut bytes = Vec::new();
-    let _cut_short = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
+/// Reads all of a pipe as text.
+fn reader(pipe: Option<impl Read + Send + 'static>) -> Box<dyn FnOnce() -> String + Send> {
+    Box::new(|| {
+        let mut bytes = Vec::new();
+        let _cut_short = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 /// Whether it ended well; `None` if it had to be ended.
@@ -68,9 +78,13 @@ fn wait(child: &mut Child) -> Option<bool> {
         }
         std::thread::sleep(LOOK);
     }
+    end(child);
+    None
+}
+
+fn end(child: &mut Child) {
     let _gone = child.kill();
     let _reaped = child.wait();
-    None
 }
 
 /// The one line that says why.

@@ -6,6 +6,15 @@ use std::path::PathBuf;
 /// Why a Slurm job can't be found here.
 #[derive(Debug, thiserror::Error)]
 pub enum SlurmError {
+    /// No thread can be begun to read what `scontrol` says.
+    #[error("{command} can't be read: no thread can be begun; raise the limit of processes (`ulimit -u`)")]
+    NoThread {
+        /// What was asked.
+        command: String,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
     /// There is no `scontrol`.
     #[error(
         "Slurm is not installed here: {command} can't be run; run this on a node of the cluster, or give a process id"
@@ -137,6 +146,7 @@ impl SlurmError {
         match self {
             SlurmError::NoAnswer { .. } | SlurmError::Pending { .. } | SlurmError::NoSuchStep { .. } => true,
             SlurmError::NotInstalled { .. }
+            | SlurmError::NoThread { .. }
             | SlurmError::Failed { .. }
             | SlurmError::NoSuchJob { .. }
             | SlurmError::Suspended { .. }
