@@ -149,13 +149,29 @@ pub struct Window {
     pub from_first_call: Option<FromFirstCall>,
 }
 
-/// Ranks that were held behind `MPI_Init` until all were measured.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Ranks that were held behind `MPI_Init` until all were measured. Each is measured until it comes to `MPI_Finalize`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FromFirstCall {
     /// Ranks of which no call behind `MPI_Init` is missing, ascending.
     pub ranks: Vec<u32>,
     /// All others: their first calls are missing.
     pub missed: Vec<MissedStart>,
+    /// How long each rank was held there that was, ascending by rank: the program took about as much longer as the largest
+    /// of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldRank>,
+    /// The largest of these, microseconds; `None`: no rank was held.
+    #[serde(default)]
+    pub held_us_max: Option<f64>,
+}
+
+/// How long a rank was held.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeldRank {
+    /// The rank.
+    pub rank: u32,
+    /// From when it came out of `MPI_Init` to when it went on, microseconds.
+    pub held_us: f64,
 }
 
 /// A rank whose first calls are missing.

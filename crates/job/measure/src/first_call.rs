@@ -14,53 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use trimtab_mpi::{Start, is_mpi_module};
+use trimtab_mpi::{Start, is_mpi_module, spellings};
 use trimtab_os::{MappingTable, Stopped, children_of, start_time_ticks};
 use trimtab_session::{Claim, Error, FaultHandlers, Gathering, ImageCache, Modules, interposers, is_loaded, leftover};
 use trimtab_track::{Job, ProcFs, Processes};
 use trimtab_types::Pid;
-use trimtab_types::report::MissedStart;
+use trimtab_types::report::{HeldRank, MissedStart};
 
 /// Where a process comes out of `MPI_Init`: in C, to profilers, in Fortran as compilers spell it, and inside of bindings.
-const NAMES: [&str; 34] = [
-    "MPI_Init",
-    "MPI_Init_thread",
-    "PMPI_Init",
-    "PMPI_Init_thread",
-    "mpi_init",
-    "mpi_init_",
-    "mpi_init__",
-    "MPI_INIT",
-    "mpi_init_f",
-    "pmpi_init",
-    "pmpi_init_",
-    "pmpi_init__",
-    "PMPI_INIT",
-    "mpi_init_thread",
-    "mpi_init_thread_",
-    "mpi_init_thread__",
-    "MPI_INIT_THREAD",
-    "pmpi_init_thread",
-    "pmpi_init_thread_",
-    "pmpi_init_thread__",
-    "PMPI_INIT_THREAD",
-    "mpi_init_f08",
-    "mpi_init_f08_",
-    "pmpi_init_f08_",
-    "mpi_init_thread_f08",
-    "mpi_init_thread_f08_",
-    "pmpi_init_thread_f08_",
-    "mpi_init_f08ts_",
-    "mpi_init_thread_f08ts_",
-    "ompi_init_f",
-    "pompi_init_f",
-    "ompi_init_thread_f",
-    "pompi_init_thread_f",
-    "MPIR_Init_f",
-];
+static NAMES: LazyLock<Vec<String>> =
+    LazyLock::new(|| ["MPI_Init", "MPI_Init_thread"].into_iter().flat_map(spellings).collect());
 
 /// Between two looks at the processes, and the same as so many times of what a look took.
 const LOOK: Duration = Duration::from_millis(1);
@@ -78,6 +44,7 @@ const LEFT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct FirstCall {
     limit: Duration,
+    clock: Clock,
     seen: Arc<Mutex<BTreeMap<Pid, Seen>>>,
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -118,17 +85,18 @@ impl FirstCall {
         may_change: impl FnMut(Pid) -> Result<(), String> + Send + 'static,
     ) -> std::io::Result<FirstCall> {
         let (seen, end) = (Arc::<Mutex<BTreeMap<Pid, Seen>>>::default(), Arc::<AtomicBool>::default());
+        let clock = Clock::start();
         let holder = Holder {
             limit,
             seen: seen.clone(),
             cache: ImageCache::of_user(),
-            clock: Clock::start(),
+            clock,
             may_change: Mutex::new(Box::new(may_change)),
         };
         let looker =
             Looker { root, end: end.clone(), holder: Arc::new(holder), static_mpi: BTreeMap::new(), busy: Vec::new() };
         let thread = std::thread::Builder::new().name("first-call".to_owned()).spawn(move || looker.look())?;
-        Ok(FirstCall { limit, seen, end, thread: Some(thread) })
+        Ok(FirstCall { limit, clock, seen, end, thread: Some(thread) })
     }
 
     /// Waits until every rank of the job is held or can't be, or it is given up. From then on no more processes are held,
@@ -189,21 +157,24 @@ impl FirstCall {
 
     fn taken(&self, job: &Job, mut missed: BTreeMap<u32, String>) -> Held {
         let mut seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut holds = BTreeMap::new();
+        let (mut holds, mut others) = (BTreeMap::new(), BTreeMap::new());
         for process in &job.ranks {
             let rank = process.rank.0;
             let Some(Seen { state: State::Holds(mut gathering), .. }) = seen.remove(&process.pid) else { continue };
-            if missed.contains_key(&rank) {
-                continue;
-            }
-            match gathering.restore_text() {
-                Ok(()) => drop(holds.insert(rank, *gathering)),
-                Err(error) => drop(missed.insert(rank, error.to_string())),
-            }
+            let restored = if missed.contains_key(&rank) { Ok(false) } else { gathering.restore_text().map(|()| true) };
+            let is_held = restored.unwrap_or_else(|error| {
+                missed.insert(rank, error.to_string());
+                false
+            });
+            let place = if is_held { &mut holds } else { &mut others };
+            place.insert(rank, *gathering);
         }
-        // All others are let go here.
+        // Processes that are no ranks are let go here.
         drop(seen);
-        Held { holds: Mutex::new(holds), missed: Mutex::new(missed) }
+        let held =
+            Held { clock: self.clock, holds: Mutex::new(holds), missed: Mutex::new(missed), ended: Mutex::default() };
+        held.end(others);
+        held
     }
 }
 
@@ -254,8 +225,10 @@ fn stands(seen: Option<&mut Seen>, pid: Pid) -> Stands {
 /// Ranks that wait behind `MPI_Init`. Dropping it lets them go.
 #[derive(Debug)]
 pub struct Held {
+    clock: Clock,
     holds: Mutex<BTreeMap<u32, Gathering>>,
     missed: Mutex<BTreeMap<u32, String>>,
+    ended: Mutex<Vec<HeldRank>>,
 }
 
 impl Held {
@@ -273,14 +246,31 @@ impl Held {
     /// Lets all go, one right after the other; the ranks that waited until now. Then takes the holds out.
     pub(crate) fn go(&self) -> Vec<u32> {
         let holds = std::mem::take(&mut *self.holds.lock().unwrap_or_else(PoisonError::into_inner));
-        let (on_time, late): (Vec<_>, Vec<_>) =
-            holds.iter().map(|(rank, hold)| (*rank, hold.go())).partition(|one| one.1);
+        let (on_time, late) = self.end(holds).into_iter().partition::<Vec<_>, _>(|one| one.1);
         let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = "it waited as long as it might, and went on before its probes were in";
         missed.extend(late.into_iter().map(|(rank, _)| (rank, reason.to_owned())));
-        std::thread::sleep(LEFT);
-        drop(holds);
         on_time.into_iter().map(|(rank, _)| rank).collect()
+    }
+
+    /// How long each rank was held that was.
+    pub fn times(&self) -> Vec<HeldRank> {
+        let mut times = self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        times.sort_by_key(|held| held.rank);
+        times
+    }
+
+    /// Lets these ranks go and takes their holds out; for each true if it waited until now.
+    fn end(&self, holds: BTreeMap<u32, Gathering>) -> Vec<(u32, bool)> {
+        let went: Vec<(u32, bool)> = holds.iter().map(|(rank, hold)| (*rank, hold.go())).collect();
+        if !went.is_empty() {
+            std::thread::sleep(LEFT);
+        }
+        let us = |ticks: u64| ticks as f64 / self.clock.ticks_per_second() * 1e6;
+        let times = holds.into_iter().map(|(rank, hold)| HeldRank { rank, held_us: us(hold.ended()) });
+        let times: Vec<HeldRank> = times.filter(|held| held.held_us > 0.0).collect();
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).extend(times);
+        went
     }
 }
 
@@ -404,11 +394,12 @@ impl Holder {
         }
         (self.may_change.lock().unwrap_or_else(PoisonError::into_inner))(pid).map_err(Refused::Final)?;
         let maps = MappingTable::of(pid).map_err(Error::from)?;
-        let before = interposers(pid, &maps, &NAMES);
+        let names: Vec<&str> = NAMES.iter().map(String::as_str).collect();
+        let before = interposers(pid, &maps, &names);
         let program = program_name(pid);
         let wanted = |path: &str| is_mpi_module(path) || path == program || before.iter().any(|known| known == path);
         let planned = Modules::among(pid, maps, &self.cache, &wanted);
-        let planned = planned.and_then(|modules| Gathering::plan(&modules.with_handlers(handlers), &NAMES))?;
+        let planned = planned.and_then(|modules| Gathering::plan(&modules.with_handlers(handlers), &names))?;
         Ok(Gathering::insert(&planned, stopped, self.limit, self.clock.ticks_per_second())?)
     }
 }

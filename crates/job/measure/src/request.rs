@@ -520,7 +520,7 @@ pub struct RankPasses {
 }
 
 /// A recording by time that began while the loop was looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Early {
     /// Seconds since it began; `None`: it did not.
     pub seconds: Option<f64>,
@@ -530,6 +530,8 @@ pub struct Early {
     pub is_alive: bool,
     /// Whether a rank has set a fault handler of its own meanwhile, and so has no probes any more.
     pub has_new_handler: bool,
+    /// Whether all ranks have ended their recordings themselves, a moment ago or for good.
+    pub is_over: bool,
 }
 
 /// How far the recording is.

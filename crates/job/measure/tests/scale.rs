@@ -282,9 +282,7 @@ impl Played {
                 share: NodeShare::default(),
                 named_paths: Vec::new(),
             })),
-            Request::SeeEarly => {
-                Answer::Early(Early { seconds: None, has_calls: false, is_alive: true, has_new_handler: false })
-            }
+            Request::SeeEarly => Answer::Early(Early { is_alive: true, ..Early::default() }),
             _ => Answer::Done,
         }
     }

@@ -31,5 +31,5 @@ pub use library::{
     DatatypeSizes, Family, HandleFacts, Library, LibraryFacts, Start, Topologies, WorldHandle, begins_mpi,
     is_mpi_module,
 };
-pub use names::{canonical, display_name};
+pub use names::{canonical, display_name, spellings};
 pub use prototype::prototype;

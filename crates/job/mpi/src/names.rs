@@ -26,13 +26,34 @@ pub fn display_name(symbols: &[&str]) -> String {
     exact.or_else(reached).or_else(plain).unwrap_or_default().to_owned()
 }
 
+/// All symbols that stand for a C function of MPI, one without large counts: in C and to profilers, in Fortran as compilers
+/// spell it, and inside of bindings. Each has that function as its [`canonical`] one.
+pub fn spellings(name: &str) -> Vec<String> {
+    const ENDINGS: [&str; 3] = ["", "_", "__"];
+    /// Of the bindings for Fortran, without and with the case of C.
+    const BINDINGS: [&str; 4] = ["_f08", "_f08ts", "_cptr", "_f"];
+    let rest = name.split_once('_').map_or(name, |(_, rest)| rest).to_ascii_lowercase();
+    let mut all = Vec::new();
+    for of_profilers in [false, true] {
+        let (upper, lower) = if of_profilers { ("P", "p") } else { ("", "") };
+        all.push(format!("{upper}{name}"));
+        all.push(format!("{lower}{name}").to_ascii_uppercase());
+        all.extend(ENDINGS.iter().map(|ending| format!("{lower}mpi_{rest}{ending}")));
+        for binding in BINDINGS {
+            all.push(format!("{upper}{name}{binding}"));
+            all.extend(ENDINGS[..2].iter().map(|ending| format!("{lower}mpi_{rest}{binding}{ending}")));
+        }
+        all.push(format!("{lower}ompi_{rest}_f"));
+    }
+    all
+}
+
 fn from_fortran(symbol: &str) -> Option<&'static MpiFunction> {
     let lower = symbol.to_ascii_lowercase();
     let stem = lower.trim_end_matches('_');
     let (stem, suffix) = split_binding(stem);
-    let stem = stem
-        .strip_prefix("ompi_")
-        .map_or_else(|| stem.strip_prefix('p').unwrap_or(stem).to_owned(), |rest| format!("mpi_{rest}"));
+    let stem = stem.strip_prefix('p').unwrap_or(stem);
+    let stem = stem.strip_prefix("ompi_").map_or_else(|| stem.to_owned(), |rest| format!("mpi_{rest}"));
     BY_LOWER_CASE.get(format!("{stem}{suffix}").as_str()).copied()
 }
 
@@ -71,6 +92,22 @@ mod tests {
         for (case, symbol, expected) in cases {
             assert_eq!(canonical(symbol).map(|function| function.name), expected, "{case}");
         }
+    }
+
+    /// As the libraries of MPICH and Open MPI have them.
+    #[test]
+    fn every_spelling_is_of_its_function() {
+        for name in ["MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Comm_split_type"] {
+            let all = spellings(name);
+            assert!(all.iter().all(|symbol| canonical(symbol).is_some_and(|found| found.name == name)), "{all:?}");
+        }
+        let all = spellings("MPI_Init");
+        #[rustfmt::skip]
+        let known = [
+            "MPI_Init", "PMPI_Init", "MPI_INIT", "PMPI_INIT", "mpi_init", "mpi_init_", "mpi_init__", "pmpi_init_", "mpi_init_f08_",
+            "mpi_init_f08ts_", "pmpi_init_f08_", "MPI_Init_f", "PMPI_Init_f08", "ompi_init_f", "pompi_init_f",
+        ];
+        assert_eq!(known.iter().find(|symbol| !all.iter().any(|one| one == **symbol)), None);
     }
 
     #[test]

@@ -32,13 +32,16 @@ use trimtab_stub::layout::{HoldWords, Probe, flag};
 use trimtab_stub::view::View;
 use trimtab_symbols::Function;
 use trimtab_types::{Pid, ProcAddr};
-use trimtab_x86::{ExitKind, GATHER_GAVE_UP, GATHER_GO, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS};
+use trimtab_x86::{
+    ExitKind, GATHER_GAVE_UP, GATHER_GO, GATHER_HELD, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS,
+};
 use trimtab_x86::{Gather, Site, own_sites};
 
 /// Places of the words among those of handlers, which nobody sets here.
 const GAVE_UP: usize = 0;
 const MAY_SLEEP: usize = 1;
 const TICKS: usize = 2;
+const HELD: usize = 3;
 const HANDLERS_AT: usize = offset_of!(HoldWords, handlers);
 
 const _: () = assert!(offset_of!(HoldWords, asked) == 0, "threads that have come count themselves in the first word");
@@ -46,6 +49,7 @@ const _: () = assert!(offset_of!(HoldWords, answered) == GATHER_GO as usize, "ta
 const _: () = assert!(HANDLERS_AT + 8 * GAVE_UP == GATHER_GAVE_UP as usize);
 const _: () = assert!(HANDLERS_AT + 8 * MAY_SLEEP == GATHER_MAY_SLEEP as usize);
 const _: () = assert!(HANDLERS_AT + 8 * TICKS == GATHER_TICKS as usize);
+const _: () = assert!(HANDLERS_AT + 8 * HELD == GATHER_HELD as usize);
 
 /// Memory of this process's own holds, which are no leftovers: by process and address, with the end.
 static OWN: Mutex<BTreeMap<(Pid, u64), u64>> = Mutex::new(BTreeMap::new());
@@ -175,8 +179,7 @@ impl Gathering {
         self.inserted.target.patches = PageWrites::default();
         self.inserted.target.geometry.patch_count = 0;
         let view = self.inserted.view();
-        view.set_geometry(&self.inserted.target.geometry);
-        view.header().checksum.store(view.descriptor_checksum(), Release);
+        view.steps_to_forget_patches().into_iter().for_each(|step| view.take(step));
     }
 
     /// Lets all go; true if they waited until now.
@@ -186,6 +189,31 @@ impl Gathering {
         is_held && !self.has_given_up()
     }
 
+    /// For how many ticks of the processor's clock a thread was held, until now if it waits yet; 0: none came.
+    pub fn held_ticks(&self) -> u64 {
+        let now = trimtab_os::ticks();
+        let held = self.words().handlers[HELD].load(Acquire);
+        // A thread that waits has taken away the time at which it came.
+        let is_negative = held > u64::MAX / 2;
+        if is_negative { held.wrapping_add(now) } else { held }
+    }
+
+    /// Lets all go and takes everything out; for how many ticks a thread was held.
+    pub fn ended(mut self) -> u64 {
+        self.end();
+        self.held_ticks()
+    }
+
+    fn end(&mut self) {
+        self.go();
+        // A rest that can't be taken out now is a leftover again, for whoever looks next.
+        let _cannot = self.inserted.remove();
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        for (address, _) in self.memory.drain(..) {
+            own.remove(&(self.inserted.pid(), address));
+        }
+    }
+
     fn words(&self) -> &HoldWords {
         &self.inserted.view().header().hold
     }
@@ -193,12 +221,8 @@ impl Gathering {
 
 impl Drop for Gathering {
     fn drop(&mut self) {
-        self.go();
-        // A rest that can't be taken out now is a leftover again, for whoever looks next.
-        let _cannot = self.inserted.remove();
-        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-        for (address, _) in &self.memory {
-            own.remove(&(self.inserted.pid(), *address));
+        if !self.memory.is_empty() {
+            self.end();
         }
     }
 }

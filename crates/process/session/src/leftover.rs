@@ -345,13 +345,13 @@ impl Raw {
             return Ok(None);
         }
         let geometry_at = offset_of!(Header, geometry);
-        let geometry = Geometry::from_words(|index| word(geometry_at + index * 8));
+        let mut geometry = Geometry::from_words(|index| word(geometry_at + index * 8));
         let patch_bytes = geometry.patch_count.min(PATCHES_MAX) * size_of::<PatchRecord>() as u64;
         let patches_end = geometry.patches_offset.checked_add(patch_bytes);
         if geometry.patch_count > PATCHES_MAX || patches_end.is_none_or(|end| end > length) {
             return Err("its list of patches does not fit");
         }
-        let patches = read(geometry.patches_offset, patch_bytes as usize).ok_or("its patches can't be read")?;
+        let mut patches = read(geometry.patches_offset, patch_bytes as usize).ok_or("its patches can't be read")?;
         let count = word(offset_of!(Header, mapping_count)).min(MAPPINGS_MAX as u64) as usize;
         let mappings_at = offset_of!(Header, mappings);
         let record = |index: usize| {
@@ -362,7 +362,15 @@ impl Raw {
         let count_at = offset_of!(Header, mapping_count);
         checked.extend(&page[count_at..count_at + 8 + MAPPINGS_MAX * size_of::<MappingRecord>()]);
         checked.extend(word(offset_of!(Header, base)).to_le_bytes());
-        checked.extend(&patches);
+        let sum = word(offset_of!(Header, checksum));
+        let without = without_patches(&checked);
+        // Its maker has taken all patches back, and was killed before it had said that there are none.
+        let are_taken_back = geometry.patch_count > 0 && checksum(&without) == sum;
+        if are_taken_back {
+            (checked, patches, geometry.patch_count) = (without, Vec::new(), 0);
+        } else {
+            checked.extend(&patches);
+        }
         Ok(Some(Raw {
             geometry,
             monitor_pid: word(offset_of!(Header, monitor_pid)),
@@ -370,7 +378,7 @@ impl Raw {
             base: word(offset_of!(Header, base)),
             mappings: (0..count).map(record).collect(),
             patches,
-            checksum: word(offset_of!(Header, checksum)),
+            checksum: sum,
             checked,
         }))
     }
@@ -463,6 +471,14 @@ impl Raw {
     }
 }
 
+/// The bytes under the sum of a descriptor that lists no patch, from those of one that does.
+fn without_patches(checked: &[u8]) -> Vec<u8> {
+    let mut bytes = checked.to_vec();
+    let count = std::mem::offset_of!(Geometry, patch_count);
+    bytes[count..count + 8].fill(0);
+    bytes
+}
+
 /// Whether a process has these bytes there.
 fn holds(pid: Pid, address: u64, bytes: &[u8]) -> bool {
     let now = Memory::open(pid).and_then(|memory| memory.read_vec(address, bytes.len()));
@@ -497,6 +513,9 @@ mod tests {
     use super::descriptor::{BASE, CODE, example, maps_text};
     use super::*;
     use proptest::prelude::*;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
+    use trimtab_stub::view::View;
     use trimtab_types::procfs::parse_maps;
 
     const GADGETS: Gadgets = Gadgets { system_call: 0, signal_return: 0 };
@@ -518,6 +537,27 @@ mod tests {
             Some(raw) => raw.check(Pid(1), maps, GADGETS).map(Some).map_err(|error| error.to_string()),
             None => Ok(None),
         }
+    }
+
+    /// A maker that takes its patches back and says so may be killed between any two stores.
+    #[test]
+    fn a_descriptor_that_forgets_its_patches_is_believed_at_each_moment() {
+        let (bytes, maps) = good();
+        let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
+        let words: Vec<AtomicU64> = words.map(AtomicU64::new).collect();
+        let view = View::new(&words);
+        let patches = || {
+            let target = judge(&view.read_bytes(0, bytes.len()), &maps).expect("is good").expect("is finished");
+            (target.patches.patches().len(), target.geometry.patch_count)
+        };
+        let mut seen = vec![patches()];
+        for step in view.steps_to_forget_patches() {
+            view.take(step);
+            seen.push(patches());
+        }
+        assert_eq!(seen, [(2, 2), (0, 0), (0, 0)]);
+        assert_eq!(view.geometry().patch_count, 0);
+        assert_eq!(view.header().checksum.load(Relaxed), view.descriptor_checksum());
     }
 
     #[test]

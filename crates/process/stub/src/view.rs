@@ -104,6 +104,19 @@ impl<'a> View<'a> {
         self.write_bytes(offset, &record.to_bytes());
     }
 
+    /// The stores after which the descriptor lists no patch, in the order in which they are to be made. Behind the first the
+    /// sum is already that of no patches, which whoever finds it takes for that; so a kill between two does no harm.
+    pub fn steps_to_forget_patches(self) -> [Step; 2] {
+        let count = std::mem::offset_of!(Header, geometry) + std::mem::offset_of!(Geometry, patch_count);
+        let sum = std::mem::offset_of!(Header, checksum);
+        [Step { offset: sum as u64, value: self.checksum_with(0) }, Step { offset: count as u64, value: 0 }]
+    }
+
+    /// Stores a word.
+    pub fn take(self, step: Step) {
+        self.word(step.offset).store(step.value, Release);
+    }
+
     /// Where things lie.
     pub fn geometry(self) -> Geometry {
         self.laid_out.copied().unwrap_or(self.header().geometry)
@@ -214,17 +227,32 @@ impl<'a> View<'a> {
 
     /// Checksum of the descriptor: geometry, mappings and patches.
     pub fn descriptor_checksum(self) -> u64 {
+        self.checksum_with(self.geometry().patch_count)
+    }
+
+    /// The same, if it listed so many patches.
+    fn checksum_with(self, patch_count: u64) -> u64 {
         let header = self.header();
         let geometry = self.geometry();
         let base = std::mem::offset_of!(Header, geometry) as u64;
         let mut bytes = self.read_bytes(base, size_of::<Geometry>());
+        let count = std::mem::offset_of!(Geometry, patch_count);
+        bytes[count..count + 8].copy_from_slice(&patch_count.to_le_bytes());
         let mappings = std::mem::offset_of!(Header, mapping_count) as u64;
         bytes.extend(self.read_bytes(mappings, 8 + MAPPINGS_MAX * size_of::<MappingRecord>()));
         bytes.extend(header.base.load(Relaxed).to_le_bytes());
-        bytes
-            .extend(self.read_bytes(geometry.patches_offset, geometry.patch_count as usize * size_of::<PatchRecord>()));
+        bytes.extend(self.read_bytes(geometry.patches_offset, patch_count as usize * size_of::<PatchRecord>()));
         checksum(&bytes)
     }
+}
+
+/// A word to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its place, a multiple of 8.
+    pub offset: u64,
+    /// Its value.
+    pub value: u64,
 }
 
 /// One thread's slot and what follows it.

@@ -26,11 +26,14 @@ pub const GATHER_GAVE_UP: u8 = 16;
 pub const GATHER_MAY_SLEEP: u8 = 24;
 /// See [`GATHER_GO`].
 pub const GATHER_TICKS: u8 = 32;
+/// The ticks for which threads were held: each takes the time at which it came away and adds the one at which it went on,
+/// so while one waits that time and this are together how long it has waited so far.
+pub const GATHER_HELD: u8 = 40;
 
 /// Most ranges of code to which returning threads are not held.
 pub const GATHER_RANGES_MAX: usize = 24;
 /// Bytes of code at most, with as many ranges.
-pub const GATHER_BYTES_MAX: usize = 160 + GATHER_RANGES_MAX * 40;
+pub const GATHER_BYTES_MAX: usize = 192 + GATHER_RANGES_MAX * 40;
 
 /// Number of the kernel's call that sleeps, and how long a thread sleeps between two looks, nanoseconds.
 const NANOSLEEP: u8 = 35;
@@ -108,9 +111,10 @@ impl Writer<'_> {
 
     /// Until all are let go, or the time is over. The words' address is in r8.
     fn await_go(&mut self) {
-        // rdtsc to rax; mov r9, rax; add r9, [r8 + ticks]
+        // rdtsc to rax; mov r9, rax; add r9, [r8 + ticks]; lock sub [r8 + held], rax
         self.put(&TICKS_TO_RAX);
         self.put(&[0x49, 0x89, 0xc1, 0x4d, 0x03, 0x48, GATHER_TICKS]);
+        self.put(&[0xf0, 0x49, 0x29, 0x40, GATHER_HELD]);
         let again = self.bytes.len();
         // pause; cmp qword [r8 + go], 0; jne out
         self.put(&[0xf3, 0x90, 0x49, 0x83, 0x78, GATHER_GO, 0x00]);
@@ -129,6 +133,9 @@ impl Writer<'_> {
         // lock inc qword [r8 + gave up]
         self.put(&[0xf0, 0x49, 0xff, 0x40, GATHER_GAVE_UP]);
         self.lands(gone);
+        // rdtsc to rax; lock add [r8 + held], rax
+        self.put(&TICKS_TO_RAX);
+        self.put(&[0xf0, 0x49, 0x01, 0x40, GATHER_HELD]);
     }
 
     /// The kernel's call spoils rax, rcx and r11.

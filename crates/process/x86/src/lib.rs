@@ -72,7 +72,7 @@ pub use evaluate::{ReadBytes, evaluate_cell};
 pub use faults::may_fault_in;
 pub use frame_lookup::{FrameLookup, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS};
 pub use gather::{
-    GATHER_BYTES_MAX, GATHER_GAVE_UP, GATHER_GO, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS, Gather,
+    GATHER_BYTES_MAX, GATHER_GAVE_UP, GATHER_GO, GATHER_HELD, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS, Gather,
 };
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
 pub use how_far::{HowFar, Unsure, how_far};

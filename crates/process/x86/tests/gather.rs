@@ -12,7 +12,9 @@ use arena::{Arena, INPUTS};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
-use trimtab_x86::{GATHER_BYTES_MAX, GATHER_GAVE_UP, GATHER_GO, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS};
+use trimtab_x86::{
+    GATHER_BYTES_MAX, GATHER_GAVE_UP, GATHER_GO, GATHER_HELD, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS,
+};
 use trimtab_x86::{Gather, ProbePlace};
 
 /// The word on top of the arena's stack when the code is entered: its return address.
@@ -21,7 +23,7 @@ const RETURNS_TO: u64 = 0xa2a3_a0a1_a6a7_a4a5;
 const LONG: u64 = 1 << 40;
 const SHORT: u64 = 3_000_000;
 
-struct Words([AtomicU64; 5]);
+struct Words([AtomicU64; 6]);
 
 impl Words {
     fn new(ticks: u64, may_sleep: bool) -> Words {
@@ -35,9 +37,19 @@ impl Words {
         &self.0[usize::from(offset) / 8]
     }
 
+    fn held(&self) -> u64 {
+        self.at(GATHER_HELD).load(Acquire)
+    }
+
     fn come(&self) -> u64 {
         self.at(0).load(Acquire)
     }
+}
+
+/// The processor's clock.
+fn ticks() -> u64 {
+    // SAFETY: reading the time stamp counter touches nothing.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Runs the code as a returning function would meet it.
@@ -70,13 +82,20 @@ fn whoever_returns_to_the_program_waits_until_all_may_go() {
                 while words.come() == 0 {
                     std::thread::yield_now();
                 }
+                let came = ticks();
                 std::thread::sleep(Duration::from_millis(20));
+                let so_far = words.held().wrapping_add(ticks());
+                let go = ticks();
                 words.at(GATHER_GO).store(1, Release);
+                (so_far, go - came)
             });
-            let begun = Instant::now();
+            let (begun, begun_ticks) = (Instant::now(), ticks());
             passes(&mut arena, &words, true, &[]);
+            let all = ticks() - begun_ticks;
             assert!(begun.elapsed() >= Duration::from_millis(20), "it has waited");
-            waited.join().expect("no panic");
+            let (so_far, seen) = waited.join().expect("no panic");
+            assert!((seen / 2..=all).contains(&so_far), "{so_far} of {all} ticks so far, {seen} seen");
+            assert!((seen..=all).contains(&words.held()), "{} of {all} ticks, {seen} seen", words.held());
         });
         assert_eq!((words.come(), words.at(GATHER_GAVE_UP).load(Acquire)), (1, 0));
     }
@@ -88,6 +107,7 @@ fn nobody_waits_for_ever() {
         let (mut arena, words) = (Arena::new(), Words::new(SHORT, may_sleep));
         passes(&mut arena, &words, true, &[]);
         assert_eq!((words.come(), words.at(GATHER_GAVE_UP).load(Acquire)), (1, 1));
+        assert!((SHORT..LONG).contains(&words.held()), "{} ticks", words.held());
     }
 }
 
@@ -106,5 +126,6 @@ fn bindings_and_closed_gates_let_pass() {
         let (mut arena, words) = (Arena::new(), Words::new(SHORT, false));
         passes(&mut arena, &words, is_open, &ranges);
         assert_eq!(words.come(), come, "{name}");
+        assert_eq!(words.held() > 0, come > 0, "{name}");
     }
 }

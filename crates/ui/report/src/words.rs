@@ -256,12 +256,33 @@ pub(crate) fn cost(report: &Report) -> Vec<Fact> {
         }
     };
     let first = cost.first_record_s.map_or(NOT_MEASURED.to_string(), |s| format!("{} after the command", time(s)));
-    vec![
+    let mut facts: Vec<Fact> = held(report).map(|held| plain("held", held)).into_iter().collect();
+    facts.extend([
         plain("pauses", pauses),
         plain("probes", probes),
         Fact { name: "share", value: share, tone },
         plain("first record", first),
-    ]
+    ]);
+    facts
+}
+
+/// How long ranks were held behind `MPI_Init`, which the window's own times leave out.
+fn held(report: &Report) -> Option<String> {
+    let held = &report.window.from_first_call.as_ref()?.held;
+    let longest = held.iter().max_by(|a, b| a.held_us.total_cmp(&b.held_us))?;
+    let seconds = longest.held_us * 1e-6;
+    Some(match held.as_slice() {
+        [one] => format!(
+            "rank {} waited {} behind MPI_Init until it was measured: it took that much longer",
+            one.rank,
+            time(seconds)
+        ),
+        _ => format!(
+            "ranks waited behind MPI_Init until all were measured, rank {} longest, for {}: the program took about that much longer",
+            longest.rank,
+            time(seconds)
+        ),
+    })
 }
 
 /// Why the window is not valid, or `None`.

@@ -290,6 +290,7 @@ fn ask_early(lead: &mut Lead, request: Request) -> Result<Early, Error> {
         has_calls: a.has_calls || b.has_calls,
         is_alive: a.is_alive && b.is_alive,
         has_new_handler: a.has_new_handler || b.has_new_handler,
+        is_over: a.is_over && b.is_over,
     });
     all.ok_or(Error::NoNode { purpose: "begin to record" })
 }
@@ -310,7 +311,7 @@ pub(super) fn by_time(lead: &mut Lead) -> Result<Recorded, Error> {
         if seen.has_new_handler {
             break Ended::FaultHandler;
         }
-        if !seen.is_alive {
+        if !seen.is_alive || seen.is_over {
             break Ended::ProgramEnded;
         }
         if seconds >= limit_s {

@@ -117,7 +117,10 @@ fn from_first_call(lead: &Lead) -> Option<FromFirstCall> {
     let mut ranks = lead.muster.from_first_call.clone();
     ranks.sort_unstable();
     let is_measured = |missed: &MissedStart| !lead.muster.left_alone().contains(&missed.rank);
-    Some(FromFirstCall { ranks, missed: held.missed().into_iter().filter(is_measured).collect() })
+    let times = held.times();
+    let held_us_max = times.iter().map(|held| held.held_us).max_by(f64::total_cmp);
+    let missed = held.missed().into_iter().filter(is_measured).collect();
+    Some(FromFirstCall { ranks, missed, held: times, held_us_max })
 }
 
 /// A sentence for all ranks that missed their first calls for the same reason.

@@ -20,12 +20,16 @@ const EARLY_SECONDS: f64 = 0.2;
 /// of our routine.
 const SEEN: Duration = Duration::from_millis(2);
 const INSIDE_MAX: Duration = Duration::from_millis(500);
+/// From when all ranks have come to the end of their recordings to when they end, in most programs.
+const ENDING_MAX: Duration = Duration::from_secs(1);
 
 /// A recording by time that nobody has asked for yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Early {
     /// Monotonic time at which it began; `None`: not yet.
     begun_ns: Option<u64>,
+    /// Since when all ranks have ended their recordings themselves.
+    over_since: Option<Instant>,
 }
 
 impl Early {
@@ -51,14 +55,26 @@ impl Early {
     }
 
     /// Since when it is recorded, and whether a rank has recorded a call.
-    pub(super) fn seen(&self, team: &Team) -> request::Early {
+    pub(super) fn seen(&mut self, team: &Team) -> request::Early {
         let has_calls = |member: &Member| member.inserted.view().slots().any(|slot| slot.slot.hits.load(Relaxed) > 0);
         request::Early {
             seconds: self.begun_ns.map(|begun| (monotonic_ns() - begun) as f64 / 1e9),
             has_calls: self.begun_ns.is_some() && team.members.iter().any(has_calls),
             has_new_handler: team.has_new_handler,
-            is_alive: team.members.iter().all(|member| member.inserted.is_alive()),
+            // Whoever has come to the end of its recording may end as well.
+            is_alive: team.members.iter().all(|member| has_ended(member) || member.inserted.is_alive()),
+            is_over: self.is_over(team),
         }
+    }
+
+    /// All ranks have come to the end of their recordings, and have ended themselves or been given time for that: then
+    /// nobody has to stop them once more.
+    fn is_over(&mut self, team: &Team) -> bool {
+        if !team.members.iter().all(has_ended) {
+            return false;
+        }
+        let since = *self.over_since.get_or_insert_with(Instant::now);
+        since.elapsed() > ENDING_MAX || !team.members.iter().any(|member| member.inserted.is_alive())
     }
 
     /// Forgets what was recorded, if anything was.
@@ -91,6 +107,10 @@ pub(super) fn reset(team: &Team) {
             slot.reset();
         }
     }
+}
+
+fn has_ended(member: &Member) -> bool {
+    member.inserted.view().header().state.load(Acquire) == state::DONE
 }
 
 fn is_inside(member: &Member) -> bool {

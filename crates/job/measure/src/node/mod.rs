@@ -11,6 +11,7 @@ mod call_paths;
 mod checked;
 mod counters;
 mod early;
+mod finalize;
 mod how_far;
 mod interest;
 mod library;
@@ -406,6 +407,7 @@ impl<'c> Window<'c> {
         if !held.is_any() {
             return Vec::new();
         }
+        finalize::end_there(&mut self.team);
         self.early.begin(&self.team);
         let measured = self.ranks();
         held.go().into_iter().filter(|rank| measured.contains(rank)).collect()

@@ -39,7 +39,9 @@ impl Window<'_> {
     pub(super) fn recording(&mut self, ending: Ending, clock: &Clock) -> Recording {
         self.drain();
         let ticks_per_second = clock.ticks_per_second();
-        let members = self.team.members.iter().zip(&self.marks);
+        // Of a window by time the only mark is where it ended.
+        let marks_of = |marks| if ending.by_iterations { marks } else { &[][..] };
+        let members = self.team.members.iter().zip(self.marks.iter().map(|marks| marks_of(marks.as_slice())));
         let ranks =
             members.map(|(member, marks)| Reader { team: &self.team, member, ticks_per_second }.sample(marks, &ending));
         let share = self.beside.share(&host_name());

@@ -178,6 +178,15 @@ fn counter() -> Counter {
     }
 }
 
+fn from_first_call() -> FromFirstCall {
+    FromFirstCall {
+        ranks: vec![0],
+        missed: vec![MissedStart { rank: 1, reason: "it had left MPI_Init before it was seen".into() }],
+        held: vec![HeldRank { rank: 0, held_us: 412_000.0 }, HeldRank { rank: 1, held_us: 1_300.0 }],
+        held_us_max: Some(412_000.0),
+    }
+}
+
 /// Every optional value is there, every list has an entry.
 pub fn everything() -> Report {
     let mut report = four_ranks();
@@ -228,8 +237,7 @@ pub fn everything() -> Report {
         at_unix_s: STARTED_UNIX_S + 3599.5,
     });
     report.window.marker_path = marker_path();
-    let late = MissedStart { rank: 1, reason: "it had left MPI_Init before it was seen".into() };
-    report.window.from_first_call = Some(FromFirstCall { ranks: vec![0], missed: vec![late] });
+    report.window.from_first_call = Some(from_first_call());
     report.window.progress = Some(LoopProgress {
         done: Some(240),
         remaining: Some(9_760),
