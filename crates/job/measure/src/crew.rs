@@ -32,9 +32,14 @@ pub trait Crew {
     /// may be missing, for this command or for good.
     fn ask(&mut self, command: &Command) -> Vec<Reply>;
 
-    /// Calls of one rank that one answer may hold.
+    /// Calls of one rank that an answer may hold.
     fn events_max(&self) -> u32 {
         EVENTS_MAX
+    }
+
+    /// As [`Crew::events_max`], where that does not hold enough passes of a loop with many calls.
+    fn events_most(&self, ranks: usize) -> u32 {
+        self.events_max().max(EVENTS_ALL_RANKS / u32::try_from(ranks.max(1)).unwrap_or(u32::MAX))
     }
 
     /// The one node is this machine: it reads the same clock.
@@ -45,6 +50,9 @@ pub trait Crew {
 
 /// Calls of a rank that an answer over a network may hold: at about ten bytes each, 64 MiB of 65,536 ranks.
 const EVENTS_MAX: u32 = 96;
+
+/// Those of all ranks together: of a small job all that a rank remembers.
+const EVENTS_ALL_RANKS: u32 = EVENTS_MAX << 16;
 
 /// The crew of one node in this process.
 #[derive(Debug)]

@@ -129,6 +129,30 @@ fn a_loop_of_the_program_is_agreed_on_by_all_nodes() {
     assert_eq!(looked.count(), 2, "both nodes saw it");
 }
 
+/// A pass with more calls than nodes tell at once is a loop as others are; and a step of the solver is one, not an iteration
+/// around it, where an earlier window took that.
+#[test]
+fn the_loop_of_an_earlier_window_is_kept_to() {
+    let _alone = alone();
+    let subject = Subject::start("cg", "--iterations 1000000");
+    let cache = ImageCache::in_memory();
+    let mut crew = Wires::new(&subject.job, &cache);
+    let by_default = Options { trigger: "attach".to_owned(), ..options(Mark::Auto, ITERATIONS) };
+    let mut loop_of = |id: u64, options: &Options| {
+        let outcome = measure_with(&mut crew, WindowId(id), options, &Silent).expect("a window");
+        let Report { window, functions, .. } = outcome.report;
+        let mark = functions.iter().find(|function| function.name == TRUE_MARK).map_or(0, |mark| mark.calls);
+        (window.main_loop.clone().unwrap_or_else(|| panic!("{window:?}")), mark)
+    };
+    let (outer, marks) = loop_of(1, &by_default);
+    assert_eq!((outer.function.as_str(), marks), ("main", u64::from(RANKS) * ITERATIONS), "its 102 calls are many");
+    let (inner, _) = loop_of(2, &Options { mark: Mark::Nest(2), ..by_default.clone() });
+    assert_ne!(inner, outer, "the second loop of the nest");
+    let (kept, _) = loop_of(3, &Options { known_loop: Some(Box::new(inner.clone())), ..by_default });
+    assert_eq!(kept, inner);
+    subject.assert_restored();
+}
+
 #[test]
 fn a_node_that_falls_silent_while_it_records_is_named() {
     let _alone = alone();

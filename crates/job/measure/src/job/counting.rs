@@ -16,6 +16,9 @@ use trimtab_window::{Alignment, CallEvent, Certainty, RankStream, align};
 const ALIGN_LOOKS_MIN: usize = 3;
 const ALIGN_PASSES_MIN: u64 = 8;
 
+/// So many times more calls are asked for where the latest ones hold too few passes.
+const MORE_EVENTS: u32 = 8;
+
 /// A proof by collectives is waited for this long.
 const PROOF_SECONDS_MAX: f64 = 3.0;
 
@@ -64,12 +67,13 @@ pub(super) fn aligned(lead: &mut Lead, Waiting { silent_s, limit_s }: Waiting) -
     let mut wait_ms = 2;
     let mut same_looks = 0;
     let mut offsets_before = Vec::new();
+    let (mut events_max, events_most) = (lead.muster.events_max(), lead.muster.events_most());
     loop {
         std::thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
         lead.check_interrupted()?;
         // In one process the messages cost nothing; elsewhere they are asked for where they are needed.
-        let rows = passes(lead, true, lead.muster.is_here())?;
+        let rows = passes(lead, true, lead.muster.is_here(), events_max)?;
         let waited_s = lead.seconds() - begun_s;
         if let Some(silent) = rows.iter().find(|row| row.passes.counted < PASSES_MIN) {
             if waited_s > if silent.passes.is_silent { silent_s } else { limit_s } {
@@ -82,10 +86,12 @@ pub(super) fn aligned(lead: &mut Lead, Waiting { silent_s, limit_s }: Waiting) -
             if waited_s > limit_s {
                 return Ok(Err(apart));
             }
+            // A pass of an outer loop may have more calls than were told.
+            events_max = events_max.saturating_mul(MORE_EVENTS).min(events_most);
             tell(lead, "the ranks' latest calls must overlap in time");
             continue;
         }
-        let (rows, alignment) = align_rows(lead, rows)?;
+        let (rows, alignment) = align_rows(lead, rows, events_max)?;
         same_looks = if alignment.offsets == offsets_before { same_looks + 1 } else { 1 };
         offsets_before.clone_from(&alignment.offsets);
         let enough = rows.iter().all(|row| row.passes.counted >= ALIGN_PASSES_MIN);
@@ -113,8 +119,7 @@ fn tell(lead: &Lead, why: &str) {
 }
 
 /// How all ranks passed, by rank.
-fn passes(lead: &mut Lead, fresh: bool, with_messages: bool) -> Result<Vec<Row>, Error> {
-    let events_max = lead.muster.events_max();
+fn passes(lead: &mut Lead, fresh: bool, with_messages: bool, events_max: u32) -> Result<Vec<Row>, Error> {
     let passed = lead.muster.ask(Request::Passes { fresh, with_messages, events_max }, |answer| match answer {
         Answer::Passed(passed) => Some(passed),
         _ => None,
@@ -146,12 +151,16 @@ fn apart(rows: &[Row]) -> Option<u32> {
 }
 
 /// Aligns by what is there, and by messages where that proves nothing.
-fn align_rows(lead: &mut Lead, rows: Vec<Row>) -> Result<(Vec<Row>, Alignment), Error> {
+fn align_rows(lead: &mut Lead, rows: Vec<Row>, events_max: u32) -> Result<(Vec<Row>, Alignment), Error> {
     let alignment = align_passes(&rows);
     if alignment.certainty == Certainty::Proven || lead.muster.is_here() {
         return Ok((rows, alignment));
     }
-    let more = passes(lead, false, true)?;
+    let mut more = passes(lead, false, true, events_max)?;
+    if apart(&more).is_some() {
+        // With their messages passes are longer.
+        more = passes(lead, false, true, lead.muster.events_most())?;
+    }
     let alignment = align_passes(&more);
     Ok((more, alignment))
 }

@@ -321,6 +321,10 @@ impl<'a> Muster<'a> {
         self.crew.events_max()
     }
 
+    pub(crate) fn events_most(&self) -> u32 {
+        self.crew.events_most(self.rank_total())
+    }
+
     /// A node's clock on that of this process.
     pub(crate) fn relation(&self, node: u32) -> Relation {
         self.nodes.get(&node).map_or(Relation::SAME, |known| known.relation)

@@ -13,13 +13,18 @@ use crate::options::{Length, LoopName, Mark, Options, Stage};
 use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
 use std::time::Duration;
 use trimtab_types::report::LoopPlace;
-use trimtab_window::{Counted, FunctionInfo, LoopChoice, NEST_SECONDS, PASSES_MIN, Passes, choose_loop};
+use trimtab_window::{Counted, FunctionInfo, LoopChoice, NEST_PART_MAX, NEST_SECONDS, PASSES_MIN, Passes, choose_loop};
 
 /// First look at the counters.
 const FIRST_LOOK_MS: u64 = 2;
 
 /// Passes that must have been seen before a loop is called too fast.
 const PASSES_JUDGED_MIN: u64 = 500;
+
+/// Passes of a loop that an earlier window took, by which the time of one is known; and the part of `--max-seconds` that the
+/// second one is waited for.
+const KNOWN_PASSES_MIN: u64 = 2;
+const KNOWN_PART_MAX: f64 = 1.0 / 2.0;
 
 /// Inner loops that a description names.
 const DESCRIBED_MAX: usize = 3;
@@ -203,12 +208,12 @@ impl Count {
     }
 
     /// The outermost loop inside of `taken`, or that one, of which the asked iterations fit into the time that is left.
-    fn fitting(&self, taken: usize, options: &Options, left_s: f64) -> usize {
-        let Length::Iterations(asked) = options.length else { return taken };
-        let passes = asked.saturating_add(options.start.unwrap_or(0)) as f64;
+    fn fitting(&self, taken: usize, length: Length, start: Option<u64>, left_s: f64) -> usize {
+        let Length::Iterations(asked) = length else { return taken };
+        let passes = asked.saturating_add(start.unwrap_or(0)) as f64;
         let fits = |position: &usize| {
             let repeats = self.passed.least[*position].passes >= PASSES_MIN && !self.watched[*position].is_hidden;
-            repeats && self.passed.pass_s[*position] * passes <= left_s
+            (repeats || *position == taken) && self.passed.pass_s[*position] * passes <= left_s
         };
         (taken..self.watched.len()).find(fits).unwrap_or(taken)
     }
@@ -234,7 +239,7 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
             LoopChoice::Nothing => return Ok(None),
             LoopChoice::Take(taken) => {
                 let left_s = lead.options.max_seconds - seconds;
-                let fitting = count.fitting(taken, lead.options, left_s);
+                let fitting = count.fitting(taken, lead.options.length, lead.options.start, left_s);
                 let mut description = description(&lead.facts.functions, &count, fitting);
                 if fitting != taken {
                     description += &too_long(&lead.facts.functions, &count, taken, lead.options.max_seconds);
@@ -256,17 +261,26 @@ fn choice(lead: &Lead, count: &Count, seconds: f64, limit_s: f64) -> LoopChoice 
     let Mark::Nest(number) = options.mark else {
         let known = options.known_loop.as_deref();
         let known = known.and_then(|known| count.position_of(&lead.facts.functions, known));
-        return match known {
-            Some(position) if count.passed.least[position].passes >= PASSES_MIN => LoopChoice::Take(position),
-            Some(_) if seconds < NEST_SECONDS.min(limit_s) => LoopChoice::Wait,
-            _ => choose_loop(&count.counted(), seconds, options.max_seconds),
-        };
+        let known = known.map(|position| (position, count.passed.least[position].passes));
+        let kept = known.and_then(|(position, passes)| keep_to(position, passes, seconds, options.max_seconds));
+        return kept.unwrap_or_else(|| choose_loop(&count.counted(), seconds, options.max_seconds));
     };
     let Some(wanted) = count.watched.iter().position(|one| one.index + 1 == number as usize) else {
         return LoopChoice::Nothing;
     };
     let is_known = count.passed.least[wanted].passes >= PASSES_MIN || seconds >= limit_s;
     if is_known { LoopChoice::Take(wanted) } else { LoopChoice::Wait }
+}
+
+/// A loop that an earlier window took is kept to once its second pass shows how long one takes; it is waited for as long
+/// as the rule waits, and where it was passed once, longer. `None`: the rule decides.
+fn keep_to(position: usize, passes: u64, seconds: f64, max_seconds: f64) -> Option<LoopChoice> {
+    let waited_s = match passes {
+        KNOWN_PASSES_MIN.. => return Some(LoopChoice::Take(position)),
+        0 => NEST_SECONDS.min(max_seconds * NEST_PART_MAX),
+        _ => max_seconds * KNOWN_PART_MAX,
+    };
+    (seconds < waited_s).then_some(LoopChoice::Wait)
 }
 
 /// `loop 1 of solve at md.c:31`.
@@ -373,6 +387,32 @@ mod tests {
         assert!(nest.clone().checked(&Mark::Nest(2)).is_ok() && nest.clone().checked(&Mark::Auto).is_ok());
         let said = nest.checked(&Mark::Nest(3)).expect_err("there are two").to_string();
         assert!(said.contains("2 loops were seen") && said.contains("trimtab loops"), "{said}");
+    }
+
+    #[test]
+    fn the_loop_of_an_earlier_window_needs_two_passes() {
+        for (passes, seconds, expected) in [
+            (2, 0.1, Some(LoopChoice::Take(4))),
+            (0, 1.9, Some(LoopChoice::Wait)),
+            (0, 2.1, None),
+            (1, 2.9, Some(LoopChoice::Wait)),
+            (1, 3.1, None),
+        ] {
+            assert_eq!(keep_to(4, passes, seconds, 6.0), expected, "{passes} passes in {seconds} s");
+        }
+    }
+
+    /// A loop is taken although a pass of it was seen too seldom for the rule, if what is asked for fits.
+    #[test]
+    fn a_loop_that_was_taken_gives_way_only_if_its_iterations_do_not_fit() {
+        let name = LoopName { function: String::new(), number: None };
+        let one = |index| Watched { index, name: name.clone(), is_seen_in_mpi: true, is_hidden: false };
+        let passed = |passes| Passes { passes, with_mpi: passes };
+        let (least, most, pass_s) = (vec![passed(2), passed(60)], vec![2, 60], vec![1.0, 0.1]);
+        let passed = Passed { least, most, pass_s };
+        let count = Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed };
+        assert_eq!(count.fitting(0, Length::Iterations(4), None, 5.0), 0);
+        assert_eq!(count.fitting(0, Length::Iterations(4), Some(6), 5.0), 1);
     }
 
     #[test]

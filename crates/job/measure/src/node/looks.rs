@@ -53,6 +53,11 @@ impl Wanted {
         (0..stream.events.len()).filter(|index| self.is_call(stream.events[*index].symbol())).collect()
     }
 
+    /// Whether each call of a function counts, from wherever it is called.
+    pub(super) fn is_each_call(&self) -> bool {
+        self.word.is_empty() && self.every == 1 && self.symbol.site == ANY_SITE
+    }
+
     /// Whether this is a call of the marker's call site, in the marker's direction.
     pub(super) fn is_call(&self, symbol: Symbol) -> bool {
         symbol.function == self.symbol.function && (self.symbol.site == ANY_SITE || symbol.site == self.symbol.site)

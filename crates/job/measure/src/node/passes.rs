@@ -79,6 +79,8 @@ impl Window<'_> {
             _ => 0,
         };
         let period_ticks = span as f64 / marks.len().saturating_sub(1).max(1) as f64;
+        // What was passed before is in the records as well, so that one pass tells what number each has.
+        let counted = if wanted.is_each_call() && counted > 0 { marks.len() } else { counted };
         Passes { counted: counted as u64, first_count, phase: pass % wanted.every, period_ticks, marks }
     }
 
@@ -124,7 +126,7 @@ impl PassedLoop {
 struct Passes {
     /// Events that begin an iteration.
     marks: Vec<usize>,
-    /// Those that its counter has seen.
+    /// Those whose number is known.
     counted: u64,
     /// Number of the first mark, biased.
     first_count: u64,
