@@ -61,6 +61,9 @@ pub const PATH_BIT: u64 = 1 << 63;
 /// A frame larger than this, in bytes, is none: where a path would lead further up the stack it ends.
 pub const FRAME_BYTES_MAX: u64 = 1 << 20;
 
+/// So many latest calls of a ring are looked through for one that polls as the next one does.
+pub const POLLS_TOGETHER_MAX: u64 = 4;
+
 /// Values of [`Header::state`].
 pub mod state {
     /// Probes record their ring of calls and count iterations, nothing else.
@@ -241,8 +244,10 @@ pub struct Probe {
     pub role: u8,
     /// 1 if open calls are kept as frames because they are handed over to other functions, or from these.
     pub framed: u8,
+    /// 1 if it is called again and again until something has come.
+    pub polls: u8,
     /// Keeps the size a multiple of 8.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 5],
 }
 
 impl Probe {
@@ -268,7 +273,8 @@ impl Probe {
         window: ABSENT,
         role: role::FUNCTION,
         framed: 0,
-        reserved: [0; 6],
+        polls: 0,
+        reserved: [0; 5],
     };
 }
 

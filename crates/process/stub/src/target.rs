@@ -492,7 +492,9 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
         }
         if is_in_ring {
             frame.path.store(site, Relaxed);
-            write_ring(context, number, probe, frame, arguments, site);
+            if probe.polls == 0 || !is_polled_again(context, number, site) {
+                write_ring(context, number, probe, frame, arguments, site);
+            }
         }
         if probe.flags & (flag::FREES_TYPE | flag::FREES_COMM | flag::FREES_REQUEST) != 0 {
             links::forget(context, probe, arguments);
@@ -973,6 +975,30 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     record.enter_ticks.store(frame.ticks.load(Relaxed), Relaxed);
     frame.ring.store(index + 1, Relaxed);
     slot.ring_written.store(index + 1, Release);
+}
+
+/// Whether a call that polls was among the latest ones of this pass of the marker, which only polled since. While a marker
+/// counts, the ring tells its passes apart, and what was called ten thousand times in one would leave no room for others.
+#[inline(always)]
+fn is_polled_again(context: Context, number: u64, site: u64) -> bool {
+    let (header, slot) = (context.header(), context.slot());
+    let (written, passes) = (slot.ring_written.load(Relaxed), header.passes.load(Relaxed));
+    if header.marker_probe.load(Relaxed) == u32::MAX {
+        return false;
+    }
+    let mut back = 1;
+    while back <= POLLS_TOGETHER_MAX && back <= written {
+        let record = ring_record(context, written - back);
+        let probe = u64::from(record.probe.load(Relaxed));
+        if record.passes.load(Relaxed) != passes || context.probe(probe).polls == 0 {
+            return false;
+        }
+        if probe == number && record.site.load(Relaxed) == site {
+            return true;
+        }
+        back += 1;
+    }
+    false
 }
 
 #[inline(always)]

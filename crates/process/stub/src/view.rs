@@ -395,9 +395,10 @@ impl Probe {
             self.window,
             self.role,
             self.framed,
+            self.polls,
         ];
         // A field that is left out would be an argument that the target reads wrongly.
-        const { assert!(size_of::<Probe>() == 8 + 18 + size_of_val(&Probe::ABSENT.reserved)) };
+        const { assert!(size_of::<Probe>() == 8 + 19 + size_of_val(&Probe::ABSENT.reserved)) };
         bytes[8..8 + rest.len()].copy_from_slice(&rest);
         bytes
     }

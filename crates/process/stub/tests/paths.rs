@@ -151,6 +151,29 @@ const fn level(code: usize, words: usize) -> Level {
     Level { code, words, by_frame: None, saved: None }
 }
 
+/// While a marker counts, a pass in which the program polls leaves room in the ring for others.
+#[test]
+fn calls_that_poll_stand_once_in_the_ring_for_each_pass() {
+    let mut target = Target::new();
+    target.view().set_probe(0, &Probe { flags: flag::TIMED | flag::RING, polls: 1, ..Probe::ABSENT });
+    let places = [700, 800];
+    let mut written_by_passes = |marker: u32, passes: std::ops::Range<u64>| {
+        let written = |target: &Target| target.view().slots().map(|slot| slot.slot.ring_written.load(Relaxed)).sum();
+        let before: u64 = written(&target);
+        target.view().header().marker_probe.store(marker, Relaxed);
+        for pass in passes {
+            target.view().header().passes.store(pass, Relaxed);
+            for call in 0..20 {
+                let frame = target.build(SAVED + 1, &[], places[call % 2]);
+                target.carry(SAVED + 1, frame, 0);
+            }
+        }
+        written(&target) - before
+    };
+    assert_eq!(written_by_passes(u32::MAX, 0..3), 60, "all of them, while nothing counts");
+    assert_eq!(written_by_passes(9, 3..6), 6, "two places, three passes");
+}
+
 #[test]
 fn callers_of_the_same_wrappers_are_told_apart() {
     let mut target = Target::new();

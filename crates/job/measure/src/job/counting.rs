@@ -51,6 +51,8 @@ pub(super) struct Waiting {
     pub silent_s: f64,
     /// For all that is needed.
     pub limit_s: f64,
+    /// Passes of each rank before anything is made of them.
+    pub passes_min: u64,
 }
 
 /// A rank's passes on the clock of this process.
@@ -62,7 +64,10 @@ struct Row {
 
 /// Waits until every rank has passed its marker a few times, and aligns their counters. `Err` holds a rank that stayed
 /// silent.
-pub(super) fn aligned(lead: &mut Lead, Waiting { silent_s, limit_s }: Waiting) -> Result<Result<Aligned, u32>, Error> {
+pub(super) fn aligned(
+    lead: &mut Lead,
+    Waiting { silent_s, limit_s, passes_min }: Waiting,
+) -> Result<Result<Aligned, u32>, Error> {
     let begun_s = lead.seconds();
     let mut wait_ms = 2;
     let mut same_looks = 0;
@@ -75,7 +80,7 @@ pub(super) fn aligned(lead: &mut Lead, Waiting { silent_s, limit_s }: Waiting) -
         // In one process the messages cost nothing; elsewhere they are asked for where they are needed.
         let rows = passes(lead, true, lead.muster.is_here(), events_max)?;
         let waited_s = lead.seconds() - begun_s;
-        if let Some(silent) = rows.iter().find(|row| row.passes.counted < PASSES_MIN) {
+        if let Some(silent) = rows.iter().find(|row| row.passes.counted < passes_min) {
             if waited_s > if silent.passes.is_silent { silent_s } else { limit_s } {
                 return Ok(Err(silent.passes.rank));
             }
@@ -83,10 +88,15 @@ pub(super) fn aligned(lead: &mut Lead, Waiting { silent_s, limit_s }: Waiting) -
             continue;
         }
         if let Some(apart) = apart(&rows) {
+            // A pass of an outer loop may have more calls than were told, or than a rank remembers: one will do then, if
+            // collectives prove which it is.
+            let alignment = are_timed(&rows).then(|| align_passes(&rows));
+            if let Some(alignment) = alignment.filter(|found| found.certainty == Certainty::Proven) {
+                return Ok(Ok(numbered(lead, &rows, alignment)?));
+            }
             if waited_s > limit_s {
                 return Ok(Err(apart));
             }
-            // A pass of an outer loop may have more calls than were told.
             events_max = events_max.saturating_mul(MORE_EVENTS).min(events_most);
             tell(lead, "the ranks' latest calls must overlap in time");
             continue;
@@ -101,12 +111,22 @@ pub(super) fn aligned(lead: &mut Lead, Waiting { silent_s, limit_s }: Waiting) -
         let is_waited_for = may_be_proven && waited_s < PROOF_SECONDS_MAX;
         let is_settled = same_looks >= ALIGN_LOOKS_MIN && enough && !is_waited_for;
         if alignment.certainty == Certainty::Proven || is_settled || waited_s > limit_s {
-            let offsets = rows.iter().map(|row| row.passes.rank).zip(alignment.offsets.iter().copied());
-            lead.muster.tell(Request::Number { offsets: runs_of(offsets) })?;
-            let iteration_ticks = rows.iter().map(|row| row.passes.period_ticks).fold(0.0, f64::max);
-            return Ok(Ok(Aligned { iteration_ticks, synchronises: false, alignment }));
+            return Ok(Ok(numbered(lead, &rows, alignment)?));
         }
     }
+}
+
+/// Tells the nodes their ranks' numbers.
+fn numbered(lead: &mut Lead, rows: &[Row], alignment: Alignment) -> Result<Aligned, Error> {
+    let offsets = rows.iter().map(|row| row.passes.rank).zip(alignment.offsets.iter().copied());
+    lead.muster.tell(Request::Number { offsets: runs_of(offsets) })?;
+    let iteration_ticks = rows.iter().map(|row| row.passes.period_ticks).fold(0.0, f64::max);
+    Ok(Aligned { iteration_ticks, synchronises: false, alignment })
+}
+
+/// Of each rank at least one pass was told, and the time of one is known.
+fn are_timed(rows: &[Row]) -> bool {
+    rows.iter().all(|row| !row.passes.calls.marks.is_empty() && row.passes.period_ticks > 0.0)
 }
 
 /// A collective of all ranks that nobody leaves before all have entered.

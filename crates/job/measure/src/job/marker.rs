@@ -12,6 +12,7 @@ use super::counting::{Aligned, Waiting, aligned};
 use super::drive::Lead;
 use super::nest::{self, Chosen};
 use crate::error::Error;
+use crate::node::PASSES_MIN;
 use crate::options::{Mark, Stage};
 use crate::request::{Answer, Request};
 use crate::runs::runs_of;
@@ -102,7 +103,8 @@ pub(super) fn find(lead: &mut Lead) -> Result<Marker, Error> {
     match lead.facts.marker {
         Some((index, is_named)) => {
             let silent_s = if is_named { limit_s } else { limit_s.min(SILENT_SECONDS_MAX) };
-            let waiting = Waiting { silent_s, limit_s: limit_s.max(max_seconds * CALLED_PART_MAX) };
+            let called_s = limit_s.max(max_seconds * CALLED_PART_MAX);
+            let waiting = Waiting { silent_s, limit_s: called_s, passes_min: PASSES_MIN };
             match named(lead, index, is_named, waiting)? {
                 Some(marker) => Ok(marker),
                 // A program that has a marker but has not come to it yet: its calls may still show a loop.
@@ -127,7 +129,8 @@ fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Marker>, Error> {
     let is_wanted = lead.options.mark != Mark::Auto;
     let source = if is_wanted { "named" } else { "detected" };
     let silent_s = limits.nothing_s.max(PASSES_WAITED * pass_s).min(limits.most_s);
-    let waiting = Waiting { silent_s, limit_s: silent_s };
+    // It was passed already before it was chosen.
+    let waiting = Waiting { silent_s, limit_s: silent_s, passes_min: 1 };
     let begun_s = lead.seconds();
     match marked(lead, function, source, waiting)? {
         Ok(Marker::Call(call)) => Ok(Some(Marker::Call(MarkerCall { description: Some(description), ..call }))),
@@ -303,6 +306,7 @@ fn count(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Marker, 
     let waiting = Waiting {
         silent_s: limit_s.min(SILENT_MARKER_SECONDS_MAX + iterations_s),
         limit_s: limit_s.min(MARKER_SECONDS_MAX + iterations_s),
+        passes_min: PASSES_MIN,
     };
     Ok(match aligned(lead, waiting)? {
         Ok(found) => {

@@ -27,10 +27,16 @@ impl Window<'_> {
         if fresh || self.streams.is_empty() {
             self.read_streams();
         }
-        let passes: Vec<Passes> =
-            self.streams.iter().zip(&self.wanted).map(|(stream, wanted)| self.passes_of(stream, wanted)).collect();
+        let passes: Vec<Passes> = self
+            .streams
+            .iter()
+            .zip(&self.wanted)
+            .zip(&self.team.members)
+            .map(|((stream, wanted), member)| self.passes_of(stream, wanted, member))
+            .collect();
         self.phases = passes.iter().map(|passes| passes.phase).collect();
-        let have_passed = passes.iter().all(|passes| passes.counted >= PASSES_MIN);
+        let told_from = |wanted: &Wanted| if wanted.is_each_call() { 1 } else { PASSES_MIN };
+        let have_passed = passes.iter().zip(&self.wanted).all(|(passes, wanted)| passes.counted >= told_from(wanted));
         let told = passes.into_iter().zip(&self.streams).zip(&self.wanted).map(|((passes, stream), wanted)| {
             let (calls, skipped) = match have_passed {
                 true => excerpt(stream, &passes.marks, with_messages, events_max),
@@ -65,7 +71,7 @@ impl Window<'_> {
         told
     }
 
-    fn passes_of(&self, stream: &Stream, wanted: &Wanted) -> Passes {
+    fn passes_of(&self, stream: &Stream, wanted: &Wanted, member: &Member) -> Passes {
         let marks = wanted.marks(&self.team, stream);
         let is_counted =
             |index: &usize| stream.passes[*index] > 0 && stream.events[*index].enter_ticks > wanted.since_ticks;
@@ -78,9 +84,10 @@ impl Window<'_> {
             (Some(first), Some(last)) => stream.events[*last].enter_ticks - stream.events[*first].enter_ticks,
             _ => 0,
         };
-        let period_ticks = span as f64 / marks.len().saturating_sub(1).max(1) as f64;
-        // What was passed before is in the records as well, so that one pass tells what number each has.
-        let counted = if wanted.is_each_call() && counted > 0 { marks.len() } else { counted };
+        let period_ticks = match marks.len() {
+            0 | 1 => PassedLoop::of(member, wanted.symbol.function).pass_ticks,
+            several => span as f64 / (several - 1) as f64,
+        };
         Passes { counted: counted as u64, first_count, phase: pass % wanted.every, period_ticks, marks }
     }
 
@@ -126,7 +133,7 @@ impl PassedLoop {
 struct Passes {
     /// Events that begin an iteration.
     marks: Vec<usize>,
-    /// Those whose number is known.
+    /// Those that its counter has seen.
     counted: u64,
     /// Number of the first mark, biased.
     first_count: u64,

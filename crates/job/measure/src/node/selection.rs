@@ -234,7 +234,7 @@ impl Selection {
             ..FunctionInfo::default()
         };
         let index = self.add(modules, info, probe, Place::Mpi(function.name));
-        if matches!(function.class, Class::Test | Class::Probe) {
+        if does_poll(function) {
             self.polling.push(index as u32);
         }
         index
@@ -443,6 +443,11 @@ fn libc_probe(group: u8, bytes: ByteSource) -> Probe {
     }
 }
 
+/// Whether a function is called again and again until something has come.
+fn does_poll(function: &MpiFunction) -> bool {
+    matches!(function.class, Class::Test | Class::Probe)
+}
+
 /// The catalogue's description of a function as the in-target routine reads it.
 fn mpi_probe(function: &MpiFunction) -> Probe {
     let accounting = &function.accounting;
@@ -465,6 +470,7 @@ fn mpi_probe(function: &MpiFunction) -> Probe {
         group: COMM,
         flags,
         kind: probe_kind(accounting),
+        polls: u8::from(does_poll(function)),
         large_count: u8::from(accounting.large_count),
         buffer: accounting.buffer,
         count: accounting.count,
