@@ -3,11 +3,12 @@
  * the same call costs with the cheapest measuring code written by hand around it.
  *
  * Each line: "tiny: KIND min NS median NS calls N" with ns per call, the least and the median over chunks of 2000
- * calls. KIND goes round
+ * calls, and behind that "mean NS" over all of them. KIND goes round
  *   bare     the function, as it is: what a tool patches
  *   counted  a count by increment, in front of the function
  *   pure     another function, which touches no memory; counted_pure, timed_pure: the same around that
  *   prepared the function behind five bytes that a tracer may overwrite
+ *   ten      a function of some ten nanoseconds
  *   timed    an entry and exit timed by two rdtsc, with count, sum, least, largest, first and last, and bytes summed
  * At the end the number of calls made must be the number counted by the function: "tiny: checksum N OK".
  *
@@ -41,6 +42,14 @@ __attribute__((naked, noinline, noclone, aligned(64))) void tiny(uint64_t bytes,
 __attribute__((naked, noinline, noclone, aligned(64))) void pure(uint64_t bytes, const int64_t *place) {
     (void)bytes, (void)place;
     __asm__("leaq 1(%rdi), %rax\n\tret");
+}
+
+/* Ten nanoseconds: each multiplication waits for the one before. */
+__attribute__((noinline, noclone, aligned(64))) void ten(uint64_t bytes, const int64_t *place) {
+    uint64_t product = bytes | 1;
+    (void)place;
+    for (int i = 0; i < 10; i++) __asm__ volatile("imulq %0, %0" : "+r"(product));
+    __asm__ volatile("incq tiny_calls(%%rip)" ::: "memory");
 }
 
 /* The same as tiny behind five bytes of nothing, as a compiler writes it for tracers that cannot move instructions. */
@@ -121,9 +130,11 @@ static double chunk(called_fn *called) {
 
 static long print_line(const char *kind, called_fn *called, int chunks) {
     static double times[CHUNKS_MAX];
-    for (int i = 0; i < chunks; i++) times[i] = chunk(called);
+    double sum = 0;
+    for (int i = 0; i < chunks; i++) sum += times[i] = chunk(called);
     qsort(times, chunks, sizeof *times, compare);
-    printf("tiny: %s min %.3f median %.3f calls %d\n", kind, times[0], times[chunks / 2], chunks * CHUNK_CALLS);
+    printf("tiny: %s min %.3f median %.3f calls %d mean %.3f\n", kind, times[0], times[chunks / 2], chunks * CHUNK_CALLS,
+           sum / chunks);
     if (watching) {
         printf("tiny: gap %.1f\n", (double)gap_ns / 1e3);
         gap_ns = 0;
@@ -159,7 +170,7 @@ int main(int argc, char **argv) {
         called_fn *called;
         bool is_counted; /* by the function itself */
     } kinds[] = {
-        {"bare", tiny, true}, {"counted", counted, true}, {"timed", timed, true}, {"prepared", prepared, true},
+        {"bare", tiny, true}, {"counted", counted, true}, {"timed", timed, true}, {"prepared", prepared, true}, {"ten", ten, true},
         {"pure", pure, false}, {"counted_pure", counted_pure, false}, {"timed_pure", timed_pure, false},
     };
     double seconds = (double)option(argc, argv, "--seconds", 1);

@@ -12,6 +12,7 @@ mod contender;
 mod debian;
 mod idle;
 mod large;
+mod limits;
 mod pauses;
 mod peers;
 mod probe;
@@ -124,6 +125,7 @@ struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Probe,
+    Limits,
     Pauses,
     Truth,
     Real,
@@ -156,6 +158,7 @@ impl Name {
         match self {
             Name::Window => &[
                 ("probe", Part::Probe),
+                ("limits", Part::Limits),
                 ("pauses", Part::Pauses),
                 ("truth", Part::Truth),
                 ("real", Part::Real),

@@ -143,7 +143,7 @@ fn pure_address(text: &str) -> Option<u64> {
     u64::from_str_radix(line.rsplit_once(" pure 0x")?.1, 16).ok()
 }
 
-/// Medians of `tiny: KIND min NS median NS calls N`, nanoseconds.
+/// Medians of `tiny: KIND min NS median NS calls N mean NS`, nanoseconds.
 pub fn medians(text: &str, kind: &str) -> Vec<f64> {
     let start = format!("tiny: {kind} ");
     let rests = text.lines().filter_map(|line| line.strip_prefix(&start));

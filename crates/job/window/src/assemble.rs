@@ -172,6 +172,10 @@ pub struct RankSample {
     pub probe_ns: Option<f64>,
     /// Probes passed while recording, entries plus exits.
     pub probe_hits: u64,
+    /// Of these, the ones whose islands counted by themselves, and what an entry plus an exit costs there, nanoseconds.
+    pub inline_hits: u64,
+    /// See above.
+    pub inline_ns: f64,
     /// Points patched.
     pub points: u64,
     /// Calls kept as trace records.
@@ -721,7 +725,10 @@ fn cost(input: &WindowInput, scale: Scale) -> Cost {
 /// Pairs of probes times the cost of a pair, plus readings of counters and pauses inside the window, over the window.
 fn cost_fraction(rank: &RankSample, scale: Scale) -> Option<f64> {
     let duration_s = scale.seconds(rank.duration_ticks());
-    let probes_s = rank.probe_hits as f64 / 2.0 * rank.probe_ns? * 1e-9;
+    let inline_hits = rank.inline_hits.min(rank.probe_hits);
+    let routine_s = (rank.probe_hits - inline_hits) as f64 / 2.0 * rank.probe_ns? * 1e-9;
+    let inline_s = inline_hits as f64 / 2.0 * rank.inline_ns.min(rank.probe_ns?) * 1e-9;
+    let probes_s = routine_s + inline_s;
     let readings_s = rank.counter_cost.map_or(0.0, |cost| cost.readings as f64 * cost.reading_ns * 1e-9);
     (duration_s > 0.0).then(|| (probes_s + readings_s + rank.pause_inside_us * 1e-6) / duration_s)
 }

@@ -76,6 +76,8 @@ fn rank(rank: u32, comm_ticks: u64) -> RankSample {
         pause_remove_us: Some(200.0),
         probe_ns: Some(20.0),
         probe_hits: 1000,
+        inline_hits: 0,
+        inline_ns: 0.0,
         points: 12,
         ..RankSample::default()
     }

@@ -33,7 +33,7 @@ use trimtab_plan::{
 };
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
-    ABSENT, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, Needs, PAGE,
+    ABSENT, FunctionLimit, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, Needs, PAGE,
     PATCH_BYTES_MAX, PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, role, round_up, state,
 };
 use trimtab_stub::view::View;
@@ -413,6 +413,8 @@ fn inline_of(probe: &Probe, geometry: &Geometry) -> Option<Inline> {
         open_stack: at(offset_of!(FunctionStat, open_stack)),
         open_ticks: at(offset_of!(FunctionStat, open_ticks)),
     };
+    let limit = geometry.limits_offset + u64::from(probe.function) * size_of::<FunctionLimit>() as u64;
+    let limit_at = |offset: usize| (limit + offset as u64) as u32;
     let slot = InlineSlot {
         header_at: gate::HEADER,
         slots_at: gate::SLOTS,
@@ -422,6 +424,8 @@ fn inline_of(probe: &Probe, geometry: &Geometry) -> Option<Inline> {
         state_at: offset_of!(Header, state) as u32,
         recording: state::RECORD as u8,
         first_ticks_at: offset_of!(Header, first_ticks) as u32,
+        look_at_calls_at: limit_at(offset_of!(FunctionLimit, look_at_calls)),
+        stopped_ticks_at: limit_at(offset_of!(FunctionLimit, stopped_ticks)),
     };
     let bytes = (probe.kind == kind::PLAIN_BYTES).then_some(probe.count);
     (timed || counted).then_some(Inline { slot, numbers, timed, bytes })
@@ -479,6 +483,10 @@ pub(crate) fn describe(view: View<'_>, layout: &Layout, probes: &[Probe]) {
     let calibration = calibration_probe(layout.geometry.function_count as u32 - 1);
     for (index, probe) in probes.iter().chain([&calibration]).enumerate() {
         view.set_probe(index as u64, probe);
+    }
+    // Nothing is limited unless the caller says so.
+    for function in 0..layout.geometry.function_count {
+        view.limit(function).look_at_calls.store(u64::MAX, Relaxed);
     }
     header.calibration.store(layout.plan.calibration, Relaxed);
     let mut offset = layout.geometry.data_length;

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x09");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0a");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -515,6 +515,36 @@ pub struct Header {
     pub unknown: [AtomicU64; UNKNOWN_PLACES],
     /// Calls whose path found no place in the table: their site is the return address alone.
     pub paths_lost: AtomicU64,
+
+    /// Time that a window counts as at least where a share of it is the limit.
+    pub limit_ticks_min: AtomicU64,
+}
+
+/// Values of [`FunctionLimit::stopped_by`].
+pub mod stopped_by {
+    /// Probes of the function took more of a thread's time than they may.
+    pub const COST: u64 = 1;
+    /// A thread has called it [`FunctionLimit::calls_max`](super::FunctionLimit::calls_max) times.
+    pub const CALLS: u64 = 2;
+}
+
+/// How long one function is counted. The routine itself ends that, so a function that costs too much is left alone from
+/// the very call on at which it does, whatever the monitor is doing.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct FunctionLimit {
+    /// Calls on a thread from which on the routine looks closer; 0 once it has stopped.
+    pub look_at_calls: AtomicU64,
+    /// Time stamp since when nothing is counted; 0: all is.
+    pub stopped_ticks: AtomicU64,
+    /// Calls that a thread may make in each tick of the window, times 2^32; 0: there is no such limit.
+    pub calls_per_tick: AtomicU64,
+    /// Calls that a thread counts at most; 0: there is no such limit.
+    pub calls_max: AtomicU64,
+    /// One of [`stopped_by`].
+    pub stopped_by: AtomicU64,
+    /// Keeps an entry in one line of the cache.
+    pub reserved: [AtomicU64; 3],
 }
 
 /// Threads that set a handler of a fault are held until the code is back where such a handler looks for it.
@@ -610,6 +640,8 @@ pub struct Geometry {
     pub path_sum_count: u64,
     /// Within a slot: place of its [`SizeClass`]es, [`SIZES_MAX`] for each function.
     pub sizes_offset: u64,
+    /// Place of the [`FunctionLimit`]s, one for each function.
+    pub limits_offset: u64,
 }
 
 /// Room for a script's variables.
@@ -735,6 +767,7 @@ impl Geometry {
             path_sums_offset: word(34),
             path_sum_count: word(35),
             sizes_offset: word(36),
+            limits_offset: word(37),
         }
     }
 
@@ -764,6 +797,7 @@ impl Geometry {
         };
         self.patches_offset = take(self.patch_count * size_of::<PatchRecord>() as u64, 64);
         self.probes_offset = take(self.probe_count * size_of::<Probe>() as u64, 64);
+        self.limits_offset = take(self.function_count * size_of::<FunctionLimit>() as u64, 64);
         self.requests_offset = take(REQUESTS_MAX * size_of::<RequestEntry>() as u64, 64);
         self.rules_offset = take(self.rule_count * size_of::<ReturnRule>() as u64, 64);
         self.paths_offset = take(self.path_count * size_of::<PathEntry>() as u64, 64);

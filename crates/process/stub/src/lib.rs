@@ -10,6 +10,7 @@
 #![no_builtins]
 
 pub mod layout;
+mod limits;
 mod links;
 mod paths;
 mod resolve;

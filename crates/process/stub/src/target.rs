@@ -12,7 +12,7 @@
 //! ranks.
 
 use crate::layout::*;
-use crate::{links, paths, sums};
+use crate::{limits, links, paths, sums};
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -263,16 +263,27 @@ extern "C" fn entered(header: *const Header, number: u64, saved: *const Saved, f
     }
     let context = Context { header, slot };
     let probe = context.probe(number);
-    if probe.flags & flag::SIMPLE != 0 {
-        simple_entry(context, number, Arguments(saved), arrived);
-    } else if probe.role == role::PASSES {
+    if probe.role == role::PASSES {
         pass_on(context, number, Arguments(saved));
+    } else if limits::is_beyond(context, probe, arrived) {
+        leave_alone(context, probe);
+    } else if probe.flags & flag::SIMPLE != 0 {
+        simple_entry(context, number, Arguments(saved), arrived);
     } else {
         note_entry(context, number, Arguments(saved), frame_pointer, arrived);
     }
     context.slot().busy.store(0, Release);
     if context.header().calibration_begun.load(Relaxed) == 0 && context.probe(number).flags & flag::RING != 0 {
         calibrate(header, slot);
+    }
+}
+
+/// A call that is not counted any more: its exit finds no open call, and must not take it for one from before the probes.
+#[inline(always)]
+fn leave_alone(context: Context, probe: &Probe) {
+    context.stat(u64::from(probe.function)).open_stack.store(0, Relaxed);
+    if context.slot().orphans.load(Relaxed) == 0 {
+        context.slot().orphans.store(1, Relaxed);
     }
 }
 

@@ -29,6 +29,7 @@ impl Plain for ReturnRule {}
 impl Plain for PathEntry {}
 impl Plain for PathSum {}
 impl Plain for SizeClass {}
+impl Plain for FunctionLimit {}
 impl Plain for AtomicI32 {}
 
 impl<'a> View<'a> {
@@ -147,6 +148,11 @@ impl<'a> View<'a> {
         words.iter().for_each(|word| bytes.extend_from_slice(&word.load(Relaxed).to_le_bytes()));
         bytes.truncate(length);
         bytes
+    }
+
+    /// How long a function is counted.
+    pub fn limit(self, function: u64) -> &'a FunctionLimit {
+        self.get(self.geometry().limits_offset + function * size_of::<FunctionLimit>() as u64)
     }
 
     /// Slots that a thread has claimed.

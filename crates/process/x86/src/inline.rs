@@ -1,7 +1,8 @@
 //! Inline probes: the usual case of a simple probe without leaving the island.
 //!
 //! Usual is: the thread has a slot, the window is being recorded, the call is no recursion. Everything else goes to the
-//! routine, which does the same from the same words. Three registers are used and put back; the flags are free at a
+//! routine, which does the same from the same words. A function that was stopped is left alone, without a look at the clock.
+//! Three registers are used and put back; the flags are free at a
 //! function's entry and exit.
 //!
 //! Next: `island` for where this code stands.
@@ -43,7 +44,13 @@ impl Writer<'_> {
         }
         self.compare_state(&inline.slot)?;
         let idle = self.jump_if(NOT_EQUAL);
-        self.at_slot(&[0x48, 0xff, 0x81], numbers.calls);
+        // mov rdx, [calls]; cmp rdx, [rax + look_at_calls]; inc rdx; mov [calls], rdx.
+        self.at_slot(&[0x48, 0x8b, 0x91], numbers.calls);
+        self.put(&[0x48, 0x3b, 0x90]);
+        self.put(&inline.slot.look_at_calls_at.to_le_bytes());
+        let beyond = self.jump_if(NOT_BELOW);
+        self.put(&[0x48, 0xff, 0xc2]);
+        self.at_slot(&[0x48, 0x89, 0x91], numbers.calls);
         if let Some(argument) = inline.bytes {
             self.add_bytes(inline, argument);
         }
@@ -62,7 +69,11 @@ impl Writer<'_> {
         } else {
             self.lands(idle);
         }
-        self.finish(restore, slow, closed, self.code.enter)
+        let over = self.put_back(restore);
+        self.lands(beyond);
+        slow.push(self.unless_stopped(&inline.slot, EQUAL));
+        let stopped = self.put_back(Vec::new());
+        self.call_slowly(slow, vec![over, stopped, closed], self.code.enter)
     }
 
     /// Exit: the time of the open call, if it is this one and began in the window.
@@ -70,12 +81,14 @@ impl Writer<'_> {
         let closed = self.closed_gate()?;
         let numbers = &inline.numbers;
         self.put(&PUSH_THREE);
+        self.header_to_rax(&inline.slot)?;
+        let stopped = self.unless_stopped(&inline.slot, NOT_EQUAL);
         self.put(&TICKS_TO_RDX);
         let mut slow = vec![self.find_slot(&inline.slot)?];
         // lea rax, [rsp + 24]; cmp [open_stack], rax: not the open call, so nothing ends here.
         self.put(&[0x48, 0x8d, 0x44, 0x24, 0x18]);
         self.at_slot(&[0x48, 0x39, 0x81], numbers.open_stack);
-        let restore = vec![self.jump_if(NOT_EQUAL)];
+        let restore = vec![stopped, self.jump_if(NOT_EQUAL)];
         self.compare_state(&inline.slot)?;
         slow.push(self.jump_if(NOT_EQUAL));
         // mov rax, [rax + first_ticks]; cmp [open_ticks], rax: begun before the window, so it must be clipped.
@@ -87,25 +100,38 @@ impl Writer<'_> {
         self.at_slot(&[0x48, 0x01, 0x91], numbers.ticks);
         self.at_slot(&[0x48, 0xc7, 0x81], numbers.open_stack);
         self.put(&[0, 0, 0, 0]);
-        self.finish(restore, slow, closed, self.code.leave)
+        let over = self.put_back(restore);
+        self.call_slowly(slow, vec![over, closed], self.code.leave)
     }
 
-    /// Registers back on both ways, the routine on the slow one.
-    fn finish(
-        &mut self,
-        restore: Vec<Pending>,
-        slow: Vec<Pending>,
-        closed: Pending,
-        routine: u64,
-    ) -> Result<(), Refusal> {
+    /// Registers back, and to the end.
+    fn put_back(&mut self, restore: Vec<Pending>) -> Pending {
         restore.into_iter().for_each(|jump| self.lands(jump));
         self.put(&POP_THREE);
-        let over = self.jump();
+        self.jump()
+    }
+
+    /// Registers back, and the routine; all other ways end behind it.
+    fn call_slowly(&mut self, slow: Vec<Pending>, ends: Vec<Pending>, routine: u64) -> Result<(), Refusal> {
         slow.into_iter().for_each(|jump| self.lands(jump));
         self.put(&POP_THREE);
         self.call_routine(routine)?;
-        self.lands(over);
-        self.lands(closed);
+        ends.into_iter().for_each(|jump| self.lands(jump));
+        Ok(())
+    }
+
+    /// `cmp qword [rax + stopped_ticks], 0` and the jump on that condition; rax holds the header's address.
+    fn unless_stopped(&mut self, slot: &InlineSlot, condition: u8) -> Pending {
+        self.put(&[0x48, 0x83, 0xb8]);
+        self.put(&slot.stopped_ticks_at.to_le_bytes());
+        self.put(&[0x00]);
+        self.jump_if(condition)
+    }
+
+    fn header_to_rax(&mut self, slot: &InlineSlot) -> Result<(), Refusal> {
+        self.put(&[0x48, 0x8b, 0x05]);
+        let header = self.displacement(self.code.gate + slot.header_at, 0)?;
+        self.put(&header);
         Ok(())
     }
 
@@ -133,9 +159,7 @@ impl Writer<'_> {
 
     /// The header's address in rax; flags as of comparing the state with recording.
     fn compare_state(&mut self, slot: &InlineSlot) -> Result<(), Refusal> {
-        self.put(&[0x48, 0x8b, 0x05]);
-        let header = self.displacement(self.code.gate + slot.header_at, 0)?;
-        self.put(&header);
+        self.header_to_rax(slot)?;
         self.put(&[0x83, 0xb8]);
         self.put(&slot.state_at.to_le_bytes());
         self.put(&[slot.recording]);

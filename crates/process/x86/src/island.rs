@@ -49,6 +49,10 @@ pub struct InlineSlot {
     pub recording: u8,
     /// From the header to the time stamp of the window's start.
     pub first_ticks_at: u32,
+    /// From the header to the number of the function's calls from which on the routine looks closer.
+    pub look_at_calls_at: u32,
+    /// From the header to the time stamp since when the function's calls don't count; 0: they do.
+    pub stopped_ticks_at: u32,
 }
 
 /// Offsets of one function's numbers within a slot.

@@ -459,8 +459,8 @@ pub struct WindowOptions {
     /// End when the 95% interval of the time per iteration is within this many percent
     #[arg(long, value_name = "PERCENT", value_parser = positive, allow_negative_numbers = true)]
     pub until_confident: Option<f64>,
-    /// Percent of the window's time that probes may cost; a function whose probes cost more is taken out meanwhile. 5 unless
-    /// given, and calls of MPI stay in then
+    /// Percent of the window's time that probes may cost; a function whose probes cost more stops and is taken out. 5 unless
+    /// given, and a call of MPI goes only if it alone costs more
     #[arg(long, value_name = "PERCENT", value_parser = positive, allow_negative_numbers = true)]
     pub max_cost: Option<f64>,
     /// Take a function's probes out once a rank has called it more than N times in the window

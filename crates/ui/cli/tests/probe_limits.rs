@@ -30,14 +30,14 @@ static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);
 int main(int argc, char **argv) {
     int rank, flag;
     double x = 1, sum = 0, last;
-    long steps = 0;
+    long steps = 0, asks = argc > 1 ? 200000 : 2000, calls = argc > 1 ? 0 : 200000;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     last = now();
     for (;;) {
-        for (int i = 0; i < 200000; i++) x = leaf(x);
-        for (int i = 0; i < 200000; i++) x += rand() & 1;
-        for (int i = 0; i < 2000; i++) MPI_Iprobe(MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        for (int i = 0; i < calls; i++) x = leaf(x);
+        for (int i = 0; i < calls; i++) x += rand() & 1;
+        for (int i = 0; i < asks; i++) MPI_Iprobe(MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
         MPI_Allreduce(&x, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
         steps++;
         if (rank == 0 && now() - last > 0.2) {
@@ -84,8 +84,8 @@ fn compiled(desk: &Desk, mpi: Mpi, is_fortran: bool) -> PathBuf {
     program
 }
 
-fn started(mpi: Mpi, program: &Path) -> Running {
-    let mut job = Launch::mpi(mpi, RANKS, program).start().expect("it starts");
+fn started(mpi: Mpi, program: &Path, arguments: &[&str]) -> Running {
+    let mut job = Launch::mpi(mpi, RANKS, program).args(arguments).start().expect("it starts");
     let pids = job.rank_pids(LIMIT).expect("its ranks");
     wait_for("work", || pids.iter().all(|pid| common::cpu_ticks(*pid) > 30));
     job
@@ -119,7 +119,7 @@ fn function<'r>(report: &'r Report, name: &str) -> Option<&'r FunctionTotal> {
 }
 
 fn is_said_to_be_out(report: &Report, name: &str) -> bool {
-    let said = |warning: &String| warning.starts_with(name) && warning.contains("its probes were taken out");
+    let said = |warning: &String| warning.starts_with(name) && warning.contains("were taken out");
     report.warnings.iter().any(said)
 }
 
@@ -145,11 +145,15 @@ fn functions_that_are_called_without_end_are_taken_out() {
     ];
     for (mpi, is_fortran, name, options) in rows {
         let (desk, case) = (Desk::new(), format!("{mpi:?} {name}"));
-        let mut job = started(mpi, &compiled(&desk, mpi, is_fortran));
+        let mut job = started(mpi, &compiled(&desk, mpi, is_fortran), &[]);
         let report = window(&desk, &mut job, &format!("{options} --at-least 2"));
         println!("{case}: {:?} {:?} {:?}", report.cost, function(&report, name), report.warnings);
         println!("{case}: steps per second:\n{}", job.stdout());
         check_out(&report, name, &case);
+        let said = report.warnings.iter().any(|warning| warning.contains("stopped counting"));
+        assert!(said, "{case}: the probes themselves have stopped: {:?}", report.warnings);
+        let cost = report.cost.fraction.expect("a cost");
+        assert!(cost < 0.5, "{case}: islands that count by themselves cost less than our routine: {:?}", report.cost);
         // All that stays in is counted to the end.
         let sums = function(&report, "MPI_Allreduce").expect("it was called");
         let iterations = report.window.iterations.expect("iterations");
@@ -165,13 +169,36 @@ fn functions_that_are_called_without_end_are_taken_out() {
     }
 }
 
-/// Calls of MPI stay in unless a limit is asked for; then communication is a lower bound, and said to be one.
+/// A call of MPI that alone costs too much is taken out unless that is allowed; then communication is a lower bound.
+#[test]
+fn calls_of_mpi_that_only_ask_are_taken_out() {
+    let _alone = alone();
+    for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
+        let (desk, case) = (Desk::new(), format!("{mpi:?}"));
+        let mut job = started(mpi, &compiled(&desk, mpi, false), &["ask"]);
+        let report = window(&desk, &mut job, "--at-least 1");
+        println!("{case}: {:?} {:?}", report.cost, report.warnings);
+        check_out(&report, "MPI_Iprobe", &case);
+        let is_bound = report.warnings.iter().any(|warning| warning.contains("communication is a lower bound"));
+        assert!(is_bound, "{case}: {:?}", report.warnings);
+        let sums = function(&report, "MPI_Allreduce").expect("it was called");
+        let iterations = report.window.iterations.expect("iterations");
+        assert_eq!(sums.calls, u64::from(RANKS) * iterations, "{case}: {sums:?}");
+        let report = window(&desk, &mut job, "--iterations 10 --max-cost 1000000");
+        let all = function(&report, "MPI_Iprobe").expect("it was called");
+        assert!(!is_said_to_be_out(&report, "MPI_Iprobe") && all.time_s.is_some(), "{case}: {all:?}");
+        let iterations = report.window.iterations.expect("iterations");
+        assert_eq!(all.calls, u64::from(RANKS) * iterations * CALLS, "{case}: {all:?}");
+    }
+}
+
+/// As many calls as are asked for, of MPI too; then communication is a lower bound, and said to be one.
 #[test]
 fn calls_of_mpi_are_taken_out_if_asked() {
     let _alone = alone();
     for mpi in [Mpi::Mpich, Mpi::OpenMpi] {
         let (desk, case) = (Desk::new(), format!("{mpi:?}"));
-        let mut job = started(mpi, &compiled(&desk, mpi, false));
+        let mut job = started(mpi, &compiled(&desk, mpi, false), &[]);
         let report = window(&desk, &mut job, "--mark MPI_Allreduce --iterations 400 --max-hits 5000");
         println!("{case}: {:?}", report.warnings);
         check_out(&report, "MPI_Iprobe", &case);
@@ -194,7 +221,7 @@ fn what_a_killed_one_left_is_undone() {
     let _alone = alone();
     let (desk, mpi) = (Desk::new(), Mpi::Mpich);
     let program = compiled(&desk, mpi, false);
-    let mut job = started(mpi, &program);
+    let mut job = started(mpi, &program, &[]);
     let pids = job.rank_pids(LIMIT).expect("its ranks");
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     let leaf = address_of(&program, "leaf");

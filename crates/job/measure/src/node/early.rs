@@ -12,10 +12,12 @@ use crate::request;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 use trimtab_os::{monotonic_ns, ticks};
-use trimtab_stub::layout::state;
+use trimtab_stub::layout::{Probe, USER_GROUP, role, state};
 
 /// Observation from which on it is recorded: most loops are found before, and then nothing has to be forgotten.
 const EARLY_SECONDS: f64 = 0.2;
+/// The same where functions are measured that the user named: while nothing is recorded nobody knows what they cost.
+const EARLY_NAMED_SECONDS: f64 = 0.01;
 /// Time in which every running thread has seen a changed state, and longest wait for one that is kept from running inside
 /// of our routine.
 const SEEN: Duration = Duration::from_millis(2);
@@ -35,7 +37,7 @@ pub(super) struct Early {
 impl Early {
     /// Begins after some observation.
     pub(super) fn begin_when_due(&mut self, team: &Team, seconds: f64) {
-        if self.begun_ns.is_none() && seconds >= EARLY_SECONDS {
+        if self.begun_ns.is_none() && seconds >= when_due(team) {
             self.begin(team);
         }
     }
@@ -85,6 +87,11 @@ impl Early {
     }
 }
 
+fn when_due(team: &Team) -> f64 {
+    let is_named = |probe: &Probe| probe.group == USER_GROUP && probe.role != role::LOOP;
+    if team.selection.probes.iter().any(is_named) { EARLY_NAMED_SECONDS } else { EARLY_SECONDS }
+}
+
 /// Forgets what ranks have recorded; they only observe afterwards.
 pub(super) fn reset(team: &Team) {
     for member in &team.members {
@@ -105,6 +112,10 @@ pub(super) fn reset(team: &Team) {
         header.usage_last.valid.store(0, Relaxed);
         for slot in member.inserted.view().slots() {
             slot.reset();
+        }
+        // Calls count from zero again, and so does when to look at them.
+        for function in 0..member.inserted.view().geometry().function_count {
+            member.inserted.view().limit(function).look_at_calls.store(0, Relaxed);
         }
     }
 }

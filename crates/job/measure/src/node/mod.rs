@@ -43,6 +43,7 @@ pub use counters::what_counts;
 use early::Early;
 use interest::Interest;
 pub use library::{datatype_sizes, describe_library, has_static_mpi};
+use limits::MpiCalls;
 pub use nest::{NestSampler, PASSES_PER_SECOND_MAX, SamplingCost, script_name};
 use observe::Stream;
 pub(crate) use passes::PASSES_MIN;
@@ -372,7 +373,7 @@ impl<'c> Window<'c> {
             }
             Request::SeeEarly => {
                 self.team.yield_to_handlers();
-                self.team.keep_within_limits(self.clock.ticks_per_second(), true);
+                self.team.keep_within_limits(self.clock.ticks_per_second(), self.team.limits.calls());
                 self.beside.note();
                 self.look_at_counters();
                 Answer::Early(self.early.seen(&self.team))
@@ -428,9 +429,10 @@ impl<'c> Window<'c> {
     /// What happens while a loop is looked for: it is recorded by time in case none is found. Whether all ranks run.
     fn observe(&mut self) -> bool {
         self.team.yield_to_handlers();
-        self.team.keep_within_limits(self.clock.ticks_per_second(), false);
+        let seconds = (monotonic_ns() - self.started_ns) as f64 / 1e9;
+        self.team.keep_within_limits(self.clock.ticks_per_second(), MpiCalls::while_observed(seconds));
         self.look_at_counters();
-        self.early.begin_when_due(&self.team, (monotonic_ns() - self.started_ns) as f64 / 1e9);
+        self.early.begin_when_due(&self.team, seconds);
         self.is_alive()
     }
 

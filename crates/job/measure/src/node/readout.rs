@@ -11,8 +11,10 @@ use crate::clock::Clock;
 use crate::options::Ended;
 use crate::request::{Facts, Recording};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use trimtab_os::ticks;
 use trimtab_session::Refused;
 use trimtab_stub::layout::{
     CALIBRATION_CALLS, FRAMES_MAX, LINK_COLLECTIVE, LINK_FROM_PEER, NOBODY, PEER_ALL_OTHERS, Slot, USER_GROUP,
@@ -135,6 +137,12 @@ fn start_unix_s(start_time_ticks: u64) -> f64 {
 /// What saving and restoring registers takes before the first and behind the last time stamp of a call, ticks.
 const ISLANDS_TICKS: f64 = 10.0;
 
+/// What islands do besides reading the clock where they count by themselves, both together, ticks.
+const INLINE_TICKS: f64 = 20.0;
+/// Readings of the clock in a round, and rounds of which the fastest counts.
+const READINGS: u32 = 64;
+const READING_ROUNDS: u32 = 16;
+
 /// A window shorter than this says nothing of processor times that were read beside its borders.
 const BESIDE_SECONDS_MIN: f64 = 0.1;
 
@@ -203,6 +211,8 @@ impl Reader<'_> {
             pause_remove_us: removal.map(|removal| removal.pause_ns_max as f64 / 1e3),
             pause_inside_us: self.member.inserted.pause_asked_ns() as f64 / 1e3,
             probe_ns: self.probe_ns(),
+            inline_hits: view.slots().map(|slot| self.inline_hits(&slot)).sum(),
+            inline_ns: cost_of_inline_pair_ns(self.ticks_per_second),
             probe_hits: view.slots().map(|slot| slot.slot.hits.load(Relaxed) + self.inline_hits(&slot)).sum(),
             points: self.member.inserted.point_count as u64,
             details: self.details(first_ticks, last_ticks),
@@ -249,7 +259,12 @@ impl Reader<'_> {
             Some(since) => format!("{:.3} s after the window began", since as f64 / self.ticks_per_second),
             None => "before the window began".to_owned(),
         };
-        format!("its probes were taken out {when}, because {}; its calls are a lower bound", out.reason)
+        let how = if out.by_itself {
+            format!("its probes stopped counting {when} and were taken out")
+        } else {
+            format!("its probes were taken out {when}")
+        };
+        format!("{how}, because {}; its calls are a lower bound", out.reason)
     }
 
     /// The same with the reasons.
@@ -509,13 +524,40 @@ impl Reader<'_> {
 /// Cost of one entry plus exit: what the routines took in this very window, with cold caches and all, plus the islands
 /// around them; as calibrated where nothing was recorded.
 pub(super) fn cost_of_pair_ns(view: View<'_>, ticks_per_second: f64) -> Option<f64> {
-    let calibrated = view.header().calibrated_ticks.load(Acquire) as f64 / CALIBRATION_CALLS as f64;
+    let calibrated = calibrated_ticks(view);
     let sum = |word: fn(&Slot) -> &AtomicU64| view.slots().map(|slot| word(slot.slot).load(Relaxed)).sum::<u64>();
     let (overhead, hits) = (sum(|slot| &slot.overhead_ticks), sum(|slot| &slot.hits));
     let islands = view.header().empty_ticks.load(Acquire) as f64 + ISLANDS_TICKS;
     let in_window = if hits > 0 { 2.0 * overhead as f64 / hits as f64 + islands } else { 0.0 };
     let ticks = calibrated.max(in_window);
     (ticks > 0.0).then(|| ticks / ticks_per_second * 1e9)
+}
+
+/// The same as calibrated: the least it can be in this process.
+pub(super) fn calibrated_pair_ns(view: View<'_>, ticks_per_second: f64) -> Option<f64> {
+    let ticks = calibrated_ticks(view);
+    (ticks > 0.0).then(|| ticks / ticks_per_second * 1e9)
+}
+
+fn calibrated_ticks(view: View<'_>) -> f64 {
+    view.header().calibrated_ticks.load(Acquire) as f64 / CALIBRATION_CALLS as f64
+}
+
+/// Cost of one entry plus exit where islands count by themselves: two readings of the clock, as long as one takes on this
+/// machine, and words of memory.
+pub(super) fn cost_of_inline_pair_ns(ticks_per_second: f64) -> f64 {
+    static READING_TICKS: OnceLock<f64> = OnceLock::new();
+    let reading = READING_TICKS.get_or_init(|| {
+        let round = || {
+            let begun = ticks();
+            (0..READINGS).for_each(|_| {
+                std::hint::black_box(ticks());
+            });
+            ticks().saturating_sub(begun)
+        };
+        (0..READING_ROUNDS).map(|_| round()).min().unwrap_or(0) as f64 / f64::from(READINGS)
+    });
+    (2.0 * reading + INLINE_TICKS) / ticks_per_second * 1e9
 }
 
 /// World ranks that a link's peer stands for.

@@ -56,7 +56,7 @@ impl Window<'_> {
         self.look_at_counters();
         self.learn_paths();
         self.team.yield_to_handlers();
-        self.team.keep_within_limits(self.clock.ticks_per_second(), true);
+        self.team.keep_within_limits(self.clock.ticks_per_second(), self.team.limits.calls());
         let is_alive = !self.is_due() || self.is_alive();
         let states: Vec<u32> = self.team.members.iter().map(|member| header(member).state.load(Acquire)).collect();
         let has_begun = states.iter().any(|now| *now >= state::RECORD);

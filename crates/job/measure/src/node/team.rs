@@ -5,7 +5,7 @@
 use super::at_once::at_once;
 use super::interest::Interest;
 use super::library::{describe_library, set_library};
-use super::limits::{Limits, Out};
+use super::limits::{Limits, Out, staying};
 use super::readout::host_name;
 use super::selection::Selection;
 use super::starting::wait_for_start;
@@ -47,6 +47,8 @@ pub(crate) struct Member {
     /// Functions whose probes were taken out before the others', and those for which that could not be done.
     pub(super) out: Vec<Out>,
     pub(super) kept_in: Vec<u32>,
+    /// Functions whose probes stay in whatever they cost, by number.
+    pub(super) stays: Vec<bool>,
 }
 
 /// All ranks of a node.
@@ -116,8 +118,10 @@ impl Team {
             let Ready { process, modules, prepared, .. } = one;
             // On an error the ranks done so far are restored as they are dropped.
             let inserted = inserted.map_err(|source| Error::Rank { rank: process.rank, pid: process.pid, source })?;
+            let stays = staying(&prepared, selection.functions.len());
             members.push(Member {
                 process,
+                stays,
                 modules,
                 prepared,
                 inserted,
@@ -165,6 +169,7 @@ impl Team {
 
     /// Restores all ranks at once.
     pub(crate) fn remove(&mut self) {
+        self.note_stopped();
         let mut members: Vec<&mut Member> = self.members.iter_mut().filter(|member| member.removal.is_none()).collect();
         for member in &mut members {
             member.was_alive = member.inserted.is_alive();
