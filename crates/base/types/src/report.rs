@@ -8,11 +8,13 @@
 
 mod counter;
 mod efficiency;
+mod omp;
 mod path;
 mod share;
 
 pub use counter::{Counter, CounterCost};
 pub use efficiency::Efficiencies;
+pub use omp::{HybridEfficiencies, Omp, ParallelRegion};
 pub use path::{PathTotal, SizeClass};
 pub use share::{Event, Limit, Neighbour, NodeShare, Oversubscription, Place};
 
@@ -52,6 +54,9 @@ pub struct Report {
     /// Why `efficiencies` is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub efficiencies_missing: Option<String>,
+    /// Parallel regions of OpenMP; `None`: the group omp was not among what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omp: Option<Omp>,
     /// Why ranks compute differently long; `None`: they do not, beyond what their iterations vary by.
     #[serde(default)]
     pub difference: Option<Difference>,
@@ -130,7 +135,7 @@ pub struct Window {
     pub duration_s: f64,
     /// Wall-clock time of the window's start, seconds since 1970.
     pub started_unix_s: f64,
-    /// Measured groups: "comm", "io", "mem", "sleep", "all", "user".
+    /// Measured groups: "comm", "io", "mem", "sleep", "all", "omp", "user".
     pub groups: Vec<String>,
     /// The loop that was found, for a reader: e.g. "12 MPI calls per iteration, covering 99.1% of the time".
     pub loop_description: Option<String>,
@@ -363,7 +368,7 @@ pub struct FunctionTotal {
     /// counted with these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_names: Vec<String>,
-    /// "comm", "io", "mem", "sleep", "user".
+    /// "comm", "io", "mem", "sleep", "omp", "user".
     pub group: String,
     /// Calls that began in the window, nested ones not included.
     pub calls: u64,

@@ -159,11 +159,12 @@ mod group_names {
     use serde::ser::{Serialize, Serializer};
     use trimtab_mpi::Group;
 
-    const ALL: [(Group, &str); 5] = [
+    const ALL: [(Group, &str); 6] = [
         (Group::Comm, "comm"),
         (Group::Io, "io"),
         (Group::Memory, "mem"),
         (Group::Sleep, "sleep"),
+        (Group::Omp, "omp"),
         (Group::All, "all"),
     ];
 

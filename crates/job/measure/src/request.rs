@@ -242,7 +242,7 @@ pub enum Answer {
         departed: Vec<String>,
     },
     /// At most [`Answer::READ_BYTES`] a rank, [`Answer::ITERATION_BYTES`] for each iteration, [`Answer::FUNCTION_BYTES`]
-    /// for each function, [`Answer::COUNTER_BYTES`] for each counter and [`Answer::LINK_BYTES`] for each link, and [`Answer::SHARE_BYTES`] and [`Answer::SITE_BYTES`]
+    /// for each function, [`Answer::REGION_BYTES`] for each function of parallel regions, [`Answer::COUNTER_BYTES`] for each counter and [`Answer::LINK_BYTES`] for each link, and [`Answer::SHARE_BYTES`] and [`Answer::SITE_BYTES`]
     /// for the node; trace records come on top where they were asked for.
     Read(Box<Recording>),
 }
@@ -276,6 +276,8 @@ impl Answer {
     pub const ITERATION_BYTES: usize = 20;
     /// A function of a rank.
     pub const FUNCTION_BYTES: usize = 64;
+    /// The parallel regions of one function of a rank.
+    pub const REGION_BYTES: usize = 180;
     /// A counter of a rank, which may be two reasons why it is not known.
     pub const COUNTER_BYTES: usize = 640;
     /// A link of a rank.

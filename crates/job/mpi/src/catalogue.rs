@@ -89,7 +89,7 @@ impl MpiFunction {
         match group {
             Group::Comm | Group::All => self.class != Class::Local,
             Group::Io => self.class == Class::Io,
-            Group::Memory | Group::Sleep => false,
+            Group::Memory | Group::Sleep | Group::Omp => false,
         }
     }
 

@@ -21,18 +21,21 @@ pub enum Group {
     Memory,
     /// Sleeping and waiting for descriptors, threads or processes.
     Sleep,
-    /// All of them.
+    /// Parallel regions of OpenMP and the waits of their threads.
+    Omp,
+    /// All of them but `Omp`.
     All,
 }
 
 impl Group {
-    /// The group of this name on the command line (`comm`, `io`, `mem`, `sleep`, `all`).
+    /// The group of this name on the command line (`comm`, `io`, `mem`, `sleep`, `omp`, `all`).
     pub fn from_name(name: &str) -> Option<Group> {
         Some(match name {
             "comm" => Group::Comm,
             "io" => Group::Io,
             "mem" => Group::Memory,
             "sleep" => Group::Sleep,
+            "omp" => Group::Omp,
             "all" => Group::All,
             _ => return None,
         })
@@ -65,7 +68,7 @@ pub struct LibcFunction {
     pub bytes: ByteSource,
 }
 
-/// The functions of the C library in `group`; none for [`Group::Comm`].
+/// The functions of the C library in `group`; none for [`Group::Comm`] and [`Group::Omp`].
 pub fn group_functions(group: Group) -> impl Iterator<Item = &'static LibcFunction> {
     LIBC.iter().filter(move |function| group == Group::All || function.group == group)
 }

@@ -5,6 +5,7 @@
 //! | which functions exist, what are they, what do they move? | [`catalogue()`], [`find()`], [`Accounting`] |
 //! | how is a volume counted? | the conventions in [`accounting`] |
 //! | which functions of the C library belong to `--group io`, `mem`, `sleep`? | [`group_functions()`] |
+//! | which functions of OpenMP's runtimes belong to `--group omp`? | [`OMP_RUNTIME`], [`OMP_BODIES`] |
 //! | which MPI library is mapped, and what do its handles look like? | [`Library::identify()`], [`HandleFacts`] |
 //! | which rank is a process? | [`identify()`] |
 //! | which function is `pmpi_send_`? | [`canonical()`], [`display_name()`] |
@@ -21,6 +22,7 @@ mod groups;
 mod identity;
 mod library;
 mod names;
+mod omp;
 mod prototype;
 
 pub use accounting::{ABSENT, Accounting, AccountingKind, Counted};
@@ -32,4 +34,5 @@ pub use library::{
     is_mpi_module,
 };
 pub use names::{canonical, display_name, spellings};
+pub use omp::{OMP_BODIES, OMP_RUNTIME, OmpPart, is_fragment_of_body, is_omp_runtime};
 pub use prototype::prototype;

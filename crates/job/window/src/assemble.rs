@@ -10,6 +10,7 @@ use crate::efficiency::efficiencies;
 use crate::explain::difference;
 use crate::formulas;
 use crate::paths::{self, NamedPath, PathSample, SizeSample};
+use crate::regions::{TeamSample, omp};
 use crate::remarks::{is_glimpse, name_ranks, remarks};
 use crate::statistics::{self, Share};
 use crate::waits::Waits;
@@ -113,7 +114,7 @@ pub struct FunctionInfo {
     pub name: String,
     /// Further functions that run the same code, whose calls are counted with these.
     pub other_names: Vec<String>,
-    /// "comm", "io", "mem", "sleep" or "user".
+    /// "comm", "io", "mem", "sleep", "omp" or "user".
     pub group: String,
     /// Calls were timed, not only counted.
     pub timed: bool,
@@ -188,6 +189,8 @@ pub struct RankSample {
     pub paths: Vec<PathSample>,
     /// Calls by their payload.
     pub sizes: Vec<SizeSample>,
+    /// What its threads did in parallel regions; `None`: not measured.
+    pub team: Option<TeamSample>,
 }
 
 /// A function whose calls are seen and not where they end, or not seen at all.
@@ -325,6 +328,7 @@ pub fn assemble(input: &WindowInput) -> Report {
         communication_missing: communication_missing(input),
         communication_to_computation: communication_to_computation(&ranks),
         imbalance: imbalance(&ranks),
+        omp: omp(input, &ranks, &efficiencies),
         efficiencies_missing: efficiencies.as_ref().err().cloned(),
         efficiencies: efficiencies.ok(),
         difference,

@@ -5,6 +5,7 @@
 use crate::assemble::RankSample;
 use crate::clock::Relation;
 use crate::event::CallEvent;
+use crate::regions::TeamSample;
 use crate::verify::MarkTimes;
 
 /// 0 stands for a moment that was not seen.
@@ -34,6 +35,7 @@ impl RankSample {
         span(&mut self.comm_ticks);
         self.threads.iter_mut().for_each(|thread| span(&mut thread.comm_ticks));
         self.group_ticks.iter_mut().for_each(|(_, ticks)| span(ticks));
+        self.team.iter_mut().flat_map(TeamSample::spans).for_each(span);
         for detail in &mut self.details {
             at(&mut detail.enter_ticks);
             detail.ticks.iter_mut().for_each(span);

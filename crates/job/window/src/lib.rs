@@ -13,7 +13,7 @@
 //!    ranks really recorded the same ones. Times of several machines are first put on one clock, with their error
 //!    ([`Relation`]).
 //! 4. [`statistics`] turns samples into means with honest intervals; [`formulas`] holds ratios and imbalance.
-//! 5. [`waits`] derives who waited for whom; `efficiency` says where the rest went; [`assemble`] makes the [`Report`](trimtab_types::report::Report), [`headline`] its first sentences.
+//! 5. [`waits`] derives who waited for whom; `efficiency` says where the rest went, `regions` what the threads of ranks did; [`assemble`] makes the [`Report`](trimtab_types::report::Report), [`headline`] its first sentences.
 //!
 //! Next: `event` for the input, then the steps in the order above.
 #![forbid(unsafe_code)]
@@ -38,6 +38,7 @@ mod nest;
 mod order;
 mod paths;
 mod patience;
+mod regions;
 mod remarks;
 mod start;
 pub mod statistics;
@@ -63,6 +64,7 @@ pub use nest::{
 };
 pub use paths::{NamedPath, PathSample, PathWait, SizeSample};
 pub use patience::Patience;
+pub use regions::{RegionSample, TeamSample};
 pub use remarks::name_ranks;
 pub use start::choose_start;
 pub use verify::{MarkTimes, Verdict, verify};

@@ -34,7 +34,7 @@ use trimtab_plan::{
 use trimtab_stub::blob;
 use trimtab_stub::layout::{
     ABSENT, FunctionLimit, FunctionStat, GROUPS_MAX, Geometry, Header, MAGIC, MAPPINGS_MAX, MappingRecord, Needs, PAGE,
-    PATCH_BYTES_MAX, PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, role, round_up, state,
+    PATCH_BYTES_MAX, PatchRecord, Probe, SLOT_HASH_MULTIPLIER, flag, gate, kind, part, role, round_up, state,
 };
 use trimtab_stub::view::View;
 use trimtab_types::Pid;
@@ -181,6 +181,7 @@ impl Prepared {
             code: places.iter().map(|place| place.capacity).sum(),
             threads,
             areas: self.script.as_ref().map(ScriptSource::needs),
+            regions: self.probes.iter().any(|probe| probe.part != part::NONE),
         };
         let mut geometry = Geometry::for_needs(&needs);
         let near = self.arena_modules.first().map_or(self.program.clone(), |(_, text)| text.clone());

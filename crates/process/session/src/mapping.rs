@@ -559,6 +559,7 @@ mod tests {
             code: places.iter().map(|place| place.capacity).sum(),
             threads: 1,
             areas: None,
+            regions: false,
         };
         let geometry = Geometry::for_needs(&needs);
         Layout {

@@ -160,6 +160,10 @@ fn frame_words(frame: &Frame) -> Vec<&AtomicU64> {
         &frame.outermost,
         &frame.next_plus_one,
         &frame.handed_over,
+        &frame.path,
+        &frame.path_sum,
+        &frame.inner,
+        &frame.body,
     ];
     singles.into_iter().chain(&frame.kept).collect()
 }

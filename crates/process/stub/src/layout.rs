@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// First word of the shared memory: "trimtab" and a layout version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0a");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"trimtab\x0b");
 
 /// Name of the shared memory as it shows in `/proc/PID/maps` (`/memfd:trimtab`).
 pub const MEMFD_NAME: &str = "trimtab";
@@ -20,7 +20,7 @@ pub const PATCH_BYTES_MAX: usize = 32;
 /// Nested probes one thread may be inside at once; deeper calls are counted in `Slot::dropped`.
 pub const FRAMES_MAX: u64 = 64;
 
-/// Groups of functions that are timed separately (`comm`, `io`, `mem`, `sleep`, `user`).
+/// Groups of functions that are timed separately (`comm`, `io`, `mem`, `sleep`, `user`, `omp`).
 pub const GROUPS_MAX: usize = 8;
 
 /// Communicators one thread may use in a window, `MPI_COMM_WORLD` included.
@@ -63,6 +63,8 @@ pub const FRAME_BYTES_MAX: u64 = 1 << 20;
 
 /// So many latest calls of a ring are looked through for one that polls as the next one does.
 pub const POLLS_TOGETHER_MAX: u64 = 4;
+/// Threads of one process whose parts in parallel regions are told apart.
+pub const MEMBERS_MAX: usize = 256;
 
 /// Values of [`Header::state`].
 pub mod state {
@@ -116,6 +118,22 @@ pub mod role {
     pub const PASSES: u8 = 3;
     /// At a place that each pass of a loop goes through once: passes are counted, nothing is timed and no argument is read.
     pub const LOOP: u8 = 4;
+}
+
+/// What a function of the group `omp` is to a parallel region ([`Probe::part`]).
+pub mod part {
+    /// Nothing: it is of another group.
+    pub const NONE: u8 = 0;
+    /// The runtime's function that a thread calls to have a region run by a team, and that returns when all are done.
+    pub const REGION: u8 = 1;
+    /// The program's function that the compiler made of a region or a task: each thread of the team runs it.
+    pub const BODY: u8 = 2;
+    /// The runtime's function waits for all threads of the team; tasks may be run meanwhile.
+    pub const BARRIER: u8 = 3;
+    /// It waits for a thread to leave a critical region, a lock or the turn before.
+    pub const LOCK: u8 = 4;
+    /// It waits for tasks, of which it may run some.
+    pub const TASK: u8 = 5;
 }
 
 /// What a probe computes from its call's arguments ([`Probe::kind`]).
@@ -246,8 +264,10 @@ pub struct Probe {
     pub framed: u8,
     /// 1 if it is called again and again until something has come.
     pub polls: u8,
+    /// One of [`part`].
+    pub part: u8,
     /// Keeps the size a multiple of 8.
-    pub reserved: [u8; 5],
+    pub reserved: [u8; 4],
 }
 
 impl Probe {
@@ -274,7 +294,8 @@ impl Probe {
         role: role::FUNCTION,
         framed: 0,
         polls: 0,
-        reserved: [0; 5],
+        part: part::NONE,
+        reserved: [0; 4],
     };
 }
 
@@ -518,6 +539,8 @@ pub struct Header {
 
     /// Time that a window counts as at least where a share of it is the limit.
     pub limit_ticks_min: AtomicU64,
+    /// Teams of threads, where parallel regions are measured.
+    pub teams: Teams,
 }
 
 /// Values of [`FunctionLimit::stopped_by`].
@@ -545,6 +568,24 @@ pub struct FunctionLimit {
     pub stopped_by: AtomicU64,
     /// Keeps an entry in one line of the cache.
     pub reserved: [AtomicU64; 3],
+}
+
+/// The teams of one process.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Teams {
+    /// Thread pointer of the thread that has a region run; 0: none has.
+    pub master: AtomicU64,
+    /// Regions that began while another thread had one run: whose threads are whose is not known.
+    pub mixed: AtomicU64,
+    /// Regions inside of regions: their time is that of the outer ones.
+    pub nested: AtomicU64,
+    /// Regions, their functions or waits that were left by an exception or `longjmp`.
+    pub lost: AtomicU64,
+    /// Threads that have run a region's function.
+    pub member_count: AtomicU64,
+    /// The places of their slots, from the memory's beginning.
+    pub members: [AtomicU64; MEMBERS_MAX],
 }
 
 /// Threads that set a handler of a fault are held until the code is back where such a handler looks for it.
@@ -642,6 +683,10 @@ pub struct Geometry {
     pub sizes_offset: u64,
     /// Place of the [`FunctionLimit`]s, one for each function.
     pub limits_offset: u64,
+    /// Within a slot: place of its [`RegionStat`]s.
+    pub regions_offset: u64,
+    /// Their number: one for each function, or none where parallel regions are not measured.
+    pub region_count: u64,
 }
 
 /// Room for a script's variables.
@@ -672,6 +717,8 @@ pub struct Needs {
     pub threads: u64,
     /// A script's areas; then nothing is kept for the in-target routine.
     pub areas: Option<AreaNeeds>,
+    /// Parallel regions are measured.
+    pub regions: bool,
 }
 
 /// Multiplier of the hash from thread pointers to slots: `(pointer * multiplier) >> slot_shift`. Thread pointers are
@@ -712,6 +759,7 @@ impl Geometry {
             rule_count: RULES_MAX,
             path_count: PATHS_MAX,
             path_sum_count: PATH_SUMS_MAX,
+            region_count: if needs.regions { needs.functions } else { 0 },
             ..Geometry::default()
         };
         if let Some(areas) = needs.areas {
@@ -768,6 +816,8 @@ impl Geometry {
             path_sum_count: word(35),
             sizes_offset: word(36),
             limits_offset: word(37),
+            regions_offset: word(38),
+            region_count: word(39),
         }
     }
 
@@ -782,6 +832,7 @@ impl Geometry {
         self.links_offset = take(self.link_capacity * size_of::<LinkEntry>() as u64);
         self.path_sums_offset = take(self.path_sum_count * size_of::<PathSum>() as u64);
         self.sizes_offset = take(self.function_count * SIZES_MAX * size_of::<SizeClass>() as u64);
+        self.regions_offset = take(self.region_count * size_of::<RegionStat>() as u64);
         self.ring_offset = take(self.ring_capacity * size_of::<CallRecord>() as u64);
         self.details_offset = take(self.function_count * self.detail_capacity * size_of::<DetailRecord>() as u64);
         self.slot_stride = round_up(end, PAGE);
@@ -852,6 +903,8 @@ pub struct Slot {
     pub group_ticks: [AtomicU64; GROUPS_MAX],
     /// Sums of paths that found no place among the [`PathSum`]s; its site stays 0.
     pub other_paths: PathSum,
+    /// The thread's part in the region that runs.
+    pub team: TeamPart,
     /// The thread's open calls.
     pub frames: [Frame; FRAMES_MAX as usize],
     /// Communicators met.
@@ -888,6 +941,11 @@ pub struct Frame {
     pub path: AtomicU64,
     /// Place of its [`PathSum`] in the shared memory; 0: not looked up.
     pub path_sum: AtomicU64,
+    /// Of a region's function: time in it in which the thread waited; of a wait: time in it in which it ran tasks.
+    pub inner: AtomicU64,
+    /// Of a region: number, plus one, of the function that its threads run; 0: not seen. Of a wait: time in which tasks that
+    /// it ran waited.
+    pub body: AtomicU64,
 }
 
 /// Bits of [`Frame::outermost`].
@@ -898,8 +956,11 @@ pub mod outermost {
     pub const FUNCTION: u64 = 2;
 }
 
-/// The group whose functions are each timed on their own, even inside each other.
+/// A group whose functions are each timed on their own, even inside each other: those that the user named.
 pub const USER_GROUP: u8 = 4;
+
+/// Another one: the functions of parallel regions.
+pub const OMP_GROUP: u8 = 5;
 
 /// A communicator as one thread knows it.
 #[repr(C)]
@@ -997,6 +1058,81 @@ pub struct PathSum {
     pub bytes: AtomicU64,
     /// Keeps an entry in one line of the cache.
     pub reserved: [AtomicU64; 3],
+}
+
+/// One thread's part in the region that runs: what it does until all are done. The thread that has the region run adds it up.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct TeamPart {
+    /// 1 once its slot is among [`Teams::members`].
+    pub is_member: AtomicU64,
+    /// Calls of the region's function, and of tasks that it ran outside of it.
+    pub entries: AtomicU64,
+    /// Time in these without waits for other threads.
+    pub busy: AtomicU64,
+    /// Of that, time in communication.
+    pub comm: AtomicU64,
+    /// Time in waits, as [`part`] tells them apart: barriers, locks, tasks.
+    pub waits: [AtomicU64; 3],
+    /// Barriers that the thread passed without having been seen to enter a region, since the window began.
+    pub stray: AtomicU64,
+    /// Time in the window of regions that the thread was not seen to begin.
+    pub unseen: AtomicU64,
+}
+
+/// The regions of one function that a thread had run, in the window.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct RegionStat {
+    /// Regions.
+    pub passes: AtomicU64,
+    /// Time from the call that begins a region until it returns.
+    pub ticks: AtomicU64,
+    /// The same times the threads of each.
+    pub thread_ticks: AtomicU64,
+    /// The largest [`TeamPart::busy`] of each times its threads.
+    pub longest_ticks: AtomicU64,
+    /// Sum of [`TeamPart::busy`].
+    pub busy: AtomicU64,
+    /// Sum of [`TeamPart::comm`].
+    pub comm: AtomicU64,
+    /// Of that, what the thread did that had the region run.
+    pub comm_of_master: AtomicU64,
+    /// Sums of [`TeamPart::waits`].
+    pub waits: [AtomicU64; 3],
+    /// Threads of the region that had fewest; 0: none ended yet.
+    pub threads_min: AtomicU64,
+    /// Threads of the region that had most.
+    pub threads_max: AtomicU64,
+    /// Return address of the latest call that began one.
+    pub site: AtomicU64,
+    /// This thread's own [`TeamPart::busy`] in regions of this function, whoever had them run.
+    pub own_busy: AtomicU64,
+    /// Keeps an entry in two lines of the cache.
+    pub reserved: [AtomicU64; 2],
+}
+
+impl RegionStat {
+    /// All that is counted.
+    pub fn words(&self) -> [&AtomicU64; 14] {
+        let [barrier, lock, task] = &self.waits;
+        [
+            &self.passes,
+            &self.ticks,
+            &self.thread_ticks,
+            &self.longest_ticks,
+            &self.busy,
+            &self.comm,
+            &self.comm_of_master,
+            barrier,
+            lock,
+            task,
+            &self.threads_min,
+            &self.threads_max,
+            &self.site,
+            &self.own_busy,
+        ]
+    }
 }
 
 /// The calls of a function whose payload lies between two sizes.

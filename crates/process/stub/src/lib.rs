@@ -16,6 +16,7 @@ mod paths;
 mod resolve;
 mod sums;
 mod target;
+mod teams;
 pub mod view;
 
 pub use target::{Blob, blob};

@@ -12,7 +12,7 @@
 //! ranks.
 
 use crate::layout::*;
-use crate::{limits, links, paths, sums};
+use crate::{limits, links, paths, sums, teams};
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -455,7 +455,7 @@ fn simple_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
 
 /// The part of a call that lies in the window.
 #[inline(always)]
-fn clipped(header: &Header, first: u64, entered: u64, now: u64) -> (u64, u64) {
+pub(crate) fn clipped(header: &Header, first: u64, entered: u64, now: u64) -> (u64, u64) {
     let last = header.last_ticks.load(Relaxed);
     (if entered > first { entered } else { first }, if last != 0 && now > last { last } else { now })
 }
@@ -477,7 +477,8 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
     let group = group_word(&slot.group_depth, probe.group);
     let stat = context.stat(u64::from(probe.function));
     let outermost = group.load(Relaxed) == 0;
-    let counts = if probe.group == USER_GROUP { stat.depth.load(Relaxed) == 0 } else { outermost };
+    let counts =
+        if probe.group == USER_GROUP || probe.group == OMP_GROUP { stat.depth.load(Relaxed) == 0 } else { outermost };
     let frame = context.frame(depth);
     frame.stack.store(stack, Relaxed);
     frame.site.store(site, Relaxed);
@@ -491,6 +492,9 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
     // A function that is nothing but a jump hands its calls over at once.
     frame.next_plus_one.store(u64::from(probe.next_plus_one), Relaxed);
     frame.handed_over.store(u64::from(probe.next_plus_one != 0), Relaxed);
+    if probe.part != part::NONE {
+        teams::open(context.header, context.slot, depth);
+    }
     add(group, 1);
     add(&stat.depth, 1);
     slot.depth.store(depth + 1, Relaxed);
@@ -787,6 +791,9 @@ fn adopt(context: Context, number: u64, arguments: Arguments) {
 #[inline(always)]
 fn lose_frame(context: Context, frame: &Frame) {
     let header = context.header();
+    if context.probe(frame.probe.load(Relaxed)).part != part::NONE {
+        teams::lose(context, frame);
+    }
     let is_counted = frame.handed_over.load(Relaxed) != 0 && header.first_ticks.load(Relaxed) != 0;
     if is_counted && header.state.load(Acquire) == state::RECORD {
         let probe = context.probe(frame.probe.load(Relaxed));
@@ -844,7 +851,8 @@ fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
     let slot = context.slot();
     let stack = arguments.stack();
     let mut depth = slot.depth.load(Relaxed);
-    if is_orphan(slot, depth) {
+    let mut is_known = is_orphan(slot, depth);
+    if is_known {
         slot.orphans.store(1, Relaxed);
         close_orphan(context, number, now);
     }
@@ -856,7 +864,11 @@ fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
             break;
         }
         if held == stack {
+            is_known = true;
             close_frame(context, frame, arguments, now, is_seen);
+            if context.header().geometry.region_count != 0 {
+                teams::close(context.header, context.slot, depth - 1, now);
+            }
             pop_group(context, frame);
         } else {
             lose_frame(context, frame);
@@ -864,6 +876,9 @@ fn note_exit(context: Context, number: u64, arguments: Arguments, now: u64) {
         depth -= 1;
     }
     slot.depth.store(depth, Relaxed);
+    if !is_known {
+        teams::end_unseen(context, number, now);
+    }
 }
 
 /// The first thing a thread does is to leave a function: it was inside since before the probes went in.

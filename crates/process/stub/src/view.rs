@@ -30,6 +30,7 @@ impl Plain for PathEntry {}
 impl Plain for PathSum {}
 impl Plain for SizeClass {}
 impl Plain for FunctionLimit {}
+impl Plain for RegionStat {}
 impl Plain for AtomicI32 {}
 
 impl<'a> View<'a> {
@@ -309,6 +310,12 @@ impl<'a> SlotView<'a> {
         })
     }
 
+    /// The regions of function `function` that this thread had run; `None`: regions are not measured.
+    pub fn region(&self, function: u64) -> Option<&'a RegionStat> {
+        let place = self.offset + self.geometry.regions_offset + function * size_of::<RegionStat>() as u64;
+        (function < self.geometry.region_count).then(|| self.view.get(place))
+    }
+
     /// Call number `index` of the ring (modulo its capacity).
     pub fn call(&self, index: u64) -> &'a CallRecord {
         let place = index & (self.geometry.ring_capacity - 1);
@@ -319,6 +326,20 @@ impl<'a> SlotView<'a> {
     pub fn detail(&self, function: u64, index: u64) -> &'a DetailRecord {
         let place = function * self.geometry.detail_capacity + index;
         self.view.get(self.offset + self.geometry.details_offset + place * size_of::<DetailRecord>() as u64)
+    }
+
+    fn reset_regions(&self) {
+        let teams = &self.view.header().teams;
+        [&teams.mixed, &teams.nested, &teams.lost].into_iter().for_each(|word| word.store(0, Relaxed));
+        let team = &self.slot.team;
+        for word in [&team.entries, &team.busy, &team.comm, &team.stray, &team.unseen].into_iter().chain(&team.waits) {
+            word.store(0, Relaxed);
+        }
+        for stat in (0..self.geometry.region_count).filter_map(|function| self.region(function)) {
+            for word in stat.words() {
+                word.store(0, Relaxed);
+            }
+        }
     }
 
     /// Forgets what was recorded, so that the slot counts from zero: the target must not be recording.
@@ -337,6 +358,7 @@ impl<'a> SlotView<'a> {
         {
             word.store(0, Relaxed);
         }
+        self.reset_regions();
         // A function that was left once is not left again.
         if slot.orphans.load(Relaxed) > 1 {
             slot.orphans.store(1, Relaxed);
@@ -402,9 +424,10 @@ impl Probe {
             self.role,
             self.framed,
             self.polls,
+            self.part,
         ];
         // A field that is left out would be an argument that the target reads wrongly.
-        const { assert!(size_of::<Probe>() == 8 + 19 + size_of_val(&Probe::ABSENT.reserved)) };
+        const { assert!(size_of::<Probe>() == 8 + 20 + size_of_val(&Probe::ABSENT.reserved)) };
         bytes[8..8 + rest.len()].copy_from_slice(&rest);
         bytes
     }
@@ -491,6 +514,7 @@ mod tests {
             code: 70_000,
             threads: 4,
             areas: None,
+            regions: true,
         };
         let geometry = Geometry::for_needs(&needs);
         let words: Vec<AtomicU64> = (0..geometry.data_length / 8).map(|_| AtomicU64::new(0)).collect();

@@ -37,6 +37,7 @@ impl Target {
             code: 0,
             threads: 1,
             areas: None,
+            regions: false,
         };
         let geometry = Geometry::for_needs(&needs);
         let words = (0..geometry.data_length / 8).map(|_| AtomicU64::new(0)).collect();

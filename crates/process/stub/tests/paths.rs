@@ -39,8 +39,17 @@ struct Level {
 
 impl Target {
     fn new() -> Target {
-        let needs =
-            Needs { patches: 1, probes: 1, functions: 1, ranks: 1, details: 0, code: 0, threads: 1, areas: None };
+        let needs = Needs {
+            patches: 1,
+            probes: 1,
+            functions: 1,
+            ranks: 1,
+            details: 0,
+            code: 0,
+            threads: 1,
+            areas: None,
+            regions: false,
+        };
         let geometry = Geometry::for_needs(&needs);
         let words = (0..geometry.data_length / 8).map(|_| AtomicU64::new(0)).collect();
         let code = (0..WORDS as u64).map(|index| index.wrapping_mul(0x0101_0101_0101_0101)).collect();

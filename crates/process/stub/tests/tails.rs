@@ -89,6 +89,7 @@ impl Target {
             code: 0,
             threads: 1,
             areas: None,
+            regions: false,
         };
         let geometry = Geometry::for_needs(&needs);
         let target =

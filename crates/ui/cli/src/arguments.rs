@@ -546,7 +546,9 @@ pub enum GroupName {
     Mem,
     /// Sleeping and waiting
     Sleep,
-    /// All of them
+    /// Parallel regions of OpenMP; MPI with them
+    Omp,
+    /// All of them but omp
     All,
 }
 

@@ -271,13 +271,22 @@ fn ends_of(job: &Job) -> Departures {
 
 /// The window that was asked for.
 pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -> anyhow::Result<Options> {
-    let groups = options.group.iter().map(|group| match group {
-        GroupName::Comm => Group::Comm,
-        GroupName::Io => Group::Io,
-        GroupName::Mem => Group::Memory,
-        GroupName::Sleep => Group::Sleep,
-        GroupName::All => Group::All,
-    });
+    let mut groups: Vec<Group> = options
+        .group
+        .iter()
+        .map(|group| match group {
+            GroupName::Comm => Group::Comm,
+            GroupName::Io => Group::Io,
+            GroupName::Mem => Group::Memory,
+            GroupName::Sleep => Group::Sleep,
+            GroupName::Omp => Group::Omp,
+            GroupName::All => Group::All,
+        })
+        .collect();
+    // Where threads wait for each other means little without where ranks do.
+    if groups.contains(&Group::Omp) && !groups.iter().any(|group| matches!(group, Group::Comm | Group::All)) {
+        groups.insert(0, Group::Comm);
+    }
     let mark = match (&options.main_loop, options.mark.as_str()) {
         (Some(name), _) => nest_number(name).map_or_else(|| Mark::Loop(name.clone()), Mark::Nest),
         (None, "auto") => Mark::Auto,
@@ -289,7 +298,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         start: options.start,
         max_seconds: options.max_seconds,
         mark,
-        groups: groups.collect(),
+        groups,
         functions: options.function.clone(),
         loops: Vec::new(),
         arguments: options.argument.clone(),

@@ -10,6 +10,7 @@ mod svg;
 mod tables;
 
 use crate::numbers::{self, COST_BAR};
+use crate::omp;
 use crate::paths;
 use crate::units::{NOT_MEASURED, percent, time};
 use crate::waits;
@@ -43,6 +44,7 @@ pub fn html(report: &Report, headline: &str) -> String {
     page += &warnings(report);
     page += &plot_cards(report);
     page += &card("Functions", &words::summed_over(report), &tables::functions(report));
+    page += &regions(report);
     page += &call_paths(report);
     page += &waiting(report);
     page += &facts_cards(report);
@@ -72,6 +74,13 @@ fn text(raw: &str) -> String {
         }
     }
     safe
+}
+
+/// Parallel regions and what their threads did, where they were measured.
+fn regions(report: &Report) -> String {
+    let Some(found) = &report.omp else { return String::new() };
+    let notes: String = omp::notes(found).iter().map(|line| format!("<p>{}</p>\n", text(line))).collect();
+    card("Parallel regions of OpenMP", "summed over ranks", &(tables::regions(found) + &notes))
 }
 
 /// Communication by the place it is called from, and calls by what they carry, where either is known.

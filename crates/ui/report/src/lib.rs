@@ -13,6 +13,7 @@ mod html;
 mod list;
 mod neighbours;
 mod numbers;
+mod omp;
 mod paths;
 mod terminal;
 mod units;

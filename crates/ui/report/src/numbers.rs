@@ -4,6 +4,7 @@
 //!
 //! Next: `words.rs`, `terminal.rs` and `html.rs` print these.
 
+use crate::omp;
 use trimtab_types::report::{Link, RankTotal, Report};
 
 /// Cost above which every page warns: share of the window's time.
@@ -58,7 +59,11 @@ pub(crate) fn communication_measured(report: &Report) -> bool {
 pub(crate) fn threads_summed(report: &Report) -> Option<u32> {
     let communicating = report.ranks.iter().filter_map(|rank| rank.communication_threads).max().unwrap_or(0);
     let whole_s = rank_seconds(report) * (1.0 + ROUNDING);
-    let is_above = report.functions.iter().any(|function| function.time_s.is_some_and(|time_s| time_s > whole_s));
+    let is_above = report
+        .functions
+        .iter()
+        .filter(|function| function.group != omp::GROUP)
+        .any(|function| function.time_s.is_some_and(|time_s| time_s > whole_s));
     (communicating > 1 || is_above).then_some(communicating)
 }
 

@@ -10,6 +10,7 @@ mod ranks;
 mod table;
 
 use crate::numbers;
+use crate::omp;
 use crate::paths;
 use crate::units::{NOT_MEASURED, bytes, bytes_short, count, counted, percent, significant, time};
 use crate::waits;
@@ -62,6 +63,7 @@ pub fn terminal(report: &Report, headline: &str, style: &Style) -> String {
     page.facts(&words::result(report));
     ranks::write(&mut page, report);
     functions(&mut page, report);
+    regions(&mut page, report);
     call_paths(&mut page, report, style.paths);
     sizes(&mut page, report);
     wait_states(&mut page, report);
@@ -143,7 +145,10 @@ fn functions(page: &mut Page, report: &Report) {
     if report.functions.is_empty() {
         return page.note(Ink::Plain, "no measured function was called");
     }
-    let (shown, rest) = report.functions.split_at(report.functions.len().min(FUNCTIONS_SHOWN_MAX));
+    // Regions and their waits have a table of their own.
+    let listed = |function: &&FunctionTotal| report.omp.is_none() || function.group != omp::GROUP;
+    let listed: Vec<&FunctionTotal> = report.functions.iter().filter(listed).collect();
+    let (shown, rest) = listed.split_at(listed.len().min(FUNCTIONS_SHOWN_MAX));
     let mut table = Table::new(function_columns(report));
     for function in shown {
         table.row(function_cells(report, function));
@@ -155,7 +160,7 @@ fn functions(page: &mut Page, report: &Report) {
     if !rest.is_empty() {
         page.note(Ink::Plain, &rest_of_functions(rest));
     }
-    let nested: u64 = report.functions.iter().map(|function| function.nested_calls).sum();
+    let nested: u64 = listed.iter().map(|function| function.nested_calls).sum();
     if nested > 0 {
         let calls = counted(nested, "call");
         page.note(
@@ -211,11 +216,29 @@ fn several_groups(report: &Report) -> bool {
     report.functions.windows(2).any(|pair| pair[0].group != pair[1].group)
 }
 
-fn rest_of_functions(rest: &[FunctionTotal]) -> String {
+fn rest_of_functions(rest: &[&FunctionTotal]) -> String {
     let calls: u64 = rest.iter().map(|function| function.calls).sum();
     let time_s: f64 = rest.iter().filter_map(|function| function.time_s).sum();
     let functions = counted(rest.len() as u64, "more function");
     format!("and {functions}: {}, {}", counted(calls, "call"), time(time_s))
+}
+
+/// Parallel regions and what their threads did.
+fn regions(page: &mut Page, report: &Report) {
+    let Some(found) = &report.omp else { return };
+    page.section("Parallel regions of OpenMP, summed over ranks");
+    let column = |(title, rank): (&'static str, u8)| match title {
+        "region" => Column::name(title),
+        _ => Column::number(title, rank),
+    };
+    let mut table = Table::new(omp::COLUMNS.map(column).into());
+    for region in found.regions.iter().take(omp::REGIONS_SHOWN_MAX) {
+        table.row(omp::cells(region).map(|(shown, _)| Cell::Text(shown)).into());
+    }
+    if !found.regions.is_empty() {
+        page.table(&table);
+    }
+    omp::notes(found).iter().for_each(|line| page.note(Ink::Faint, line));
 }
 
 /// Communication by the place it is called from.

@@ -6,6 +6,7 @@
 
 use crate::neighbours;
 use crate::numbers::{self, COST_BAR};
+use crate::omp;
 use crate::units::{
     NOT_MEASURED, bytes, count, counted, date, percent, percent_with_half_width, significant, time,
     time_with_half_width,
@@ -102,6 +103,7 @@ fn how_far(progress: &LoopProgress) -> String {
 pub(crate) fn result(report: &Report) -> Vec<Fact> {
     let mut facts = vec![plain("communication", communication(report)), plain("imbalance", imbalance(report))];
     facts.extend(efficiency(report).map(|said| plain("efficiency", said)));
+    facts.extend(omp::hybrid(report).map(|said| plain("with threads", said)));
     facts.extend(numbers::polling_share(report).map(|share| {
         let meaning = if share > 0.5 {
             "it polls: waiting keeps the core busy"

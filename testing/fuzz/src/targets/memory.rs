@@ -54,6 +54,7 @@ impl SharedMemory {
             code: 4096,
             threads: 1,
             areas: Some(areas),
+            regions: false,
         };
         let geometry = Geometry::for_needs(&needs);
         let words: Vec<AtomicU64> = (0..geometry.data_length / 8).map(|_| AtomicU64::new(0)).collect();

@@ -35,6 +35,7 @@ pub fn report(batch: u32, iterations: usize) -> Report {
         imbalance: None,
         efficiencies: None,
         efficiencies_missing: None,
+        omp: None,
         difference: None,
         functions: Vec::new(),
         paths: Vec::new(),

@@ -26,6 +26,7 @@ mod passes;
 mod places;
 mod readout;
 mod recorder;
+mod regions;
 mod selection;
 mod starting;
 mod sums;

@@ -225,6 +225,7 @@ impl Reader<'_> {
             unseen: [self.taken_out(first_ticks), self.lacking(&self.member.prepared.refused)].concat(),
             paths: self.paths(&calls),
             sizes: self.sizes(),
+            team: self.team(&calls, main_key),
         }
     }
 

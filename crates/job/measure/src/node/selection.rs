@@ -18,13 +18,13 @@ use trimtab_mpi::{
 use trimtab_session::{
     ENTRANCES, FunctionRequest, ImageCache, LoopRequest, Module, Modules, Prepared, Refused, TailExit,
 };
-use trimtab_stub::layout::{Probe, flag, kind, role};
+use trimtab_stub::layout::{OMP_GROUP, Probe, flag, kind, role};
 use trimtab_symbols::Function;
 use trimtab_types::{FileAddr, Pid, ProcAddr};
 use trimtab_window::FunctionInfo;
 
 /// Number of each group in a probe.
-pub(crate) const GROUP_NAMES: [&str; 5] = ["comm", "io", "mem", "sleep", "user"];
+pub(crate) const GROUP_NAMES: [&str; 6] = ["comm", "io", "mem", "sleep", "user", "omp"];
 const COMM: u8 = 0;
 const USER: u8 = 4;
 /// Functions that mark iterations wherever a program has them (Fortran adds an underscore).
@@ -56,7 +56,7 @@ pub(crate) struct Selection {
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+pub(super) enum Place {
     Mpi(&'static str),
     Symbol {
         module: String,
@@ -79,6 +79,9 @@ impl Selection {
         let has_comm = options.groups.iter().any(|group| matches!(group, Group::Comm | Group::All));
         for group in &options.groups {
             programs.iter().for_each(|modules| selection.add_group(modules, *group));
+            if *group == Group::Omp {
+                selection.add_regions(programs, cache);
+            }
             if *group == Group::Io && !has_comm {
                 programs.iter().for_each(|modules| selection.add_mpi_files(modules));
             }
@@ -107,6 +110,11 @@ impl Selection {
         all.filter(is_asked).map(|(function, _)| function.name.as_str()).collect()
     }
 
+    /// Where a function lies in a process.
+    pub(super) fn address(&self, modules: &Modules, function: usize) -> Option<ProcAddr> {
+        self.places[function].address(modules)
+    }
+
     /// Requests for one rank.
     pub(crate) fn requests(&self, modules: &Modules) -> Vec<FunctionRequest> {
         let functions = self.places.iter().enumerate().filter(|(_, place)| !matches!(place, Place::Loop { .. }));
@@ -130,7 +138,7 @@ impl Selection {
 
     /// Adds a function, unless it is there already: by this name, or by another one of the same code, which would be
     /// patched only once and so show no call of the second.
-    fn add(&mut self, modules: &Modules, info: FunctionInfo, mut probe: Probe, place: Place) -> usize {
+    pub(super) fn add(&mut self, modules: &Modules, info: FunctionInfo, mut probe: Probe, place: Place) -> usize {
         if let Some(known) =
             self.functions.iter().position(|known| known.name == info.name && known.group == info.group)
         {
@@ -426,6 +434,7 @@ fn group_number(group: Group) -> u8 {
         Group::Io => 1,
         Group::Memory => 2,
         Group::Sleep => 3,
+        Group::Omp => OMP_GROUP,
     }
 }
 

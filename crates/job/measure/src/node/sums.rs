@@ -89,6 +89,13 @@ impl Window<'_> {
                 let one = met.entry(place.id).or_insert(Met { member, site, is_cut: place.is_cut, ticks: 0 });
                 one.ticks += path.ticks;
             }
+            for region in sample.team.iter_mut().flat_map(|team| &mut team.regions) {
+                let (members, site) = (&self.team.members, (region.path, LONG_AGO_TICKS));
+                let place = self.paths[member].place(&members[member], site, &mut self.rules, self.cache);
+                let site = std::mem::replace(&mut region.path, place.id);
+                let one = met.entry(place.id).or_insert(Met { member, site, is_cut: place.is_cut, ticks: 0 });
+                one.ticks += region.ticks;
+            }
         }
         let mut met: Vec<(u64, Met)> = met.into_iter().collect();
         met.sort_by_key(|(path, one)| (std::cmp::Reverse(one.ticks), *path));

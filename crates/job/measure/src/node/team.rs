@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use trimtab_mpi::{Group, HandleFacts, Library, group_functions, is_mpi_module};
+use trimtab_mpi::{Group, HandleFacts, Library, group_functions, is_mpi_module, is_omp_runtime};
 use trimtab_os::MappingTable;
 use trimtab_plan::Plan;
 use trimtab_session::leftover::{self, Leftover};
@@ -351,6 +351,7 @@ pub fn wanted_files(pid: Pid, options: &Options) -> impl Fn(&str) -> bool + use<
         || !matches!(options.mark, Mark::Auto | Mark::Nest(_));
     let all = !options.functions.is_empty() || is_named;
     let libc = options.groups.iter().any(|group| *group != Group::Comm);
+    let omp = options.groups.contains(&Group::Omp);
     let exe = program_name(pid);
     move |path| {
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -359,7 +360,8 @@ pub fn wanted_files(pid: Pid, options: &Options) -> impl Fn(&str) -> bool + use<
         // Walks of stacks go through its unwinder.
         let unwinds = name.starts_with("libgcc_s.");
         let has_loop = of_loops.iter().flatten().any(|library| name.contains(library.as_str()));
-        all || has_loop || is_mpi_module(path) || !system || (libc && is_libc) || unwinds || path == exe
+        let runs_regions = omp && is_omp_runtime(name);
+        all || has_loop || runs_regions || is_mpi_module(path) || !system || (libc && is_libc) || unwinds || path == exe
     }
 }
 

@@ -28,8 +28,17 @@ pub fn maps_text(data_length: u64) -> String {
 
 /// The descriptor's bytes, and the length of the whole shared memory.
 pub fn example() -> (Vec<u8>, u64) {
-    let needs =
-        Needs { patches: 2, probes: 1, functions: 1, ranks: 2, details: 0, code: 4096, threads: 1, areas: None };
+    let needs = Needs {
+        patches: 2,
+        probes: 1,
+        functions: 1,
+        ranks: 2,
+        details: 0,
+        code: 4096,
+        threads: 1,
+        areas: None,
+        regions: false,
+    };
     let geometry = Geometry::for_needs(&needs);
     let words: Vec<AtomicU64> = (0..geometry.requests_offset / 8 + 1).map(|_| AtomicU64::new(0)).collect();
     let view = View::new(&words);

@@ -4,12 +4,15 @@
 
 use super::{card, text};
 use crate::numbers;
+use crate::omp;
 use crate::paths;
 use crate::units::{bytes, count, counted, percent, significant, time};
 use crate::waits;
 use crate::words;
 use std::fmt::Write;
-use trimtab_types::report::{Counter, Detail, FunctionTotal, Link, PathTotal, RankTotal, Report, SizeClass, WaitState};
+use trimtab_types::report::{
+    Counter, Detail, FunctionTotal, Link, Omp, ParallelRegion, PathTotal, RankTotal, Report, SizeClass, WaitState,
+};
 
 /// Links beside the map of all.
 const LINKS_SHOWN_MAX: usize = 12;
@@ -105,6 +108,19 @@ pub(super) fn paths(report: &Report) -> String {
         cells.into_iter().chain([Cell::name(&way)]).collect()
     };
     table(&titles, report.paths.iter().map(row))
+}
+
+/// Parallel regions.
+pub(super) fn regions(found: &Omp) -> String {
+    let titles = omp::COLUMNS.map(|(title, _)| title);
+    let row = |region: &ParallelRegion| {
+        let cells = omp::cells(region).map(|(shown, number)| match number {
+            Some(number) => Cell::number(number, shown),
+            None => Cell::name(&shown),
+        });
+        cells.into_iter().collect()
+    };
+    table(&titles, found.regions.iter().map(row))
 }
 
 /// Calls by what they carry.

@@ -24,6 +24,7 @@ pub fn all() -> Vec<(&'static str, &'static str, Report)> {
         ("by_time", "no loop was found: 51.0% of 2 s is communication", by_time()),
         ("invalid", "the window is not valid: rank 1 left after 7 of 10 iterations", invalid()),
         ("nothing_measured", "nothing was measured", nothing_measured()),
+        ("openmp", "12.4% of the time is communication; the two ranks are balanced", openmp()),
         ("shared", "12.4% of the time is communication; the two ranks are balanced", shared()),
         ("hostile", "<script>alert('headline')</script> \u{1b}[31mred", hostile()),
     ]
@@ -228,6 +229,7 @@ pub fn everything() -> Report {
             ..efficiencies(0.6)
         }),
     );
+    report.omp = Some(omp(true));
     report.communication_missing = Some("the group comm was not among what was measured (io)".into());
     report.nodes = vec![node_share()];
     report.window.event = Some(Event {
@@ -352,6 +354,7 @@ pub fn bare() -> Report {
             (crowd.processors_wanted, crowd.processors_had) = (None, None);
         }
     }
+    report.omp = Some(omp(false));
     let mut unknown = report.nodes[0].clone();
     unknown.oversubscribed = None;
     report.nodes.push(unknown);
@@ -521,6 +524,7 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         imbalance: Some(0.004),
         efficiencies: Some(efficiencies(1.0 - fraction)),
         efficiencies_missing: None,
+        omp: None,
         difference: None,
         functions: vec![
             function("MPI_Sendrecv", calls * 2, communication_s * 0.9, Some((calls * 2 * 8192, 8192))),
@@ -544,6 +548,79 @@ pub fn sample(ranks: u32, iterations: u32, iteration_s: f64, computing: &dyn Fn(
         },
         details: Vec::new(),
         warnings: Vec::new(),
+    }
+}
+
+/// Ranks of several threads.
+pub fn openmp() -> Report {
+    let mut report = two_ranks();
+    report.window.groups.push("omp".into());
+    let mut known = omp(true);
+    known.hybrid_missing = None;
+    known.regions[0].missing = None;
+    let unseen = ParallelRegion { function: "GOMP_parallel".into(), time_s: 0.25, ..omp(false).regions[1].clone() };
+    known.regions[1] = ParallelRegion { missing: Some("what its threads did was not seen".into()), ..unseen };
+    known.unseen_s = 0.25;
+    report.omp = Some(known);
+    report
+}
+
+/// Two regions, with all that is known of them or nothing.
+pub fn omp(is_known: bool) -> Omp {
+    let line = is_known.then(|| "solver.c:88".to_owned());
+    let place = CallFrame { function: "solve".into(), line, own: true, ..CallFrame::default() };
+    let known = |value: f64| is_known.then_some(value);
+    let region = |place: Option<CallFrame>, number: u32| ParallelRegion {
+        place,
+        function: format!("solve._omp_fn.{number}"),
+        ranks: 4,
+        passes: 400,
+        time_s: 2.0,
+        fraction: known(0.4),
+        threads_min: is_known.then_some(2),
+        threads_max: is_known.then_some(8),
+        thread_time_s: known(16.0),
+        work_s: known(10.0),
+        communication_s: known(0.0),
+        barrier_s: known(3.0),
+        lock_s: known(1.0),
+        task_s: known(0.5),
+        ends_s: known(1.5),
+        imbalance: known(0.31),
+        imbalance_of_sums: known(0.29),
+        efficiency: known(0.625),
+        missing: Some("rank 0: 2 regions or waits were left by an exception".into()),
+    };
+    let other = is_known.then(|| CallFrame { line: Some("solver.c:120".into()), ..place.clone() });
+    Omp {
+        regions: vec![region(Some(place), 0), region(other, 1)],
+        threads: is_known.then_some(32),
+        serial_s: known(0.7),
+        unseen_s: if is_known { 0.0 } else { 1.25 },
+        nested: u64::from(is_known) * 3,
+        hybrid: Some(hybrid(is_known)).filter(|_| is_known),
+        hybrid_missing: Some("rank 0: 2 regions or waits were left by an exception".into()),
+    }
+}
+
+fn hybrid(is_bad: bool) -> HybridEfficiencies {
+    HybridEfficiencies {
+        parallel: 0.5,
+        mpi: 0.8,
+        mpi_load_balance: 0.9,
+        mpi_communication: 0.889,
+        omp: 0.625,
+        omp_load_balance: 0.78,
+        omp_scheduling: 0.9,
+        omp_serialisation: 0.89,
+        useful_s: 20.0,
+        mpi_s: 1.0,
+        idle_in_mpi_s: 7.0,
+        imbalance_s: 6.0,
+        scheduling_s: 3.5,
+        serialisation_s: 2.5,
+        work_on_first: is_bad.then(|| "OpenMP load balance".into()),
+        region_first: is_bad.then(|| "solve at solver.c:88".into()),
     }
 }
 
