@@ -153,10 +153,13 @@ fn factors_are_those_of_the_definitions() {
     assert_eq!(hybrid.region_first.as_deref(), Some("solve._omp_fn.0"));
 }
 
+/// Something that happens to a rank.
+type Change<'c> = &'c dyn Fn(&mut RankSample);
+
 #[test]
 fn what_is_not_known_has_a_reason() {
     let untimed = |function: usize| Untimed { function, reason: "its probes were taken out".into(), is_out: true };
-    let cases: [(&str, &dyn Fn(&mut RankSample), &str, bool); 8] = [
+    let cases: [(&str, Change<'_>, &str, bool); 8] = [
         ("mixed", &|rank| rank.team.as_mut().expect("a team").mixed = 2, "another thread", false),
         ("lost", &|rank| rank.team.as_mut().expect("a team").lost = 1, "exception", false),
         ("many", &|rank| rank.team.as_mut().expect("a team").threads_met = 257, "256 threads", false),
