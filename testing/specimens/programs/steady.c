@@ -9,6 +9,7 @@
  *                    rank 0 makes FILE.begun when all ranks have done an iteration
  *   --threads N      idle threads beside the main one
  *   --sleep-us N     sleeps in every iteration (500), so that a small machine has room for others
+ *   --sleep-more-us N  the upper half of the ranks sleeps so much more (0)
  *   --work N         additions in every iteration (20000)
  *   --pages N        pages of fresh memory that are touched in every iteration (0)
  *   --imbalance      the upper half of the ranks does its additions and touches its pages twice
@@ -88,7 +89,9 @@ int main(int argc, char **argv) {
     int rank, ranks, own, all;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    int repeats = flag(argc, argv, "--imbalance") && rank >= (ranks + 1) / 2 ? 2 : 1;
+    bool is_upper = rank >= (ranks + 1) / 2;
+    if (is_upper) sleep_us += option(argc, argv, "--sleep-more-us", 0);
+    int repeats = flag(argc, argv, "--imbalance") && is_upper ? 2 : 1;
     while (!end) {
         iteration_begins((int)iteration);
         for (int i = 0; i < repeats; i++) {

@@ -115,3 +115,18 @@ fn twice_the_work_is_told_by_what_ranks_execute() {
         assert_eq!(found.relative.is_empty(), assumed != Some(Assumption::Homogeneous), "{found:?}");
     }
 }
+
+/// A rank that sleeps as its work wants no processor: nobody keeps it from one, and that is what is said.
+#[test]
+fn a_rank_that_sleeps_is_not_kept_from_its_processor() {
+    let _alone = alone();
+    let arguments = "--sleep-us 0 --work 200000 --sleep-more-us 30000";
+    // On a busy machine a rank that wakes may wait for a processor as long as it slept.
+    let mut tries = (0..TRIES).map(|_| window(arguments, &[], None));
+    let slept = tries.find_map(|report| {
+        let found = report.difference.filter(|found| found.longest >= 2 && found.shortest < 2)?;
+        assert!(report.nodes[0].places.iter().all(|place| place.waited_s.is_some()), "{:?}", report.nodes);
+        (found.cause == "undetermined" && found.because.contains("it slept")).then_some(found)
+    });
+    assert!(slept.is_some(), "in one of {TRIES} windows the ranks differ by their sleep");
+}

@@ -3,7 +3,7 @@
 //! Next: `look` for one look, `share` for what two of them say.
 
 use crate::cpus;
-use crate::crowd::{self, Demand, Wanting};
+use crate::crowd::{self, Demand, Processors, Wanting};
 use crate::limits::Limits;
 use crate::look::{Look, Machine};
 use crate::share::neighbours;
@@ -125,7 +125,7 @@ impl Beside {
             steal: worked.steal,
             load: last.counters.load,
             pressure: worked.pressure,
-            places: self.ranks.iter().map(|(rank, _)| self.place(*rank)).collect(),
+            places: self.ranks.iter().map(|(rank, _)| self.place(*rank, seconds)).collect(),
             neighbours,
             neighbours_left_out,
             oversubscribed: self.oversubscribed(&limits),
@@ -138,11 +138,15 @@ impl Beside {
         let online = self.online();
         let wanting = |(rank, _): &(u32, Pid)| {
             let allowed = self.allowed_cpus.get(rank)?.intersection(&online).copied().collect();
-            let wanted = self.demand_first.get(rank).zip(self.demand_last.get(rank));
-            Some(Wanting { rank: *rank, allowed, processors: wanted.and_then(|(first, last)| first.until(last)) })
+            Some(Wanting { rank: *rank, allowed, processors: self.wanted(*rank) })
         };
         let ranks: Vec<Wanting> = self.ranks.iter().map(wanting).collect::<Option<_>>()?;
         (!online.is_empty()).then(|| crowd::oversubscribed(&ranks, limits))
+    }
+
+    /// Processors that a rank's threads wanted and had; `None`: the kernel did not say.
+    fn wanted(&self, rank: u32) -> Option<Processors> {
+        self.demand_first.get(&rank)?.until(self.demand_last.get(&rank)?)
     }
 
     fn look(&mut self) -> (Look, Limits) {
@@ -191,7 +195,7 @@ impl Beside {
         self.noted = Some(Instant::now());
     }
 
-    fn place(&self, rank: u32) -> Place {
+    fn place(&self, rank: u32, seconds: f64) -> Place {
         let seen = self.seen.get(&rank).cloned().unwrap_or_default();
         let rates = seen.iter().filter_map(|cpu| self.rates_mhz.get(cpu)).filter(|(_, count)| *count > 0);
         let (sum, count) = rates.fold((0.0, 0u32), |(sum, count), rate| (sum + rate.0, count + rate.1));
@@ -201,6 +205,7 @@ impl Beside {
             cpus_seen: cpus::list(&seen),
             clock_mhz: (count > 0).then(|| sum / f64::from(count)),
             stopped_s: self.stopped_s.get(&rank).copied().unwrap_or(0.0),
+            waited_s: self.wanted(rank).map(|some| (some.wanted - some.had) * seconds),
         }
     }
 

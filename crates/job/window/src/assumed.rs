@@ -10,8 +10,8 @@
 
 use crate::assemble::WindowInput;
 use crate::crowd;
-use crate::explain::{Cause, EXPLAINED_SHARE_MIN, PROPORTION_TOLERANCE, computation_s, is_displaced};
-use trimtab_types::report::{Assumption, RankTotal, RelativeRank};
+use crate::explain::{Cause, EXPLAINED_SHARE_MIN, PROPORTION_TOLERANCE, asleep, computation_s, is_displaced, slept_s};
+use trimtab_types::report::{Assumption, NodeShare, RankTotal, RelativeRank};
 
 /// The counter that tells work from speed.
 const INSTRUCTIONS: &str = "instructions";
@@ -20,7 +20,12 @@ const INSTRUCTIONS: &str = "instructions";
 const MAIN_SHARE_MIN: f64 = 0.5;
 
 /// Instructions of an iteration outside of communication decide where they are known of both ranks.
-pub(crate) fn by_instructions(longest: &RankTotal, shortest: &RankTotal, ratio: f64) -> Option<Cause> {
+pub(crate) fn by_instructions(
+    nodes: &[NodeShare],
+    longest: &RankTotal,
+    shortest: &RankTotal,
+    ratio: f64,
+) -> Option<Cause> {
     let known = |rank: &RankTotal| rank.counter(INSTRUCTIONS)?.outside_communication.filter(|count| *count > 0.0);
     let (long, short) = (known(longest)?, known(shortest)?);
     let other = shortest.rank;
@@ -33,9 +38,13 @@ pub(crate) fn by_instructions(longest: &RankTotal, shortest: &RankTotal, ratio: 
     let is_work = differs && (long / short).ln() >= MAIN_SHARE_MIN * ratio.ln();
     let is_all = long / short >= ratio * (1.0 - PROPORTION_TOLERANCE);
     let is_same = (long / short - 1.0).abs() < EXPLAINED_SHARE_MIN * (ratio - 1.0);
+    let slept = slept_s(nodes, longest);
     let had = longest.cpu_s.unwrap_or(f64::NAN);
     Some(match () {
-        () if is_same && is_displaced(longest) => (
+        () if is_same && slept.is_some() => {
+            ("undetermined", format!("{counted}; {}", asleep(slept.unwrap_or_default(), longest)))
+        }
+        () if is_same && is_displaced(nodes, longest) => (
             "processor",
             format!(
                 "{counted}, and had a processor for {had:.2} s of the {:.2} s that it computed",

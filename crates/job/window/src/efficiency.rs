@@ -73,7 +73,7 @@ fn node_mean_s(ranks: &[RankTotal], useful_s: &[f64]) -> Option<f64> {
 
 /// Share of the window that is left without the time that messages take.
 fn transfer(input: &WindowInput, ranks: &[RankTotal], useful_s: &[f64], runtime_s: f64) -> Result<f64, String> {
-    if ranks.iter().any(|rank| is_displaced(rank) || crowd::of_rank(&input.nodes, rank).is_some()) {
+    if ranks.iter().any(|rank| is_displaced(&input.nodes, rank) || crowd::of_rank(&input.nodes, rank).is_some()) {
         return Err(
             "ranks were kept from their processors, and how much of that lies in communication is not known".to_owned()
         );

@@ -23,6 +23,12 @@ const STANDARD_ERRORS_MIN: f64 = 3.0;
 const STARVED_SHARE: f64 = 0.8;
 const STARVED_COMPUTATION_SHARE: f64 = 0.9;
 
+/// Sleep is worth a word from this share of the computation on.
+pub(crate) const MUCH_SLEEP: f64 = 0.1;
+
+/// Part of the time in which a rank did not run from which on it is called asleep.
+const SLEPT_PART_MIN: f64 = 0.5;
+
 /// Counts are in proportion to computation if their ratios differ by no more than this share.
 pub(crate) const PROPORTION_TOLERANCE: f64 = 0.15;
 
@@ -79,10 +85,11 @@ pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Dif
     }
     let (cause, because) = by_processor(input, longest, shortest)
         .or_else(|| by_counts(input, longest, shortest, ratio))
-        .or_else(|| by_instructions(longest, shortest, ratio))
+        .or_else(|| by_instructions(&input.nodes, longest, shortest, ratio))
         .or_else(|| by_clock_rate(input, longest, shortest, ratio))
         .or_else(|| by_nodes(input, ranks))
         .map(|(cause, because)| (cause, unless_contradicted(input, cause, because)))
+        .or_else(|| by_sleep(&input.nodes, longest))
         .or_else(|| by_assumption(input, ranks, (longest, shortest)))
         .unwrap_or_else(|| ("undetermined", undetermined(input, longest, shortest)));
     let believed = input.facts.assumed.filter(|assumed| contradicts(*assumed, cause).is_none());
@@ -113,7 +120,7 @@ pub(crate) type Cause = (&'static str, String);
 fn by_processor(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<Cause> {
     let is_starved = |rank: &RankTotal| rank.cpu_s.is_some_and(|cpu| cpu < STARVED_SHARE * rank.duration_s);
     let cpu_s = longest.cpu_s.filter(|cpu| *cpu < computation_s(longest) * STARVED_COMPUTATION_SHARE)?;
-    let is_cause = is_starved(longest) && !is_starved(shortest);
+    let is_cause = is_starved(longest) && !is_starved(shortest) && slept_s(&input.nodes, longest).is_none();
     let by_whom = kept_by(input, longest, shortest).map_or_else(String::new, |by_whom| format!("; {by_whom}"));
     is_cause
         .then(|| ("processor", format!("it had a processor for {cpu_s:.2} s of {:.2} s{by_whom}", longest.duration_s)))
@@ -167,6 +174,19 @@ fn owner(neighbour: &Neighbour) -> String {
 /// Time for which job control was seen to hold a rank.
 pub(crate) fn stopped_s(places: &[Place], rank: u32) -> f64 {
     places.iter().filter(|place| place.rank == rank).map(|place| place.stopped_s).fold(0.0, f64::max)
+}
+
+/// Seconds of its computation in which a rank neither ran nor waited for a processor nor was held: it slept, or waited for a file
+/// or a device. `None`: that is not most of what it did not run, or not known.
+pub(crate) fn slept_s(nodes: &[NodeShare], rank: &RankTotal) -> Option<f64> {
+    let all =
+        nodes.iter().filter(|node| node.seconds > 0.0).flat_map(|node| node.places.iter().map(move |at| (node, at)));
+    let (node, place) = all.into_iter().find(|(_, place)| place.rank == rank.rank)?;
+    let missing_s = computation_s(rank) - rank.cpu_s?;
+    // What it waited for in communication is in that, too: then it slept less than is said here.
+    let waited_s = place.waited_s? * (rank.duration_s / node.seconds).min(1.0);
+    let slept_s = missing_s - waited_s - place.stopped_s;
+    (missing_s > 0.0 && slept_s >= SLEPT_PART_MIN * missing_s).then_some(slept_s)
 }
 
 fn node_of<'a>(input: &'a WindowInput, rank: &RankTotal) -> Option<&'a NodeShare> {
@@ -262,9 +282,24 @@ fn is_symmetric(input: &WindowInput) -> bool {
     })
 }
 
-/// True if a rank had no processor for a part of its computation: its time then depends on what else ran.
-pub(crate) fn is_displaced(rank: &RankTotal) -> bool {
+/// True if a rank had no processor for a part of its computation and may have wanted one: its time then depends on what else ran.
+pub(crate) fn is_displaced(nodes: &[NodeShare], rank: &RankTotal) -> bool {
     rank.cpu_s.is_some_and(|cpu| cpu < STARVED_COMPUTATION_SHARE * computation_s(rank))
+        && slept_s(nodes, rank).is_none()
+}
+
+/// It did not want to run for a good part of the time: nothing says whether that is work.
+fn by_sleep(nodes: &[NodeShare], longest: &RankTotal) -> Option<Cause> {
+    let slept_s = slept_s(nodes, longest).filter(|slept_s| *slept_s >= MUCH_SLEEP * computation_s(longest))?;
+    Some(("undetermined", asleep(slept_s, longest)))
+}
+
+/// "for 1.20 s of the 2.00 s that it computed it slept".
+pub(crate) fn asleep(slept_s: f64, rank: &RankTotal) -> String {
+    format!(
+        "for at least {slept_s:.2} s of the {:.2} s that it computed it slept, or waited for a file or a device",
+        computation_s(rank)
+    )
 }
 
 /// The facts that are known, and the measurement that would decide.
@@ -275,7 +310,7 @@ fn undetermined(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) 
             crowd::short(crowd)
         );
     }
-    if let Some(cpu_s) = longest.cpu_s.filter(|_| is_displaced(longest)) {
+    if let Some(cpu_s) = longest.cpu_s.filter(|_| is_displaced(&input.nodes, longest)) {
         return format!(
             "it had a processor for at most {cpu_s:.2} s of the {:.2} s that it computed, so the times are also those of \
              others on its processor; measure again when nothing else runs there",
@@ -507,6 +542,28 @@ mod tests {
             assert!(found.because.contains(because), "{name}: {}", found.because);
             let is_believed = word == Some(Assumption::Homogeneous) && cause == "work";
             assert_eq!(found.relative.is_empty(), !is_believed, "{name}");
+        }
+    }
+
+    /// A rank that sleeps as its work wants no processor, so nobody keeps it from one.
+    #[test]
+    fn a_rank_that_sleeps_is_not_kept_from_its_processor() {
+        let ranks = [(4.0, 10.0, "a", 50), (8.0, 4.0, "a", 50)];
+        let of = |waited_s: Option<f64>, stopped_s: f64| {
+            let place = |rank| Place { rank, waited_s, stopped_s, ..Place::default() };
+            let nodes = vec![node("a", vec![place(0), place(1)])];
+            difference(&WindowInput { nodes, ..input(&ranks) }, &totals(&ranks)).expect("they differ")
+        };
+        // It ran for 4 of 8 s.
+        let rows = [
+            ("asleep", Some(0.1), 0.0, "undetermined", "for at least 3.90 s of the 8.00 s that it computed it slept"),
+            ("waiting", Some(3.9), 0.0, "processor", "4.00 s"),
+            ("held", Some(0.1), 3.5, "processor", "4.00 s"),
+            ("not known", None, 0.0, "processor", "4.00 s"),
+        ];
+        for (name, waited_s, stopped_s, cause, because) in rows {
+            let found = of(waited_s, stopped_s);
+            assert!(found.cause == cause && found.because.contains(because), "{name}: {found:?}");
         }
     }
 

@@ -6,7 +6,9 @@
 //! Next: `trimtab-report`, which prints them above the tables.
 
 use crate::crowd;
-use crate::explain::{BALANCED_RATIO_MAX, computation_s, extremes, is_displaced, is_significant, stopped_s};
+use crate::explain::{
+    BALANCED_RATIO_MAX, MUCH_SLEEP, asleep, computation_s, extremes, is_displaced, is_significant, slept_s, stopped_s,
+};
 use crate::remarks::{COST_FRACTION_WARN, is_brief, is_glimpse, is_short, name_ranks};
 use trimtab_types::report::{Estimate, RankTotal, Report, Window};
 
@@ -182,6 +184,10 @@ fn others_wait(report: &Report, longest: &RankTotal) -> bool {
         .all(|rank| rank.communication_s > longest.communication_s)
 }
 
+fn is_much_sleep(report: &Report, rank: &RankTotal) -> bool {
+    slept_s(&report.nodes, rank).is_some_and(|slept_s| slept_s >= MUCH_SLEEP * computation_s(rank))
+}
+
 /// Why it computes longer, where that is known.
 fn cause(report: &Report, longest: &RankTotal) -> String {
     let known = report.difference.as_ref().map(|difference| (difference.cause.as_str(), difference.because.as_str()));
@@ -190,11 +196,17 @@ fn cause(report: &Report, longest: &RankTotal) -> String {
         Some(("work", because)) => format!("it has more work: {because}"),
         Some(("node", because)) => format!("its node is slower: {because}"),
         _ if held_s(report, longest) > 0.0 => "the time for which it was stopped is in that".to_owned(),
+        _ if is_much_sleep(report, longest) => {
+            let slept_s = slept_s(&report.nodes, longest).unwrap_or_default();
+            format!("{}; whether that is work is undetermined", asleep(slept_s, longest))
+        }
         // Which of them had a processor, and when, is in all their times, also where a rank polls while it waits.
         _ if crowd::of_rank(&report.nodes, longest).is_some() => {
             "more work, or ranks of the job on its processor, is undetermined".to_owned()
         }
-        _ if is_displaced(longest) => "more work, or others on its processor, is undetermined".to_owned(),
+        _ if is_displaced(&report.nodes, longest) => {
+            "more work, or others on its processor, is undetermined".to_owned()
+        }
         _ => "more work or a slower processor is undetermined".to_owned(),
     }
 }

@@ -77,6 +77,10 @@ pub struct Place {
     /// Time for which job control (SIGSTOP) was seen to hold it in the window, seconds, to about 0.2 s; 0: it was not seen to.
     #[serde(default)]
     pub stopped_s: f64,
+    /// Time in which its threads were ready to run and had no processor, seconds, over [`NodeShare::seconds`]; `None`: the kernel
+    /// does not say.
+    #[serde(default)]
+    pub waited_s: Option<f64>,
 }
 
 /// Another job, or all other processes of a user.

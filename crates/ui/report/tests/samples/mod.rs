@@ -304,6 +304,7 @@ pub fn node_share() -> NodeShare {
             cpus_seen: "0,4".into(),
             clock_mhz: Some(2900.0),
             stopped_s: 0.5,
+            waited_s: Some(0.25),
         }],
         neighbours: vec![neighbour("slurm", "12.0", 0.62, "core"), neighbour("user", "bob", 0.05, "machine")],
         neighbours_left_out: 3,
