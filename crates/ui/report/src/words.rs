@@ -223,9 +223,26 @@ fn counter_fact(report: &Report, name: &str) -> Fact {
     plain("counter", text)
 }
 
+/// A window by time that is shorter has no counts that were read beside its borders, seconds.
+const BESIDE_SECONDS_MIN: f64 = 0.1;
+
+/// Why the kernel's counts of a window are not known, where that can be told.
+fn not_counted(report: &Report) -> String {
+    let why = match report.window.ended_by.as_str() {
+        "program-ended" => {
+            "ranks that have ended can't be asked; --counters page-faults,context-switches counts to the end"
+        }
+        _ if report.window.marker.is_none() && report.window.duration_s < BESIDE_SECONDS_MIN => {
+            "readings beside the borders of a window by time say nothing of one this short; measure longer"
+        }
+        _ => return NOT_MEASURED.to_string(),
+    };
+    format!("{NOT_MEASURED}: {why}")
+}
+
 /// "12 context switches; most on rank 3 (5); not measured on 1 rank".
 fn counter(report: &Report, noun: Option<&str>, value: fn(&RankTotal) -> Option<u64>) -> String {
-    let Some(all) = numbers::counted(report, value) else { return NOT_MEASURED.to_string() };
+    let Some(all) = numbers::counted(report, value) else { return not_counted(report) };
     let mut text = noun.map_or(count(all.sum), |noun| counted(all.sum, noun));
     if all.sum > 0 && report.ranks.len() > 1 {
         text += &format!("; most on rank {} ({})", all.largest.0, count(all.largest.1));
