@@ -346,7 +346,7 @@ pub fn bare() -> Report {
     report.nodes = full.nodes;
     for node in &mut report.nodes {
         (node.busy, node.steal, node.load, node.pressure) = (None, None, None, None);
-        node.places.iter_mut().for_each(|place| place.clock_mhz = None);
+        node.places.iter_mut().for_each(|place| (place.clock_mhz, place.waited_s) = (None, None));
         for limit in &mut node.limits {
             (limit.processors, limit.throttled_s, limit.throttled_periods) = (None, None, None);
             (limit.memory_bytes_max, limit.memory_bytes) = (None, None);
