@@ -9,20 +9,28 @@
 use crate::blocks::ControlFlow;
 use std::collections::BTreeSet;
 
-/// Blocks that are tried; more would cost more than they tell.
+/// Blocks that are tried, of those that lie on all ways round met so far; more would cost more than they tell.
 const TRIED_MAX: usize = 64;
 
 /// The first of `candidates` that every way round within `round` passes exactly once.
 pub(crate) fn pass_block(flow: &ControlFlow, round: &[usize], candidates: &[usize]) -> Option<usize> {
     let graph = Graph::of(flow, round);
-    let cycle = graph.cycle(None)?;
-    let is_possible = |block: &&usize| {
-        let at = graph.index_of(**block);
-        at.is_some_and(|at| cycle.contains(&at) && !graph.is_inside[at])
-    };
-    let mut tried: Vec<usize> = candidates.iter().filter(is_possible).copied().collect();
-    tried.truncate(TRIED_MAX);
-    tried.into_iter().find(|&block| graph.cycle(graph.index_of(block)).is_none())
+    let mut possible = graph.cycle(None)?;
+    possible.retain(|&at| !graph.is_inside[at]);
+    let mut tried = 0;
+    for &block in candidates {
+        let Some(at) = graph.index_of(block).filter(|at| possible.contains(at)) else { continue };
+        if tried == TRIED_MAX {
+            return None;
+        }
+        tried += 1;
+        match graph.cycle(Some(at)) {
+            // It must lie on this way round as well.
+            Some(another) => possible.retain(|at| another.contains(at)),
+            None => return Some(block),
+        }
+    }
+    None
 }
 
 /// The blocks of a loop, numbered in order, without the ways back of natural loops inside.

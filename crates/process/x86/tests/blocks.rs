@@ -141,6 +141,14 @@ fn loops_by_shape() {
     }
 }
 
+/// The block that all passes of a large loop go through is found, however many there are that only some go through.
+#[test]
+fn the_pass_block_of_a_large_loop_is_found() {
+    let branches: String = (0..100).map(|number| format!("je:D{number} . D{number} . ")).collect();
+    let text = format!(". je:B A . {branches} jmp:M B . M . je:A je:B ret");
+    assert_eq!(Lab::new(&text).loops(), "1 M 2 back 1 out irreducible");
+}
+
 /// Nothing comes in behind a call of `abort`: neither padding nor the next block is reached from there.
 #[test]
 fn calls_that_never_come_back_lead_nowhere() {
