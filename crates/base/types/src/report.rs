@@ -368,7 +368,7 @@ pub struct FunctionTotal {
     /// counted with these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_names: Vec<String>,
-    /// "comm", "io", "mem", "sleep", "omp", "user".
+    /// "comm", "io", "mem", "sleep", "omp", "user", or "loop" of a loop, whose calls are its passes.
     pub group: String,
     /// Calls that began in the window, nested ones not included.
     pub calls: u64,

@@ -30,6 +30,8 @@ pub struct LoopPoint {
     pub function: String,
     /// Its number in that.
     pub number: Vec<u32>,
+    /// Points that each pass goes through, which are counted where the loop can't be.
+    pub witness: Vec<String>,
 }
 
 impl LoopPoint {
@@ -63,6 +65,8 @@ pub struct LoopCount {
     pub not_counted: Option<String>,
     /// That is because it is passed too often.
     pub is_too_fast: bool,
+    /// How often a rank passed its witness at most, where that is counted in its place.
+    pub witnessed: Option<u64>,
 }
 
 /// Loops that are being counted. Dropping it takes the probes out.
@@ -113,22 +117,37 @@ impl<'c> CountedLoops<'c> {
         loop {
             let counted: Vec<usize> =
                 (0..self.points.len()).filter(|index| self.not_counted[*index].is_none()).collect();
-            let Some(innermost) = counted.last() else { return Ok(()) };
-            let options = Options { text: self.text(&counted), ..self.options.clone() };
+            let witnessed = self.witnessed();
+            if counted.is_empty() && witnessed.is_empty() {
+                return Ok(());
+            }
+            let options = Options { text: self.text(&counted, &witnessed), ..self.options.clone() };
             match Running::start(&self.targets, &options, self.cache) {
                 Ok(running) => {
                     self.running = Some(running);
                     return Ok(());
                 }
-                Err(error @ (Error::Script(_) | Error::NoPlace { .. })) => {
-                    self.not_counted[*innermost] = Some(error.reason());
-                }
+                // What stands in for others goes first.
+                Err(error @ (Error::Script(_) | Error::NoPlace { .. })) => match (witnessed.last(), counted.last()) {
+                    (Some(last), _) => self.points[*last].witness.clear(),
+                    (None, Some(innermost)) => self.not_counted[*innermost] = Some(error.reason()),
+                    (None, None) => return Ok(()),
+                },
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn text(&self, counted: &[usize]) -> String {
+    /// Loops in whose place something else is counted.
+    fn witnessed(&self) -> Vec<usize> {
+        let is_witnessed = |index: &usize| {
+            let why = self.not_counted[*index].as_ref();
+            why.is_some_and(|why| *why != too_fast()) && !self.points[*index].witness.is_empty()
+        };
+        (0..self.points.len()).filter(is_witnessed).collect()
+    }
+
+    fn text(&self, counted: &[usize], witnessed: &[usize]) -> String {
         let mut text = String::from("thread int nest_mpi;\n");
         for index in counted {
             let n = index;
@@ -141,6 +160,10 @@ impl<'c> CountedLoops<'c> {
                  nest_p{n} = nest_p{n} + 1; nest_l{n} = now; nest_b{n} = nest_mpi }}",
                 self.points[*index].text()
             );
+        }
+        for index in witnessed {
+            let places = self.points[*index].witness.join(", ");
+            let _ = writeln!(text, "thread int nest_v{index};\n{places} {{ nest_v{index} = nest_v{index} + 1 }}");
         }
         if !self.mpi.is_empty() {
             let _ = writeln!(text, "entry {} {{ nest_mpi = nest_mpi + 1 }}", self.mpi.join(", "));
@@ -192,8 +215,11 @@ impl<'c> CountedLoops<'c> {
     fn finish_running(&mut self) {
         let Some(running) = self.running.take() else { return };
         let (_, values, summary) = running.finish();
-        for index in (0..self.points.len()).filter(|index| self.not_counted[*index].is_none()) {
-            self.before[index].ranks = self.passes(&values, index);
+        for index in 0..self.points.len() {
+            match self.not_counted[index] {
+                None => self.before[index].ranks = self.passes(&values, index),
+                Some(_) => self.before[index].witnessed = self.seen(&values, index),
+            }
         }
         self.cost = std::mem::take(&mut self.cost).and(summary);
     }
@@ -202,9 +228,10 @@ impl<'c> CountedLoops<'c> {
     pub fn counts(&self) -> Vec<LoopCount> {
         let values = self.running.as_ref().map(Running::values);
         let count = |index: usize| match (&self.not_counted[index], &values) {
-            (Some(reason), _) => {
+            (Some(reason), values) => {
                 let is_too_fast = *reason == too_fast();
-                LoopCount { not_counted: Some(reason.clone()), is_too_fast, ..LoopCount::default() }
+                let witnessed = values.as_ref().map_or(self.before[index].witnessed, |values| self.seen(values, index));
+                LoopCount { not_counted: Some(reason.clone()), is_too_fast, witnessed, ..LoopCount::default() }
             }
             (None, Some(values)) => LoopCount { ranks: self.passes(values, index), ..LoopCount::default() },
             (None, None) => self.before[index].clone(),
@@ -216,6 +243,13 @@ impl<'c> CountedLoops<'c> {
     pub fn finish(mut self) -> (Vec<LoopCount>, Summary) {
         self.finish_running();
         (self.counts(), std::mem::take(&mut self.cost))
+    }
+
+    /// How often the rank that passed it most passed a loop's witness; `None`: that is not counted.
+    fn seen(&self, values: &[Named], index: usize) -> Option<u64> {
+        let of_ranks = of_ranks(values, &format!("nest_v{index}"));
+        let most = of_ranks.values().flatten().max().map_or(0, |most| *most as u64);
+        self.witnessed().contains(&index).then_some(most)
     }
 
     fn passes(&self, values: &[Named], index: usize) -> BTreeMap<i64, LoopPasses> {
@@ -297,7 +331,9 @@ mod tests {
 
     #[test]
     fn a_loop_is_named_by_where_its_function_begins() {
-        let point = |function: &str| LoopPoint { function: function.to_owned(), number: vec![1, 2] }.text();
+        let point = |function: &str| {
+            LoopPoint { function: function.to_owned(), number: vec![1, 2], witness: Vec::new() }.text()
+        };
         assert_eq!(point("0x1139@lmp"), "loop \"0x1139@lmp:1.2\"");
         assert_eq!(point("0x1139@a\"b"), "loop \"0x1139@a\\\"b:1.2\"");
         for text in [point("0x1139@lmp"), point("0x1139@a b:c")] {

@@ -114,7 +114,7 @@ pub struct FunctionInfo {
     pub name: String,
     /// Further functions that run the same code, whose calls are counted with these.
     pub other_names: Vec<String>,
-    /// "comm", "io", "mem", "sleep", "omp" or "user".
+    /// "comm", "io", "mem", "sleep", "omp", "user", or "loop" where passes of a loop are counted.
     pub group: String,
     /// Calls were timed, not only counted.
     pub timed: bool,

@@ -48,7 +48,8 @@ impl FoundLoops {
     /// The loop as a script names it.
     pub fn point(&self, found: &NestLoop) -> LoopPoint {
         let module = self.sampler.module(found.function);
-        LoopPoint { function: script_name(module, found.function.start), number: found.number.clone() }
+        let witness = self.sampler.witness_points(&self.nest, found).unwrap_or_default();
+        LoopPoint { function: script_name(module, found.function.start), number: found.number.clone(), witness }
     }
 
     /// The source line of the loop: that of its way back, which compilers give the test and the step of a loop; what stands
@@ -171,7 +172,10 @@ fn least_passed(nest: &Nest, counts: &[LoopCount]) -> Vec<Counted> {
     let least = |(one, count): (&NestLoop, &LoopCount)| {
         let of_ranks = count.ranks.values().map(|rank| Passes { passes: rank.passes, with_mpi: rank.with_mpi });
         let passes = of_ranks.min_by_key(|rank| rank.passes).filter(|_| count.not_counted.is_none());
-        let is_hidden = count.not_counted.is_some() && !count.is_too_fast;
+        // While the witness is not passed, the loop is not either.
+        let is_unseen = count.witnessed == Some(0);
+        let is_hidden = count.not_counted.is_some() && !count.is_too_fast && !is_unseen;
+        let passes = passes.or(is_unseen.then(Passes::default));
         Counted { passes, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden }
     };
     nest.loops.iter().zip(counts).map(least).collect()

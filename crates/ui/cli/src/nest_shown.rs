@@ -28,6 +28,10 @@ impl Row {
         let one = &found.nest.loops[index];
         let count = found.counts.get(index);
         let why_not = count.and_then(|count| count.not_counted.clone());
+        let why_not = why_not.map(|why| match count.and_then(|count| count.witnessed) {
+            Some(0) => format!("{why}; it was not passed, because nothing that leads through it was"),
+            _ => why,
+        });
         let ranks: Vec<LoopPasses> = count.map_or(Vec::new(), |count| count.ranks.values().copied().collect());
         let numbers = || ranks.iter().map(|rank| rank.passes);
         let passes = numbers().min().zip(numbers().max()).filter(|_| why_not.is_none());
@@ -159,7 +163,10 @@ fn verdict(found: &FoundLoops) -> String {
 
 /// The outermost loop that can't be counted.
 fn hidden(found: &FoundLoops) -> Option<usize> {
-    found.counts.iter().position(|count| count.not_counted.is_some() && !count.is_too_fast)
+    let is_hidden = |count: &trimtab_script::LoopCount| {
+        count.not_counted.is_some() && !count.is_too_fast && count.witnessed != Some(0)
+    };
+    found.counts.iter().position(is_hidden)
 }
 
 fn passes_text((least, most): (u64, u64)) -> String {

@@ -69,6 +69,7 @@ impl Marker {
                 let description = call.description.as_deref().map(|known| format!("{known}; {why}"));
                 Marker::Call(MarkerCall { description, ..call })
             }
+            (Marker::Time { why: known }, Some(why)) => Marker::Time { why: format!("{known}; {why}") },
             (marker, _) => marker,
         }
     }
@@ -139,7 +140,10 @@ fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Marker>, Error> {
             Err(Error::MarkerSilent { marker, rank: Rank(silent), seconds: lead.seconds() - begun_s })
         }
         // The program has left it: calls may show where it is now.
-        Err(_) => Ok(None),
+        Err((marker, silent)) => {
+            lead.candidates.left(&marker, silent, lead.seconds() - begun_s);
+            Ok(None)
+        }
     }
 }
 

@@ -124,6 +124,20 @@ impl Candidates {
         }
     }
 
+    /// No loop of the program counts, for this reason, if no other is known.
+    fn note(&mut self, why: impl FnOnce(&[SampledLoop]) -> Option<String>) {
+        if self.why_not.is_none() {
+            self.why_not = why(&self.loops);
+        }
+    }
+
+    /// The loop that was chosen was not passed any more.
+    pub(super) fn left(&mut self, name: &str, rank: u32, seconds: f64) {
+        let why =
+            format!("rank {rank} did not pass {name} in {seconds:.1} s, or too seldom to tell its passes from others'");
+        self.note(|_| Some(why));
+    }
+
     /// The options with these loops to count.
     pub(super) fn asked(&self, options: &Options) -> Options {
         let watched = self.watched(&options.mark);
@@ -236,7 +250,11 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
             continue;
         }
         match choice(lead, &count, seconds, limit_s) {
-            LoopChoice::Nothing => return Ok(None),
+            LoopChoice::Nothing => {
+                let told = none_taken(&lead.facts.functions, &count, seconds);
+                lead.candidates.note(|loops| cannot_be_counted(loops).or(told));
+                return Ok(None);
+            }
             LoopChoice::Take(taken) => {
                 let left_s = lead.options.max_seconds - seconds;
                 let fitting = count.fitting(taken, lead.options.length, lead.options.start, left_s);
@@ -313,6 +331,23 @@ fn description(functions: &[FunctionInfo], count: &Count, taken: usize) -> Strin
         text += &format!("; inside of it runs {}", inside.join(", in that "));
     }
     text
+}
+
+/// The outermost loop around calls of MPI, if that can't be counted.
+fn cannot_be_counted(loops: &[SampledLoop]) -> Option<String> {
+    let outermost = loops.iter().find(|one| one.is_seen_in_mpi)?;
+    let number: Vec<String> = outermost.number.iter().map(u32::to_string).collect();
+    let reason = outermost.why_not.as_ref()?;
+    Some(format!("loop {} of {} can't be counted: {reason}", number.join("."), outermost.function))
+}
+
+/// The outermost loop that was counted, which was not passed often enough.
+fn none_taken(functions: &[FunctionInfo], count: &Count, seconds: f64) -> Option<String> {
+    let outermost = count.watched.iter().position(|one| !one.is_hidden)?;
+    let (name, passes) = (shown(functions, count.functions[outermost]), count.passed.least[outermost].passes);
+    Some(format!(
+        "around it may be {name}, which was passed {passes} times in {seconds:.1} s, so an iteration of the program may be longer"
+    ))
 }
 
 /// Why an inner loop was taken in place of `taken`.

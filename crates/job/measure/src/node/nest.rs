@@ -190,6 +190,30 @@ impl NestSampler {
         }
     }
 
+    /// Why most stacks are not known, if they are not.
+    pub fn why_unknown(&self) -> Option<String> {
+        let (reason, _) = self.cost.unknown.iter().max_by_key(|(_, count)| **count)?;
+        let count: u64 = self.cost.unknown.values().sum();
+        let most =
+            format!("{count} of {} stacks are not known from end to end, most because {reason}", self.cost.looks);
+        (2 * count > self.cost.looks).then_some(most)
+    }
+
+    /// Points of a script that each pass of a loop goes through and that can be probed where the loop can't be counted.
+    pub fn witness_points(&self, nest: &Nest, one: &NestLoop) -> Option<Vec<String>> {
+        let LoopName { function, number } = witness(self, nest, one)?;
+        let number = number.unwrap_or_default();
+        let Some((&ENTRANCES, number)) = number.split_last() else {
+            return Some(vec![format!("entry \"{function}\"")]);
+        };
+        let (modules, module) = self.modules_of(one.function);
+        let module = &modules.modules[module];
+        let begins = module.bias.to_proc(one.function.start);
+        let entrances = modules.look_inside(begins, |inside| inside.entrances(number)).ok()?;
+        let in_file = entrances.into_iter().map(|entrance| module.bias.to_file(entrance).0);
+        Some(in_file.map(|address| format!("at \"{}:{address:#x}\"", module.file_name())).collect())
+    }
+
     /// A function by where it begins in its file, whatever its symbols: `fn_0x1139@libx.so`.
     fn address_name(&self, function: FunctionId) -> String {
         format!("fn_{}", script_name(self.module(function), function.start))
@@ -337,7 +361,7 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
         stacks: sampler.stacks().len() as u64,
         pause_us_max: sampler.cost().pause_ns_max as f64 / 1e3,
         pause_us_total: sampler.cost().pauses_ns.iter().max().map_or(0.0, |ns| *ns as f64 / 1e3),
-        why_not: nest.unusable.first().map(|one| sampler.in_words(one)),
+        why_not: nest.unusable.first().map(|one| sampler.in_words(one)).or_else(|| sampler.why_unknown()),
     }
 }
 

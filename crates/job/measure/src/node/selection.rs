@@ -25,6 +25,8 @@ use trimtab_window::FunctionInfo;
 
 /// Number of each group in a probe.
 pub(crate) const GROUP_NAMES: [&str; 6] = ["comm", "io", "mem", "sleep", "user", "omp"];
+/// In the report loops whose passes are counted are a group of their own, though no time is measured of it.
+const LOOP_GROUP: &str = "loop";
 const COMM: u8 = 0;
 const USER: u8 = 4;
 /// Functions that mark iterations wherever a program has them (Fortran adds an underscore).
@@ -104,7 +106,8 @@ impl Selection {
     /// Functions the user named that a rank does not have, by their names.
     pub(crate) fn lacking(&self, modules: &Modules) -> Vec<&str> {
         let is_asked = |(function, place): &(&FunctionInfo, &Place)| {
-            function.group == GROUP_NAMES[USER as usize] && place.address(modules).is_none()
+            [GROUP_NAMES[USER as usize], LOOP_GROUP].contains(&function.group.as_str())
+                && place.address(modules).is_none()
         };
         let all = self.functions.iter().zip(&self.places);
         all.filter(is_asked).map(|(function, _)| function.name.as_str()).collect()
@@ -296,7 +299,7 @@ impl Selection {
         };
         let loops::Found { module, function, number, shown, place } = found;
         let probe = Probe { group: USER, role: role::LOOP, ..Probe::ABSENT };
-        let group = GROUP_NAMES[USER as usize].to_owned();
+        let group = LOOP_GROUP.to_owned();
         let info = FunctionInfo { name: shown, group, loop_place: Some(place), ..FunctionInfo::default() };
         Ok(self.add(modules, info, probe, Place::Loop { module, name: function, number }))
     }
