@@ -1,7 +1,8 @@
 //! What one `trimtab attach` takes: pauses of the ranks, time to the first recorded iteration, memory.
 //!
 //! Attaches with the symbol cache filled and with an empty one take turns on one running job; the program's own files
-//! are in the kernel's page cache either way.
+//! are in the kernel's page cache either way. Beside them are attaches whose iterations are found in calls alone: what looking
+//! for the program's loop takes is the difference of neighbours.
 //!
 //! Next: `attach` for how a job is started and measured.
 
@@ -15,6 +16,8 @@ const PAUSE_MS_BAR: f64 = 2.0;
 const PAUSE_THREADS_MS_BAR: f64 = 5.0;
 const FIRST_CACHED_S_BAR: f64 = 0.2;
 const FIRST_UNCACHED_S_BAR: f64 = 0.6;
+/// The rule gives the outermost loop 2 s to show itself.
+const LOOP_FOUND_S_BAR: f64 = 2.0;
 const MEMORY_MB_BAR: f64 = 100.0;
 /// The jobs run until they are ended.
 const ENDLESS: &str = "100000000";
@@ -33,13 +36,15 @@ pub fn rows(bench: &Bench) -> Result<(Vec<Measured>, Vec<Row>)> {
     let (mut comparisons, mut rows) = (Vec::new(), Vec::new());
     let mut memory_mb = Vec::new();
     for mpi in Mpi::ALL {
-        let [cached, uncached] =
+        let [cached, uncached, by_calls] =
             cached_and_not(bench, mpi).with_context(|| format!("attaching to particle, {}", mpi.name()))?;
         rows.extend(pause_rows(&format!("{}, 1 thread", mpi.name()), &[&cached, &uncached], PAUSE_MS_BAR));
         rows.push(first_row(mpi, "cached", &cached, FIRST_CACHED_S_BAR));
         rows.push(first_row(mpi, "not cached", &uncached, FIRST_UNCACHED_S_BAR));
         memory_mb.extend([&cached.memory_mb[..], &uncached.memory_mb].concat());
-        comparisons.push(comparison(mpi, cached, uncached));
+        rows.push(loop_row(mpi, &cached, &by_calls));
+        comparisons.push(loop_pauses(mpi, &cached, &by_calls));
+        comparisons.push(comparison(mpi, [cached, uncached, by_calls]));
         let threads = with_threads(bench, mpi).with_context(|| format!("attaching to 64 threads, {}", mpi.name()))?;
         rows.extend(pause_rows(&format!("{}, 64 threads", mpi.name()), &[&threads], PAUSE_THREADS_MS_BAR));
         memory_mb.extend(threads.memory_mb);
@@ -48,21 +53,22 @@ pub fn rows(bench: &Bench) -> Result<(Vec<Measured>, Vec<Row>)> {
     Ok((comparisons, rows))
 }
 
-fn cached_and_not(bench: &Bench, mpi: Mpi) -> Result<[Samples; 2]> {
+fn cached_and_not(bench: &Bench, mpi: Mpi) -> Result<[Samples; 3]> {
     let program = build("particle", Some(mpi), &Variant::default())?;
     let job = bench.start(&Launch::mpi(mpi, RANK_COUNT, &program).args(["--iterations", ENDLESS]))?;
-    let [mut cached, mut uncached] = [Samples::default(), Samples::default()];
+    let [mut cached, mut uncached, mut by_calls] = [Samples::default(), Samples::default(), Samples::default()];
     let filled = bench.folder.join(format!("cache-{}", mpi.name()));
     // Fills the cache, and is not counted.
     bench.attach(&job, &[], &filled)?;
     for round in 0..bench.rounds(12, 3) {
         cached.add(&bench.attach(&job, &[], &filled)?);
+        by_calls.add(&bench.attach(&job, &["--mark", "calls"], &filled)?);
         let empty = bench.folder.join(format!("cache-{}-{round}", mpi.name()));
         uncached.add(&bench.attach(&job, &[], &empty)?);
         std::fs::remove_dir_all(&empty).context("cannot remove a symbol cache")?;
     }
     job.check_untouched()?;
-    Ok([cached, uncached])
+    Ok([cached, uncached, by_calls])
 }
 
 fn with_threads(bench: &Bench, mpi: Mpi) -> Result<Samples> {
@@ -102,9 +108,24 @@ fn first_row(mpi: Mpi, cache: &str, samples: &Samples, bar_s: f64) -> Row {
     Row::at_most(what, "s", &samples.first_s, bar_s)
 }
 
-fn comparison(mpi: Mpi, cached: Samples, uncached: Samples) -> Measured {
-    let series = [("symbols cached", cached), ("symbols not cached", uncached)];
-    let series = series.map(|(name, samples)| Series { name: name.into(), samples: samples.first_s }).into();
+/// By how much later a window begins whose iterations are passes of the program's loop.
+fn loop_row(mpi: Mpi, cached: &Samples, by_calls: &Samples) -> Row {
+    let later_s: Vec<f64> = cached.first_s.iter().zip(&by_calls.first_s).map(|(one, other)| one - other).collect();
+    let what = format!("first recorded iteration later than with --mark calls: {}", mpi.name());
+    Row::at_most(what, "s", &later_s, LOOP_FOUND_S_BAR)
+}
+
+fn loop_pauses(mpi: Mpi, cached: &Samples, by_calls: &Samples) -> Measured {
+    let series = [("passes of the program's loop", cached), ("--mark calls", by_calls)];
+    let series = series.map(|(name, samples)| Series { name: name.into(), samples: samples.insert_ms.clone() }).into();
+    Measured { title: format!("pause of one rank to insert, {}", mpi.name()), unit: "ms", series }
+}
+
+fn comparison(mpi: Mpi, samples: [Samples; 3]) -> Measured {
+    let names = ["symbols cached", "symbols not cached", "symbols cached, --mark calls"];
+    let series: Vec<(&str, Samples)> = names.into_iter().zip(samples).collect();
+    let series =
+        series.into_iter().map(|(name, samples)| Series { name: name.into(), samples: samples.first_s }).collect();
     Measured { title: format!("command to first recorded iteration, {}", mpi.name()), unit: "s", series }
 }
 
@@ -112,6 +133,14 @@ fn comparison(mpi: Mpi, cached: Samples, uncached: Samples) -> Measured {
 mod tests {
     use super::super::row::Verdict;
     use super::*;
+
+    #[test]
+    fn a_window_that_begins_later_is_compared_with_its_neighbour() {
+        let samples = |first_s: [f64; 2]| Samples { first_s: first_s.to_vec(), ..Samples::default() };
+        let row = |loops| loop_row(Mpi::Mpich, &samples(loops), &samples([0.25, 0.5]));
+        assert_eq!(row([0.5, 0.75]).verdict, Verdict::Met);
+        assert_eq!(row([3.0, 3.0]).verdict, Verdict::Missed);
+    }
 
     #[test]
     fn pauses_of_all_attaches_are_judged_together() {

@@ -26,6 +26,10 @@ const PASSES_JUDGED_MIN: u64 = 500;
 const KNOWN_PASSES_MIN: u64 = 2;
 const KNOWN_PART_MAX: f64 = 1.0 / 2.0;
 
+/// Passes of which it is said how many have calls of MPI, if fewer than this part have.
+const PASSES_REMARKED_MIN: u64 = 10;
+const WITH_CALLS_USUAL: f64 = 0.9;
+
 /// Inner loops that a description names.
 const DESCRIBED_MAX: usize = 3;
 
@@ -330,7 +334,17 @@ fn description(functions: &[FunctionInfo], count: &Count, taken: usize) -> Strin
     if !inside.is_empty() {
         text += &format!("; inside of it runs {}", inside.join(", in that "));
     }
-    text
+    text + &seldom_with_calls(count.passed.least[taken])
+}
+
+/// A remark on a loop many of whose passes have no call of MPI: its passes may be parts of a step, or steps that rarely talk.
+fn seldom_with_calls(counted: Passes) -> String {
+    let Passes { passes, with_mpi } = counted;
+    let share = with_mpi as f64 / passes.max(1) as f64;
+    match passes >= PASSES_REMARKED_MIN && share < WITH_CALLS_USUAL {
+        true => format!("; only {:.0}% of its passes have calls of MPI", 100.0 * share),
+        false => String::new(),
+    }
 }
 
 /// The outermost loop around calls of MPI, if that can't be counted.
@@ -448,6 +462,13 @@ mod tests {
         let count = Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed };
         assert_eq!(count.fitting(0, Length::Iterations(4), None, 5.0), 0);
         assert_eq!(count.fitting(0, Length::Iterations(4), Some(6), 5.0), 1);
+    }
+
+    #[test]
+    fn passes_without_calls_are_told() {
+        let said = |passes, with_mpi| seldom_with_calls(Passes { passes, with_mpi });
+        assert_eq!([said(100, 95), said(9, 1), said(0, 0)], ["", "", ""]);
+        assert_eq!(said(100, 42), "; only 42% of its passes have calls of MPI");
     }
 
     #[test]
