@@ -250,11 +250,22 @@ impl Row<'_> {
     }
 }
 
-/// The name of the function that a region was written in, of that which gcc made of it: `solve._omp_fn.0`, in C++
-/// `Grid::solve() [clone ._omp_fn.0]`.
+/// The name of the function that a region was written in, of that which a compiler made of it: gcc's `solve::solve._omp_fn.0`, in C++
+/// `Grid::solve() [clone ._omp_fn.0]`, in Fortran `grid::solve::__grid_MOD_solve._omp_fn.0` or
+/// `solve::solve_._omp_fn.0`.
 fn without_suffix(name: &str) -> &str {
     let end = name.find("._omp_fn.").unwrap_or(name.len());
-    name[..end].trim_end_matches("[clone ").trim_end()
+    let name = name[..end].trim_end_matches("[clone ").trim_end();
+    match name.rsplit_once("::") {
+        Some((scope, symbol)) if symbol.contains("_MOD_") || is_symbol_of(symbol, scope) => scope,
+        _ => name,
+    }
+}
+
+/// Whether a symbol is that of the function whose name is the end of the scope; gfortran adds an underscore.
+fn is_symbol_of(symbol: &str, scope: &str) -> bool {
+    let function = scope.rsplit("::").next().unwrap_or(scope);
+    symbol == "MAIN__" || symbol == function || symbol.strip_suffix('_') == Some(function)
 }
 
 /// One rank's threads' time, seconds.
@@ -319,8 +330,31 @@ fn why_unknown(input: &WindowInput, rank: &RankSample, team: &TeamSample) -> Opt
             unseen * 100.0
         ),
         None if team.stray > 0 => "threads were in a region since before the window began".to_owned(),
-        None => return gaps(input, rank).into_values().next(),
+        None => return of_gaps(input, rank, team),
     })
+}
+
+/// Why functions of regions that are not wholly measured make the factors wrong; `None`: there are none, or what they leave
+/// open is too little for that. Where the end of a region's function is not seen, the rest of its work is told as waiting for
+/// the others.
+fn of_gaps(input: &WindowInput, rank: &RankSample, team: &TeamSample) -> Option<String> {
+    let gaps = gaps(input, rank);
+    let is_out = |function: usize| rank.unseen.iter().any(|one| one.function == function);
+    let region = |function: usize| team.regions.iter().find(|region| region.function == function);
+    let open = gaps.keys().map(|function| region(*function).filter(|_| !is_out(*function)).map(RegionSample::ends));
+    let open: Option<u64> = open.sum();
+    let all = team.threads().max(1) as f64 * rank.duration_ticks() as f64;
+    match open {
+        Some(open) if open as f64 <= all * UNSEEN_SHARE_MAX => None,
+        _ => gaps.into_values().next(),
+    }
+}
+
+impl RegionSample {
+    /// Time of its threads in which they were neither in the region's function nor in a wait that lies in it.
+    fn ends(&self) -> u64 {
+        self.thread_ticks.saturating_sub(self.busy + self.barrier + self.lock + self.task)
+    }
 }
 
 /// The factors of all ranks and threads.

@@ -1,9 +1,9 @@
 //! Are the numbers of parallel regions those of the definitions, and null with a reason where they are not known?
 
-use trimtab_types::report::{Job, Omp, Report};
+use trimtab_types::report::{CallFrame, Job, Omp, Report};
 use trimtab_window::{
-    FunctionInfo, IterationMark, RankSample, RegionSample, TeamSample, UnixTime, Untimed, Waits, WindowFacts,
-    WindowInput, assemble,
+    FunctionInfo, FunctionSample, IterationMark, NamedPath, RankSample, RegionSample, TeamSample, UnixTime, Untimed,
+    Waits, WindowFacts, WindowInput, assemble,
 };
 
 const TICKS_PER_SECOND: f64 = 1e6;
@@ -54,6 +54,10 @@ fn rank(rank: u32, team: TeamSample) -> RankSample {
 }
 
 fn report(ranks: Vec<RankSample>) -> Report {
+    report_of(ranks, Vec::new())
+}
+
+fn report_of(ranks: Vec<RankSample>, named_paths: Vec<NamedPath>) -> Report {
     let job = Job {
         id: "job".to_owned(),
         program: "./app".to_owned(),
@@ -87,7 +91,7 @@ fn report(ranks: Vec<RankSample>) -> Report {
         unix_time: UnixTime::default(),
         waits: Waits::default(),
         nodes: Vec::new(),
-        named_paths: Vec::new(),
+        named_paths,
     })
 }
 
@@ -180,6 +184,44 @@ fn what_is_not_known_has_a_reason() {
         assert!(region.missing.as_ref().is_none_or(|said| said.contains(why)), "{name}: {region:#?}");
         assert_eq!(region.missing.is_none(), has_rows, "{name}: {region:#?}");
         near(Some(region.time_s), 1.2);
+    }
+}
+
+#[test]
+fn an_end_that_is_not_seen_matters_as_much_as_it_leaves_open() {
+    let jumps = Untimed { function: 2, reason: "went on behind a jump".into(), is_out: false };
+    let of = |ends: u64| {
+        let mut changed = rank(0, team());
+        changed.untimed = vec![jumps.clone()];
+        changed.functions = vec![FunctionSample { function: 2, calls: 80, ..FunctionSample::default() }];
+        let region = &mut changed.team.as_mut().expect("a team").regions[0];
+        region.barrier = region.thread_ticks - region.busy - region.lock - ITERATIONS * ends;
+        omp(vec![changed])
+    };
+    let (much, little) = (of(52_000), of(3_000));
+    assert!(much.hybrid_missing.as_ref().is_some_and(|said| said.contains("behind a jump")), "{much:#?}");
+    assert!(little.hybrid.is_some(), "{little:#?}");
+    for found in [much, little] {
+        assert!(found.regions[0].work_s.is_none() && found.regions[0].missing.is_some(), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_region_has_the_name_of_the_function_that_it_was_written_in() {
+    for (compilers, written) in [
+        ("solve._omp_fn.0", "solve"),
+        ("Grid::solve(int) [clone ._omp_fn.12]", "Grid::solve(int)"),
+        ("grid::solve::__grid_MOD_solve._omp_fn.0", "grid::solve"),
+        ("hydro::hydro_._omp_fn.1", "hydro"),
+        ("app::MAIN__._omp_fn.0", "app"),
+        ("solve::solve._omp_fn.0", "solve"),
+        ("Grid::step", "Grid::step"),
+        ("main", "main"),
+    ] {
+        let frames = vec![CallFrame { function: compilers.into(), own: true, ..CallFrame::default() }];
+        let named = NamedPath { path: 0, frames, is_cut: false };
+        let place = report_of(vec![rank(0, team())], vec![named]).omp.expect("regions").regions[0].place.clone();
+        assert_eq!(place.expect("a place").function, written);
     }
 }
 

@@ -18,10 +18,8 @@ const ITERATIONS: u64 = 40;
 const THREADS: u64 = 2;
 /// A window in which the machine took a processor between two readings of clocks is taken anew; a wrong number is wrong in all.
 const TRIES: u32 = 6;
-/// Of a region's time of all threads, how far each of its parts may be off.
-const PART_OFF_MAX: f64 = 0.02;
-/// How far a factor or an imbalance may be off.
-const FACTOR_OFF_MAX: f64 = 0.02;
+/// How far a factor, an imbalance, or a part of a region's time of all threads, as a share of it, may be off.
+const OFF_MAX: f64 = 0.02;
 
 /// A region in the steps of a window, summed over steps and ranks, seconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,6 +112,8 @@ fn region<'a>(omp: &'a Omp, name: &str, comment: &str) -> &'a ParallelRegion {
     };
     let found: Vec<&ParallelRegion> = omp.regions.iter().filter(is_it).collect();
     assert_eq!(found.len(), 1, "{name}: one region at line {line}: {omp:#?}");
+    let place = found[0].place.as_ref().expect("a place");
+    assert!(comment.contains(place.function.as_str()), "{name}: {place:?} is {comment}");
     found[0]
 }
 
@@ -188,8 +188,6 @@ fn compare_with_own_clocks(mpi: Mpi, compiler: &str) {
         let omp = report.omp.as_ref().expect("regions");
         assert_eq!((omp.threads, omp.nested, omp.regions.len()), (Some(u64::from(RANKS) * THREADS), 0, 2), "{name}");
         let mut all = factors_off(&report, &truths, &name);
-        let bounds = all.iter().map(|_| FACTOR_OFF_MAX).collect::<Vec<f64>>();
-        let mut bounds = bounds.into_iter();
         for (at, comment) in [(0, "/* uneven */"), (1, "/* turns */")] {
             let sum = truths.iter().fold(Truth::default(), |sum, rank| Truth {
                 region: sum.region + rank[at].region,
@@ -200,11 +198,11 @@ fn compare_with_own_clocks(mpi: Mpi, compiler: &str) {
             });
             all.extend(off(region(omp, &name, comment), &sum, &name));
         }
-        // Who takes turns has as much imbalance in each pass as one that is always the same, and none in sum.
-        let of_sums = region(omp, &name, "/* turns */").imbalance_of_sums.expect("an imbalance");
-        assert!(of_sums < region(omp, &name, "/* uneven */").imbalance_of_sums.expect("one"), "{name}: {omp:#?}");
+        // Who takes turns has as much imbalance in each pass as one that is always the same, and less in sum.
+        let of_sums = |comment: &str| region(omp, &name, comment).imbalance_of_sums.expect("an imbalance");
+        all.push(("turns", (of_sums("/* turns */") - of_sums("/* uneven */") + 0.1).max(0.0)));
         println!("{name}: off by {all:.4?}");
-        worst = all.into_iter().filter(|(_, off)| *off > bounds.next().unwrap_or(PART_OFF_MAX)).collect();
+        worst = all.into_iter().filter(|(_, off)| *off > OFF_MAX).collect();
         if worst.is_empty() {
             return;
         }
@@ -225,7 +223,7 @@ fn llvm_runtime_as_the_threads_own_clocks_say() {
         let what = "no clang-14, or no runtime for it. Next: apt-get install clang-14 libomp-14-dev";
         return skip("llvm_runtime_as_the_threads_own_clocks_say", what);
     }
-    Mpi::ALL.into_iter().for_each(|mpi| compare_with_own_clocks(mpi, "clang-14"));
+    compare_with_own_clocks(Mpi::Mpich, "clang-14");
 }
 
 #[test]
@@ -248,4 +246,40 @@ fn a_program_without_symbols_says_what_is_not_known() {
     assert!(report.warnings.iter().any(|said| said.contains("no symbols of the functions")), "{:?}", report.warnings);
     std::fs::write(until(&desk), "").expect("a file");
     job.wait(LIMIT).expect("it ends when told");
+}
+
+const FORTRAN: &str = include_str!("openmp/uneven.f90");
+
+#[test]
+fn a_region_of_fortran_has_its_line_and_its_imbalance() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let (source, program) = (desk.path("uneven.f90"), desk.path("uneven"));
+    std::fs::write(&source, FORTRAN).expect("its source");
+    let mut compiler = Command::new("mpif90.openmpi");
+    let options = ["-g", "-O2", "-fopenmp", "-w", "-fallow-argument-mismatch", "-o"];
+    assert!(compiler.args(options).arg(&program).arg(&source).status().expect("gfortran runs").success());
+    let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &program).env("UNTIL", until(&desk));
+    let launch = launch.env("OMP_NUM_THREADS", THREADS.to_string()).env("OMP_WAIT_POLICY", "passive");
+    let mut job = launch.start().expect("it starts");
+    let pids = job.rank_pids(LIMIT).expect("its ranks");
+    let line = FORTRAN.lines().position(|line| line.contains("! uneven")).expect("a line") + 1;
+    let mut found = Vec::new();
+    for _ in 0..TRIES {
+        let (code, report) = desk.attach(pids[0], "--group omp --iterations 40").expect("a report");
+        assert_eq!(code, 0, "{:?}", report.warnings);
+        let omp = report.omp.expect("regions");
+        let region = &omp.regions[0];
+        let place = region.place.as_ref().expect("a place");
+        assert_eq!((place.function.as_str(), place.line.as_deref()), ("uneven", Some(&*format!("uneven.f90:{line}"))));
+        assert_eq!((omp.regions.len(), region.threads_min, region.threads_max), (1, Some(THREADS), Some(THREADS)));
+        found = vec![region.imbalance.expect("one"), region.imbalance_of_sums.expect("one")];
+        // 300 us and 100 us.
+        if found.iter().all(|imbalance| (imbalance - 0.5).abs() < 0.05) {
+            std::fs::write(until(&desk), "").expect("a file");
+            job.wait(LIMIT).expect("it ends when told");
+            return;
+        }
+    }
+    panic!("the imbalance is not about 50% but {found:?}");
 }

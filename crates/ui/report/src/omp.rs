@@ -4,7 +4,7 @@
 
 use crate::units::{NOT_MEASURED, count, counted, percent, time};
 use crate::words::clean;
-use trimtab_types::report::{HybridEfficiencies, Omp, ParallelRegion, Report};
+use trimtab_types::report::{CallFrame, HybridEfficiencies, Omp, ParallelRegion, Report};
 
 /// Name of the group of functions that are measured for them.
 pub(crate) const GROUP: &str = "omp";
@@ -12,8 +12,11 @@ pub(crate) const GROUP: &str = "omp";
 /// Rows in a terminal, longest time first; all are in the JSON.
 pub(crate) const REGIONS_SHOWN_MAX: usize = 12;
 
+/// Columns that are left out where all regions have nothing to tell in them.
+const RARE: [&str; 3] = ["MPI", "locks", "tasks"];
+
 /// Titles of the columns, with how readily a narrow page leaves each out. From "work" on, shares of the threads' time.
-pub(crate) const COLUMNS: [(&str, u8); 12] = [
+const COLUMNS: [(&str, u8); 12] = [
     ("region", 0),
     ("passes", 1),
     ("time", 0),
@@ -28,8 +31,32 @@ pub(crate) const COLUMNS: [(&str, u8); 12] = [
     ("imbalance", 0),
 ];
 
+/// Positions of the columns that are shown.
+fn shown_columns(omp: &Omp) -> Vec<usize> {
+    let rows: Vec<_> = omp.regions.iter().map(cells).collect();
+    let tells = |column: &usize| {
+        !RARE.contains(&COLUMNS[*column].0) || rows.iter().any(|row| row[*column].1.is_some_and(|number| number > 0.0))
+    };
+    (0..COLUMNS.len()).filter(tells).collect()
+}
+
+/// Titles of the columns that are shown, with how readily a narrow page leaves each out.
+pub(crate) fn columns(omp: &Omp) -> Vec<(&'static str, u8)> {
+    shown_columns(omp).into_iter().map(|column| COLUMNS[column]).collect()
+}
+
+/// One row for each region: what is shown under each of these titles, with the number it stands for.
+pub(crate) fn rows(omp: &Omp) -> Vec<Vec<(String, Option<f64>)>> {
+    let columns = shown_columns(omp);
+    let row = |region: &ParallelRegion| {
+        let cells = cells(region);
+        columns.iter().map(|column| cells[*column].clone()).collect()
+    };
+    omp.regions.iter().map(row).collect()
+}
+
 /// One row: what is shown under each title, with the number it stands for.
-pub(crate) fn cells(region: &ParallelRegion) -> [(String, Option<f64>); COLUMNS.len()] {
+fn cells(region: &ParallelRegion) -> [(String, Option<f64>); COLUMNS.len()] {
     let maybe = |value: Option<f64>, shown: fn(f64) -> String| {
         (value.map_or("-".to_string(), shown), Some(value.unwrap_or(-1.0)))
     };
@@ -56,10 +83,10 @@ pub(crate) fn cells(region: &ParallelRegion) -> [(String, Option<f64>); COLUMNS.
     ]
 }
 
-/// `solve at solver.c:214`, and the compiler's name for it where that says more.
+/// `solver.c:214 in solve`: where a page is narrow, the end is left out. Without a line the compiler's name for it.
 fn place(region: &ParallelRegion) -> String {
     match &region.place {
-        Some(place) if place.line.is_some() => clean(&place.place()),
+        Some(CallFrame { line: Some(line), function, .. }) => clean(&format!("{line} in {function}")),
         Some(place) => clean(&format!("{} ({})", region.function, place.place())),
         None => clean(&region.function),
     }

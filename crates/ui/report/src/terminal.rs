@@ -231,9 +231,9 @@ fn regions(page: &mut Page, report: &Report) {
         "region" => Column::name(title),
         _ => Column::number(title, rank),
     };
-    let mut table = Table::new(omp::COLUMNS.map(column).into());
-    for region in found.regions.iter().take(omp::REGIONS_SHOWN_MAX) {
-        table.row(omp::cells(region).map(|(shown, _)| Cell::Text(shown)).into());
+    let mut table = Table::new(omp::columns(found).into_iter().map(column).collect());
+    for row in omp::rows(found).into_iter().take(omp::REGIONS_SHOWN_MAX) {
+        table.row(row.into_iter().map(|(shown, _)| Cell::Text(shown)).collect());
     }
     if !found.regions.is_empty() {
         page.table(&table);

@@ -11,7 +11,7 @@ use crate::waits;
 use crate::words;
 use std::fmt::Write;
 use trimtab_types::report::{
-    Counter, Detail, FunctionTotal, Link, Omp, ParallelRegion, PathTotal, RankTotal, Report, SizeClass, WaitState,
+    Counter, Detail, FunctionTotal, Link, Omp, PathTotal, RankTotal, Report, SizeClass, WaitState,
 };
 
 /// Links beside the map of all.
@@ -112,15 +112,12 @@ pub(super) fn paths(report: &Report) -> String {
 
 /// Parallel regions.
 pub(super) fn regions(found: &Omp) -> String {
-    let titles = omp::COLUMNS.map(|(title, _)| title);
-    let row = |region: &ParallelRegion| {
-        let cells = omp::cells(region).map(|(shown, number)| match number {
-            Some(number) => Cell::number(number, shown),
-            None => Cell::name(&shown),
-        });
-        cells.into_iter().collect()
+    let titles: Vec<&str> = omp::columns(found).into_iter().map(|(title, _)| title).collect();
+    let cell = |(shown, number): (String, Option<f64>)| match number {
+        Some(number) => Cell::number(number, shown),
+        None => Cell::name(&shown),
     };
-    table(&titles, found.regions.iter().map(row))
+    table(&titles, omp::rows(found).into_iter().map(|row| row.into_iter().map(cell).collect()))
 }
 
 /// Calls by what they carry.
