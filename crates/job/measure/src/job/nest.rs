@@ -30,6 +30,10 @@ const KNOWN_PART_MAX: f64 = 1.0 / 2.0;
 const PASSES_REMARKED_MIN: u64 = 10;
 const WITH_CALLS_USUAL: f64 = 0.9;
 
+/// What is said where stacks show no loop that can be counted.
+const NONE_AROUND: &str = "no loop of the program that can be counted was around what ran when its stacks were looked at, so an \
+                           iteration of it may be longer; look again later, or see `trimtab loops`";
+
 /// Inner loops that a description names.
 const DESCRIBED_MAX: usize = 3;
 
@@ -132,6 +136,13 @@ impl Candidates {
     fn note(&mut self, why: impl FnOnce(&[SampledLoop]) -> Option<String>) {
         if self.why_not.is_none() {
             self.why_not = why(&self.loops);
+        }
+    }
+
+    /// Stacks were looked at, and there was no loop to count.
+    fn note_none(&mut self) {
+        if self.pause_us_max > 0.0 {
+            self.note(|loops| Some(cannot_be_counted(loops).unwrap_or_else(|| NONE_AROUND.to_owned())));
         }
     }
 
@@ -274,6 +285,7 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
         let why = "counting passes of the loops that run".to_owned();
         lead.progress.stage(&Stage::Observing { seconds, why });
     }
+    lead.candidates.note_none();
     Ok(None)
 }
 
@@ -462,6 +474,19 @@ mod tests {
         let count = Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed };
         assert_eq!(count.fitting(0, Length::Iterations(4), None, 5.0), 0);
         assert_eq!(count.fitting(0, Length::Iterations(4), Some(6), 5.0), 1);
+    }
+
+    #[test]
+    fn it_is_said_that_stacks_showed_no_loop() {
+        let after = |looked: bool, why_not: Option<&str>| {
+            let pause_us_max = if looked { 50.0 } else { 0.0 };
+            let mut none = Candidates { pause_us_max, why_not: why_not.map(str::to_owned), ..Candidates::default() };
+            none.note_none();
+            none.why_not
+        };
+        assert_eq!(after(false, None), None, "nobody looked");
+        assert_eq!(after(true, None).as_deref(), Some(NONE_AROUND));
+        assert_eq!(after(true, Some("an interpreter")).as_deref(), Some("an interpreter"), "what is known stays");
     }
 
     #[test]
