@@ -233,7 +233,21 @@ impl Look<'_> {
         let is_only_here =
             |call: &CallSite| call.target.is_some() && !outside.contains(&call.target) && self.is_always(call.block);
         let mut own = self.flow.calls.iter().filter(|call| self.is_inside(call.block));
-        !own.any(is_only_here)
+        !own.any(is_only_here) || self.is_split(&around)
+    }
+
+    /// True if another loop before or behind this one makes a call that each pass of this one makes: the compiler may have made
+    /// two loops of one, with the passes up to some number in the first.
+    fn is_split(&self, around: &BTreeSet<usize>) -> bool {
+        let own = self.flow.calls.iter().filter(|call| self.is_inside(call.block) && self.is_always(call.block));
+        let own: BTreeSet<u64> = own.filter_map(|call| call.target).collect();
+        let is_beside =
+            |other: &&Loop| around.contains(&other.header) && !other.blocks.iter().any(|block| self.is_inside(*block));
+        let others = self.flow.loops.iter().filter(is_beside);
+        let beside: BTreeSet<usize> = others.flat_map(|other| other.blocks.iter().copied()).collect();
+        let in_others =
+            self.flow.calls.iter().filter(|call| beside.contains(&call.block) && !self.is_inside(call.block));
+        in_others.filter_map(|call| call.target).any(|target| own.contains(&target))
     }
 
     /// Blocks from which the loop is reached, and those that are reached from it.

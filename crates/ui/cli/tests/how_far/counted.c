@@ -58,7 +58,7 @@ void __attribute__((noinline)) solve(int steps)
             sum();
         step();
     }
-#elif FORM == 5
+#elif FORM == 5 || FORM == 11
     for (int it = 0; it < steps; it++) {
         if (it < steps / 3)
             sum();
