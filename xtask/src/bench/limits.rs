@@ -1,4 +1,4 @@
-//! What a window costs whose function is called without end: its probes stop by themselves and are taken out.
+//! The cost of a window whose function is called without end: its probes stop by themselves and are taken out.
 //!
 //! A fresh process calls a function of ten nanoseconds again and again and prints what a call costs, on the average, line by
 //! line. The lines from the moment in which `trimtab attach` puts its probes in until two seconds later are compared with

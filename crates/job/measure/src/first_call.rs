@@ -374,8 +374,8 @@ impl Holder {
 
     /// Should we be killed while it is stopped, it runs on.
     ///
-    /// What a first try has left and the program's fault handlers are asked for before: the process is stopped for that,
-    /// too, and it can't be stopped twice at once.
+    /// The rest of a first try and the program's fault handlers are asked for before: the process is stopped for that, too,
+    /// and it can't be stopped twice at once.
     fn hold(&self, pid: Pid) -> Result<Gathering, Refused> {
         let _claim = Claim::of(pid)?;
         match leftover::find(pid)? {

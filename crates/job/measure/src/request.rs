@@ -532,7 +532,7 @@ pub struct Early {
     pub is_alive: bool,
     /// Whether a rank has set a fault handler of its own meanwhile, and so has no probes any more.
     pub has_new_handler: bool,
-    /// Whether all ranks have ended their recordings themselves, a moment ago or for good.
+    /// True if all ranks have ended their recordings themselves, a moment ago or for good.
     pub is_over: bool,
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Next: `trimtab-measure`'s `node::regions` looks for them in a process.
 
-/// What a function of the runtime is to a parallel region.
+/// The part of a function of the runtime in a parallel region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OmpPart {
     /// It has a region run by a team, and returns when all threads are done.
@@ -85,12 +85,12 @@ pub const OMP_RUNTIME: [(&str, OmpPart); 56] = [
 pub const OMP_BODIES: [&str; 5] =
     ["*._omp_fn.*", ".omp_outlined.*", "*.omp_outlined*", "*.omp_task_entry.*", "*..omp_par*"];
 
-/// Whether a library of this file name is a runtime of OpenMP.
+/// True if a library of this file name is a runtime of OpenMP.
 pub fn is_omp_runtime(name: &str) -> bool {
     ["libgomp.", "libgomp-", "libomp.", "libiomp5."].iter().any(|begin| name.starts_with(begin))
 }
 
-/// Whether a function that matches a pattern of [`OMP_BODIES`] is only a part of one.
+/// True if a function that matches a pattern of [`OMP_BODIES`] is only a part of one.
 pub fn is_fragment_of_body(name: &str) -> bool {
     name.contains(".cold")
 }

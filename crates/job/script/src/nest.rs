@@ -127,7 +127,7 @@ impl<'c> CountedLoops<'c> {
                     self.running = Some(running);
                     return Ok(());
                 }
-                // What stands in for others goes first.
+                // The loop that stands in for others goes first.
                 Err(error @ (Error::Script(_) | Error::NoPlace { .. })) => match (witnessed.last(), counted.last()) {
                     (Some(last), _) => self.points[*last].witness.clear(),
                     (None, Some(innermost)) => self.not_counted[*innermost] = Some(error.reason()),

@@ -189,7 +189,7 @@ pub struct RankSample {
     pub paths: Vec<PathSample>,
     /// Calls by their payload.
     pub sizes: Vec<SizeSample>,
-    /// What its threads did in parallel regions; `None`: not measured.
+    /// Its threads in parallel regions; `None`: not measured.
     pub team: Option<TeamSample>,
 }
 

@@ -183,7 +183,7 @@ pub(crate) fn slept_s(nodes: &[NodeShare], rank: &RankTotal) -> Option<f64> {
         nodes.iter().filter(|node| node.seconds > 0.0).flat_map(|node| node.places.iter().map(move |at| (node, at)));
     let (node, place) = all.into_iter().find(|(_, place)| place.rank == rank.rank)?;
     let missing_s = computation_s(rank) - rank.cpu_s?;
-    // What it waited for in communication is in that, too: then it slept less than is said here.
+    // Its waits in communication are in that, too: then it slept less than is said here.
     let waited_s = place.waited_s? * (rank.duration_s / node.seconds).min(1.0);
     let slept_s = missing_s - waited_s - place.stopped_s;
     (missing_s > 0.0 && slept_s >= SLEPT_PART_MIN * missing_s).then_some(slept_s)

@@ -21,7 +21,7 @@ const THREADS_MAX: u64 = 256;
 /// Name of the group.
 const GROUP: &str = "omp";
 
-/// What the threads of one rank did in parallel regions.
+/// The threads of one rank in parallel regions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TeamSample {
     /// One for each function that is a region, or that began regions of which no more was seen.
@@ -262,7 +262,7 @@ fn without_suffix(name: &str) -> &str {
     }
 }
 
-/// Whether a symbol is that of the function whose name is the end of the scope; gfortran adds an underscore.
+/// True if a symbol is that of the function whose name is the end of the scope; gfortran adds an underscore.
 fn is_symbol_of(symbol: &str, scope: &str) -> bool {
     let function = scope.rsplit("::").next().unwrap_or(scope);
     symbol == "MAIN__" || symbol == function || symbol.strip_suffix('_') == Some(function)

@@ -120,7 +120,7 @@ pub mod role {
     pub const LOOP: u8 = 4;
 }
 
-/// What a function of the group `omp` is to a parallel region ([`Probe::part`]).
+/// The part of a function of the group `omp` in a parallel region ([`Probe::part`]).
 pub mod part {
     /// Nothing: it is of another group.
     pub const NONE: u8 = 0;

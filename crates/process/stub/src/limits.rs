@@ -1,8 +1,8 @@
 //! Where counting a function ends by itself: at so many calls, or once its probes have taken their share of the window's time.
 //!
-//! A comparison where calls are counted anyway finds out when to look closer. What a share of the time allows grows while the
-//! window goes on, so each look also says when the next one is due. A thread judges by its own calls and its own time, and
-//! what one stops is stopped for all.
+//! A comparison where calls are counted anyway finds out when to look closer. The calls that a share of the time allows grow while
+//! the window goes on, so each look also says when the next one is due. A thread judges by its own calls and its own time, and
+//! a function that one stops is stopped for all.
 //!
 //! The function that counts iterations is never stopped: without it nothing would end the window.
 //!

@@ -1003,7 +1003,7 @@ fn write_ring(context: Context, number: u64, probe: &Probe, frame: &Frame, argum
     slot.ring_written.store(index + 1, Release);
 }
 
-/// Whether a call that polls was among the latest ones of this pass of the marker, which only polled since. While a marker
+/// True if a call that polls was among the latest ones of this pass of the marker, which only polled since. While a marker
 /// counts, the ring tells its passes apart, and what was called ten thousand times in one would leave no room for others.
 #[inline(always)]
 fn is_polled_again(context: Context, number: u64, site: u64) -> bool {

@@ -24,7 +24,7 @@ pub(crate) extern "C" fn open(header: *const Header, slot: *const Slot, index: u
     if part_of(context, index) != part::REGION || around(context, index) != 0 {
         return;
     }
-    // What the thread did outside of regions belongs to none: tasks are run at once there.
+    // The thread's work outside of regions belongs to none: tasks are run at once there.
     let team = &context.slot().team;
     take(&team.entries);
     take(&team.busy);

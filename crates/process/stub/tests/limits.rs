@@ -1,5 +1,5 @@
-//! Where the routine itself stops counting a function: at so many calls, or at a share of the window's time. What was counted
-//! until then stays, and calls of other functions count as ever.
+//! Where the routine itself stops counting a function: at so many calls, or at a share of the window's time. The counts
+//! until then stay, and calls of other functions count as ever.
 //!
 //! The routines run in this very program, on a stack of words that stands for the target's.
 

@@ -198,7 +198,7 @@ fn compare_with_own_clocks(mpi: Mpi, compiler: &str) {
             });
             all.extend(off(region(omp, &name, comment), &sum, &name));
         }
-        // Who takes turns has as much imbalance in each pass as one that is always the same, and less in sum.
+        // Threads that take turns have as much imbalance in each pass as those that are always the same, and less in sum.
         let of_sums = |comment: &str| region(omp, &name, comment).imbalance_of_sums.expect("an imbalance");
         all.push(("turns", (of_sums("/* turns */") - of_sums("/* uneven */") + 0.1).max(0.0)));
         println!("{name}: off by {all:.4?}");

@@ -30,7 +30,7 @@ const KNOWN_PART_MAX: f64 = 1.0 / 2.0;
 const PASSES_REMARKED_MIN: u64 = 10;
 const WITH_CALLS_USUAL: f64 = 0.9;
 
-/// What is said where stacks show no loop that can be counted.
+/// The words for where stacks show no loop that can be counted.
 const NONE_AROUND: &str = "no loop of the program that can be counted was around what ran when its stacks were looked at, so an \
                            iteration of it may be longer; look again later, or see `trimtab loops`";
 

@@ -2,7 +2,7 @@
 //!
 //! A function that is above a limit by itself stops by itself: the probes compare where they count anyway, told here how many
 //! calls a thread may make in a tick of the window. From that call on nothing of it is counted, and a passage costs a comparison.
-//! Here it is then taken out, on all ranks of the node. What is too much only together with others is found here alone, by
+//! Here it is then taken out, on all ranks of the node. Functions that are too much only together are found here alone, by
 //! looking some times a second: calls so far times what a pair of probes costs.
 //!
 //! Calls of MPI are limited one by one unless a limit is asked for: what the window is for is not to go because there are many
@@ -51,7 +51,7 @@ pub(super) enum MpiCalls {
 pub(super) struct Limits {
     /// Share of the window's time.
     share_max: f64,
-    /// What is done with calls of MPI while it is recorded.
+    /// The rule for calls of MPI while it is recorded.
     calls: MpiCalls,
     /// Calls of one function on one rank.
     hits_max: Option<u64>,
@@ -295,13 +295,13 @@ impl Team {
         }
     }
 
-    /// Whether a function goes if it costs too much.
+    /// True if a function goes if it costs too much.
     fn is_limited(&self, member: &Member, function: u32, calls: MpiCalls) -> bool {
         let is_mpi = self.selection.probes[function as usize].group == COMM;
         (calls != MpiCalls::Stay || !is_mpi) && !member.stays.get(function as usize).is_some_and(|stays| *stays)
     }
 
-    /// Whether a function goes if it is called too often.
+    /// True if a function goes if it is called too often.
     fn has_calls_max(&self, function: u32, calls: MpiCalls) -> bool {
         calls == MpiCalls::AsAll || self.selection.probes[function as usize].group != COMM
     }
@@ -341,7 +341,7 @@ struct Prices {
     inline_ns: f64,
     /// As it is in this window, with whatever disturbs it.
     in_window_ns: f64,
-    /// As it is at least. What nobody has asked to limit goes only if even that is too much.
+    /// As it is at least. A function that nobody has asked to limit goes only if even that is too much.
     calibrated_ns: f64,
     calls: MpiCalls,
 }

@@ -53,7 +53,7 @@ impl Wanted {
         (0..stream.events.len()).filter(|index| self.is_call(stream.events[*index].symbol())).collect()
     }
 
-    /// Whether each call of a function counts, from wherever it is called.
+    /// True if each call of a function counts, from wherever it is called.
     pub(super) fn is_each_call(&self) -> bool {
         self.word.is_empty() && self.every == 1 && self.symbol.site == ANY_SITE
     }

@@ -137,7 +137,7 @@ fn start_unix_s(start_time_ticks: u64) -> f64 {
 /// What saving and restoring registers takes before the first and behind the last time stamp of a call, ticks.
 const ISLANDS_TICKS: f64 = 10.0;
 
-/// What islands do besides reading the clock where they count by themselves, both together, ticks.
+/// The work of islands besides reading the clock where they count by themselves, both together, ticks.
 const INLINE_TICKS: f64 = 20.0;
 /// Readings of the clock in a round, and rounds of which the fastest counts.
 const READINGS: u32 = 64;

@@ -97,7 +97,7 @@ fn part_number(part: OmpPart) -> u8 {
 }
 
 impl Reader<'_> {
-    /// What the rank's threads did in parallel regions; `None`: that is not measured.
+    /// The rank's threads in parallel regions; `None`: that is not measured.
     pub(super) fn team(&self, open: &[OpenCall], main_key: Option<u64>) -> Option<TeamSample> {
         let view = self.member.inserted.view();
         let probes = &self.team.selection.probes;
@@ -147,7 +147,7 @@ impl Reader<'_> {
         (sample.passes > 0).then_some(sample)
     }
 
-    /// What stands for the place of a region in the program: gcc gives the region's line to the function that it makes of it,
+    /// The address that stands for the place of a region in the program: gcc gives the region's line to the function that it makes of it,
     /// and the call that begins it often has another one's; `None`: the call is known better.
     fn place_of(&self, function: usize) -> Option<u64> {
         let selection = &self.team.selection;

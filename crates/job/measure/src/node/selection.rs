@@ -455,7 +455,7 @@ fn libc_probe(group: u8, bytes: ByteSource) -> Probe {
     }
 }
 
-/// Whether a function is called again and again until something has come.
+/// True if a function is called again and again until something has come.
 fn does_poll(function: &MpiFunction) -> bool {
     matches!(function.class, Class::Test | Class::Probe)
 }

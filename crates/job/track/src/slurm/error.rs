@@ -9,7 +9,7 @@ pub enum SlurmError {
     /// No thread can be begun to read what `scontrol` says.
     #[error("{command} can't be read: no thread can be begun; raise the limit of processes (`ulimit -u`)")]
     NoThread {
-        /// What was asked.
+        /// The question.
         command: String,
         /// The system's answer.
         #[source]
