@@ -10,6 +10,7 @@ use super::attach::{Bench, START_LIMIT};
 use super::row::Row;
 use super::runner::{Measured, Series};
 use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ const WINDOW: Duration = Duration::from_secs(2);
 /// Beside the window, each side.
 const BESIDE: Duration = Duration::from_secs(1);
 const FUNCTION: &str = "ten";
+/// Makes a rank of a job of whatever it is loaded into: only ranks have windows.
+const RANK: &str = "#include <mpi.h>\n__attribute__((constructor)) static void begin(void) { MPI_Init(0, 0); }\n";
 /// Chunks of 2000 calls in a line: some milliseconds.
 const CHUNKS: &str = "100";
 
@@ -37,11 +40,9 @@ pub fn rows(bench: &Bench) -> Result<(Measured, Vec<Row>)> {
     ];
     let cost: Vec<f64> = rounds.iter().map(|round| (round.limited_ns / round.bare_ns - 1.0) * 100.0).collect();
     let without: Vec<f64> = rounds.iter().map(|round| (round.unlimited_ns / round.bare_ns - 1.0) * 100.0).collect();
-    let stopped_ms: Vec<f64> = rounds.iter().map(|round| round.in_ms).collect();
     let rows = vec![
         Row::at_most("a function of 10 ns called without end, window of 2 s: cost", "%", &cost, COST_PERCENT_BAR),
         Row::no_bar("the same without a limit (--max-cost 1000000)", "%", &without),
-        Row::no_bar("from the first probe until the function's own bytes are back", "ms", &stopped_ms),
     ];
     Ok((Measured { title: "one call of a function of ten nanoseconds".into(), unit: "ns", series }, rows))
 }
@@ -50,36 +51,52 @@ struct Round {
     bare_ns: f64,
     limited_ns: f64,
     unlimited_ns: f64,
-    /// How long its bytes were patched, milliseconds.
-    in_ms: f64,
 }
 
 fn round(bench: &Bench) -> Result<Round> {
     let program = super::tiny::program()?;
-    let launch = Launch::alone(&program).args(["--seconds", "600", "--chunks", CHUNKS, "--kind", FUNCTION]);
+    let launch = Launch::alone(&program).preload(&rank(bench)?).args([
+        "--seconds",
+        "600",
+        "--chunks",
+        CHUNKS,
+        "--kind",
+        FUNCTION,
+    ]);
     let mut running = launch.start()?;
     running.wait_for_output(&format!("tiny: {FUNCTION}"), START_LIMIT)?;
     let text = TextSnapshot::of(running.pid())?;
     let before = lines_for(&running, BESIDE)?;
-    let (limited_ns, in_ms) = window(bench, &running, &text, &[])?;
+    let limited_ns = window(bench, &running, &text, &[])?;
     let between = lines_for(&running, BESIDE)?;
-    let (unlimited_ns, _) = window(bench, &running, &text, &["--max-cost", "1000000"])?;
+    let unlimited_ns = window(bench, &running, &text, &["--max-cost", "1000000"])?;
     let difference = text.difference_now()?;
     ensure!(difference.is_none(), "text was not restored: {difference:?}");
-    Ok(Round { bare_ns: (before + between) / 2.0, limited_ns, unlimited_ns, in_ms })
+    Ok(Round { bare_ns: (before + between) / 2.0, limited_ns, unlimited_ns })
 }
 
-/// Nanoseconds of a call in the two seconds from the first probe on, and how long there were any, milliseconds.
-fn window(bench: &Bench, running: &Running, text: &TextSnapshot, options: &[&str]) -> Result<(f64, f64)> {
+/// The library to load beside the program, built if it is not there.
+fn rank(bench: &Bench) -> Result<PathBuf> {
+    let (source, library) = (bench.folder.join("rank.c"), bench.folder.join("rank.so"));
+    if !library.exists() {
+        std::fs::write(&source, RANK).context("the bench's folder can't be written to")?;
+        let mut compiler = Command::new("mpicc.mpich");
+        let built = compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+        ensure!(built.context("no mpicc.mpich; install libmpich-dev")?.success(), "rank.c can't be compiled");
+    }
+    Ok(library)
+}
+
+/// Nanoseconds of a call in the two seconds from the first probe on.
+fn window(bench: &Bench, running: &Running, text: &TextSnapshot, options: &[&str]) -> Result<f64> {
     let json = bench.folder.join("limits.json");
     let mut command = Command::new(bench.binary("trimtab"));
     command.arg("--store").arg(bench.folder.join("store.db")).args(["attach", "--function", FUNCTION]);
-    command.args(["--at-least", "2"]).args(options).arg("--json").arg(&json).arg(running.pid().to_string());
+    command.args(["--max-seconds", "3"]).args(options).arg("--json").arg(&json).arg(running.pid().to_string());
     command.env("XDG_CACHE_HOME", bench.folder.join("cache")).stdout(Stdio::null()).stderr(Stdio::null());
     let mut attach = command.spawn().context("trimtab does not start")?;
-    let begun = patched(text, true)?;
+    let begun = patched(text)?;
     let from = running.stdout().len();
-    let ended = if options.is_empty() { Some(patched(text, false)?) } else { None };
     sleep(WINDOW.saturating_sub(begun.elapsed()));
     let mean_ns = mean_of(&running.stdout()[from..])?;
     attach.wait()?;
@@ -87,15 +104,14 @@ fn window(bench: &Bench, running: &Running, text: &TextSnapshot, options: &[&str
     let report: Report = serde_json::from_str(&report).context("the report is not JSON")?;
     let is_out = report.warnings.iter().any(|warning| warning.contains("stopped counting"));
     ensure!(is_out == options.is_empty(), "the probes stop if they may not cost more: {:?}", report.warnings);
-    let in_ms = ended.map_or(0.0, |ended| ended.duration_since(begun).as_secs_f64() * 1e3);
-    Ok((mean_ns, in_ms))
+    Ok(mean_ns)
 }
 
-/// The moment in which there is a patch, or none any more.
-fn patched(text: &TextSnapshot, is_patched: bool) -> Result<Instant> {
+/// The moment in which there is a patch.
+fn patched(text: &TextSnapshot) -> Result<Instant> {
     let deadline = Instant::now() + START_LIMIT;
-    while text.difference_now()?.is_some() != is_patched {
-        ensure!(Instant::now() < deadline, "no probe came or went in {} s", START_LIMIT.as_secs());
+    while text.difference_now()?.is_none() {
+        ensure!(Instant::now() < deadline, "no probe came in {} s", START_LIMIT.as_secs());
         sleep(Duration::from_millis(1));
     }
     Ok(Instant::now())
