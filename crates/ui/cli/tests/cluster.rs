@@ -225,7 +225,8 @@ fn nodes_whose_ranks_lack_a_function_are_named(cluster: &Cluster<'_>) {
     let pids = || [running(&program), running(&other)].concat();
     wait_for("all ranks are at work", || pids().len() == NODES && pids().iter().all(|pid| has_worked(*pid)));
     let before: Vec<TextSnapshot> = pids().iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
-    let words = ["attach", "--slurm", &cluster.job_id(), "--function", "value"];
+    // It is called so often that it would be taken out before the window begins.
+    let words = ["attach", "--slurm", &cluster.job_id(), "--function", "value", "--max-cost", "100"];
     let report = cluster.window(&words);
     assert_eq!(report.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1, 2], "{:?}", report.warnings);
     let host = cluster.testbed.name(NODES);

@@ -114,21 +114,30 @@ fn wait_for(job: &mut Running, step: u64) {
     }
 }
 
-/// Attaches once; the report and all that the program printed.
-fn attached(desk: &Desk, program: &Path, mpi: Mpi, (function, part): (&str, u64)) -> (Report, Vec<(u64, f64)>) {
+/// Attaches once; the report and all that the program printed. `Err` with the words where it had ended before.
+fn attached(
+    desk: &Desk,
+    program: &Path,
+    mpi: Mpi,
+    (function, part): (&str, u64),
+) -> Result<(Report, Vec<(u64, f64)>), String> {
     let mut job = Launch::mpi(mpi, RANKS, program).args([STEPS.to_string()]).start().expect("it starts");
     wait_for(&mut job, STEPS * part / 100);
     let pids = job.rank_pids(LIMIT).expect("ranks");
     let texts: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("it can be read")).collect();
     let options = format!("--loop {function}:1 --iterations 12 --max-seconds 20");
-    let (_, report) = desk.attach(job.pid(), &options).unwrap_or_else(|said| panic!("{function}: {said:?}"));
+    let report = match desk.attach(job.pid(), &options) {
+        Ok((_, report)) => report,
+        Err(said) if said.stderr.contains("the program ended before") => return Err(said.stderr),
+        Err(said) => panic!("{function}: {said:?}"),
+    };
     for text in &texts {
         // A program that has ended has no text any more.
         assert!(text.difference_now().is_ok_and(|difference| difference.is_none()) || job.poll().is_ok(), "unchanged");
     }
     let finished = job.wait(LIMIT).expect("it ends");
     assert!(finished.status.success(), "{finished:?}");
-    (report, steps(&finished.stdout))
+    Ok((report, steps(&finished.stdout)))
 }
 
 /// Checks what is claimed; whether done and total are, and whether the first is that of the time, if it is claimed.
@@ -175,8 +184,14 @@ fn counts_are_the_programs_or_not_claimed() {
             let desk = Desk::new();
             let name = format!("{} form {} {level} {} at {part} %", program.source, form.number, mpi.name());
             let binary = compiled(&desk, program, form, mpi, level);
-            let (report, steps) = attached(&desk, &binary, mpi, (form.function, part));
             attempted += u64::from(form.is_plain);
+            let (report, steps) = match attached(&desk, &binary, mpi, (form.function, part)) {
+                Ok(attached) => attached,
+                Err(said) => {
+                    println!("{name}: {said}");
+                    continue;
+                }
+            };
             if !report.window.valid {
                 println!("{name}: not valid: {:?}", report.warnings);
                 continue;

@@ -171,8 +171,8 @@ fn a_loop_that_cannot_be_counted_hides_none_inside() {
     assert_eq!((found.function.as_str(), report.window.marker_source.as_str()), ("steps", "detected"));
     assert_eq!(calls(&report, "MPI_Sendrecv").0, u64::from(RANKS) * 12 * 3, "three exchanges in a step");
     assert_eq!(report.functions.iter().find(|one| one.name == "calls of steps").map(|one| one.calls), None);
-    let loops = report.functions.iter().filter(|one| one.name.starts_with("loop ")).map(|one| one.group.as_str());
-    assert_eq!(loops.collect::<Vec<_>>(), ["loop", "loop"], "{:?}", report.functions);
+    let mut loops = report.functions.iter().filter(|one| one.name.starts_with("loop ")).peekable();
+    assert!(loops.peek().is_some() && loops.all(|one| one.group == "loop"), "{:?}", report.functions);
     let shown = desk.trimtab(&["loops", "--json", "--samples", "12", &pid]);
     let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap_or_else(|_| panic!("{shown:?}"));
     let taken = shown["taken"].as_u64().unwrap_or_else(|| panic!("{shown:#}")) as usize;

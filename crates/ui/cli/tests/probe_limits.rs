@@ -150,8 +150,10 @@ fn functions_that_are_called_without_end_are_taken_out() {
         println!("{case}: {:?} {:?} {:?}", report.cost, function(&report, name), report.warnings);
         println!("{case}: steps per second:\n{}", job.stdout());
         check_out(&report, name, &case);
-        let said = report.warnings.iter().any(|warning| warning.contains("stopped counting"));
-        assert!(said, "{case}: the probes themselves have stopped: {:?}", report.warnings);
+        // Where one rank's probes have stopped, all ranks' are taken out, perhaps before the window begins.
+        let said = ["stopped counting", "before the window began"];
+        let is_said = |warning: &String| said.iter().any(|words| warning.contains(words));
+        assert!(report.warnings.iter().any(is_said), "{case}: they are out early: {:?}", report.warnings);
         let cost = report.cost.fraction.expect("a cost");
         assert!(cost < 0.5, "{case}: islands that count by themselves cost less than our routine: {:?}", report.cost);
         // All that stays in is counted to the end.

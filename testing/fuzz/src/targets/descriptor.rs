@@ -13,7 +13,7 @@ use trimtab_session::leftover::{Judged, judge};
 use trimtab_types::procfs::{Mapping, parse_maps};
 
 /// What of the shared memory is kept as input, in bytes: headers and patches.
-const DESCRIPTOR_BYTES: usize = 4096;
+const DESCRIPTOR_BYTES: usize = 8192;
 
 /// The target.
 pub struct Descriptor;

@@ -249,7 +249,8 @@ impl Team {
         }
         let percent = self.limits.share_max * 100.0;
         format!(
-            "the probes of {name} had cost {percent}% of rank {rank}'s time so far, and all together may cost no more"
+            "the probes of {name} had cost {percent}% of rank {rank}'s time so far, and all together may cost no \
+             more; a larger --max-cost keeps them in"
         )
     }
 

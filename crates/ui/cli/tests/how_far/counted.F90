@@ -18,7 +18,7 @@ contains
     double precision :: field(4)
     integer(c_int64_t) :: now(2)
     integer :: index
-    do index = 1, 100000
+    do index = 1, 150000
       state = state + sqrt(index + state) * 1d-9
     end do
     field = state

@@ -12,7 +12,7 @@ static int rank, ranks, nothing;
 static void __attribute__((noinline)) step(void)
 {
     double out[4] = {0}, in[4];
-    for (int index = 1; index <= 100000; index++)
+    for (int index = 1; index <= 150000; index++)
         state += sqrt(index + state) * 1e-9;
     MPI_Sendrecv(out, 4, MPI_DOUBLE, (rank + 1) % ranks, 1, in, 4, MPI_DOUBLE, (rank + ranks - 1) % ranks, 1,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
