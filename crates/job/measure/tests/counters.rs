@@ -20,7 +20,7 @@ const PAGES: u64 = 500;
 const OTHER_FAULTS_MAX: f64 = 20.0;
 
 /// Windows of which one must tell that ranks differ.
-const TRIES: u32 = 5;
+const TRIES: u32 = 12;
 
 /// Held for a whole test: jobs run one at a time, the machine may have two processors.
 fn alone() -> MutexGuard<'static, ()> {

@@ -122,13 +122,14 @@ fn attached(
     (function, part): (&str, u64),
 ) -> Result<(Report, Vec<(u64, f64)>), String> {
     let mut job = Launch::mpi(mpi, RANKS, program).args([STEPS.to_string()]).start().expect("it starts");
-    wait_for(&mut job, STEPS * part / 100);
+    wait_for(&mut job, 1);
     let pids = job.rank_pids(LIMIT).expect("ranks");
     let texts: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("it can be read")).collect();
+    wait_for(&mut job, STEPS * part / 100);
     let options = format!("--loop {function}:1 --iterations 12 --max-seconds 20");
     let report = match desk.attach(job.pid(), &options) {
         Ok((_, report)) => report,
-        Err(said) if said.stderr.contains("the program ended before") => return Err(said.stderr),
+        Err(said) if ["ended", "no process"].iter().any(|words| said.stderr.contains(words)) => return Err(said.stderr),
         Err(said) => panic!("{function}: {said:?}"),
     };
     for text in &texts {
