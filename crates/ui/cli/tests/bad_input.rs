@@ -309,7 +309,7 @@ fn leaves_while_measured(row: &Leaving, times: u32) -> bool {
     let (iterations, at) = (row.iterations * times, row.at * times);
     let options = format!("--mode {} {at} --iterations {iterations} --size 500000", row.mode);
     let home = Home::new();
-    let job = Job::start(&specimen("sleeper", row.mpi, &options));
+    let Some(job) = Job::start_if_it_stays(&specimen("sleeper", row.mpi, &options)) else { return false };
     let mut attach = begin_window(&home, &job);
     let is_met = !attach.has_ended();
     let outcome = attach.wait();

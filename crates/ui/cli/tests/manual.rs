@@ -478,7 +478,7 @@ impl Machine<'_> {
             // As long as is needed here.
             ("--for 10", "--for 1.2"),
             ("-n 64", "-n 2"),
-            ("ARGUMENTS", "8000"),
+            ("ARGUMENTS", "40000"),
             (" [--file FILE]", ""),
             ("[--limit N]", ""),
             ("[--routines]", "--routines"),

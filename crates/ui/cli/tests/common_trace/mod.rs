@@ -244,17 +244,23 @@ pub fn steady(mpi: Mpi, arguments: &str) -> Job {
     let mut running = launch.start().expect("starts");
     until("the first iteration", || end.with_extension("begun").exists() || running.poll().expect("polls").is_some());
     let ranks = running.rank_pids(LIMIT).expect("has ranks");
-    let before = ranks.iter().map(|pid| Trace::settled(*pid, 3)).collect();
+    let settled = |pid: &i32| Trace::settled(*pid, 3).expect("it runs until it is told to end");
+    let before = ranks.iter().map(settled).collect();
     Job { running, ranks, before, end: Some((end, folder)) }
 }
 
 impl Job {
     /// Starts it and waits until its libraries are loaded and its ranks have settled.
     pub fn start(launch: &Launch) -> Job {
+        Job::start_if_it_stays(launch).expect("the ranks run until they have settled")
+    }
+
+    /// As [`Job::start`]; nothing if a rank ends or becomes another program before it has settled.
+    pub fn start_if_it_stays(launch: &Launch) -> Option<Job> {
         let mut running = launch.start().expect("starts");
         let ranks = running.rank_pids(LIMIT).expect("has ranks");
-        let before = ranks.iter().map(|pid| Trace::settled(*pid, SETTLED_LOOKS)).collect();
-        Job { running, ranks, before, end: None }
+        let before = ranks.iter().map(|pid| Trace::settled(*pid, SETTLED_LOOKS)).collect::<Option<_>>()?;
+        Some(Job { running, ranks, before, end: None })
     }
 
     /// The launcher's pid as an argument.
@@ -330,16 +336,21 @@ impl Facts {
 }
 
 impl Trace {
-    fn settled(pid: i32, looks: u32) -> Trace {
+    /// Nothing if the process ends or becomes another program first.
+    fn settled(pid: i32, looks: u32) -> Option<Trace> {
         let (mut last, mut same) = (None, 0);
         until("settling of a rank", || {
             sleep(SETTLED_LOOK);
             let now = Facts::of(pid);
-            same = if now.is_some() && now == last { same + 1 } else { 0 };
+            same = if now == last { same + 1 } else { 0 };
             last = now;
             same >= looks
         });
-        Trace { pid, text: TextSnapshot::of(pid).expect("text"), facts: last.expect("facts") }
+        let facts = last?;
+        match TextSnapshot::of(pid) {
+            Ok(text) => Some(Trace { pid, text, facts }),
+            Err(error) => Facts::of(pid).is_some_and(|now| now == facts).then(|| panic!("text of {pid}: {error}")),
+        }
     }
 
     /// False if the process has ended.
