@@ -3,7 +3,7 @@
 //! This program is the first thing compiled on a bare machine, hence it has few dependencies and parses its own
 //! arguments. Each command is one module.
 //!
-//! Next: `tidy` for the house rules, `suite` for how tests are run and counted, `demo` for the first impression.
+//! Next: `tidy` for the house rules, `suite` for how tests are run, `tally` for how they are counted, `demo` for the first impression.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -15,6 +15,7 @@ mod release;
 mod setup;
 mod shell;
 mod suite;
+mod tally;
 mod tidy;
 mod torture;
 
