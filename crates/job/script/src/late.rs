@@ -18,7 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use trimtab_os::{Mapping, MappingTable};
 use trimtab_session::{
-    FunctionBodies, ImageCache, InnerRequest, Lost, Modules, Prepared, Refused, ScriptRequest, mappings_of,
+    FaultHandlers, FunctionBodies, ImageCache, InnerRequest, Lost, Modules, Prepared, Refused, ScriptRequest,
+    mappings_of,
 };
 use trimtab_snippet::Compiled;
 use trimtab_snippet::error::Span;
@@ -129,15 +130,22 @@ impl Waiting {
         self.awaited.iter().flat_map(of).collect()
     }
 
-    /// Looks whether the library is there by now.
-    pub(crate) fn look(&mut self, pid: Pid, maps: &MappingTable, unit: &Unit, cache: &ImageCache) -> Look {
+    /// Looks whether the library is there by now. With `are_setters_held`, probes that are in already hold threads that set a
+    /// fault handler.
+    pub(crate) fn look(
+        &mut self,
+        (pid, maps): (Pid, &MappingTable),
+        are_setters_held: bool,
+        unit: &Unit,
+        cache: &ImageCache,
+    ) -> Look {
         let found = mappings_of(maps, &self.library);
         let is_settled = !found.is_empty() && found == self.seen;
         self.seen = found;
         if !is_settled {
             return Look::NotYet;
         }
-        match self.prepare(pid, unit, cache) {
+        match self.prepare(pid, are_setters_held, unit, cache) {
             Err(error) => self.failed(&error.to_string()),
             Ok(look) => look,
         }
@@ -163,7 +171,13 @@ impl Waiting {
         if self.tries < TRIES_MAX { Look::NotYet } else { Look::Refused(reason.to_owned()) }
     }
 
-    fn prepare(&mut self, pid: Pid, unit: &Unit, cache: &ImageCache) -> Result<Look, trimtab_session::Error> {
+    fn prepare(
+        &mut self,
+        pid: Pid,
+        are_setters_held: bool,
+        unit: &Unit,
+        cache: &ImageCache,
+    ) -> Result<Look, trimtab_session::Error> {
         let is_it = |path: &str| self.seen.iter().any(|mapping| mapping.path == path);
         let modules = Modules::read(pid, cache, &is_it)?;
         if let Some((path, reason)) = modules.unreadable.first() {
@@ -182,6 +196,7 @@ impl Waiting {
             let nothing = || format!("no function matches {}", self.names().join(" or "));
             return Ok(Look::Refused(if reasons.is_empty() { nothing() } else { reasons.join("; ") }));
         }
+        let modules = if are_setters_held { modules.with_handlers(FaultHandlers::of(pid)) } else { modules };
         let mut prepared = Prepared::for_late_script(&modules, &requests, &inner, unit)?;
         prepared.refused.extend(unknown);
         if prepared.point_count() == 0 {

@@ -123,7 +123,9 @@ impl Member {
         };
         let mut problems = Vec::new();
         for mut waiting in std::mem::take(&mut self.source.waiting) {
-            let look = match waiting.look(self.target.pid, &maps, &self.source.compiled.unit, cache) {
+            let are_setters_held = self.parts().any(|part| part.inserted.is_watched());
+            let process = (self.target.pid, &maps);
+            let look = match waiting.look(process, are_setters_held, &self.source.compiled.unit, cache) {
                 Look::Ready(prepared) => self.insert_late(&mut waiting, &prepared, started_ns, &mut problems),
                 other => other,
             };

@@ -74,7 +74,7 @@ impl Prepared {
         let finders: Vec<(&Module, ProcAddr)> = finders.collect();
         let added = finders.iter().filter(|(module, address)| self.find_at(modules, memory, module, *address)).count();
         if added > 0 {
-            self.framed = modules.modules.clone();
+            self.framed = modules.modules.iter().chain(&modules.c_libraries).cloned().collect();
         }
         self.frames_reach_all = added == finders.len() && added > 0 && !modules.has_other_unwinder();
     }

@@ -6,7 +6,8 @@
 //! If that can't be asked, the handler counts as the program's own.
 //!
 //! A program may set a handler at any time. So while code that may fault lies elsewhere, threads that are about to are held
-//! until it is back (`hold`), and [`Watch`] asks again for what was set in other ways.
+//! until it is back (`hold`), and [`Watch`] asks again for what was set in other ways. Where they can't be held (the C
+//! library is not loaded yet, or has no symbols), such code stays where it is, as beside a handler of the program's own.
 //!
 //! Next: `prepare`, which then has such code stay; `trimtab-x86`'s `faults`, which tells what may fault.
 
@@ -51,6 +52,8 @@ const LIBRARIES: [&str; 23] = [
 const BEGINNINGS: [&str; 6] = ["mca_", "libmca_", "libmpi_cray", "libmpi_intel", "libmpi_gnu", "libuct_"];
 /// A program that calls it may have its threads cancelled at any instruction.
 pub(crate) const CANCEL_ANYWHERE: &str = "pthread_setcanceltype";
+/// In the place of a handler where one could be set unseen.
+const UNSEEN: &str = "one that it could set unseen, because no thread can be held where it calls sigaction";
 /// Between two looks at which signals are caught, and between two questions whose the handlers are: often at first.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -88,6 +91,13 @@ impl FaultHandlers {
                 FaultHandlers { own: Some(own), caught, pause_ns: 0 }
             }
         }
+    }
+}
+
+impl FaultHandlers {
+    /// The same where the program could set a handler of its own unseen: it counts as having one.
+    fn unseen(self) -> Self {
+        FaultHandlers { own: self.own.or_else(|| Some(UNSEEN.into())), ..self }
     }
 }
 
@@ -167,9 +177,19 @@ impl Modules {
         self
     }
 
+    /// Code that may fault stays in place in them, because a handler could be set unseen.
+    #[must_use]
+    pub(crate) fn with_handlers_unseen(self) -> Self {
+        let known = self.fault_handlers().clone().unseen();
+        self.with_handlers(known)
+    }
+
     pub(crate) fn fault_handlers(&self) -> &FaultHandlers {
-        let of_process = || if self.is_of_file() { FaultHandlers::default() } else { FaultHandlers::of(self.pid) };
-        self.handlers.get_or_init(of_process)
+        let of_process = || match FaultHandlers::of(self.pid) {
+            handlers if self.has_setters() => handlers,
+            handlers => handlers.unseen(),
+        };
+        self.handlers.get_or_init(|| if self.is_of_file() { FaultHandlers::default() } else { of_process() })
     }
 }
 

@@ -41,40 +41,59 @@ pub(crate) const WORDS_AT: u64 = offset_of!(Header, hold) as u64;
 pub(crate) const ANSWERED_AT: u64 = WORDS_AT + offset_of!(HoldWords, answered) as u64;
 
 impl Prepared {
-    /// Has threads held that set a fault handler, where that matters and can be done.
-    pub(crate) fn hold_handlers(&mut self, modules: &Modules, memory: Option<&Memory>) {
+    /// Has threads held that set a fault handler, where that matters. False if one of the functions that set them can't be
+    /// probed: then code that may fault must stay in place.
+    #[must_use]
+    pub(crate) fn hold_handlers(&mut self, modules: &Modules, memory: Option<&Memory>) -> bool {
         if memory.is_none() || self.watch().is_none() {
-            return;
+            return true;
         }
-        for module in &modules.modules {
+        let mut are_held = true;
+        for module in modules.modules.iter().chain(&modules.c_libraries) {
             self.setters.extend([SETTER, INNER].into_iter().filter_map(|name| range_of(module, name)));
             let Some((_, address)) = module.function(SETTER) else { continue };
             let probed = self.probe_at(address).and_then(|probe| self.functions.get_mut(probe as usize));
             match probed.filter(|function| function.sites.iter().any(|site| Hold::fits(site.site.kind))) {
                 Some(function) => function.holds = Holds::Also,
-                None => self.hold_alone(modules, memory, module, address),
+                None => are_held &= self.hold_alone(modules, memory, module, address),
             }
         }
+        are_held
     }
 
-    fn hold_alone(&mut self, modules: &Modules, memory: Option<&Memory>, module: &Module, address: ProcAddr) {
+    fn hold_alone(&mut self, modules: &Modules, memory: Option<&Memory>, module: &Module, address: ProcAddr) -> bool {
         let request = FunctionRequest { name: SETTER.into(), address, probe: Probe::ABSENT };
-        let Some(Ok(placed)) = all_sites(modules, memory, &[&request]).pop() else { return };
+        let of_setter = modules.only(module);
+        let Some(Ok(placed)) = all_sites(&of_setter, memory, &[&request]).pop() else { return false };
         let arenas = self.arena_modules.clone();
         let arena = self.arena_of(module);
         let is_near = self.arena_modules.get(arena).is_some_and(|(_, text)| is_in_reach(&modules.maps, text));
         if self.is_taken(&placed.sites) || !is_near {
             self.arena_modules = arenas;
-            return;
+            return false;
         }
         self.take(&placed.sites);
         let function = PlannedFunction::new(HELD_AT.into(), 0, (arena, placed.sites));
         self.functions.push(PlannedFunction { holds: Holds::Only, ..function });
+        true
     }
 
     /// True if a thread at `address` may be about to set a handler, past where it could be held.
     pub(crate) fn is_setting(&self, address: u64) -> bool {
         self.setters.iter().any(|range| range.contains(&address))
+    }
+}
+
+/// Whether a file of this path may be a C library, by its name.
+pub(crate) fn is_c_library(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    ["libc.so", "libc-", "libpthread", "ld-musl-", "libc.musl-"].iter().any(|beginning| name.starts_with(beginning))
+}
+
+impl Modules {
+    /// Whether a function is known among them by which fault handlers are set.
+    pub(crate) fn has_setters(&self) -> bool {
+        self.modules.iter().chain(&self.c_libraries).any(|module| module.function(SETTER).is_some())
     }
 }
 

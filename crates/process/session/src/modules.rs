@@ -8,6 +8,7 @@
 use crate::emulated::emulator_of;
 use crate::error::Error;
 use crate::handlers::FaultHandlers;
+use crate::hold::is_c_library;
 use crate::image_cache::{ImageCache, LoadedImage};
 use crate::link_map::{LinkMap, Place};
 use std::ops::Range;
@@ -67,6 +68,8 @@ pub struct Modules {
     pub maps: MappingTable,
     /// Modules that could not be read, with the reason.
     pub unreadable: Vec<(String, String)>,
+    /// C libraries that are not among the modules: threads may have to be held there that set a fault handler.
+    pub(crate) c_libraries: Vec<Module>,
     /// What is known of the process's fault handlers, once that was asked.
     pub(crate) handlers: Arc<OnceLock<FaultHandlers>>,
     /// Whether the first module is the program itself.
@@ -95,11 +98,18 @@ impl Modules {
             return Err(Error::Emulated { pid, emulator });
         }
         check_own_memory(pid)?;
-        let (mut modules, mut unread) = (Vec::new(), Vec::new());
+        let (mut modules, mut c_libraries, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         let groups = module_mappings(&maps);
-        for group in groups.iter().filter(|group| wanted(&group[0].path)) {
+        for group in &groups {
+            let is_wanted = wanted(&group[0].path);
+            if !is_wanted && !is_c_library(&group[0].path) {
+                continue;
+            }
             match read_modules(pid, group, cache) {
-                Ok(found) => modules.extend(found),
+                Ok(found) if is_wanted => modules.extend(found),
+                Ok(found) => c_libraries.extend(found),
+                // Where none is known, nothing relies on it.
+                Err(_) if !is_wanted => {}
                 // Generated code may lie in a file, too.
                 Err(Error::Symbols { source: trimtab_symbols::Error::NotElf { .. }, .. }) => {}
                 Err(error) => unread.push((group[0].inode, group[0].path.clone(), reason_of(&error))),
@@ -118,7 +128,7 @@ impl Modules {
         let program_unread = of_program.map(|(_, path, reason)| (path.clone(), reason.clone()));
         let unreadable = unread.into_iter().map(|(_, path, reason)| (path, reason)).collect();
         let handlers = Arc::default();
-        Ok(Modules { pid, modules, maps, unreadable, handlers, has_program, program_unread })
+        Ok(Modules { pid, modules, maps, unreadable, c_libraries, handlers, has_program, program_unread })
     }
 
     /// The module that a file would be, at the addresses it is linked for; no process runs it.
@@ -133,8 +143,14 @@ impl Modules {
         let path = path.display().to_string();
         let modules = vec![Module { path, bias: LoadBias(0), loaded, text: text.0..text.1, inode: 0, place: None }];
         let (maps, unreadable, handlers) = (MappingTable::default(), Vec::new(), Arc::default());
-        let (has_program, program_unread) = (true, None);
-        Ok(Modules { pid: NO_PROCESS, modules, maps, unreadable, handlers, has_program, program_unread })
+        let (c_libraries, has_program, program_unread) = (Vec::new(), true, None);
+        let pid = NO_PROCESS;
+        Ok(Modules { pid, modules, maps, unreadable, c_libraries, handlers, has_program, program_unread })
+    }
+
+    /// Of the same process this one alone.
+    pub(crate) fn only(&self, module: &Module) -> Modules {
+        Modules { modules: vec![module.clone()], ..self.clone() }
     }
 
     /// Whether these are the modules of a file, not of a process.

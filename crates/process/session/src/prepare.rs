@@ -118,7 +118,9 @@ impl Prepared {
         let mut prepared = Prepared::decided(modules, requests, &OfWindow)?;
         let memory = modules.memory()?;
         prepared.add_loops(modules, memory.as_ref(), loops);
-        prepared.hold_handlers(modules, memory.as_ref());
+        if !prepared.hold_handlers(modules, memory.as_ref()) {
+            return Prepared::with_loops(&modules.clone().with_handlers_unseen(), requests, loops);
+        }
         prepared.describe_frames(modules, memory.as_ref());
         Ok(prepared)
     }

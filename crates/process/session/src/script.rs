@@ -134,6 +134,7 @@ impl Prepared {
         (unit, follows): (&mut Unit, bool),
     ) -> Result<Self, Error> {
         let functions: Vec<FunctionRequest> = requests.iter().map(function_request).collect();
+        let unit_before = unit.clone();
         let mut prepared = Prepared::decided(modules, &functions, &OfScript { requests, follows })?;
         let places = prepared.addresses.iter().zip(&prepared.probes);
         for (function, (address, probe)) in prepared.functions.iter_mut().zip(places) {
@@ -152,7 +153,10 @@ impl Prepared {
         prepared.lost = prepared.lost_of(requests);
         let memory = modules.memory()?;
         prepared.add_inner(modules, memory.as_ref(), inner);
-        prepared.hold_handlers(modules, memory.as_ref());
+        if !prepared.hold_handlers(modules, memory.as_ref()) {
+            *unit = unit_before;
+            return Prepared::of_script(&modules.clone().with_handlers_unseen(), requests, inner, (unit, follows));
+        }
         if follows {
             prepared.describe_frames(modules, memory.as_ref());
         }

@@ -142,6 +142,55 @@ fn programs_that_handle_faults_have_decisions_of_their_own() {
     std::fs::remove_dir_all(&folder).expect("removes its folder");
 }
 
+/// A program may set a fault handler later. Where threads can be held as they do, which the filter of files changes nothing
+/// about, its code may move; where they can't, because its C library is not loaded yet, what may fault stays in place.
+#[test]
+fn what_may_fault_moves_only_where_setters_of_handlers_are_held() {
+    let is_loader = |path: &str| path.contains("/ld-linux-x86-64");
+    let decide = |pid: Pid| {
+        let modules = Modules::read(pid, &ImageCache::in_memory(), &is_loader).expect("modules");
+        let loader = &modules.modules[0];
+        let functions = loader.loaded.image.functions.iter();
+        let requests = functions.map(|function| FunctionRequest {
+            name: function.name(),
+            address: loader.bias.to_proc(function.addr),
+            probe: Probe::ABSENT,
+        });
+        let prepared = Prepared::new(&modules, &requests.collect::<Vec<_>>()).expect("prepares");
+        let plan = prepared.dry_run(pid, Setup { functions: 4096, ranks: 1, details: 0 }).expect("a plan");
+        let is_held = plan.patches.iter().any(|patch| patch.function.starts_with("sigaction"));
+        let stays = prepared.refused.iter().any(|one| one.reason.contains("could set one unseen"));
+        (is_held, stays)
+    };
+    let loaded = Sleeper::start();
+    assert_eq!(decide(loaded.pid()), (true, false), "its C library is loaded, and was not asked for");
+
+    let folder = folder("loading");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let pipe = folder.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+    assert!(made.success());
+    // The loader waits for whoever writes into the pipe, before it loads what the program needs.
+    let mut sleep = Command::new("sleep");
+    let loading = Sleeper(sleep.arg("1000").env("LD_PRELOAD", &pipe).stderr(Stdio::null()).spawn().expect("starts"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let waits = || {
+        let maps = MappingTable::of(loading.pid()).expect("maps");
+        let is_asleep = trimtab_os::stat_of(loading.pid(), loading.pid().0)
+            .is_some_and(|stat| stat.state == trimtab_types::procfs::State::Sleeping);
+        is_asleep && maps.0.iter().any(|mapping| is_loader(&mapping.path))
+    };
+    while !waits() {
+        assert!(Instant::now() < deadline, "the loader does not wait");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let maps = MappingTable::of(loading.pid()).expect("maps");
+    assert!(!maps.0.iter().any(|mapping| mapping.path.ends_with(LIBRARY)), "not loaded yet");
+    assert_eq!(decide(loading.pid()), (false, true), "its C library is not loaded");
+    drop(loading);
+    std::fs::remove_dir_all(&folder).expect("removes its folder");
+}
+
 const SLEEPS: &str = "TRIMTAB_TEST_SLEEPS";
 
 /// Not a test of its own: a program that handles faults and sleeps.

@@ -96,8 +96,8 @@ pub enum Refusal {
     },
     /// The program handles faults by itself, and its handler must find the instruction in place.
     #[error(
-        "the instruction at {at:#x} may fault or calls, and the program has a fault handler of its own, which must find it \
-         in place; probe the callers instead"
+        "the instruction at {at:#x} may fault or calls, and the program has a fault handler of its own, or could set one \
+         unseen, which must find it in place; probe the callers instead"
     )]
     MayFault {
         /// The instruction.
