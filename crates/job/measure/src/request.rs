@@ -308,6 +308,8 @@ pub struct Sampled {
     pub pause_us_total: f64,
     /// Why the loops mean nothing, or are not all known.
     pub why_not: Option<String>,
+    /// A function around the outermost of the loops whose own loops are not known, and why.
+    pub unknown_around: Option<String>,
 }
 
 /// A loop of the program that runs.
@@ -326,6 +328,8 @@ pub struct SampledLoop {
     /// If they can't be counted, something that each pass goes through, besides others: while it is not passed, the loop is
     /// not either.
     pub witness: Option<LoopName>,
+    /// How often its body stands in its code, because the compiler unrolled it; 0, 1: once, as far as is known.
+    pub copies: u32,
 }
 
 /// The ranks of a node, with probes in them.

@@ -149,6 +149,18 @@ impl Nest {
             _ => None,
         })
     }
+
+    /// What stands in the way in a function around the outermost loop, so that there may be another one around it.
+    pub fn unknown_around(&self) -> Option<&Unusable> {
+        let place = |function: &FunctionId| self.path.iter().position(|one| one == function);
+        let outermost = place(&self.loops.first()?.function)?;
+        self.unusable.iter().find(|one| match one {
+            Unusable::Recursive(function) | Unusable::Unread(function, _) => {
+                place(function).is_some_and(|at| at < outermost)
+            }
+            Unusable::Interpreter(_) | Unusable::NothingInCommon => false,
+        })
+    }
 }
 
 /// Finds the loops that at least [`SHARE_MIN`] of `stacks` are in.
@@ -229,20 +241,37 @@ impl Search<'_> {
             Ok(loops) => loops,
             Err(reason) => return self.nest.unusable.push(Unusable::Unread(function, reason)),
         };
-        for found in loops {
-            let inside = |stack: &&&SeenStack| found.contains(stack.calls[depth].at);
-            let inside: Vec<&SeenStack> = stacks.iter().filter(inside).copied().collect();
-            self.nest.loops.extend(self.judged(function, found, depth, &inside));
+        let stacks_in = |one: &FunctionLoop| -> Vec<&SeenStack> {
+            stacks.iter().filter(|stack| one.contains(stack.calls[depth].at)).copied().collect()
+        };
+        for found in &loops {
+            let inside = stacks_in(found);
+            let around =
+                loops.iter().find(|one| found.number.split_last().is_some_and(|(_, outer)| one.number == outer));
+            let around = around.filter(|_| self.has_rank_of(&inside)).map_or_else(|| inside.clone(), stacks_in);
+            self.nest.loops.extend(self.judged(function, found.clone(), depth, &inside, &around));
         }
     }
 
-    /// A loop with the stacks in it, if these are enough.
+    /// True if all stacks of some rank are among these.
+    ///
+    /// Where only some ranks do something at the end of a pass, compilers give these a way back of their own, and so an
+    /// inner loop: what lies before its beginning is part of a pass, too, and there the stacks of the others may be.
+    fn has_rank_of(&self, inside: &[&SeenStack]) -> bool {
+        let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+        self.stacks.iter().for_each(|stack| counts.entry(stack.rank).or_default().0 += 1);
+        inside.iter().for_each(|stack| counts.entry(stack.rank).or_default().1 += 1);
+        counts.values().any(|(all, inside)| all == inside)
+    }
+
+    /// A loop with the stacks in it, if these, or those that count as such, are enough.
     fn judged(
         &self,
         function: FunctionId,
         found: FunctionLoop,
         depth: usize,
         inside: &[&SeenStack],
+        around: &[&SeenStack],
     ) -> Option<NestLoop> {
         let share = inside.len() as f64 / self.stacks.len() as f64;
         let any_below = |wanted: &[Origin]| {
@@ -253,11 +282,11 @@ impl Search<'_> {
             Origin::Library => any_below(&[Origin::Program, Origin::Mpi]),
             _ => true,
         };
-        if share < SHARE_MIN || !is_own {
+        if (around.len() as f64) < SHARE_MIN * self.stacks.len() as f64 || !is_own {
             return None;
         }
         let ranks: BTreeSet<u32> = self.stacks.iter().map(|stack| stack.rank).collect();
-        let with: BTreeSet<u32> = inside.iter().map(|stack| stack.rank).collect();
+        let with: BTreeSet<u32> = around.iter().map(|stack| stack.rank).collect();
         Some(NestLoop {
             function,
             number: found.number,
@@ -337,7 +366,10 @@ pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice 
     // A loop whose third pass is in sight is waited for.
     let is_in_sight = may_be_main.iter().any(|index| loops[*index].is_in_sight());
     let limit_s = max_s * if repeating.is_none() && is_in_sight { SIGHT_PART_MAX } else { NEST_PART_MAX };
-    let innermost_repeats = may_be_main.last().is_some_and(|index| loops[*index].repeats());
+    // One that some rank does not pass at all says nothing of the time that it takes.
+    let innermost =
+        may_be_main.iter().rev().find(|index| loops[**index].passes.is_some_and(|counted| counted.passes > 0));
+    let innermost_repeats = innermost.is_some_and(|index| loops[*index].repeats());
     if elapsed_s < NEST_SECONDS.min(limit_s) || (!innermost_repeats && elapsed_s < limit_s) {
         return LoopChoice::Wait;
     }

@@ -90,7 +90,7 @@ pub fn text(found: &FoundLoops) -> String {
         }
         let without = &found.nest.loops[index].ranks_without;
         if !without.is_empty() {
-            let _ = writeln!(text, "loop {}: no stack of rank {} is in it", index + 1, name_ranks(without));
+            let _ = writeln!(text, "loop {}: no stack of {} is in it", index + 1, name_ranks(without));
         }
     }
     said(found).iter().for_each(|line| text += &format!("{line}\n"));

@@ -3,6 +3,7 @@
 //! Next: `muster` (who), `marker` (what counts), `recording` (when), `report` (what it says).
 
 use super::checked;
+use super::doubts;
 use super::how_far;
 use super::marker::{self, Marker};
 use super::muster::Muster;
@@ -128,6 +129,7 @@ impl<'a> Lead<'a> {
         let mut report = report::report(self, &marker, &recorded, checked)?;
         report.window.valid &= departed.is_empty();
         report.window.progress = how_far::progress(&how_far, &report.window);
+        doubts::say_phase(&mut report);
         let headline = trimtab_window::headline(&report);
         Ok(Outcome { report, headline, departed })
     }

@@ -66,7 +66,7 @@ impl Marker {
     fn because(self, why: Option<&str>) -> Self {
         match (self, why) {
             (Marker::Call(call), Some(why)) => {
-                let description = call.description.as_deref().map(|known| format!("{known}; {why}"));
+                let description = call.description.as_deref().map(|known| format!("{known}; {}", nest::unsure(why)));
                 Marker::Call(MarkerCall { description, ..call })
             }
             (Marker::Time { why: known }, Some(why)) => Marker::Time { why: format!("{known}; {why}") },

@@ -5,6 +5,7 @@
 mod agreement;
 mod checked;
 mod counting;
+mod doubts;
 mod drive;
 mod how_far;
 mod marker;

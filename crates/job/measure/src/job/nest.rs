@@ -43,6 +43,8 @@ pub(super) struct Candidates {
     pub loops: Vec<SampledLoop>,
     /// A remark for the reader on how they were found.
     pub why_not: Option<String>,
+    /// A function around them whose loops are not known, and why.
+    pub unknown_around: Option<String>,
     /// Longest time that a thread was held for a look, microseconds.
     pub pause_us_max: f64,
     /// All such times of the rank where they are longest together, microseconds.
@@ -84,8 +86,8 @@ impl Candidates {
             match &mut candidates {
                 _ if has_no_rank => {}
                 None => {
-                    let (loops, why_not) = (node.loops, node.why_not);
-                    candidates = Some(Candidates { loops, why_not, ..Candidates::default() });
+                    let Sampled { loops, why_not, unknown_around, .. } = node;
+                    candidates = Some(Candidates { loops, why_not, unknown_around, ..Candidates::default() });
                 }
                 Some(known) => known.join(node),
             }
@@ -98,12 +100,14 @@ impl Candidates {
             let is_same = |other: &&SampledLoop| (&one.function, &one.number) == (&other.function, &other.number);
             let Some(other) = node.loops.iter().find(is_same) else { return false };
             one.is_seen_in_mpi |= other.is_seen_in_mpi;
+            one.copies = one.copies.max(other.copies);
             if one.why_not.is_none() {
                 (one.why_not, one.witness) = (other.why_not.clone(), other.witness.clone());
             }
             true
         });
         self.why_not = self.why_not.take().or(node.why_not);
+        self.unknown_around = self.unknown_around.take().or(node.unknown_around);
     }
 
     /// Whoever wants one of them by its number must get that.
@@ -151,6 +155,21 @@ impl Candidates {
         let why =
             format!("rank {rank} did not pass {name} in {seconds:.1} s, or too seldom to tell its passes from others'");
         self.note(|_| Some(why));
+    }
+
+    /// Reasons why a pass of a loop may not be an iteration of the program: more than one may be in it, or a loop around it.
+    fn doubts(&self, index: usize) -> String {
+        let mut said = String::new();
+        let copies = self.loops.get(index).map_or(0, |one| one.copies);
+        if copies > 1 {
+            said += &format!(
+                "; its body stands {copies} times in its code, which compilers make of one: a pass may be {copies} iterations"
+            );
+        }
+        if let Some(why) = &self.unknown_around {
+            said += &format!("; a loop around it may not be known: {why}");
+        }
+        said
     }
 
     /// The options with these loops to count.
@@ -274,6 +293,7 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
                 let left_s = lead.options.max_seconds - seconds;
                 let fitting = count.fitting(taken, lead.options.length, lead.options.start, left_s);
                 let mut description = description(&lead.facts.functions, &count, fitting);
+                description += &lead.candidates.doubts(count.watched[fitting].index);
                 if fitting != taken {
                     description += &too_long(&lead.facts.functions, &count, taken, lead.options.max_seconds);
                 }
@@ -374,6 +394,14 @@ fn none_taken(functions: &[FunctionInfo], count: &Count, seconds: f64) -> Option
     Some(format!(
         "around it may be {name}, which was passed {passes} times in {seconds:.1} s, so an iteration of the program may be longer"
     ))
+}
+
+/// The reason why calls count in place of a loop, with what follows from it.
+pub(super) fn unsure(why: &str) -> String {
+    match why.contains("may be longer") {
+        true => why.to_owned(),
+        false => format!("{why}; so an iteration may be more or less than one of the program"),
+    }
 }
 
 /// Why an inner loop was taken in place of `taken`.
@@ -487,6 +515,19 @@ mod tests {
         assert_eq!(after(false, None), None, "nobody looked");
         assert_eq!(after(true, None).as_deref(), Some(NONE_AROUND));
         assert_eq!(after(true, Some("an interpreter")).as_deref(), Some("an interpreter"), "what is known stays");
+    }
+
+    #[test]
+    fn doubts_are_said_of_the_loop_that_is_taken() {
+        let mut nest = Candidates::common([node(5, &["a", "b"])].into_iter());
+        assert_eq!(nest.doubts(1), "");
+        nest.loops[1].copies = 4;
+        assert_eq!(nest.doubts(0), "");
+        assert!(nest.doubts(1).ends_with("a pass may be 4 iterations"));
+        nest.unknown_around = Some("c calls itself".to_owned());
+        assert_eq!(nest.doubts(0), "; a loop around it may not be known: c calls itself");
+        assert!(unsure("x").ends_with("more or less than one of the program"));
+        assert_eq!(unsure("it may be longer"), "it may be longer");
     }
 
     #[test]

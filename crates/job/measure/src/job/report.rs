@@ -2,6 +2,7 @@
 //!
 //! Next: `trimtab-window` turns the samples into numbers for people.
 
+use super::doubts;
 use super::drive::Lead;
 use super::marker::Marker;
 use super::recording::Recorded;
@@ -66,6 +67,7 @@ pub(super) fn report(
     };
     let mut report = assemble(&input);
     report.window.from_first_call = from_first_call(lead);
+    doubts::say_calls_apart(&mut report, &input.ranks);
     // Looks at stacks are pauses, too.
     report.cost.pause_us_max = report.cost.pause_us_max.max(lead.candidates.pause_us_max);
     report.cost.pause_us_total += lead.candidates.pause_us_total;

@@ -31,6 +31,7 @@ mod selection;
 mod starting;
 mod sums;
 mod team;
+mod unrolled;
 mod usage;
 
 use crate::clock::Clock;

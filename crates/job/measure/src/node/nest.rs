@@ -8,6 +8,7 @@
 use super::owners::{SYSTEM, is_binding, is_foreign};
 use super::starting::wait_for_start;
 use super::team::{chosen, program_name};
+use super::unrolled::copies;
 use crate::error::Error;
 use crate::options::{LoopName, Options};
 use crate::request::{Sampled, SampledLoop};
@@ -362,6 +363,7 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
         pause_us_max: sampler.cost().pause_ns_max as f64 / 1e3,
         pause_us_total: sampler.cost().pauses_ns.iter().max().map_or(0.0, |ns| *ns as f64 / 1e3),
         why_not: nest.unusable.first().map(|one| sampler.in_words(one)).or_else(|| sampler.why_unknown()),
+        unknown_around: nest.unknown_around().map(|one| sampler.in_words(one)),
     }
 }
 
@@ -398,9 +400,10 @@ fn obstacle(sampler: &NestSampler, nest: &Nest, one: &NestLoop, any_in_mpi: bool
     let (modules, number) = sampler.modules_of(one.function);
     let function = modules.modules[number].bias.to_proc(one.function.start);
     let place = Inner::Loop(one.number.clone());
-    let why_not = modules.look_inside(function, |inside| inside.place(&place).err()).unwrap_or_else(Some);
+    let looked = |inside: &Inside<'_>| (inside.place(&place).err(), copies(modules, inside, &one.number));
+    let (why_not, copies) = modules.look_inside(function, looked).unwrap_or_else(|why| (Some(why), 1));
     let witness = why_not.as_ref().and_then(|_| witness(sampler, nest, one));
-    SampledLoop { why_not, witness, ..SampledLoop::default() }
+    SampledLoop { why_not, witness, copies, ..SampledLoop::default() }
 }
 
 /// Why its passes would be none, counted or not.
@@ -409,7 +412,7 @@ fn no_iterations(nest: &Nest, one: &NestLoop, any_in_mpi: bool) -> Option<String
         return Some("an interpreter runs the program".to_owned());
     }
     if !one.ranks_without.is_empty() {
-        return Some(format!("no stack of rank {} is in it", name_ranks(&one.ranks_without)));
+        return Some(format!("no stack of {} is in it", name_ranks(&one.ranks_without)));
     }
     // It may be passed so often that counting would be felt.
     (any_in_mpi && !one.is_seen_in_mpi).then(|| "no stack in it is in MPI".to_owned())

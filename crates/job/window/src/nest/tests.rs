@@ -88,6 +88,31 @@ fn ranks_that_are_elsewhere_are_named() {
     assert_eq!(nest.loops[1].ranks_without, [0]);
 }
 
+/// A rank that does something at the end of each pass has a way back of its own: what the others do before the beginning of
+/// that inner loop is part of its passes, too.
+#[test]
+fn a_loop_that_has_all_of_a_rank_is_shown_with_what_lies_around_it() {
+    let mut stacks = vec![stack(0, &[STEP + 0x30, SEND]); 4];
+    stacks.extend((1..4).flat_map(|rank| vec![stack(rank, &[STEP + 0x14, SEND]); 4]));
+    let nest = find_nest(&stacks, &Program::nested());
+    assert_eq!(names(&nest), ["2000:[1] 1.00", "2000:[1, 1] 0.25"]);
+    assert_eq!(nest.loops[1].ranks_without, []);
+    stacks[0] = stack(0, &[STEP + 0x14, SEND]);
+    let nest = find_nest(&stacks, &Program::nested());
+    assert_eq!(names(&nest), ["2000:[1] 1.00"], "a loop that is as seldom on all ranks is none of those that run most");
+}
+
+#[test]
+fn functions_around_whose_loops_are_not_known_are_told() {
+    let function = |start| FunctionId { module: 0, start: FileAddr(start) };
+    let around = [MAIN + 4, MAIN + 4, SOLVE + 0x20, SEND];
+    let nest = find_nest(&vec![stack(0, &around); 5], &Program::nested());
+    assert_eq!(names(&nest), ["3000:[1] 1.00"]);
+    assert_eq!(nest.unknown_around(), Some(&Unusable::Recursive(function(MAIN))));
+    let inside = [MAIN + 0x20, SOLVE + 4, SOLVE + 4, SEND];
+    assert_eq!(find_nest(&vec![stack(0, &inside); 5], &Program::nested()).unknown_around(), None);
+}
+
 #[test]
 fn loops_that_mean_something_else_are_named_as_such() {
     let function = |start| FunctionId { module: 0, start: FileAddr(start) };

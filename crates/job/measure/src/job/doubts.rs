@@ -1,0 +1,109 @@
+//! Reasons, seen when the window has ended, why what was counted may not be the program's iterations.
+//!
+//! The loop may be one of several phases, because it ends soon or because the program is young; and a pass of it may be one
+//! of several parts of a step, because nothing happens in each pass. What is said follows the description of the loop.
+//!
+//! Next: `nest` for what is known when the loop is chosen.
+
+use trimtab_types::report::{LoopProgress, Report};
+use trimtab_window::RankSample;
+
+/// A loop that ends within so many seconds may be followed by another.
+const ENDING_SECONDS: f64 = 10.0;
+/// A program that has run no longer may still be setting up.
+const YOUNG_SECONDS: f64 = 10.0;
+/// What belongs to each pass is called in so many of them; and passes from which that can be told.
+const EACH_PASS: f64 = 0.9;
+const PASSES_MIN: u64 = 5;
+
+/// Says so where no call of MPI was made in each pass of the loop, on no rank.
+pub(super) fn say_calls_apart(report: &mut Report, ranks: &[RankSample]) {
+    let passes = report.window.iterations.filter(|_| report.window.main_loop.is_some());
+    say(report, passes.and_then(|passes| calls_apart(ranks, passes)));
+}
+
+/// Says so where the loop ends soon, or nobody knows when it ends and the program is young.
+pub(super) fn say_phase(report: &mut Report) {
+    let (window, estimate) = (&report.window, report.time_per_iteration_s.as_ref());
+    let Some(seconds_each) = estimate.map(|estimate| estimate.mean).filter(|_| window.marker.is_some()) else { return };
+    let age_s = window.started_unix_s + window.duration_s - report.job.started_unix_s;
+    let doubt = may_be_a_phase(window.progress.as_ref(), seconds_each, age_s);
+    say(report, doubt);
+}
+
+fn say(report: &mut Report, doubt: Option<String>) {
+    if let (Some(description), Some(doubt)) = (&mut report.window.loop_description, doubt) {
+        *description += &format!("; {doubt}");
+    }
+}
+
+fn calls_apart(ranks: &[RankSample], passes: u64) -> Option<String> {
+    let most = ranks.iter().flat_map(|rank| rank.paths.iter().map(|path| path.calls)).max()?;
+    let share = most as f64 / passes.max(1) as f64;
+    (passes >= PASSES_MIN && share < EACH_PASS).then(|| {
+        format!(
+            "no call of MPI was made in each pass, the most frequent one in {:.0}% of them: a pass may be a part of a step",
+            100.0 * share
+        )
+    })
+}
+
+fn may_be_a_phase(progress: Option<&LoopProgress>, seconds_each: f64, age_s: f64) -> Option<String> {
+    let left = progress.and_then(passes_left).map(|(passes, is_bound)| (passes as f64 * seconds_each, is_bound));
+    match left {
+        Some((left_s, is_bound)) if left_s <= ENDING_SECONDS => {
+            let most = if is_bound { " at most" } else { "" };
+            Some(format!(
+                "it ends in about {left_s:.1} s{most}: if the program goes on, another loop may be its main one"
+            ))
+        }
+        Some((_, false)) => None,
+        _ => (0.0..YOUNG_SECONDS).contains(&age_s).then(|| {
+            format!(
+                "the program had run for {age_s:.1} s when the window ended: it may not have come to its main loop yet"
+            )
+        }),
+    }
+}
+
+/// Passes that remain; and whether they may be fewer.
+fn passes_left(progress: &LoopProgress) -> Option<(u64, bool)> {
+    let at_most = || Some((progress.total_at_most?.checked_sub(progress.done?)?, true));
+    progress.remaining.map(|remaining| (remaining, false)).or_else(at_most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_window::PathSample;
+
+    fn rank(calls: &[u64]) -> RankSample {
+        let path = |calls: &u64| PathSample { calls: *calls, ..PathSample::default() };
+        RankSample { paths: calls.iter().map(path).collect(), ..RankSample::default() }
+    }
+
+    #[test]
+    fn something_belongs_to_each_pass() {
+        let said = |ranks: &[RankSample], passes| calls_apart(ranks, passes);
+        assert_eq!(said(&[rank(&[4, 10]), rank(&[5, 5])], 10), None, "on one rank it does");
+        assert_eq!(said(&[rank(&[4, 3, 1])], 4), None, "too few passes");
+        assert_eq!(said(&[rank(&[])], 10), None, "nothing is called");
+        let told = said(&[rank(&[4, 3, 1]), rank(&[4, 1])], 10).unwrap_or_default();
+        assert!(told.contains("the most frequent one in 40% of them"), "{told}");
+    }
+
+    #[test]
+    fn a_loop_may_be_a_phase_if_it_ends_soon_or_the_program_is_young() {
+        let left = |remaining| LoopProgress { remaining: Some(remaining), ..LoopProgress::default() };
+        let at_most =
+            |done, total| LoopProgress { done: Some(done), total_at_most: Some(total), ..LoopProgress::default() };
+        let said = |age, progress| may_be_a_phase(Some(&progress), 0.5, age).unwrap_or_default();
+        assert!(said(100.0, left(6)).starts_with("it ends in about 3.0 s: "));
+        assert!(said(3.0, at_most(10, 16)).starts_with("it ends in about 3.0 s at most: "));
+        assert!(said(3.0, at_most(10, 1000)).starts_with("the program had run for 3.0 s"), "it may be left before");
+        assert!(said(3.0, LoopProgress::default()).starts_with("the program had run for 3.0 s"));
+        for (age, progress) in [(3.0, left(1000)), (100.0, LoopProgress::default()), (100.0, at_most(10, 1000))] {
+            assert_eq!(said(age, progress), "");
+        }
+    }
+}
