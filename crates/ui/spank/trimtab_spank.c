@@ -3,7 +3,8 @@
  * Why a plug-in: Slurm knows when and where the tasks of a step begin, so nobody has to look for them, and the user adds
  * one word to a command. What it does is little: when the first task of a step is made on a node, it starts
  * `trimtab attach --slurm JOB.STEP --wait` there, on the first node only, as the job's user, with no right that the user
- * has not, and forgets it. That one has agents started on the others. The task is not held up, and whatever fails here fails without harm to the job.
+ * has not, and forgets it. That one has agents started on the others. With `--follow` it also starts `trimtab hold PID` for each
+ * task, which has the task wait where it comes out of MPI_Init until the window begins, at most for some seconds. The task is not held up, and whatever fails here fails without harm to the job.
  *
  * In plugstack.conf, on all nodes:
  *
@@ -35,6 +36,8 @@ SPANK_PLUGIN(trimtab, 1);
 /* Seconds that `trimtab attach` waits for the ranks. */
 #define WAIT "120"
 #define GROUPS_MAX 65536
+/* Seconds that a task waits where it comes out of MPI_Init. */
+#define HOLD "10"
 
 static char value[VALUE_BYTES_MAX];
 static const char *binary = "/usr/bin/trimtab";
@@ -97,12 +100,33 @@ static int split(char *words, char **list, int count) {
     return count;
 }
 
+static int has_word(const char *word) {
+    const char *at = value;
+    size_t length = strlen(word);
+    for (; (at = strstr(at, word)); at += length)
+        if ((at[-1] == ' ' || at[-1] == ':') && strchr(" =", at[length])) return 1;
+    return 0;
+}
+
+/* Whether tasks are to wait where they come out of MPI_Init: the whole run is asked for, and nothing that only iterations show. */
+static int holds(void) {
+    static const char *const others[] = {"--mark", "--loop", "--start", "--when", "--windows", "--controller", "--no-hold"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (has_word(others[i])) return 0;
+    return has_word("--follow") || has_word("--hold");
+}
+
+/* Where one of our programs is to run, and by whom. */
+struct place {
+    const struct user *user;
+    const char *folder, *file;
+    char **environment;
+};
+
 /* In the child of a child of the daemon: nothing of the daemon's stays open, and errors can only be written down. */
-static void measure(const struct user *user, const char *id, const char *folder, const char *file, char **environment) {
-    char *list[WORDS_MAX + 8] = {(char *)binary, "attach", "--slurm", (char *)id, "--wait", WAIT, NULL};
-    char *options = strchr(value, ':');
-    int count = options ? split(options + 1, list, 6) : 6;
-    list[count] = NULL;
+static void become_trimtab(const struct place *place, char **list) {
+    const struct user *user = place->user;
+    const char *folder = place->folder, *file = place->file;
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -115,7 +139,7 @@ static void measure(const struct user *user, const char *id, const char *folder,
     dup2(output, 1);
     dup2(output, 2);
     if (close_range(3, ~0U, 0)) _exit(2);
-    execve(binary, list, environment);
+    execve(binary, list, place->environment);
     dprintf(2, "trimtab: can't run %s: %s\n", binary, strerror(errno));
     _exit(2);
 }
@@ -126,7 +150,31 @@ static char **environment_of(spank_t spank) {
     return spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS ? environment : NULL;
 }
 
-static void start(spank_t spank) {
+static void measure(const struct place *place, const char *id) {
+    char *list[WORDS_MAX + 10] = {(char *)binary, "attach", "--slurm", (char *)id, "--wait", WAIT, NULL};
+    int count = 6;
+    if (holds() && !has_word("--hold")) {
+        list[count++] = "--hold";
+        list[count++] = HOLD;
+    }
+    char *options = strchr(value, ':');
+    if (options) count = split(options + 1, list, count);
+    list[count] = NULL;
+    become_trimtab(place, list);
+}
+
+/* The one that is there for a task ends once the task is about to wait. */
+static void hold(const struct place *place, pid_t task) {
+    char number[16], seconds[16] = HOLD;
+    const char *asked = strstr(value, "--hold");
+    if (asked && has_word("--hold")) snprintf(seconds, sizeof seconds, "%lu", strtoul(asked + 7, NULL, 10));
+    snprintf(number, sizeof number, "%d", (int)task);
+    char *list[] = {(char *)binary, "hold", "--seconds", seconds, number, NULL};
+    become_trimtab(place, list);
+}
+
+/* Runs `measure` for a step, or `hold` for one of its tasks. */
+static void start(spank_t spank, pid_t task) {
     uint32_t job = 0, step = 0, node = 0;
     struct user user = {0};
     char folder[4096] = "/", id[64], file[128];
@@ -139,7 +187,7 @@ static void start(spank_t spank) {
     /* Batch scripts, shells and such have numbers from here on; they are no MPI programs. */
     if (step >= 0xfffffff0u) return;
     /* One window of all ranks: whoever leads it reaches the other nodes. */
-    if (node != 0) return;
+    if (node != 0 && !task) return;
     if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &user.groups, &user.group_count) || user.group_count < 0 ||
         user.group_count > GROUPS_MAX) {
         user.groups = &user.gid;
@@ -149,11 +197,13 @@ static void start(spank_t spank) {
     if (spank_getenv(spank, "PWD", folder, sizeof folder) != ESPANK_SUCCESS) strcpy(folder, "/");
     snprintf(id, sizeof id, "%u.%u", job, step);
     snprintf(file, sizeof file, "trimtab-%u.%u.txt", job, step);
+    struct place place = {&user, folder, file, environment};
     pid_t child = fork();
     if (child == 0) {
         /* Twice, so that the daemon never waits for a child that is no task. */
         pid_t grandchild = fork();
-        if (grandchild == 0) measure(&user, id, folder, file, environment);
+        if (grandchild == 0 && task) hold(&place, task);
+        if (grandchild == 0) measure(&place, id);
         _exit(grandchild < 0);
     }
     if (child > 0) waitpid(child, NULL, 0);
@@ -164,9 +214,12 @@ static void start(spank_t spank) {
 int slurm_spank_task_post_fork(spank_t spank, int ac, char **av) {
     (void)ac;
     (void)av;
-    if (!started && !strncmp(value, "window", 6)) {
+    if (strncmp(value, "window", 6)) return ESPANK_SUCCESS;
+    pid_t task = 0;
+    if (holds() && !spank_get_item(spank, S_TASK_PID, &task) && task > 0) start(spank, task);
+    if (!started) {
         started = 1;
-        start(spank);
+        start(spank, 0);
     }
     return ESPANK_SUCCESS;
 }

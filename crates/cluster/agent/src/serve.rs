@@ -106,6 +106,14 @@ pub(crate) fn insert_of(command: &[u8]) -> Option<Box<Options>> {
     }
 }
 
+/// The window whose ranks a command holds behind `MPI_Init`.
+fn gather_of(command: &[u8]) -> Option<Box<Options>> {
+    match postcard::from_bytes::<Command>(command).ok()?.request {
+        Request::Gather(options) => Some(options),
+        _ => None,
+    }
+}
+
 /// What tells an agent that nobody waits any more for what it is doing.
 fn gives_up(told: &Told) -> bool {
     let ask = match told {
@@ -192,6 +200,8 @@ struct Ranks<'a> {
     audit: Audit,
     /// Other jobs on this host, for whoever waits for one.
     others: OtherJobs,
+    /// Ranks are held behind `MPI_Init`, or were.
+    gathers: bool,
     /// The log of a script, which may be in some of the ranks only.
     script_audit: Option<Audit>,
 }
@@ -350,7 +360,8 @@ impl<'a> Agent<'a> {
         let node = node.until_given_up(self.is_given_up);
         let pids: Vec<Pid> = job.ranks.iter().map(|rank| rank.pid).collect();
         let others = OtherJobs::new(Own::of(&ProcFs::new(), &pids, job.launcher));
-        self.ranks = Some(Ranks { node, job, present: present.clone(), audit, others, script_audit: None });
+        self.ranks =
+            Some(Ranks { node, job, present: present.clone(), audit, others, gathers: false, script_audit: None });
         Ok(Say::Here(present))
     }
 
@@ -367,7 +378,10 @@ impl<'a> Agent<'a> {
         let is = |wanted: fn(&Request) -> bool| {
             postcard::from_bytes::<Command>(command).is_ok_and(|command| wanted(&command.request))
         };
-        if let Some(options) = insert_of(command) {
+        // It is asked again and again while ranks come.
+        let gathers = gather_of(command).filter(|_| !ranks.gathers);
+        ranks.gathers |= gathers.is_some();
+        if let Some(options) = insert_of(command).or(gathers) {
             // Only those that are measured are changed.
             let job = trimtab_measure::chosen(&ranks.job, &options);
             ranks.audit.end(&What::Restored);

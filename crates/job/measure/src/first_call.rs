@@ -10,6 +10,7 @@
 
 use crate::clock::Clock;
 use crate::node::{has_static_mpi, program_name};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -37,6 +38,8 @@ const GIVE_UP_PART: f64 = 0.6;
 const LOADING_MAX: Duration = Duration::from_secs(20);
 /// From when the library says that `MPI_Init` is done to when the program's own call of it returns.
 const RETURN_MAX: Duration = Duration::from_secs(2);
+/// Why what is in a process already may keep it from being held.
+const OF_ANOTHER: &str = "another trimtab has changed it";
 /// Threads that were let go have left our code by then.
 const LEFT: Duration = Duration::from_millis(1);
 
@@ -47,6 +50,8 @@ pub struct FirstCall {
     clock: Clock,
     seen: Arc<Mutex<BTreeMap<Pid, Seen>>>,
     end: Arc<AtomicBool>,
+    /// Each process that was there has been looked at once.
+    has_looked: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -74,17 +79,18 @@ enum State {
 }
 
 impl FirstCall {
-    /// Begins to look at a process and those that come from it. `may_change` is asked before one is changed, and says why
+    /// Begins to look at processes and those that come from them. `may_change` is asked before one is changed, and says why
     /// not. A rank is held for at most `limit`.
     ///
     /// # Errors
     /// There can't be another thread.
     pub fn begin(
-        root: Pid,
+        roots: Vec<Pid>,
         limit: Duration,
         may_change: impl FnMut(Pid) -> Result<(), String> + Send + 'static,
     ) -> std::io::Result<FirstCall> {
         let (seen, end) = (Arc::<Mutex<BTreeMap<Pid, Seen>>>::default(), Arc::<AtomicBool>::default());
+        let has_looked = Arc::<AtomicBool>::default();
         let clock = Clock::start();
         let holder = Holder {
             limit,
@@ -93,59 +99,87 @@ impl FirstCall {
             clock,
             may_change: Mutex::new(Box::new(may_change)),
         };
-        let looker =
-            Looker { root, end: end.clone(), holder: Arc::new(holder), static_mpi: BTreeMap::new(), busy: Vec::new() };
+        let looker = Looker {
+            roots,
+            end: end.clone(),
+            has_looked: has_looked.clone(),
+            holder: Arc::new(holder),
+            static_mpi: BTreeMap::new(),
+            busy: Vec::new(),
+        };
         let thread = std::thread::Builder::new().name("first-call".to_owned()).spawn(move || looker.look())?;
-        Ok(FirstCall { limit, clock, seen, end, thread: Some(thread) })
+        Ok(FirstCall { limit, clock, seen, end, has_looked, thread: Some(thread) })
     }
 
     /// Waits until every rank of the job is held or can't be, or it is given up. From then on no more processes are held,
     /// and the ranks' text is theirs again.
-    pub fn gathered(mut self, job: &Job, is_given_up: &dyn Fn() -> bool) -> Held {
-        let mut first_held: Option<Instant> = None;
-        let missed = loop {
-            let (held, coming, mut missed) = self.standing(job);
-            if held > 0 {
-                first_held.get_or_insert_with(Instant::now);
-            }
-            if coming.is_empty() {
-                break missed;
-            }
-            let is_late = first_held.is_some_and(|first| first.elapsed() > self.limit.mul_f64(GIVE_UP_PART));
-            if is_late || is_given_up() {
-                missed.extend(self.all_late(job, &coming, is_late));
-                break missed;
+    pub fn gathered(self, job: &Job, is_given_up: &dyn Fn() -> bool) -> Held {
+        let mut wait = GatherWait::new(self.limit);
+        loop {
+            let standing = self.standing(job);
+            if let Some(end) = wait.seen(&standing, is_given_up()) {
+                return self.ended(job, &end);
             }
             std::thread::sleep(LOOK);
-        };
+        }
+    }
+
+    /// Ends the looking as [`GatherWait::seen`] says.
+    pub fn ended(mut self, job: &Job, end: &GatherEnd) -> Held {
+        let mut missed = self.standing(job).missed;
+        if let GatherEnd::Without(reason) = end {
+            missed.extend(job.ranks.iter().map(|process| (process.rank.0, reason.clone())));
+        }
         self.stop_looking();
         self.taken(job, missed)
     }
 
+    /// Leaves all that are held, once one is, to whoever takes them over.
+    ///
+    /// # Errors
+    /// Why none is, as a sentence.
+    pub fn handed_over(mut self, limit: Duration) -> Result<(), String> {
+        let begun = Instant::now();
+        while !self.is_any_settled() && begun.elapsed() < limit {
+            std::thread::sleep(LOOK);
+        }
+        // Nobody tries again to hold what is about to be somebody else's.
+        self.stop_looking();
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut outcome = Err(format!("it had not begun MPI after {} s", begun.elapsed().as_secs()));
+        for one in seen.into_values() {
+            match one.state {
+                State::Holds(gathering) => {
+                    gathering.hand_over();
+                    outcome = Ok(());
+                }
+                State::Never(reason) => outcome = outcome.or(Err(reason)),
+                State::Waits(_) | State::Busy => {}
+            }
+        }
+        outcome
+    }
+
+    fn is_any_settled(&self) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.values().any(|one| matches!(one.state, State::Holds(_) | State::Never(_)))
+    }
+
     /// How many ranks are held, which may yet come, and which are not held with the reason.
-    fn standing(&self, job: &Job) -> (usize, Vec<u32>, BTreeMap<u32, String>) {
+    pub fn standing(&self, job: &Job) -> Standing {
+        let has_looked = self.has_looked.load(Relaxed);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut held, mut coming, mut missed) = (0, Vec::new(), BTreeMap::new());
+        let mut all = Standing::default();
         for process in &job.ranks {
             let rank = process.rank.0;
             match stands(seen.get_mut(&process.pid), process.pid) {
-                Stands::Held => held += 1,
-                Stands::Comes => coming.push(rank),
-                Stands::Missed(reason) => drop(missed.insert(rank, reason)),
+                Stands::Held => all.held += 1,
+                Stands::Comes => all.coming.push(rank),
+                Stands::Missed(_) if !has_looked => all.coming.push(rank),
+                Stands::Missed(reason) => drop(all.missed.insert(rank, reason)),
             }
         }
-        (held, coming, missed)
-    }
-
-    /// Nobody is held any longer, because some do not come.
-    fn all_late(&self, job: &Job, coming: &[u32], is_late: bool) -> BTreeMap<u32, String> {
-        let seconds = self.limit.mul_f64(GIVE_UP_PART).as_secs_f64();
-        let first = coming.first().copied().unwrap_or_default();
-        let reason = match is_late {
-            true => format!("rank {first} was still in MPI_Init {seconds:.1} s after others had left it"),
-            false => "it was given up".to_owned(),
-        };
-        job.ranks.iter().map(|process| (process.rank.0, reason.clone())).collect()
+        all
     }
 
     fn stop_looking(&mut self) {
@@ -175,6 +209,68 @@ impl FirstCall {
             Held { clock: self.clock, holds: Mutex::new(holds), missed: Mutex::new(missed), ended: Mutex::default() };
         held.end(others);
         held
+    }
+}
+
+/// How far the ranks of a node are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// How many wait.
+    pub held: u32,
+    /// The world ranks that may yet come.
+    pub coming: Vec<u32>,
+    /// Those that will not, with the reason.
+    pub missed: BTreeMap<u32, String>,
+}
+
+impl Standing {
+    /// The ranks of two nodes.
+    pub(crate) fn and(mut self, other: Standing) -> Standing {
+        self.held += other.held;
+        self.coming.extend(other.coming);
+        self.missed.extend(other.missed);
+        self
+    }
+}
+
+/// How ranks that were to be held are to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GatherEnd {
+    /// All that wait are measured from their first call on.
+    Whole,
+    /// None is, for this reason: all are let go.
+    Without(String),
+}
+
+/// Decides how long ranks that wait are to wait for others.
+#[derive(Clone, Debug)]
+pub struct GatherWait {
+    limit: Duration,
+    first_held: Option<Instant>,
+}
+
+impl GatherWait {
+    /// For ranks that wait at most so long.
+    pub fn new(limit: Duration) -> Self {
+        GatherWait { limit, first_held: None }
+    }
+
+    /// Whether all has come that can come, or they are to wait no longer.
+    pub fn seen(&mut self, standing: &Standing, is_given_up: bool) -> Option<GatherEnd> {
+        if standing.held > 0 {
+            self.first_held.get_or_insert_with(Instant::now);
+        }
+        let Some(first) = standing.coming.first() else { return Some(GatherEnd::Whole) };
+        let longest = self.limit.mul_f64(GIVE_UP_PART);
+        let is_late = self.first_held.is_some_and(|first| first.elapsed() > longest);
+        match (is_late, is_given_up) {
+            (true, _) => Some(GatherEnd::Without(format!(
+                "rank {first} was still in MPI_Init {:.1} s after others had left it",
+                longest.as_secs_f64()
+            ))),
+            (false, true) => Some(GatherEnd::Without("it was given up".to_owned())),
+            (false, false) => None,
+        }
     }
 }
 
@@ -215,10 +311,12 @@ fn stands(seen: Option<&mut Seen>, pid: Pid) -> Stands {
     // The library says so some time before the program's own call returns, above all beside tools.
     let behind = seen.behind.get_or_insert_with(Instant::now).elapsed();
     match &seen.state {
-        State::Waits(Some(reason)) => missed(reason),
         _ if behind < RETURN_MAX => Stands::Comes,
+        State::Waits(Some(reason)) => missed(reason),
         State::Waits(None) => missed("it had left MPI_Init before it could be held"),
-        _ => missed("it came out of MPI_Init by a way that is not held"),
+        State::Busy => missed("what holds it was not in when it came out of MPI_Init"),
+        State::Holds(_) => missed("it came out of MPI_Init by a way that is not held"),
+        State::Never(reason) => missed(reason),
     }
 }
 
@@ -276,8 +374,9 @@ impl Held {
 
 /// The thread that looks.
 struct Looker {
-    root: Pid,
+    roots: Vec<Pid>,
     end: Arc<AtomicBool>,
+    has_looked: Arc<AtomicBool>,
     holder: Arc<Holder>,
     /// Files, by device and number; true if MPI is linked into one.
     static_mpi: BTreeMap<(u64, u64), bool>,
@@ -291,11 +390,12 @@ impl Looker {
         let _ = trimtab_os::take_precedence();
         while !self.end.load(Relaxed) {
             let begun = Instant::now();
-            for pid in descendants(self.root) {
+            for pid in descendants(&self.roots) {
                 if self.holder.is_new(pid) && self.is_ready(pid) {
                     self.hold(pid);
                 }
             }
+            self.has_looked.store(true, Relaxed);
             std::thread::sleep(LOOK.max(begun.elapsed() * LOOK_PARTS));
         }
         self.busy.into_iter().for_each(|thread| drop(thread.join()));
@@ -383,8 +483,13 @@ impl Holder {
             leftover::Leftover::Unfinished(_) => {
                 return Err(Refused::Passing("what was put in before is not out yet".to_owned()));
             }
-            leftover::Leftover::Complete { .. } => {
-                return Err(Refused::Final("another trimtab has changed it".to_owned()));
+            found @ leftover::Leftover::Complete { .. } => {
+                return match Gathering::take_over(pid, &found)? {
+                    Some(taken) => Ok(taken),
+                    // It may be about to hand it over.
+                    None if found.is_gathering() => Err(Refused::Passing(OF_ANOTHER.to_owned())),
+                    None => Err(Refused::Final(OF_ANOTHER.to_owned())),
+                };
             }
         }
         let handlers = FaultHandlers::of(pid);
@@ -400,7 +505,8 @@ impl Holder {
         let wanted = |path: &str| is_mpi_module(path) || path == program || before.iter().any(|known| known == path);
         let planned = Modules::among(pid, maps, &self.cache, &wanted);
         let planned = planned.and_then(|modules| Gathering::plan(&modules.with_handlers(handlers), &names))?;
-        Ok(Gathering::insert(&planned, stopped, self.limit, self.clock.ticks_per_second())?)
+        let has_left = || start_of(pid) == Some(Start::Behind);
+        Ok(Gathering::insert(&planned, stopped, (self.limit, self.clock.ticks_per_second()), &has_left)?)
     }
 }
 
@@ -430,9 +536,10 @@ impl From<Error> for Refused {
     }
 }
 
-/// A process and all that come from it.
-fn descendants(root: Pid) -> Vec<Pid> {
-    let (mut found, mut known) = (vec![root], BTreeSet::from([root]));
+/// Processes and all that come from them.
+fn descendants(roots: &[Pid]) -> Vec<Pid> {
+    let mut known: BTreeSet<Pid> = roots.iter().copied().collect();
+    let mut found: Vec<Pid> = known.iter().copied().collect();
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {
         next += 1;

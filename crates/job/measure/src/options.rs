@@ -101,6 +101,8 @@ impl Length {
 pub struct Options {
     /// How many iterations to record.
     pub length: Length,
+    /// Ranks that are yet to come out of `MPI_Init` wait there until all are measured, at most so many seconds; `None`: nobody.
+    pub first_call_s: Option<u64>,
     /// Iterations to let pass first; `None`: just enough for all ranks to be ready.
     pub start: Option<u64>,
     /// The window always ends after this many seconds.

@@ -8,10 +8,11 @@
 //! Next: `crew` for how a request comes to nodes, `node` for what it does there, `job` for who asks what when.
 
 use crate::excerpt::Excerpt;
+use crate::first_call::{GatherEnd, Standing};
 use crate::options::{Ended, LoopName, Options};
 use crate::runs::Run;
 use serde::{Deserialize, Serialize};
-use trimtab_types::report::{CallFrame, NodeShare};
+use trimtab_types::report::{CallFrame, HeldRank, MissedStart, NodeShare};
 use trimtab_window::{FunctionInfo, MarkTimes, NamedPath, RankSample, Relation, Symbol};
 
 /// Names one window for ever: a node refuses requests of any but the newest it has heard of.
@@ -33,6 +34,11 @@ pub enum Request {
     /// Which loops of the program run, from some looks at the stacks of the ranks that are to be measured; nothing is put in:
     /// [`Answer::Sampled`]. It belongs to no window.
     Sample(Box<Options>),
+    /// Have ranks that are yet to come out of `MPI_Init` wait there, those of these options: [`Answer::Standing`], how far they
+    /// are. It belongs to no window.
+    Gather(Box<Options>),
+    /// No more ranks are waited for; from now on the text of those that wait is theirs again: [`Answer::Done`].
+    EndGather(GatherEnd),
     /// Plan for every rank and insert into all at once: [`Answer::Inserted`]. A window that is still open is abandoned.
     Insert(Box<Options>),
     /// Take out what this window has put in, and put in what these options ask for: [`Answer::Inserted`].
@@ -44,6 +50,8 @@ pub enum Request {
     },
     /// Nothing but the time: [`Answer::Time`].
     Time,
+    /// Record from now on, and let go the ranks that wait behind `MPI_Init`: [`Answer::Went`].
+    Go,
     /// The ranks' loops: [`Answer::Looked`].
     Look {
         /// Look at the ranks; else think again about what was seen last.
@@ -156,6 +164,7 @@ impl Request {
     pub fn purpose(&self) -> &'static str {
         match self {
             Request::Sample(_) => "look at stacks",
+            Request::Gather(_) | Request::EndGather(_) | Request::Go => "hold ranks behind MPI_Init",
             Request::Insert(_) | Request::InsertAnew(_) => "insert probes",
             Request::Describe { .. } => "describe the program",
             Request::Time => "tell its time",
@@ -188,6 +197,10 @@ pub enum Answer {
     Done,
     /// For the node, at most [`Answer::SAMPLED_BYTES`].
     Sampled(Sampled),
+    /// How far the node's ranks are with `MPI_Init`.
+    Standing(Standing),
+    /// Those of the node's ranks that waited there.
+    Went(Went),
     /// At most [`Answer::INSERTED_BYTES`] a rank.
     Inserted(Inserted),
     /// Of one node only.
@@ -347,8 +360,17 @@ pub struct Inserted {
     pub warnings: Vec<String>,
     /// A function that was asked for and that none of its ranks has, so that nothing was put into them.
     pub lacking: Option<Lacking>,
-    /// World ranks that waited behind `MPI_Init` until they recorded.
-    pub from_first_call: Vec<u32>,
+}
+
+/// Ranks of a node that were to wait behind `MPI_Init` until they recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Went {
+    /// World ranks that did.
+    pub ranks: Vec<u32>,
+    /// All others, and why.
+    pub missed: Vec<MissedStart>,
+    /// How long each was held that was.
+    pub held: Vec<HeldRank>,
 }
 
 /// A function that the ranks of a node do not have.

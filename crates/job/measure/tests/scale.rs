@@ -225,7 +225,6 @@ impl Played {
         match request {
             Request::Insert(_) => Answer::Inserted(Inserted {
                 lacking: None,
-                from_first_call: Vec::new(),
                 left_alone: Vec::new(),
                 host: format!("node{node:05}"),
                 ranks: ranks.collect(),
@@ -328,6 +327,7 @@ impl Crew for Played {
 
 fn options() -> Options {
     Options {
+        first_call_s: None,
         length: Length::Iterations(RECORDED),
         start: None,
         max_seconds: 1000.0,

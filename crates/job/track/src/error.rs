@@ -246,6 +246,8 @@ impl Error {
         match self {
             // What goes there may be on its way.
             Error::NoRanksYet { .. } | Error::NoSlurmRanks { .. } | Error::NotLaunchedHere => true,
+            // One of ours stops a process for milliseconds.
+            Error::Measured { .. } => true,
             Error::NoSuchProcess { .. }
             | Error::Zombie { .. }
             | Error::NotMpi { .. }
@@ -257,7 +259,6 @@ impl Error {
             | Error::NotPermitted { .. }
             | Error::WrongMachine { .. }
             | Error::Traced { .. }
-            | Error::Measured { .. }
             | Error::Read { .. }
             | Error::Malformed { .. } => false,
         }

@@ -157,7 +157,17 @@ impl Stopped {
     }
 
     fn call_one_by_one(mut self, calls: &[Call], gadgets: Gadgets, maps: &MappingTable) -> Result<u64, Error> {
-        let mut injection = Injection::begin_for(&mut self, calls, gadgets, maps)?;
+        self.make_calls(calls, gadgets, maps)?;
+        Ok(self.let_go())
+    }
+
+    /// Has one of the threads make `calls`; all stand still meanwhile, and afterwards where they stood. A call that fails does
+    /// not keep the others from being made. If we are killed, that thread makes the one that it is at, and all go on.
+    ///
+    /// # Errors
+    /// As [`Stopped::resume_through`].
+    pub fn make_calls(&mut self, calls: &[Call], gadgets: Gadgets, maps: &MappingTable) -> Result<(), Error> {
+        let mut injection = Injection::begin_for(self, calls, gadgets, maps)?;
         for call in calls {
             let text_at = call.text.map_or(Ok(0), |text| injection.place_text(text))?;
             match injection.call(call.name, call.number, call.arguments(text_at)) {
@@ -165,8 +175,7 @@ impl Stopped {
                 Err(error) => return Err(error),
             }
         }
-        injection.finish()?;
-        Ok(self.let_go())
+        injection.finish()
     }
 }
 

@@ -14,21 +14,23 @@
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::handlers::is_library;
-use crate::insert::{Inserted, Setup};
+use crate::insert::{Inserted, Setup, Still};
+use crate::leftover::Leftover;
 use crate::modules::{Module, Modules};
 use crate::pages::PageWrites;
 use crate::prepare::{FunctionRequest, OfWindow, Prepared, Subject};
-use crate::remove::leave_springboards;
+use crate::remove::{self, Removal, Target, leave_springboards};
 use crate::threads::Stacks;
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use trimtab_os::{Mapping, MappingTable, Stopped};
+use trimtab_os::{Mapping, MappingTable, Memory, Stopped};
 use trimtab_plan::{PlannedFunction, PlannedSite};
-use trimtab_stub::layout::{HoldWords, Probe, flag};
+use trimtab_stub::layout::{Header, HoldWords, MAGIC, Probe, flag};
 use trimtab_stub::view::View;
 use trimtab_symbols::Function;
 use trimtab_types::{Pid, ProcAddr};
@@ -43,6 +45,12 @@ const MAY_SLEEP: usize = 1;
 const TICKS: usize = 2;
 const HELD: usize = 3;
 const HANDLERS_AT: usize = offset_of!(HoldWords, handlers);
+const ASKED_AT: usize = offset_of!(HoldWords, asked);
+const GO_AT: usize = offset_of!(HoldWords, answered);
+/// Where they lie in the header.
+const HOLD_AT: u64 = offset_of!(Header, hold) as u64;
+/// Stands in the place of a marker's site, which a hold has none of, where another trimtab may take the hold over.
+const HANDED_OVER: u64 = 0x7265_7665_6f64_6e68;
 
 const _: () = assert!(offset_of!(HoldWords, asked) == 0, "threads that have come count themselves in the first word");
 const _: () = assert!(offset_of!(HoldWords, answered) == GATHER_GO as usize, "taking all out lets threads go");
@@ -64,8 +72,15 @@ pub(crate) fn is_gathering(pid: Pid, mapping: &Mapping) -> bool {
 /// A process whose threads are held where they leave some functions. Dropping it lets them go and takes everything out.
 #[derive(Debug)]
 pub struct Gathering {
-    inserted: Inserted,
+    body: Body,
     memory: Vec<(u64, u64)>,
+}
+
+/// Whoever put it in.
+#[derive(Debug)]
+enum Body {
+    Own(Box<Inserted>),
+    Taken(Box<Taken>),
 }
 
 impl Gathering {
@@ -97,16 +112,17 @@ impl Gathering {
         Ok(prepared)
     }
 
-    /// Puts it into a process that stands still for us, and goes on as soon as all is planned. Threads wait at most for
-    /// `limit`, in a machine that counts so many ticks in a second.
+    /// Puts it into a process that stands still for us, until the patches are in: it could leave the functions meanwhile.
+    /// Threads wait at most for `limit`, in a machine that counts so many ticks in a second. A process that can't have memory
+    /// mapped while it stands still runs on meanwhile; `has_left` is asked whether it is too late then.
     ///
     /// # Errors
-    /// As [`Prepared::insert`].
+    /// As [`Prepared::insert`]; [`Error::NothingToDo`] if it is too late.
     pub fn insert(
         prepared: &Prepared,
         stopped: Stopped,
-        limit: Duration,
-        ticks_per_second: f64,
+        (limit, ticks_per_second): (Duration, f64),
+        has_left: &dyn Fn() -> bool,
     ) -> Result<Self, Error> {
         let pid = stopped.pid();
         let may_sleep = is_unfiltered(pid);
@@ -117,39 +133,81 @@ impl Gathering {
         };
         let setup = Setup { functions: 0, ranks: 1, details: 0 };
         // Whoever looks before it is noted finds an unfinished leftover of a trimtab that runs, and leaves it alone.
-        let inserted = prepared.insert_into(pid, Some(stopped), setup, &initialise)?;
+        let reason = "it came out of MPI_Init while what holds it was put in";
+        let may_patch = || match has_left() {
+            true => Err(Error::NothingToDo { pid, reason: reason.to_owned() }),
+            false => Ok(()),
+        };
+        let still = Still { pid, stopped: Some(stopped), may_patch: &may_patch };
+        let inserted = prepared.insert_into(still, setup, &initialise)?;
         let memory = inserted.target.mappings.clone();
-        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-        own.extend(memory.iter().map(|(address, length)| ((pid, *address), address + length)));
-        Ok(Gathering { inserted, memory })
+        note_own(pid, &memory);
+        Ok(Gathering { body: Body::Own(Box::new(inserted)), memory })
+    }
+
+    /// Leaves it to whoever takes it over, or to its own deadline, when this program ends.
+    pub fn hand_over(self) {
+        if let Body::Own(inserted) = &self.body {
+            inserted.view().header().marker_site.store(HANDED_OVER, Release);
+        }
+        std::mem::forget(self);
+    }
+
+    /// Takes over what another trimtab has put in and handed over; `None`: it is something else. The caller has the
+    /// process's claim.
+    ///
+    /// # Errors
+    /// The process's memory can't be written.
+    pub fn take_over(pid: Pid, found: &Leftover) -> Result<Option<Gathering>, Error> {
+        let Some(target) = found.only_target() else { return Ok(None) };
+        let taken = Taken { pid, target: target.clone(), pause_ns: 0 };
+        if taken.word(offset_of!(Header, marker_site)) != HANDED_OVER {
+            return Ok(None);
+        }
+        let own = Pid(std::process::id() as i32);
+        taken.set(offset_of!(Header, monitor_start), trimtab_os::start_time_ticks(own).unwrap_or(0))?;
+        taken.set(offset_of!(Header, monitor_pid), own.0 as u64)?;
+        taken.set(offset_of!(Header, marker_site), 0)?;
+        let memory = taken.target.mappings.clone();
+        note_own(pid, &memory);
+        Ok(Some(Gathering { body: Body::Taken(Box::new(taken)), memory }))
     }
 
     /// The process.
     pub fn pid(&self) -> Pid {
-        self.inserted.pid()
+        match &self.body {
+            Body::Own(inserted) => inserted.pid(),
+            Body::Taken(taken) => taken.pid,
+        }
     }
 
     /// True if the same program still runs there.
     pub fn is_alive(&self) -> bool {
-        self.inserted.is_alive()
+        match &self.body {
+            Body::Own(inserted) => inserted.is_alive(),
+            Body::Taken(taken) => taken.word(offset_of!(Header, magic)) == MAGIC,
+        }
     }
 
     /// True if a thread has come and waits. A process that has come under filters of system calls since sleeps no more.
     pub fn is_held(&self) -> bool {
         if !is_unfiltered(self.pid()) {
-            self.words().handlers[MAY_SLEEP].store(0, Relaxed);
+            self.set(HANDLERS_AT + 8 * MAY_SLEEP, 0);
         }
-        self.words().asked.load(Acquire) > 0 && !self.has_given_up()
+        self.word(ASKED_AT) > 0 && !self.has_given_up()
     }
 
     /// True if a thread waited as long as it might and went on by itself.
     pub fn has_given_up(&self) -> bool {
-        self.words().handlers[GAVE_UP].load(Acquire) > 0
+        self.word(HANDLERS_AT + 8 * GAVE_UP) > 0
     }
 
     /// How long the process was stopped for it so far, nanoseconds.
     pub fn pause_ns(&self) -> u64 {
-        self.inserted.pause_ns
+        match &self.body {
+            Body::Own(inserted) => inserted.pause_ns,
+            Body::Taken(taken) => taken.pause_ns,
+        }
     }
 
     /// Puts the text back, so that others may patch it; threads wait on.
@@ -162,37 +220,45 @@ impl Gathering {
         let maps = MappingTable::of(pid)?;
         let mut stopped = Stopped::stop(pid)?;
         let stacks = Stacks::read(&stopped, &maps);
-        let target = &self.inserted.target;
+        let (target, pause_ns) = match &mut self.body {
+            Body::Own(inserted) => (&inserted.target, &mut inserted.pause_ns),
+            Body::Taken(taken) => (&taken.target, &mut taken.pause_ns),
+        };
         let restored = leave_springboards(&mut stopped, &stacks, target, &target.patches)
             .and_then(|()| target.patches.restore(&stopped));
-        self.inserted.pause_ns += stopped.resume();
+        *pause_ns += stopped.resume();
         if let Some(address) = restored?.first() {
             let reason = format!("somebody else has patched {address:#x}");
             return Err(Error::NothingToDo { pid, reason });
         }
-        self.forget_patches();
-        Ok(())
+        self.forget_patches()
     }
 
     /// From now on the bytes may be somebody else's patches: neither this nor a later trimtab is to look at them.
-    fn forget_patches(&mut self) {
-        self.inserted.target.patches = PageWrites::default();
-        self.inserted.target.geometry.patch_count = 0;
-        let view = self.inserted.view();
-        view.steps_to_forget_patches().into_iter().for_each(|step| view.take(step));
+    fn forget_patches(&mut self) -> Result<(), Error> {
+        match &mut self.body {
+            Body::Own(inserted) => {
+                inserted.target.patches = PageWrites::default();
+                inserted.target.geometry.patch_count = 0;
+                let view = inserted.view();
+                view.steps_to_forget_patches().into_iter().for_each(|step| view.take(step));
+            }
+            Body::Taken(taken) => taken.forget_patches()?,
+        }
+        Ok(())
     }
 
     /// Lets all go; true if they waited until now.
     pub fn go(&self) -> bool {
-        let is_held = self.words().asked.load(Acquire) > 0;
-        self.words().answered.store(u64::MAX, Release);
+        let is_held = self.word(ASKED_AT) > 0;
+        self.set(GO_AT, u64::MAX);
         is_held && !self.has_given_up()
     }
 
     /// For how many ticks of the processor's clock a thread was held, until now if it waits yet; 0: none came.
     pub fn held_ticks(&self) -> u64 {
         let now = trimtab_os::ticks();
-        let held = self.words().handlers[HELD].load(Acquire);
+        let held = self.word(HANDLERS_AT + 8 * HELD);
         // A thread that waits has taken away the time at which it came.
         let is_negative = held > u64::MAX / 2;
         if is_negative { held.wrapping_add(now) } else { held }
@@ -200,23 +266,90 @@ impl Gathering {
 
     /// Lets all go and takes everything out; for how many ticks a thread was held.
     pub fn ended(mut self) -> u64 {
+        self.go();
+        // Once it is out of another's process its words are gone.
+        let before = self.held_ticks();
         self.end();
-        self.held_ticks()
+        if matches!(self.body, Body::Own(_)) { self.held_ticks() } else { before }
     }
 
     fn end(&mut self) {
         self.go();
         // A rest that can't be taken out now is a leftover again, for whoever looks next.
-        let _cannot = self.inserted.remove();
-        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _cannot = match &mut self.body {
+            Body::Own(inserted) => inserted.remove(),
+            Body::Taken(taken) => taken.remove(),
+        };
+        let (pid, mut own) = (self.pid(), OWN.lock().unwrap_or_else(PoisonError::into_inner));
         for (address, _) in self.memory.drain(..) {
-            own.remove(&(self.inserted.pid(), address));
+            own.remove(&(pid, address));
         }
     }
 
-    fn words(&self) -> &HoldWords {
-        &self.inserted.view().header().hold
+    /// A word by its place in the header.
+    fn word(&self, at: usize) -> u64 {
+        match &self.body {
+            Body::Own(inserted) => inserted.view().word(HOLD_AT + at as u64).load(Acquire),
+            Body::Taken(taken) => taken.word(HOLD_AT as usize + at),
+        }
     }
+
+    fn set(&self, at: usize, value: u64) {
+        match &self.body {
+            Body::Own(inserted) => inserted.view().word(HOLD_AT + at as u64).store(value, Release),
+            // The process has ended, or lets nobody write any more: its own deadline holds.
+            Body::Taken(taken) => drop(taken.set(HOLD_AT as usize + at, value)),
+        }
+    }
+}
+
+/// One that another trimtab has put in.
+#[derive(Debug)]
+struct Taken {
+    pid: Pid,
+    target: Target,
+    pause_ns: u64,
+}
+
+impl Taken {
+    /// A word of the header; 0 of a process that has ended.
+    fn word(&self, offset: usize) -> u64 {
+        let memory = Memory::open(self.pid);
+        memory.and_then(|memory| memory.read_word(self.target.header + offset as u64)).unwrap_or(0)
+    }
+
+    fn set(&self, offset: usize, value: u64) -> Result<(), Error> {
+        let memory = Memory::open(self.pid)?;
+        Ok(memory.write(self.target.header + offset as u64, &value.to_le_bytes())?)
+    }
+
+    fn forget_patches(&mut self) -> Result<(), Error> {
+        let length = self.target.geometry.patches_offset.max(size_of::<Header>() as u64) as usize;
+        let bytes = Memory::open(self.pid)?.read_vec(self.target.header, length)?;
+        let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        let words: Vec<AtomicU64> = words.map(AtomicU64::new).collect();
+        for step in View::new(&words).steps_to_forget_patches() {
+            self.set(step.offset as usize, step.value)?;
+        }
+        self.target.patches = PageWrites::default();
+        self.target.geometry.patch_count = 0;
+        Ok(())
+    }
+
+    fn remove(&self) -> Result<Removal, Error> {
+        let _claim = Claim::of(self.pid);
+        // Another program runs there by now, or none.
+        if self.word(offset_of!(Header, magic)) != MAGIC {
+            return Ok(Removal::default());
+        }
+        remove::restore(self.pid, &self.target)
+    }
+}
+
+/// Memory of this process's own holds is noted, so that it is no leftover.
+fn note_own(pid: Pid, memory: &[(u64, u64)]) {
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    own.extend(memory.iter().map(|(address, length)| ((pid, *address), address + length)));
 }
 
 impl Drop for Gathering {

@@ -94,6 +94,15 @@ pub struct Inserted {
     held: Option<Held>,
 }
 
+/// A process that is to be patched before it runs on.
+pub(crate) struct Still<'a> {
+    pub pid: Pid,
+    /// It stands still, as long as it can have its memory mapped so.
+    pub stopped: Option<Stopped>,
+    /// Asked in the stop in which the patches are written: it may have run on meanwhile all the same.
+    pub may_patch: &'a dyn Fn() -> Result<(), Error>,
+}
+
 /// Where everything will lie, and what will be written.
 pub(crate) struct Layout {
     pub header: u64,
@@ -129,17 +138,17 @@ impl Prepared {
 
     /// Inserts the probes. `initialise` fills in the header's settings before any probe can run.
     pub fn insert(&self, pid: Pid, setup: Setup, initialise: &dyn Fn(View<'_>)) -> Result<Inserted, Error> {
-        self.insert_into(pid, None, setup, initialise)
+        self.insert_into(Still { pid, stopped: None, may_patch: &|| Ok(()) }, setup, initialise)
     }
 
-    /// The same into a process that stands still for us, which goes on once all is planned.
+    /// The same into a process that stands still for us.
     pub(crate) fn insert_into(
         &self,
-        pid: Pid,
-        mut held: Option<Stopped>,
+        mut still: Still<'_>,
         setup: Setup,
         initialise: &dyn Fn(View<'_>),
     ) -> Result<Inserted, Error> {
+        let pid = still.pid;
         // A script may have nothing to patch yet: its clock runs, and its places may come with a library.
         if self.functions.is_empty() && self.script.is_none() {
             let reason = "none of the functions asked for can be patched (see `trimtab functions`)".into();
@@ -151,8 +160,7 @@ impl Prepared {
             let maps = MappingTable::of(pid)?;
             let threads = trimtab_os::thread_ids(pid)?.len() as u64;
             let layout = self.layout(pid, setup, &maps, threads)?;
-            drop(held.take());
-            match self.insert_at(pid, setup, &maps, &layout, initialise) {
+            match self.insert_at(&mut still, setup, (&maps, &layout), initialise) {
                 Err(Error::NoRoom { .. }) if attempt < PLACES_MAX => {}
                 other => return other,
             }
@@ -248,12 +256,12 @@ impl Prepared {
 
     fn insert_at(
         &self,
-        pid: Pid,
+        still: &mut Still<'_>,
         setup: Setup,
-        maps: &MappingTable,
-        layout: &Layout,
+        (maps, layout): (&MappingTable, &Layout),
         initialise: &dyn Fn(View<'_>),
     ) -> Result<Inserted, Error> {
+        let pid = still.pid;
         let probes: Vec<Probe> = self.probes.iter().map(|probe| settled(probe, setup)).collect();
         let fill = |view: View<'_>| {
             describe(view, layout, &probes);
@@ -261,8 +269,9 @@ impl Prepared {
             view.header().magic.store(MAGIC, Release);
         };
         let held = Some(Held::of(pid));
-        let mut mapper = Mapper { pid, gadgets: self.gadgets, maps, layout, pause_ns: 0 };
+        let mut mapper = Mapper { pid, gadgets: self.gadgets, maps, layout, still: still.stopped.take(), pause_ns: 0 };
         let shared = mapper.map(&fill)?;
+        still.stopped = mapper.still.take();
         let mut target = Target::new(layout.header, &layout.places, &layout.plan, layout.geometry, self.gadgets);
         target.functions = (Ranges::new(self.ranges.clone()), self.program.clone());
         let mut inserted = Inserted {
@@ -283,21 +292,31 @@ impl Prepared {
             held,
         };
         // On an error the memory is unmapped as it is dropped.
-        self.check_handlers(pid)?;
-        self.patch(layout, maps, &mut inserted)?;
+        if still.stopped.is_none() {
+            self.check_handlers(pid)?;
+        }
+        self.patch(layout, maps, &mut inserted, still)?;
         Ok(inserted)
     }
 
     /// Writes the patches, in a stop in which every thread can be moved off the displaced instructions.
-    fn patch(&self, layout: &Layout, planned: &MappingTable, inserted: &mut Inserted) -> Result<(), Error> {
+    fn patch(
+        &self,
+        layout: &Layout,
+        planned: &MappingTable,
+        inserted: &mut Inserted,
+        still: &mut Still<'_>,
+    ) -> Result<(), Error> {
         if let Some(address) = inserted.target.patches.first_changed(&Memory::open(inserted.pid)?) {
             return Err(foreign(inserted.pid, layout, planned, address));
         }
         let displaced = self.displaced();
         for attempt in 1u64.. {
             let maps = MappingTable::of(inserted.pid)?;
-            let mut stopped = Stopped::stop(inserted.pid)?;
-            let patched = self.patch_stopped(&mut stopped, &maps, layout, (&inserted.target, &displaced, planned));
+            let mut stopped = still.stopped.take().map_or_else(|| Stopped::stop(inserted.pid), Ok)?;
+            let patched = (still.may_patch)().and_then(|()| {
+                self.patch_stopped(&mut stopped, &maps, layout, (&inserted.target, &displaced, planned))
+            });
             inserted.pause_ns += stopped.resume();
             match patched {
                 Err(Error::ThreadInTheWay { .. }) if attempt < STOPS_MAX => {

@@ -7,6 +7,8 @@
 //! should be, the last one has the gates emptied in forked children and closes the file. So whenever trimtab is killed,
 //! a gate, which nobody else could tell from a page of the program's, is there only together with the list that names it.
 //!
+//! A process that must not run on before it is patched stands still meanwhile, and one thread makes the same calls so.
+//!
 //! Next: `insert` writes the patches; `leftover` reads what a killed trimtab left here.
 
 use crate::error::Error;
@@ -64,6 +66,8 @@ pub(crate) struct Mapper<'a> {
     pub gadgets: Gadgets,
     pub maps: &'a MappingTable,
     pub layout: &'a Layout,
+    /// The process where it is not to run on meanwhile: it makes the calls standing still, as long as it can.
+    pub still: Option<Stopped>,
     /// How long threads were held so far, nanoseconds.
     pub pause_ns: u64,
 }
@@ -155,6 +159,7 @@ impl Mapper<'_> {
                     Error::Idle { pid: self.pid, what: "make shared memory", limit_s: DONE_LIMIT.as_secs() }.into()
                 );
             }
+            self.let_go();
             let stopped = Stopped::stop(self.pid)?;
             let is_over = !is_making_calls(&stopped, &self.gadgets);
             let made = made_since(self.pid, known);
@@ -188,7 +193,7 @@ impl Mapper<'_> {
     /// A thread without room on its stack is not the only one, and may have room in a moment: then all are held, and one
     /// that has room is taken.
     fn run(&mut self, calls: &[Call], is_there: &dyn Fn() -> bool) -> Result<(), Lost> {
-        if calls.is_empty() {
+        if calls.is_empty() || self.run_still(calls, is_there)? {
             return Ok(());
         }
         for attempt in 0.. {
@@ -221,6 +226,27 @@ impl Mapper<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Has the process make `calls` without running on; false if it runs, or can't do so and is let go.
+    fn run_still(&mut self, calls: &[Call], is_there: &dyn Fn() -> bool) -> Result<bool, Lost> {
+        let Some(stopped) = &mut self.still else { return Ok(false) };
+        if !is_there() {
+            return Err(Lost::Descriptor);
+        }
+        if !(is_first(calls) && is_making_calls(stopped, &self.gadgets)) {
+            match stopped.make_calls(calls, self.gadgets, self.maps) {
+                Err(trimtab_os::Error::NoStack { .. } | trimtab_os::Error::NotNow { .. }) => {}
+                made => return Ok(made.map(|()| true)?),
+            }
+        }
+        self.let_go();
+        Ok(false)
+    }
+
+    /// Lets a process go that stands still.
+    fn let_go(&mut self) {
+        self.pause_ns += self.still.take().map_or(0, Stopped::resume);
     }
 
     /// Whether something of a trimtab's has come since the process was looked at.
@@ -356,7 +382,7 @@ pub fn check_calls(pid: Pid) -> Result<(), Error> {
     let layout =
         Layout { header: SOMEWHERE, places: vec![place], geometry, plan: Plan::default(), frames_are_whole: false };
     let gadgets = Gadgets { system_call: 0, signal_return: 0 };
-    let mapper = Mapper { pid, gadgets, maps: &MappingTable::default(), layout: &layout, pause_ns: 0 };
+    let mapper = Mapper { pid, gadgets, maps: &MappingTable::default(), layout: &layout, still: None, pause_ns: 0 };
     Ok(trimtab_os::check_all_calls(pid, &mapper.all_calls(FIRST_FREE_DESCRIPTOR))?)
 }
 
@@ -480,7 +506,7 @@ mod tests {
     }
 
     fn mapper<'a>(pid: Pid, maps: &'a MappingTable, layout: &'a Layout) -> Mapper<'a> {
-        Mapper { pid, gadgets: gadgets(pid).expect("has"), maps, layout, pause_ns: 0 }
+        Mapper { pid, gadgets: gadgets(pid).expect("has"), maps, layout, still: None, pause_ns: 0 }
     }
 
     fn layout(header: u64, gate: u64) -> Layout {
@@ -525,6 +551,37 @@ mod tests {
             wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
             drop(child);
         }
+    }
+
+    /// It has not run on meanwhile, and goes on where it stood.
+    #[test]
+    fn memory_is_mapped_into_a_process_that_stands_still() {
+        for (program, argument) in [("yes", "a"), ("sleep", "100")] {
+            let (child, pid) = start(program, &[argument]);
+            let stopped = Stopped::stop(pid).expect("stops");
+            let maps = MappingTable::of(pid).expect("maps");
+            let (header, gate) = gaps(&maps);
+            let layout = layout(header, gate);
+            let before = written_bytes(pid);
+            let mut mapper = Mapper { still: Some(stopped), ..mapper(pid, &maps, &layout) };
+            let shared = mapper.map(&|view| view.write_bytes(0, &[7; 8])).expect("maps");
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(mapper.still.is_some() && written_bytes(pid) == before, "{program} stands still");
+            let memory = Memory::open(pid).expect("memory");
+            assert_eq!(memory.read_vec(header, 8).expect("reads"), [7; 8], "{program} sees what was filled in");
+            assert_eq!(open_descriptors(pid), [0u64; 0], "{program}");
+            mapper.let_go();
+            wait_until(pid, "run on", || program == "sleep" || written_bytes(pid) > before).expect(program);
+            drop(shared);
+            assert!(mapper.run(&unmap_calls(&[(header, DATA_BYTES), (gate, 2 * PAGE)]), &|| true).is_ok());
+            wait_until(pid, "unmap", || is_untouched(pid, &maps)).expect(program);
+            drop(child);
+        }
+    }
+
+    fn written_bytes(pid: Pid) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("it runs");
+        text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok()).expect("a number")
     }
 
     /// As if its maker had been killed before the descriptor was finished: nothing stays, no gate either.
@@ -728,7 +785,7 @@ mod tests {
             // Each other time the file can't be made so long, and the descriptor is closed at once.
             let layout = if round % 2 == 0 { &possible } else { &impossible };
             let gadgets = gadgets(pid).expect("it runs, and does not end because a file that it opened was closed");
-            let mut mapper = Mapper { pid, gadgets, maps: &maps, layout, pause_ns: 0 };
+            let mut mapper = Mapper { pid, gadgets, maps: &maps, layout, still: None, pause_ns: 0 };
             if let Ok(shared) = mapper.map(&|_| {}) {
                 made += 1;
                 drop(shared);

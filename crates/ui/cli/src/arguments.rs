@@ -67,6 +67,22 @@ pub enum Command {
         /// Wait at most so many seconds until all ranks are there
         #[arg(long, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
         wait: Option<f64>,
+        /// Measure from the first call: ranks that are yet to come out of MPI_Init wait there until all are measured, at most so
+        /// many seconds, also those that a package or the plug-in for Slurm has seen to. The window is by time
+        #[arg(long, value_name = "SECONDS", value_parser = |text: &str| within::<u64>(text, 1..=600),
+              conflicts_with_all = ["mark", "main_loop", "start", "when", "windows", "controller"])]
+        hold: Option<u64>,
+    },
+    /// Have a process wait where it comes out of MPI_Init until `trimtab attach --hold` measures it (started by packages and
+    /// by the plug-in for Slurm)
+    #[command(hide = true)]
+    Hold {
+        /// The process, which may execute another program first
+        #[arg(value_parser = process_id)]
+        pid: i32,
+        /// How long it waits at most
+        #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = |text: &str| within::<u64>(text, 1..=600))]
+        seconds: u64,
     },
     /// Serve a lead on another node (started by `trimtab attach --slurm`), or a site's controller for good
     Agent(AgentOptions),
@@ -411,6 +427,9 @@ pub struct ProbeOptions {
 /// How to measure one window.
 #[derive(Clone, Debug, Args)]
 pub struct WindowOptions {
+    /// Ranks that are yet to come out of `MPI_Init` wait there, at most so many seconds.
+    #[arg(skip)]
+    pub first_call_s: Option<u64>,
     /// Iterations to record [default: as many as --at-least says]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub iterations: Option<u64>,

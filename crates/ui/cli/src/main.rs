@@ -17,6 +17,7 @@ mod explain;
 mod far_machines;
 mod found;
 mod functions;
+mod hold;
 mod launch;
 mod memory;
 mod nest;
@@ -100,10 +101,12 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
     }
     match arguments.command {
         Command::Run { options, hold, command } => window::run(&options, &hold, &command, &store, command_ns),
-        Command::Attach { options, events, pid, site, slurm, wait } => {
+        Command::Attach { options, events, pid, site, slurm, wait, hold } => {
+            let options = arguments::WindowOptions { first_call_s: hold, ..options };
             let target = slurm.map(Target::Slurm).or(pid.map(Target::Process));
             window::attach(&options, &events, target, wait, &site, &store, command_ns)
         }
+        Command::Hold { pid, seconds } => hold::hold(pid, seconds),
         Command::Agent(options) => site::agent(&options),
         Command::Guard => {
             trimtab_agent::guard(&mut std::io::stdin().lock())?;

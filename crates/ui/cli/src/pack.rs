@@ -7,8 +7,8 @@
 //!
 //! Next: `trimtab-pack` for the file itself.
 
-use crate::arguments::Arguments;
-use crate::{DONE, output};
+use crate::arguments::{Arguments, Command};
+use crate::{DONE, hold, output};
 use anyhow::{Context, bail};
 use clap::Parser;
 use std::fs::File;
@@ -16,7 +16,7 @@ use std::io::Seek;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{self, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_measure::has_static_mpi;
 use trimtab_pack::{Error, Package};
@@ -29,13 +29,14 @@ const ROLE: &str = "TRIMTAB_PACK";
 const CAN_NOT_RUN: u8 = 126;
 /// How long the ranks of a job may take to begin, seconds.
 const WAIT_SECONDS: u64 = 120;
+/// How long ranks wait behind `MPI_Init` for all others and for the window, seconds.
+const HOLD_SECONDS: u64 = 10;
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// `trimtab pack PROGRAM -o FILE -- OPTIONS`.
 pub fn pack(program: &Path, out: &Path, options: &[String]) -> anyhow::Result<u8> {
-    let words = ["trimtab", "attach", "1"].into_iter().map(str::to_owned);
-    if let Err(error) = Arguments::try_parse_from(words.chain(options.iter().cloned())) {
+    if let Err(error) = Arguments::try_parse_from(attach_words(options)) {
         bail!("these are no options of `trimtab attach`: {error}");
     }
     let carrier = std::env::current_exe().context("can't find the file of trimtab itself")?;
@@ -89,7 +90,7 @@ fn carry(package: &Package, is_off: bool) -> ExitCode {
         // It ends at once; without it there is no window, and the program runs all the same.
         let _started = child(&format!("start {}", std::process::id())).status();
     }
-    let mut command = Command::new(&program);
+    let mut command = process::Command::new(&program);
     command.arg0(&own).args(words);
     if is_off {
         command.env_remove(ROLE);
@@ -119,8 +120,8 @@ fn cache() -> Option<PathBuf> {
 }
 
 /// This file again, with something else to do, silent.
-fn child(role: &str) -> Command {
-    let mut command = Command::new("/proc/self/exe");
+fn child(role: &str) -> process::Command {
+    let mut command = process::Command::new("/proc/self/exe");
     command.env(ROLE, role).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -129,6 +130,10 @@ fn child(role: &str) -> Command {
 fn help(package: &Package, pid: Pid) -> anyhow::Result<()> {
     let task = |name: &str| std::env::var(name).ok();
     let slurm = task("SLURM_JOB_ID").zip(task("SLURM_STEP_ID")).zip(task("SLURM_PROCID"));
+    let options = &package.manifest.options;
+    let hold = hold_s(options);
+    // Each rank has its own helper; what holds it is in it when this is over, or it runs on.
+    let _held = hold.map(|seconds| hold::hold(pid.0, seconds));
     let (target, name) = match slurm {
         Some((_, number)) if number != "0" => return Ok(()),
         Some(((job, step), _)) => (vec!["--slurm".to_owned(), format!("{job}.{step}")], format!("{job}.{step}")),
@@ -137,9 +142,32 @@ fn help(package: &Package, pid: Pid) -> anyhow::Result<()> {
     };
     let report = File::create_new(format!("{}-{name}.trimtab.txt", package.manifest.name))?;
     let mut command = child("plain");
-    command.arg("attach").args(&package.manifest.options).args(["--wait", &WAIT_SECONDS.to_string()]).args(target);
+    command.arg("attach").args(options);
+    if let Some(seconds) = hold.filter(|_| !options.iter().any(|word| is_hold(word))) {
+        command.args(["--hold", &seconds.to_string()]);
+    }
+    command.args(["--wait", &WAIT_SECONDS.to_string()]).args(target);
     command.stdout(report.try_clone()?).stderr(report).status()?;
     Ok(())
+}
+
+/// For how long ranks are to be held where they come out of `MPI_Init`; `None`: they are not, because not the whole run is asked
+/// for, or its iterations are.
+fn hold_s(options: &[String]) -> Option<u64> {
+    let parsed = Arguments::try_parse_from(attach_words(options)).ok()?;
+    let Command::Attach { options, hold, events, .. } = parsed.command else { return None };
+    let asks_for_iterations = options.mark != "auto" || options.main_loop.is_some() || options.start.is_some();
+    let is_whole = options.follow && !asks_for_iterations && events.is_plain();
+    hold.or(is_whole.then_some(HOLD_SECONDS))
+}
+
+fn is_hold(word: &str) -> bool {
+    word == "--hold" || word.starts_with("--hold=")
+}
+
+/// A command line with the options of a package, for a process that stands for any.
+fn attach_words(options: &[String]) -> impl Iterator<Item = String> {
+    ["trimtab", "attach", "1"].into_iter().map(str::to_owned).chain(options.iter().cloned())
 }
 
 /// Whether `pid` is the first rank of a job that has come together.

@@ -325,6 +325,7 @@ impl Around<'_> {
     /// Iterations per second over a few of them, measured as any window is.
     fn pace(&self) -> anyhow::Result<Option<f64>> {
         let options = Options {
+            first_call_s: None,
             length: Length::Iterations(PACE_ITERATIONS),
             max_seconds: PACE_SECONDS_MAX,
             start: None,

@@ -9,7 +9,7 @@ use crate::arguments::{AssumedName, EventOptions, GroupName, HoldOptions, Window
 use crate::audited::Change;
 use crate::found::{self, Found, Target};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, cluster, departed, launch, output, remote, spread, waiting};
+use crate::{DONE, PARTIAL, cluster, departed, hold, launch, output, remote, spread, waiting};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -24,6 +24,10 @@ use trimtab_store::{Process, Store};
 use trimtab_track::{Job, ProcFs, RankProcess, find_job_in};
 use trimtab_types::Pid;
 use trimtab_types::report::{LoopPlace, Report};
+
+/// What to do where agents come too late to hold ranks.
+const ON_OTHERS: &str = "ranks on several machines may begin before they can be held; to be sure of each one's first call, run a \
+                         package (`trimtab pack PROGRAM -o FILE -- --follow`) or have Slurm's plug-in see to it (srun --trimtab=window:--follow)";
 
 /// `trimtab attach PID`.
 pub fn attach(
@@ -151,14 +155,16 @@ pub fn run(
     check_files(options)?;
     let mut program = launch::Program::start(command)?;
     let mut first_call = hold_ranks(options, hold, &program)?;
+    let hold_s = first_call.is_some().then_some(hold.hold);
     let measured = program.wait_for_ranks().and_then(|found| match found {
         Found::Here(job) => run_here(options, (&mut program, first_call.take()), &job, &mut kept, command_ns),
         Found::Spread(spread) => {
-            if first_call.take().is_some() {
-                eprintln!(
-                    "trimtab: ranks on other machines are not held: they are not measured from their first call on"
-                );
+            drop(first_call.take());
+            if hold_s.is_some() {
+                eprintln!("trimtab: {ON_OTHERS}");
             }
+            // Those are held that are still in MPI_Init when their agents come; the report names the others.
+            let options = &WindowOptions { first_call_s: hold_s, ..options.clone() };
             let asked =
                 cluster::Asked { options, command_ns, trigger: "run", wait: None, beside_program: true, site: None };
             cluster::one_window(&asked, &spread, &mut kept)
@@ -202,10 +208,9 @@ fn hold_ranks(
         if is_trusted {
             trimtab_os::trust_filters(pid);
         }
-        let change = Change::of_processes("hold", std::iter::once(pid));
-        change.map(|mut change| change.restored()).map_err(|error| output::chain(&error))
+        hold::may_change(pid)
     };
-    Ok(Some(FirstCall::begin(program.pid(), Duration::from_secs(hold.hold), may_change)?))
+    Ok(Some(FirstCall::begin(vec![program.pid()], Duration::from_secs(hold.hold), may_change)?))
 }
 
 fn run_here(
@@ -225,7 +230,7 @@ fn run_here(
         eprintln!("trimtab: no rank is measured from its first call on: {why}");
     }
     let change = Change::of_job("run", &chosen(job, &window))?;
-    let outcome = change.around(|| match &held {
+    let outcome = change.around(|| match held {
         Some(held) => Ok(measure_from_first_call(job, &window, &cache, &terminal, held)?),
         None => launch::measure_when_ready(program, job, &window, &cache, &terminal),
     });
@@ -294,6 +299,7 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         (None, name) => Mark::Function(name.to_owned()),
     };
     Ok(Options {
+        first_call_s: options.first_call_s,
         length: options.iterations.map_or(Length::AtLeast(options.at_least), Length::Iterations),
         start: options.start,
         max_seconds: options.max_seconds,

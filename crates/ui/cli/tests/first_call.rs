@@ -247,6 +247,40 @@ fn ranks_that_wait_go_on_without_a_trimtab_that_was_killed() {
     assert!(truths.iter().all(|truth| truth.finalized), "they went on to their end");
 }
 
+/// Calls as soon as it may, so that whoever comes later misses most.
+const EARLY: &str = include_str!("programs/early.c");
+
+/// A package's helpers, one beside each rank, hold the ranks and end; the trimtab that measures the job takes them over.
+#[test]
+fn a_packed_program_is_measured_from_its_first_call() {
+    let _alone = alone();
+    for (mpi, compiler) in [(Mpi::Mpich, "mpicc.mpich"), (Mpi::OpenMpi, "mpicc.openmpi")] {
+        let (desk, name) = (Desk::new(), mpi.name());
+        let [source, program, package, json] =
+            ["early.c", "early", "package", "report.json"].map(|file| desk.path(file));
+        std::fs::write(&source, EARLY).expect("is written");
+        let built = std::process::Command::new(compiler).arg("-o").arg(&program).arg(&source).status();
+        assert!(built.expect("the compiler is there").success());
+        let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+        let said =
+            desk.trimtab(&["pack", &text(&program), "-o", &text(&package), "--", "--follow", "--json", &text(&json)]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let words = Launch::mpi(mpi, RANKS, &package).words().expect("the launcher is there");
+        let mut job = std::process::Command::new(&words[0]);
+        job.args(&words[1..]).current_dir(desk.path(".")).env("XDG_CACHE_HOME", desk.path("cache"));
+        job.env("XDG_DATA_HOME", desk.path("data")).env("XDG_STATE_HOME", desk.path("state")).stdin(Stdio::null());
+        let output = job.output().expect("the launcher runs");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("2 OK"), "{name}: {output:?}");
+        let report: Report = until(|| serde_json::from_slice(&std::fs::read(&json).ok()?).ok());
+        let from = report.window.from_first_call.as_ref().expect("it is asked for");
+        assert_eq!((from.ranks.as_slice(), from.missed.len()), (&[0, 1][..], 0), "{name}: {from:?}");
+        let calls: Vec<(&str, u64)> = report.functions.iter().map(|row| (row.name.as_str(), row.calls)).collect();
+        let calls: BTreeMap<&str, u64> = calls.into_iter().collect();
+        assert_eq!(calls, BTreeMap::from([("MPI_Allreduce", 600), ("MPI_Barrier", 40)]), "{name}");
+        assert!(report.window.valid && from.held_us_max > Some(0.0), "{name}: {:?}", report.warnings);
+    }
+}
+
 /// True if a thread waits in our code: it sleeps there by a call of its own. It looks again now and then, and is not in the
 /// kernel then.
 fn is_held(pid: i32) -> bool {

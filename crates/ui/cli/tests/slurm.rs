@@ -25,6 +25,9 @@ const CPUS: u32 = 4;
 /// The one node.
 const NODE: usize = 1;
 
+/// Runs until all ranks were held.
+const WHOLE_TRIES_MAX: usize = 3;
+
 /// Held for a whole test.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -142,7 +145,46 @@ fn a_step_is_measured_by_the_plug_in() {
         let home = make_user(site.testbed);
         let words = [format!("--uid={USER}"), format!("--gid={GROUP}"), format!("--chdir={}", home.display())];
         step_by_plug_in(site, &words, &home);
+        whole_step_by_plug_in(site, &words, &home);
     });
+}
+
+/// Every task waits where it comes out of `MPI_Init` until the window has begun on all nodes, so no call is missed.
+fn whole_step_by_plug_in(site: &Site<'_>, words: &[String], folder: &Path) {
+    let nodes = site.testbed.count();
+    let (report, source, program) = (folder.join("whole.json"), site.path("early.c"), site.path("early"));
+    fs::write(&source, include_str!("programs/early.c")).expect("is written");
+    let built = Command::new("mpicc.openmpi").arg("-o").arg(&program).arg(&source).status();
+    assert!(built.expect("the compiler is there").success());
+    let option = format!("--trimtab=window:--follow --json {}", report.display());
+    let count = format!("-N{nodes}");
+    let words: Vec<&str> = words.iter().map(String::as_str).chain([&*option, &*count]).collect();
+    let mut srun = site.srun(&words, "pmix", nodes as u32, &program);
+    srun.envs(VARIABLES).env("PWD", folder).env("HOME", folder);
+    srun.env("XDG_DATA_HOME", folder.join("data")).env("XDG_STATE_HOME", folder.join("state"));
+    let all: Vec<u32> = (0..nodes as u32).collect();
+    let read = || serde_json::from_str::<Report>(&fs::read_to_string(&report).ok()?).ok();
+    let mut whole = || {
+        let _not_there_yet = fs::remove_file(&report);
+        // An answer to an srun that has to wait for its nodes is meant for the user alone, and root runs this one.
+        wait_for("the nodes are free", || site.said("sinfo", &["--noheader", "--format=%T"]) == "idle");
+        assert!(srun.status().expect("srun runs").success(), "the program ends well");
+        wait_for("a report", || read().is_some());
+        let report = read().expect("waited for");
+        let from = report.window.from_first_call.as_ref().expect("it is asked for");
+        let mut named: Vec<u32> = from.ranks.iter().copied().chain(from.missed.iter().map(|one| one.rank)).collect();
+        named.sort_unstable();
+        assert_eq!(named, all, "nobody is left out without a word: {from:?}");
+        from.missed.is_empty().then_some(report)
+    };
+    // On a busy machine one may come too late to be held, which the report says then.
+    let report = (0..WHOLE_TRIES_MAX).find_map(|_| whole()).expect("all ranks are held in one of the tries");
+    let calls: Vec<(&str, u64)> = report.functions.iter().map(|row| (row.name.as_str(), row.calls)).collect();
+    let ranks = nodes as u64;
+    for wanted in [("MPI_Allreduce", 300 * ranks), ("MPI_Barrier", 20 * ranks)] {
+        assert!(calls.contains(&wanted), "{calls:?}");
+    }
+    assert!(calls.len() == 2 && report.window.valid, "{calls:?} {:?}", report.warnings);
 }
 
 /// The plug-in, built, and its line for Slurm, which ends a path at its first blank: so the library and the way to `trimtab`

@@ -95,7 +95,7 @@ fn ended() -> Ranks<'static> {
     let node = Node::new(0, job.clone(), Box::leak(Box::new(ImageCache::in_memory())));
     let others = OtherJobs::new(Own::of(&ProcFs::new(), &[], None));
     let audit = Audit::of_job("test", &job).expect("a log");
-    Ranks { node, job, present, audit, others, script_audit: None }
+    Ranks { node, job, present, audit, others, gathers: false, script_audit: None }
 }
 
 /// A batch system ends agents together with their job: what the lead asks then is answered, and has left this host before

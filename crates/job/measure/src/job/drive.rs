@@ -13,10 +13,11 @@ use super::report;
 use crate::clock::Clock;
 use crate::crew::{Crew, Here};
 use crate::error::Error;
-use crate::first_call::Held;
+use crate::first_call::{GatherEnd, GatherWait, Held, Standing};
 use crate::node::Node;
 use crate::options::{Ended, Options, Progress, Stage};
 use crate::request::{Answer, Facts, Request, WindowId};
+use std::time::Duration;
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
 use trimtab_track::Job;
@@ -24,6 +25,10 @@ use trimtab_types::report::Report;
 
 /// Why a window has no iterations whose ranks are recorded from their first call on.
 const FROM_FIRST_CALL: &str = "all calls are recorded, from the first one behind MPI_Init on";
+
+/// Between two looks at ranks that are to wait behind `MPI_Init`, on this machine and on others.
+const GATHER_LOOK: Duration = Duration::from_millis(2);
+const GATHER_LOOK_FAR: Duration = Duration::from_millis(20);
 
 /// A finished window.
 #[derive(Clone, Debug)]
@@ -55,12 +60,13 @@ pub fn measure_from_first_call(
     options: &Options,
     cache: &ImageCache,
     progress: &dyn Progress,
-    held: &Held,
+    held: Held,
 ) -> Result<Outcome, Error> {
     let is_given_up = || progress.is_interrupted();
+    let is_held = held.is_any();
     let mut crew = Here { node: Node::new(0, job.clone(), cache).until_given_up(&is_given_up).with_held(held) };
     let mut lead = Lead::new(Muster::new(&mut crew, WindowId(1)), options, progress);
-    lead.held = Some(held);
+    lead.waits = Some(is_held);
     lead.outcome()
 }
 
@@ -83,8 +89,8 @@ pub(super) struct Lead<'a> {
     pub facts: Facts,
     pub candidates: Candidates,
     pub clock: Clock,
-    /// Ranks that wait behind `MPI_Init` until they record.
-    pub held: Option<&'a Held>,
+    /// True if ranks wait behind `MPI_Init` until they record; `None`: nobody has asked for that.
+    waits: Option<bool>,
     started_ns: u64,
     started_ticks: u64,
 }
@@ -93,7 +99,7 @@ impl<'a> Lead<'a> {
     fn new(muster: Muster<'a>, options: &'a Options, progress: &'a dyn Progress) -> Self {
         let (started_ns, started_ticks) = (monotonic_ns(), ticks());
         let (facts, candidates, clock) = (Facts::default(), Candidates::default(), Clock::start());
-        Lead { muster, options, progress, facts, candidates, clock, held: None, started_ns, started_ticks }
+        Lead { muster, options, progress, facts, candidates, clock, waits: None, started_ns, started_ticks }
     }
 
     fn outcome(&mut self) -> Result<Outcome, Error> {
@@ -106,15 +112,38 @@ impl<'a> Lead<'a> {
 
     /// Ranks record from their first call on, so nothing of it is forgotten for a loop.
     fn is_from_first_call(&self) -> bool {
-        self.held.is_some_and(Held::is_any) || !self.muster.from_first_call.is_empty()
+        self.waits == Some(true)
+    }
+
+    /// Has ranks wait where they come out of `MPI_Init`, on all nodes, until each that can come has come.
+    fn gather(&mut self, limit: Duration) -> Result<(), Error> {
+        let mut wait = GatherWait::new(limit);
+        loop {
+            let standing = self.muster.ask(Request::Gather(Box::new(self.options.clone())), |answer| match answer {
+                Answer::Standing(standing) => Some(standing),
+                _ => None,
+            })?;
+            let all = standing.into_iter().fold(Standing::default(), |all, (_, node)| all.and(node));
+            if let Some(end) = wait.seen(&all, self.progress.is_interrupted()) {
+                self.waits = Some(all.held > 0 && end == GatherEnd::Whole);
+                return self.muster.tell(Request::EndGather(end));
+            }
+            std::thread::sleep(if self.muster.is_here() { GATHER_LOOK } else { GATHER_LOOK_FAR });
+        }
     }
 
     fn measure(&mut self) -> Result<Outcome, Error> {
         self.progress.stage(&Stage::Planning);
+        if let Some(seconds) = self.options.first_call_s {
+            self.gather(Duration::from_secs(seconds))?;
+        }
         if !self.is_from_first_call() {
             self.candidates = Candidates::sampled(self)?;
         }
         self.insert(Request::Insert)?;
+        if self.waits.is_some() {
+            self.muster.go()?;
+        }
         self.progress.stage(&Stage::Inserting { ranks: self.muster.rank_total() });
         let (marker, recorded) = match self.window() {
             Ok(found) => found,

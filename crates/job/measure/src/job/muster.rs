@@ -12,6 +12,7 @@ use crate::request::{Answer, Command, Facts, Inserted, Lacking, Request, WindowI
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_os::ticks;
 use trimtab_types::Pid;
+use trimtab_types::report::FromFirstCall;
 use trimtab_window::{Exchange, Reading, Relation, name_ranks};
 
 /// Exchanges that say what a node's clock shows: more until all clocks are known as well as that, or it takes too long.
@@ -85,8 +86,8 @@ pub(crate) struct Muster<'a> {
     beginning: Option<Beginning>,
     /// What a reader must know of the nodes.
     pub warnings: Vec<String>,
-    /// Ranks that have recorded every call since they came out of `MPI_Init`.
-    pub from_first_call: Vec<u32>,
+    /// Ranks that have recorded every call since they came out of `MPI_Init`; `None`: that was not asked for.
+    pub from_first_call: Option<FromFirstCall>,
 }
 
 /// A node's answer and when it came.
@@ -111,7 +112,7 @@ impl<'a> Muster<'a> {
             lead_per_second: f64::NAN,
             beginning: None,
             warnings: Vec::new(),
-            from_first_call: Vec::new(),
+            from_first_call: None,
         }
     }
 
@@ -141,7 +142,6 @@ impl<'a> Muster<'a> {
         check_alike(&answers)?;
         for (node, inserted) in answers {
             let known = Known::new(inserted.host, inserted.ranks);
-            self.from_first_call.extend(inserted.from_first_call);
             self.warnings.extend(
                 inserted.warnings.into_iter().filter(|warning| !self.warnings.contains(warning)).collect::<Vec<_>>(),
             );
@@ -168,6 +168,26 @@ impl<'a> Muster<'a> {
         let reason = "no rank on any node has a function of this name, or a symbol of it; `trimtab functions PID` on a node \
                       lists what can be measured";
         Error::Refused { name: pattern, reason: reason.to_owned() }
+    }
+
+    /// Lets go the ranks that wait behind `MPI_Init`, once all record.
+    pub(crate) fn go(&mut self) -> Result<(), Error> {
+        let went = self.ask(Request::Go, |answer| match answer {
+            Answer::Went(went) => Some(went),
+            _ => None,
+        })?;
+        let mut all = FromFirstCall::default();
+        for (_, node) in went {
+            all.ranks.extend(node.ranks);
+            all.missed.extend(node.missed);
+            all.held.extend(node.held);
+        }
+        all.ranks.sort_unstable();
+        all.missed.sort_by_key(|missed| missed.rank);
+        all.held.sort_by_key(|held| held.rank);
+        all.held_us_max = all.held.iter().map(|held| held.held_us).max_by(f64::total_cmp);
+        self.from_first_call = Some(all);
+        Ok(())
     }
 
     /// Asks every node that takes part. `pick` takes what is wanted out of an answer; `None`: it is another one.

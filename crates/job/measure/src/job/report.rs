@@ -115,14 +115,10 @@ fn read(lead: &mut Lead, recorded: &Recorded) -> Result<Gathered, Error> {
 
 /// Ranks that were held behind `MPI_Init` until they recorded, and why others were not.
 fn from_first_call(lead: &Lead) -> Option<FromFirstCall> {
-    let held = lead.held?;
-    let mut ranks = lead.muster.from_first_call.clone();
-    ranks.sort_unstable();
-    let is_measured = |missed: &MissedStart| !lead.muster.left_alone().contains(&missed.rank);
-    let times = held.times();
-    let held_us_max = times.iter().map(|held| held.held_us).max_by(f64::total_cmp);
-    let missed = held.missed().into_iter().filter(is_measured).collect();
-    Some(FromFirstCall { ranks, missed, held: times, held_us_max })
+    let all = lead.muster.from_first_call.clone()?;
+    let left_alone = lead.muster.left_alone();
+    let missed: Vec<MissedStart> = all.missed.into_iter().filter(|one| !left_alone.contains(&one.rank)).collect();
+    Some(FromFirstCall { missed, ..all })
 }
 
 /// A sentence for all ranks that missed their first calls for the same reason.

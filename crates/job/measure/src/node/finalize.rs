@@ -33,5 +33,5 @@ pub(super) fn end_there(team: &mut Team) {
         header.marker_probe.store(probe as u32, Release);
     }
     let said = |rank| format!("rank {rank}: {NAME} can't be seen, so its window holds that call too");
-    team.warnings.extend(without.into_iter().map(said));
+    team.news.extend(without.into_iter().map(said));
 }

@@ -36,9 +36,9 @@ mod usage;
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::first_call::Held;
+use crate::first_call::{FirstCall, Held};
 use crate::options::Options;
-use crate::request::{Answer, Command, Inserted, Lacking, Request, WindowId};
+use crate::request::{Answer, Command, Inserted, Lacking, Request, Went, WindowId};
 use call_paths::{CallPaths, Rules};
 use counters::Counters;
 pub use counters::what_counts;
@@ -84,8 +84,10 @@ pub struct Node<'c> {
     /// How long ranks may be at loading when probes are to go in.
     patience: Duration,
     interest: Interest<'c>,
-    /// Ranks that wait behind `MPI_Init`, and go on once they record.
-    held: Option<&'c Held>,
+    /// Ranks that are to wait behind `MPI_Init`, while they come there.
+    first_call: Option<FirstCall>,
+    /// Ranks that wait there, and go on once they record.
+    held: Option<Held>,
     stand_ins: BTreeMap<String, String>,
 }
 
@@ -149,6 +151,7 @@ impl<'c> Node<'c> {
             open: None,
             patience: Duration::ZERO,
             interest: Interest::LASTING,
+            first_call: None,
             held: None,
             stand_ins: BTreeMap::new(),
         }
@@ -156,7 +159,7 @@ impl<'c> Node<'c> {
 
     /// The same for ranks that wait behind `MPI_Init`: they go on once they record.
     #[must_use]
-    pub fn with_held(self, held: &'c Held) -> Self {
+    pub fn with_held(self, held: Held) -> Self {
         Node { held: Some(held), ..self }
     }
 
@@ -211,6 +214,13 @@ impl<'c> Node<'c> {
         match &command.request {
             Request::Sample(options) => return Ok(Answer::Sampled(nest::sampled(&self.job, options, self.cache))),
             Request::Insert(options) => return self.insert(id, options),
+            Request::Gather(options) => return self.gather(options),
+            Request::EndGather(end) => {
+                let job = &self.job;
+                self.held = self.first_call.take().map(|first_call| first_call.ended(job, end));
+                return Ok(Answer::Done);
+            }
+            Request::Abandon => (self.first_call, self.held) = (None, None),
             Request::Time => return Ok(Answer::Time { ticks_per_second: self.clock.ticks_per_second() }),
             _ => {}
         }
@@ -233,8 +243,27 @@ impl<'c> Node<'c> {
                 self.abandon();
                 Ok(Answer::Done)
             }
+            Request::Go => Ok(Answer::Went(self.held.as_ref().map(|held| window.begin_with(held)).unwrap_or_default())),
             request => window.handle(request),
         }
+    }
+
+    /// Ranks that wait already because somebody else has seen to it are taken over.
+    fn gather(&mut self, options: &Options) -> Result<Answer, Error> {
+        let chosen = team::chosen(&self.job, options);
+        let first_call = match self.first_call.take() {
+            Some(first_call) => first_call,
+            None => {
+                let limit = Duration::from_secs(options.first_call_s.unwrap_or_default());
+                let pids: Vec<Pid> = chosen.ranks.iter().map(|process| process.pid).collect();
+                if options.seccomp_ok {
+                    pids.iter().for_each(|pid| trimtab_os::trust_filters(*pid));
+                }
+                let begun = FirstCall::begin(pids, limit, |_| Ok(()));
+                begun.map_err(|error| Error::Options(format!("nobody can be held: {error}")))?
+            }
+        };
+        Ok(Answer::Standing(self.first_call.insert(first_call).standing(&chosen)))
     }
 
     fn insert(&mut self, id: WindowId, options: &Options) -> Result<Answer, Error> {
@@ -254,7 +283,8 @@ impl<'c> Node<'c> {
             return Ok(Answer::Inserted(nobody(left_alone, None)));
         }
         // A library may go right between planning and writing; each attempt reads the ranks anew.
-        let interest = Interest { is_waiting: self.held.is_some_and(Held::is_any), ..self.interest };
+        let is_waiting = self.held.as_ref().is_some_and(Held::is_any);
+        let interest = Interest { is_waiting, ..self.interest };
         let begun = Instant::now();
         let may_pass = |error: &Error| {
             let is_early = error.is_loading() && begun.elapsed() < self.patience;
@@ -277,7 +307,6 @@ impl<'c> Node<'c> {
         counters.open(&team);
         let window = Window::new((id, self.id), team, &options.wrappers, (self.cache, self.clock), beside);
         let window = self.open.insert(Window { counters, ..window });
-        let from_first_call = self.held.map_or_else(Vec::new, |held| window.begin_with(held));
         Ok(Answer::Inserted(Inserted {
             host: host_name(),
             ranks: window.ranks(),
@@ -285,22 +314,13 @@ impl<'c> Node<'c> {
             digest: window.digest(),
             warnings: window.team.warnings.clone(),
             lacking: None,
-            from_first_call,
         }))
     }
 }
 
 /// Nothing was put into any of a node's ranks.
 fn nobody(left_alone: Vec<u32>, lacking: Option<Lacking>) -> Inserted {
-    Inserted {
-        host: host_name(),
-        ranks: Vec::new(),
-        left_alone,
-        digest: 0,
-        warnings: Vec::new(),
-        lacking,
-        from_first_call: Vec::new(),
-    }
+    Inserted { host: host_name(), ranks: Vec::new(), left_alone, digest: 0, warnings: Vec::new(), lacking }
 }
 
 fn lacking(chosen: &Job, pattern: String, pid: Pid) -> Lacking {
@@ -396,6 +416,9 @@ impl<'c> Window<'c> {
             }
             // Those that the node answers by itself.
             Request::Sample(_)
+            | Request::Gather(_)
+            | Request::EndGather(_)
+            | Request::Go
             | Request::Insert(_)
             | Request::InsertAnew(_)
             | Request::Describe { .. }
@@ -405,15 +428,16 @@ impl<'c> Window<'c> {
         })
     }
 
-    /// Has all ranks record, and lets go those that wait for that; these.
-    fn begin_with(&mut self, held: &Held) -> Vec<u32> {
-        if !held.is_any() {
-            return Vec::new();
+    /// Has all ranks record, and lets go those that wait for that.
+    fn begin_with(&mut self, held: &Held) -> Went {
+        let mut ranks = Vec::new();
+        if held.is_any() {
+            finalize::end_there(&mut self.team);
+            self.early.begin(&self.team);
+            let measured = self.ranks();
+            ranks.extend(held.go().into_iter().filter(|rank| measured.contains(rank)));
         }
-        finalize::end_there(&mut self.team);
-        self.early.begin(&self.team);
-        let measured = self.ranks();
-        held.go().into_iter().filter(|rank| measured.contains(rank)).collect()
+        Went { ranks, missed: held.missed(), held: held.times() }
     }
 
     fn ranks(&self) -> Vec<u32> {

@@ -219,6 +219,7 @@ fn cpu_ticks(pid: i32) -> u64 {
 /// A window of `iterations` whose records tell the program's own iteration numbers.
 pub fn options(mark: Mark, iterations: u64) -> Options {
     Options {
+        first_call_s: None,
         length: Length::Iterations(iterations),
         start: None,
         max_seconds: 100.0,
