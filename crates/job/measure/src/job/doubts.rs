@@ -5,8 +5,9 @@
 //!
 //! Next: `nest` for what is known when the loop is chosen.
 
+use trimtab_mpi::Class;
 use trimtab_types::report::{LoopProgress, Report};
-use trimtab_window::RankSample;
+use trimtab_window::{FunctionInfo, RankSample};
 
 /// A loop that ends within so many seconds may be followed by another.
 const ENDING_SECONDS: f64 = 10.0;
@@ -17,9 +18,9 @@ const EACH_PASS: f64 = 0.9;
 const PASSES_MIN: u64 = 5;
 
 /// Says so where no call of MPI was made in each pass of the loop, on no rank.
-pub(super) fn say_calls_apart(report: &mut Report, ranks: &[RankSample]) {
+pub(super) fn say_calls_apart(report: &mut Report, ranks: &[RankSample], functions: &[FunctionInfo]) {
     let passes = report.window.iterations.filter(|_| report.window.main_loop.is_some());
-    say(report, passes.and_then(|passes| calls_apart(ranks, passes)));
+    say(report, passes.and_then(|passes| calls_apart(ranks, functions, passes)));
 }
 
 /// Says so where the loop ends soon, or nobody knows when it ends and the program is young.
@@ -37,8 +38,10 @@ fn say(report: &mut Report, doubt: Option<String>) {
     }
 }
 
-fn calls_apart(ranks: &[RankSample], passes: u64) -> Option<String> {
-    let most = ranks.iter().flat_map(|rank| rank.paths.iter().map(|path| path.calls)).max()?;
+fn calls_apart(ranks: &[RankSample], functions: &[FunctionInfo], passes: u64) -> Option<String> {
+    let is_work = |function: usize| functions.get(function).is_none_or(|info| !only_asks(&info.name));
+    let paths = ranks.iter().flat_map(|rank| &rank.paths).filter(|path| is_work(path.function));
+    let most = paths.map(|path| path.calls).max()?;
     let share = most as f64 / passes.max(1) as f64;
     (passes >= PASSES_MIN && share < EACH_PASS).then(|| {
         format!(
@@ -46,6 +49,11 @@ fn calls_apart(ranks: &[RankSample], passes: u64) -> Option<String> {
             100.0 * share
         )
     })
+}
+
+/// A function of MPI that asks whether there is something to do: event loops call it in each pass.
+fn only_asks(name: &str) -> bool {
+    trimtab_mpi::find(name).is_some_and(|function| matches!(function.class, Class::Test | Class::Probe))
 }
 
 fn may_be_a_phase(progress: Option<&LoopProgress>, seconds_each: f64, age_s: f64) -> Option<String> {
@@ -84,12 +92,17 @@ mod tests {
 
     #[test]
     fn something_belongs_to_each_pass() {
-        let said = |ranks: &[RankSample], passes| calls_apart(ranks, passes);
+        let functions = ["MPI_Send", "MPI_Iprobe"];
+        let functions = functions.map(|name| FunctionInfo { name: name.to_owned(), ..FunctionInfo::default() });
+        let said = |ranks: &[RankSample], passes| calls_apart(ranks, &functions, passes);
         assert_eq!(said(&[rank(&[4, 10]), rank(&[5, 5])], 10), None, "on one rank it does");
         assert_eq!(said(&[rank(&[4, 3, 1])], 4), None, "too few passes");
         assert_eq!(said(&[rank(&[])], 10), None, "nothing is called");
         let told = said(&[rank(&[4, 3, 1]), rank(&[4, 1])], 10).unwrap_or_default();
         assert!(told.contains("the most frequent one in 40% of them"), "{told}");
+        let mut asking = rank(&[4, 10]);
+        asking.paths[1].function = 1;
+        assert_eq!(said(&[asking], 10), Some(told), "asking is no work");
     }
 
     #[test]
