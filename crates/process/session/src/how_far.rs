@@ -85,7 +85,7 @@ impl LoopWatch {
             pass: latest.0,
             done: self.how_far.done(latest.1),
             remaining: self.how_far.remaining(latest.1),
-            may_end_before: self.how_far.bound.has_other_exits,
+            may_end_before: self.how_far.may_end_before(),
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::instruction::for_each_instruction;
 use crate::linear::{Comparison, Extension, Linear, State, Value, opposite};
 use crate::{Analysis, FunctionCode, Loop};
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a loop's counter and bound are, and what compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +28,6 @@ pub struct LoopBound {
     pub bound: Linear,
     /// The loop goes on while this holds; `left` is the counter.
     pub(crate) test: Comparison,
-    /// The block that tests.
-    pub(crate) test_block: usize,
     /// It can be left in other ways as well: then this is only how far it goes at most.
     pub has_other_exits: bool,
     /// No call of the loop is made before the test, so the pass that ends it does nothing.
@@ -55,19 +53,20 @@ impl LoopBound {
     /// loop, or it would go on until the counter wraps around.
     pub fn passes_after(&self, counter: u64, bound: u64) -> Option<u64> {
         let (mut counter, mut bound) = (self.counter.value(counter), self.bound.value(bound));
+        let step = self.step.wrapping_mul(self.counter.times);
         let is_narrow = self.test.bits == 32;
         if is_narrow {
             (counter, bound) = (u64::from(counter as u32), u64::from(bound as u32));
         }
         use ConditionCode::{a, ae, b, be, e, g, ge, l, le, ne, ns, s};
         match self.test.condition {
-            ne => until_equal(counter, bound, self.step, is_narrow),
+            ne => until_equal(counter, bound, step, is_narrow),
             e => Some(u64::from(counter == bound)),
             l | le | g | ge | s | ns => {
                 let wide = |value: u64| if is_narrow { i128::from(value as i32) } else { i128::from(value as i64) };
-                until_past(wide(counter), wide(bound), self.step, self.test.condition)
+                until_past(wide(counter), wide(bound), step, self.test.condition)
             }
-            b | be | a | ae => until_past(counter.into(), bound.into(), self.step, self.test.condition),
+            b | be | a | ae => until_past(counter.into(), bound.into(), step, self.test.condition),
             _ => None,
         }
     }
@@ -111,16 +110,35 @@ pub fn loop_bound(
     flow: &ControlFlow,
     found: &Loop,
 ) -> Result<LoopBound, NoBound> {
-    if found.is_irreducible() {
+    tested(&Pass::follow(code, analysis, flow, found)).map(|(bound, _)| bound)
+}
+
+/// The same, with the blocks that test.
+pub(crate) fn tested(pass: &Pass<'_>) -> Result<(LoopBound, Vec<usize>), NoBound> {
+    if pass.found.is_irreducible() {
         return Err(NoBound::Irreducible);
     }
-    let pass = Pass::follow(code, analysis, flow, found);
     let tests = pass.tests();
-    if tests.is_empty() {
-        return Err(NoBound::NoTest);
-    }
-    let bounds = tests.into_iter().filter_map(|block| pass.bound_at(block));
-    bounds.max_by_key(|bound| !bound.has_other_exits).ok_or(NoBound::NoCounter)
+    let known: Vec<(usize, Test)> = tests.iter().filter_map(|block| Some((*block, pass.test_at(*block)?))).collect();
+    // Compilers copy a test to the ends of several ways through a loop: one of the copies is on each.
+    let copies = known.iter().map(|(_, test)| {
+        let same = known.iter().filter(|(_, other)| other == test);
+        (*test, same.map(|(block, _)| *block).collect::<Vec<usize>>())
+    });
+    let bounds = copies.filter(|(_, blocks)| pass.goes_through(blocks)).map(|(test, blocks)| {
+        let bound = pass.bound_of(test, &blocks);
+        (bound, blocks)
+    });
+    let best = bounds.max_by_key(|(bound, _)| !bound.has_other_exits);
+    let is_always_tested = tests.iter().any(|block| pass.goes_through(&[*block]));
+    best.ok_or(if is_always_tested { NoBound::NoCounter } else { NoBound::NoTest })
+}
+
+/// A comparison, its left side a counter with a step, its right one a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Test {
+    comparison: Comparison,
+    step: i64,
 }
 
 /// One pass of a loop, followed along all of its ways.
@@ -149,53 +167,78 @@ impl<'a> Pass<'a> {
         Pass { flow, found, before, after, last }
     }
 
-    /// Blocks that end in a branch out of the loop and that every pass comes to.
+    /// Blocks of its own that end in a branch out of the loop.
     fn tests(&self) -> Vec<usize> {
         let mut blocks: Vec<usize> = self.found.exits.iter().filter_map(|exit| self.flow.block_at(exit.from)).collect();
         blocks.sort_unstable();
         blocks.dedup();
         let is_own =
             |block: usize| self.flow.blocks[block].innermost_loop.map(|at| &self.flow.loops[at]) == Some(self.found);
-        let latches = self.latches();
-        blocks.retain(|&block| {
-            is_own(block)
-                && self.last.get(&block).is_some_and(|last| last.condition_code() != ConditionCode::None)
-                && latches.iter().all(|&latch| self.flow.dominates(block, latch))
-        });
+        let branches = |block| self.last.get(&block).is_some_and(|last| last.condition_code() != ConditionCode::None);
+        blocks.retain(|&block| is_own(block) && branches(block));
         blocks
+    }
+
+    /// True if every way round comes to one of these blocks.
+    pub(crate) fn goes_through(&self, blocks: &[usize]) -> bool {
+        let beside = self.reached_from(self.found.header, blocks);
+        !self.latches().iter().any(|latch| beside.contains(latch))
+    }
+
+    /// Blocks of the rest of a pass from a block on, itself included, on ways that don't come to one of `without`.
+    pub(crate) fn reached_from(&self, from: usize, without: &[usize]) -> BTreeSet<usize> {
+        let (mut reached, mut work) = (BTreeSet::new(), vec![from]);
+        while let Some(block) = work.pop() {
+            if without.contains(&block) || !reached.insert(block) {
+                continue;
+            }
+            let next = self.flow.blocks[block].successors.iter().copied();
+            work.extend(next.filter(|next| *next != self.found.header && self.is_inside(*next)));
+        }
+        reached
+    }
+
+    fn is_inside(&self, block: usize) -> bool {
+        self.found.blocks.binary_search(&block).is_ok()
+    }
+
+    /// True if a pass may come from the block to one of these, and if it is one of them.
+    pub(crate) fn comes_to(&self, block: usize, tests: &[usize]) -> bool {
+        self.reached_from(block, &[]).iter().any(|reached| tests.contains(reached))
     }
 
     pub(crate) fn latches(&self) -> Vec<usize> {
         self.found.latches.iter().filter_map(|latch| self.flow.block_at(latch.from)).collect()
     }
 
-    /// The counter and bound that a test compares, if it does.
-    fn bound_at(&self, block: usize) -> Option<LoopBound> {
+    /// What a block tests, if that is a counter.
+    fn test_at(&self, block: usize) -> Option<Test> {
         let last = self.last.get(&block)?;
         let taken = self.after.get(&block)?.comparison(last.condition_code())?;
         // The loop goes on where the branch does not lead out.
         let leaves_if_taken = self.found.exits.iter().any(|exit| exit.from == last.ip() && exit.is_jump);
         let on = if leaves_if_taken { opposite(taken.condition)? } else { taken.condition };
         let test = Comparison { condition: on, ..taken };
-        let swapped = Comparison { left: test.right, right: test.left, condition: swapped(on)?, ..test };
-        let (test, step) = [test, swapped].into_iter().find_map(|test| {
-            let step = self.step_of(&test.left, test.bits)?;
-            self.stays(&test.right, test.bits).then_some((test, step))
-        })?;
-        let others = self.found.exits.iter().filter(|exit| self.flow.block_at(exit.from) != Some(block));
-        let is_before = |call: &crate::CallSite| {
-            self.found.blocks.binary_search(&call.block).is_ok()
-                && (call.block == block || !self.flow.dominates(block, call.block))
-        };
-        Some(LoopBound {
-            counter: test.left,
-            step,
-            bound: test.right,
-            test,
-            test_block: block,
-            has_other_exits: others.count() > 0,
-            is_tested_first: !self.flow.calls.iter().any(is_before),
+        let swapped = swapped(on).map(|on| Comparison { left: test.right, right: test.left, condition: on, ..test });
+        [Some(test), swapped].into_iter().flatten().find_map(|comparison| {
+            let step = self.step_of(&comparison.left, comparison.bits)?;
+            let is_test = self.stays(&comparison.right, comparison.bits) && comparison.left.times.abs() == 1;
+            is_test.then_some(Test { comparison, step })
         })
+    }
+
+    /// What these blocks test, which is the same.
+    fn bound_of(&self, test: Test, blocks: &[usize]) -> LoopBound {
+        let is_other = |from: u64| self.flow.block_at(from).is_none_or(|from| !blocks.contains(&from));
+        let mut calls = self.flow.calls.iter().filter(|call| self.is_inside(call.block));
+        LoopBound {
+            counter: test.comparison.left,
+            step: test.step,
+            bound: test.comparison.right,
+            test: test.comparison,
+            has_other_exits: self.found.exits.iter().any(|exit| is_other(exit.from)),
+            is_tested_first: !calls.any(|call| self.comes_to(call.block, blocks)),
+        }
     }
 
     /// What a pass adds to a value's place, if all ways round agree and it is something.
@@ -214,7 +257,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn added(&self, value: &Linear, bits: u32, latch: usize) -> Option<i64> {
         let is_lower_half_enough = bits == 32 || value.extension != Extension::Whole;
         match self.after.get(&latch)?.value(value.place?) {
-            Value::Linear(after) if after.place == value.place => {
+            Value::Linear(after) if after.place == value.place && after.times == 1 => {
                 (after.extension == Extension::Whole || is_lower_half_enough).then_some(after.add)
             }
             _ => None,

@@ -7,15 +7,18 @@
 //! Next: `bound` for the test itself.
 
 use crate::blocks::ControlFlow;
-use crate::bound::{Instructions, Pass, by_block, settle};
+use crate::bound::{Instructions, Pass, States, by_block, settle, tested};
 use crate::linear::{Extension, Linear, Place, State, Value};
-use crate::{Analysis, CallSite, FunctionCode, Loop, LoopBound, NoBound, loop_bound};
-use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
+use crate::{Analysis, CallSite, FunctionCode, Loop, LoopBound, NoBound};
+use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 use std::collections::BTreeSet;
 
 /// Blocks of a function beyond which its beginning is not followed.
 const BLOCKS_MAX: usize = 3000;
+const RSP: u8 = 4;
 const RBP: u8 = 5;
+/// Where the stack ended when the function began.
+const TOP: Place = Place::Frame { register: RSP, offset: 0, bytes: 8 };
 
 /// What a probe reads, and what that says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub struct HowFar {
     first: Option<Linear>,
     /// What the places hold at the probe, less what they held when the pass began: of counter, bound and beginning.
     moved: [i64; 3],
+    /// Its test stands in the middle of a pass, so that the last one may be half a pass.
+    may_end_in_a_pass: bool,
 }
 
 /// Why nothing is said of how far a loop is.
@@ -66,11 +71,12 @@ pub fn how_far(
     if !flow.is_complete {
         return Err(Unsure::Incomplete);
     }
-    let bound = loop_bound(code, analysis, flow, found)?;
     let pass = Pass::follow(code, analysis, flow, found);
+    let (bound, tests) = tested(&pass)?;
     let instructions = by_block(code, analysis, flow, &|_| true);
-    let look = Look { flow, found, pass: &pass, instructions: &instructions, bound: &bound, entry: code.entry };
-    look.check_test()?;
+    let whole = whole(code.entry, flow, &instructions);
+    let look = Look { flow, found, pass: &pass, instructions: &instructions, bound: &bound, tests, whole };
+    let may_end_in_a_pass = look.is_tested_within()?;
     look.check_places(keeps_counters)?;
     if look.may_be_copied() {
         return Err(Unsure::Copied);
@@ -82,13 +88,29 @@ pub fn how_far(
     for (moved, place) in moved.iter_mut().zip(places) {
         *moved = place.map_or(Some(0), |place| look.moved(&at_site, place)).ok_or(Unsure::NotThere)?;
     }
-    Ok(HowFar { bound, first, moved })
+    Ok(HowFar { bound, first, moved, may_end_in_a_pass })
+}
+
+/// What holds before and behind each block, whichever way the function comes there; nothing if it is too large.
+fn whole(entry: u64, flow: &ControlFlow, instructions: &Instructions) -> (States, States) {
+    let Some(entry) = flow.block_at(entry).filter(|_| flow.blocks.len() <= BLOCKS_MAX) else {
+        return (States::new(), States::new());
+    };
+    let is_root = |block: &usize| flow.blocks[*block].predecessors.is_empty();
+    let caught = (0..flow.blocks.len()).filter(is_root).map(|block| (block, State::unknown()));
+    let seeds = caught.chain([(entry, State::cautious())]).collect();
+    settle(flow, instructions, seeds, &|_| true)
 }
 
 impl HowFar {
     /// What is to be read: counter, bound, and what the counter began with. `None`: nothing.
     pub fn places(&self) -> [Option<Place>; 3] {
         [self.bound.counter.place, self.bound.bound.place, self.first.and_then(|first| first.place)]
+    }
+
+    /// True if the loop may end before, in other ways or within the last of its passes.
+    pub fn may_end_before(&self) -> bool {
+        self.bound.has_other_exits || self.may_end_in_a_pass
     }
 
     /// Whether a second reading so many passes after a first one is what the loop would have made of it.
@@ -141,8 +163,10 @@ struct Look<'a> {
     pass: &'a Pass<'a>,
     instructions: &'a Instructions,
     bound: &'a LoopBound,
-    /// Where the function begins.
-    entry: u64,
+    /// The blocks that test.
+    tests: Vec<usize>,
+    /// What holds before and behind each block of the function, by what held when it began.
+    whole: (States, States),
 }
 
 impl Look<'_> {
@@ -162,42 +186,50 @@ impl Look<'_> {
         }
     }
 
-    /// Calls are made before the test or behind it; and if behind it, nothing is written before.
-    fn check_test(&self) -> Result<(), Unsure> {
-        let test = self.bound.test_block;
-        let is_behind = |block: usize| block != test && self.flow.dominates(test, block);
-        let own = self.flow.calls.iter().filter(|call| self.is_inside(call.block));
-        let (behind, before): (Vec<&CallSite>, Vec<&CallSite>) = own.partition(|call| is_behind(call.block));
-        match (before.is_empty(), behind.is_empty()) {
-            (false, true) => Ok(()),
-            (true, false) => self.check_nothing_before(&is_behind),
-            _ => Err(Unsure::InTheMiddle),
+    /// True unless calls are made either before the test or behind it; and if behind it, nothing is written before.
+    fn is_tested_within(&self) -> Result<bool, Unsure> {
+        let own: Vec<&CallSite> = self.flow.calls.iter().filter(|call| self.is_inside(call.block)).collect();
+        let behind = self.behind();
+        let is_before = |call: &&&CallSite| self.pass.comes_to(call.block, &self.tests);
+        let is_behind = |call: &&&CallSite| behind.contains(&call.block);
+        match (own.iter().any(|call| is_before(&call)), own.iter().any(|call| is_behind(&call))) {
+            (false, false) => Err(Unsure::InTheMiddle),
+            (true, is_behind) => Ok(is_behind),
+            (false, true) => Ok(!self.is_clean_before(&behind)),
         }
     }
 
-    fn check_nothing_before(&self, is_behind: &dyn Fn(usize) -> bool) -> Result<(), Unsure> {
+    /// Blocks that a pass comes to behind the test.
+    fn behind(&self) -> BTreeSet<usize> {
+        let next = self.tests.iter().flat_map(|test| &self.flow.blocks[*test].successors);
+        let next = next.filter(|next| **next != self.found.header && self.is_inside(**next));
+        next.flat_map(|next| self.pass.reached_from(*next, &[])).collect()
+    }
+
+    /// True if nothing but the counter is written before the test.
+    fn is_clean_before(&self, behind: &BTreeSet<usize>) -> bool {
         let own_loop = |block: usize| self.flow.blocks[block].innermost_loop.map(|at| &self.flow.loops[at]);
         let mut info = InstructionInfoFactory::new();
         let mut is_clean = true;
         self.walk(|block, one, state| {
             let writes = |access| !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
             let is_written = info.info(one).used_memory().iter().any(|used| writes(used.access()));
-            let is_other = is_written && state.memory_operand(one) != self.bound.counter.place;
-            is_clean &= is_behind(block) || (own_loop(block) == Some(self.found) && !is_other);
+            let place = state.memory_operand(one);
+            let is_truth = place.is_some_and(|place| matches!(place, Place::Frame { bytes: 1, .. }));
+            let is_other = is_written && place != self.bound.counter.place && !is_truth;
+            is_clean &= behind.contains(&block) || (own_loop(block) == Some(self.found) && !is_other);
         });
-        if is_clean { Ok(()) } else { Err(Unsure::InTheMiddle) }
+        is_clean
     }
 
     /// Nobody else may write to counter and bound, as far as the code shows.
     fn check_places(&self, keeps_counters: bool) -> Result<(), Unsure> {
-        let is_counting = matches!(self.bound.test.condition, ConditionCode::ne | ConditionCode::e);
-        let may_lend = keeps_counters && is_counting;
-        for (place, may_lend) in [(self.bound.counter.place, may_lend), (self.bound.bound.place, false)] {
+        for (place, may_lend) in [(self.bound.counter.place, keeps_counters), (self.bound.bound.place, false)] {
             let is_own = match place {
                 None | Some(Place::Register(_)) => true,
                 Some(Place::Fixed { .. }) => false,
                 Some(place @ Place::Frame { register, bytes, .. }) => {
-                    let base = Linear { place: Some(Place::Register(register)), add: 0, extension: Extension::Whole };
+                    let base = Linear::of(Place::Register(register));
                     let stays = self.pass.latches().into_iter().all(|at| self.pass.added(&base, 64, at) == Some(0));
                     stays && matches!(bytes, 4 | 8) && (may_lend || !self.is_lent(place))
                 }
@@ -209,16 +241,41 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// True if the loop makes an address of the place, which others could write through.
+    /// True if code of the loop may have the place's address, through which others could write: it is made there, or it was
+    /// made before and is still kept in a register, or anywhere in memory.
     fn is_lent(&self, place: Place) -> bool {
-        let Place::Frame { register, offset, .. } = place else { return true };
-        let mut is_lent = false;
-        self.walk(|_, one, state| {
-            let made = if one.mnemonic() == Mnemonic::Lea { state.address(one) } else { None };
-            let is_it = |made: Linear| made.place == Some(Place::Register(register)) && made.add == offset;
-            is_lent |= made.is_some_and(is_it);
-        });
-        is_lent
+        self.address_at_entry(place).is_none_or(|address| self.is_known_in_loop(address))
+    }
+
+    /// The address of a slot, by what registers held when the function began.
+    fn address_at_entry(&self, place: Place) -> Option<Linear> {
+        let Place::Frame { register, offset, .. } = place else { return None };
+        match self.whole.0.get(&self.found.header)?.value(Place::Register(register)) {
+            Value::Linear(base) if base.times == 1 && base.place.is_some() && base.extension == Extension::Whole => {
+                Some(Linear { add: base.add.wrapping_add(offset), ..base })
+            }
+            _ => None,
+        }
+    }
+
+    fn is_known_in_loop(&self, address: Linear) -> bool {
+        let has = |state: &State, number: u8| state.value(Place::Register(number)) == Value::Linear(address);
+        let holds = |state: &State| (0..16).filter(|number| *number != RSP).any(|number| has(state, number));
+        if self.whole.0.get(&self.found.header).is_none_or(holds) {
+            return true;
+        }
+        let mut info = InstructionInfoFactory::new();
+        self.whole.0.iter().any(|(block, before)| {
+            let (mut state, is_inside) = (before.clone(), self.is_inside(*block));
+            self.instructions.get(block).into_iter().flatten().any(|one| {
+                let is_stored = one.op_count() > 1
+                    && one.op0_kind() == OpKind::Memory
+                    && one.op1_kind() == OpKind::Register
+                    && (0..16).any(|number| one.op1_register().number() == usize::from(number) && has(&state, number));
+                state.step(one, &mut info);
+                (is_stored && one.op1_register().is_gpr64()) || (is_inside && holds(&state))
+            })
+        })
     }
 
     /// True unless each pass makes a call that is made nowhere on the way to the loop or from it.
@@ -230,17 +287,31 @@ impl Look<'_> {
         let around = self.around();
         let outside = self.flow.calls.iter().filter(|call| !self.is_inside(call.block) && around.contains(&call.block));
         let outside: BTreeSet<Option<u64>> = outside.map(|call| call.target).collect();
-        let is_only_here =
-            |call: &CallSite| call.target.is_some() && !outside.contains(&call.target) && self.is_always(call.block);
-        let mut own = self.flow.calls.iter().filter(|call| self.is_inside(call.block));
-        !own.any(is_only_here) || self.is_split(&around)
+        !self.always_called().iter().any(|target| !outside.contains(&Some(*target))) || self.is_split(&around)
+    }
+
+    /// Functions that every pass calls, on whichever way.
+    fn always_called(&self) -> BTreeSet<u64> {
+        let own = || self.flow.calls.iter().filter(|call| self.is_inside(call.block));
+        let targets: BTreeSet<u64> = own().filter_map(|call| call.target).collect();
+        let is_always = |target: &u64| {
+            let calls = own().filter(|call| call.target == Some(*target));
+            self.pass.goes_through(&calls.map(|call| self.block_or_loop(call.block)).collect::<Vec<usize>>())
+        };
+        targets.into_iter().filter(is_always).collect()
+    }
+
+    /// A block, or the beginning of the loop inside that it lies in.
+    fn block_or_loop(&self, block: usize) -> usize {
+        let contains = |one: &&Loop| one.blocks.binary_search(&block).is_ok();
+        let mut inner = self.flow.loops.iter().filter(contains).filter(|one| one.depth() == self.found.depth() + 1);
+        inner.next().map_or(block, |one| one.header)
     }
 
     /// True if another loop before or behind this one makes a call that each pass of this one makes: the compiler may have made
     /// two loops of one, with the passes up to some number in the first.
     fn is_split(&self, around: &BTreeSet<usize>) -> bool {
-        let own = self.flow.calls.iter().filter(|call| self.is_inside(call.block) && self.is_always(call.block));
-        let own: BTreeSet<u64> = own.filter_map(|call| call.target).collect();
+        let own = self.always_called();
         let is_beside =
             |other: &&Loop| around.contains(&other.header) && !other.blocks.iter().any(|block| self.is_inside(*block));
         let others = self.flow.loops.iter().filter(is_beside);
@@ -265,14 +336,6 @@ impl Look<'_> {
         all
     }
 
-    /// True if every pass comes to the block, or to the loop inside that it lies in.
-    fn is_always(&self, block: usize) -> bool {
-        let contains = |one: &&Loop| one.blocks.binary_search(&block).is_ok();
-        let inner = self.flow.loops.iter().filter(contains).filter(|one| one.depth() == self.found.depth() + 1);
-        let at = inner.map(|one| one.header).next().unwrap_or(block);
-        self.pass.latches().into_iter().all(|latch| self.flow.dominates(at, latch))
-    }
-
     /// What holds right before an instruction of the loop.
     fn state_at(&self, address: u64) -> Option<State> {
         let mut found = None;
@@ -289,13 +352,13 @@ impl Look<'_> {
         if let Place::Frame { register, .. } = place {
             let base = state.value(Place::Register(register));
             let is_as_before = matches!(base, Value::Linear(base) if base.place == Some(Place::Register(register))
-                && base.add == 0 && base.extension == Extension::Whole);
+                && base.times == 1 && base.add == 0 && base.extension == Extension::Whole);
             if !is_as_before {
                 return None;
             }
         }
         match state.value(place) {
-            Value::Linear(now) if now.place == Some(place) => {
+            Value::Linear(now) if now.place == Some(place) && now.times == 1 => {
                 (now.extension == Extension::Whole || is_narrow(self.bound)).then_some(now.add)
             }
             _ => None,
@@ -307,41 +370,101 @@ impl Look<'_> {
         let place = self.bound.counter.place?;
         let from = self.flow.blocks[self.found.header].predecessors.iter().copied();
         let from: Vec<usize> = from.filter(|block| !self.is_inside(*block)).collect();
-        self.constant_first(place, &from).or_else(|| self.kept_first(place, &from))
+        let whole: Option<Vec<&State>> = from.iter().map(|block| self.whole.1.get(block)).collect();
+        let whole = whole.filter(|states| !states.is_empty())?;
+        self.constant_first(place, &whole).or_else(|| self.kept_first(place, &whole)).or_else(|| {
+            let [block] = from[..] else { return None };
+            let (mut state, mut info) = (State::cautious(), InstructionInfoFactory::new());
+            self.instructions.get(&block)?.iter().for_each(|one| state.step(one, &mut info));
+            self.kept_first(place, &[&state])
+        })
     }
 
     /// If that is a number, whichever way the function comes there.
-    fn constant_first(&self, place: Place, from: &[usize]) -> Option<Linear> {
-        if self.flow.blocks.len() > BLOCKS_MAX || !self.flow.is_complete {
-            return None;
-        }
-        let entry = self.flow.block_at(self.entry)?;
-        let is_root = |block: &usize| self.flow.blocks[*block].predecessors.is_empty();
-        let caught = (0..self.flow.blocks.len()).filter(is_root).map(|block| (block, State::unknown()));
-        let seeds = caught.chain([(entry, State::cautious())]).collect();
-        let (_, after) = settle(self.flow, self.instructions, seeds, &|_| true);
-        let mut all = from.iter().map(|block| held_in(after.get(block)?, place));
+    fn constant_first(&self, place: Place, from: &[&State]) -> Option<Linear> {
+        let mut all = from.iter().map(|state| held_in(state, place));
         let first = all.next()??;
         (first.place.is_none() && all.all(|other| other == Some(first))).then_some(first)
     }
 
-    /// If that was the value of a place that stays as it is.
-    fn kept_first(&self, place: Place, from: &[usize]) -> Option<Linear> {
-        let [block] = from else { return None };
-        let (mut state, mut info) = (State::cautious(), InstructionInfoFactory::new());
-        self.instructions.get(block)?.iter().for_each(|one| state.step(one, &mut info));
-        let stays = |place: Place| {
-            let itself = Linear { place: Some(place), add: 0, extension: Extension::Whole };
-            let in_loop = self.pass.latches().into_iter().all(|latch| self.pass.added(&itself, 64, latch) == Some(0));
-            in_loop && state.value(place) == Value::Linear(itself)
+    /// If a place that stays as it is in the loop held the same, or that and a constant more.
+    fn kept_first(&self, place: Place, from: &[&State]) -> Option<Linear> {
+        let held: Option<Vec<Linear>> = from.iter().map(|state| held_in(state, place)).collect();
+        let held = held?;
+        let more = |kept: Place| {
+            let mut all = from.iter().zip(&held).map(|(state, first)| {
+                let other = held_in(state, kept)?;
+                let is_alike = other.place == first.place && other.times == first.times;
+                let is_whole =
+                    other.extension == Extension::Whole || first.extension != Extension::Whole || is_narrow(self.bound);
+                (is_alike && is_whole).then(|| first.add.wrapping_sub(other.add))
+            });
+            let first = all.next()??;
+            all.all(|more| more == Some(first)).then_some(first)
         };
-        let first = held_in(&state, place)?;
-        let kept = first.place.filter(|kept| match kept {
-            Place::Register(_) => stays(*kept),
-            Place::Frame { register, .. } => stays(Place::Register(*register)) && stays(*kept) && !self.is_lent(*kept),
-            Place::Fixed { .. } => false,
+        let mut kept = self.kept_places(from[0], held[0].place).into_iter().filter(|kept| *kept != place);
+        kept.find_map(|kept| {
+            Some(Linear { add: more(kept)?, extension: held[0].extension, ..Linear::of(kept) })
+                .filter(|_| self.stays(kept))
+        })
+    }
+
+    /// Places that may hold in the loop what the counter began with, as the loop names them.
+    fn kept_places(&self, state: &State, source: Option<Place>) -> Vec<Place> {
+        let registers = (0..16).map(Place::Register);
+        let words = state.places_in_memory().chain(source);
+        let words = words.filter_map(|place| in_terms_of(state, place, self.base()));
+        registers.chain(words).collect()
+    }
+
+    /// The register by which the loop's code names slots.
+    fn base(&self) -> u8 {
+        let state = self.whole.0.get(&self.found.header);
+        let has_frame = state.is_some_and(|state| in_terms_of(state, TOP, RBP).is_some());
+        if has_frame { RBP } else { RSP }
+    }
+
+    /// True if it names some by the stack pointer although there is a frame pointer: they could be the same.
+    fn is_named_otherwise(&self) -> bool {
+        let mut is_so = false;
+        self.walk(|_, one, _| {
+            let is_by_stack = one.memory_base() == Register::RSP;
+            is_so |= is_by_stack && self.base() == RBP;
         });
-        kept.map(|_| first)
+        is_so
+    }
+
+    /// True if nothing changes the place in the loop, as far as the code shows.
+    fn stays(&self, place: Place) -> bool {
+        let as_it_is = |place| {
+            let itself = Linear::of(place);
+            self.pass.latches().into_iter().all(|latch| self.pass.added(&itself, 64, latch) == Some(0))
+        };
+        match place {
+            Place::Register(number) => number != RSP && as_it_is(place),
+            Place::Frame { register, bytes, .. } => {
+                let is_named_so = register == self.base() && !self.is_named_otherwise();
+                is_named_so
+                    && matches!(bytes, 4 | 8)
+                    && as_it_is(Place::Register(register))
+                    && as_it_is(place)
+                    && !self.is_lent(place)
+            }
+            Place::Fixed { .. } => false,
+        }
+    }
+}
+
+/// A slot that is named by what a register held before, as one of the register as it is now.
+fn in_terms_of(state: &State, place: Place, base: u8) -> Option<Place> {
+    let Place::Frame { register, offset, bytes } = place else { return None };
+    match state.value(Place::Register(base)) {
+        Value::Linear(Linear { place: Some(Place::Register(same)), times: 1, add, extension: Extension::Whole })
+            if same == register =>
+        {
+            Some(Place::Frame { register: base, offset: offset.wrapping_sub(add), bytes })
+        }
+        _ => None,
     }
 }
 
@@ -349,9 +472,12 @@ impl Look<'_> {
 fn held_in(state: &State, place: Place) -> Option<Linear> {
     let place = match place {
         Place::Frame { register, offset, bytes } => match state.value(Place::Register(register)) {
-            Value::Linear(Linear { place: Some(Place::Register(base)), add, extension: Extension::Whole }) => {
-                Place::Frame { register: base, offset: offset.wrapping_add(add), bytes }
-            }
+            Value::Linear(Linear {
+                place: Some(Place::Register(base)),
+                times: 1,
+                add,
+                extension: Extension::Whole,
+            }) => Place::Frame { register: base, offset: offset.wrapping_add(add), bytes },
             _ => return None,
         },
         place => place,

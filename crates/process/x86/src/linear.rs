@@ -42,11 +42,13 @@ pub enum Extension {
     Sign,
 }
 
-/// What a place held when the pass began, if any, plus a constant.
+/// What a place held when the pass began, if any, times a number, plus a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linear {
     /// The place; `None`: the constant alone.
     pub place: Option<Place>,
+    /// How many times; 1 without a place.
+    pub times: i64,
     /// The constant.
     pub add: i64,
     /// What of the sum is meant.
@@ -55,16 +57,17 @@ pub struct Linear {
 
 impl Linear {
     pub(crate) const fn constant(add: i64) -> Linear {
-        Linear { place: None, add, extension: Extension::Whole }
+        Linear { place: None, times: 1, add, extension: Extension::Whole }
     }
 
-    const fn of(place: Place) -> Linear {
-        Linear { place: Some(place), add: 0, extension: Extension::Whole }
+    pub(crate) const fn of(place: Place) -> Linear {
+        Linear { place: Some(place), times: 1, add: 0, extension: Extension::Whole }
     }
 
     /// The value, if the place held `held`.
     pub fn value(&self, held: u64) -> u64 {
-        let sum = held.wrapping_add_signed(self.add);
+        let times = if self.place.is_some() { held.wrapping_mul(self.times as u64) } else { 0 };
+        let sum = times.wrapping_add_signed(self.add);
         match self.extension {
             Extension::Whole => sum,
             Extension::Zero => u64::from(sum as u32),
@@ -80,6 +83,31 @@ impl Linear {
             (_, Extension::Whole, _) => Some(Linear { add, ..self }),
             _ => None,
         }
+    }
+
+    /// So many times as much, by an instruction of 32 or 64 bits.
+    fn times(self, factor: i64, bits: u32) -> Option<Linear> {
+        let whole = self.plus(0, bits)?;
+        let times = if whole.place.is_some() { whole.times.wrapping_mul(factor) } else { 1 };
+        let is_nothing = whole.place.is_some() && times == 0;
+        let product = Linear { times, add: whole.add.wrapping_mul(factor), ..whole };
+        Some(if is_nothing { Linear { place: None, times: 1, ..product } } else { product })
+    }
+
+    /// The sum of both, by an instruction of 32 or 64 bits.
+    fn sum(self, other: Linear, bits: u32) -> Option<Value> {
+        let (one, other) = (self.plus(0, bits)?, other.plus(0, bits)?);
+        let add = one.add.wrapping_add(other.add);
+        let times = one.times.wrapping_add(other.times);
+        Some(match (one.place, other.place) {
+            (_, None) => Value::Linear(Linear { add, ..one }),
+            (None, _) => Value::Linear(Linear { add, ..other }),
+            (Some(place), Some(same)) if place == same && times != 0 => Value::Linear(Linear { times, add, ..one }),
+            (Some(place), Some(same)) if place == same => {
+                Value::Linear(Linear { place: None, times: 1, add, extension: one.extension })
+            }
+            _ => Value::Sum(one, other),
+        })
     }
 }
 
@@ -101,8 +129,20 @@ pub struct Comparison {
 pub(crate) enum Value {
     Unknown,
     Linear(Linear),
+    /// Of two places, by an instruction of as many bits as both have.
+    Sum(Linear, Linear),
     /// 1 if this holds, else 0.
     Truth(Comparison),
+}
+
+impl Value {
+    fn plus(self, more: Linear, bits: u32) -> Option<Value> {
+        match (self, more.place) {
+            (Value::Linear(one), _) => one.sum(more, bits),
+            (Value::Sum(one, other), None) => Some(Value::Sum(one.plus(more.add, bits)?, other.plus(0, bits)?)),
+            _ => None,
+        }
+    }
 }
 
 /// What the flags were set by.
@@ -115,6 +155,12 @@ enum Flags {
         right: Linear,
         bits: u32,
         unsigned_too: bool,
+    },
+    /// A sum of two places was compared with a constant: `one` with the constant less the other.
+    Apart {
+        one: Linear,
+        rest: Linear,
+        bits: u32,
     },
     /// A truth was compared with zero.
     Truth(Comparison),
@@ -222,12 +268,25 @@ impl State {
         }
     }
 
+    /// Words of memory of which something is known.
+    pub(crate) fn places_in_memory(&self) -> impl Iterator<Item = Place> {
+        self.memory.iter().map(|(place, _)| *place)
+    }
+
     /// Follows one instruction.
     pub(crate) fn step(&mut self, instruction: &Instruction, info: &mut InstructionInfoFactory) {
         if instruction.is_call_near() || instruction.is_call_near_indirect() {
             CALL_CHANGES.into_iter().for_each(|number| self.registers[number] = Value::Unknown);
             self.flags = Flags::Unknown;
             self.lose_memory();
+            return;
+        }
+        if instruction.mnemonic() == Mnemonic::Cdqe {
+            let value = match self.registers[0] {
+                Value::Linear(value) => Value::Linear(Linear { extension: Extension::Sign, ..value }),
+                _ => Value::Unknown,
+            };
+            self.registers[0] = value;
             return;
         }
         let (value, flags) = (self.result(instruction), self.flags_after(instruction));
@@ -298,6 +357,17 @@ impl State {
         let linear = |linear: Option<Linear>| linear.map(Value::Linear);
         match instruction.mnemonic() {
             Mnemonic::Mov if bits >= 32 => Some(narrowed(second(), bits)),
+            Mnemonic::Mov if bits == 8 => Some(second()).filter(|value| matches!(value, Value::Truth(_))),
+            Mnemonic::Xor | Mnemonic::And if is_one(&second()) && !has_one_register(instruction) => {
+                match (self.operand(instruction, 0), instruction.mnemonic()) {
+                    (Value::Truth(truth), Mnemonic::And) => Some(Value::Truth(truth)),
+                    (Value::Truth(truth), _) => {
+                        let condition = opposite(truth.condition)?;
+                        Some(Value::Truth(Comparison { condition, ..truth }))
+                    }
+                    _ => None,
+                }
+            }
             Mnemonic::Movsxd | Mnemonic::Movsx => match second() {
                 Value::Linear(value) if operand_bits(instruction, 1) == Some(32) => {
                     Some(Value::Linear(Linear { extension: Extension::Sign, ..value }))
@@ -308,9 +378,10 @@ impl State {
                 truth @ Value::Truth(_) => Some(truth),
                 _ => None,
             },
-            Mnemonic::Lea => linear(self.address(instruction).and_then(|value| value.plus(0, bits))),
+            Mnemonic::Lea => self.address_sum(instruction, bits),
             Mnemonic::Xor | Mnemonic::Sub if has_one_register(instruction) => Some(Value::Linear(Linear::constant(0))),
-            Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => linear(self.sum(instruction, bits)),
+            Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => self.sum(instruction, bits),
+            Mnemonic::Neg | Mnemonic::Shl | Mnemonic::Imul => linear(self.product(instruction, bits)),
             _ if instruction.condition_code() != ConditionCode::None && bits == 8 => {
                 self.comparison(instruction.condition_code()).map(Value::Truth)
             }
@@ -318,21 +389,54 @@ impl State {
         }
     }
 
-    fn sum(&self, instruction: &Instruction, bits: u32) -> Option<Linear> {
-        let Value::Linear(first) = self.operand(instruction, 0) else { return None };
+    fn sum(&self, instruction: &Instruction, bits: u32) -> Option<Value> {
         if bits < 32 {
             return None;
         }
         let more = match instruction.mnemonic() {
-            Mnemonic::Inc => 1,
-            Mnemonic::Dec => -1,
+            Mnemonic::Inc => Linear::constant(1),
+            Mnemonic::Dec => Linear::constant(-1),
             mnemonic => match self.operand(instruction, 1) {
-                Value::Linear(Linear { place: None, add, .. }) if mnemonic == Mnemonic::Add => add,
-                Value::Linear(Linear { place: None, add, .. }) => add.checked_neg()?,
+                Value::Linear(more) if mnemonic == Mnemonic::Add => more,
+                Value::Linear(more) => more.times(-1, bits)?,
                 _ => return None,
             },
         };
-        first.plus(more, bits)
+        self.operand(instruction, 0).plus(more, bits)
+    }
+
+    fn product(&self, instruction: &Instruction, bits: u32) -> Option<Linear> {
+        let is_of_three = instruction.op_count() == 3;
+        let Value::Linear(first) = self.operand(instruction, u32::from(is_of_three)) else { return None };
+        let last = || match self.operand(instruction, if is_of_three { 2 } else { 1 }) {
+            Value::Linear(Linear { place: None, add, .. }) => Some(add),
+            _ => None,
+        };
+        let factor = match instruction.mnemonic() {
+            Mnemonic::Neg => -1,
+            Mnemonic::Shl => last().filter(|shift| (0..31).contains(shift)).map(|shift| 1 << shift)?,
+            Mnemonic::Imul if instruction.op_count() > 1 => last()?,
+            _ => return None,
+        };
+        if bits < 32 { None } else { first.times(factor, bits) }
+    }
+
+    /// What `lea` makes.
+    fn address_sum(&self, instruction: &Instruction, bits: u32) -> Option<Value> {
+        if instruction.is_ip_rel_memory_operand() || bits < 32 {
+            return self.address(instruction).filter(|_| bits == 64).map(Value::Linear);
+        }
+        let part = |register: Register, scale: u32| match (register, number_of(register)) {
+            (Register::None, _) => Some(Linear::constant(0)),
+            (_, Some(number)) => match self.registers[number] {
+                Value::Linear(value) => value.times(scale.into(), bits),
+                _ => None,
+            },
+            _ => None,
+        };
+        let base = part(instruction.memory_base(), 1)?;
+        let index = part(instruction.memory_index(), instruction.memory_index_scale())?;
+        base.sum(index, bits)?.plus(Linear::constant(instruction.memory_displacement64() as i64), bits)
     }
 
     /// What sets the flags, if that is a comparison or like one.
@@ -345,10 +449,15 @@ impl State {
         };
         let compared = |(left, right), unsigned_too| Flags::Compared { left, right, bits, unsigned_too };
         let is_same = has_one_register(instruction);
+        if let (Value::Sum(one, other), Mnemonic::Cmp) = (self.operand(instruction, 0), instruction.mnemonic()) {
+            let Value::Linear(against @ Linear { place: None, .. }) = self.operand(instruction, 1) else { return None };
+            let Value::Linear(rest) = other.times(-1, bits)?.sum(against, bits)? else { return None };
+            return Some(Flags::Apart { one, rest, bits });
+        }
         match instruction.mnemonic() {
             Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Test => {
                 let against_zero = match instruction.mnemonic() {
-                    Mnemonic::Test => is_same,
+                    Mnemonic::Test => is_same || is_one(&self.operand(instruction, 1)) && bits == 8,
                     Mnemonic::Cmp => self.operand(instruction, 1) == Value::Linear(zero),
                     _ => false,
                 };
@@ -386,7 +495,11 @@ impl State {
                 ConditionCode::e => Some(Comparison { condition: opposite(truth.condition)?, ..truth }),
                 _ => None,
             },
-            Flags::Unknown => None,
+            // Of a sum only whether it is the same can be told, as it may have wrapped around.
+            Flags::Apart { one, rest, bits } if matches!(condition, ConditionCode::e | ConditionCode::ne) => {
+                Some(Comparison { left: one, right: rest, bits, condition })
+            }
+            Flags::Apart { .. } | Flags::Unknown => None,
         }
     }
 
@@ -397,6 +510,10 @@ impl State {
                 match number_of(register) {
                     Some(number) if register.size() >= 4 => {
                         narrowed(self.registers[number], register.size() as u32 * 8)
+                    }
+                    // `ah` and the like are other bytes.
+                    Some(_) if matches!(register, Register::AH | Register::BH | Register::CH | Register::DH) => {
+                        Value::Unknown
                     }
                     Some(number) => match self.registers[number] {
                         truth @ Value::Truth(_) => truth,
@@ -435,7 +552,7 @@ impl State {
         let is_plain = instruction.memory_index() == Register::None && instruction.segment_prefix() == Register::None;
         let base = number_of(instruction.memory_base()).filter(|_| is_plain)?;
         match self.registers[base] {
-            Value::Linear(base) => base.plus(instruction.memory_displacement64() as i64, 64),
+            Value::Linear(base) if base.times == 1 => base.plus(instruction.memory_displacement64() as i64, 64),
             _ => None,
         }
     }
@@ -480,10 +597,19 @@ fn overlap(one: Place, other: Place) -> bool {
     }
 }
 
+/// True of the constant 1.
+fn is_one(value: &Value) -> bool {
+    *value == Value::Linear(Linear::constant(1))
+}
+
 /// A value as an operand of so many bits shows it.
 fn narrowed(value: Value, bits: u32) -> Value {
     match value {
         Value::Linear(linear) if bits == 32 => Value::Linear(Linear { extension: Extension::Zero, ..linear }),
+        Value::Sum(one, other) if bits == 32 => {
+            let lower = |linear| Linear { extension: Extension::Zero, ..linear };
+            Value::Sum(lower(one), lower(other))
+        }
         value => value,
     }
 }

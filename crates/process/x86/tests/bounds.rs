@@ -1,7 +1,7 @@
 //! How far loops go, beside how far they went: compiled loops run with code at their headers that reads counter and bound
 //! in every pass, and each time the passes that are said to come are those that came.
 //!
-//! C and Fortran, unoptimised and optimised. A loop for which nothing is claimed is no fault, as long as most are claimed;
+//! C, C++ and Fortran, unoptimised and optimised. A loop for which nothing is claimed is no fault, as long as most are claimed;
 //! one claim too many or too few is. Next: `src/bound.rs`.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use trimtab_x86::{
-    CodeRange, ControlFlow, FunctionCode, JumpForm, LoopBound, LoopPlace, NoBound, Place, ProbeBytes, ProbePlace,
-    Refusal, Site, WriteProbe, analyse, build_probe_island, encode_near_jump, loop_bound, loop_sites,
+    CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes, ProbePlace, Refusal,
+    Site, SiteKind, WriteProbe, analyse, build_probe_island, encode_near_jump, how_far, loop_bound, loop_sites,
 };
 
 /// What the loops are run with.
@@ -23,9 +23,14 @@ const SAVED_BYTES: u64 = 16 * 8 + 8 + 128;
 
 /// A loop as it runs, and what was said in each of its passes.
 struct Watched {
-    bound: LoopBound,
-    said: Vec<Option<u64>>,
+    places: [Option<Place>; 3],
+    /// Iterations that were made, if that is counted.
+    made: *const i64,
+    read: Vec<([u64; 3], i64)>,
 }
+
+// SAFETY: the counter is the library's, which stays.
+unsafe impl Send for Watched {}
 
 static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
 
@@ -34,8 +39,10 @@ extern "C" fn record(registers: *const u64) {
     let mut watched = WATCHED.lock().expect("no test panics here");
     let Some(watched) = watched.as_mut() else { return };
     let held = |place: Option<Place>| place.map_or(0, |place| read(registers, place));
-    let (counter, bound) = (held(watched.bound.counter.place), held(watched.bound.bound.place));
-    watched.said.push(watched.bound.passes_after(counter, bound));
+    let read = watched.places.map(held);
+    // SAFETY: it is the library's counter, which nobody writes to meanwhile.
+    let made = if watched.made.is_null() { 0 } else { unsafe { watched.made.read_volatile() } };
+    watched.read.push((read, made));
 }
 
 fn read(registers: *const u64, place: Place) -> u64 {
@@ -86,6 +93,8 @@ struct Library {
     bias: u64,
     functions: Vec<(String, u64, u64)>,
     island: u64,
+    /// Where it counts its iterations.
+    made: *const i64,
 }
 
 impl Library {
@@ -105,7 +114,65 @@ impl Library {
         let first = CString::new(functions[0].0.as_str()).expect("no zero in it");
         // SAFETY: the handle is open.
         let bias = unsafe { libc::dlsym(handle, first.as_ptr()) } as u64 - functions[0].1;
-        Library { bias, functions, island: island_near(bias) }
+        // SAFETY: the handle is open.
+        let made = unsafe { libc::dlsym(handle, c"steps_made".as_ptr()) } as *const i64;
+        Library { bias, functions, island: island_near(bias), made }
+    }
+
+    /// Runs a function with a probe at its loop; what was read in each pass.
+    fn run(
+        &self,
+        site: &Site,
+        (entry, bytes): (u64, &[u8]),
+        places: [Option<Place>; 3],
+        length: i32,
+    ) -> Vec<([u64; 3], i64)> {
+        let jump = self.write_island(site, bytes, entry);
+        *WATCHED.lock().expect("no panic") = Some(Watched { places, made: self.made, read: Vec::new() });
+        write(site.at, &jump);
+        // SAFETY: it is a function of the library that takes a number.
+        unsafe { std::mem::transmute::<u64, extern "C" fn(i32)>(entry)(length) };
+        write(entry, bytes);
+        WATCHED.lock().expect("no panic").take().map(|watched| watched.read).unwrap_or_default()
+    }
+
+    /// What is said of how far each outermost loop of a function is, beside the iterations it makes.
+    fn check_how_far(&self, (name, at, size): (&str, u64, u64), is_fortran: bool) -> Said {
+        let (entry, bytes) = (self.bias + at, memory(self.bias + at, size));
+        let range = CodeRange { addr: entry, bytes: &bytes, after: &[] };
+        let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
+        let Ok(analysis) = analyse(&code, &(), &()) else { return Said::Unseen };
+        let flow = ControlFlow::of(&analysis);
+        let outermost = flow.loops.iter().filter(|found| found.depth() == 1);
+        let said = outermost.map(|found| {
+            let Ok((sites, _)) = loop_sites(&code, &analysis, &flow, found, &|_| true) else { return Said::Unseen };
+            let [site @ Site { kind: SiteKind::At(address), jump: JumpForm::Near5, .. }] = &sites[..] else {
+                return Said::Unseen;
+            };
+            let how = match how_far(&code, &analysis, (&flow, found), *address, is_fortran) {
+                Ok(how) => how,
+                Err(why) => return Said::Nothing(why.to_string()),
+            };
+            let mut said = Said::Unseen;
+            for length in LENGTHS {
+                let before = self.made();
+                let read = self.run(site, (entry, &bytes), how.places(), length);
+                let (made, is_of_steps) = (self.made() - before, |at: &i64| at - before);
+                let ends = read.first().zip(read.last()).map_or(0, |(first, last)| last.1 - first.1);
+                // Else it is another loop of the function.
+                if made > 0 && ends * 2 >= made && read.len() > 1 {
+                    let read: Vec<([u64; 3], i64)> = read.iter().map(|(read, at)| (*read, is_of_steps(at))).collect();
+                    said = check_passes(&format!("{name}({length})"), &how, &read, made);
+                }
+            }
+            said
+        });
+        said.min().unwrap_or(Said::Unseen)
+    }
+
+    fn made(&self) -> i64 {
+        // SAFETY: it is the library's counter, which nobody writes to meanwhile.
+        unsafe { self.made.read_volatile() }
     }
 
     /// Runs a function's outermost loop for all lengths; the number of passes, if all of them were foretold.
@@ -122,15 +189,11 @@ impl Library {
         if place != LoopPlace::Header || sites[0].jump != JumpForm::Near5 {
             return Err(format!("it is seen elsewhere: {place:?}"));
         }
-        let jump = self.write_island(&sites[0], &bytes, entry);
         let mut passes = 0;
         for length in LENGTHS {
-            *WATCHED.lock().expect("no panic") = Some(Watched { bound, said: Vec::new() });
-            write(sites[0].at, &jump);
-            // SAFETY: it is a function of the library that takes a number.
-            unsafe { std::mem::transmute::<u64, extern "C" fn(i32)>(entry)(length) };
-            write(entry, &bytes);
-            let said = WATCHED.lock().expect("no panic").take().map(|watched| watched.said).unwrap_or_default();
+            let places = [bound.counter.place, bound.bound.place, None];
+            let read = self.run(&sites[0], (entry, &bytes), places, length);
+            let said: Vec<Option<u64>> = read.iter().map(|(read, _)| bound.passes_after(read[0], read[1])).collect();
             let came: Vec<Option<u64>> = (0..said.len() as u64).rev().map(Some).collect();
             let is_so = if bound.has_other_exits {
                 said.iter().zip(&came).all(|(said, came)| said >= came)
@@ -154,6 +217,41 @@ impl Library {
         write(self.island, &island.bytes);
         encode_near_jump(site.at, self.island + island.entry as u64).expect("it is near").to_vec()
     }
+}
+
+/// What was claimed in the last pass of a loop, the best first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Said {
+    /// How many were made, how many come, and whether it may end before.
+    Something { done: Option<u64>, remaining: Option<u64>, may_end_before: bool },
+    /// Not on those ways.
+    Nothing(String),
+    /// It can't be run with a probe here.
+    Unseen,
+}
+
+/// Compares what is said in each pass with how many iterations were made before it, and in all.
+fn check_passes(name: &str, how: &HowFar, read: &[([u64; 3], i64)], all: i64) -> Said {
+    let mut said = Said::Nothing("its passes don't agree".to_owned());
+    for (first, (latest, made)) in read.iter().zip(&read[1..]).filter(|(one, other)| how.agree(one.0, other.0, 1)) {
+        let (done, remaining, may_end_before) = (how.done(*latest), how.remaining(*latest), how.may_end_before());
+        let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
+        // The probe may stand before the call that is counted, or behind it.
+        let is_done = number(done).is_none_or(|done| (made - 1..=*made).contains(&done));
+        let total = number(done).zip(number(remaining)).map(|(done, remaining)| done + remaining);
+        let is_total = total.is_none_or(|total| if may_end_before { total >= all } else { total == all });
+        let left = all - made;
+        let is_left = number(remaining).is_none_or(|remaining| match may_end_before {
+            true => remaining >= left,
+            false => (left..=left + 1).contains(&remaining),
+        });
+        assert!(
+            is_done && is_total && is_left,
+            "{name} after {made} of {all}: {done:?} done, {remaining:?} come, of {how:?} at {first:?}, {latest:?}"
+        );
+        said = Said::Something { done, remaining, may_end_before };
+    }
+    said
 }
 
 fn memory(at: u64, size: u64) -> Vec<u8> {
@@ -184,11 +282,15 @@ fn island_near(bias: u64) -> u64 {
 }
 
 /// A library of one source; none if the compiler is not there.
-fn compiled(compiler: &str, source: &str, level: &str) -> Option<PathBuf> {
+fn compiled(compiler: &str, [source, called]: [&str; 2], level: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bounds");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bounds-{compiler}{level}-{source}.so"));
     let mut command = Command::new(compiler);
-    command.args([level, "-shared", "-fPIC", "-o"]).arg(&output).args([folder.join(source), folder.join("mark.c")]);
+    if compiler == "gfortran" {
+        command.arg("-ffree-line-length-none");
+    }
+    command.args([level, "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-o"]).arg(&output);
+    command.args([source, called].map(|source| folder.join(source)));
     let Ok(made) = command.output() else {
         println!("SKIPPED: {compiler} is not installed");
         return None;
@@ -197,12 +299,24 @@ fn compiled(compiler: &str, source: &str, level: &str) -> Option<PathBuf> {
     Some(output)
 }
 
+/// The names by which clang is called.
+const CLANG: [&str; 2] = ["clang", "clang-14"];
+const CLANG_PP: [&str; 2] = ["clang++", "clang++-14"];
+
+/// The first of several compilers that is there, else the first.
+fn present<'a>(names: &[&'a str]) -> &'a str {
+    let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
+    names.iter().find(runs).unwrap_or(&names[0])
+}
+
 #[test]
 fn passes_to_come_are_those_that_come() {
     let (mut claimed, mut possible) = (0, 0);
-    for (compiler, source) in [("gcc", "loops.c"), ("clang", "loops.c"), ("gfortran", "loops.f90")] {
+    for (compiler, source) in [("gcc", "loops.c"), (present(&CLANG), "loops.c"), ("gfortran", "loops.f90")] {
         for level in ["-O0", "-O1", "-O2", "-O3"] {
-            let Some(library) = compiled(compiler, source, level).map(|path| Library::load(&path)) else { continue };
+            let Some(library) = compiled(compiler, [source, "mark.c"], level).map(|path| Library::load(&path)) else {
+                continue;
+            };
             for (name, at, size) in library.functions.iter().filter(|(name, ..)| name != "mark") {
                 let seen = library.check(name, *at, *size);
                 let has_counter = !matches!(name.as_str(), "without_a_counter" | "moved_by_the_body");
@@ -213,4 +327,49 @@ fn passes_to_come_are_those_that_come() {
         }
     }
     assert!(claimed * 10 >= possible * 8 && possible > 50, "{claimed} of {possible} loops that count are claimed");
+}
+
+#[test]
+fn how_far_a_loop_is_said_to_be_is_how_far_it_is() {
+    const ALL: &[&str] = &["-O0", "-O1", "-O2", "-O3"];
+    const TWO: &[&str] = &["-O0", "-O2"];
+    let (clang, clang_pp) = (present(&CLANG), present(&CLANG_PP));
+    let builds = [
+        ("gcc", "c", ALL),
+        (clang, "c", TWO),
+        ("g++", "cpp", TWO),
+        (clang_pp, "cpp", &TWO[1..]),
+        ("gfortran", "f90", ALL),
+    ];
+    let (mut claimed, mut possible) = (0, 0);
+    for (compiler, kind, levels) in builds {
+        for level in levels {
+            let sources = [&format!("far.{kind}"), "far_mark.c"];
+            let Some(library) = compiled(compiler, sources, level).map(|path| Library::load(&path)) else { continue };
+            let (of_all, told) = told_of(&library, &format!("{compiler} {level}"), kind == "f90");
+            println!("{compiler} {level}: {told} of {of_all}");
+            (claimed, possible) = (claimed + told, possible + of_all);
+        }
+    }
+    assert!(claimed * 10 >= possible * 8 && possible > 100, "{claimed} of {possible} plain loops are claimed");
+}
+
+/// Plain loops of a library, and of how many something is told.
+fn told_of(library: &Library, build: &str, is_fortran: bool) -> (u64, u64) {
+    let (mut all, mut told) = (0, 0);
+    for (name, at, size) in &library.functions {
+        let kind = name.split('_').next().unwrap_or_default();
+        if !["plain", "exits", "other"].contains(&kind) {
+            continue;
+        }
+        let said = library.check_how_far((name, *at, *size), is_fortran);
+        println!("{build} {name}: {said:?}");
+        let is_open = matches!(said, Said::Something { remaining: Some(_), may_end_before: false, .. });
+        assert!(kind != "exits" || !is_open, "{build} {name}: {said:?}");
+        let is_told =
+            matches!(said, Said::Something { remaining: Some(_), .. } | Said::Something { done: Some(_), .. });
+        all += u64::from(kind == "plain" && said != Said::Unseen);
+        told += u64::from(kind == "plain" && is_told);
+    }
+    (all, told)
 }

@@ -1,0 +1,135 @@
+/* Loops as people write them; `step` is called once in each iteration, so that whoever looks on knows how many were made. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <stddef.h>
+#include <stdbool.h>
+#define LOOP __attribute__((noinline, noclone)) void
+/* Told in most builds; left in other ways too, so that no end may be told; nothing need be told. */
+#define PLAIN(name) LOOP plain_##name(int n)
+#define EXITS(name) LOOP exits_##name(int n)
+#define OTHER(name) LOOP other_##name(int n)
+extern void step(int);           /* one iteration */
+extern void work(double *, int); /* something else */
+extern double residual(void);    /* 1 always */
+extern double now(void);
+extern void get(int *, int);     /* puts a number there */
+extern int check(int);           /* 0 always */
+struct params { int nsteps; double dt; int every; long long big; };
+static struct params par; struct params *pp = &par;
+int nsteps_g; static int hidden; long it_g; size_t max_g;
+static double field[64];
+struct sim { int it; int nt; double *f; double t; };
+
+PLAIN(up_plain) { for (int i = 0; i < n; i++) step(i); }
+PLAIN(up_le) { for (int i = 1; i <= n; i++) step(i); }
+PLAIN(up_ne) { for (int i = 0; i != n; ++i) step(i); }
+PLAIN(down_from) { for (int i = n; i > 0; i--) step(i); }
+PLAIN(down_ge) { for (int i = n - 1; i >= 0; i--) step(i); }
+PLAIN(down_while) { int left = n; while (left--) step(left); }
+PLAIN(by_two) { for (int i = 0; i < 2 * n; i += 2) step(i); }
+PLAIN(by_two_odd) { for (int i = 1; i <= 2 * n; i += 2) step(i); }
+PLAIN(down_by_two) { for (int i = 2 * n; i > 0; i -= 2) step(i); }
+PLAIN(unsigned_up) { for (unsigned i = 0u; i < (unsigned)n; i++) step((int)i); }
+PLAIN(unsigned_down) { for (unsigned i = (unsigned)n; i-- > 0;) step((int)i); }
+PLAIN(long_up) { for (long i = 0; i < (long)n; i++) step((int)i); }
+PLAIN(long_arg_up) { long long m = n; for (long long i = 1; i <= m; i++) step((int)i); }
+PLAIN(size_up) { size_t m = (size_t)n; for (size_t i = 0; i < m; i++) step((int)i); }
+PLAIN(struct_bound) { par.nsteps = n; for (int i = 0; i < par.nsteps; i++) step(i); }
+OTHER(pointer_bound) { pp->nsteps = n; for (int i = 0; i < pp->nsteps; i++) step(i); }
+PLAIN(local_struct) { struct params p; p.nsteps = n; p.dt = 1; for (int i = 0; i < p.nsteps; i++) step(i); }
+PLAIN(local_struct_given) { struct params p = {n, 0.1, 3, 9}; get(&p.every, 5); for (int i = 0; i < p.nsteps; i++) step(i); }
+PLAIN(global_bound) { nsteps_g = n; for (int i = 0; i < nsteps_g; i++) step(i); }
+PLAIN(static_bound) { hidden = n; for (int i = 0; i < hidden; i++) step(i); }
+OTHER(global_counter) { for (it_g = 0; it_g < n; it_g++) step((int)it_g); }
+PLAIN(read_bound) { int m; get(&m, n); for (int i = 0; i < m; i++) step(i); }
+PLAIN(text_bound) { char t[16]; snprintf(t, 16, "%d", n); int m = atoi(t); for (int i = 0; i < m; i++) step(i); }
+OTHER(lent_counter) { int i; for (i = 0; i < n; i++) { step(i); get(&i, i); } }
+OTHER(lent_and_moved) { int i; for (i = 0; i < n; i++) { step(i); if (i == 3) get(&i, 5); } }
+OTHER(float_time) { double t = 0, dt = 0.25, end = n * 0.25; while (t < end) { step((int)t); t += dt; } }
+OTHER(float_and_count) { double t = 0, dt = 0.25, end = n * 0.25; int it = 0; while (t < end) { step(it); t += dt; it++; } }
+EXITS(float_or_count) { double t = 0; int it = 0; while (t < 1e9 && it < n) { step(it); t += 0.5; it++; } }
+OTHER(count_and_float) { double t = 0; for (int it = 0; it < n && t < 3.0; it++) { step(it); t += 0.25; } }
+EXITS(with_break) { for (int i = 0; i < 2 * n; i++) { step(i); if (i == n - 1 + check(i)) break; } }
+EXITS(break_first) { for (int i = 0; i < 2 * n; i++) { if (check(i) + i == n) break; step(i); } }
+PLAIN(forever) { int i = 0; while (1) { step(i); i++; if (i >= n) break; } }
+PLAIN(forever_top) { int i = 0; for (;;) { if (i == n) break; step(i); i++; } }
+PLAIN(forever_mid) { int i = 0; for (;;) { work(field, 3); if (i >= n) break; step(i); i++; } }
+PLAIN(by_goto) { int i = 0; again: step(i); if (++i < n) goto again; }
+PLAIN(by_goto_top) { int i = 0; again: if (i >= n) goto done; step(i); i++; goto again; done: work(field, 1); }
+PLAIN(do_up) { int i = 0; do { step(i); i++; } while (i < n); }
+PLAIN(do_down) { int i = n; do { step(i); } while (--i > 0); }
+PLAIN(do_until) { int i = 0; bool done = false; do { step(i); i++; done = i >= n; } while (!done); }
+PLAIN(flag_loop) { int i = 0, go = n > 0; while (go) { step(i); i++; go = i < n; } }
+EXITS(converge) { int it = 0; while (residual() > 1e-6 && it < n) { step(it); it++; } }
+EXITS(converge_other) { int it = 0; while (it < n && residual() > 1e-6) { step(it); it++; } }
+EXITS(converge_ends) { int it = 0; double err = 1; do { step(it); err = residual() - (it >= n - 1); it++; } while (err > 0.5 && it < 2 * n); }
+EXITS(converge_for) { for (int it = 1; it <= 2 * n; it++) { step(it); if (residual() + (it == n) > 1.5) break; } }
+PLAIN(two_n) { for (int i = 0; i < 2 * (n / 2); i++) step(i); if (n & 1) work(field, n); }
+PLAIN(n_over) { for (int i = 0; i < (n + 3) / 4; i++) step(i); }
+PLAIN(from_it0) { int it0 = n / 4; for (int it = it0; it < n; it++) step(it); }
+PLAIN(from_read) { int it0; get(&it0, n / 4); for (int it = it0; it < n; it++) step(it); }
+OTHER(from_read_to) { int it0; get(&it0, n / 4); for (int it = it0 + 1; it <= it0 + n; it++) step(it); }
+PLAIN(first_special) { for (int i = 0; i < n; i++) { if (i == 0) work(field, 2); step(i); } }
+PLAIN(last_special) { for (int i = 0; i < n; i++) { step(i); if (i == n - 1) work(field, 2); } }
+PLAIN(third) { for (int i = 0; i < n; i++) { if (i < n / 3) work(field, 2); step(i); } }
+PLAIN(switches) { for (int i = 0; i < n; i++) { switch (i % 5) { case 0: work(field, 1); break; case 1: work(field, 2); break; case 2: get(&nsteps_g, 2); break; case 3: residual(); break; default: now(); } step(i); } }
+PLAIN(every) { for (int i = 0; i < n; i++) { step(i); if (i % 10 == 0) work(field, i); if ((i + 1) % 7 == 0) get(&nsteps_g, 3); } }
+PLAIN(ping_pong) { double *a = field, *b = field + 32; for (int i = 0; i < n; i++) { step(i); work(a, i); double *s = a; a = b; b = s; } }
+PLAIN(pointer_walk) { double *p = field, *e = field + n; for (; p < e; p++) { step((int)(p - field)); work(p, 1); } }
+PLAIN(pointer_walk_index) { for (int i = 0; i < n; i++) { work(&field[i], 1); step(0); } }
+PLAIN(merged) { for (int i = 0; i < n; i++) { step(i * 12); work(field + i % 3, i * 12); } }
+PLAIN(merged_only) { for (long i = 0; i < n; i++) step((int)(i * 24)); }
+PLAIN(two_counters) { for (int i = 0, k = n; i < k; i++) { step(i); work(field, k); } }
+OTHER(meet) { for (int i = 0, k = 2 * n; i < k; i++, k--) step(i); }
+OTHER(moved_by_body) { for (int i = 0; i < n; i++) { step(i); if (i % 5 == 2) i++; } }
+OTHER(bound_shrinks) { for (int i = 0; i < n; i++) { step(i); if (i == 4) n--; } }
+OTHER(bound_grows_by_call) { nsteps_g = n; for (int i = 0; i < nsteps_g; i++) { step(i); if (i == 4) get(&nsteps_g, n + 2); } }
+OTHER(doubling) { for (int i = 1; i < n; i *= 2) step(i); }
+PLAIN(in_struct) { struct sim s = {0, n, field, 0}; while (s.it < s.nt) { step(s.it); s.t += 0.1; s.it++; } }
+static __attribute__((noinline)) void advance(struct sim *s) { step(s->it); s->it++; s->t += .1; }
+OTHER(in_struct_lent) { struct sim s = {0, n, field, 0}; while (s.it < s.nt) advance(&s); }
+OTHER(in_heap) { struct sim *s = malloc(sizeof *s); s->it = 0; s->nt = n; for (s->it = 0; s->it < s->nt; s->it++) step(s->it); free(s); }
+PLAIN(inner_loops) { for (int i = 0; i < n; i++) { for (int k = 0; k < 3; k++) work(field, k); for (int k = 0; k < 64; k++) field[k] += 1; step(i); } }
+PLAIN(vectorised) { double s[64]; for (int k = 0; k < 64; k++) s[k] = k; for (int i = 0; i < n; i++) { for (int k = 0; k < 64; k++) s[k] = s[k] * 0.5 + field[k]; work(s, i); step(i); } }
+PLAIN(nested) { for (int o = 0; o < n; o++) for (int k = 0; k < 1; k++) step(o * 4 + k); }
+OTHER(char_counter) { for (unsigned char i = 0; i < (unsigned char)n; i++) step(i); }
+OTHER(short_counter) { for (short i = 0; i < n; i++) step(i); }
+PLAIN(volatile_counter) { volatile int i; for (i = 0; i < n; i++) step(i); }
+PLAIN(constant_bound) { for (int i = 0; i < 25; i++) step(n); }
+#define NT 25
+PLAIN(constant_le) { int i; for (i = 1; i <= NT; i++) step(n); }
+PLAIN(constant_down) { for (int i = 25; i; --i) step(n); }
+PLAIN(negative_start) { for (int i = -5; i < n - 5; i++) step(i); }
+OTHER(time_based) { double t0 = now(); int i = 0; while (now() - t0 < n) { step(i); i++; } }
+EXITS(returns_inside) { for (int i = 0; i < n; i++) { step(i); if (check(i)) return; } }
+PLAIN(exits_inside) { for (int i = 0; i < n; i++) { step(i); if (check(i)) exit(1); } }
+PLAIN(continues) { for (int i = 0; i < n; i++) { step(i); if (i % 2) continue; work(field, i); } }
+PLAIN(while_pre) { int i = 0; while (i++ < n) step(i); }
+PLAIN(while_pre_dec) { int i = n + 1; while (--i > 0) step(i); }
+PLAIN(while_ne_zero) { int left = n; while (left != 0) { step(left); left -= 1; } }
+PLAIN(comma) { int i = 0; while (work(field, i), i < n) { step(i); i++; } }
+PLAIN(with_vla) { double b[n + 1]; for (int i = 0; i < n; i++) { b[i] = i; work(b, i); step(i); } }
+static void inlined_driver(int from, int to, int every) { for (int i = from; i < to; i++) { if (every && i % every == 0) work(field, i); step(i); } }
+PLAIN(inlined) { inlined_driver(0, n, 5); }
+PLAIN(phases) { for (int i = 0; i < 3; i++) work(field, i); for (int i = 0; i < n; i++) step(i); for (int i = 0; i < 3; i++) work(field, i); }
+PLAIN(min_bound) { int m = n < 1000 ? n : 1000; for (int i = 0; i < m; i++) step(i); }
+OTHER(max_twice) { int m = n > 3 ? n : 3; for (int i = 0; i < m && i < 100; i++) step(i); }
+OTHER(lent_in_struct_moved) { int i; struct { int *p; int *q; } r = {&i, &n}; for (i = 0; i < n; i++) { step(i); if (i == 3) *r.p += 2; } work((double *)field, *r.q); }
+OTHER(lent_by_pointer_moved) { int i; int *p = &i; get(p, 0); for (i = 0; i < n; i++) { step(i); if (i == 5) *p += 1; } }
+OTHER(lent_bound_moved) { int m = n; for (int i = 0; i < m; i++) { step(i); if (i == 5) get(&m, n + 3); } }
+OTHER(lent_at_bottom) { int m[1]; m[0] = n; for (int i = 0; i < m[0]; i++) { step(i); if (i == 5) get(m, n + 3); } }
+PLAIN(lent_down) { int m = n; get(&m, n); while (m > 0) { step(m); m--; } }
+PLAIN(down_le) { for (int i = n; i >= 1; --i) step(i); }
+PLAIN(bcast_bound) { int m = 0; get(&m, n); get(&nsteps_g, n); for (int it = 1; it <= m; it++) { step(it); if (it % 10 == 0) work(field, it); } }
+PLAIN(step_of_five) { int m = 5 * n; for (int i = 0; i < m; i += 5) step(i); }
+PLAIN(partial_step) { for (int i = 0; i < 3 * n - 1; i += 3) step(i); }
+PLAIN(size_down) { for (size_t i = (size_t)n; i != 0; i--) step((int)i); }
+PLAIN(long_of_int) { long total = n * 1L; for (long it = 0; it < total; ++it) { step((int)it); if (it == total / 2) work(field, 1); } }
+PLAIN(unsigned_le) { unsigned m = (unsigned)n; for (unsigned i = 1; i <= m; ++i) step((int)i); }
+PLAIN(unsigned_long_up) { unsigned long m = (unsigned long)n; unsigned long i = 0; while (i < m) { step((int)i); ++i; } }
+OTHER(skips_on_error) { int it = 0; while (it < n) { if (check(it)) { it += 2; continue; } step(it); it++; } }
+OTHER(retries) { int it = 0; while (it < n) { step(it); if (check(it)) continue; it++; } }
+EXITS(with_label) { int it; for (it = 0; it < n; it++) { step(it); if (check(it)) goto out; } work(field, 1); out: work(field, it); }
+PLAIN(two_tests) { for (int it = 0; it < n; it++) { step(it); if (it + 1 == n) { work(field, 1); } else { work(field, 2); } } }
+PLAIN(calls_only_some) { for (int it = 0; it < n; it++) { if (it % 2) step(it); else { work(field, 1); step(it + 1); } } }
