@@ -198,6 +198,11 @@ impl<'a> Pass<'a> {
         reached
     }
 
+    /// What holds behind a block of the loop.
+    pub(crate) fn behind(&self, block: usize) -> Option<&State> {
+        self.after.get(&block)
+    }
+
     fn is_inside(&self, block: usize) -> bool {
         self.found.blocks.binary_search(&block).is_ok()
     }
@@ -242,7 +247,7 @@ impl<'a> Pass<'a> {
     }
 
     /// What a pass adds to a value's place, if all ways round agree and it is something.
-    fn step_of(&self, value: &Linear, bits: u32) -> Option<i64> {
+    pub(crate) fn step_of(&self, value: &Linear, bits: u32) -> Option<i64> {
         let mut steps = self.latches().into_iter().map(|latch| self.added(value, bits, latch));
         let first = steps.next()??;
         (first != 0 && steps.all(|step| step == Some(first))).then_some(first)

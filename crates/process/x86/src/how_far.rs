@@ -27,10 +27,30 @@ pub struct HowFar {
     pub bound: LoopBound,
     /// The counter in the loop's first pass, if that is known.
     first: Option<Linear>,
+    /// Another counter, of which it is known, if that of the test is not.
+    clock: Option<Clock>,
     /// What the places hold at the probe, less what they held when the pass began: of counter, bound and beginning.
     moved: [i64; 3],
     /// Its test stands in the middle of a pass, so that the last one may be half a pass.
     may_end_in_a_pass: bool,
+}
+
+/// A place that every pass changes by the same, with what it began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Clock {
+    place: Place,
+    first: i64,
+    step: i64,
+    is_narrow: bool,
+}
+
+impl Clock {
+    /// Passes between two values of it, if it is so.
+    fn passes(&self, from: u64, to: u64) -> Option<u64> {
+        let way = if self.step > 0 { to.wrapping_sub(from) } else { from.wrapping_sub(to) };
+        let way = if self.is_narrow { u64::from(way as u32) } else { way };
+        way.is_multiple_of(self.step.unsigned_abs()).then(|| way / self.step.unsigned_abs())
+    }
 }
 
 /// Why nothing is said of how far a loop is.
@@ -83,12 +103,15 @@ pub fn how_far(
     }
     let first = look.first();
     let at_site = look.state_at(site).ok_or(Unsure::NotThere)?;
-    let places = [bound.counter.place, bound.bound.place, first.and_then(|first| first.place)];
-    let mut moved = [0; 3];
-    for (moved, place) in moved.iter_mut().zip(places) {
-        *moved = place.map_or(Some(0), |place| look.moved(&at_site, place)).ok_or(Unsure::NotThere)?;
+    let seen = |clock: &Clock| look.moved(&at_site, clock.place, clock.is_narrow).is_some();
+    let clock = if first.is_none() { look.clocks().into_iter().find(seen) } else { None };
+    let mut how = HowFar { bound, first, clock, moved: [0; 3], may_end_in_a_pass };
+    let is_narrow = [is_narrow(&bound), is_narrow(&bound), clock.map_or(is_narrow(&bound), |clock| clock.is_narrow)];
+    for (index, place) in how.places().into_iter().enumerate() {
+        let moved = place.map_or(Some(0), |place| look.moved(&at_site, place, is_narrow[index]));
+        how.moved[index] = moved.ok_or(Unsure::NotThere)?;
     }
-    Ok(HowFar { bound, first, moved, may_end_in_a_pass })
+    Ok(how)
 }
 
 /// What holds before and behind each block, whichever way the function comes there; nothing if it is too large.
@@ -105,7 +128,8 @@ fn whole(entry: u64, flow: &ControlFlow, instructions: &Instructions) -> (States
 impl HowFar {
     /// What is to be read: counter, bound, and what the counter began with. `None`: nothing.
     pub fn places(&self) -> [Option<Place>; 3] {
-        [self.bound.counter.place, self.bound.bound.place, self.first.and_then(|first| first.place)]
+        let beginning = self.first.and_then(|first| first.place).or(self.clock.map(|clock| clock.place));
+        [self.bound.counter.place, self.bound.bound.place, beginning]
     }
 
     /// True if the loop may end before, in other ways or within the last of its passes.
@@ -120,12 +144,16 @@ impl HowFar {
         // Of more passes than the counter has numbers nothing follows.
         let is_within = passes.checked_mul(self.bound.step.unsigned_abs()).is_some_and(|way| self.cut(way) == way);
         let is_same = |index: usize| self.places()[index].is_none() || first[index] == second[index];
-        passes > 0 && is_within && moved == expected && is_same(1) && is_same(2)
+        let is_third = self.clock.map_or_else(|| is_same(2), |clock| clock.passes(first[2], second[2]) == Some(passes));
+        passes > 0 && is_within && moved == expected && is_same(1) && is_third
     }
 
     /// Passes that were completed before the one of this reading. `None`: it is not known with what the counter began.
     pub fn done(&self, read: [u64; 3]) -> Option<u64> {
         let held = self.held(read);
+        if let Some(clock) = self.clock {
+            return clock.passes(clock.first as u64, held[2]);
+        }
         let (counter, first) = (held[0], self.first?.value(held[2]));
         let step = self.bound.step;
         let way = if step > 0 { counter.wrapping_sub(first) } else { first.wrapping_sub(counter) };
@@ -348,7 +376,7 @@ impl Look<'_> {
     }
 
     /// What a place holds there, less what it held when the pass began.
-    fn moved(&self, state: &State, place: Place) -> Option<i64> {
+    fn moved(&self, state: &State, place: Place, is_narrow: bool) -> Option<i64> {
         if let Place::Frame { register, .. } = place {
             let base = state.value(Place::Register(register));
             let is_as_before = matches!(base, Value::Linear(base) if base.place == Some(Place::Register(register))
@@ -359,7 +387,7 @@ impl Look<'_> {
         }
         match state.value(place) {
             Value::Linear(now) if now.place == Some(place) && now.times == 1 => {
-                (now.extension == Extension::Whole || is_narrow(self.bound)).then_some(now.add)
+                (now.extension == Extension::Whole || is_narrow).then_some(now.add)
             }
             _ => None,
         }
@@ -378,6 +406,31 @@ impl Look<'_> {
             self.instructions.get(&block)?.iter().for_each(|one| state.step(one, &mut info));
             self.kept_first(place, &[&state])
         })
+    }
+
+    /// Other counters that begin with a number.
+    fn clocks(&self) -> Vec<Clock> {
+        let from = self.flow.blocks[self.found.header].predecessors.iter().copied();
+        let from = from.filter(|block| !self.is_inside(*block));
+        let Some(from) = from.map(|block| self.whole.1.get(&block)).collect::<Option<Vec<&State>>>() else {
+            return Vec::new();
+        };
+        let is_followed = |place: &Place| match place {
+            Place::Register(number) => *number != RSP,
+            Place::Frame { bytes, .. } => matches!(bytes, 4 | 8) && !self.is_lent(*place),
+            Place::Fixed { .. } => false,
+        };
+        let clock = |place| {
+            let is_narrow =
+                matches!(place, Place::Frame { bytes: 4, .. }) || self.pass.step_of(&Linear::of(place), 64).is_none();
+            let step = self.pass.step_of(&Linear::of(place), if is_narrow { 32 } else { 64 })?;
+            let first = self.constant_first(place, &from)?;
+            let first = first.value(0) as i64;
+            Some(Clock { place, first, step, is_narrow })
+        };
+        let Some(latch) = self.pass.latches().into_iter().next() else { return Vec::new() };
+        let words = self.pass.behind(latch).into_iter().flat_map(|state| state.places_in_memory());
+        (0..16).map(Place::Register).chain(words).filter(is_followed).filter_map(clock).collect()
     }
 
     /// If that is a number, whichever way the function comes there.

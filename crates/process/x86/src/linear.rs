@@ -149,12 +149,12 @@ impl Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flags {
     Unknown,
-    /// `cmp left, right`, or what sets them likewise; `unsigned_too` if carry is that of the comparison as well.
+    /// `cmp left, right`, or what sets them likewise; `carry`: what that flag says.
     Compared {
         left: Linear,
         right: Linear,
         bits: u32,
-        unsigned_too: bool,
+        carry: Carry,
     },
     /// A sum of two places was compared with a constant: `one` with the constant less the other.
     Apart {
@@ -164,6 +164,17 @@ enum Flags {
     },
     /// A truth was compared with zero.
     Truth(Comparison),
+}
+
+/// What the carry flag says of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carry {
+    /// The left side is below the right one, as after `cmp`.
+    Below,
+    /// It is not, as after adding what is minus the right side.
+    NotBelow,
+    /// Nothing.
+    Other,
 }
 
 /// All places at one point of a pass.
@@ -447,7 +458,7 @@ impl State {
             (Value::Linear(left), Value::Linear(right)) => Some((left, right)),
             _ => None,
         };
-        let compared = |(left, right), unsigned_too| Flags::Compared { left, right, bits, unsigned_too };
+        let compared = |(left, right), carry| Flags::Compared { left, right, bits, carry };
         let is_same = has_one_register(instruction);
         if let (Value::Sum(one, other), Mnemonic::Cmp) = (self.operand(instruction, 0), instruction.mnemonic()) {
             let Value::Linear(against @ Linear { place: None, .. }) = self.operand(instruction, 1) else { return None };
@@ -463,20 +474,26 @@ impl State {
                 };
                 match (self.operand(instruction, 0), against_zero) {
                     (Value::Truth(truth), true) => Some(Flags::Truth(truth)),
-                    (Value::Linear(left), true) if bits >= 32 => Some(compared((left, zero), true)),
-                    _ if bits >= 32 && instruction.mnemonic() != Mnemonic::Test => Some(compared(both()?, true)),
+                    (Value::Linear(left), true) if bits >= 32 => Some(compared((left, zero), Carry::Below)),
+                    _ if bits >= 32 && instruction.mnemonic() != Mnemonic::Test => {
+                        Some(compared(both()?, Carry::Below))
+                    }
                     _ => None,
                 }
             }
             Mnemonic::Dec | Mnemonic::Inc if bits >= 32 => {
                 let Value::Linear(left) = self.operand(instruction, 0) else { return None };
                 let right = Linear::constant(if instruction.mnemonic() == Mnemonic::Dec { 1 } else { -1 });
-                Some(compared((left, right), false))
+                Some(compared((left, right), Carry::Other))
             }
             Mnemonic::Add if bits >= 32 => {
                 let (left, right) = both()?;
-                let right = Linear { add: right.add.checked_neg()?, ..right };
-                (right.place.is_none()).then(|| compared((left, right), false))
+                let less = right.times(-1, bits)?;
+                Some(match right {
+                    Linear { place: Some(_), .. } => Flags::Apart { one: left, rest: less, bits },
+                    Linear { add: 0, .. } => compared((left, less), Carry::Other),
+                    _ => compared((left, less), Carry::NotBelow),
+                })
             }
             _ => None,
         }
@@ -487,8 +504,15 @@ impl State {
         let is_unsigned =
             matches!(condition, ConditionCode::a | ConditionCode::ae | ConditionCode::b | ConditionCode::be);
         match self.flags {
-            Flags::Compared { unsigned_too: false, .. } if is_unsigned => None,
-            Flags::Compared { left, right, bits, .. } => Some(Comparison { left, right, bits, condition }),
+            Flags::Compared { left, right, bits, carry } => {
+                let condition = match (carry, condition) {
+                    (Carry::Below, _) => condition,
+                    (Carry::NotBelow, ConditionCode::b | ConditionCode::ae) => opposite(condition)?,
+                    _ if is_unsigned => return None,
+                    _ => condition,
+                };
+                Some(Comparison { left, right, bits, condition })
+            }
             // The sign and so on of a truth are not asked for by compilers.
             Flags::Truth(truth) => match condition {
                 ConditionCode::ne => Some(truth),

@@ -10,7 +10,7 @@ use object::{Object, ObjectSymbol};
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use trimtab_x86::{
     CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes, ProbePlace, Refusal,
     Site, SiteKind, WriteProbe, analyse, build_probe_island, encode_near_jump, how_far, loop_bound, loop_sites,
@@ -32,6 +32,8 @@ struct Watched {
 // SAFETY: the counter is the library's, which stays.
 unsafe impl Send for Watched {}
 
+/// One test watches at a time.
+static TURN: Mutex<()> = Mutex::new(());
 static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
 
 /// Runs at a header, with the registers in the order of their numbers.
@@ -286,6 +288,8 @@ fn compiled(compiler: &str, [source, called]: [&str; 2], level: &str) -> Option<
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bounds");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bounds-{compiler}{level}-{source}.so"));
     let mut command = Command::new(compiler);
+    // Modules of Fortran are written to where it runs.
+    command.current_dir(env!("CARGO_TARGET_TMPDIR"));
     if compiler == "gfortran" {
         command.arg("-ffree-line-length-none");
     }
@@ -311,6 +315,7 @@ fn present<'a>(names: &[&'a str]) -> &'a str {
 
 #[test]
 fn passes_to_come_are_those_that_come() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut claimed, mut possible) = (0, 0);
     for (compiler, source) in [("gcc", "loops.c"), (present(&CLANG), "loops.c"), ("gfortran", "loops.f90")] {
         for level in ["-O0", "-O1", "-O2", "-O3"] {
@@ -331,6 +336,7 @@ fn passes_to_come_are_those_that_come() {
 
 #[test]
 fn how_far_a_loop_is_said_to_be_is_how_far_it_is() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     const ALL: &[&str] = &["-O0", "-O1", "-O2", "-O3"];
     const TWO: &[&str] = &["-O0", "-O2"];
     let (clang, clang_pp) = (present(&CLANG), present(&CLANG_PP));

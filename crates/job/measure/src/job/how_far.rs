@@ -59,7 +59,7 @@ fn progress_at(ends: LoopEnds, now: i64) -> LoopProgress {
     if end.is_none() {
         said.push("the counter does not come to its bound".to_owned());
     } else if may_end_before {
-        said.push("the loop can be left in other ways before".to_owned());
+        said.push("the loop may be left before, in another way or half way through a pass".to_owned());
     }
     let remaining = certain(between(Some(now), end));
     LoopProgress { done, remaining, total: certain(all), total_at_most: all, explanation: said.join("; ") }
