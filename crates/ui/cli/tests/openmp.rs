@@ -5,10 +5,10 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, alone};
+use common::{Desk, LIMIT, RANKS, alone, attached_at_work, steps_of};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, skip, threads_running};
+use trimtab_specimens::{Launch, Mpi, Running, skip};
 use trimtab_types::report::{HybridEfficiencies, Omp, ParallelRegion, Report};
 
 const PROGRAM: &str = include_str!("openmp/hybrid.c");
@@ -76,30 +76,13 @@ fn truths(prefix: &Path, pids: &[i32], steps: &std::ops::Range<u64>) -> Vec<[Tru
 /// A window with all ranks as they were, and the truth of its steps by rank.
 fn measured(desk: &Desk, launch: &Launch, prefix: &Path) -> (Report, Vec<[Truth; 2]>) {
     let mut job: Running = launch.start().expect("it starts");
-    let mut pids = job.rank_pids(LIMIT).expect("its ranks");
-    pids.sort_unstable();
-    let deadline = std::time::Instant::now() + LIMIT;
-    while !pids.iter().all(|pid| common::cpu_ticks(*pid) > 30) {
-        assert!(std::time::Instant::now() < deadline, "the ranks work: {}", job.stderr());
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     let options = format!("--group omp --mark step --argument step:0 --iterations {ITERATIONS}");
-    let (code, report) = desk.attach(pids[0], &options).expect("a report");
-    assert_eq!((code, report.window.valid), (0, true), "{:?}", report.warnings);
-    for before in before {
-        let pid = before.pid();
-        assert_eq!(before.difference_now().expect("its text"), None, "text of process {pid}");
-        assert!(threads_running(pid).expect("its threads") > 0, "process {pid} runs");
-    }
+    let (report, _) = attached_at_work(desk, &mut job, &options);
     std::fs::write(until(desk), "").expect("a file");
     let by_rank: Vec<i32> = report.ranks.iter().map(|rank| rank.pid).collect();
     job.wait(LIMIT).expect("it ends when told");
     std::fs::remove_file(until(desk)).expect("the file");
-    let step = report.functions.iter().find(|row| row.name == "step").expect("step");
-    let sum = step.argument_sum.expect("a sum") as u64 / u64::from(RANKS);
-    let first = (sum - ITERATIONS * (ITERATIONS - 1) / 2) / ITERATIONS;
-    let truths = truths(prefix, &by_rank, &(first..first + ITERATIONS));
+    let truths = truths(prefix, &by_rank, &steps_of(&report, ITERATIONS));
     (report, truths)
 }
 

@@ -6,11 +6,11 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, alone};
+use common::{Desk, LIMIT, RANKS, alone, attached_at_work, steps_of};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, threads_running};
+use trimtab_specimens::{Launch, Mpi, Running};
 use trimtab_types::report::{PathTotal, Report, SizeClass};
 
 const ITERATIONS: u64 = 60;
@@ -256,28 +256,13 @@ fn truths(prefix: &Path, pids: &[i32], steps: std::ops::Range<u64>) -> Truths {
 /// A window of `--mark step`, the profiler's numbers of its steps, and the job gone.
 fn measured(desk: &Desk, launch: &Launch, prefix: &Path) -> (Report, Truths) {
     let mut job: Running = launch.start().expect("it starts");
-    let mut pids = job.rank_pids(LIMIT).expect("its ranks");
-    pids.sort_unstable();
-    let deadline = std::time::Instant::now() + LIMIT;
-    while !pids.iter().all(|pid| common::cpu_ticks(*pid) > 30) {
-        assert!(std::time::Instant::now() < deadline, "the ranks work: {}", job.stderr());
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     let options = format!("--mark step --argument step:0 --iterations {ITERATIONS}");
-    let (code, report) = desk.attach(pids[0], &options).expect("a report");
-    assert_eq!((code, report.window.valid), (0, true), "{:?}", report.warnings);
-    for before in before {
-        let pid = before.pid();
-        assert_eq!(before.difference_now().expect("its text"), None, "text of process {pid}");
-        assert!(threads_running(pid).expect("its threads") > 0, "process {pid} runs");
-    }
+    let (report, pids) = attached_at_work(desk, &mut job, &options);
     job.wait(LIMIT).expect("it ends by itself");
     let step = report.functions.iter().find(|row| row.name == "step").expect("step");
     assert_eq!(step.calls, u64::from(RANKS) * ITERATIONS, "{step:?}");
-    let sum = step.argument_sum.expect("a sum") as u64 / u64::from(RANKS);
-    let first = (sum - ITERATIONS * (ITERATIONS - 1) / 2) / ITERATIONS;
-    (report, truths(prefix, &pids, first..first + ITERATIONS))
+    let truths = truths(prefix, &pids, steps_of(&report, ITERATIONS));
+    (report, truths)
 }
 
 /// The one row of a function that comes from a line of the program.

@@ -11,7 +11,9 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
-use trimtab_specimens::{Finished, GroundTruth, Launch, Mpi, RangeTruth, Running, Variant, build, truths_of};
+use trimtab_specimens::{
+    Finished, GroundTruth, Launch, Mpi, RangeTruth, Running, TextSnapshot, Variant, build, threads_running, truths_of,
+};
 use trimtab_types::report::Report;
 
 /// Longer than anything here takes on a loaded machine; no test measures against it.
@@ -165,6 +167,35 @@ pub fn cpu_ticks(pid: i32) -> u64 {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return u64::MAX };
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// Attaches to ranks as soon as all are at work: the report of a valid window, after which all have their text and run, and
+/// the ranks' processes in order.
+pub fn attached_at_work(desk: &Desk, job: &mut Running, options: &str) -> (Report, Vec<i32>) {
+    let mut pids = job.rank_pids(LIMIT).expect("its ranks");
+    pids.sort_unstable();
+    let deadline = std::time::Instant::now() + LIMIT;
+    while !pids.iter().all(|pid| cpu_ticks(*pid) > 30) {
+        assert!(std::time::Instant::now() < deadline, "the ranks work: {}", job.stderr());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
+    let (code, report) = desk.attach(pids[0], options).expect("a report");
+    assert_eq!((code, report.window.valid), (0, true), "{:?}", report.warnings);
+    for before in before {
+        let pid = before.pid();
+        assert_eq!(before.difference_now().expect("its text"), None, "text of process {pid}");
+        assert!(threads_running(pid).expect("its threads") > 0, "process {pid} runs");
+    }
+    (report, pids)
+}
+
+/// The numbers of a window's steps, by the sum of the argument of `step`, which each rank calls with its number once a step.
+pub fn steps_of(report: &Report, iterations: u64) -> std::ops::Range<u64> {
+    let step = report.functions.iter().find(|row| row.name == "step").expect("step");
+    let sum = step.argument_sum.expect("a sum") as u64 / u64::from(RANKS);
+    let first = (sum - iterations * (iterations - 1) / 2) / iterations;
+    first..first + iterations
 }
 
 /// The program runs to its end, and to its right answer.
