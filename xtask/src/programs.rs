@@ -37,13 +37,10 @@ impl TestProgram {
         )
     }
 
-    /// Runs its tests whose names hold one of `filters`, all of them if there are none.
-    pub fn command(&self, filters: &[&String], alone: bool) -> Command {
+    /// Runs all of its tests, in its package's folder as cargo does.
+    pub fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
-        command.args(filters).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        if alone {
-            command.arg("--test-threads=1");
-        }
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         command
     }
 }
@@ -116,8 +113,7 @@ mod tests {
             executable: "/w/target/inject-1".into(),
         };
         assert_eq!(found, expected);
-        let command = found.command(&[&"in_place".to_string()], true);
-        assert_eq!(shell::display(&command), "CARGO_MANIFEST_DIR='' inject-1 in_place --test-threads=1");
+        assert_eq!(shell::display(&found.command()), "CARGO_MANIFEST_DIR='' inject-1");
         assert!(!program(&message("lib", true, r#""/w/x""#)).expect("a library's tests").is_integration);
         for (name, message) in [
             ("a library itself", message("lib", false, "null")),

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: sets the machine up, runs every test, counts, and says loudly what was skipped.
 //!
-//! Tests that attach to running programs share two cores with them; their crates run one test at a time. A test that
-//! cannot run here appends `SKIPPED: name: reason` to the file named by `TRIMTAB_SKIP_LOG` (docs/testing.md); libtest
+//! Tests that attach to running programs share two cores with them; their crates run one test at a time. Most of their time
+//! they wait, so two programs run beside each other, but for those that compare times. A test that fails in company is run
+//! again with nothing beside it, and that verdict counts. A test that cannot run here appends `SKIPPED: name: reason` to the file named by `TRIMTAB_SKIP_LOG` (docs/testing.md); libtest
 //! counts it as passed, so it is taken out of that count here.
 //!
 //! Next: docs/testing.md for the convention, `tally` for the counting, `programs` for what is built, `setup` for what is installed first.
@@ -13,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Crates whose tests attach to running programs: one test at a time.
 const ATTACHING: &[&str] = &[
@@ -27,6 +29,30 @@ const ATTACHING: &[&str] = &[
     "trimtab-torture",
     "trimtab",
 ];
+/// Programs whose tests compare times, loads or the jobs of the whole machine: nothing else runs beside them.
+const ALONE: &[(&str, &str)] = &[
+    ("trimtab", "tests/events.rs"),
+    ("trimtab", "tests/first_call.rs"),
+    ("trimtab", "tests/how_far.rs"),
+    ("trimtab", "tests/numbers.rs"),
+    ("trimtab", "tests/openmp.rs"),
+    ("trimtab", "tests/path_sums.rs"),
+    ("trimtab", "tests/probe_limits.rs"),
+    ("trimtab", "tests/shares.rs"),
+    ("trimtab-measure", "tests/counters.rs"),
+];
+/// Programs whose tests make nodes of this machine and look at all that runs on nodes: one at a time.
+const ON_NODES: &[(&str, &str)] = &[
+    ("trimtab", "tests/cluster.rs"),
+    ("trimtab", "tests/hosts.rs"),
+    ("trimtab", "tests/jobs.rs"),
+    ("trimtab", "tests/manual.rs"),
+    ("trimtab", "tests/site.rs"),
+    ("trimtab", "tests/slurm.rs"),
+    ("trimtab-testbed", "tests/nodes.rs"),
+];
+/// How many programs run beside each other: most of their time they wait, but ranks of MPICH poll.
+const LANES: usize = 2;
 /// Names the file to which a test appends why it could not run.
 const SKIP_LOG_VARIABLE: &str = "TRIMTAB_SKIP_LOG";
 
@@ -48,43 +74,187 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         tally.problems.push(format!("{error:#}"));
         Vec::new()
     });
-    for (program, alone) in in_order(programs.iter(), quick) {
-        println!("{}", program.heading(&root));
-        run_program(program.command(&filters, alone).env(SKIP_LOG_VARIABLE, &skip_log), &mut tally)?;
+    let (company, alone) = in_order(programs.iter(), quick);
+    let surroundings = Surroundings { root: &root, skip_log: &skip_log, filters: &filters };
+    let lanes = std::thread::available_parallelism().map_or(1, |count| count.get().min(LANES));
+    let doubtful = run_in_lanes(&surroundings, company, lanes, &mut tally)?;
+    for task in alone {
+        println!("{}", task.heading(&root));
+        tally.add(surroundings.count(&mut surroundings.command(&task, &[]), Show::AtOnce)?.tally);
     }
-    let mut examples = shell::cargo(&root, &["test", "--workspace", "--doc", "--no-fail-fast", "--"]);
-    run_program(examples.args(&filters).env(SKIP_LOG_VARIABLE, &skip_log), &mut tally)?;
+    for (task, first) in doubtful {
+        run_again(&surroundings, &task, first, &mut tally)?;
+    }
     tally.read_skip_log(&std::fs::read_to_string(&skip_log).context("cannot read the log of skipped tests")?);
     print_end(&tally, quick, &target)
 }
 
-/// First those whose tests may run side by side, then those that attach, whose tests run alone (`true`).
-fn in_order<'a>(
-    programs: impl Iterator<Item = &'a TestProgram>,
-    quick: bool,
-) -> impl Iterator<Item = (&'a TestProgram, bool)> {
-    let attaches = |program: &&TestProgram| ATTACHING.contains(&program.package.as_str());
-    let (alone, side_by_side): (Vec<_>, Vec<_>) = programs.partition(attaches);
-    let alone = alone.into_iter().filter(move |program| !(quick && program.is_integration));
-    side_by_side.into_iter().map(|program| (program, false)).chain(alone.map(|program| (program, true)))
+/// What is run at once: a test program, or the examples in comments of all crates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task<'a> {
+    Program(&'a TestProgram),
+    Examples,
 }
 
-/// Runs tests, passing their output on line by line while counting.
-fn run_program(tests: &mut Command, tally: &mut Tally) -> Result<()> {
-    let line = shell::display(tests);
-    let started = tests.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child = started.with_context(|| format!("cannot start `{line}`"))?;
-    let stdout = child.stdout.take().context("it has no stdout")?;
-    let problems_before = tally.failed();
-    for bytes in BufReader::new(stdout).split(b'\n') {
-        let text =
-            String::from_utf8_lossy(&bytes.with_context(|| format!("cannot read what `{line}` says"))?).into_owned();
-        println!("{text}");
-        tally.read_line(&text);
+impl Task<'_> {
+    fn heading(&self, root: &Path) -> String {
+        match self {
+            Task::Program(program) => program.heading(root),
+            Task::Examples => "     Running examples in comments".to_string(),
+        }
     }
-    let status = child.wait().with_context(|| format!("cannot wait for `{line}`"))?;
-    tally.end_of(&line, status, problems_before);
+
+    /// Its tests attach to running programs, and run one at a time.
+    fn attaches(&self) -> bool {
+        matches!(self, Task::Program(program) if ATTACHING.contains(&program.package.as_str()))
+    }
+
+    fn is_in(&self, table: &[(&str, &str)]) -> bool {
+        let Task::Program(program) = self else { return false };
+        table.iter().any(|(package, source)| program.package == *package && program.source == Path::new(source))
+    }
+}
+
+/// What is run beside other programs, in the order in which it is begun, and what is run with nothing beside it.
+fn in_order<'a>(programs: impl Iterator<Item = &'a TestProgram>, quick: bool) -> (Vec<Task<'a>>, Vec<Task<'a>>) {
+    let all = programs.map(Task::Program).chain([Task::Examples]);
+    let is_left_out =
+        |task: &Task<'_>| quick && task.attaches() && matches!(task, Task::Program(program) if program.is_integration);
+    let (alone, mut company): (Vec<_>, Vec<_>) =
+        all.filter(|task| !is_left_out(task)).partition(|task| task.is_in(ALONE));
+    // The longest are those on nodes, which follow each other; what waits and what computes mix by the rest of the order.
+    company.sort_by_key(|task| (!task.is_in(ON_NODES), !task.attaches()));
+    (company, alone)
+}
+
+/// What all programs are run with.
+struct Surroundings<'a> {
+    root: &'a Path,
+    skip_log: &'a Path,
+    filters: &'a [&'a String],
+}
+
+/// When the output of a program is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Show {
+    /// Line by line.
+    AtOnce,
+    /// As a whole when it has ended, so that two programs do not mix.
+    AtTheEnd,
+}
+
+/// What one program printed and how its tests ended.
+struct Counted {
+    lines: Vec<String>,
+    tally: Tally,
+}
+
+impl Surroundings<'_> {
+    /// Runs its tests; with `names`, only these.
+    fn command(&self, task: &Task<'_>, names: &[String]) -> Command {
+        let mut command = match task {
+            Task::Program(program) => program.command(),
+            Task::Examples => shell::cargo(self.root, &["test", "--workspace", "--doc", "--no-fail-fast", "--"]),
+        };
+        if names.is_empty() {
+            command.args(self.filters);
+        } else {
+            command.arg("--exact").args(names);
+        }
+        if task.attaches() {
+            command.arg("--test-threads=1");
+        }
+        command.env(SKIP_LOG_VARIABLE, self.skip_log);
+        command
+    }
+
+    /// Runs a program to its end.
+    fn count(&self, tests: &mut Command, show: Show) -> Result<Counted> {
+        let line = shell::display(tests);
+        let started = tests.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut child = started.with_context(|| format!("cannot start `{line}`"))?;
+        let stdout = child.stdout.take().context("it has no stdout")?;
+        let (mut lines, mut tally) = (Vec::new(), Tally::default());
+        for bytes in BufReader::new(stdout).split(b'\n') {
+            let bytes = bytes.with_context(|| format!("cannot read what `{line}` says"))?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            tally.read_line(&text);
+            match show {
+                Show::AtOnce => println!("{text}"),
+                Show::AtTheEnd => lines.push(text),
+            }
+        }
+        let status = child.wait().with_context(|| format!("cannot wait for `{line}`"))?;
+        tally.end_of(&line, status);
+        Ok(Counted { lines, tally })
+    }
+}
+
+/// What waits to be run, and which of those on nodes runs.
+struct Queue<'a> {
+    tasks: Vec<Task<'a>>,
+    nodes_are_used: bool,
+}
+
+impl<'a> Queue<'a> {
+    /// The first that may begin now.
+    fn take(&mut self) -> Option<Task<'a>> {
+        let may_begin = |task: &Task<'_>| !(self.nodes_are_used && task.is_in(ON_NODES));
+        let place = self.tasks.iter().position(may_begin)?;
+        let task = self.tasks.remove(place);
+        self.nodes_are_used |= task.is_in(ON_NODES);
+        Some(task)
+    }
+
+    fn ended(&mut self, task: &Task<'_>) {
+        self.nodes_are_used &= !task.is_in(ON_NODES);
+    }
+}
+
+/// Runs so many programs beside each other and counts those whose tests all passed. Returns the others.
+fn run_in_lanes<'a>(
+    surroundings: &Surroundings<'_>,
+    tasks: Vec<Task<'a>>,
+    lanes: usize,
+    tally: &mut Tally,
+) -> Result<Vec<(Task<'a>, Tally)>> {
+    let queue = Mutex::new(Queue { tasks, nodes_are_used: false });
+    let results = Mutex::new((tally, Vec::new()));
+    let lane = || -> Result<()> {
+        loop {
+            let Some(task) = locked(&queue).take() else { return Ok(()) };
+            let counted = surroundings.count(&mut surroundings.command(&task, &[]), Show::AtTheEnd);
+            locked(&queue).ended(&task);
+            let Counted { lines, tally } = counted?;
+            let mut results = locked(&results);
+            println!("{}", task.heading(surroundings.root));
+            lines.iter().for_each(|line| println!("{line}"));
+            match tally.failed() {
+                0 => results.0.add(tally),
+                _ => results.1.push((task, tally)),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+        let ended = all.into_iter().map(|lane| lane.join().unwrap_or_else(|_| bail!("a lane panicked")));
+        ended.collect::<Result<Vec<()>>>()
+    })?;
+    Ok(results.into_inner().unwrap_or_else(PoisonError::into_inner).1)
+}
+
+/// A test that attaches is asked for its verdict with nothing beside it. That it failed in company is said all the same.
+fn run_again(surroundings: &Surroundings<'_>, task: &Task<'_>, first: Tally, tally: &mut Tally) -> Result<()> {
+    let names = first.failed_tests();
+    println!("{}, again with nothing beside it", task.heading(surroundings.root));
+    let again =
+        surroundings.count(&mut surroundings.command(task, &names.clone().unwrap_or_default()), Show::AtOnce)?;
+    tally.add_again(first, again.tally, names.is_some());
     Ok(())
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn print_end(tally: &Tally, quick: bool, target: &Path) -> Result<Outcome> {
@@ -95,6 +265,9 @@ fn print_end(tally: &Tally, quick: bool, target: &Path) -> Result<Outcome> {
     // Whoever sees only the end shall see why.
     for line in tally.why_they_failed() {
         println!("{line}");
+    }
+    for name in &tally.in_company {
+        println!("PASSED ALONE: {name}: it failed beside another program; see above for what it said");
     }
     for problem in &tally.problems {
         println!("FAILED: {problem}");
@@ -115,27 +288,122 @@ fn print_end(tally: &Tally, quick: bool, target: &Path) -> Result<Outcome> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn attaching_crates_run_once_and_alone() {
-        let program = |package: &str, is_integration| TestProgram {
+    fn program(package: &str, source: &str) -> TestProgram {
+        TestProgram {
             package: package.into(),
             folder: "/w".into(),
-            source: "x.rs".into(),
-            is_integration,
+            source: source.into(),
+            is_integration: source.starts_with("tests"),
             executable: "/w/x".into(),
-        };
-        let programs = [program("trimtab-os", true), program("trimtab-os", false), program("trimtab-x86", true)];
-        let order = |quick| in_order(programs.iter(), quick).collect::<Vec<_>>();
-        assert_eq!(order(false), [(&programs[2], false), (&programs[0], true), (&programs[1], true)]);
-        assert_eq!(order(true), [(&programs[2], false), (&programs[1], true)], "quick");
+        }
     }
 
     #[test]
-    fn a_program_streams_and_is_counted() {
-        let mut tally = Tally::default();
-        let script = "echo 'running 1 test'; echo 'test a ... ok'; echo 'test result: ok. 1 passed; 0 failed'";
-        run_program(Command::new("sh").args(["-c", script]), &mut tally).expect("sh runs");
-        run_program(Command::new("sh").args(["-c", "echo 'running 1 test'; kill -9 $$"]), &mut tally).expect("sh runs");
-        assert_eq!(tally.summary(), "1 passed, 1 failed, 0 skipped");
+    fn programs_that_compare_times_run_alone_and_those_on_nodes_first() {
+        let programs = [
+            program("trimtab-os", "tests/inject.rs"),
+            program("trimtab-os", "src/lib.rs"),
+            program("trimtab-x86", "tests/hold.rs"),
+            program("trimtab", "tests/numbers.rs"),
+            program("trimtab", "tests/slurm.rs"),
+        ];
+        let names = |tasks: Vec<Task<'_>>| -> Vec<String> {
+            let name =
+                |task: &Task<'_>| task.heading(Path::new("/w")).split_whitespace().nth(1).unwrap_or("").to_string();
+            tasks.iter().map(name).collect()
+        };
+        let order = |quick| {
+            let (company, alone) = in_order(programs.iter(), quick);
+            (names(company), names(alone))
+        };
+        let all = ["tests/slurm.rs", "tests/inject.rs", "src/lib.rs", "tests/hold.rs", "examples"];
+        assert_eq!(order(false), (all.map(str::to_string).to_vec(), vec!["tests/numbers.rs".to_string()]));
+        assert_eq!(order(true), (all[2..].iter().map(ToString::to_string).collect(), Vec::new()), "quick");
+    }
+
+    #[test]
+    fn one_program_at_a_time_uses_the_nodes() {
+        let programs =
+            [program("trimtab", "tests/slurm.rs"), program("trimtab", "tests/site.rs"), program("a", "tests/b.rs")];
+        let tasks: Vec<_> = programs.iter().map(Task::Program).collect();
+        let mut queue = Queue { tasks: tasks.clone(), nodes_are_used: false };
+        let begun: Vec<_> = (0..3).map(|_| queue.take()).collect();
+        assert_eq!(begun, [Some(tasks[0]), Some(tasks[2]), None], "the second waits for the first");
+        queue.ended(&tasks[2]);
+        assert_eq!(queue.take(), None);
+        queue.ended(&tasks[0]);
+        assert_eq!(queue.take(), Some(tasks[1]));
+    }
+
+    #[test]
+    fn programs_of_the_tables_are_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+        let folders: &[(&str, &str)] = &[
+            ("trimtab", "crates/ui/cli"),
+            ("trimtab-measure", "crates/job/measure"),
+            ("trimtab-testbed", "testing/testbed"),
+        ];
+        for (package, source) in ALONE.iter().chain(ON_NODES) {
+            let folder = folders.iter().find(|(name, _)| name == package).unwrap_or_else(|| panic!("{package}"));
+            assert!(root.join(folder.1).join(source).is_file(), "{package} {source}");
+        }
+    }
+
+    fn surroundings<'a>(root: &'a Path) -> Surroundings<'a> {
+        Surroundings { root, skip_log: Path::new("/dev/null"), filters: &[] }
+    }
+
+    #[test]
+    fn a_program_is_counted_whether_it_ends_well_or_not() {
+        let root = std::env::temp_dir();
+        for (name, script, expected) in [
+            (
+                "well",
+                "echo 'running 1 test'; echo 'test a ... ok'; echo 'test result: ok. 1 passed; 0 failed'",
+                "1 passed, 0 failed, 0 skipped",
+            ),
+            ("killed", "echo 'running 1 test'; kill -9 $$", "0 passed, 1 failed, 0 skipped"),
+        ] {
+            for show in [Show::AtOnce, Show::AtTheEnd] {
+                let counted = surroundings(&root).count(Command::new("sh").args(["-c", script]), show).expect(name);
+                assert_eq!(counted.tally.summary(), expected, "{name}");
+                assert_eq!(counted.lines.is_empty(), show == Show::AtOnce, "{name}");
+            }
+        }
+    }
+
+    /// A program of tests as a script: `a` passes, `b` fails unless it is asked for by name and `works` is 1.
+    fn script(folder: &Path, works: bool) -> TestProgram {
+        let text = format!(
+            "#!/bin/sh\ncase \"$*\" in\n*--exact*b*) if {works}; then echo 'running 1 test'; echo 'test b ... ok'; \
+             echo 'test result: ok. 1 passed; 0 failed'; exit 0; fi; echo 'running 1 test';;\n\
+             *) echo 'running 2 tests'; echo 'test a ... ok'; extra=1;;\nesac\necho 'test b ... FAILED'\n\
+             echo \"test result: FAILED. ${{extra:-0}} passed; 1 failed\"; exit 101\n"
+        );
+        let file = folder.join(format!("script-{works}"));
+        std::fs::write(&file, text).expect("writes");
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("is ours");
+        TestProgram { folder: folder.into(), executable: file, ..program("a", "tests/b.rs") }
+    }
+
+    #[test]
+    fn what_failed_in_company_is_asked_again_alone() {
+        let folder = std::env::temp_dir().join(format!("xtask-lanes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for (works, expected, in_company) in
+            [(true, "2 passed, 0 failed, 0 skipped", 1), (false, "1 passed, 1 failed, 0 skipped", 0)]
+        {
+            let program = script(&folder, works);
+            let mut tally = Tally::default();
+            let surroundings = surroundings(&folder);
+            let doubtful =
+                run_in_lanes(&surroundings, vec![Task::Program(&program)], LANES, &mut tally).expect("it runs");
+            assert_eq!((doubtful.len(), tally.summary().as_str()), (1, "0 passed, 0 failed, 0 skipped"), "{works}");
+            for (task, first) in doubtful {
+                run_again(&surroundings, &task, first, &mut tally).expect("it runs again");
+            }
+            assert_eq!((tally.summary().as_str(), tally.in_company.len()), (expected, in_company), "{works}");
+        }
+        std::fs::remove_dir_all(&folder).expect("is ours");
     }
 }

@@ -27,6 +27,10 @@ pub struct Tally {
     said: Vec<Said>,
     /// `name: reason` of everything skipped.
     pub skips: BTreeSet<String>,
+    /// How many of `problems` are names of tests.
+    named_failures: usize,
+    /// Failures beside other programs that did not come again with nothing beside.
+    pub in_company: Vec<String>,
     /// The test program that runs.
     running: Option<Program>,
 }
@@ -99,6 +103,7 @@ impl Tally {
     fn read_test(&mut self, test: &str) {
         if let Some(name) = test.strip_suffix(" ... FAILED") {
             self.problems.push(name.to_string());
+            self.named_failures += 1;
         } else if let Some((name, reason)) = test.split_once(" ... ignored") {
             let reason = reason.strip_prefix(", ").unwrap_or("ignored in the source");
             self.skips.insert(format!("{name}: {reason}"));
@@ -114,10 +119,10 @@ impl Tally {
         }
     }
 
-    /// Counts the end of the program that was started as `line`, when there were `problems_before` it began.
-    pub fn end_of(&mut self, line: &str, status: ExitStatus, problems_before: usize) {
+    /// Counts the end of the program that was started as `line` and printed all that was read.
+    pub fn end_of(&mut self, line: &str, status: ExitStatus) {
         self.end_program();
-        if !status.success() && self.failed() == problems_before {
+        if !status.success() && self.failed() == 0 {
             self.problems
                 .push(format!("`{line}` ended with {status} and no failed test: see above for what did not build"));
         }
@@ -132,6 +137,33 @@ impl Tally {
                 self.passed = self.passed.saturating_sub(1);
             }
         }
+    }
+
+    /// Counts what another one counted.
+    pub fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.problems.extend(other.problems);
+        self.said.extend(other.said);
+        self.skips.extend(other.skips);
+        self.in_company.extend(other.in_company);
+    }
+
+    /// Counts a program of which tests failed beside others, `first`, and that was run again, as a whole or only those tests
+    /// (`only_failed`). The second verdict counts; what passed then and said why it failed before is said.
+    pub fn add_again(&mut self, first: Tally, again: Tally, only_failed: bool) {
+        for problem in first.problems.iter().filter(|problem| !again.problems.contains(problem)) {
+            self.in_company.push(problem.clone());
+        }
+        if only_failed {
+            self.passed += first.passed;
+            self.skips.extend(first.skips);
+        }
+        self.add(again);
+    }
+
+    /// The names of the tests that failed; `None` if a failure has no name.
+    pub fn failed_tests(&self) -> Option<Vec<String>> {
+        (self.problems.len() == self.named_failures).then(|| self.problems.clone())
     }
 
     /// How many tests failed, programs crashed and builds failed.
@@ -215,7 +247,7 @@ mod tests {
     fn tally_of(output: &str, log: &str, exit_code: i32) -> Tally {
         let mut tally = Tally::default();
         output.lines().for_each(|line| tally.read_line(line));
-        tally.end_of("cargo test", ExitStatus::from_raw(exit_code << 8), 0);
+        tally.end_of("cargo test", ExitStatus::from_raw(exit_code << 8));
         tally.read_skip_log(log);
         tally
     }
