@@ -4,12 +4,12 @@
 
 mod common_cluster;
 
-use common_cluster::{Cluster, Job, Rank, VARIABLES, agents, children_of, guards, kill, specimen, wait_for};
+use common_cluster::{Cluster, Job, Rank, VARIABLES, agents, children_of, guards, kill, on_nodes, specimen, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use trimtab_specimens::{TextSnapshot, has_worked, running, skip, threads_running};
+use trimtab_specimens::{TextSnapshot, has_worked, skip, threads_running};
 use trimtab_testbed::{Slurm, Testbed};
 use trimtab_types::report::Report;
 
@@ -222,7 +222,7 @@ fn nodes_whose_ranks_lack_a_function_are_named(cluster: &Cluster<'_>) {
     let mut srun = cluster.slurm.command("srun");
     srun.args(["-N4", "--mpi=pmix", "--multi-prog"]).arg(&plan).envs(VARIABLES).stdin(Stdio::null());
     let mut srun = srun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("srun starts");
-    let pids = || [running(&program), running(&other)].concat();
+    let pids = || [on_nodes(&program), on_nodes(&other)].concat();
     wait_for("all ranks are at work", || pids().len() == NODES && pids().iter().all(|pid| has_worked(*pid)));
     let before: Vec<TextSnapshot> = pids().iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     // It is called so often that it would be taken out before the window begins.

@@ -7,7 +7,7 @@
 
 mod common_cluster;
 
-use common_cluster::{LIMIT, agents, wait_for};
+use common_cluster::{LIMIT, agents, on_nodes, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, has_worked, running, skip, threads_running};
+use trimtab_specimens::{Mpi, TextSnapshot, Variant, build, has_worked, skip, threads_running};
 use trimtab_testbed::{Ssh, Testbed};
 use trimtab_types::report::Report;
 
@@ -187,7 +187,7 @@ fn what_is_left_is_taken_out(hosts: &Hosts<'_>, job: &Job) {
     let mut window = hosts.trimtab(&["attach", "--iterations", "1000000", "--max-seconds", "60", &job.pid]);
     let mut window = window.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     wait_for("probes are in", || job.ranks.iter().all(|(_, text)| text.difference_now().expect("it runs").is_some()));
-    let trimtabs = || running(Path::new(env!("CARGO_BIN_EXE_trimtab")));
+    let trimtabs = || on_nodes(Path::new(env!("CARGO_BIN_EXE_trimtab")));
     trimtabs().into_iter().for_each(common_cluster::kill);
     let _ended = window.wait();
     assert!(job.ranks.iter().all(|(_, text)| text.difference_now().expect("it runs").is_some()), "they stay in");
@@ -294,12 +294,12 @@ impl Hosts<'_> {
     /// A job whose ranks are at work.
     fn start(&self, mpi: Mpi, program: &Path) -> Job {
         let words = self.launch(mpi, program);
-        let before = running(program);
+        let before = on_nodes(program);
         let mut command = self.testbed.on(FIRST, &words[0]);
         command.args(&words[1..]).args(["--iterations", "100000000"]).envs(ROOT).envs(NETWORK);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         let mut launcher = command.spawn().expect("it starts");
-        let new = || running(program).into_iter().filter(|pid| !before.contains(pid)).collect::<Vec<i32>>();
+        let new = || on_nodes(program).into_iter().filter(|pid| !before.contains(pid)).collect::<Vec<i32>>();
         wait_for("both ranks are at work", || {
             assert!(matches!(launcher.try_wait(), Ok(None)), "the launcher has ended");
             let pids = new();

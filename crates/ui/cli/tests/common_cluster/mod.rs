@@ -163,11 +163,11 @@ impl Cluster<'_> {
         wait_for("all ranks are at work", || {
             let said = || fs::read_to_string(self.folder("srun.log")).unwrap_or_default();
             assert!(matches!(srun.try_wait(), Ok(None)), "srun has ended: {}", said());
-            let pids = running(program);
+            let pids = on_nodes(program);
             pids.len() == nodes && pids.iter().all(|pid| has_worked(*pid))
         });
         let rank = |pid: i32| Rank { pid, text: TextSnapshot::of(pid).expect("a rank's text") };
-        Job { id: self.job_id(), srun, ranks: running(program).into_iter().map(rank).collect() }
+        Job { id: self.job_id(), srun, ranks: on_nodes(program).into_iter().map(rank).collect() }
     }
 
     /// The id of the job that runs.
@@ -216,13 +216,20 @@ pub fn guards() -> Vec<i32> {
     with_words(b"trimtab\0guard\0")
 }
 
+/// Processes of a program on nodes, where the network is another: tests beside these run the same programs here.
+pub fn on_nodes(program: &Path) -> Vec<i32> {
+    let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    let own = network("self");
+    running(program).into_iter().filter(|pid| network(&pid.to_string()) != own).collect()
+}
+
 fn with_words(wanted: &[u8]) -> Vec<i32> {
     let own = Path::new(env!("CARGO_BIN_EXE_trimtab"));
     let has = |pid: &i32| {
         fs::read(format!("/proc/{pid}/cmdline"))
             .is_ok_and(|words| words.windows(wanted.len()).any(|part| part == wanted))
     };
-    running(own).into_iter().filter(has).collect()
+    on_nodes(own).into_iter().filter(has).collect()
 }
 
 pub fn processes() -> Vec<i32> {
