@@ -20,7 +20,17 @@ pub fn root() -> Result<PathBuf> {
 pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| tells_of_a_package(name)) {
+        command.env_remove(name);
+    }
     command
+}
+
+/// What cargo tells us of our own package. The build of `ring` depends on it: were it handed on, that and all above it would be
+/// compiled again whenever a person's own `cargo` and ours take turns.
+fn tells_of_a_package(variable: &OsStr) -> bool {
+    let name = variable.to_string_lossy();
+    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start))
 }
 
 /// Shows the command, runs it with our output, and fails unless it exits 0.
@@ -92,6 +102,15 @@ mod tests {
         let mut command = Command::new("/a/target/x");
         command.args(["/a/b", "/c/d"]).env("LOG", "/a/log").current_dir("/a");
         assert_eq!(display(&command), "LOG=log target/x b /c/d", "as seen from its folder");
+    }
+
+    #[test]
+    fn what_cargo_tells_of_this_package_is_not_handed_on() {
+        let command = cargo(Path::new("/"), &["test"]);
+        let removed: Vec<&OsStr> =
+            command.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
+        assert!(removed.contains(&OsStr::new("CARGO_MANIFEST_DIR")) && removed.contains(&OsStr::new("CARGO_PKG_NAME")));
+        assert!(!removed.contains(&OsStr::new("CARGO")) && display(&command).ends_with("cargo test"));
     }
 
     #[test]

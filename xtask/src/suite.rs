@@ -15,6 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Crates whose tests attach to running programs: one test at a time.
 const ATTACHING: &[&str] = &[
@@ -70,23 +71,51 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     std::fs::write(&skip_log, "").context("cannot empty the log of skipped tests")?;
     let quick = !options.is_empty();
     let mut tally = Tally::default();
+    let mut clock = Clock::new();
     let programs = programs::build(&root).unwrap_or_else(|error| {
         tally.problems.push(format!("{error:#}"));
         Vec::new()
     });
+    clock.ends("build");
     let (company, alone) = in_order(programs.iter(), quick);
     let surroundings = Surroundings { root: &root, skip_log: &skip_log, filters: &filters };
     let lanes = std::thread::available_parallelism().map_or(1, |count| count.get().min(LANES));
     let doubtful = run_in_lanes(&surroundings, company, lanes, &mut tally)?;
+    clock.ends("beside each other");
     for task in alone {
         println!("{}", task.heading(&root));
         tally.add(surroundings.count(&mut surroundings.command(&task, &[]), Show::AtOnce)?.tally);
     }
+    clock.ends("alone");
     for (task, first) in doubtful {
         run_again(&surroundings, &task, first, &mut tally)?;
     }
+    clock.ends("again");
+    println!("\n{}", clock.said());
     tally.read_skip_log(&std::fs::read_to_string(&skip_log).context("cannot read the log of skipped tests")?);
     print_end(&tally, quick, &target)
+}
+
+/// How long the parts of a run took.
+struct Clock {
+    since: Instant,
+    parts: Vec<String>,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        Clock { since: Instant::now(), parts: Vec::new() }
+    }
+
+    /// The part that began when the last one ended is over.
+    fn ends(&mut self, part: &str) {
+        self.parts.push(format!("{part} {} s", self.since.elapsed().as_secs()));
+        self.since = Instant::now();
+    }
+
+    fn said(&self) -> String {
+        format!("time of the tests: {}", self.parts.join(", "))
+    }
 }
 
 /// What is run at once: a test program, or the examples in comments of all crates.

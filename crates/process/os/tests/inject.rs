@@ -3,7 +3,10 @@
 //!
 //! The target and the monitor are this very test binary, started again with an environment variable set.
 
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use trimtab_os::{Call, Caught, Gadgets, Injection, MappingTable, Memory, Stopped, find_gadgets};
 use trimtab_types::Pid;
@@ -16,9 +19,18 @@ const ABOUT: &str = "TRIMTAB_TEST_ABOUT";
 fn start(role: &str, about: &str) -> Child {
     let exe = std::env::current_exe().expect("own path");
     let mut command = Command::new(exe);
-    command.args(["--exact", "role", "--nocapture", "--test-threads=1"]).env(ROLE, role).stdout(Stdio::piped());
-    command.env(ABOUT, about);
+    command.args(["--exact", "role", "--nocapture", "--test-threads=1"]).env(ROLE, role);
+    command.env(ABOUT, about).stdin(Stdio::piped()).stdout(Stdio::piped());
     command.spawn().expect("starts itself")
+}
+
+/// A target with all of its threads: the harness, the loop, the sleeper, and who waits for its end.
+fn target() -> (Child, Pid) {
+    let target = start("target", "");
+    let pid = Pid(target.id() as i32);
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    eventually(|| (threads() >= 4).then_some(()));
+    (target, pid)
 }
 
 /// Not a test of its own: what the child processes run.
@@ -32,18 +44,28 @@ fn role() {
     }
 }
 
+/// Computes and sleeps until its stdin ends, and then until the sleep that has begun is over.
 fn play_target() {
-    let sleeper = std::thread::spawn(|| {
-        let started = Instant::now();
-        let time = Duration::from_millis(1500);
-        // One nanosleep: an interrupted one that is not restarted would return early.
-        std::thread::sleep(time);
-        started.elapsed() >= time
+    let told = Arc::new(AtomicBool::new(false));
+    let (ends, tells) = (told.clone(), told.clone());
+    std::thread::spawn(move || {
+        std::io::stdin().read_to_end(&mut Vec::new()).expect("reads");
+        tells.store(true, Relaxed);
     });
-    let started = Instant::now();
+    let sleeper = std::thread::spawn(move || {
+        let time = Duration::from_millis(700);
+        loop {
+            let started = Instant::now();
+            // One nanosleep: an interrupted one that is not restarted would return early.
+            std::thread::sleep(time);
+            if started.elapsed() < time || ends.load(Relaxed) {
+                return started.elapsed() >= time;
+            }
+        }
+    });
     let mut rounds = 0u64;
     let mut right = true;
-    while started.elapsed() < Duration::from_millis(1600) {
+    while !told.load(Relaxed) || rounds < 20 {
         right &= one_round() == EXPECTED;
         rounds += 1;
     }
@@ -164,8 +186,9 @@ fn map_and_unmap(place: u64) -> Vec<Call> {
     ]
 }
 
+/// Lets it end and takes what it says.
 fn outcome(mut child: Child) -> String {
-    use std::io::Read;
+    drop(child.stdin.take());
     let mut text = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut text).expect("reads");
     assert!(child.wait().expect("ends").success());
@@ -209,18 +232,18 @@ fn until_caught(pid: Pid, signal: i32) {
 #[test]
 fn an_undisturbed_target_is_right() {
     assert_eq!(one_round(), EXPECTED, "{:#x}", one_round());
-    assert_eq!(outcome(start("target", "")), GOOD);
+    let (target, _) = target();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(outcome(target), GOOD);
 }
 
 #[test]
 fn system_calls_leave_no_trace() {
-    let target = start("target", "");
-    let pid = Pid(target.id() as i32);
-    std::thread::sleep(Duration::from_millis(150));
+    let (target, pid) = target();
     let (gadgets, maps) = gadgets(pid);
     for round in 0..200 {
         let mut stopped = Stopped::stop(pid).expect("stops");
-        assert!(stopped.threads().len() >= 3, "the harness, the loop and the sleeper");
+        assert!(stopped.threads().len() >= 4, "the harness, the loop, the sleeper and who waits for its end");
         let before: Vec<u64> = stopped.threads().iter().map(|thread| thread.registers.rip).collect();
         let mut injection = Injection::begin(&mut stopped, gadgets, &maps).expect("begins");
         let place = injection.call("mmap", 9, [0, 8192, 3, 0x22, u64::MAX, 0]).expect("maps");
@@ -238,11 +261,8 @@ fn system_calls_leave_no_trace() {
 
 #[test]
 fn a_thread_makes_a_chain_of_calls_by_itself() {
-    let target = start("target", "");
-    let pid = Pid(target.id() as i32);
-    std::thread::sleep(Duration::from_millis(150));
+    let (target, pid) = target();
     let (gadgets, maps) = gadgets(pid);
-    // The target ends by itself, half a second later.
     let until = Instant::now() + Duration::from_millis(900);
     let mut round = 0;
     while Instant::now() < until {
@@ -267,7 +287,7 @@ fn a_thread_makes_a_chain_of_calls_by_itself() {
 }
 
 fn eventually<T>(look: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         match look() {
             Some(found) => return found,
@@ -353,20 +373,15 @@ fn free_place(maps: &MappingTable) -> u64 {
 
 #[test]
 fn a_killed_monitor_leaves_the_target_right() {
-    let target = start("target", "");
+    let (target, _) = target();
     let mut seed = 0x1234_5678u64;
-    std::thread::sleep(Duration::from_millis(100));
-    let until = Instant::now() + Duration::from_millis(1200);
-    let mut kills = 0;
-    while Instant::now() < until {
+    for _ in 0..40 {
         let mut monitor = start("monitor", &target.id().to_string());
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         std::thread::sleep(Duration::from_micros(5_000 + (seed >> 33) % 20_000));
         monitor.kill().expect("kills");
         monitor.wait().expect("reaps");
-        kills += 1;
     }
-    assert!(kills > 10, "{kills} kills");
     assert_eq!(outcome(target), GOOD);
 }
 
@@ -380,9 +395,7 @@ fn a_process_that_is_gone_is_said_to_be() {
 
 #[test]
 fn another_tracer_is_named() {
-    let target = start("target", "");
-    let pid = Pid(target.id() as i32);
-    std::thread::sleep(Duration::from_millis(50));
+    let (target, pid) = target();
     let held = Stopped::stop(pid).expect("stops");
     let error = std::thread::spawn(move || Stopped::stop(pid).expect_err("is held")).join().expect("joins");
     assert!(matches!(error, trimtab_os::Error::OtherTracer { .. }), "{error}");

@@ -5,7 +5,7 @@
 
 mod common_trace;
 
-use common_trace::{Home, Job, Started, alone, probes_mapped, signal_to, steady, until};
+use common_trace::{Home, Job, Outcome, Started, alone, probes_mapped, signal_to, steady, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -290,24 +290,11 @@ fn windows_of_two_jobs_overlap() {
     let place = Place::new();
     // The launcher of Open MPI is what a job is called by, on one machine.
     let jobs = [steady(Mpi::OpenMpi, ""), steady(Mpi::OpenMpi, "")];
-    let others = [jobs[1].launcher(), jobs[0].launcher()];
-    let files = ["first.json", "second.json"].map(|name| place.home.path(name).to_string_lossy().into_owned());
-    let start = |number: usize| {
-        let launcher = jobs[number].launcher();
-        // They end when they are interrupted.
-        place.start(&["attach", "--iterations", "100000000", "--json", &files[number], &launcher])
-    };
-    let windows = [start(0), start(1)];
-    let is_open = |job: &Job| job.ranks.iter().all(|rank| probes_mapped(*rank) > 0);
-    until("both windows are open", || jobs.iter().all(is_open));
-    // Long enough for recordings to begin: the second is asked to end when the first has something to show.
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    windows.iter().for_each(|window| window.signal(Signal::INT));
-    for ((window, file), other) in windows.into_iter().zip(&files).zip(others) {
-        let outcome = window.wait();
-        assert!(outcome.code() < 2, "{outcome:?}");
-        let report: Value = serde_json::from_str(&fs::read_to_string(file).expect("a report")).expect("JSON");
-        let other = neighbour(&report, &other).unwrap_or_else(|| panic!("{}", report["nodes"]));
+    // Both are asked to end when both have something to show, however long that takes.
+    let reports = [3, 6, 12].into_iter().find_map(|wait_s| overlapping(&place, &jobs, wait_s));
+    let reports = reports.expect("both recorded before they were interrupted");
+    for (report, other) in reports.iter().zip([jobs[1].launcher(), jobs[0].launcher()]) {
+        let other = neighbour(report, &other).unwrap_or_else(|| panic!("{}", report["nodes"]));
         assert_eq!((other["ranks"].as_u64(), &other["presence"]), (Some(2), &Value::from("throughout")), "{other}");
         assert!(other["busy_processors"].as_f64().is_some_and(|busy| busy > 0.0), "{other}");
         let places = report["nodes"][0]["places"].as_array().expect("places");
@@ -319,21 +306,49 @@ fn windows_of_two_jobs_overlap() {
     }
 }
 
+/// The reports of two windows that were open together for so many seconds; `None` if one had recorded nothing yet.
+fn overlapping(place: &Place, jobs: &[Job; 2], wait_s: u64) -> Option<[Value; 2]> {
+    let files = ["first.json", "second.json"].map(|name| place.home.path(name).to_string_lossy().into_owned());
+    let start = |number: usize| {
+        let launcher = jobs[number].launcher();
+        // They end when they are interrupted.
+        place.start(&["attach", "--iterations", "100000000", "--json", &files[number], &launcher])
+    };
+    let windows = [start(0), start(1)];
+    let is_open = |job: &Job| job.ranks.iter().all(|rank| probes_mapped(*rank) > 0);
+    until("both windows are open", || jobs.iter().all(is_open));
+    std::thread::sleep(std::time::Duration::from_secs(wait_s));
+    windows.iter().for_each(|window| window.signal(Signal::INT));
+    let outcomes = windows.map(Started::wait);
+    let too_early = |outcome: &Outcome| outcome.code() == 2 && outcome.stderr.contains("before anything was recorded");
+    if outcomes.iter().any(too_early) {
+        return None;
+    }
+    assert!(outcomes.iter().all(|outcome| outcome.code() < 2), "{outcomes:?}");
+    Some(files.map(|file| serde_json::from_str(&fs::read_to_string(file).expect("a report")).expect("JSON")))
+}
+
 /// A second window of a job that is measured just now is refused and does no harm; many at once neither.
 #[test]
 fn a_second_window_of_the_same_job_is_refused() {
     let _alone = alone();
     let (place, job) = (Place::new(), steady(Mpi::Mpich, ""));
     let launcher = job.launcher();
-    let first = place.start(&["attach", "--iterations", "100000000", "--max-seconds", "60", &launcher]);
-    until("the first is open", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0));
-    let outcome = place.home.run(&["attach", "--iterations", "3", &launcher]);
-    outcome.says("while it is measured", 2, &["is being measured by trimtab process", &first.pid().to_string()]);
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    first.signal(Signal::INT);
-    let outcome = first.wait();
-    assert!(outcome.code() < 2 && outcome.stdout.contains("Window"), "the first was not disturbed: {outcome:?}");
-    job.goes_on("refused");
+    let was_recorded = [2, 5, 10].into_iter().any(|wait_s| {
+        let first = place.start(&["attach", "--iterations", "100000000", "--max-seconds", "60", &launcher]);
+        until("the first is open", || job.ranks.iter().all(|rank| probes_mapped(*rank) > 0));
+        let outcome = place.home.run(&["attach", "--iterations", "3", &launcher]);
+        outcome.says("while it is measured", 2, &["is being measured by trimtab process", &first.pid().to_string()]);
+        std::thread::sleep(std::time::Duration::from_secs(wait_s));
+        first.signal(Signal::INT);
+        let outcome = first.wait();
+        job.goes_on("refused");
+        let too_early = outcome.code() == 2 && outcome.stderr.contains("before anything was recorded");
+        let is_shown = outcome.code() < 2 && outcome.stdout.contains("Window");
+        assert!(too_early || is_shown, "the first was not disturbed: {outcome:?}");
+        is_shown
+    });
+    assert!(was_recorded, "the first recorded before it was interrupted");
     for round in 0..4 {
         let all: Vec<Started> = (0..3).map(|_| place.home.start(&["attach", "--iterations", "3", &launcher])).collect();
         let codes: Vec<i32> = all.into_iter().map(|started| started.wait().code()).collect();
