@@ -23,6 +23,20 @@ pub(super) fn say_calls_apart(report: &mut Report, ranks: &[RankSample], functio
     say(report, passes.and_then(|passes| calls_apart(ranks, functions, passes)));
 }
 
+/// Says so where no rank passed the loop in the window.
+pub(super) fn say_left(report: &mut Report) {
+    let is_loop = report.window.main_loop.is_some();
+    say(report, left(report.window.iterations).filter(|_| is_loop));
+}
+
+fn left(passes: Option<u64>) -> Option<String> {
+    (passes == Some(0)).then(|| {
+        "no rank passed it from beginning to end in the window: the program may have left it after it was chosen; another window \
+         finds what runs now"
+            .to_owned()
+    })
+}
+
 /// Says so where the loop ends soon, or nobody knows when it ends and the program is young.
 pub(super) fn say_phase(report: &mut Report) {
     let (window, estimate) = (&report.window, report.time_per_iteration_s.as_ref());
@@ -103,6 +117,12 @@ mod tests {
         let mut asking = rank(&[4, 10]);
         asking.paths[1].function = 1;
         assert_eq!(said(&[asking], 10), Some(told), "asking is no work");
+    }
+
+    #[test]
+    fn a_loop_that_is_not_passed_may_have_been_left() {
+        assert_eq!([left(None), left(Some(1))], [None, None]);
+        assert!(left(Some(0)).is_some_and(|said| said.contains("may have left it")));
     }
 
     #[test]

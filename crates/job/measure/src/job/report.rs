@@ -67,6 +67,7 @@ pub(super) fn report(
     };
     let mut report = assemble(&input);
     report.window.from_first_call = from_first_call(lead);
+    doubts::say_left(&mut report);
     doubts::say_calls_apart(&mut report, &input.ranks, &input.functions);
     // Looks at stacks are pauses, too.
     report.cost.pause_us_max = report.cost.pause_us_max.max(lead.candidates.pause_us_max);
