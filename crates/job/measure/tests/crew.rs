@@ -17,6 +17,8 @@ use trimtab_types::report::{Link, Report};
 
 /// Iterations of each window.
 const ITERATIONS: u64 = 10;
+/// Windows in which a loop must show once.
+const ATTEMPTS_MAX: u64 = 4;
 
 /// Held for a whole test: jobs run one at a time, the machine may have two processors.
 fn alone() -> MutexGuard<'static, ()> {
@@ -40,7 +42,10 @@ fn two_nodes_begin_together_and_count_what_is_true() {
         report
     };
     let by_mark = window(&mut crew, 1, named());
-    let by_loop = window(&mut crew, 2, Mark::Auto);
+    // Where four ranks are kept waiting for two processors, it takes another window now and then to know for sure.
+    let is_proven = |report: &Report| !report.warnings.iter().any(|warning| warning.contains("likely, not proven"));
+    let by_loop = (2..2 + ATTEMPTS_MAX).map(|id| window(&mut crew, id, Mark::Auto)).find(is_proven);
+    let by_loop = by_loop.expect("that all ranks count the same iterations is proven");
     subject.assert_restored();
     crew.answers.iter().for_each(|(answer, bytes)| check_size(answer, *bytes));
     let truths = subject.finish();
@@ -49,7 +54,6 @@ fn two_nodes_begin_together_and_count_what_is_true() {
     check_counts(&by_mark, &truths, first);
     assert_eq!(by_loop.window.marker_source, "detected", "{:?}", by_loop.warnings);
     same_start(&by_loop);
-    assert!(by_loop.warnings.iter().all(|warning| !warning.contains("likely, not proven")), "{:?}", by_loop.warnings);
     // The second node's processor counts a fifth faster; its ranks' iterations last as long as the others'.
     for report in [&by_mark, &by_loop] {
         let durations: Vec<f64> = report.ranks.iter().map(|rank| rank.duration_s).collect();
@@ -77,9 +81,6 @@ fn a_window_that_is_given_up_touches_nothing() {
     subject.assert_restored();
     subject.finish();
 }
-
-/// Windows in which a loop must show once.
-const ATTEMPTS_MAX: u64 = 4;
 
 /// Iterations without any collective, which no call marks: nodes fit theirs to another node's, and what is not proven is
 /// not called so.
