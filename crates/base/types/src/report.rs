@@ -152,6 +152,22 @@ pub struct Window {
     /// Which ranks were measured from their first call on, as they came out of `MPI_Init`; `None`: that was not asked for.
     #[serde(default)]
     pub from_first_call: Option<FromFirstCall>,
+    /// A whole run was asked for, and the first calls of some ranks are missing; `None`: they are not, or that was not asked
+    /// for.
+    #[serde(default)]
+    pub begins_late: Option<LateBegin>,
+}
+
+/// Ranks of a whole run whose first calls are missing. How many these are is not known: nobody has seen them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LateBegin {
+    /// The ranks, ascending.
+    pub ranks: Vec<u32>,
+    /// So long after they came out of `MPI_Init` their first record lies at most, seconds: since the program was started. It
+    /// lies to the second, as starts of processes do on the calendar. `None`: not known.
+    pub after_init_s_at_most: Option<f64>,
+    /// Why they were not held where they came out of `MPI_Init`.
+    pub reason: String,
 }
 
 /// Ranks that were held behind `MPI_Init` until all were measured. Each is measured until it comes to `MPI_Finalize`.

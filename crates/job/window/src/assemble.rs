@@ -456,6 +456,7 @@ fn window(input: &WindowInput, ranks: &[RankTotal], valid: bool) -> Window {
         main_loop: facts.main_loop.clone(),
         progress: None,
         from_first_call: None,
+        begins_late: None,
     }
 }
 

@@ -210,6 +210,9 @@ fn a_rank_that_comes_too_late_is_waited_for_no_longer() {
     let reasons: Vec<(u32, &str)> = from.missed.iter().map(|missed| (missed.rank, missed.reason.as_str())).collect();
     let reason = "rank 1 was still in MPI_Init 1.2 s after others had left it";
     assert_eq!(reasons, [(0, reason), (1, reason)]);
+    let late = report.window.begins_late.as_ref().expect("it is said");
+    assert_eq!((late.ranks.as_slice(), late.reason.as_str()), (&[0, 1][..], reason));
+    assert!(late.after_init_s_at_most > Some(1.2), "{late:?}");
     let said = format!("ranks 0, 1 were not measured from the first call on: {reason}");
     assert!(report.warnings.contains(&said), "{:?}", report.warnings);
 }

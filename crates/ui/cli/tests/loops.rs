@@ -317,6 +317,10 @@ fn tells_of_a_fault(signal: Signal, ended: &str, code: i32, words: [&str; 2], wa
     let report: Report = serde_json::from_str(&report).expect("JSON");
     assert!(!report.window.valid && report.window.ended_by == ended, "{signal:?}: {:?}", report.window);
     let warned = |part: &&str| report.warnings.iter().any(|warning| warning.contains(*part));
+    let late = report.window.begins_late.as_ref().expect("it began in the middle");
+    let after_s = late.after_init_s_at_most.expect("its start is known");
+    assert!(late.ranks == [0, 1] && (0.0..LIMIT.as_secs_f64()).contains(&after_s), "{late:?}");
+    assert!(warned(&"not the whole run of ranks 0, 1: the window begins up to "), "{:?}", report.warnings);
     assert!(words.iter().all(|part| warned(part) && out.contains("rank 1")), "{signal:?}: {:?} {out}", report.warnings);
     assert!(signal != Signal::SEGV || words.iter().all(|part| err.contains(part)), "said loudly: {err}");
     assert!(signal == Signal::SEGV || pids.iter().all(|pid| !is_probed(*pid)), "taken out");

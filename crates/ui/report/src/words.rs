@@ -166,12 +166,7 @@ fn other_groups(report: &Report) -> Option<Fact> {
 
 /// What the operating system counted.
 pub(crate) fn system(report: &Report) -> Vec<Fact> {
-    let mut facts = vec![
-        plain("minor faults", counter(report, None, |rank| rank.minor_faults)),
-        plain("major faults", counter(report, None, |rank| rank.major_faults)),
-        plain("voluntary", counter(report, Some("context switch"), |rank| rank.voluntary_switches)),
-        plain("involuntary", counter(report, Some("context switch"), |rank| rank.involuntary_switches)),
-    ];
+    let mut facts = faults_and_switches(report);
     facts.extend(counters(report));
     let crowded = |value| Fact { name: "oversubscribed", value, tone: Tone::Warn };
     facts.extend(neighbours::oversubscribed(report).map(crowded));
@@ -180,6 +175,21 @@ pub(crate) fn system(report: &Report) -> Vec<Fact> {
     let tone = if neighbours::is_throttled(report) { Tone::Warn } else { Tone::Plain };
     facts.extend(neighbours::limits(report).map(|value| Fact { name: "limits", value, tone }));
     facts
+}
+
+/// Faults and context switches; one line where nothing of them is known, for one reason.
+fn faults_and_switches(report: &Report) -> Vec<Fact> {
+    type Value = fn(&RankTotal) -> Option<u64>;
+    let all: [(&'static str, Option<&str>, Value); 4] = [
+        ("minor faults", None, |rank| rank.minor_faults),
+        ("major faults", None, |rank| rank.major_faults),
+        ("voluntary", Some("context switch"), |rank| rank.voluntary_switches),
+        ("involuntary", Some("context switch"), |rank| rank.involuntary_switches),
+    ];
+    if all.iter().all(|(_, _, value)| numbers::counted(report, *value).is_none()) {
+        return vec![plain("counts", format!("page faults, context switches: {}", not_counted(report)))];
+    }
+    all.map(|(name, noun, value)| plain(name, counter(report, noun, value))).into()
 }
 
 /// Counters that were asked for: "cache-misses 12,345, 123.4 per iteration and rank; most on rank 3 (5,000)".

@@ -74,7 +74,7 @@ fn nothing_measured_is_never_a_number() {
     let page = terminal(&samples::bare(), "headline", &PLAIN);
     let expected = [
         "per iteration  not measured",
-        "minor faults   not measured",
+        "counts         page faults, context switches: not measured",
         "share          not measured",
         "first record   not measured",
         "imbalance      not measured",

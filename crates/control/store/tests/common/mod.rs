@@ -78,6 +78,7 @@ fn window(batch: u32) -> Window {
         main_loop: None,
         progress: None,
         from_first_call: None,
+        begins_late: None,
     }
 }
 

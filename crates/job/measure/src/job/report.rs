@@ -13,7 +13,7 @@ use crate::request::{Answer, Facts, MarkerSite, Request};
 use std::collections::BTreeMap;
 use trimtab_mpi::Group;
 use trimtab_types::context::Context;
-use trimtab_types::report::{self, CallFrame, FromFirstCall, MissedStart, NodeShare, Report};
+use trimtab_types::report::{self, CallFrame, FromFirstCall, LateBegin, MissedStart, NodeShare, Report};
 use trimtab_window::{NamedPath, RankSample, Verdict, Waits, WindowFacts, WindowInput, assemble, name_ranks};
 
 /// Reads what all ranks recorded; the nodes forget the window.
@@ -67,6 +67,8 @@ pub(super) fn report(
     };
     let mut report = assemble(&input);
     report.window.from_first_call = from_first_call(lead);
+    report.window.begins_late = begins_late(&report, options);
+    report.warnings.extend(report.window.begins_late.as_ref().map(late_warning));
     doubts::say_left(&mut report);
     doubts::say_calls_apart(&mut report, &input.ranks, &input.functions);
     // Looks at stacks are pauses, too.
@@ -133,6 +135,38 @@ fn missed_warnings(from: &FromFirstCall) -> Vec<String> {
         format!("{} {were} not measured from the first call on: {reason}", name_ranks(&ranks))
     };
     reasons.into_iter().map(said).collect()
+}
+
+/// Ranks of a whole run whose first calls are missing.
+fn begins_late(report: &Report, options: &Options) -> Option<LateBegin> {
+    let (ranks, reason) = match &report.window.from_first_call {
+        _ if !options.follow => return None,
+        Some(from) if from.missed.is_empty() => return None,
+        Some(from) => {
+            let mut reasons: Vec<&str> = from.missed.iter().map(|missed| missed.reason.as_str()).collect();
+            reasons.dedup();
+            (from.missed.iter().map(|missed| missed.rank).collect(), reasons.join("; "))
+        }
+        None => (report.ranks.iter().map(|rank| rank.rank).collect(), NOT_HELD.to_owned()),
+    };
+    let (program, window) = (report.job.started_unix_s, report.window.started_unix_s);
+    let after_init_s_at_most = (program > 0.0 && window > program).then_some(window - program);
+    Some(LateBegin { ranks, after_init_s_at_most, reason })
+}
+
+/// Why ranks that nobody was to hold begin late.
+const NOT_HELD: &str = "nobody had them wait there, as `trimtab run --follow`, packages and Slurm's plug-in do";
+
+fn late_warning(late: &LateBegin) -> String {
+    let when = match late.after_init_s_at_most {
+        Some(seconds) => format!("begins up to {seconds:.1} s after they came out of MPI_Init"),
+        None => "begins later than they came out of MPI_Init, by how much is not known".to_owned(),
+    };
+    format!(
+        "not the whole run of {}: the window {when}, and nobody has seen how many calls lie before: {}",
+        name_ranks(&late.ranks),
+        late.reason
+    )
 }
 
 /// The ranks that were asked for, if not all.

@@ -188,6 +188,11 @@ fn from_first_call() -> FromFirstCall {
     }
 }
 
+fn begins_late() -> Option<LateBegin> {
+    let reason = "it had left MPI_Init before it was seen".into();
+    Some(LateBegin { ranks: vec![1], after_init_s_at_most: Some(1.5), reason })
+}
+
 /// Every optional value is there, every list has an entry.
 pub fn everything() -> Report {
     let mut report = four_ranks();
@@ -240,6 +245,7 @@ pub fn everything() -> Report {
     });
     report.window.marker_path = marker_path();
     report.window.from_first_call = Some(from_first_call());
+    report.window.begins_late = begins_late();
     report.window.progress = Some(LoopProgress {
         done: Some(240),
         remaining: Some(9_760),
@@ -673,6 +679,7 @@ fn window(iterations: u32, duration_s: f64) -> Window {
         main_loop: None,
         progress: None,
         from_first_call: None,
+        begins_late: None,
     }
 }
 
