@@ -14,10 +14,11 @@ use crate::insert::Inserted;
 use crate::modules::{Module, Modules};
 use crate::prepare::{FunctionRequest, Prepared, all_sites};
 use crate::reach::is_in_reach;
+use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use trimtab_os::{MappingTable, Memory, SignalHandler};
+use trimtab_os::{Mapping, MappingTable, Memory, SignalHandler};
 use trimtab_plan::{Holds, PlannedFunction};
 use trimtab_stub::layout::{HOLD_PLACES, Header, HoldWords, Probe};
 use trimtab_types::ProcAddr;
@@ -91,9 +92,15 @@ pub(crate) fn is_c_library(path: &str) -> bool {
 }
 
 impl Modules {
-    /// Whether a function is known among them by which fault handlers are set.
+    /// Whether a function is known by which fault handlers are set, or none could be: a static program without symbols has one
+    /// that nobody finds.
     pub(crate) fn has_setters(&self) -> bool {
-        self.modules.iter().chain(&self.c_libraries).any(|module| module.function(SETTER).is_some())
+        let is_loaded =
+            |mapping: &Mapping| mapping.executable && mapping.inode != 0 && !mapping.path.starts_with("/memfd:");
+        let files: BTreeSet<u64> =
+            self.maps.0.iter().filter(|one| is_loaded(one)).map(|mapping| mapping.inode).collect();
+        let is_static = files.len() == 1;
+        is_static || self.modules.iter().chain(&self.c_libraries).any(|module| module.function(SETTER).is_some())
     }
 }
 

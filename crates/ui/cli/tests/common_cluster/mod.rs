@@ -160,12 +160,16 @@ impl Cluster<'_> {
     /// The job that `srun` started, once all of its ranks are at work.
     pub fn at_work(&self, mut srun: Child, program: &Path) -> Job {
         let nodes = self.testbed.count();
-        wait_for("all ranks are at work", || {
-            let said = || fs::read_to_string(self.folder("srun.log")).unwrap_or_default();
-            assert!(matches!(srun.try_wait(), Ok(None)), "srun has ended: {}", said());
-            let pids = on_nodes(program);
-            pids.len() == nodes && pids.iter().all(|pid| has_worked(*pid))
-        });
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let (pids, said) = (on_nodes(program), fs::read_to_string(self.folder("srun.log")).unwrap_or_default());
+            assert!(matches!(srun.try_wait(), Ok(None)), "srun has ended: {said}");
+            if pids.len() == nodes && pids.iter().all(|pid| has_worked(*pid)) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "not all of {nodes} ranks are at work: {pids:?}; srun says: {said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let rank = |pid: i32| Rank { pid, text: TextSnapshot::of(pid).expect("a rank's text") };
         Job { id: self.job_id(), srun, ranks: on_nodes(program).into_iter().map(rank).collect() }
     }
