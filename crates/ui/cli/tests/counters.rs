@@ -129,7 +129,9 @@ fn counters_of_a_whole_run_are_all_that_was_counted() {
         for found in page_faults(&report) {
             let value = found.value.unwrap_or_else(|| panic!("{}: {found:?}", mpi.name()));
             let least = PAGES * RUN_ITERATIONS;
-            assert!((least..least + OTHER_MAX).contains(&value), "{}: {found:?}", mpi.name());
+            // Ranks are let go a moment before or behind the first reading: the bounds say how far that goes.
+            assert!((least - PAGES..least + OTHER_MAX).contains(&value), "{}: {found:?}", mpi.name());
+            assert!(found.at_most.is_some_and(|most| most >= least), "{}: {found:?}", mpi.name());
             assert!(found.at_least <= found.value && found.value <= found.at_most, "{}: {found:?}", mpi.name());
         }
         let said = std::fs::read_to_string(&text).expect("what it said");
