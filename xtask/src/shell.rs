@@ -26,7 +26,7 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What cargo tells us of our own package. The build of `ring` depends on it: were it handed on, that and all above it would be
+/// Variables by which cargo describes our own package. The build of `ring` depends on it: were it handed on, that and all above it would be
 /// compiled again whenever a person's own `cargo` and ours take turns.
 fn tells_of_a_package(variable: &OsStr) -> bool {
     let name = variable.to_string_lossy();

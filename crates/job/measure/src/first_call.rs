@@ -255,7 +255,7 @@ impl GatherWait {
         GatherWait { limit, first_held: None }
     }
 
-    /// Whether all has come that can come, or they are to wait no longer.
+    /// Tells how the waiting ends, once all have come that can come, or they are to wait no longer.
     pub fn seen(&mut self, standing: &Standing, is_given_up: bool) -> Option<GatherEnd> {
         if standing.held > 0 {
             self.first_held.get_or_insert_with(Instant::now);

@@ -150,7 +150,7 @@ impl Nest {
         })
     }
 
-    /// What stands in the way in a function around the outermost loop, so that there may be another one around it.
+    /// A function around the outermost loop may have a loop of its own that is not known; this says why.
     pub fn unknown_around(&self) -> Option<&Unusable> {
         let place = |function: &FunctionId| self.path.iter().position(|one| one == function);
         let outermost = place(&self.loops.first()?.function)?;

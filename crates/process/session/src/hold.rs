@@ -85,14 +85,14 @@ impl Prepared {
     }
 }
 
-/// Whether a file of this path may be a C library, by its name.
+/// True if a file of this path may be a C library, by its name.
 pub(crate) fn is_c_library(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     ["libc.so", "libc-", "libpthread", "ld-musl-", "libc.musl-"].iter().any(|beginning| name.starts_with(beginning))
 }
 
 impl Modules {
-    /// Whether a function is known by which fault handlers are set, or none could be: a static program without symbols has one
+    /// True if a function is known by which fault handlers are set, or none could be: a static program without symbols has one
     /// that nobody finds.
     pub(crate) fn has_setters(&self) -> bool {
         let is_loaded =

@@ -51,7 +51,7 @@ impl Leftover {
         runs && self.only_target().is_some_and(|target| target.geometry.function_count == 0)
     }
 
-    /// What is needed to undo it, if it is complete and there is but one.
+    /// The data needed to undo it, if it is complete and there is but one.
     pub(crate) fn only_target(&self) -> Option<&Target> {
         match self {
             Leftover::Complete { targets, .. } => match targets.as_slice() {

@@ -198,7 +198,7 @@ impl<'a> Pass<'a> {
         reached
     }
 
-    /// What holds behind a block of the loop.
+    /// The values known behind a block of the loop.
     pub(crate) fn behind(&self, block: usize) -> Option<&State> {
         self.after.get(&block)
     }
@@ -216,7 +216,7 @@ impl<'a> Pass<'a> {
         self.found.latches.iter().filter_map(|latch| self.flow.block_at(latch.from)).collect()
     }
 
-    /// What a block tests, if that is a counter.
+    /// The test of a block, if it tests a counter.
     fn test_at(&self, block: usize) -> Option<Test> {
         let last = self.last.get(&block)?;
         let taken = self.after.get(&block)?.comparison(last.condition_code())?;
@@ -232,7 +232,7 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// What these blocks test, which is the same.
+    /// The test that all of these blocks make.
     fn bound_of(&self, test: Test, blocks: &[usize]) -> LoopBound {
         let is_other = |from: u64| self.flow.block_at(from).is_none_or(|from| !blocks.contains(&from));
         let mut calls = self.flow.calls.iter().filter(|call| self.is_inside(call.block));

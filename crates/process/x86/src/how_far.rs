@@ -114,7 +114,7 @@ pub fn how_far(
     Ok(how)
 }
 
-/// What holds before and behind each block, whichever way the function comes there; nothing if it is too large.
+/// The values known before and behind each block, whichever way the function comes there; nothing if it is too large.
 fn whole(entry: u64, flow: &ControlFlow, instructions: &Instructions) -> (States, States) {
     let Some(entry) = flow.block_at(entry).filter(|_| flow.blocks.len() <= BLOCKS_MAX) else {
         return (States::new(), States::new());
@@ -193,7 +193,7 @@ struct Look<'a> {
     bound: &'a LoopBound,
     /// The blocks that test.
     tests: Vec<usize>,
-    /// What holds before and behind each block of the function, by what held when it began.
+    /// The values known before and behind each block of the function, in terms of those when it began.
     whole: (States, States),
 }
 

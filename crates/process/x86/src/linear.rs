@@ -42,7 +42,7 @@ pub enum Extension {
     Sign,
 }
 
-/// What a place held when the pass began, if any, times a number, plus a constant.
+/// A value: that of a place when the pass began, if any, times a number, plus a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linear {
     /// The place; `None`: the constant alone.
@@ -166,7 +166,7 @@ enum Flags {
     Truth(Comparison),
 }
 
-/// What the carry flag says of a comparison.
+/// The meaning of the carry flag behind a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carry {
     /// The left side is below the right one, as after `cmp`.
@@ -432,7 +432,7 @@ impl State {
         if bits < 32 { None } else { first.times(factor, bits) }
     }
 
-    /// What `lea` makes.
+    /// The sum that `lea` makes.
     fn address_sum(&self, instruction: &Instruction, bits: u32) -> Option<Value> {
         if instruction.is_ip_rel_memory_operand() || bits < 32 {
             return self.address(instruction).filter(|_| bits == 64).map(Value::Linear);

@@ -138,7 +138,7 @@ impl Library {
         WATCHED.lock().expect("no panic").take().map(|watched| watched.read).unwrap_or_default()
     }
 
-    /// What is said of how far each outermost loop of a function is, beside the iterations it makes.
+    /// Compares how far each outermost loop of a function is said to be with the iterations it makes.
     fn check_how_far(&self, (name, at, size): (&str, u64, u64), is_fortran: bool) -> Said {
         let (entry, bytes) = (self.bias + at, memory(self.bias + at, size));
         let range = CodeRange { addr: entry, bytes: &bytes, after: &[] };
@@ -221,7 +221,7 @@ impl Library {
     }
 }
 
-/// What was claimed in the last pass of a loop, the best first.
+/// The kind of claim made in the last pass of a loop, the best first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Said {
     /// How many were made, how many come, and whether it may end before.

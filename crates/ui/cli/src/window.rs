@@ -25,7 +25,7 @@ use trimtab_track::{Job, ProcFs, RankProcess, find_job_in};
 use trimtab_types::Pid;
 use trimtab_types::report::{LoopPlace, Report};
 
-/// What to do where agents come too late to hold ranks.
+/// Advice where agents come too late to hold ranks.
 const ON_OTHERS: &str = "ranks on several machines may begin before they can be held; to be sure of each one's first call, run a \
                          package (`trimtab pack PROGRAM -o FILE -- --follow`) or have Slurm's plug-in see to it (srun --trimtab=window:--follow)";
 

@@ -293,7 +293,7 @@ fn faults_and_their_handlers_end_a_window() {
     }
 }
 
-/// What is told when this signal comes to a rank so long after probes are in; false if nothing was recorded by then.
+/// Checks what is told when this signal comes to a rank so long after probes are in; false if nothing was recorded by then.
 fn tells_of_a_fault(signal: Signal, ended: &str, code: i32, words: [&str; 2], wait_ms: u64) -> bool {
     let specimen = Specimen::of(Mpi::Mpich, "particle", "--iterations 1000000 --handle-faults");
     let (desk, mut job) = (Desk::new(), specimen.start());

@@ -272,7 +272,7 @@ fn a_stopped_agent_that_goes_on_leaves_within_its_lease(site: &Site<'_>, job: &J
 /// A window that lasts until it is interrupted.
 struct LongWindow {
     lead: Child,
-    /// What it says.
+    /// The file in which its messages are.
     log: PathBuf,
 }
 

@@ -13,7 +13,7 @@ use trimtab_window::{FunctionInfo, RankSample};
 const ENDING_SECONDS: f64 = 10.0;
 /// A program that has run no longer may still be setting up.
 const YOUNG_SECONDS: f64 = 10.0;
-/// What belongs to each pass is called in so many of them; and passes from which that can be told.
+/// A call that belongs to each pass is made in this share of them; and passes from which that can be told.
 const EACH_PASS: f64 = 0.9;
 const PASSES_MIN: u64 = 5;
 
