@@ -14,6 +14,7 @@ mod programs;
 mod release;
 mod setup;
 mod shell;
+mod slowest;
 mod suite;
 mod tally;
 mod tidy;

@@ -8,6 +8,7 @@
 //! Next: docs/testing.md for the convention, `tally` for the counting, `programs` for what is built, `setup` for what is installed first.
 
 use crate::programs::{self, TestProgram};
+use crate::slowest::{Slowest, Stopwatch};
 use crate::tally::{SKIP_MARK, Tally};
 use crate::{Outcome, setup, shell};
 use anyhow::{Context, Result, bail};
@@ -74,6 +75,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     std::fs::write(&skip_log, "").context("cannot empty the log of skipped tests")?;
     let quick = !options.is_empty();
     let mut tally = Tally::default();
+    let mut slowest = Slowest::default();
     let mut clock = Clock::new();
     let programs = programs::build(&root).unwrap_or_else(|error| {
         tally.problems.push(format!("{error:#}"));
@@ -83,17 +85,21 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     let (company, alone) = in_order(programs.iter(), quick);
     let surroundings = Surroundings { root: &root, skip_log: &skip_log, filters: &filters };
     let lanes = std::thread::available_parallelism().map_or(1, |count| count.get().min(LANES));
-    let doubtful = run_in_lanes(&surroundings, company, lanes, &mut tally)?;
+    let doubtful = run_in_lanes(&surroundings, company, lanes, &mut tally, &mut slowest)?;
     clock.ends("beside each other");
     for task in alone {
         println!("{}", task.heading(&root));
-        tally.add(surroundings.count(&mut surroundings.command(&task, &[]), Show::AtOnce)?.tally);
+        let counted = surroundings.count(&task, &[], Show::AtOnce)?;
+        tally.add(counted.tally);
+        slowest.add(counted.slowest);
     }
     clock.ends("alone");
     for (task, first) in doubtful {
         run_again(&surroundings, &task, first, &mut tally)?;
     }
     clock.ends("again");
+    println!("\nthe slowest tests:");
+    slowest.said().iter().for_each(|line| println!("{line}"));
     println!("\n{}", clock.said());
     tally.read_skip_log(&std::fs::read_to_string(&skip_log).context("cannot read the log of skipped tests")?);
     print_end(&tally, quick, &target)
@@ -129,6 +135,13 @@ enum Task<'a> {
 }
 
 impl Task<'_> {
+    fn name(&self) -> String {
+        match self {
+            Task::Program(program) => format!("{} of {}", program.source.display(), program.package),
+            Task::Examples => "examples in comments".to_string(),
+        }
+    }
+
     fn heading(&self, root: &Path) -> String {
         match self {
             Task::Program(program) => program.heading(root),
@@ -179,6 +192,7 @@ enum Show {
 struct Counted {
     lines: Vec<String>,
     tally: Tally,
+    slowest: Slowest,
 }
 
 impl Surroundings<'_> {
@@ -200,9 +214,15 @@ impl Surroundings<'_> {
         command
     }
 
-    /// Runs a program to its end.
-    fn count(&self, tests: &mut Command, show: Show) -> Result<Counted> {
+    /// Runs a program's tests to their end; with `names`, only these.
+    fn count(&self, task: &Task<'_>, names: &[String], show: Show) -> Result<Counted> {
+        let watch = Stopwatch::new(&task.name(), task.attaches());
+        self.count_timed(&mut self.command(task, names), show, watch)
+    }
+
+    fn count_timed(&self, tests: &mut Command, show: Show, mut watch: Stopwatch) -> Result<Counted> {
         let line = shell::display(tests);
+        let began = Instant::now();
         let started = tests.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = started.with_context(|| format!("cannot start `{line}`"))?;
         let stdout = child.stdout.take().context("it has no stdout")?;
@@ -211,6 +231,7 @@ impl Surroundings<'_> {
             let bytes = bytes.with_context(|| format!("cannot read what `{line}` says"))?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
             tally.read_line(&text);
+            watch.read_line(&text, began.elapsed());
             match show {
                 Show::AtOnce => println!("{text}"),
                 Show::AtTheEnd => lines.push(text),
@@ -218,7 +239,7 @@ impl Surroundings<'_> {
         }
         let status = child.wait().with_context(|| format!("cannot wait for `{line}`"))?;
         tally.end_of(&line, status);
-        Ok(Counted { lines, tally })
+        Ok(Counted { lines, tally, slowest: watch.end(began.elapsed()) })
     }
 }
 
@@ -249,16 +270,18 @@ fn run_in_lanes<'a>(
     tasks: Vec<Task<'a>>,
     lanes: usize,
     tally: &mut Tally,
+    slowest: &mut Slowest,
 ) -> Result<Vec<(Task<'a>, Tally)>> {
     let queue = Mutex::new(Queue { tasks, nodes_are_used: false });
-    let results = Mutex::new((tally, Vec::new()));
+    let results = Mutex::new((tally, Vec::new(), slowest));
     let lane = || -> Result<()> {
         loop {
             let Some(task) = locked(&queue).take() else { return Ok(()) };
-            let counted = surroundings.count(&mut surroundings.command(&task, &[]), Show::AtTheEnd);
+            let counted = surroundings.count(&task, &[], Show::AtTheEnd);
             locked(&queue).ended(&task);
-            let Counted { lines, tally } = counted?;
+            let Counted { lines, tally, slowest } = counted?;
             let mut results = locked(&results);
+            results.2.add(slowest);
             println!("{}", task.heading(surroundings.root));
             lines.iter().for_each(|line| println!("{line}"));
             match tally.failed() {
@@ -280,8 +303,7 @@ fn run_in_lanes<'a>(
 fn run_again(surroundings: &Surroundings<'_>, task: &Task<'_>, first: Tally, tally: &mut Tally) -> Result<()> {
     let names = first.failed_tests();
     println!("{}, again with nothing beside it", task.heading(surroundings.root));
-    let again =
-        surroundings.count(&mut surroundings.command(task, &names.clone().unwrap_or_default()), Show::AtOnce)?;
+    let again = surroundings.count(task, &names.clone().unwrap_or_default(), Show::AtOnce)?;
     tally.add_again(first, again.tally, names.is_some());
     Ok(())
 }
@@ -400,7 +422,9 @@ mod tests {
             ("killed", "echo 'running 1 test'; kill -9 $$", "0 passed, 1 failed, 0 skipped"),
         ] {
             for show in [Show::AtOnce, Show::AtTheEnd] {
-                let counted = surroundings(&root).count(Command::new("sh").args(["-c", script]), show).expect(name);
+                let watch = Stopwatch::new(name, true);
+                let counted =
+                    surroundings(&root).count_timed(Command::new("sh").args(["-c", script]), show, watch).expect(name);
                 assert_eq!(counted.tally.summary(), expected, "{name}");
                 assert_eq!(counted.lines.is_empty(), show == Show::AtOnce, "{name}");
             }
@@ -432,7 +456,8 @@ mod tests {
             let mut tally = Tally::default();
             let surroundings = surroundings(&folder);
             let doubtful =
-                run_in_lanes(&surroundings, vec![Task::Program(&program)], LANES, &mut tally).expect("it runs");
+                run_in_lanes(&surroundings, vec![Task::Program(&program)], LANES, &mut tally, &mut Slowest::default())
+                    .expect("it runs");
             assert_eq!((doubtful.len(), tally.summary().as_str()), (1, "0 passed, 0 failed, 0 skipped"), "{works}");
             for (task, first) in doubtful {
                 run_again(&surroundings, &task, first, &mut tally).expect("it runs again");
