@@ -59,7 +59,10 @@ pub enum Error {
     #[error("{0}")]
     Options(String),
     /// The program ended before anything was recorded.
-    #[error("the program ended before the first iteration was recorded; attach earlier, or use `trimtab run`")]
+    #[error(
+        "the program ended before an iteration of it was recorded: it ran too short, or was attached to too late; \
+         `trimtab run --follow -- COMMAND` starts it and records all of it, however short, from its first call of MPI on"
+    )]
     EndedEarly,
     /// Processes ended by a fault, or by what can't be known, while they were patched, before anything was recorded.
     #[error("{}", departed.join("; "))]

@@ -31,8 +31,8 @@ pub struct Command {
 /// What the job asks. The answer that belongs to each is named with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// Which loops of the program run, from some looks at the stacks of the ranks that are to be measured; nothing is put in:
-    /// [`Answer::Sampled`]. It belongs to no window.
+    /// Which loops of the program run, from some looks at the stacks of the ranks that are to be measured; nothing is put in,
+    /// and what this window has put in is taken out: [`Answer::Sampled`]. It needs no window.
     Sample(Box<Options>),
     /// Have ranks that are yet to come out of `MPI_Init` wait there, those of these options: [`Answer::Standing`], how far they
     /// are. It belongs to no window.
@@ -96,6 +96,8 @@ pub enum Request {
         fresh: bool,
         /// With messages and smaller communicators, where collectives of all ranks do not suffice.
         with_messages: bool,
+        /// By the counters alone, where a pass of a loop has more calls than a rank remembers.
+        by_counter: bool,
         /// Calls of one rank that the answer may hold.
         events_max: u32,
     },

@@ -59,7 +59,7 @@ pub use detect::{DetectOptions, Detection, FoundLoop, InnerLoop, detect, in_sigh
 pub use event::{CallEvent, PEER_ANY, PEER_NONE, Symbol, direction};
 pub use headline::headline;
 pub use nest::{
-    Binary, Counted, FunctionId, FunctionLoop, LoopChoice, NEST_PART_MAX, NEST_SECONDS, Nest, NestLoop, Origin,
+    Binary, Bursts, Counted, FunctionId, FunctionLoop, LoopChoice, NEST_PART_MAX, NEST_SECONDS, Nest, NestLoop, Origin,
     PASSES_MIN, Passes, SeenStack, StackCall, Unusable, choose_loop, find_nest,
 };
 pub use paths::{NamedPath, PathSample, PathWait, SizeSample};

@@ -7,6 +7,9 @@
 //!
 //! Next: [`find_nest`], then [`choose_loop`].
 
+mod bursts;
+
+pub use bursts::Bursts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use trimtab_types::FileAddr;
@@ -23,6 +26,8 @@ pub const NEST_SECONDS: f64 = 2.0;
 pub const NEST_PART_MAX: f64 = 1.0 / 3.0;
 /// The part of it that may pass where no loop has repeated yet, but one was passed twice.
 const SIGHT_PART_MAX: f64 = 1.0 / 2.0;
+/// An outermost loop that may be passed in bursts is looked at for so long.
+const BURST_SECONDS: f64 = 0.05;
 /// Of so many passes of a main loop at least one has a call of MPI in it.
 const PASSES_PER_MPI_PASS_MAX: u64 = 10;
 
@@ -317,6 +322,8 @@ pub struct Counted {
     pub is_seen_in_mpi: bool,
     /// It can't be counted, so that nobody knows how often it is passed: what is inside of it may be inner loops only.
     pub is_hidden: bool,
+    /// Its passes come in bursts ([`Bursts`]).
+    pub is_in_bursts: bool,
 }
 
 impl Counted {
@@ -349,7 +356,7 @@ pub enum LoopChoice {
 
 /// The rule: the outermost loop that is passed three times within 2 s, or as long as the innermost one needs for three
 /// passes if that is longer, and at most a third of `max_s`, or half of it where no loop has been passed more often than twice. `loops` are those of a nest, outermost first, after `elapsed_s`.
-/// Nothing inside of a hidden one is taken.
+/// Nothing inside of a hidden one is taken; one whose passes come in bursts is if there is no other.
 pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice {
     let seen = loops.iter().position(|one| one.is_hidden).unwrap_or(loops.len());
     let loops = &loops[..seen];
@@ -357,11 +364,16 @@ pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice 
         return LoopChoice::Nothing;
     }
     let may_be_main: Vec<usize> = (0..loops.len()).filter(|index| loops[*index].may_be_main()).collect();
-    let repeating = may_be_main.iter().copied().find(|index| loops[*index].repeats());
-    // Nothing around it can be the main loop: it is chosen at once.
+    let all_repeating = || may_be_main.iter().copied().filter(|index| loops[*index].repeats());
+    let repeating = all_repeating().find(|index| !loops[*index].is_in_bursts).or_else(|| all_repeating().next());
+    // Nothing around it can be the main loop: it is chosen at once, unless a burst of it may be all that was seen.
     let outermost = (0..loops.len()).find(|index| loops[*index].passes.is_some());
-    if repeating.is_some() && repeating == outermost {
-        return repeating.map_or(LoopChoice::Nothing, LoopChoice::Take);
+    let is_sure = |index: usize| {
+        let has_others = loops[index + 1..].iter().any(|one| one.passes.is_some());
+        !loops[index].is_in_bursts && (!has_others || elapsed_s >= BURST_SECONDS.min(max_s * NEST_PART_MAX))
+    };
+    if let Some(taken) = repeating.filter(|index| Some(*index) == outermost && is_sure(*index)) {
+        return LoopChoice::Take(taken);
     }
     // A loop whose third pass is in sight is waited for.
     let is_in_sight = may_be_main.iter().any(|index| loops[*index].is_in_sight());

@@ -17,7 +17,7 @@ use trimtab_script::{CountedLoops, LoopCount, LoopPoint, Summary, Target, line_a
 use trimtab_session::{Departures, ImageCache};
 use trimtab_track::{ProcFs, find_job_in};
 use trimtab_types::{FileAddr, Pid};
-use trimtab_window::{Counted, LoopChoice, NEST_SECONDS, Nest, NestLoop, Passes, choose_loop};
+use trimtab_window::{Bursts, Counted, LoopChoice, NEST_SECONDS, Nest, NestLoop, Passes, choose_loop};
 
 /// Between two looks at stacks, in turn: never in step with the program for long.
 const LOOK_EVERY_MS: [u64; 7] = [23, 31, 27, 41, 29, 37, 19];
@@ -147,10 +147,11 @@ fn count(
     let points = found.nest.loops.iter().map(|one| found.point(one)).collect();
     let mut counting = CountedLoops::start(points, found.targets.clone(), options.seccomp_ok, cache)?;
     let begun = Instant::now();
+    let mut bursts = Vec::new();
     while counting.wait()? && !terminal.is_interrupted() {
         let elapsed_s = counting.elapsed().as_secs_f64();
         terminal.say(format!("counting passes, {elapsed_s:.1} s"));
-        let counted = least_passed(&found.nest, &counting.counts());
+        let counted = looked_at(least_passed(&found.nest, &counting.counts()), &mut bursts, elapsed_s);
         let is_early = elapsed_s < NEST_SECONDS.min(options.max_seconds);
         if !is_early && choose_loop(&counted, elapsed_s, options.max_seconds) != LoopChoice::Wait {
             break;
@@ -159,7 +160,8 @@ fn count(
     found.counted_s = counting.elapsed().as_secs_f64().min(begun.elapsed().as_secs_f64());
     (found.counts, found.cost) = counting.finish();
     let is_usable = found.nest.interpreter().is_none();
-    let decided = choose_loop(&least_passed(&found.nest, &found.counts), f64::INFINITY, options.max_seconds);
+    let counted = looked_at(least_passed(&found.nest, &found.counts), &mut bursts, found.counted_s);
+    let decided = choose_loop(&counted, f64::INFINITY, options.max_seconds);
     found.choice = match decided {
         LoopChoice::Take(index) if is_usable => Some(index),
         _ => None,
@@ -176,7 +178,17 @@ fn least_passed(nest: &Nest, counts: &[LoopCount]) -> Vec<Counted> {
         let is_unseen = count.witnessed == Some(0);
         let is_hidden = count.not_counted.is_some() && !count.is_too_fast && !is_unseen;
         let passes = passes.or(is_unseen.then(Passes::default));
-        Counted { passes, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden }
+        Counted { passes, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden, is_in_bursts: false }
     };
     nest.loops.iter().zip(counts).map(least).collect()
+}
+
+/// The same, and which of them come in bursts, after one look more.
+fn looked_at(mut counted: Vec<Counted>, bursts: &mut Vec<Bursts>, seconds: f64) -> Vec<Counted> {
+    bursts.resize(counted.len(), Bursts::default());
+    for (one, bursts) in counted.iter_mut().zip(bursts) {
+        bursts.look(seconds, one.passes.map_or(0, |counted| counted.passes));
+        one.is_in_bursts = bursts.are_there();
+    }
+    counted
 }

@@ -19,6 +19,10 @@ const ALIGN_PASSES_MIN: u64 = 8;
 /// So many times more calls are asked for where the latest ones hold too few passes.
 const MORE_EVENTS: u32 = 8;
 
+/// Calls may hold too few passes for so long, seconds, and so many passes, before counters are asked.
+const CALLS_SECONDS_MAX: f64 = 0.7;
+const CALLS_PASSES_MAX: f64 = 4.0;
+
 /// A proof by collectives is waited for this long.
 const PROOF_SECONDS_MAX: f64 = 3.0;
 
@@ -53,6 +57,8 @@ pub(super) struct Waiting {
     pub limit_s: f64,
     /// Passes of each rank before anything is made of them.
     pub passes_min: u64,
+    /// It is a loop, whose counter also tells when it was passed.
+    pub may_ask_counters: bool,
 }
 
 /// A rank's passes on the clock of this process.
@@ -66,25 +72,30 @@ struct Row {
 /// silent.
 pub(super) fn aligned(
     lead: &mut Lead,
-    Waiting { silent_s, limit_s, passes_min }: Waiting,
+    Waiting { silent_s, limit_s, passes_min, may_ask_counters }: Waiting,
 ) -> Result<Result<Aligned, u32>, Error> {
     let begun_s = lead.seconds();
     let mut wait_ms = 2;
     let mut same_looks = 0;
     let mut offsets_before = Vec::new();
     let (mut events_max, events_most) = (lead.muster.events_max(), lead.muster.events_most());
+    let mut by_counter = false;
     loop {
         std::thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
         lead.check_interrupted()?;
         // In one process the messages cost nothing; elsewhere they are asked for where they are needed.
-        let rows = passes(lead, true, lead.muster.is_here(), events_max)?;
+        let asked = Asked { fresh: true, with_messages: lead.muster.is_here(), by_counter };
+        let rows = passes(lead, asked, events_max)?;
         let waited_s = lead.seconds() - begun_s;
+        let pass_ticks = rows.iter().map(|row| row.passes.period_ticks).fold(0.0, f64::max);
+        let calls_s = CALLS_SECONDS_MAX + CALLS_PASSES_MAX * lead.seconds_of(pass_ticks);
         if let Some(silent) = rows.iter().find(|row| row.passes.counted < passes_min) {
             if waited_s > if silent.passes.is_silent { silent_s } else { limit_s } {
                 return Ok(Err(silent.passes.rank));
             }
             tell(lead, "every rank must pass the marker a few times");
+            by_counter |= waited_s > calls_s && may_ask_counters;
             continue;
         }
         if let Some(apart) = apart(&rows) {
@@ -99,9 +110,10 @@ pub(super) fn aligned(
             }
             events_max = events_max.saturating_mul(MORE_EVENTS).min(events_most);
             tell(lead, "the ranks' latest calls must overlap in time");
+            by_counter |= waited_s > calls_s && may_ask_counters;
             continue;
         }
-        let (rows, alignment) = align_rows(lead, rows, events_max)?;
+        let (rows, alignment) = align_rows(lead, rows, events_max, by_counter)?;
         same_looks = if alignment.offsets == offsets_before { same_looks + 1 } else { 1 };
         offsets_before.clone_from(&alignment.offsets);
         let enough = rows.iter().all(|row| row.passes.counted >= ALIGN_PASSES_MIN);
@@ -138,9 +150,19 @@ fn tell(lead: &Lead, why: &str) {
     lead.progress.stage(&Stage::Observing { seconds: lead.seconds(), why: why.to_string() });
 }
 
+/// What is asked of the ranks' passes, as in [`Request::Passes`].
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    fresh: bool,
+    with_messages: bool,
+    by_counter: bool,
+}
+
 /// How all ranks passed, by rank.
-fn passes(lead: &mut Lead, fresh: bool, with_messages: bool, events_max: u32) -> Result<Vec<Row>, Error> {
-    let passed = lead.muster.ask(Request::Passes { fresh, with_messages, events_max }, |answer| match answer {
+fn passes(lead: &mut Lead, asked: Asked, events_max: u32) -> Result<Vec<Row>, Error> {
+    let Asked { fresh, with_messages, by_counter } = asked;
+    let request = Request::Passes { fresh, with_messages, by_counter, events_max };
+    let passed = lead.muster.ask(request, |answer| match answer {
         Answer::Passed(passed) => Some(passed),
         _ => None,
     })?;
@@ -171,15 +193,21 @@ fn apart(rows: &[Row]) -> Option<u32> {
 }
 
 /// Aligns by what is there, and by messages where that proves nothing.
-fn align_rows(lead: &mut Lead, rows: Vec<Row>, events_max: u32) -> Result<(Vec<Row>, Alignment), Error> {
+fn align_rows(
+    lead: &mut Lead,
+    rows: Vec<Row>,
+    events_max: u32,
+    by_counter: bool,
+) -> Result<(Vec<Row>, Alignment), Error> {
     let alignment = align_passes(&rows);
-    if alignment.certainty == Certainty::Proven || lead.muster.is_here() {
+    if alignment.certainty == Certainty::Proven || lead.muster.is_here() || by_counter {
         return Ok((rows, alignment));
     }
-    let mut more = passes(lead, false, true, events_max)?;
+    let asked = Asked { fresh: false, with_messages: true, by_counter: false };
+    let mut more = passes(lead, asked, events_max)?;
     if apart(&more).is_some() {
         // With their messages passes are longer.
-        more = passes(lead, false, true, lead.muster.events_most())?;
+        more = passes(lead, asked, lead.muster.events_most())?;
     }
     let alignment = align_passes(&more);
     Ok((more, alignment))

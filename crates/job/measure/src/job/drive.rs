@@ -5,7 +5,7 @@
 use super::checked;
 use super::doubts;
 use super::how_far;
-use super::marker::{self, Marker};
+use super::marker::{self, Found, Marker};
 use super::muster::Muster;
 use super::nest::Candidates;
 use super::recording::{self, Recorded};
@@ -15,7 +15,7 @@ use crate::crew::{Crew, Here};
 use crate::error::Error;
 use crate::first_call::{GatherEnd, GatherWait, Held, Standing};
 use crate::node::Node;
-use crate::options::{Ended, Options, Progress, Stage};
+use crate::options::{Ended, Mark, Options, Progress, Stage};
 use crate::request::{Answer, Facts, Request, WindowId};
 use std::time::Duration;
 use trimtab_os::{monotonic_ns, ticks};
@@ -29,6 +29,10 @@ const FROM_FIRST_CALL: &str = "all calls are recorded, from the first one behind
 /// Between two looks at ranks that are to wait behind `MPI_Init`, on this machine and on others.
 const GATHER_LOOK: Duration = Duration::from_millis(2);
 const GATHER_LOOK_FAR: Duration = Duration::from_millis(20);
+
+/// Loops that a program may leave before a window of them begins, and seconds that must be left to choose another.
+const LEFT_MAX: usize = 3;
+const LEFT_SECONDS_MIN: f64 = 1.0;
 
 /// A finished window.
 #[derive(Clone, Debug)]
@@ -93,13 +97,31 @@ pub(super) struct Lead<'a> {
     waits: Option<bool>,
     started_ns: u64,
     started_ticks: u64,
+    /// Seconds that a loop may be looked for, and as many that it may be recorded: `--max-seconds`, and what is left of it
+    /// once a loop was left.
+    pub max_seconds: f64,
+    /// What was to count and was left before a window of it began, each by its name.
+    pub left: Vec<String>,
 }
 
 impl<'a> Lead<'a> {
     fn new(muster: Muster<'a>, options: &'a Options, progress: &'a dyn Progress) -> Self {
         let (started_ns, started_ticks) = (monotonic_ns(), ticks());
         let (facts, candidates, clock) = (Facts::default(), Candidates::default(), Clock::start());
-        Lead { muster, options, progress, facts, candidates, clock, waits: None, started_ns, started_ticks }
+        let (max_seconds, left) = (options.max_seconds, Vec::new());
+        Lead {
+            muster,
+            options,
+            progress,
+            facts,
+            candidates,
+            clock,
+            waits: None,
+            started_ns,
+            started_ticks,
+            max_seconds,
+            left,
+        }
     }
 
     fn outcome(&mut self) -> Result<Outcome, Error> {
@@ -201,20 +223,50 @@ impl<'a> Lead<'a> {
             let why = FROM_FIRST_CALL.to_owned();
             return Ok((Marker::Time { why }, recording::by_time(self)?));
         }
-        let marker = match marker::find(self) {
-            // What is known of a program that ended too early was recorded by time.
-            Err(Error::EndedEarly) => return self.until_ended(),
-            // And whoever wants to see all of it until he says so gets that.
-            Err(error @ Error::Interrupted) if self.options.follow => {
-                return self.until(Ended::Interrupted, "it was interrupted", error);
+        loop {
+            let marker = match marker::find(self) {
+                // What is known of a program that ended too early was recorded by time.
+                Err(Error::EndedEarly) => return self.until_ended(),
+                // And whoever wants to see all of it until he says so gets that.
+                Err(error @ Error::Interrupted) if self.options.follow => {
+                    return self.until(Ended::Interrupted, "it was interrupted", error);
+                }
+                found => found?,
+            };
+            let marker = match marker {
+                Found::Left { name } => {
+                    self.choose_anew(name)?;
+                    continue;
+                }
+                Found::Counts(marker) => marker,
+            };
+            match &marker {
+                Marker::Time { .. } => return Ok((marker, recording::by_time(self)?)),
+                Marker::Call(call) => match recording::by_iterations(self, call)? {
+                    Some(recorded) => return Ok((marker, recorded)),
+                    None => self.choose_anew(call.name.clone())?,
+                },
             }
-            found => found?,
-        };
-        let recorded = match &marker {
-            Marker::Time { .. } => recording::by_time(self)?,
-            Marker::Call(call) => recording::by_iterations(self, call)?,
-        };
-        Ok((marker, recorded))
+        }
+    }
+
+    /// True if another loop may be chosen where the program leaves the one that was: nobody asked for that one, and there
+    /// is time.
+    pub(super) fn may_choose_anew(&self) -> bool {
+        let is_free = matches!(self.options.mark, Mark::Auto | Mark::Calls) && self.facts.marker.is_none();
+        let left_s = self.max_seconds - self.seconds();
+        is_free && self.options.start.is_none() && self.left.len() < LEFT_MAX && left_s > LEFT_SECONDS_MIN
+    }
+
+    /// The program has left what was to count: the loops that run now are looked at, in the time that is left.
+    fn choose_anew(&mut self, name: String) -> Result<(), Error> {
+        self.max_seconds = (self.max_seconds - self.seconds()).max(LEFT_SECONDS_MIN);
+        self.left.push(name);
+        let (pause_us_max, pause_us_total) = (self.candidates.pause_us_max, self.candidates.pause_us_total);
+        self.candidates = Candidates::sampled(self)?;
+        self.candidates.pause_us_max = self.candidates.pause_us_max.max(pause_us_max);
+        self.candidates.pause_us_total += pause_us_total;
+        self.insert(Request::InsertAnew)
     }
 
     /// The recording by time until the program ended, or set a fault handler, while the loop was looked for.

@@ -43,7 +43,9 @@ const SILENT_MARKER_SECONDS_MAX: f64 = 0.5;
 const MARKER_SECONDS_MAX: f64 = 2.0;
 const MARKER_ITERATIONS_MAX: f64 = 20.0;
 /// Passes of a slow loop that are waited for.
-const PASSES_WAITED: f64 = 5.0;
+pub(super) const PASSES_WAITED: f64 = 5.0;
+/// So long more a loop of the program is waited for before it is taken for left, seconds.
+pub(super) const LEFT_LOOP_SECONDS: f64 = 1.0;
 /// A `measuremark` that nobody calls is waited for this long before a loop is looked for.
 const SILENT_SECONDS_MAX: f64 = 3.0;
 /// The part of `--max-seconds` that may pass until a marker that is being called is aligned.
@@ -75,6 +77,17 @@ impl Marker {
     }
 }
 
+/// The outcome of a search.
+pub(super) enum Found {
+    /// What counts iterations.
+    Counts(Marker),
+    /// The loop of this name was chosen, and some rank has left it since.
+    Left {
+        /// Its name.
+        name: String,
+    },
+}
+
 /// A call that counts iterations on all ranks.
 #[derive(Clone, Debug)]
 pub(super) struct MarkerCall {
@@ -97,49 +110,58 @@ pub(super) struct MarkerCall {
 }
 
 /// Finds what counts iterations.
-pub(super) fn find(lead: &mut Lead) -> Result<Marker, Error> {
-    let max_seconds = lead.options.max_seconds;
+pub(super) fn find(lead: &mut Lead) -> Result<Found, Error> {
+    let max_seconds = lead.max_seconds;
     let limits = Limits::of(max_seconds);
     let limit_s = limits.nothing_s;
     match lead.facts.marker {
         Some((index, is_named)) => {
             let silent_s = if is_named { limit_s } else { limit_s.min(SILENT_SECONDS_MAX) };
             let called_s = limit_s.max(max_seconds * CALLED_PART_MAX);
-            let waiting = Waiting { silent_s, limit_s: called_s, passes_min: PASSES_MIN };
-            match named(lead, index, is_named, waiting)? {
-                Some(marker) => Ok(marker),
+            let waiting = Waiting { silent_s, limit_s: called_s, passes_min: PASSES_MIN, may_ask_counters: false };
+            Ok(Found::Counts(match named(lead, index, is_named, waiting)? {
+                Some(marker) => marker,
                 // A program that has a marker but has not come to it yet: its calls may still show a loop.
-                None => detected(lead, Limits { nothing_s: limit_s + silent_s, ..limits }),
-            }
+                None => detected(lead, Limits { nothing_s: limit_s + silent_s, ..limits })?,
+            }))
         }
         None => match of_nest(lead, limits)? {
-            Some(marker) => Ok(marker),
+            Some(found) => Ok(found),
             // The time that the program's loops have taken is not that of its calls.
             None => {
                 let nothing_s = limits.nothing_s + lead.seconds();
                 let found = detected(lead, Limits { nothing_s, most_s: limits.most_s.max(nothing_s) })?;
-                Ok(found.because(lead.candidates.why_not.as_deref()))
+                Ok(Found::Counts(found.because(lead.candidates.why_not.as_deref())))
             }
         },
     }
 }
 
 /// A loop of the program counts iterations: the one of the nest that is wanted, or that the rule chooses; `None`: none is.
-fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Marker>, Error> {
+fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Found>, Error> {
     let Some(Chosen { function, pass_s, description }) = nest::chosen(lead, limits.nothing_s)? else { return Ok(None) };
     let is_wanted = lead.options.mark != Mark::Auto;
+    let may_choose_anew = lead.may_choose_anew();
     let source = if is_wanted { "named" } else { "detected" };
-    let silent_s = limits.nothing_s.max(PASSES_WAITED * pass_s).min(limits.most_s);
+    let passes_s = PASSES_WAITED * pass_s;
+    let limit_s = limits.nothing_s.max(passes_s).min(limits.most_s);
+    // Where another may be chosen, one that is not passed any more is not waited for so long.
+    let silent_s = if may_choose_anew { limit_s.min(passes_s + LEFT_LOOP_SECONDS) } else { limit_s };
     // It was passed already before it was chosen.
-    let waiting = Waiting { silent_s, limit_s: silent_s, passes_min: 1 };
+    let waiting = Waiting { silent_s, limit_s, passes_min: 1, may_ask_counters: true };
     let begun_s = lead.seconds();
     match marked(lead, function, source, waiting)? {
-        Ok(Marker::Call(call)) => Ok(Some(Marker::Call(MarkerCall { description: Some(description), ..call }))),
-        Ok(by_time @ Marker::Time { .. }) => Ok(Some(by_time)),
+        Ok(Marker::Call(call)) => {
+            let call = MarkerCall { description: Some(description), ..call };
+            Ok(Some(Found::Counts(Marker::Call(call))))
+        }
+        Ok(by_time @ Marker::Time { .. }) => Ok(Some(Found::Counts(by_time))),
         Err((marker, silent)) if is_wanted => {
             Err(Error::MarkerSilent { marker, rank: Rank(silent), seconds: lead.seconds() - begun_s })
         }
-        // The program has left it: calls may show where it is now.
+        // The program has left it: stacks show where it is now.
+        Err((name, _)) if may_choose_anew => Ok(Some(Found::Left { name })),
+        // Or calls, where that happened too often.
         Err((marker, silent)) => {
             lead.candidates.left(&marker, silent, lead.seconds() - begun_s);
             Ok(None)
@@ -311,6 +333,7 @@ fn count(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Marker, 
         silent_s: limit_s.min(SILENT_MARKER_SECONDS_MAX + iterations_s),
         limit_s: limit_s.min(MARKER_SECONDS_MAX + iterations_s),
         passes_min: PASSES_MIN,
+        may_ask_counters: false,
     };
     Ok(match aligned(lead, waiting)? {
         Ok(found) => {

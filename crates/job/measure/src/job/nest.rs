@@ -13,7 +13,9 @@ use crate::options::{Length, LoopName, Mark, Options, Stage};
 use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
 use std::time::Duration;
 use trimtab_types::report::LoopPlace;
-use trimtab_window::{Counted, FunctionInfo, LoopChoice, NEST_PART_MAX, NEST_SECONDS, PASSES_MIN, Passes, choose_loop};
+use trimtab_window::{
+    Bursts, Counted, FunctionInfo, LoopChoice, NEST_PART_MAX, NEST_SECONDS, PASSES_MIN, Passes, choose_loop,
+};
 
 /// First look at the counters.
 const FIRST_LOOK_MS: u64 = 2;
@@ -208,6 +210,8 @@ struct Count {
     /// Their positions among the measured functions.
     functions: Vec<u32>,
     passed: Passed,
+    /// Whether those of the rank that has passed it least come in bursts.
+    bursts: Vec<Bursts>,
 }
 
 /// Passes of each of them.
@@ -225,7 +229,16 @@ impl Count {
     fn begun(lead: &Lead) -> Self {
         let watched = lead.candidates.watched(&lead.options.mark);
         let functions = functions_of(&lead.facts.functions, watched.len());
-        Count { watched, functions, passed: Passed::default() }
+        let bursts = vec![Bursts::default(); watched.len()];
+        Count { watched, functions, passed: Passed::default(), bursts }
+    }
+
+    /// Notes what a look has shown.
+    fn note(&mut self, passed: Passed, seconds: f64) {
+        self.passed = passed;
+        for (bursts, least) in self.bursts.iter_mut().zip(&self.passed.least) {
+            bursts.look(seconds, least.passes);
+        }
     }
 
     /// The place in the nest of the outermost loop whose counting the program would feel, unless the user wants it.
@@ -250,7 +263,8 @@ impl Count {
         let one = |(position, watched): (usize, &Watched)| {
             let is_hidden = watched.is_hidden && self.passed.most[position] > 0;
             let passes = Some(self.passed.least[position]).filter(|_| !is_hidden);
-            Counted { passes, is_seen_in_mpi: watched.is_seen_in_mpi, is_hidden }
+            let is_in_bursts = self.bursts[position].are_there();
+            Counted { passes, is_seen_in_mpi: watched.is_seen_in_mpi, is_hidden, is_in_bursts }
         };
         self.watched.iter().enumerate().map(one).collect()
     }
@@ -275,9 +289,19 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
         std::thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
         lead.check_interrupted()?;
-        count.passed = passed(lead, &count.functions)?;
+        let counted = passed(lead, &count.functions)?;
         let seconds = lead.seconds();
+        count.note(counted, seconds);
         if let Some(index) = count.too_fast(seconds, &lead.options.mark) {
+            if index == 0 {
+                let function = count.watched.iter().position(|one| one.index == 0).map(|at| count.functions[at]);
+                let name = function.map(|function| shown(&lead.facts.functions, function)).unwrap_or_default();
+                lead.candidates.note(|_| {
+                    Some(format!(
+                        "{name} is passed more than {PASSES_PER_SECOND_MAX:.0} times a second, too often to be counted"
+                    ))
+                });
+            }
             lead.candidates.loops.truncate(index);
             lead.insert(Request::InsertAnew)?;
             count = Count::begun(lead);
@@ -290,12 +314,12 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
                 return Ok(None);
             }
             LoopChoice::Take(taken) => {
-                let left_s = lead.options.max_seconds - seconds;
+                let left_s = lead.max_seconds - seconds;
                 let fitting = count.fitting(taken, lead.options.length, lead.options.start, left_s);
-                let mut description = description(&lead.facts.functions, &count, fitting);
+                let mut description = description(&lead.facts.functions, &count, fitting, seconds);
                 description += &lead.candidates.doubts(count.watched[fitting].index);
                 if fitting != taken {
-                    description += &too_long(&lead.facts.functions, &count, taken, lead.options.max_seconds);
+                    description += &too_long(&lead.facts.functions, &count, taken, lead.max_seconds);
                 }
                 let (function, pass_s) = (count.functions[fitting], count.passed.pass_s[fitting]);
                 return Ok(Some(Chosen { function, pass_s, description }));
@@ -316,8 +340,8 @@ fn choice(lead: &Lead, count: &Count, seconds: f64, limit_s: f64) -> LoopChoice 
         let known = options.known_loop.as_deref();
         let known = known.and_then(|known| count.position_of(&lead.facts.functions, known));
         let known = known.map(|position| (position, count.passed.least[position].passes));
-        let kept = known.and_then(|(position, passes)| keep_to(position, passes, seconds, options.max_seconds));
-        return kept.unwrap_or_else(|| choose_loop(&count.counted(), seconds, options.max_seconds));
+        let kept = known.and_then(|(position, passes)| keep_to(position, passes, seconds, lead.max_seconds));
+        return kept.unwrap_or_else(|| choose_loop(&count.counted(), seconds, lead.max_seconds));
     };
     let Some(wanted) = count.watched.iter().position(|one| one.index + 1 == number as usize) else {
         return LoopChoice::Nothing;
@@ -345,28 +369,48 @@ fn shown(functions: &[FunctionInfo], function: u32) -> String {
 }
 
 /// `the outermost of the program's loops that run; inside of it runs loop 1 of solve at md.c:31`.
-fn description(functions: &[FunctionInfo], count: &Count, taken: usize) -> String {
-    let passes = |position: usize| count.passed.least[position].passes;
+fn description(functions: &[FunctionInfo], count: &Count, taken: usize, seconds: f64) -> String {
     let name = |position: usize| shown(functions, count.functions[position]);
     let is_counted = |position: &usize| !count.watched[*position].is_hidden;
-    let around: Vec<usize> = (0..taken).filter(is_counted).collect();
-    let more = around.len().saturating_sub(DESCRIBED_MAX);
-    let around = around.into_iter().skip(more);
-    let mut around: Vec<String> =
-        around.map(|position| format!("{} ({} passes so far)", name(position), passes(position))).collect();
-    if more > 0 {
-        around.push(format!("{more} more around"));
-    }
-    let inside = (taken + 1..count.functions.len()).filter(is_counted).take(DESCRIBED_MAX);
-    let inside: Vec<String> = inside.map(name).collect();
-    let mut text = match around.is_empty() {
+    let passes = |position: usize| count.passed.least[position].passes;
+    let (passed, not): (Vec<usize>, Vec<usize>) =
+        (0..taken).filter(is_counted).partition(|position| passes(*position) > 0);
+    let mut text = match passed.is_empty() && not.is_empty() {
         true => "the outermost of the program's loops that run".to_owned(),
-        false => format!("a loop of the program, inside of {}", around.join(", ")),
+        false => "a loop of the program".to_owned(),
     };
+    let how = |position: usize| if count.bursts[position].are_there() { " in bursts" } else { "" };
+    let of_passed = |position: usize| format!("{} ({}{})", name(position), times(passes(position)), how(position));
+    if !passed.is_empty() {
+        text += &format!(", inside of {}, counted for {seconds:.1} s", innermost(&passed, DESCRIBED_MAX, of_passed));
+    }
+    if !not.is_empty() {
+        text += &format!(
+            ", inside of {}, of which no pass began in the {seconds:.1} s in which passes were counted",
+            innermost(&not, 1, name)
+        );
+    }
+    let inside: Vec<String> =
+        (taken + 1..count.functions.len()).filter(is_counted).take(DESCRIBED_MAX).map(name).collect();
     if !inside.is_empty() {
         text += &format!("; inside of it runs {}", inside.join(", in that "));
     }
     text + &seldom_with_calls(count.passed.least[taken])
+}
+
+/// The innermost of some loops around another, `most` of them, as `one` says each, and how many more there are.
+fn innermost(positions: &[usize], most: usize, one: impl Fn(usize) -> String) -> String {
+    let more = positions.len().saturating_sub(most);
+    let mut said: Vec<String> = positions[more..].iter().map(|position| one(*position)).collect();
+    if more > 0 {
+        said.push(format!("{more} more"));
+    }
+    said.join(" and ")
+}
+
+/// `1 pass`, `2 passes`.
+fn times(passes: u64) -> String {
+    if passes == 1 { "1 pass".to_owned() } else { format!("{passes} passes") }
 }
 
 /// A remark on a loop many of whose passes have no call of MPI: its passes may be parts of a step, or steps that rarely talk.
@@ -499,7 +543,8 @@ mod tests {
         let passed = |passes| Passes { passes, with_mpi: passes };
         let (least, most, pass_s) = (vec![passed(2), passed(60)], vec![2, 60], vec![1.0, 0.1]);
         let passed = Passed { least, most, pass_s };
-        let count = Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed };
+        let bursts = vec![Bursts::default(); 2];
+        let count = Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed, bursts };
         assert_eq!(count.fitting(0, Length::Iterations(4), None, 5.0), 0);
         assert_eq!(count.fitting(0, Length::Iterations(4), Some(6), 5.0), 1);
     }
@@ -555,6 +600,7 @@ mod tests {
         let count = |passes: [u64; 2]| Count {
             watched: vec![one(0), one(1)],
             functions: vec![1, 2],
+            bursts: vec![Bursts::default(); 2],
             passed: Passed {
                 least: passes.map(|passes| Passes { passes, with_mpi: passes }).to_vec(),
                 most: passes.to_vec(),
@@ -562,10 +608,11 @@ mod tests {
             },
         };
         assert_eq!(
-            description(&functions, &count([10, 65]), 0),
+            description(&functions, &count([10, 65]), 0, 2.0),
             "the outermost of the program's loops that run; inside of it runs loop 1 of solve at md.c:3"
         );
-        let said = description(&functions, &count([1, 65]), 1);
-        assert_eq!(said, "a loop of the program, inside of loop 1 of main at md.c:9 (1 passes so far)");
+        let said = |around| description(&functions, &count([around, 65]), 1, 2.0);
+        assert_eq!(said(1), "a loop of the program, inside of loop 1 of main at md.c:9 (1 pass), counted for 2.0 s");
+        assert!(said(0).ends_with("at md.c:9, of which no pass began in the 2.0 s in which passes were counted"));
     }
 }

@@ -7,7 +7,7 @@
 //! Next: `report` reads what they wrote.
 
 use super::drive::Lead;
-use super::marker::MarkerCall;
+use super::marker::{LEFT_LOOP_SECONDS, MarkerCall, PASSES_WAITED};
 use crate::error::Error;
 use crate::options::{Ended, Options, Stage};
 use crate::request::{Answer, Early, Polled, Request};
@@ -50,23 +50,29 @@ pub(super) struct Recorded {
 }
 
 /// Records a window that is counted in iterations.
-pub(super) fn by_iterations(lead: &mut Lead, marker: &MarkerCall) -> Result<Recorded, Error> {
+///
+/// `None`: the loop was left before the first of them, and another may be chosen.
+pub(super) fn by_iterations(lead: &mut Lead, marker: &MarkerCall) -> Result<Option<Recorded>, Error> {
     let ticks_per_second = lead.clock.ticks_per_second();
     let iteration_s = marker.iteration_ticks / ticks_per_second;
     let round_trip_s = lead.muster.round_trip_s(ticks_per_second);
-    let wanted = wanted(lead.options, iteration_s);
+    let wanted = wanted(lead, iteration_s);
     let (start, left) = arm(lead, wanted, iteration_s, round_trip_s)?;
     lead.progress.stage(&Stage::Armed { start });
     let end = wanted.map(|wanted| start.saturating_add(wanted));
-    let mut watch = Watch { iteration_s, round_trip_s, begun_ns: 0, is_ending: false, wanted, end, left, done: 0 };
-    let (ended, is_whole) = watch.until_done(lead, start)?;
-    Ok(Recorded { start: Some(start), ended, is_whole, begun_ns: watch.begun_ns })
+    let moved_ns = monotonic_ns();
+    let mut watch =
+        Watch { iteration_s, round_trip_s, begun_ns: 0, is_ending: false, wanted, end, left, moved_ns, done: 0 };
+    let recorded = watch.until_done(lead, start)?;
+    let begun_ns = watch.begun_ns;
+    Ok(recorded.map(|(ended, is_whole)| Recorded { start: Some(start), ended, is_whole, begun_ns }))
 }
 
 /// Iterations to record; `None`: the end is told later.
-fn wanted(options: &Options, iteration_s: f64) -> Option<u64> {
+fn wanted(lead: &Lead, iteration_s: f64) -> Option<u64> {
+    let options = lead.options;
     let is_open = options.follow || options.until_confident.is_some();
-    (!is_open).then(|| options.length.iterations(iteration_s, options.max_seconds))
+    (!is_open).then(|| options.length.iterations(iteration_s, lead.max_seconds))
 }
 
 /// Iterations per second; 0 if not known.
@@ -124,25 +130,33 @@ struct Watch {
     end: Option<u64>,
     /// Iterations until the end, when that was asked last.
     left: u64,
+    /// Monotonic time at which that was seen to have become less.
+    moved_ns: u64,
     /// Iterations that every rank has recorded.
     done: u64,
 }
 
 impl Watch {
-    /// Waits for the end; why it came, and whether all ranks came to it together.
-    fn until_done(&mut self, lead: &mut Lead, start: u64) -> Result<(Ended, bool), Error> {
+    /// Waits for the end; why it came, and whether all ranks came to it together. `None`: the loop was left before it began.
+    fn until_done(&mut self, lead: &mut Lead, start: u64) -> Result<Option<(Ended, bool)>, Error> {
         let armed_ns = monotonic_ns();
         let mut ended = Ended::Iterations;
         let mut grace_ns = None;
         loop {
             std::thread::sleep(Duration::from_micros(self.look_us(lead.options)));
             let seen = poll(lead)?;
+            if seen.left_max < self.left {
+                self.moved_ns = monotonic_ns();
+            }
             (self.left, self.done) = (seen.left_max, seen.marks_min.saturating_sub(1));
             if let Some(since_s) = seen.since_first_s.filter(|_| self.begun_ns == 0) {
                 self.begun_ns = monotonic_ns().saturating_sub((since_s * 1e9) as u64);
             }
             if seen.is_done {
-                return Ok((ended, true));
+                return Ok(Some((ended, true)));
+            }
+            if seen.is_alive && self.is_left() && lead.may_choose_anew() {
+                return Ok(None);
             }
             let since_ns = if lead.options.patient { self.begun_ns } else { armed_ns };
             match must_end(lead, &seen, since_ns, self.ahead_s()) {
@@ -156,10 +170,10 @@ impl Watch {
                             grace_ns = Some(monotonic_ns() + self.grace_ns());
                         }
                         Some(until) if monotonic_ns() < until => {}
-                        Some(_) => return end_now(lead, why),
+                        Some(_) => return end_now(lead, why).map(Some),
                     }
                 }
-                Some(early) => return end_now(lead, early),
+                Some(early) => return end_now(lead, early).map(Some),
                 None if self.is_ending => ended = Ended::Confident,
                 None if seen.is_confident => {
                     self.end_together(lead)?;
@@ -170,6 +184,12 @@ impl Watch {
             }
             self.tell(lead, start, armed_ns);
         }
+    }
+
+    /// True if recording has not begun, and no rank has come nearer to that for longer than some passes of its loop take.
+    fn is_left(&self) -> bool {
+        let still_s = monotonic_ns().saturating_sub(self.moved_ns) as f64 / 1e9;
+        self.begun_ns == 0 && still_s > PASSES_WAITED * self.iteration_s + LEFT_LOOP_SECONDS
     }
 
     /// How long before the limit of time an end must be agreed on, so that ranks come to it before: an iteration, where
@@ -249,7 +269,7 @@ fn must_end(lead: &Lead, seen: &Polled, since_ns: u64, ahead_s: f64) -> Option<E
         return Some(Ended::Limit);
     }
     let seconds = (monotonic_ns() - since_ns) as f64 / 1e9 + ahead_s;
-    (!lead.options.follow && since_ns != 0 && seconds > lead.options.max_seconds).then_some(Ended::MaxSeconds)
+    (!lead.options.follow && since_ns != 0 && seconds > lead.max_seconds).then_some(Ended::MaxSeconds)
 }
 
 fn end_now(lead: &mut Lead, why: Ended) -> Result<(Ended, bool), Error> {
@@ -300,7 +320,7 @@ pub(super) fn by_time(lead: &mut Lead) -> Result<Recorded, Error> {
     let begun = ask_early(lead, Request::RecordByTime)?;
     let begun_ns = monotonic_ns().saturating_sub((begun.seconds.unwrap_or(0.0) * 1e9) as u64);
     let options = lead.options;
-    let limit_s = if options.follow { f64::INFINITY } else { TIME_WINDOW_S.min(options.max_seconds) };
+    let limit_s = if options.follow { f64::INFINITY } else { TIME_WINDOW_S.min(lead.max_seconds) };
     let ended = loop {
         let seconds = (monotonic_ns() - begun_ns) as f64 / 1e9;
         lead.progress.stage(&Stage::Recording { done: 0, wanted: 0, seconds });

@@ -49,7 +49,7 @@ pub(super) fn report(
             ended_by: recorded.ended.word().to_string(),
             groups: groups(&lead.facts),
             communication_named_only: !options.groups.iter().any(|group| matches!(group, Group::Comm | Group::All)),
-            loop_description: loop_description(marker),
+            loop_description: loop_description(marker, &lead.left),
             main_loop: if let Marker::Call(call) = marker { call.main_loop.as_deref().cloned() } else { None },
             assumed: options.assumed,
             started_unix_s: begun.map_or(0.0, |begun| unix_time.at(begun)),
@@ -202,10 +202,25 @@ fn marker_source(marker: &Marker) -> &'static str {
     }
 }
 
-fn loop_description(marker: &Marker) -> Option<String> {
-    match marker {
-        Marker::Time { why } => Some(format!("no loop: {why}")),
-        Marker::Call(call) => call.description.clone(),
+fn loop_description(marker: &Marker, left: &[String]) -> Option<String> {
+    let (description, name) = match marker {
+        Marker::Time { why } => (format!("no loop: {why}"), ""),
+        Marker::Call(call) => (call.description.clone()?, call.name.as_str()),
+    };
+    Some(description + &left_before(left, name))
+}
+
+/// What was to count before and was left, unless it came again.
+fn left_before(left: &[String], name: &str) -> String {
+    let mut others: Vec<&str> = left.iter().map(String::as_str).filter(|one| *one != name).collect();
+    others.dedup();
+    match others.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; {} was taken first, and was not passed any more before a window of it began: the program may have left it, and \
+             what ran then was looked at",
+            others.join(", then ")
+        ),
     }
 }
 

@@ -7,6 +7,7 @@
 //! Next: `team` (in and out), `call_paths` (where calls come from), `looks` and `passes` (what counts), `recorder` (when), `readout` (what was recorded).
 
 mod at_once;
+mod by_counter;
 mod call_paths;
 mod checked;
 mod counters;
@@ -38,7 +39,8 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::first_call::{FirstCall, Held};
 use crate::options::Options;
-use crate::request::{Answer, Command, Inserted, Lacking, Request, Went, WindowId};
+use crate::request::{Answer, Command, Inserted, Lacking, Request, Sampled, Went, WindowId};
+use by_counter::CountedPasses;
 use call_paths::{CallPaths, Rules};
 use counters::Counters;
 pub use counters::what_counts;
@@ -116,6 +118,8 @@ struct Window<'c> {
     /// What counts on each rank, and the pass that marks an iteration.
     wanted: Vec<Wanted>,
     phases: Vec<u64>,
+    /// The same by the counters, where calls do not tell it.
+    counted_passes: Vec<CountedPasses>,
     /// The job's iteration minus the rank's count.
     offsets: Vec<i64>,
     /// Marks of each rank so far, and how many of those it wrote were read.
@@ -212,7 +216,7 @@ impl<'c> Node<'c> {
     pub fn handle(&mut self, command: &Command) -> Result<Answer, Error> {
         let id = command.window;
         match &command.request {
-            Request::Sample(options) => return Ok(Answer::Sampled(nest::sampled(&self.job, options, self.cache))),
+            Request::Sample(options) => return Ok(Answer::Sampled(self.sample(id, options))),
             Request::Insert(options) => return self.insert(id, options),
             Request::Gather(options) => return self.gather(options),
             Request::EndGather(end) => {
@@ -245,6 +249,25 @@ impl<'c> Node<'c> {
             }
             Request::Go => Ok(Answer::Went(self.held.as_ref().map(|held| window.begin_with(held)).unwrap_or_default())),
             request => window.handle(request),
+        }
+    }
+
+    /// The loops that run. Code must be the program's own for that: what this window has put in before is taken out, and the
+    /// pauses for that are told with those of the looks.
+    fn sample(&mut self, id: WindowId, options: &Options) -> Sampled {
+        let mut before = Sampled::default();
+        if let Some(window) = self.open.as_mut().filter(|window| window.id == id) {
+            window.team.remove();
+            for pauses in window.team.members.iter().map(Member::pauses_us) {
+                before.pause_us_max = pauses.iter().copied().fold(before.pause_us_max, f64::max);
+                before.pause_us_total = before.pause_us_total.max(pauses.iter().sum());
+            }
+        }
+        let sampled = nest::sampled(&self.job, options, self.cache);
+        Sampled {
+            pause_us_max: sampled.pause_us_max.max(before.pause_us_max),
+            pause_us_total: sampled.pause_us_total + before.pause_us_total,
+            ..sampled
         }
     }
 
@@ -354,6 +377,7 @@ impl<'c> Window<'c> {
             found: Vec::new(),
             wanted: Vec::new(),
             phases: Vec::new(),
+            counted_passes: Vec::new(),
             offsets: vec![0; ranks],
             marks: vec![Vec::new(); ranks],
             read: vec![0; ranks],
@@ -372,7 +396,8 @@ impl<'c> Window<'c> {
             Request::Count { choices } => self.count(choices)?,
             Request::CountFunction { function } => self.count_function(*function),
             Request::LoopPasses { functions } => Answer::LoopPassed(self.loop_passes(functions)),
-            Request::Passes { fresh, with_messages, events_max } => {
+            Request::Passes { fresh, by_counter: true, .. } => Answer::Passed(self.passes_by_counter(*fresh)),
+            Request::Passes { fresh, with_messages, events_max, by_counter: false } => {
                 Answer::Passed(self.passes(*fresh, *with_messages, *events_max as usize))
             }
             Request::Number { offsets } => {

@@ -16,7 +16,7 @@ use trimtab_stub::view::SlotView;
 use trimtab_window::CallEvent;
 
 /// Added to every rank's counter, so that calls before the counter began have numbers too.
-const COUNT_BIAS: u64 = 1 << 32;
+pub(super) const COUNT_BIAS: u64 = 1 << 32;
 
 /// Passes of a rank before which its calls say too little to be told.
 pub(crate) const PASSES_MIN: u64 = 3;

@@ -51,6 +51,14 @@ pub(crate) struct Member {
     pub(super) stays: Vec<bool>,
 }
 
+impl Member {
+    /// Times that it was held: to put probes in, and to take them out.
+    pub(crate) fn pauses_us(&self) -> [f64; 2] {
+        let removed_ns = self.removal.as_ref().map_or(0, |removal| removal.pause_ns_max);
+        [self.inserted.pause_ns as f64 / 1e3, removed_ns as f64 / 1e3]
+    }
+}
+
 /// All ranks of a node.
 #[derive(Debug)]
 pub(crate) struct Team {

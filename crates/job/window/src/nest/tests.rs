@@ -137,14 +137,15 @@ fn a_library_without_mpi_has_the_programs_loop_only_where_it_calls_back() {
 }
 
 fn counted(passes: u64, with_mpi: u64) -> Counted {
-    Counted { passes: Some(Passes { passes, with_mpi }), is_seen_in_mpi: false, is_hidden: false }
+    Counted { passes: Some(Passes { passes, with_mpi }), is_seen_in_mpi: false, is_hidden: false, is_in_bursts: false }
 }
 
 #[test]
 fn the_outermost_loop_that_repeats_in_time_is_taken() {
     use LoopChoice::{Nothing, Take, Wait};
-    let fast = Counted { passes: None, is_seen_in_mpi: false, is_hidden: false };
-    let hidden = Counted { passes: None, is_seen_in_mpi: true, is_hidden: true };
+    let fast = Counted { passes: None, is_seen_in_mpi: false, is_hidden: false, is_in_bursts: false };
+    let hidden = Counted { passes: None, is_seen_in_mpi: true, is_hidden: true, is_in_bursts: false };
+    let bursts = Counted { is_in_bursts: true, ..counted(40, 40) };
     for (name, loops, elapsed_s, max_s, choice) in [
         ("the outermost, at once", vec![counted(3, 3), counted(30, 30)], 0.1, 60.0, Take(0)),
         ("it may still come", vec![counted(1, 1), counted(30, 30)], 1.9, 60.0, Wait),
@@ -160,6 +161,11 @@ fn the_outermost_loop_that_repeats_in_time_is_taken() {
         ("nobody knows what is around", vec![hidden, counted(3, 3)], 0.1, 60.0, Nothing),
         ("around what can't be seen", vec![counted(3, 3), hidden, counted(9, 9)], 0.1, 60.0, Take(0)),
         ("none", vec![], 2.0, 6.0, Nothing),
+        ("in bursts around steps", vec![bursts, counted(3, 3)], 0.5, 60.0, Wait),
+        ("in bursts around steps, later", vec![bursts, counted(3, 3)], 2.0, 60.0, Take(1)),
+        ("nothing but bursts", vec![bursts, counted(2, 2)], 20.0, 60.0, Take(0)),
+        ("it may be a burst", vec![counted(3, 3), counted(9, 9)], 0.01, 60.0, Wait),
+        ("alone", vec![counted(3, 3)], 0.01, 60.0, Take(0)),
     ] {
         assert_eq!(choose_loop(&loops, elapsed_s, max_s), choice, "{name}");
     }

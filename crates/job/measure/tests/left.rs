@@ -1,0 +1,137 @@
+//! Loops that a program leaves before a window of them begins, and loops whose passes have more calls than a rank
+//! remembers: the window is of what runs then, says so, and doesn't wait for its limit of time.
+//!
+//! Next: `common` for nodes that are spoken to in bytes.
+
+mod common;
+
+use common::{LIMIT, Wires, options};
+use rustix::process::{Pid as Process, Signal, kill_process};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Once;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use trimtab_measure::{
+    Crew, Here, Mark, Node, Options, Progress, Silent, Stage, WindowId, has_static_mpi, measure_with,
+};
+use trimtab_session::ImageCache;
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, threads_running};
+use trimtab_track::{Job, ProcFs, find_job_in};
+use trimtab_types::Pid;
+use trimtab_types::report::Report;
+
+const RANKS: u32 = 2;
+const ITERATIONS: u64 = 5;
+/// Windows in which it must go as meant once: another process may keep the test from running at the wrong moment.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// The program at work.
+struct Program {
+    _folder: TempDir,
+    _running: Running,
+    pids: Vec<i32>,
+    job: Job,
+    before: Vec<(TextSnapshot, usize)>,
+}
+
+impl Program {
+    fn start(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder of its own");
+        let program = folder.path().join("left");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/left/left.c");
+        let compiled = Command::new("mpicc.openmpi").args(["-O1", "-g", "-o"]).arg(&program).arg(&source).status();
+        assert!(compiled.expect("the compiler runs").success(), "it compiles");
+        let mut running = Launch::mpi(Mpi::OpenMpi, RANKS, &program).args(arguments).start().expect("it starts");
+        let pids = running.rank_pids(LIMIT).expect("the ranks start");
+        let deadline = Instant::now() + LIMIT;
+        while running.stdout().matches("at work").count() < RANKS as usize {
+            assert!(Instant::now() < deadline, "it does not work: {}", running.stderr());
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        let job = find_job_in(&ProcFs::new(), Pid(running.pid()), &has_static_mpi).expect("the job is found");
+        let before =
+            |pid: &i32| (TextSnapshot::of(*pid).expect("its text"), threads_running(*pid).expect("its threads"));
+        Program { before: pids.iter().map(before).collect(), _folder: folder, _running: running, pids, job }
+    }
+
+    fn window(&self, crew: &mut dyn Crew, progress: &dyn Progress) -> Report {
+        let options = Options {
+            functions: Vec::new(),
+            arguments: Vec::new(),
+            detail: 0,
+            max_seconds: 20.0,
+            // Calls to itself take less time than their probes.
+            max_cost: Some(100.0),
+            trigger: "attach".to_owned(),
+            ..options(Mark::Auto, ITERATIONS)
+        };
+        measure_with(crew, WindowId(1), &options, progress).expect("a window").report
+    }
+
+    fn assert_restored(&self) {
+        for (text, threads) in &self.before {
+            assert_eq!(text.difference_now().expect("its text"), None, "process {}", text.pid());
+            assert_eq!(threads_running(text.pid()).expect("its threads"), *threads, "process {}", text.pid());
+        }
+    }
+}
+
+/// Has the program leave its loop as soon as all ranks know where to begin.
+struct Leaving<'a> {
+    pids: &'a [i32],
+    once: Once,
+}
+
+impl Progress for Leaving<'_> {
+    fn stage(&self, stage: &Stage) {
+        if matches!(stage, Stage::Armed { .. }) {
+            self.once.call_once(|| {
+                for pid in self.pids.iter().filter_map(|pid| Process::from_raw(*pid)) {
+                    kill_process(pid, Signal::USR1).expect("it runs");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_loop_that_is_left_before_the_window_is_not_waited_for() {
+    let attempt = |_| {
+        let program = Program::start(&[]);
+        let cache = ImageCache::in_memory();
+        let leaving = Leaving { pids: &program.pids, once: Once::new() };
+        let report = program.window(&mut Wires::new(&program.job, &cache), &leaving);
+        program.assert_restored();
+        // Where it is left a pass later than meant the window has begun, and waits for its limit.
+        let is_of_first = |report: &Report| report.window.main_loop.as_ref().is_some_and(|it| it.function == "prepare");
+        (!is_of_first(&report)).then_some(report)
+    };
+    let report = (0..ATTEMPTS_MAX).find_map(attempt).expect("a window of the main loop");
+    let window = &report.window;
+    let found = window.main_loop.as_ref().unwrap_or_else(|| panic!("{window:?} {:?}", report.warnings));
+    assert_eq!((found.function.as_str(), window.iterations), ("solve", Some(ITERATIONS)), "{window:?}");
+    assert!(window.valid, "{:?}", report.warnings);
+    let said = window.loop_description.clone().unwrap_or_default();
+    assert!(
+        said.contains("loop 1 of prepare at left.c:")
+            && said.contains("was not passed any more before a window of it began"),
+        "{said}"
+    );
+    assert!(report.cost.pause_us_total > 0.0, "{:?}", report.cost);
+}
+
+#[test]
+fn passes_with_more_calls_than_a_rank_remembers_are_iterations() {
+    let program = Program::start(&["chat"]);
+    let cache = ImageCache::in_memory();
+    // Nodes look at the same time, which those of a test that are asked one after the other do not.
+    let report = program.window(&mut Here { node: Node::new(0, program.job.clone(), &cache) }, &Silent);
+    program.assert_restored();
+    let window = &report.window;
+    let found = window.main_loop.as_ref().unwrap_or_else(|| panic!("{window:?} {:?}", report.warnings));
+    assert_eq!((found.function.as_str(), window.iterations), ("chat", Some(ITERATIONS)), "{window:?}");
+    let calls = report.functions.iter().find(|one| one.name == "MPI_Sendrecv").map(|one| one.calls);
+    assert_eq!(calls, Some(u64::from(RANKS) * ITERATIONS * 30_001), "{window:?} {:?}", report.functions);
+    assert!(report.warnings.iter().any(|warning| warning.contains("likely, not proven")), "{:?}", report.warnings);
+}

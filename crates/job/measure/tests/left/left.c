@@ -1,0 +1,68 @@
+/* A loop that is left on SIGUSR1, and the main loop after it; or, with an argument, one whose passes have more calls than a
+   rank remembers, and no collective. It runs until it is ended. */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int rank, size;
+static volatile sig_atomic_t told, ended;
+static double mine[8], theirs[8];
+
+static void tell(int number)
+{
+    (void)number;
+    told = 1;
+}
+
+static __attribute__((noinline)) int is_told(void)
+{
+    int here = told, anywhere;
+    MPI_Allreduce(&here, &anywhere, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return anywhere;
+}
+
+static __attribute__((noinline)) void exchange(int with, int from, int tag)
+{
+    MPI_Sendrecv(mine, 8, MPI_DOUBLE, with, tag, theirs, 8, MPI_DOUBLE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static __attribute__((noinline)) void prepare(void)
+{
+    do {
+        usleep(100000);
+    } while (!is_told());
+}
+
+static __attribute__((noinline)) void solve(void)
+{
+    for (long step = 0; !ended; step++) {
+        usleep(20000);
+        exchange((rank + 1) % size, (rank + size - 1) % size, 1);
+    }
+}
+
+static __attribute__((noinline)) void chat(void)
+{
+    for (long step = 0; !ended; step++) {
+        for (int message = 0; message < 30000; message++)
+            exchange(rank, rank, message % 100);
+        exchange((rank + 1) % size, (rank + size - 1) % size, 1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    signal(SIGUSR1, tell);
+    MPI_Barrier(MPI_COMM_WORLD);
+    puts("at work");
+    fflush(stdout);
+    if (argc > 1)
+        chat();
+    prepare();
+    solve();
+    return 0;
+}
