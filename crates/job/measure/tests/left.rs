@@ -3,6 +3,7 @@
 //!
 //! Next: `common` for nodes that are spoken to in bytes.
 
+#[allow(dead_code, reason = "of what is there only the nodes are asked")]
 mod common;
 
 use common::{LIMIT, Wires, options};
