@@ -395,6 +395,10 @@ pub struct FunctionTotal {
     /// Why `time_s` is `None` although time was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_missing: Option<String>,
+    /// Its probes were taken out so many seconds after the window began, 0: before it did. Since then nothing of it is counted, so
+    /// that `calls` is a lower bound. `None`: it was counted to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_out_after_s: Option<f64>,
     /// Why no part of `time_s` is told among the wait states, although the function communicates and took time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_missing: Option<String>,

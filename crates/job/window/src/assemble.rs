@@ -202,6 +202,8 @@ pub struct Untimed {
     pub reason: String,
     /// Its probes were taken out before the window's end: its bytes are not known either.
     pub is_out: bool,
+    /// If so, since when: after this rank's window began, 0 before.
+    pub out_after_us: u64,
 }
 
 /// One entry of the anchor.
@@ -585,21 +587,22 @@ fn function_totals(input: &WindowInput, scale: Scale) -> Vec<FunctionTotal> {
     totals
 }
 
-/// Sums one function over ranks; `None` if nobody called it.
+/// Sums one function over ranks; `None` if nobody called it, as far as it was counted.
 fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale: Scale) -> Option<FunctionTotal> {
     let of_rank = |rank: &RankSample| {
         let called = |sample: &&FunctionSample| sample.function == number && sample.calls + sample.nested > 0;
         rank.functions.iter().filter(called).map(|sample| (rank.first_ticks, *sample)).collect::<Vec<_>>()
     };
     let samples: Vec<(u64, FunctionSample)> = input.ranks.iter().flat_map(of_rank).collect();
-    if samples.is_empty() {
+    let taken_out_after_us = out_of(input, number).map(|out| out.out_after_us).min();
+    if samples.is_empty() && taken_out_after_us.is_none() {
         return None;
     }
     let sum = |value: fn(&FunctionSample) -> u64| samples.iter().map(|(_, sample)| value(sample)).sum::<u64>();
     let (calls, bytes) = (sum(|sample| sample.calls), sum(|sample| sample.bytes));
     let outermost = || samples.iter().filter(|(_, sample)| sample.calls > 0);
     let after_start = |start: u64, ticks: u64| scale.seconds(ticks.saturating_sub(start));
-    let time_missing = untimed_reason(input, number);
+    let time_missing = untimed_reason(input, number).or(out_reason(input, number));
     let bytes_missing = out_reason(input, number)
         .filter(|_| info.moves_bytes)
         .or(bytes_missing(info, sum(|sample| sample.unknown_bytes)));
@@ -614,6 +617,7 @@ fn function_total(number: usize, info: &FunctionInfo, input: &WindowInput, scale
         time_s: (info.timed && time_missing.is_none()).then(|| scale.seconds(ticks)),
         waits_missing: waits_missing(input, number).filter(|_| info.group == "comm" && info.timed && ticks > 0),
         time_missing,
+        taken_out_after_s: taken_out_after_us.map(|us| us as f64 / 1e6),
         bytes_missing,
         bytes: moves.then_some(bytes),
         bytes_mean: (moves && calls > 0).then(|| bytes as f64 / calls as f64),
@@ -665,8 +669,12 @@ fn untimed_reason(input: &WindowInput, number: usize) -> Option<String> {
 
 /// Why nothing is known of a function from some moment of the window on.
 pub(crate) fn out_reason(input: &WindowInput, number: usize) -> Option<String> {
-    let out = input.ranks.iter().flat_map(|rank| &rank.unseen).find(|one| one.is_out && one.function == number);
-    out.map(|out| out.reason.clone())
+    out_of(input, number).next().map(|out| out.reason.clone())
+}
+
+/// The function on each rank where its probes were taken out.
+fn out_of(input: &WindowInput, number: usize) -> impl Iterator<Item = &Untimed> {
+    input.ranks.iter().flat_map(|rank| &rank.unseen).filter(move |one| one.is_out && one.function == number)
 }
 
 fn links(input: &WindowInput) -> Vec<Link> {

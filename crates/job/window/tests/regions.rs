@@ -162,7 +162,7 @@ type Change<'c> = &'c dyn Fn(&mut RankSample);
 
 #[test]
 fn what_is_not_known_has_a_reason() {
-    let untimed = |function: usize| Untimed { function, reason: "its probes were taken out".into(), is_out: true };
+    let untimed = |function: usize| Untimed { function, reason: "its probes were taken out".into(), is_out: true, out_after_us: 0 };
     let cases: [(&str, Change<'_>, &str, bool); 8] = [
         ("mixed", &|rank| rank.team.as_mut().expect("a team").mixed = 2, "another thread", false),
         ("lost", &|rank| rank.team.as_mut().expect("a team").lost = 1, "exception", false),
@@ -189,7 +189,7 @@ fn what_is_not_known_has_a_reason() {
 
 #[test]
 fn an_end_that_is_not_seen_matters_as_much_as_it_leaves_open() {
-    let jumps = Untimed { function: 2, reason: "went on behind a jump".into(), is_out: false };
+    let jumps = Untimed { function: 2, reason: "went on behind a jump".into(), is_out: false, out_after_us: 0 };
     let of = |ends: u64| {
         let mut changed = rank(0, team());
         changed.untimed = vec![jumps.clone()];

@@ -347,7 +347,7 @@ fn what_a_rank_reads_from_another_is_sent_by_that_one() {
 /// A function that communicates and could not be patched makes the share a lower bound, although nobody saw it called.
 #[test]
 fn a_wholly_refused_communication_function_makes_the_share_a_lower_bound() {
-    let refused = |function| Untimed { function, reason: "it is too short".into(), is_out: false };
+    let refused = |function| Untimed { function, reason: "it is too short".into(), is_out: false, out_after_us: 0 };
     for (name, group, unseen, is_bound) in [
         ("none", "comm", vec![], false),
         ("comm", "comm", vec![refused(0)], true),
@@ -381,13 +381,14 @@ fn a_function_that_was_taken_out_is_told_as_a_part() {
             rank.functions.extend((calls > 0).then_some(sample));
         }
         input.functions[0].moves_bytes = true;
-        let out = Untimed { function: 0, reason: "its probes were taken out".into(), is_out: true };
+        let out = Untimed { function: 0, reason: "its probes were taken out".into(), is_out: true, out_after_us: 250_000 };
         input.ranks[1].untimed = vec![out.clone()];
         input.ranks[1].unseen = vec![out];
         let report = assemble(&input);
         let row = report.functions.iter().find(|row| row.name == input.functions[0].name);
-        assert_eq!(row.map_or(0, |row| row.calls), 2 * calls, "{name}");
-        assert!(row.is_none_or(|row| row.time_s.is_none() && row.bytes.is_none()), "{name}: {row:?}");
+        let row = row.expect("it is told, also if nobody saw it called");
+        assert_eq!((row.calls, row.taken_out_after_s), (2 * calls, Some(0.25)), "{name}");
+        assert!(row.time_s.is_none() && row.bytes.is_none() && row.time_missing.is_some(), "{name}: {row:?}");
         let told = |part: &str| report.warnings.iter().any(|warning| warning.starts_with(part));
         assert!(
             told(&format!("{}: its probes were taken out", input.functions[0].name)),
@@ -581,7 +582,7 @@ fn the_share_of_a_rank_with_several_threads_says_whose_it_is() {
     input.ranks[0].threads[0].comm_ticks = 900_000;
     let text = headline(&assemble(&input));
     assert!(text.contains("one of them does so in 65.0 to 70.0% of the time."), "{text}");
-    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it is left by jumps".into(), is_out: false }];
+    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it is left by jumps".into(), is_out: false, out_after_us: 0 }];
     assert!(headline(&assemble(&input)).contains("one of them does so in at least 65.0% of the time."));
     input.ranks[0].threads.clear();
     assert!(!headline(&assemble(&input)).contains("thread"));
@@ -667,7 +668,7 @@ fn paths_of_a_function_are_all_of_it() {
 #[test]
 fn a_path_is_known_as_well_as_its_function() {
     let mut input = by_paths();
-    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it jumps".to_owned(), is_out: false }];
+    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it jumps".to_owned(), is_out: false, out_after_us: 0 }];
     input.ranks[1].functions[0].unknown_bytes = 2;
     let report = assemble(&input);
     assert!(report.paths.iter().all(|row| row.time_s.is_none() && row.fraction.is_none() && row.bytes.is_none()));

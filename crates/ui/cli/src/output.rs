@@ -18,9 +18,11 @@ pub fn style(to_terminal: bool) -> Style {
     let locale =
         ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
     let unicode = locale.is_none_or(|locale| locale.to_lowercase().contains("utf"));
-    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let width = width.or_else(|| if to_terminal { terminal_width() } else { None }).unwrap_or(COLUMNS);
-    Style { colour: to_terminal && !plain, width, unicode, paths: false }
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    // Files and other programs have room for whole names, unless a width was asked for.
+    let whole_names = !to_terminal && asked.is_none();
+    let width = asked.or_else(|| if to_terminal { terminal_width() } else { None }).unwrap_or(COLUMNS);
+    Style { colour: to_terminal && !plain, width, unicode, paths: false, whole_names }
 }
 
 fn terminal_width() -> Option<usize> {

@@ -126,7 +126,9 @@ fn is_said_to_be_out(report: &Report, name: &str) -> bool {
 /// Nothing that was taken out has a time, and no calls are told as if they were all.
 fn check_out(report: &Report, name: &str, case: &str) {
     assert!(is_said_to_be_out(report, name), "{case}: {name} is out: {:?}", report.warnings);
-    if let Some(function) = function(report, name) {
+    let function = function(report, name);
+    assert!(function.is_some_and(|function| function.taken_out_after_s.is_some()), "{case}: {name} has a row");
+    if let Some(function) = function {
         assert!(function.time_s.is_none() && function.bytes.is_none(), "{case}: {function:?}");
         let reason = function.time_missing.clone().unwrap_or_default();
         assert!(reason.contains("taken out") && reason.contains("lower bound"), "{case}: {function:?}");

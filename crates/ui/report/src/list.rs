@@ -54,7 +54,7 @@ pub fn list(jobs: &[ListedJob], now_unix_s: f64, style: &Style) -> String {
         PageColumn::number("newest", 1),
         PageColumn::number("comm", 0),
         PageColumn::number("per iteration", 2),
-        PageColumn::name("command"),
+        PageColumn::cut("command"),
         PageColumn::text("waited for", 5),
     ]);
     for job in jobs {

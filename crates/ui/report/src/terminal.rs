@@ -5,6 +5,7 @@
 //!
 //! Next: `terminal/pen.rs` for colour and characters, `terminal/table.rs` for columns, `words.rs` for the sentences.
 
+mod names;
 mod pen;
 mod ranks;
 mod table;
@@ -48,6 +49,8 @@ pub struct Style {
     pub unicode: bool,
     /// Whole paths of calls, where the page usually names the program's place only.
     pub paths: bool,
+    /// Tables are as wide as their names need, whatever `width` is: for files and other programs.
+    pub whole_names: bool,
 }
 
 /// The whole page; `headline` is the one sentence a reader should take away.
@@ -154,6 +157,9 @@ fn functions(page: &mut Page, report: &Report) {
         table.row(function_cells(report, function));
     }
     page.table(&table);
+    if let Some(note) = words::taken_out(report) {
+        page.note(Ink::Plain, &note);
+    }
     if let Some(note) = words::shares_of_threads(report) {
         page.note(Ink::Plain, note);
     }
@@ -195,7 +201,7 @@ fn function_cells(report: &Report, function: &FunctionTotal) -> Vec<Cell> {
     let or_dash = |value: Option<String>| value.unwrap_or("-".to_string());
     let mut cells = vec![
         words::function_name(function),
-        count(function.calls),
+        words::function_calls(function),
         or_dash(function.time_s.map(time)),
         or_dash(numbers.share.map(percent)),
         or_dash(numbers.mean_s.map(|s| significant(s * 1e6, 3))),
@@ -400,7 +406,7 @@ fn details(page: &mut Page, report: &Report) {
     let mut table = Table::new(vec![
         Column::number("rank", 0),
         Column::number("thread", 2),
-        Column::name("function"),
+        Column::cut("function"),
         Column::number("at", 0),
         Column::number("took", 0),
         Column::text("arguments", 1),

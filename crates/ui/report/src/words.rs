@@ -347,6 +347,25 @@ pub(crate) fn function_name(function: &FunctionTotal) -> String {
     clean(&function.name) + &shown.collect::<String>() + &and_more
 }
 
+/// Its calls; of a function that was taken out they are a lower bound.
+pub(crate) fn function_calls(function: &FunctionTotal) -> String {
+    let sign = if function.taken_out_after_s.is_some() { ">=" } else { "" };
+    format!("{sign}{}", count(function.calls))
+}
+
+/// Since when functions were taken out; `None`: all were counted to the end.
+pub(crate) fn taken_out(report: &Report) -> Option<String> {
+    let since = |function: &FunctionTotal| {
+        let since = match function.taken_out_after_s? {
+            after_s if after_s > 0.0 => format!("{} after the window began", time(after_s)),
+            _ => "before the window began".to_string(),
+        };
+        Some(format!("{} {since}", clean(&function.name)))
+    };
+    let all: Vec<String> = report.functions.iter().filter_map(since).collect();
+    (!all.is_empty()).then(|| format!(">=: counted only until it was taken out: {}; see the warnings", all.join(", ")))
+}
+
 /// What a function's time is a share of, and the other columns of the function table that are computed.
 pub(crate) struct FunctionNumbers {
     /// Share of the sum of the ranks' recorded time.

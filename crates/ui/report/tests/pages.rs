@@ -5,7 +5,7 @@ mod samples;
 use trimtab_report::{ListedJob, ListedWindow, Style, html, list, terminal};
 use unicode_width::UnicodeWidthStr;
 
-const PLAIN: Style = Style { colour: false, width: 100, unicode: true, paths: false };
+const PLAIN: Style = Style { colour: false, width: 100, unicode: true, paths: false, whole_names: false };
 
 /// One golden per sample: a person reviews each as a page.
 #[test]
@@ -32,7 +32,7 @@ fn terminal_page_narrow_and_ascii() {
 }
 
 fn narrow() -> Style {
-    Style { colour: false, width: 60, unicode: false, paths: false }
+    Style { colour: false, width: 60, unicode: false, paths: false, whole_names: false }
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn every_line_fits_at_any_width_and_number_of_ranks() {
     let many = [1, 2, 7, 8, 16, 17, 32, 33, 100, 4096].map(|ranks| ("many", "headline", samples::many_ranks(ranks)));
     for (name, headline, report) in samples::all().into_iter().chain(many) {
         for width in [60, 72, 80, 120, 200] {
-            let page = terminal(&report, headline, &Style { colour: false, width, unicode: true, paths: false });
+            let page = terminal(&report, headline, &Style { colour: false, width, unicode: true, paths: false, whole_names: false });
             let widest = page.lines().map(UnicodeWidthStr::width).max().unwrap();
             let ranks = report.ranks.len();
             assert!(widest <= width, "{name}, {ranks} ranks, {width} columns: {widest} wide\n{page}");
@@ -243,4 +243,23 @@ fn the_whole_path_is_shown_where_it_is_asked_for() {
     let path = "by pmpi_allreduce_+0x5c (libmpi_mpifh.so.40), by solve at solver.f90:214 (cg)";
     assert!(page(true).contains(path), "{}", page(true));
     assert!(!page(false).contains("pmpi_allreduce_"), "{}", page(false));
+}
+
+/// Whoever reads a narrow page still knows the function and its line; a file has every name as it is.
+#[test]
+fn places_are_recognised_on_narrow_pages_and_whole_in_files() {
+    let mut report = samples::four_ranks();
+    let place = "LAMMPS_NS::CommBrick::forward_comm(LAMMPS_NS::Fix*, int)";
+    let frame = report.paths[0].path.last_mut().expect("the program's own");
+    (frame.function, frame.line) = (place.to_string(), Some("src/comm_brick.cpp:512".to_string()));
+    for width in [60, 80, 100] {
+        let page = terminal(&report, "headline", &Style { width, ..PLAIN });
+        for part in ["forward_comm(", "at", "comm_brick.cpp:512"] {
+            assert!(page.contains(part), "{part} at {width} columns:\n{page}");
+        }
+        assert!(page.lines().all(|line| line.width() <= width), "{width}:\n{page}");
+    }
+    let page = terminal(&report, "headline", &Style { width: 40, whole_names: true, ..PLAIN });
+    assert!(page.contains(&format!("{place} at src/comm_brick.cpp:512  ")), "{page}");
+    assert!(!page.contains("too narrow") && !page.contains('…'), "{page}");
 }

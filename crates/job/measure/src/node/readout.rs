@@ -250,8 +250,16 @@ impl Reader<'_> {
 
     /// Functions whose probes were taken out before the window's end, and since when.
     fn taken_out(&self, first: u64) -> Vec<Untimed> {
-        let untimed =
-            |out: &Out| Untimed { function: out.function as usize, reason: self.said_of(out, first), is_out: true };
+        let after_us = |out: &Out| {
+            let ticks = out.ticks.checked_sub(first).filter(|_| first > 0).unwrap_or(0);
+            (ticks as f64 / self.ticks_per_second * 1e6) as u64
+        };
+        let untimed = |out: &Out| Untimed {
+            function: out.function as usize,
+            reason: self.said_of(out, first),
+            is_out: true,
+            out_after_us: after_us(out),
+        };
         self.member.out.iter().map(untimed).collect()
     }
 
@@ -280,7 +288,7 @@ impl Reader<'_> {
             let reason = format!(
                 "{calls} of its calls went on behind a jump to another function{to}, and nobody saw where they end"
             );
-            Untimed { function: *function, reason, is_out: false }
+            Untimed { function: *function, reason, is_out: false, out_after_us: 0 }
         };
         unseen.iter().map(untimed).collect()
     }
@@ -291,7 +299,8 @@ impl Reader<'_> {
         let position = |name: &str| functions.iter().position(|function| function.name == name);
         let all = refused.iter();
         all.filter_map(|one| {
-            Some(Untimed { function: position(&one.name)?, reason: one.reason.clone(), is_out: false })
+            let reason = one.reason.clone();
+            Some(Untimed { function: position(&one.name)?, reason, is_out: false, out_after_us: 0 })
         })
         .collect()
     }

@@ -67,9 +67,9 @@ pub(super) fn functions(report: &Report) -> String {
     let arguments = report.functions.iter().any(|function| function.argument_sum.is_some());
     let titles: Vec<&str> = titles.into_iter().chain(arguments.then_some("argument sum")).collect();
     let rows = report.functions.iter().map(|function| function_row(report, function, arguments));
-    let note =
-        words::shares_of_threads(report).map_or_else(String::new, |note| format!("<p>{}</p>\n", super::text(note)));
-    table(&titles, rows) + &note
+    let notes = [words::taken_out(report), words::shares_of_threads(report).map(str::to_owned)];
+    let notes = notes.into_iter().flatten().map(|note| format!("<p>{}</p>\n", super::text(&note)));
+    table(&titles, rows) + &notes.collect::<String>()
 }
 
 fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> Vec<Cell> {
@@ -83,7 +83,7 @@ fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> V
     let mut row = vec![
         Cell::name(&words::function_name(function)),
         Cell::name(&function.group),
-        Cell::count(function.calls),
+        Cell::number(function.calls as f64, words::function_calls(function)),
         Cell::maybe(function.time_s, time),
         share,
         Cell::maybe(numbers.mean_s, time),

@@ -26,11 +26,14 @@ pub(crate) struct Pen {
     unicode: bool,
     /// Usable columns.
     pub width: usize,
+    /// Tables may be wider than that rather than shorten names and leave out columns.
+    pub whole_names: bool,
 }
 
 impl Pen {
     pub(crate) fn new(style: &Style) -> Pen {
-        Pen { colour: style.colour, unicode: style.unicode, width: style.width.max(WIDTH_MIN) }
+        let width = style.width.max(WIDTH_MIN);
+        Pen { colour: style.colour, unicode: style.unicode, width, whole_names: style.whole_names }
     }
 
     /// The text in its colour.
@@ -110,9 +113,18 @@ impl Pen {
         if text.width() <= width {
             return text.to_string();
         }
-        let mark = if self.unicode { '…' } else { '~' };
+        self.cut(text, width)
+    }
+
+    /// The text with the mark of a cut at its end, in so many columns.
+    pub(crate) fn cut(&self, text: &str, width: usize) -> String {
         let head = text_of_width(text, width.saturating_sub(1));
-        format!("{head}{mark}")
+        format!("{head}{}", self.cut_mark())
+    }
+
+    /// The character that stands for what is left out.
+    pub(crate) fn cut_mark(&self) -> char {
+        if self.unicode { '…' } else { '~' }
     }
 
     /// Our own signs in ASCII where the terminal has no others.
@@ -171,7 +183,7 @@ mod tests {
     use super::*;
 
     fn pen(width: usize, unicode: bool) -> Pen {
-        Pen::new(&Style { colour: false, width, unicode, paths: false })
+        Pen::new(&Style { colour: false, width, unicode, paths: false, whole_names: false })
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Columns that line up, and that leave in order of importance when the terminal is narrow.
 //!
-//! Next: `pen.rs` for the characters; `terminal.rs` and `ranks.rs` for the tables themselves.
+//! Next: `pen.rs` for the characters; `names.rs` for names that are too wide; `terminal.rs` and `ranks.rs` for the tables themselves.
 
+use super::names;
 use super::pen::{Ink, Pen};
 use unicode_width::UnicodeWidthStr;
 
@@ -11,8 +12,17 @@ const INDENT: usize = 2;
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// A name is not cut below this width: then a column has to leave instead.
+/// A column of names is not made narrower than this: its names go on in the next line.
 const NAME_WIDTH_MIN: usize = 14;
+
+/// So wide a column of names is made, if its names need it, before columns of less importance have room.
+const NAME_WIDTH_WANTED: usize = 34;
+
+/// A name that goes on in more lines than this is cut.
+const NAME_LINES_MAX: usize = 3;
+
+/// Columns whose number is at least this leave so that names have that room.
+const LEAVES_FOR_NAMES: u8 = 2;
 
 /// A bar is not drawn shorter than this.
 const BAR_WIDTH_MIN: usize = 12;
@@ -20,8 +30,10 @@ const BAR_WIDTH_MIN: usize = 12;
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Left, cut where it must be.
+    /// Left; shortened, and wrapped, where it must be.
     Name,
+    /// Left; cut at its end where it must be.
+    Cut,
     /// Left.
     Text,
     /// Right.
@@ -43,8 +55,17 @@ impl Column {
         Column { title: title.to_string(), kind: Kind::Name, leaves: 0 }
     }
 
+    pub(crate) fn cut(title: &str) -> Column {
+        Column { title: title.to_string(), kind: Kind::Cut, leaves: 0 }
+    }
+
     pub(crate) fn text(title: &str, leaves: u8) -> Column {
         Column { title: title.to_string(), kind: Kind::Text, leaves }
+    }
+
+    /// Whether it may be narrower than what is in it.
+    fn gives_way(&self) -> bool {
+        matches!(self.kind, Kind::Name | Kind::Cut)
     }
 
     pub(crate) fn number(title: &str, leaves: u8) -> Column {
@@ -95,11 +116,18 @@ impl Table {
     /// Header and rows for this terminal.
     pub(crate) fn lay_out(&self, pen: &Pen) -> LaidOut {
         let mut widths = self.natural_widths();
-        let (kept, dropped) = self.choose(&mut widths, pen.width);
+        let all: Vec<usize> = (0..widths.len()).collect();
+        let page_width = if pen.whole_names { pen.width.max(total(&widths, &all)) } else { pen.width };
+        let (kept, dropped) = self.choose(&mut widths, page_width);
         let header = kept.iter().map(|&column| self.title(pen, column, widths[column]));
         let mut lines = vec![join(header)];
         for row in &self.rows {
-            lines.push(join(kept.iter().map(|&column| self.cell(pen, column, &row[column], widths[column]))));
+            let cells: Vec<_> = kept.iter().map(|&c| (c, self.cell_lines(pen, c, &row[c], widths[c]))).collect();
+            let height = cells.iter().map(|(_, lines)| lines.len()).max().unwrap_or(1);
+            let blank = |column: usize| " ".repeat(widths[column]);
+            lines.extend((0..height).map(|line| {
+                join(cells.iter().map(|(column, lines)| lines.get(line).cloned().unwrap_or_else(|| blank(*column))))
+            }));
         }
         LaidOut { lines, dropped }
     }
@@ -108,20 +136,24 @@ impl Table {
     fn choose(&self, widths: &mut [usize], page_width: usize) -> (Vec<usize>, Vec<String>) {
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         let mut dropped = Vec::new();
-        let least: Vec<usize> = (0..widths.len()).map(|column| self.least_width(column, widths[column])).collect();
-        while total(&least, &kept) > page_width {
-            let Some(leaving) =
-                kept.iter().copied().filter(|&c| self.columns[c].leaves > 0).max_by_key(|&c| self.columns[c].leaves)
-            else {
-                break;
-            };
-            kept.retain(|&column| column != leaving);
-            dropped.push(self.columns[leaving].title.clone());
+        let wanted: Vec<usize> = (0..widths.len()).map(|column| self.wanted_width(column, widths[column])).collect();
+        let needed: Vec<usize> = self.least_widths(widths);
+        // For what names want, only columns of little importance leave; for what they need, any that may.
+        for (least, leaves_min) in [(&wanted, LEAVES_FOR_NAMES), (&needed, 1)] {
+            while total(least, &kept) > page_width {
+                let may_leave = kept.iter().copied().filter(|&column| self.columns[column].leaves >= leaves_min);
+                let Some(leaving) = may_leave.max_by_key(|&column| self.columns[column].leaves) else { break };
+                kept.retain(|&column| column != leaving);
+                dropped.push(self.columns[leaving].title.clone());
+            }
         }
-        for &column in &kept {
-            let over = total(widths, &kept).saturating_sub(page_width);
-            if self.columns[column].kind == Kind::Name {
-                widths[column] = widths[column].saturating_sub(over).max(least[column]);
+        // Columns of names give way to what they want first, the widest first, and then, all columns left being needed, further.
+        let mut names: Vec<usize> = kept.iter().copied().filter(|&c| self.columns[c].gives_way()).collect();
+        names.sort_by_key(|&column| std::cmp::Reverse(widths[column]));
+        for least in [&wanted, &needed] {
+            for &column in &names {
+                let over = total(widths, &kept).saturating_sub(page_width);
+                widths[column] = widths[column].saturating_sub(over).max(least[column].min(widths[column]));
             }
         }
         for &column in &kept {
@@ -144,8 +176,27 @@ impl Table {
         self.columns.iter().enumerate().map(of_column).collect()
     }
 
-    fn least_width(&self, column: usize, natural: usize) -> usize {
-        if self.columns[column].kind == Kind::Name { natural.min(NAME_WIDTH_MIN) } else { natural }
+    /// Of columns of names what they can do with, wrapped; of others the whole.
+    fn least_widths(&self, natural: &[usize]) -> Vec<usize> {
+        let least = |(column, width): (usize, &usize)| match self.columns[column].kind {
+            Kind::Name | Kind::Cut => NAME_WIDTH_MIN.min(*width),
+            _ => *width,
+        };
+        natural.iter().enumerate().map(least).collect()
+    }
+
+    /// Of a column of names the width of its shortest forms, within limits; of others the whole.
+    fn wanted_width(&self, column: usize, natural: usize) -> usize {
+        match self.columns[column].kind {
+            Kind::Name => (),
+            Kind::Cut => return NAME_WIDTH_MIN.min(natural),
+            _ => return natural,
+        }
+        let shortest = self.rows.iter().map(|row| match &row[column] {
+            Cell::Text(text) => names::least_width(text),
+            Cell::Bar(_) => 0,
+        });
+        shortest.max().unwrap_or(0).clamp(NAME_WIDTH_MIN, NAME_WIDTH_WANTED).min(natural)
     }
 
     fn title(&self, pen: &Pen, column: usize, width: usize) -> String {
@@ -153,10 +204,19 @@ impl Table {
         pen.paint(Ink::Faint, &align(&pen.fit(title, width), *kind, width))
     }
 
-    fn cell(&self, pen: &Pen, column: usize, cell: &Cell, width: usize) -> String {
+    fn cell_lines(&self, pen: &Pen, column: usize, cell: &Cell, width: usize) -> Vec<String> {
+        let kind = self.columns[column].kind;
         match cell {
-            Cell::Text(text) => align(&pen.fit(text, width), self.columns[column].kind, width),
-            Cell::Bar(parts) => pen.bar(parts, width),
+            Cell::Text(text) if kind == Kind::Name => {
+                let mut lines = names::wrapped(&names::shortened(text, width, pen.cut_mark()), width);
+                if lines.len() > NAME_LINES_MAX {
+                    lines.truncate(NAME_LINES_MAX);
+                    lines[NAME_LINES_MAX - 1] = pen.cut(&lines[NAME_LINES_MAX - 1], width);
+                }
+                lines.iter().map(|line| align(line, kind, width)).collect()
+            }
+            Cell::Text(text) => vec![align(&pen.fit(text, width), kind, width)],
+            Cell::Bar(parts) => vec![pen.bar(parts, width)],
         }
     }
 }
@@ -197,10 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn columns_leave_in_order_and_names_are_cut_last() {
-        let rows: [(usize, &[&str]); 4] = [(120, &[]), (62, &[]), (50, &["mean"]), (40, &["mean"])];
+    fn columns_leave_in_order_and_names_are_shortened_last() {
+        let rows: [(usize, &[&str]); 4] = [(120, &[]), (62, &["mean"]), (50, &["mean"]), (40, &["mean"])];
         for (width, dropped) in rows {
-            let laid_out = table().lay_out(&Pen::new(&Style { colour: false, width, unicode: true, paths: false }));
+            let laid_out = table().lay_out(&Pen::new(&Style { colour: false, width, unicode: true, paths: false, whole_names: false }));
             assert_eq!(laid_out.dropped, dropped, "{width}");
             assert!(laid_out.lines.iter().all(|line| line.width() <= width), "{width}: {:#?}", laid_out.lines);
         }
