@@ -24,8 +24,8 @@ pub(crate) const COLUMNS: [(&str, u8); 8] = [
     ("waits", 3),
 ];
 
-/// The calls by one path: what is shown under each title, with the number it stands for.
-pub(crate) fn cells(row: &PathTotal) -> [(String, Option<f64>); COLUMNS.len()] {
+/// The calls by one of these paths: what is shown under each title, with the number it stands for.
+pub(crate) fn cells(rows: &[PathTotal], row: &PathTotal) -> [(String, Option<f64>); COLUMNS.len()] {
     let maybe = |value: Option<f64>, shown: fn(f64) -> String| {
         (value.map_or("-".to_string(), shown), Some(value.unwrap_or(-1.0)))
     };
@@ -33,7 +33,7 @@ pub(crate) fn cells(row: &PathTotal) -> [(String, Option<f64>); COLUMNS.len()] {
     let most = most.map_or("-".to_string(), |(most_s, rank)| format!("{} ({rank})", time(most_s)));
     [
         (clean(&row.function), None),
-        (place(row), None),
+        (place_among(rows, row), None),
         maybe(row.fraction, percent),
         (count(row.calls), Some(row.calls as f64)),
         maybe(row.time_s, time),
@@ -41,6 +41,15 @@ pub(crate) fn cells(row: &PathTotal) -> [(String, Option<f64>); COLUMNS.len()] {
         maybe(row.bytes.map(|bytes| bytes as f64), bytes),
         maybe(row.wait_s, time),
     ]
+}
+
+/// Its place; where the compiler gave several calls one line, with what tells them apart: `solve at solver.f90:214 +0x1bb`.
+fn place_among(rows: &[PathTotal], row: &PathTotal) -> String {
+    let shown = place(row);
+    let Some(own) = row.own().filter(|own| own.line.is_some()) else { return shown };
+    let is_another = |other: &PathTotal| other.own().is_some_and(|of| of.offset != own.offset);
+    let is_alike = |other: &PathTotal| other.function == row.function && place(other) == shown && is_another(other);
+    if rows.iter().any(is_alike) { format!("{shown} +{:#x}", own.offset) } else { shown }
 }
 
 /// `solve at solver.f90:214`.

@@ -260,7 +260,7 @@ fn call_paths(page: &mut Page, report: &Report, whole: bool) {
     };
     let mut table = Table::new(paths::COLUMNS.map(column).into());
     for row in shown {
-        table.row(paths::cells(row).map(|(shown, _)| Cell::Text(shown)).into());
+        table.row(paths::cells(&report.paths, row).map(|(shown, _)| Cell::Text(shown)).into());
     }
     page.table(&table);
     if let Some(rest) = paths::rest(&report.paths) {

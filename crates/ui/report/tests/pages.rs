@@ -263,3 +263,16 @@ fn places_are_recognised_on_narrow_pages_and_whole_in_files() {
     assert!(page.contains(&format!("{place} at src/comm_brick.cpp:512  ")), "{page}");
     assert!(!page.contains("too narrow") && !page.contains('…'), "{page}");
 }
+
+/// gfortran gives one line to calls that it has drawn together: their rows are told apart all the same.
+#[test]
+fn calls_of_one_line_are_told_apart() {
+    let mut report = samples::four_ranks();
+    report.paths.truncate(1);
+    report.paths.push(report.paths[0].clone());
+    assert!(!terminal(&report, "headline", &PLAIN).contains(":214 +0x"), "the same call on another way has the same place");
+    report.paths[1].path.last_mut().expect("the program's own").offset += 0x10;
+    let page = terminal(&report, "headline", &PLAIN);
+    let offsets = report.paths.iter().map(|row| format!(":214 +{:#x} ", row.path.last().expect("a frame").offset));
+    offsets.for_each(|offset| assert_eq!(page.matches(&offset).count(), 1, "{offset}\n{page}"));
+}

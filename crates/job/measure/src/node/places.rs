@@ -5,7 +5,7 @@
 use super::call_paths::CallPaths;
 use super::looks::ANY_SITE;
 use super::owners::{is_binding_in_source, is_interpreter};
-use super::selection::readable;
+use super::selection::{LOOP_GROUP, readable};
 use super::{Window, header};
 use crate::request::MarkerSite;
 use std::cell::OnceCell;
@@ -28,8 +28,13 @@ impl Window<'_> {
         let wanted = self.wanted.iter().position(|wanted| wanted.is_common && wanted.symbol.site != ANY_SITE);
         let Some(index) = wanted else { return (None, warnings) };
         let (wanted, member) = (&self.wanted[index], &self.team.members[index]);
+        let info = &self.team.selection.functions[wanted.symbol.function as usize];
+        if info.group == LOOP_GROUP {
+            // Passes come from nowhere: no call makes them.
+            return (None, warnings);
+        }
         let path = frames(&mut self.paths[index], header(member).marker_site.load(Relaxed), self.cache);
-        let function = &self.team.selection.functions[wanted.symbol.function as usize].name;
+        let function = &info.name;
         let times = if wanted.every > 1 { format!(", every {} calls", wanted.every) } else { String::new() };
         let own = own(&path);
         let name = match own {

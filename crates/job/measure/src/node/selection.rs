@@ -26,7 +26,7 @@ use trimtab_window::FunctionInfo;
 /// Number of each group in a probe.
 pub(crate) const GROUP_NAMES: [&str; 6] = ["comm", "io", "mem", "sleep", "user", "omp"];
 /// In the report loops whose passes are counted are a group of their own, though no time is measured of it.
-const LOOP_GROUP: &str = "loop";
+pub(super) const LOOP_GROUP: &str = "loop";
 const COMM: u8 = 0;
 const USER: u8 = 4;
 /// Functions that mark iterations wherever a program has them (Fortran adds an underscore).

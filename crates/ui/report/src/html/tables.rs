@@ -100,7 +100,7 @@ fn function_row(report: &Report, function: &FunctionTotal, arguments: bool) -> V
 pub(super) fn paths(report: &Report) -> String {
     let titles: Vec<&str> = paths::COLUMNS.iter().map(|(title, _)| *title).chain(["called"]).collect();
     let row = |row: &PathTotal| {
-        let cells = paths::cells(row).map(|(shown, number)| match number {
+        let cells = paths::cells(&report.paths, row).map(|(shown, number)| match number {
             Some(number) => Cell::number(number, shown),
             None => Cell::name(&shown),
         });
