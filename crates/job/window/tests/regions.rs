@@ -162,7 +162,12 @@ type Change<'c> = &'c dyn Fn(&mut RankSample);
 
 #[test]
 fn what_is_not_known_has_a_reason() {
-    let untimed = |function: usize| Untimed { function, reason: "its probes were taken out".into(), is_out: true, out_after_us: 0 };
+    let untimed = |function: usize| Untimed {
+        function,
+        reason: "its probes were taken out".into(),
+        is_out: true,
+        out_after_us: 0,
+    };
     let cases: [(&str, Change<'_>, &str, bool); 8] = [
         ("mixed", &|rank| rank.team.as_mut().expect("a team").mixed = 2, "another thread", false),
         ("lost", &|rank| rank.team.as_mut().expect("a team").lost = 1, "exception", false),

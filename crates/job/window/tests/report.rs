@@ -381,7 +381,8 @@ fn a_function_that_was_taken_out_is_told_as_a_part() {
             rank.functions.extend((calls > 0).then_some(sample));
         }
         input.functions[0].moves_bytes = true;
-        let out = Untimed { function: 0, reason: "its probes were taken out".into(), is_out: true, out_after_us: 250_000 };
+        let out =
+            Untimed { function: 0, reason: "its probes were taken out".into(), is_out: true, out_after_us: 250_000 };
         input.ranks[1].untimed = vec![out.clone()];
         input.ranks[1].unseen = vec![out];
         let report = assemble(&input);
@@ -582,7 +583,8 @@ fn the_share_of_a_rank_with_several_threads_says_whose_it_is() {
     input.ranks[0].threads[0].comm_ticks = 900_000;
     let text = headline(&assemble(&input));
     assert!(text.contains("one of them does so in 65.0 to 70.0% of the time."), "{text}");
-    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it is left by jumps".into(), is_out: false, out_after_us: 0 }];
+    input.ranks[0].untimed =
+        vec![Untimed { function: 0, reason: "it is left by jumps".into(), is_out: false, out_after_us: 0 }];
     assert!(headline(&assemble(&input)).contains("one of them does so in at least 65.0% of the time."));
     input.ranks[0].threads.clear();
     assert!(!headline(&assemble(&input)).contains("thread"));
@@ -668,7 +670,8 @@ fn paths_of_a_function_are_all_of_it() {
 #[test]
 fn a_path_is_known_as_well_as_its_function() {
     let mut input = by_paths();
-    input.ranks[0].untimed = vec![Untimed { function: 0, reason: "it jumps".to_owned(), is_out: false, out_after_us: 0 }];
+    input.ranks[0].untimed =
+        vec![Untimed { function: 0, reason: "it jumps".to_owned(), is_out: false, out_after_us: 0 }];
     input.ranks[1].functions[0].unknown_bytes = 2;
     let report = assemble(&input);
     assert!(report.paths.iter().all(|row| row.time_s.is_none() && row.fraction.is_none() && row.bytes.is_none()));

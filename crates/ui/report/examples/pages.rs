@@ -23,7 +23,10 @@ fn main() {
             Ok(width) => {
                 let unicode = !arguments.iter().any(|argument| argument == "ascii");
                 let colour = arguments.iter().any(|argument| argument == "colour");
-                print!("{}", terminal(&report, headline, &Style { colour, width, unicode, paths: false, whole_names: false }));
+                print!(
+                    "{}",
+                    terminal(&report, headline, &Style { colour, width, unicode, paths: false, whole_names: false })
+                );
             }
             Err(_) => print!("{}", html(&report, headline)),
         }

@@ -40,7 +40,11 @@ fn every_line_fits_at_any_width_and_number_of_ranks() {
     let many = [1, 2, 7, 8, 16, 17, 32, 33, 100, 4096].map(|ranks| ("many", "headline", samples::many_ranks(ranks)));
     for (name, headline, report) in samples::all().into_iter().chain(many) {
         for width in [60, 72, 80, 120, 200] {
-            let page = terminal(&report, headline, &Style { colour: false, width, unicode: true, paths: false, whole_names: false });
+            let page = terminal(
+                &report,
+                headline,
+                &Style { colour: false, width, unicode: true, paths: false, whole_names: false },
+            );
             let widest = page.lines().map(UnicodeWidthStr::width).max().unwrap();
             let ranks = report.ranks.len();
             assert!(widest <= width, "{name}, {ranks} ranks, {width} columns: {widest} wide\n{page}");
@@ -270,7 +274,10 @@ fn calls_of_one_line_are_told_apart() {
     let mut report = samples::four_ranks();
     report.paths.truncate(1);
     report.paths.push(report.paths[0].clone());
-    assert!(!terminal(&report, "headline", &PLAIN).contains(":214 +0x"), "the same call on another way has the same place");
+    assert!(
+        !terminal(&report, "headline", &PLAIN).contains(":214 +0x"),
+        "the same call on another way has the same place"
+    );
     report.paths[1].path.last_mut().expect("the program's own").offset += 0x10;
     let page = terminal(&report, "headline", &PLAIN);
     let offsets = report.paths.iter().map(|row| format!(":214 +{:#x} ", row.path.last().expect("a frame").offset));

@@ -7,17 +7,31 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+/// Makes a form shorter; the character stands for what it leaves out.
+type Step = fn(&str, char) -> String;
+
+/// In this order.
+const STEPS: [Step; 5] = [
+    without_arguments,
+    |text, mark| without_inner(text, ('<', '>'), mark),
+    without_folders,
+    |text, mark| without_namespaces(text, 2, mark),
+    |text, mark| without_namespaces(text, 1, mark),
+];
+
 /// The text as a whole or, step by step, without arguments, template arguments, folders and namespaces: the first form that
 /// is at most so many columns wide, else the shortest. `mark` stands for what is left out.
 pub(super) fn shortened(text: &str, width: usize, mark: char) -> String {
+    shortened_by(&STEPS, text, width, mark)
+}
+
+/// Width of the shortest form that still has the class of a method.
+pub(super) fn wanted_width(text: &str) -> usize {
+    shortened_by(&STEPS[..STEPS.len() - 1], text, 0, '~').width()
+}
+
+fn shortened_by(steps: &[Step], text: &str, width: usize, mark: char) -> String {
     let mut form = text.to_string();
-    let steps: [fn(&str, char) -> String; 5] = [
-        |text, mark| without_arguments(text, mark),
-        |text, mark| without_inner(text, ('<', '>'), mark),
-        without_folders,
-        |text, mark| without_namespaces(text, 2, mark),
-        |text, mark| without_namespaces(text, 1, mark),
-    ];
     for step in steps {
         if form.width() <= width {
             break;
@@ -28,11 +42,6 @@ pub(super) fn shortened(text: &str, width: usize, mark: char) -> String {
         }
     }
     form
-}
-
-/// Width of the shortest form.
-pub(super) fn least_width(text: &str) -> usize {
-    shortened(text, 0, '~').width()
 }
 
 /// The text in lines of this width: broken before `at` and `in`, at blanks and behind `::`, elsewhere only if it must be.
@@ -57,7 +66,8 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
 fn best_break(text: &str, end: usize) -> Option<usize> {
     let by_word = [" at ", " in ", " of "].iter().filter_map(|word| text[..end].rfind(word)).filter(|at| *at > 0).max();
     // A word that ends right at the border can stay whole.
-    let by_blank = || text.char_indices().filter(|(at, c)| *c == ' ' && *at > 0 && *at <= end).map(|(at, _)| at).last();
+    let by_blank =
+        || text.char_indices().filter(|(at, c)| *c == ' ' && *at > 0 && *at <= end).map(|(at, _)| at).next_back();
     let by_scope = || text[..end].rfind("::").map(|at| at + 2).filter(|at| *at < text.len());
     by_word.or_else(by_blank).or_else(by_scope)
 }
@@ -143,7 +153,11 @@ mod tests {
             ("LAMMPS_NS::CommBrick::forward_comm(int)+0x34d", 36, "~CommBrick::forward_comm(~)+0x34d"),
             ("LAMMPS_NS::CommBrick::forward_comm(int)+0x34d", 20, "~forward_comm(~)+0x34d"),
             ("LAMMPS_NS::CommBrick::reverse_comm()+0x2bb", 30, "~reverse_comm()+0x2bb"),
-            ("void mpi::send<std::vector<int>, long>(int, long) at src/a b/send.hpp:31", 40, "void ~send<~>(~) at src/a send.hpp:31"),
+            (
+                "void mpi::send<std::vector<int>, long>(int, long) at src/a b/send.hpp:31",
+                40,
+                "void ~send<~>(~) at src/a send.hpp:31",
+            ),
             ("std::ostream& operator<< <A>(A const&) at a.cc:3", 20, "~ostream& operator<< <A>(~) at a.cc:3"),
             ("main at /very/long/way/to/the/program.c:12", 30, "main at program.c:12"),
             ("Python (__pyx_pw_send+0x2e3)", 10, "Python (__pyx_pw_send+0x2e3)"),

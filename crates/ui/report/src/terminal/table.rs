@@ -185,7 +185,7 @@ impl Table {
         natural.iter().enumerate().map(least).collect()
     }
 
-    /// Of a column of names the width of its shortest forms, within limits; of others the whole.
+    /// Of a column of names the width that they want, within limits; of others the whole.
     fn wanted_width(&self, column: usize, natural: usize) -> usize {
         match self.columns[column].kind {
             Kind::Name => (),
@@ -193,7 +193,7 @@ impl Table {
             _ => return natural,
         }
         let shortest = self.rows.iter().map(|row| match &row[column] {
-            Cell::Text(text) => names::least_width(text),
+            Cell::Text(text) => names::wanted_width(text),
             Cell::Bar(_) => 0,
         });
         shortest.max().unwrap_or(0).clamp(NAME_WIDTH_MIN, NAME_WIDTH_WANTED).min(natural)
@@ -260,7 +260,13 @@ mod tests {
     fn columns_leave_in_order_and_names_are_shortened_last() {
         let rows: [(usize, &[&str]); 4] = [(120, &[]), (62, &["mean"]), (50, &["mean"]), (40, &["mean"])];
         for (width, dropped) in rows {
-            let laid_out = table().lay_out(&Pen::new(&Style { colour: false, width, unicode: true, paths: false, whole_names: false }));
+            let laid_out = table().lay_out(&Pen::new(&Style {
+                colour: false,
+                width,
+                unicode: true,
+                paths: false,
+                whole_names: false,
+            }));
             assert_eq!(laid_out.dropped, dropped, "{width}");
             assert!(laid_out.lines.iter().all(|line| line.width() <= width), "{width}: {:#?}", laid_out.lines);
         }
