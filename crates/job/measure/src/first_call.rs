@@ -46,6 +46,7 @@ const LEFT: Duration = Duration::from_millis(1);
 /// Processes that come from one, each about to be held where it comes out of `MPI_Init`.
 #[derive(Debug)]
 pub struct FirstCall {
+    roots: Vec<Pid>,
     limit: Duration,
     clock: Clock,
     seen: Arc<Mutex<BTreeMap<Pid, Seen>>>,
@@ -100,7 +101,7 @@ impl FirstCall {
             may_change: Mutex::new(Box::new(may_change)),
         };
         let looker = Looker {
-            roots,
+            roots: roots.clone(),
             end: end.clone(),
             has_looked: has_looked.clone(),
             holder: Arc::new(holder),
@@ -108,7 +109,7 @@ impl FirstCall {
             busy: Vec::new(),
         };
         let thread = std::thread::Builder::new().name("first-call".to_owned()).spawn(move || looker.look())?;
-        Ok(FirstCall { limit, clock, seen, end, has_looked, thread: Some(thread) })
+        Ok(FirstCall { roots, limit, clock, seen, end, has_looked, thread: Some(thread) })
     }
 
     /// Waits until every rank of the job is held or can't be, or it is given up. From then on no more processes are held,
@@ -140,7 +141,8 @@ impl FirstCall {
     /// Why none is, as a sentence.
     pub fn handed_over(mut self, limit: Duration) -> Result<(), String> {
         let begun = Instant::now();
-        while !self.is_any_settled() && begun.elapsed() < limit {
+        let runs = || self.roots.iter().any(|root| trimtab_os::runs(*root));
+        while !self.is_any_settled() && begun.elapsed() < limit && runs() {
             std::thread::sleep(LOOK);
         }
         // Nobody tries again to hold what is about to be somebody else's.
@@ -210,6 +212,14 @@ impl FirstCall {
         held.end(others);
         held
     }
+}
+
+/// Lets a process go on that waits behind `MPI_Init` for somebody to take it over, and takes out what holds it. Any other is
+/// left alone.
+pub fn let_go(pid: Pid) {
+    let Ok(_claim) = Claim::of(pid) else { return };
+    // Taken over and dropped.
+    let _let_go = leftover::find(pid).and_then(|found| Gathering::take_over(pid, &found));
 }
 
 /// How far the ranks of a node are.

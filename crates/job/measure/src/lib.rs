@@ -26,7 +26,7 @@ pub mod wire;
 pub use crew::{Crew, Here, Reply};
 pub use error::Error;
 pub use excerpt::Excerpt;
-pub use first_call::{FirstCall, GatherEnd, Held, Standing};
+pub use first_call::{FirstCall, GatherEnd, Held, Standing, let_go};
 pub use job::{Outcome, measure, measure_from_first_call, measure_with};
 pub use node::FRAMES_MISSING;
 pub use node::{

@@ -145,12 +145,17 @@ impl Gathering {
         Ok(Gathering { body: Body::Own(Box::new(inserted)), memory })
     }
 
-    /// Leaves it to whoever takes it over, or to its own deadline, when this program ends.
-    pub fn hand_over(self) {
-        if let Body::Own(inserted) = &self.body {
-            inserted.view().header().marker_site.store(HANDED_OVER, Release);
+    /// Leaves it to whoever takes it over, this program or another one, or to its own deadline.
+    pub fn hand_over(mut self) {
+        match &mut self.body {
+            Body::Own(inserted) => {
+                inserted.view().header().marker_site.store(HANDED_OVER, Release);
+                inserted.leave();
+            }
+            // The process has ended, or lets nobody write any more: its own deadline holds.
+            Body::Taken(taken) => drop(taken.set(offset_of!(Header, marker_site), HANDED_OVER)),
         }
-        std::mem::forget(self);
+        self.disown();
     }
 
     /// Takes over what another trimtab has put in and handed over; `None`: it is something else. The caller has the
@@ -280,6 +285,11 @@ impl Gathering {
             Body::Own(inserted) => inserted.remove(),
             Body::Taken(taken) => taken.remove(),
         };
+        self.disown();
+    }
+
+    /// Its memory is no more this process's own.
+    fn disown(&mut self) {
         let (pid, mut own) = (self.pid(), OWN.lock().unwrap_or_else(PoisonError::into_inner));
         for (address, _) in self.memory.drain(..) {
             own.remove(&(pid, address));

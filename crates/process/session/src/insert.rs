@@ -600,6 +600,13 @@ impl Inserted {
     }
 }
 
+impl Inserted {
+    /// From now on it is another's to take it out.
+    pub(crate) fn leave(&mut self) {
+        self.removed = true;
+    }
+}
+
 impl Drop for Inserted {
     fn drop(&mut self) {
         if !self.removed {

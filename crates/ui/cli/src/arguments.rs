@@ -305,6 +305,9 @@ pub struct WatchOptions {
     /// Keep each program still from its exec on until its symbols are read, at most this many milliseconds
     #[arg(long, value_name = "MS", value_parser = |text: &str| within(text, 1_u64..=60_000), allow_negative_numbers = true)]
     pub hold: Option<u64>,
+    /// With --follow, nobody waits where it comes out of MPI_Init: the window begins later, and the report says so
+    #[arg(long)]
+    pub no_hold: bool,
 }
 
 /// What `explain` shows.

@@ -29,8 +29,6 @@ const ROLE: &str = "TRIMTAB_PACK";
 const CAN_NOT_RUN: u8 = 126;
 /// How long the ranks of a job may take to begin, seconds.
 const WAIT_SECONDS: u64 = 120;
-/// How long ranks wait behind `MPI_Init` for all others and for the window, seconds.
-const HOLD_SECONDS: u64 = 10;
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -155,10 +153,9 @@ fn help(package: &Package, pid: Pid) -> anyhow::Result<()> {
 /// for, or its iterations are.
 fn hold_s(options: &[String]) -> Option<u64> {
     let parsed = Arguments::try_parse_from(attach_words(options)).ok()?;
-    let Command::Attach { options, hold, events, .. } = parsed.command else { return None };
-    let asks_for_iterations = options.mark != "auto" || options.main_loop.is_some() || options.start.is_some();
-    let is_whole = options.follow && !asks_for_iterations && events.is_plain();
-    hold.or(is_whole.then_some(HOLD_SECONDS))
+    let Command::Attach { options, hold: asked, events, .. } = parsed.command else { return None };
+    let is_whole = hold::is_whole_run(&options) && events.is_plain();
+    asked.or(is_whole.then_some(hold::HOLD_SECONDS))
 }
 
 fn is_hold(word: &str) -> bool {

@@ -9,7 +9,7 @@ use crate::arguments::{WatchOptions, WindowOptions};
 use crate::audited::Change;
 use crate::progress::Terminal;
 use crate::watch_lines::{Lines, Measured};
-use crate::{DONE, PARTIAL, launch, output, window};
+use crate::{DONE, PARTIAL, hold, launch, output, window};
 use anyhow::{Context, bail};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
-use trimtab_measure::{Options, Outcome, Progress, Stage, has_static_mpi, measure};
+use trimtab_measure::{Options, Outcome, Progress, Stage, has_static_mpi, let_go, measure};
 use trimtab_session::ImageCache;
 use trimtab_store::Store;
 use trimtab_track::Job;
@@ -27,6 +27,8 @@ use trimtab_watch::{Error, Filter, Prepare, Start, Watch, What};
 
 /// Time between two looks whether the user wants to end.
 const LOOK: Duration = Duration::from_millis(100);
+/// A program whose whole run is wanted stands still from its exec on until it is looked at, at most so long.
+const STILL: Duration = Duration::from_millis(200);
 /// Windows at the same time; jobs that start meanwhile wait for their turn.
 const WINDOWS_MAX: usize = 4;
 
@@ -44,7 +46,9 @@ pub fn run(
     let store = Store::open(store.as_deref())?;
     window::check_files(options)?;
     let terminal = Terminal::new()?;
-    let hold = wanted.hold.map(Duration::from_millis);
+    let whole_s = (hold::is_whole_run(options) && !wanted.no_hold).then_some(hold::HOLD_SECONDS);
+    let options = &WindowOptions { first_call_s: whole_s, ..options.clone() };
+    let hold = wanted.hold.map(Duration::from_millis).or(whole_s.map(|_| STILL));
     let watch = Watch::begin(trimtab_watch::Options { filter, hold, by_scans: false })?;
     eprintln!("trimtab: watching for {} by {}", wanted.name, watch.source());
     let (sender, finished) = channel();
@@ -58,7 +62,7 @@ pub fn run(
         sender,
     };
     let lines = Lines::new(options.json.as_deref())?;
-    let desk = Desk { store, lines, finished, active: 0, waiting: VecDeque::new() };
+    let desk = Desk { store, lines, finished, active: 0, waiting: VecDeque::new(), lets_go: whole_s.is_some() };
     let seen = std::thread::scope(|scope| work.carry_out(scope, watch, desk))?;
     Ok(if seen == 0 { PARTIAL } else { DONE })
 }
@@ -81,6 +85,8 @@ struct Desk {
     finished: Receiver<Finished>,
     active: usize,
     waiting: VecDeque<(Start, Job)>,
+    /// Programs may wait behind `MPI_Init` for their windows: those that get none are let go.
+    lets_go: bool,
 }
 
 /// A window that is over.
@@ -100,8 +106,12 @@ impl<'scope> Work<'scope> {
     ) -> anyhow::Result<u64> {
         let begin = Instant::now();
         let limit = self.wanted.seconds.map(Duration::from_secs_f64);
-        let cache = self.cache.clone();
+        let (cache, whole_s) = (self.cache.clone(), self.options.first_call_s);
         let prepare: Prepare = Arc::new(move |pid: Pid, _program: &Path| {
+            // It stands still, so somebody looks at it before it begins MPI.
+            if let Some(seconds) = whole_s {
+                return hold::begin(pid, seconds);
+            }
             let _read_again_later = cache.load_program(pid);
         });
         let mut seen = 0;
@@ -142,7 +152,10 @@ impl<'scope> Work<'scope> {
         loop {
             if self.terminal.is_interrupted() || self.ending.load(Ordering::Relaxed) {
                 self.ending.store(true, Ordering::Relaxed);
-                for (start, _) in desk.waiting.drain(..) {
+                for (start, job) in desk.waiting.drain(..) {
+                    if desk.lets_go {
+                        job.ranks.iter().for_each(|rank| let_go(rank.pid));
+                    }
                     desk.lines.refused(&start, "the watch ended before its turn came")?;
                 }
             }
@@ -192,6 +205,10 @@ impl Desk {
     /// Says what a start is, or puts it in the queue of those to be measured.
     fn take(&mut self, start: Start) -> anyhow::Result<()> {
         let Start { number, processes, what } = start;
+        let pids: Vec<Pid> = processes.iter().map(|process| process.pid).collect();
+        if !matches!(what, What::Job(_)) && self.lets_go {
+            pids.into_iter().for_each(let_go);
+        }
         let told = |what| Start { number, processes, what };
         match what {
             What::Job(job) => self.waiting.push_back((told(What::Ended), *job)),

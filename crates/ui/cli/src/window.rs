@@ -199,8 +199,7 @@ fn hold_ranks(
     hold: &HoldOptions,
     program: &launch::Program,
 ) -> anyhow::Result<Option<FirstCall>> {
-    let asks_for_iterations = options.mark != "auto" || options.main_loop.is_some() || options.start.is_some();
-    if !options.follow || hold.no_hold || asks_for_iterations {
+    if hold.no_hold || !hold::is_whole_run(options) {
         return Ok(None);
     }
     let is_trusted = options.seccomp_ok;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, build, interrupt, threads_running};
+use trimtab_types::report::Report;
 
 /// A watch that runs, ended with the test.
 struct Watching {
@@ -98,6 +99,39 @@ fn check_measured(line: &Value, job: &mut Running) {
 fn line_of<'a>(lines: &'a [Value], job: &mut Running) -> &'a Value {
     let pid = i64::from(job.rank_pids(LIMIT).expect("it runs")[0]);
     lines.iter().find(|line| pids_of(line).contains(&pid)).unwrap_or_else(|| panic!("no {pid} in {lines:?}"))
+}
+
+/// Calls as soon as it may, so that whoever comes later misses most.
+const EARLY: &str = include_str!("programs/early.c");
+
+/// Each rank waits where it comes out of `MPI_Init` until the window that the watch begins records it.
+#[test]
+fn the_whole_run_of_a_program_that_starts_is_measured() {
+    let _alone = alone();
+    for (mpi, compiler) in [(Mpi::Mpich, "mpicc.mpich"), (Mpi::OpenMpi, "mpicc.openmpi")] {
+        let desk = Desk::new();
+        let (source, program) = (desk.path("early.c"), desk.path("watched"));
+        std::fs::write(&source, EARLY).expect("is written");
+        let built = std::process::Command::new(compiler).arg("-o").arg(&program).arg(&source).status();
+        assert!(built.expect("the compiler is there").success());
+        let watching = Watching::start(&desk, &program, "--follow --count 1");
+        let words = Launch::mpi(mpi, 2, &program).words().expect("the launcher is there");
+        let mut job = std::process::Command::new(&words[0]);
+        job.args(&words[1..]).stdin(Stdio::null());
+        job.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        let output = job.output().expect("the launcher runs");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("2 OK"), "{mpi:?}: {output:?}");
+        let line = watching.wait_for_lines(1).remove(0);
+        assert_eq!(line["outcome"], "measured", "{line}");
+        assert_eq!(watching.end(), 0);
+        let said = desk.trimtab(&["report", line["job"].as_str().expect("a job"), "--json"]);
+        let report: Report = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        let from = report.window.from_first_call.as_ref().expect("it is asked for");
+        assert_eq!((from.ranks.as_slice(), from.missed.len()), (&[0, 1][..], 0), "{mpi:?}: {from:?}");
+        assert_eq!(report.window.begins_late, None, "{mpi:?}");
+        let calls: BTreeSet<(&str, u64)> = report.functions.iter().map(|row| (row.name.as_str(), row.calls)).collect();
+        assert_eq!(calls, BTreeSet::from([("MPI_Allreduce", 600), ("MPI_Barrier", 40)]), "{mpi:?}");
+    }
 }
 
 #[test]
