@@ -135,20 +135,27 @@ impl FirstCall {
         self.taken(job, missed)
     }
 
-    /// Leaves all that are held, once one is, to whoever takes them over.
+    /// Leaves all that are held, once one is, to whoever takes them over; waits for that while nobody gives it up.
     ///
     /// # Errors
     /// Why none is, as a sentence.
-    pub fn handed_over(mut self, limit: Duration) -> Result<(), String> {
+    pub fn handed_over(mut self, limit: Duration, is_given_up: &dyn Fn() -> bool) -> Result<(), String> {
         let begun = Instant::now();
-        let runs = || self.roots.iter().any(|root| trimtab_os::runs(*root));
-        while !self.is_any_settled() && begun.elapsed() < limit && runs() {
+        let roots = self.roots.clone();
+        let runs = || roots.iter().any(|root| trimtab_os::runs(*root));
+        while !self.is_any_settled() && begun.elapsed() < limit && runs() && !is_given_up() {
             std::thread::sleep(LOOK);
         }
         // Nobody tries again to hold what is about to be somebody else's.
         self.stop_looking();
+        if is_given_up() {
+            return Err("it was given up".to_owned());
+        }
         let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut outcome = Err(format!("it had not begun MPI after {} s", begun.elapsed().as_secs()));
+        let mut outcome = Err(match runs() {
+            true => format!("it had not begun MPI after {} s", begun.elapsed().as_secs()),
+            false => "it ended without MPI".to_owned(),
+        });
         for one in seen.into_values() {
             match one.state {
                 State::Holds(gathering) => {

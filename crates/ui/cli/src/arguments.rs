@@ -70,7 +70,7 @@ pub enum Command {
         /// Measure from the first call: ranks that are yet to come out of MPI_Init wait there until all are measured, at most so
         /// many seconds, also those that a package or the plug-in for Slurm has seen to. The window is by time
         #[arg(long, value_name = "SECONDS", value_parser = |text: &str| within::<u64>(text, 1..=600),
-              conflicts_with_all = ["mark", "main_loop", "start", "when", "windows", "controller"])]
+              conflicts_with_all = ["mark", "main_loop", "start", "when", "windows"])]
         hold: Option<u64>,
     },
     /// Have a process wait where it comes out of MPI_Init until `trimtab attach --hold` measures it (started by packages and
@@ -302,11 +302,13 @@ pub struct WatchOptions {
     /// End after this many seconds [default: at Ctrl-C]
     #[arg(long = "for", value_name = "S", value_parser = positive, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
-    /// Keep each program still from its exec on until its symbols are read, at most this many milliseconds
+    /// Keep each program still from its exec on until its symbols are read, at most this many milliseconds; with --follow it
+    /// also waits where it comes out of MPI_Init until it is measured, at most as long in whole seconds [default with
+    /// --follow: 200, and 10 s there]
     #[arg(long, value_name = "MS", value_parser = |text: &str| within(text, 1_u64..=60_000), allow_negative_numbers = true)]
     pub hold: Option<u64>,
     /// With --follow, nobody waits where it comes out of MPI_Init: the window begins later, and the report says so
-    #[arg(long)]
+    #[arg(long, conflicts_with = "hold")]
     pub no_hold: bool,
 }
 

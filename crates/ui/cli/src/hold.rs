@@ -9,8 +9,12 @@ use crate::arguments::WindowOptions;
 use crate::audited::Change;
 use crate::{DONE, output};
 use anyhow::bail;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
-use trimtab_measure::FirstCall;
+use trimtab_measure::{FirstCall, let_go};
 use trimtab_types::Pid;
 
 /// How long ranks wait behind `MPI_Init` for all others and for the window, seconds.
@@ -21,18 +25,71 @@ const BEGIN_MAX: Duration = Duration::from_secs(120);
 /// `trimtab hold PID`.
 pub fn hold(pid: i32, seconds: u64) -> anyhow::Result<u8> {
     let limit = Duration::from_secs(seconds);
-    if let Err(reason) = FirstCall::begin(vec![Pid(pid)], limit, may_change)?.handed_over(BEGIN_MAX) {
+    if let Err(reason) = FirstCall::begin(vec![Pid(pid)], limit, may_change)?.handed_over(BEGIN_MAX, &|| false) {
         bail!("process {pid} is not held: {reason}");
     }
     Ok(DONE)
 }
 
-/// Has a process wait there for this program's own window of it, by a thread that ends once it is about to.
-pub fn begin(pid: Pid, seconds: u64) {
-    let first_call = FirstCall::begin(vec![pid], Duration::from_secs(seconds), may_change);
-    let Ok(first_call) = first_call else { return };
-    // One that is not held is measured all the same, and the report says why.
-    let _seen = std::thread::Builder::new().name("hand-over".to_owned()).spawn(|| first_call.handed_over(BEGIN_MAX));
+/// Processes that are about to wait there for windows of this very program. Whoever has got none is let go when this is dropped.
+#[derive(Debug, Default)]
+pub struct Holds(Mutex<BTreeMap<Pid, Hold>>);
+
+/// What sees to one process, and ends once that waits or never will.
+#[derive(Debug)]
+struct Hold {
+    is_unwanted: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hold {
+    fn is_under_way(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+}
+
+impl Holds {
+    /// Has a process wait behind `MPI_Init`, at most so long. One that is not held is measured all the same, and the report says
+    /// why.
+    pub fn begin(&self, pid: Pid, seconds: u64) {
+        // It goes on to look at one that executes another program.
+        if self.all().get(&pid).is_some_and(Hold::is_under_way) {
+            return;
+        }
+        let first_call = FirstCall::begin(vec![pid], Duration::from_secs(seconds), may_change);
+        let Ok(first_call) = first_call else { return };
+        let is_unwanted = Arc::new(AtomicBool::new(false));
+        let seen = is_unwanted.clone();
+        let hand_over = move || drop(first_call.handed_over(BEGIN_MAX, &|| seen.load(Relaxed)));
+        let thread = std::thread::Builder::new().name("hand-over".to_owned()).spawn(hand_over).ok();
+        self.all().insert(pid, Hold { is_unwanted, thread });
+    }
+
+    /// This process gets no window any more: it is not held, or let go.
+    pub fn end(&self, pid: Pid) {
+        let Some(mut hold) = self.all().remove(&pid) else { return };
+        hold.is_unwanted.store(true, Relaxed);
+        if let Some(thread) = hold.thread.take() {
+            let _ended = thread.join();
+        }
+        let_go(pid);
+    }
+
+    /// All but these get no window.
+    pub fn end_others(&self, wanted: &BTreeSet<Pid>) {
+        let others: Vec<Pid> = self.all().keys().copied().filter(|pid| !wanted.contains(pid)).collect();
+        others.into_iter().for_each(|pid| self.end(pid));
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Pid, Hold>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        self.end_others(&BTreeSet::new());
+    }
 }
 
 /// True if each call of the program is asked for, and nothing that only iterations show.

@@ -9,16 +9,17 @@ use crate::arguments::{WatchOptions, WindowOptions};
 use crate::audited::Change;
 use crate::progress::Terminal;
 use crate::watch_lines::{Lines, Measured};
-use crate::{DONE, PARTIAL, hold, launch, output, window};
+use crate::hold::{self, Holds};
+use crate::{DONE, PARTIAL, launch, output, window};
 use anyhow::{Context, bail};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
-use trimtab_measure::{Options, Outcome, Progress, Stage, has_static_mpi, let_go, measure};
+use trimtab_measure::{Options, Outcome, Progress, Stage, has_static_mpi, measure};
 use trimtab_session::ImageCache;
 use trimtab_store::Store;
 use trimtab_track::Job;
@@ -46,7 +47,8 @@ pub fn run(
     let store = Store::open(store.as_deref())?;
     window::check_files(options)?;
     let terminal = Terminal::new()?;
-    let whole_s = (hold::is_whole_run(options) && !wanted.no_hold).then_some(hold::HOLD_SECONDS);
+    let longest_s = wanted.hold.map_or(hold::HOLD_SECONDS, |hold_ms| hold_ms.div_ceil(1000));
+    let whole_s = (hold::is_whole_run(options) && !wanted.no_hold).then_some(longest_s);
     let options = &WindowOptions { first_call_s: whole_s, ..options.clone() };
     let hold = wanted.hold.map(Duration::from_millis).or(whole_s.map(|_| STILL));
     let watch = Watch::begin(trimtab_watch::Options { filter, hold, by_scans: false })?;
@@ -60,9 +62,10 @@ pub fn run(
         ending: &ending,
         cache: Arc::new(ImageCache::of_user()),
         sender,
+        holds: Arc::default(),
     };
     let lines = Lines::new(options.json.as_deref())?;
-    let desk = Desk { store, lines, finished, active: 0, waiting: VecDeque::new(), lets_go: whole_s.is_some() };
+    let desk = Desk { store, lines, finished, active: 0, waiting: VecDeque::new(), expected: BTreeSet::new(), holds: work.holds.clone() };
     let seen = std::thread::scope(|scope| work.carry_out(scope, watch, desk))?;
     Ok(if seen == 0 { PARTIAL } else { DONE })
 }
@@ -76,6 +79,8 @@ struct Work<'a> {
     ending: &'a AtomicBool,
     cache: Arc<ImageCache>,
     sender: Sender<Finished>,
+    /// Programs that wait behind `MPI_Init` for their windows.
+    holds: Arc<Holds>,
 }
 
 /// What only the main thread touches.
@@ -85,8 +90,10 @@ struct Desk {
     finished: Receiver<Finished>,
     active: usize,
     waiting: VecDeque<(Start, Job)>,
-    /// Programs may wait behind `MPI_Init` for their windows: those that get none are let go.
-    lets_go: bool,
+    /// Ranks whose windows are open or wait.
+    expected: BTreeSet<Pid>,
+    /// Those that get no window are let go.
+    holds: Arc<Holds>,
 }
 
 /// A window that is over.
@@ -106,11 +113,11 @@ impl<'scope> Work<'scope> {
     ) -> anyhow::Result<u64> {
         let begin = Instant::now();
         let limit = self.wanted.seconds.map(Duration::from_secs_f64);
-        let (cache, whole_s) = (self.cache.clone(), self.options.first_call_s);
+        let (cache, whole_s, holds) = (self.cache.clone(), self.options.first_call_s, self.holds.clone());
         let prepare: Prepare = Arc::new(move |pid: Pid, _program: &Path| {
             // It stands still, so somebody looks at it before it begins MPI.
             if let Some(seconds) = whole_s {
-                return hold::begin(pid, seconds);
+                return holds.begin(pid, seconds);
             }
             let _read_again_later = cache.load_program(pid);
         });
@@ -137,6 +144,7 @@ impl<'scope> Work<'scope> {
         }
         let missed = watch.missed();
         drop(watch);
+        desk.holds.end_others(&desk.expected);
         self.finish(scope, &mut desk)?;
         eprintln!("{}", desk.lines.summary(seen, missed));
         Ok(seen)
@@ -153,9 +161,7 @@ impl<'scope> Work<'scope> {
             if self.terminal.is_interrupted() || self.ending.load(Ordering::Relaxed) {
                 self.ending.store(true, Ordering::Relaxed);
                 for (start, job) in desk.waiting.drain(..) {
-                    if desk.lets_go {
-                        job.ranks.iter().for_each(|rank| let_go(rank.pid));
-                    }
+                    job.ranks.iter().for_each(|rank| desk.holds.end(rank.pid));
                     desk.lines.refused(&start, "the watch ended before its turn came")?;
                 }
             }
@@ -206,12 +212,15 @@ impl Desk {
     fn take(&mut self, start: Start) -> anyhow::Result<()> {
         let Start { number, processes, what } = start;
         let pids: Vec<Pid> = processes.iter().map(|process| process.pid).collect();
-        if !matches!(what, What::Job(_)) && self.lets_go {
-            pids.into_iter().for_each(let_go);
+        if !matches!(what, What::Job(_)) {
+            pids.into_iter().for_each(|pid| self.holds.end(pid));
         }
         let told = |what| Start { number, processes, what };
         match what {
-            What::Job(job) => self.waiting.push_back((told(What::Ended), *job)),
+            What::Job(job) => {
+                self.expected.extend(job.ranks.iter().map(|rank| rank.pid));
+                self.waiting.push_back((told(What::Ended), *job));
+            }
             What::NotMpi => self.lines.refused(&told(What::NotMpi), "it is no MPI program")?,
             What::Ended => self.lines.ended(&told(What::Ended))?,
             What::Refused(error) => self.lines.refused(&told(What::NotMpi), &output::chain(&error.into()))?,
@@ -223,6 +232,11 @@ impl Desk {
     fn settle(&mut self) -> anyhow::Result<()> {
         while let Ok(Finished { start, job, outcome }) = self.finished.try_recv() {
             self.active -= 1;
+            let pids = start.processes.iter().map(|process| process.pid).chain(job.ranks.iter().map(|rank| rank.pid));
+            for pid in pids {
+                self.expected.remove(&pid);
+                self.holds.end(pid);
+            }
             match outcome {
                 Ok(Outcome { mut report, .. }) => {
                     let kept = window::keep(&mut self.store, &window::Known::of(&job), &mut report);

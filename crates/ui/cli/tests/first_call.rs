@@ -1,4 +1,4 @@
-//! `trimtab run --follow`: ranks wait as they come out of `MPI_Init` until all are measured, so a whole run's calls, bytes
+//! `trimtab run --follow` and `watch --follow`: ranks wait as they come out of `MPI_Init` until all are measured, so a whole run's calls, bytes
 //! and links are those that a profiler in the program sees. Nobody waits for ever, and nobody is held by a trimtab that is
 //! gone.
 //!
@@ -6,11 +6,11 @@
 
 mod common;
 
-use common::{Desk, LIMIT, RANKS, Specimen, alone};
+use common::{Desk, LIMIT, RANKS, Specimen, alone, is_held, maps};
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_specimens::{GroundTruth, Launch, Mpi, TextSnapshot, build, truths_of};
+use trimtab_specimens::{GroundTruth, Launch, Mpi, Running, TextSnapshot, build, interrupt, skip, truths_of};
 use trimtab_types::report::{Link, Report};
 
 /// Programs of which every call is known, and what they are called with: in C, in Fortran, and in Fortran 2008.
@@ -137,6 +137,54 @@ fn check_links(report: &Report, truths: &[GroundTruth], name: &str) {
     assert_eq!(report.links, expected, "{name}");
 }
 
+/// Objects by pickle, buffers, and at last three threads at once, each with a communicator of its own.
+const PYTHON: &str = include_str!("programs/talks.py");
+
+/// Debian's mpi4py, which finds MPI by itself: messages whose lengths nobody has written down, and threads.
+#[test]
+fn a_whole_run_of_python_has_every_call_that_a_profiler_sees() {
+    let _alone = alone();
+    let python = std::fs::canonicalize("/usr/bin/python3").unwrap_or_default();
+    let desk = Desk::new();
+    let mut has_it = std::process::Command::new(&python);
+    has_it.args(["-c", "import mpi4py.MPI"]).env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    if !has_it.output().is_ok_and(|output| output.status.success()) {
+        return skip("a whole run of Python", "Python has no mpi4py; install python3-mpi4py");
+    }
+    let script = desk.path("talks.py");
+    std::fs::write(&script, PYTHON).expect("is written");
+    let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &python).args([&script]);
+    let launch = launch.measured(&desk.path("truth")).expect("the wrapper is built");
+    let report = followed(&desk, &launch, &[]);
+    let truths = truths_of(&desk.path("truth"), RANKS).expect("the wrapper wrote");
+    let from = report.window.from_first_call.as_ref().expect("it is asked for");
+    assert_eq!((from.ranks.as_slice(), from.missed.len()), (&[0, 1][..], 0), "{from:?}");
+    check_functions(&report, &truths, "mpi4py");
+    check_links(&report, &truths, "mpi4py");
+}
+
+/// Does around `MPI_Init` what may disturb whoever holds it there.
+const BESET: &str = include_str!("programs/beset.c");
+
+/// The program says itself whether all went well; nobody is held twice, and no call is missed.
+#[test]
+fn nothing_that_happens_around_mpi_init_disturbs_the_hold() {
+    let _alone = alone();
+    for (mpi, compiler) in [(Mpi::Mpich, "mpicc.mpich"), (Mpi::OpenMpi, "mpicc.openmpi")] {
+        let (desk, name) = (Desk::new(), mpi.name());
+        let (source, program) = (desk.path("beset.c"), desk.path("beset"));
+        std::fs::write(&source, BESET).expect("is written");
+        let mut built = std::process::Command::new(compiler);
+        let built = built.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg(&source).status();
+        assert!(built.expect("the compiler is there").success());
+        let report = followed(&desk, &Launch::mpi(mpi, RANKS, &program).args(["again"]), &[]);
+        let from = report.window.from_first_call.as_ref().expect("it is asked for");
+        assert_eq!((from.ranks.as_slice(), from.missed.len()), (&[0, 1][..], 0), "{name}: {from:?}");
+        let calls: Vec<(&str, u64)> = report.functions.iter().map(|row| (row.name.as_str(), row.calls)).collect();
+        assert_eq!(calls, [("MPI_Allreduce", 602)], "{name}");
+    }
+}
+
 /// A program in C and one that has no launcher, without any tool of others: the known answers are its own.
 #[test]
 fn a_program_by_itself_is_held_too() {
@@ -217,29 +265,79 @@ fn a_rank_that_comes_too_late_is_waited_for_no_longer() {
     assert!(report.warnings.contains(&said), "{:?}", report.warnings);
 }
 
+/// The same where a watch holds them.
+#[test]
+fn a_rank_that_comes_too_late_for_a_watch_is_waited_for_no_longer() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let specimen = Specimen::of(Mpi::Mpich, "particle", "--iterations 4000");
+    let (watch, job) = start_watched(&desk, &launch(&desk, &specimen, Some("1:3")), 2);
+    assert!(job.wait(LIMIT).expect("it ends").right_answer().is_some(), "its right answer");
+    assert!(watch.wait_with_output().expect("it ends").status.success());
+    let lines = std::fs::read_to_string(desk.path("lines.json")).expect("lines");
+    let line: serde_json::Value = serde_json::from_str(&lines).unwrap_or_else(|error| panic!("{error}: {lines}"));
+    let said = desk.trimtab(&["report", line["job"].as_str().unwrap_or_default(), "--json"]);
+    let report: Report = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?} {lines}"));
+    let late = report.window.begins_late.as_ref().expect("it is said");
+    let reason = "rank 1 was still in MPI_Init 1.2 s after others had left it";
+    assert_eq!((late.ranks.as_slice(), late.reason.as_str()), (&[0, 1][..], reason));
+    assert!(report.warnings.iter().any(|warning| warning.contains(reason)), "{:?}", report.warnings);
+}
+
+/// How a trimtab ends that holds ranks.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Killed,
+    Interrupted,
+}
+
 /// trimtab is killed while one rank waits and the other is still in `MPI_Init`: it goes on by itself in its time, to its
 /// right answer, and what was left in it can be undone meanwhile.
 #[test]
 fn ranks_that_wait_go_on_without_a_trimtab_that_was_killed() {
     let _alone = alone();
     let desk = Desk::new();
-    let specimen = Specimen::of(Mpi::Mpich, "particle", "--iterations 6000");
-    let mut trimtab = start(&desk, &launch(&desk, &specimen, Some("1:3")), &["--hold", "2"]);
-    let program = build("particle", Some(Mpi::Mpich), &specimen.variant).expect("it is built");
-    let program = program.canonicalize().expect("it is there");
+    let launch = launch(&desk, &Specimen::of(Mpi::Mpich, "particle", "--iterations 6000"), Some("1:3"));
+    let trimtab = start(&desk, &launch, &["--hold", "2"]);
+    ranks_go_on(&desk, trimtab, End::Killed);
+}
+
+/// A watch that is killed, and one that is asked to end: that one lets them go.
+#[test]
+fn ranks_that_wait_go_on_without_their_watch() {
+    let _alone = alone();
+    for (end, seconds) in [(End::Killed, 2), (End::Interrupted, 30)] {
+        let desk = Desk::new();
+        let launch = launch(&desk, &Specimen::of(Mpi::Mpich, "particle", "--iterations 2000"), Some("1:3"));
+        let (watch, job) = start_watched(&desk, &launch, seconds);
+        ranks_go_on(&desk, watch, end);
+        assert!(job.wait(LIMIT).expect("it ends").right_answer().is_some(), "its right answer");
+    }
+}
+
+fn ranks_go_on(desk: &Desk, mut trimtab: Child, end: End) {
+    let program = particle();
     let pids = until(|| Some(trimtab_specimens::running(&program)).filter(|pids| pids.len() == RANKS as usize));
     let waiting = until(|| pids.iter().copied().find(|pid| is_held(*pid)));
     let begun = Instant::now();
-    trimtab.kill().expect("it runs");
-    trimtab.wait().expect("it was killed");
-    let spent = spent_ticks(waiting);
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(is_held(waiting) && spent_ticks(waiting) <= spent + 5, "it waits, and does not compute");
+    if end == End::Killed {
+        trimtab.kill().expect("it runs");
+        trimtab.wait().expect("it was killed");
+        let spent = common::cpu_ticks(waiting);
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(is_held(waiting) && common::cpu_ticks(waiting) <= spent + 5, "it waits, and does not compute");
+    } else {
+        interrupt(i32::try_from(trimtab.id()).expect("a pid"));
+        trimtab.wait().expect("it ends");
+        assert!(!is_held(waiting), "it was let go");
+    }
     until(|| (!is_held(waiting)).then_some(()));
     let held_s = begun.elapsed().as_secs_f64();
-    assert!((1.0..6.0).contains(&held_s), "it went on after {held_s} s");
-    let said = desk.trimtab(&["undo", &waiting.to_string()]);
-    assert_eq!(said.code, 0, "{said:?}");
+    assert!(end == End::Interrupted || (1.0..6.0).contains(&held_s), "it went on after {held_s} s");
+    if end == End::Killed {
+        let said = desk.trimtab(&["undo", &waiting.to_string()]);
+        assert_eq!(said.code, 0, "{said:?}");
+    }
     for pid in &pids {
         let text = TextSnapshot::of(*pid).expect("it runs");
         assert_eq!(text.difference_from_files().expect("it runs"), None, "text is as in the files");
@@ -248,6 +346,21 @@ fn ranks_that_wait_go_on_without_a_trimtab_that_was_killed() {
     until(|| trimtab_specimens::running(&program).is_empty().then_some(()));
     let truths = truths_of(&desk.path("truth"), RANKS).expect("both came to MPI_Finalize");
     assert!(truths.iter().all(|truth| truth.finalized), "they went on to their end");
+}
+
+/// Whoever was to see to one that ends without MPI ends with it.
+#[test]
+fn nobody_waits_for_the_mpi_of_a_process_that_has_ended() {
+    let desk = Desk::new();
+    let mut child = std::process::Command::new("sleep").arg("0.5").spawn().expect("it starts");
+    let mut hold = desk.command(&["hold", &child.id().to_string()]);
+    let hold = hold.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    child.wait().expect("it ends");
+    let begun = Instant::now();
+    let output = hold.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("it ended without MPI"), "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
 /// Calls as soon as it may, so that whoever comes later misses most.
@@ -285,35 +398,6 @@ fn a_packed_program_is_measured_from_its_first_call() {
     }
 }
 
-/// True if a thread waits in our code: it sleeps there by a call of its own. It looks again now and then, and is not in the
-/// kernel then.
-fn is_held(pid: i32) -> bool {
-    (0..50).any(|_| {
-        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
-        let hexadecimal = |word: &str| u64::from_str_radix(word, 16).ok();
-        let pointer = call.split_whitespace().last().and_then(|word| hexadecimal(word.strip_prefix("0x")?));
-        let is_ours = |line: &str| {
-            let (range, rest) = line.split_once(' ')?;
-            let (start, end) = range.split_once('-')?;
-            let range = hexadecimal(start)?..hexadecimal(end)?;
-            (range.contains(&pointer?) && rest.contains("memfd:trimtab")).then_some(())
-        };
-        let is_held = maps(pid).lines().any(|line| is_ours(line).is_some());
-        if !is_held {
-            std::thread::sleep(Duration::from_micros(70));
-        }
-        is_held
-    })
-}
-
-fn maps(pid: i32) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
-}
-
-fn spent_ticks(pid: i32) -> u64 {
-    common::cpu_ticks(pid)
-}
-
 fn until<T>(mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -343,6 +427,21 @@ fn start(desk: &Desk, launch: &Launch, options: &[&str]) -> Child {
     all.extend(words.iter().map(String::as_str));
     let mut command = desk.command(&all);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("trimtab runs")
+}
+
+/// A watch that holds ranks for so long at most, and the job that starts then.
+fn start_watched(desk: &Desk, launch: &Launch, seconds: u32) -> (Child, Running) {
+    let (errors, program, json) = (desk.path("errors"), particle(), desk.path("lines.json"));
+    let mut command = desk.command(&["watch", "--follow", "--count", "1", "--hold", &format!("{seconds}000"), "--name"]);
+    command.arg(&program).arg("--json").arg(json).stdin(Stdio::null()).stdout(Stdio::null());
+    let watch = command.stderr(std::fs::File::create(&errors).expect("a file")).spawn().expect("it starts");
+    until(|| std::fs::read_to_string(&errors).is_ok_and(|said| said.contains("watching for")).then_some(()));
+    (watch, launch.start().expect("it starts"))
+}
+
+fn particle() -> std::path::PathBuf {
+    let program = build("particle", Some(Mpi::Mpich), &Default::default()).expect("it is built");
+    program.canonicalize().expect("it is there")
 }
 
 /// The report of a whole run.

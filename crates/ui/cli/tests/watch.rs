@@ -213,6 +213,39 @@ fn programs_that_can_not_be_measured_are_told_with_the_reason() {
     assert!(nothing.stderr.contains("0 starts, 0 measured"), "{nothing:?}");
 }
 
+/// Looks like a program without MPI until it loads it, half a second later.
+const LOADS: &str = r#"#include <dlfcn.h>
+#include <stddef.h>
+#include <unistd.h>
+int main(void) {
+    usleep(500000);
+    void *mpi = dlopen("libmpich.so.12", RTLD_NOW | RTLD_GLOBAL);
+    int (*begins)(int *, char ***) = mpi ? (int (*)(int *, char ***))dlsym(mpi, "MPI_Init") : NULL;
+    int (*ends)(void) = mpi ? (int (*)(void))dlsym(mpi, "MPI_Finalize") : NULL;
+    return !begins || !ends || begins(NULL, NULL) || ends();
+}
+"#;
+
+/// A program that no window will be of does not wait for one: it was told to have no MPI, or no more starts are wanted.
+#[test]
+fn a_program_that_gets_no_window_is_not_held() {
+    let _alone = alone();
+    let desk = Desk::new();
+    let (source, own) = (desk.path("loads.c"), desk.path("watched"));
+    std::fs::write(&source, LOADS).expect("is written");
+    let built = std::process::Command::new("gcc").arg("-o").arg(&own).arg(&source).arg("-ldl").status();
+    assert!(built.expect("the compiler is there").success());
+    let watching = Watching::start(&desk, &own, "--follow --hold 60000");
+    let begun = Instant::now();
+    let status = std::process::Command::new(&own).status().expect("it starts");
+    let took_s = begun.elapsed().as_secs_f64();
+    assert!(status.success() && took_s < 40.0, "{status}, {took_s} s");
+    let lines = watching.wait_for_lines(1);
+    assert_eq!(lines[0]["outcome"], "refused", "{lines:?}");
+    interrupt(i32::try_from(watching.child.id()).expect("a pid"));
+    assert_eq!(watching.end(), 0);
+}
+
 #[test]
 fn what_can_not_be_watched_is_refused() {
     let desk = Desk::new();

@@ -313,3 +313,29 @@ pub fn mpi_library() -> PathBuf {
     let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     PathBuf::from(paths.find(|path| path.contains("/libmpich.so")).expect("MPICH's library"))
 }
+
+/// True if a thread waits in our code: it sleeps there by a call of its own. It looks again now and then, and is not in the
+/// kernel then.
+pub fn is_held(pid: i32) -> bool {
+    (0..50).any(|_| {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        let hexadecimal = |word: &str| u64::from_str_radix(word, 16).ok();
+        let pointer = call.split_whitespace().last().and_then(|word| hexadecimal(word.strip_prefix("0x")?));
+        let is_ours = |line: &str| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let range = hexadecimal(start)?..hexadecimal(end)?;
+            (range.contains(&pointer?) && rest.contains("memfd:trimtab")).then_some(())
+        };
+        let is_held = maps(pid).lines().any(|line| is_ours(line).is_some());
+        if !is_held {
+            std::thread::sleep(Duration::from_micros(70));
+        }
+        is_held
+    })
+}
+
+/// What a process has mapped.
+pub fn maps(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
+}
