@@ -7,9 +7,9 @@
 
 use crate::arguments::{WatchOptions, WindowOptions};
 use crate::audited::Change;
+use crate::hold::{self, Holds};
 use crate::progress::Terminal;
 use crate::watch_lines::{Lines, Measured};
-use crate::hold::{self, Holds};
 use crate::{DONE, PARTIAL, launch, output, window};
 use anyhow::{Context, bail};
 use std::collections::{BTreeSet, VecDeque};
@@ -65,7 +65,15 @@ pub fn run(
         holds: Arc::default(),
     };
     let lines = Lines::new(options.json.as_deref())?;
-    let desk = Desk { store, lines, finished, active: 0, waiting: VecDeque::new(), expected: BTreeSet::new(), holds: work.holds.clone() };
+    let desk = Desk {
+        store,
+        lines,
+        finished,
+        active: 0,
+        waiting: VecDeque::new(),
+        expected: BTreeSet::new(),
+        holds: work.holds.clone(),
+    };
     let seen = std::thread::scope(|scope| work.carry_out(scope, watch, desk))?;
     Ok(if seen == 0 { PARTIAL } else { DONE })
 }

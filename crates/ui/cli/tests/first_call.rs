@@ -147,7 +147,10 @@ fn a_whole_run_of_python_has_every_call_that_a_profiler_sees() {
     let python = std::fs::canonicalize("/usr/bin/python3").unwrap_or_default();
     let desk = Desk::new();
     let mut has_it = std::process::Command::new(&python);
-    has_it.args(["-c", "import mpi4py.MPI"]).env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    has_it
+        .args(["-c", "import mpi4py.MPI"])
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     if !has_it.output().is_ok_and(|output| output.status.success()) {
         return skip("a whole run of Python", "Python has no mpi4py; install python3-mpi4py");
     }
@@ -175,7 +178,8 @@ fn nothing_that_happens_around_mpi_init_disturbs_the_hold() {
         let (source, program) = (desk.path("beset.c"), desk.path("beset"));
         std::fs::write(&source, BESET).expect("is written");
         let mut built = std::process::Command::new(compiler);
-        let built = built.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg(&source).status();
+        let built =
+            built.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg(&source).status();
         assert!(built.expect("the compiler is there").success());
         let report = followed(&desk, &Launch::mpi(mpi, RANKS, &program).args(["again"]), &[]);
         let from = report.window.from_first_call.as_ref().expect("it is asked for");
@@ -432,7 +436,8 @@ fn start(desk: &Desk, launch: &Launch, options: &[&str]) -> Child {
 /// A watch that holds ranks for so long at most, and the job that starts then.
 fn start_watched(desk: &Desk, launch: &Launch, seconds: u32) -> (Child, Running) {
     let (errors, program, json) = (desk.path("errors"), particle(), desk.path("lines.json"));
-    let mut command = desk.command(&["watch", "--follow", "--count", "1", "--hold", &format!("{seconds}000"), "--name"]);
+    let mut command =
+        desk.command(&["watch", "--follow", "--count", "1", "--hold", &format!("{seconds}000"), "--name"]);
     command.arg(&program).arg("--json").arg(json).stdin(Stdio::null()).stdout(Stdio::null());
     let watch = command.stderr(std::fs::File::create(&errors).expect("a file")).spawn().expect("it starts");
     until(|| std::fs::read_to_string(&errors).is_ok_and(|said| said.contains("watching for")).then_some(()));

@@ -171,7 +171,10 @@ fn a_whole_run_is_measured_through_the_site_s_agents(site: &Site<'_>, words: &[&
     let calls: Vec<(&str, u64)> = report.functions.iter().map(|row| (row.name.as_str(), row.calls)).collect();
     let nodes = NODES as u64;
     assert_eq!(calls.len(), 2, "{calls:?}");
-    assert!(calls.contains(&("MPI_Allreduce", 300 * nodes)) && calls.contains(&("MPI_Barrier", 20 * nodes)), "{calls:?}");
+    assert!(
+        calls.contains(&("MPI_Allreduce", 300 * nodes)) && calls.contains(&("MPI_Barrier", 20 * nodes)),
+        "{calls:?}"
+    );
     assert!(srun.wait().expect("ours").success(), "the program ends well");
     wait_for("no window's agent left", || agents().is_empty());
 }

@@ -155,7 +155,8 @@ fn begins_late(report: &Report, options: &Options) -> Option<LateBegin> {
 }
 
 /// Why ranks that nobody was to hold begin late.
-const NOT_HELD: &str = "nobody had them wait there, as `trimtab run --follow`, packages and Slurm's plug-in do";
+const NOT_HELD: &str =
+    "nobody had them wait there, as `trimtab run --follow`, `watch --follow`, packages and Slurm's plug-in do";
 
 fn late_warning(late: &LateBegin) -> String {
     let when = match late.after_init_s_at_most {
