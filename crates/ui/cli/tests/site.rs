@@ -48,8 +48,6 @@ fn standing_agents_keep_together_and_measure() {
     a_node_is_examined(&site);
     why_the_site_is_of_no_help_is_looked_up(&site, &job);
     nodes_without_a_standing_agent_are_named(&mut site, &job);
-    drop(job);
-    a_whole_run_is_measured_through_the_site_s_agents(&site, &words);
     one_identity_on_two_hosts_is_refused(&site);
     a_revoked_controller_is_refused_by_commands(&site);
     who_is_revoked_is_refused(&site);
@@ -145,38 +143,6 @@ fn a_controller_that_comes_back_finds_its_agents(site: &mut Site<'_>) {
     site.wait_for_all("all agents are back", |_| true);
     let after = site.tree()["failures_survived"].as_u64().expect("a number");
     assert!(after >= before + NODES as u64, "each agent has survived it: {before}, {after}");
-}
-
-/// Beside each task its user has it wait behind `MPI_Init`, as the plug-in does; the agents that the site's start find it there.
-fn a_whole_run_is_measured_through_the_site_s_agents(site: &Site<'_>, words: &[&str]) {
-    let (source, program) = (site.cluster.folder("early.c"), site.cluster.folder("early"));
-    fs::write(&source, include_str!("programs/early.c")).expect("is written");
-    let built = Command::new("mpicc.openmpi").arg("-o").arg(&program).arg(&source).status();
-    assert!(built.expect("the compiler is there").success());
-    wait_for("the nodes are free", || site.cluster.job_id().is_empty());
-    let held = format!("{} hold $$ --seconds 60 & exec {}", env!("CARGO_BIN_EXE_trimtab"), program.display());
-    let mut srun = site.cluster.srun(Path::new("/bin/sh"), words, &["-c", &held]);
-    srun.env("HOME", site.cluster.folder("home"));
-    let mut srun = srun.spawn().expect("srun starts");
-    wait_for("the job runs", || !site.cluster.job_id().is_empty());
-    let id = site.cluster.job_id();
-    let asked = ["attach", "--slurm", &id, "--wait", "60", "--hold", "60", "--json", "-", "--controller"];
-    let mut attach = site.trimtab(&asked, "user:4242");
-    let output = attach.arg(site.cluster.testbed.address(0)).output().expect("it runs");
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), said(&output));
-    let report: trimtab_types::report::Report =
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out} {err}"));
-    let from = report.window.from_first_call.as_ref().expect("it is asked for");
-    assert!(from.ranks.len() == NODES && from.missed.is_empty(), "{from:?} {err}");
-    let calls: Vec<(&str, u64)> = report.functions.iter().map(|row| (row.name.as_str(), row.calls)).collect();
-    let nodes = NODES as u64;
-    assert_eq!(calls.len(), 2, "{calls:?}");
-    assert!(
-        calls.contains(&("MPI_Allreduce", 300 * nodes)) && calls.contains(&("MPI_Barrier", 20 * nodes)),
-        "{calls:?}"
-    );
-    assert!(srun.wait().expect("ours").success(), "the program ends well");
-    wait_for("no window's agent left", || agents().is_empty());
 }
 
 /// The report is that of agents which Slurm started; nothing of it runs as a step of the job.
