@@ -110,7 +110,7 @@ static int has_word(const char *word) {
 
 /* Whether tasks are to wait where they come out of MPI_Init: the whole run is asked for, and nothing that only iterations show. */
 static int holds(void) {
-    static const char *const others[] = {"--mark", "--loop", "--start", "--when", "--windows", "--no-hold"};
+    static const char *const others[] = {"--mark", "--loop", "--start", "--when", "--windows", "--controller", "--no-hold"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (has_word(others[i])) return 0;
     return has_word("--follow") || has_word("--hold");

@@ -70,7 +70,7 @@ pub enum Command {
         /// Measure from the first call: ranks that are yet to come out of MPI_Init wait there until all are measured, at most so
         /// many seconds, also those that a package or the plug-in for Slurm has seen to. The window is by time
         #[arg(long, value_name = "SECONDS", value_parser = |text: &str| within::<u64>(text, 1..=600),
-              conflicts_with_all = ["mark", "main_loop", "start", "when", "windows"])]
+              conflicts_with_all = ["mark", "main_loop", "start", "when", "windows", "controller"])]
         hold: Option<u64>,
     },
     /// Have a process wait where it comes out of MPI_Init until `trimtab attach --hold` measures it (started by packages and
