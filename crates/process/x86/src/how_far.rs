@@ -10,8 +10,10 @@ use crate::blocks::ControlFlow;
 use crate::bound::{Instructions, Pass, States, by_block, settle, tested};
 use crate::linear::{Extension, Linear, Place, State, Value};
 use crate::{Analysis, CallSite, FunctionCode, Loop, LoopBound, NoBound};
-use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
+use crate::lent::Lender;
+use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Blocks of a function beyond which its beginning is not followed.
 const BLOCKS_MAX: usize = 3000;
@@ -53,6 +55,33 @@ impl Clock {
     }
 }
 
+/// What is known of a function beside its code.
+pub trait Surroundings {
+    /// The language lets nobody write to the counter of a counting loop, as Fortran's.
+    fn keeps_counters(&self) -> bool {
+        false
+    }
+
+    /// Whether the function that is called there may write to these bytes, counted from the address that it is given in a
+    /// register, by its number. `None`: its code is not known.
+    fn writes(&self, _target: u64, _register: u8, _bytes: Range<i64>) -> Option<bool> {
+        None
+    }
+
+    /// True if nothing that runs while the loop does can write to these bytes at an address, the loop's own code aside.
+    fn is_private(&self, _address: u64, _bytes: u32) -> bool {
+        false
+    }
+
+    /// True if the function that is called there may return a second time, as `setjmp`.
+    fn returns_twice(&self, _target: u64) -> bool {
+        false
+    }
+}
+
+/// Of a function of which nothing else is known.
+impl Surroundings for () {}
+
 /// Why nothing is said of how far a loop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsure {
@@ -76,8 +105,7 @@ pub enum Unsure {
     NotThere,
 }
 
-/// Decides how to tell how far a loop is from a probe right before the instruction at `site`. `keeps_counters`: the language
-/// lets nobody write to the counter of a counting loop, as Fortran's.
+/// Decides how to tell how far a loop is from a probe right before the instruction at `site`.
 ///
 /// # Errors
 /// Why nothing can be told.
@@ -86,7 +114,7 @@ pub fn how_far(
     analysis: &Analysis,
     (flow, found): (&ControlFlow, &Loop),
     site: u64,
-    keeps_counters: bool,
+    surroundings: &dyn Surroundings,
 ) -> Result<HowFar, Unsure> {
     if !flow.is_complete {
         return Err(Unsure::Incomplete);
@@ -95,16 +123,18 @@ pub fn how_far(
     let (bound, tests) = tested(&pass)?;
     let instructions = by_block(code, analysis, flow, &|_| true);
     let whole = whole(code.entry, flow, &instructions);
-    let look = Look { flow, found, pass: &pass, instructions: &instructions, bound: &bound, tests, whole };
+    let (instructions, entry) = (&instructions, code.entry);
+    let look = Look { flow, found, pass: &pass, instructions, bound: &bound, tests, whole, surroundings, entry };
     let may_end_in_a_pass = look.is_tested_within()?;
-    look.check_places(keeps_counters)?;
+    look.check_places()?;
     if look.may_be_copied() {
         return Err(Unsure::Copied);
     }
     let first = look.first();
     let at_site = look.state_at(site).ok_or(Unsure::NotThere)?;
     let seen = |clock: &Clock| look.moved(&at_site, clock.place, clock.is_narrow).is_some();
-    let clock = if first.is_none() { look.clocks().into_iter().find(seen) } else { None };
+    let clock = if first.is_none() { look.clock(&seen) } else { None };
+    let bound = LoopBound { has_other_exits: bound.has_other_exits || look.is_left_by_calls(), ..bound };
     let mut how = HowFar { bound, first, clock, moved: [0; 3], may_end_in_a_pass };
     let is_narrow = [is_narrow(&bound), is_narrow(&bound), clock.map_or(is_narrow(&bound), |clock| clock.is_narrow)];
     for (index, place) in how.places().into_iter().enumerate() {
@@ -195,6 +225,8 @@ struct Look<'a> {
     tests: Vec<usize>,
     /// The values known before and behind each block of the function, in terms of those when it began.
     whole: (States, States),
+    surroundings: &'a dyn Surroundings,
+    entry: u64,
 }
 
 impl Look<'_> {
@@ -250,16 +282,39 @@ impl Look<'_> {
         is_clean
     }
 
+    /// True if a call of the loop may go on elsewhere in the function: where `setjmp` was called, or where an exception is
+    /// caught behind which the function returns.
+    fn is_left_by_calls(&self) -> bool {
+        let mut calls = self.flow.calls.iter().filter_map(|call| call.target);
+        let roots = (0..self.flow.blocks.len()).filter(|block| self.flow.blocks[*block].predecessors.is_empty());
+        let mut catches = roots.filter(|root| !self.is_inside(*root) && self.flow.blocks[*root].range.start != self.entry);
+        calls.any(|target| self.surroundings.returns_twice(target)) || catches.any(|root| self.returns_from(root))
+    }
+
+    /// True if the function may return after that block.
+    fn returns_from(&self, block: usize) -> bool {
+        let (mut known, mut work) = (BTreeSet::from([block]), vec![block]);
+        while let Some(block) = work.pop() {
+            let last = self.instructions.get(&block).and_then(|all| all.last());
+            if last.is_some_and(|last| last.flow_control() == FlowControl::Return) {
+                return true;
+            }
+            work.extend(self.flow.blocks[block].successors.iter().copied().filter(|next| known.insert(*next)));
+        }
+        false
+    }
+
     /// Nobody else may write to counter and bound, as far as the code shows.
-    fn check_places(&self, keeps_counters: bool) -> Result<(), Unsure> {
-        for (place, may_lend) in [(self.bound.counter.place, keeps_counters), (self.bound.bound.place, false)] {
+    fn check_places(&self) -> Result<(), Unsure> {
+        let is_kept = self.surroundings.keeps_counters();
+        for (place, is_trusting) in [(self.bound.counter.place, is_kept), (self.bound.bound.place, false)] {
             let is_own = match place {
                 None | Some(Place::Register(_)) => true,
-                Some(Place::Fixed { .. }) => false,
+                Some(Place::Fixed { address, bytes }) => matches!(bytes, 4 | 8) && self.surroundings.is_private(address, bytes),
                 Some(place @ Place::Frame { register, bytes, .. }) => {
                     let base = Linear::of(Place::Register(register));
                     let stays = self.pass.latches().into_iter().all(|at| self.pass.added(&base, 64, at) == Some(0));
-                    stays && matches!(bytes, 4 | 8) && (may_lend || !self.is_lent(place))
+                    stays && matches!(bytes, 4 | 8) && !self.is_lent(place, is_trusting)
                 }
             };
             if !is_own {
@@ -269,41 +324,10 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// True if code of the loop may have the place's address, through which others could write: it is made there, or it was
-    /// made before and is still kept in a register, or anywhere in memory.
-    fn is_lent(&self, place: Place) -> bool {
-        self.address_at_entry(place).is_none_or(|address| self.is_known_in_loop(address))
-    }
-
-    /// The address of a slot, by what registers held when the function began.
-    fn address_at_entry(&self, place: Place) -> Option<Linear> {
-        let Place::Frame { register, offset, .. } = place else { return None };
-        match self.whole.0.get(&self.found.header)?.value(Place::Register(register)) {
-            Value::Linear(base) if base.times == 1 && base.place.is_some() && base.extension == Extension::Whole => {
-                Some(Linear { add: base.add.wrapping_add(offset), ..base })
-            }
-            _ => None,
-        }
-    }
-
-    fn is_known_in_loop(&self, address: Linear) -> bool {
-        let has = |state: &State, number: u8| state.value(Place::Register(number)) == Value::Linear(address);
-        let holds = |state: &State| (0..16).filter(|number| *number != RSP).any(|number| has(state, number));
-        if self.whole.0.get(&self.found.header).is_none_or(holds) {
-            return true;
-        }
-        let mut info = InstructionInfoFactory::new();
-        self.whole.0.iter().any(|(block, before)| {
-            let (mut state, is_inside) = (before.clone(), self.is_inside(*block));
-            self.instructions.get(block).into_iter().flatten().any(|one| {
-                let is_stored = one.op_count() > 1
-                    && one.op0_kind() == OpKind::Memory
-                    && one.op1_kind() == OpKind::Register
-                    && (0..16).any(|number| one.op1_register().number() == usize::from(number) && has(&state, number));
-                state.step(one, &mut info);
-                (is_stored && one.op1_register().is_gpr64()) || (is_inside && holds(&state))
-            })
-        })
+    /// True if code of the loop may write to a slot by its address.
+    fn is_lent(&self, place: Place, is_trusting: bool) -> bool {
+        let Look { flow, found, instructions, surroundings, .. } = *self;
+        Lender { flow, found, instructions, before: &self.whole.0, surroundings, is_trusting }.is_written(place)
     }
 
     /// True unless each pass makes a call that is made nowhere on the way to the loop or from it.
@@ -402,14 +426,25 @@ impl Look<'_> {
         let whole = whole.filter(|states| !states.is_empty())?;
         self.constant_first(place, &whole).or_else(|| self.kept_first(place, &whole)).or_else(|| {
             let [block] = from[..] else { return None };
-            let (mut state, mut info) = (State::cautious(), InstructionInfoFactory::new());
-            self.instructions.get(&block)?.iter().for_each(|one| state.step(one, &mut info));
-            self.kept_first(place, &[&state])
+            let all = self.instructions.get(&block)?;
+            // Whatever was computed in an unknown way may have been kept behind that.
+            (0..all.len()).find_map(|from| self.kept_first(place, &[&state_after(&all[from..])]))
         })
     }
 
-    /// Other counters that begin with a number.
-    fn clocks(&self) -> Vec<Clock> {
+    /// Another counter that begins with a number. A DO loop's variable may be lent, if no other one looks like it.
+    fn clock(&self, is_seen: &dyn Fn(&Clock) -> bool) -> Option<Clock> {
+        let own = self.clocks(&|place| !self.is_lent(place, false)).into_iter().find(is_seen);
+        own.or_else(|| match self.clocks(&|_| true)[..] {
+            [only] if self.surroundings.keeps_counters() && !self.is_lent(only.place, true) => {
+                Some(only).filter(is_seen)
+            }
+            _ => None,
+        })
+    }
+
+    /// Counters in registers and in slots that `may_be` that begin with a number.
+    fn clocks(&self, may_be: &dyn Fn(Place) -> bool) -> Vec<Clock> {
         let from = self.flow.blocks[self.found.header].predecessors.iter().copied();
         let from = from.filter(|block| !self.is_inside(*block));
         let Some(from) = from.map(|block| self.whole.1.get(&block)).collect::<Option<Vec<&State>>>() else {
@@ -417,7 +452,7 @@ impl Look<'_> {
         };
         let is_followed = |place: &Place| match place {
             Place::Register(number) => *number != RSP,
-            Place::Frame { bytes, .. } => matches!(bytes, 4 | 8) && !self.is_lent(*place),
+            Place::Frame { bytes, .. } => matches!(bytes, 4 | 8) && may_be(*place),
             Place::Fixed { .. } => false,
         };
         let clock = |place| {
@@ -444,21 +479,26 @@ impl Look<'_> {
     fn kept_first(&self, place: Place, from: &[&State]) -> Option<Linear> {
         let held: Option<Vec<Linear>> = from.iter().map(|state| held_in(state, place)).collect();
         let held = held?;
-        let more = |kept: Place| {
+        let made_of = |kept: Place| {
             let mut all = from.iter().zip(&held).map(|(state, first)| {
                 let other = held_in(state, kept)?;
-                let is_alike = other.place == first.place && other.times == first.times;
                 let is_whole =
                     other.extension == Extension::Whole || first.extension != Extension::Whole || is_narrow(self.bound);
-                (is_alike && is_whole).then(|| first.add.wrapping_sub(other.add))
+                let (times, less) = match (other.place == first.place, other.times == first.times, other.times) {
+                    (true, true, _) => (1, other.add),
+                    (true, false, 1) => (first.times, other.add.wrapping_mul(first.times)),
+                    _ => return None,
+                };
+                is_whole.then(|| (times, first.add.wrapping_sub(less)))
             });
             let first = all.next()??;
-            all.all(|more| more == Some(first)).then_some(first)
+            all.all(|other| other == Some(first)).then_some(first)
         };
         let mut kept = self.kept_places(from[0], held[0].place).into_iter().filter(|kept| *kept != place);
         kept.find_map(|kept| {
-            Some(Linear { add: more(kept)?, extension: held[0].extension, ..Linear::of(kept) })
-                .filter(|_| self.stays(kept))
+            let (times, add) = made_of(kept)?;
+            let first = Linear { times, add, extension: held[0].extension, ..Linear::of(kept) };
+            self.stays(kept).then_some(first)
         })
     }
 
@@ -466,7 +506,10 @@ impl Look<'_> {
     fn kept_places(&self, state: &State, source: Option<Place>) -> Vec<Place> {
         let registers = (0..16).map(Place::Register);
         let words = state.places_in_memory().chain(source);
-        let words = words.filter_map(|place| in_terms_of(state, place, self.base()));
+        let words = words.filter_map(|place| match place {
+            Place::Fixed { .. } => Some(place),
+            place => in_terms_of(state, place, self.base()),
+        });
         registers.chain(words).collect()
     }
 
@@ -501,11 +544,20 @@ impl Look<'_> {
                     && matches!(bytes, 4 | 8)
                     && as_it_is(Place::Register(register))
                     && as_it_is(place)
-                    && !self.is_lent(place)
+                    && !self.is_lent(place, false)
             }
-            Place::Fixed { .. } => false,
+            Place::Fixed { address, bytes } => {
+                matches!(bytes, 4 | 8) && as_it_is(place) && self.surroundings.is_private(address, bytes)
+            }
         }
     }
+}
+
+/// What instructions make of what was before.
+fn state_after(instructions: &[Instruction]) -> State {
+    let (mut state, mut info) = (State::cautious(), InstructionInfoFactory::new());
+    instructions.iter().for_each(|one| state.step(one, &mut info));
+    state
 }
 
 /// A slot that is named by what a register held before, as one of the register as it is now.

@@ -42,6 +42,8 @@ mod island;
 mod jump;
 mod jump_table;
 mod last_calls;
+mod lent;
+mod written;
 mod linear;
 mod listing;
 mod liveness;
@@ -75,7 +77,8 @@ pub use gather::{
     GATHER_BYTES_MAX, GATHER_GAVE_UP, GATHER_GO, GATHER_HELD, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS, Gather,
 };
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
-pub use how_far::{HowFar, Unsure, how_far};
+pub use how_far::{HowFar, Surroundings, Unsure, how_far};
+pub use written::writes_through;
 pub use instruction::direct_branches;
 pub use island::{
     ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, Purpose, WindowCode, build_calibration,

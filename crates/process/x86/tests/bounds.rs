@@ -8,18 +8,22 @@
 use iced_x86::code_asm::*;
 use object::{Object, ObjectSymbol};
 use std::ffi::{CString, c_void};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use trimtab_x86::{
-    CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes, ProbePlace, Refusal,
-    Site, SiteKind, WriteProbe, analyse, build_probe_island, encode_near_jump, how_far, loop_bound, loop_sites,
+    CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes, ProbePlace, Refusal, Surroundings,
+    Site, SiteKind, WriteProbe, analyse, build_probe_island, encode_near_jump, how_far, loop_bound, loop_sites, writes_through,
 };
 
 /// What the loops are run with.
 const LENGTHS: [i32; 6] = [0, 1, 2, 7, 12, 40];
 /// Bytes that are pushed below the registers, and the red zone: from where they lie to the program's stack.
 const SAVED_BYTES: u64 = 16 * 8 + 8 + 128;
+
+/// Functions that have the loop of the one whose name follows.
+const POINTED: &str = "pointed_";
 
 /// A loop as it runs, and what was said in each of its passes.
 struct Watched {
@@ -35,6 +39,45 @@ unsafe impl Send for Watched {}
 /// One test watches at a time.
 static TURN: Mutex<()> = Mutex::new(());
 static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
+
+/// What is known of a function of a library.
+struct Known<'a> {
+    library: &'a Library,
+    is_fortran: bool,
+}
+
+impl Surroundings for Known<'_> {
+    fn writes(&self, target: u64, register: u8, bytes: Range<i64>) -> Option<bool> {
+        let at = target.wrapping_sub(self.library.bias);
+        let (_, at, size) = self.library.functions.iter().find(|function| function.1 == at)?;
+        let (entry, code) = (self.library.bias + at, memory(self.library.bias + at, *size));
+        let range = CodeRange { addr: entry, bytes: &code, after: &[] };
+        let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
+        let analysis = analyse(&code, &(), &()).ok()?;
+        let mut further = |target, register, bytes| self.writes(target, register, bytes).unwrap_or(false);
+        writes_through(&code, &analysis, &ControlFlow::of(&analysis), (register, &bytes), &mut further)
+    }
+
+    fn keeps_counters(&self) -> bool {
+        self.is_fortran
+    }
+
+    fn returns_twice(&self, target: u64) -> bool {
+        // SAFETY: the name ends in a zero.
+        let meant = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_setjmp".as_ptr()) } as u64;
+        called_through_slot(target) == Some(meant)
+    }
+}
+
+/// The function that a jump through a slot at the target leads to.
+fn called_through_slot(target: u64) -> Option<u64> {
+    let bytes = memory(target, 16);
+    let jump = bytes.windows(2).position(|two| two == [0xff, 0x25])?;
+    let distance = i32::from_le_bytes(bytes.get(jump + 2..jump + 6)?.try_into().ok()?);
+    let slot = (target + jump as u64 + 6).wrapping_add_signed(distance.into());
+    // SAFETY: the jump reads it.
+    Some(unsafe { (slot as *const u64).read_unaligned() })
+}
 
 /// Runs at a header, with the registers in the order of their numbers.
 extern "C" fn record(registers: *const u64) {
@@ -127,19 +170,23 @@ impl Library {
         site: &Site,
         (entry, bytes): (u64, &[u8]),
         places: [Option<Place>; 3],
-        length: i32,
+        (start, length): (u64, i32),
     ) -> Vec<([u64; 3], i64)> {
         let jump = self.write_island(site, bytes, entry);
         *WATCHED.lock().expect("no panic") = Some(Watched { places, made: self.made, read: Vec::new() });
         write(site.at, &jump);
         // SAFETY: it is a function of the library that takes a number.
-        unsafe { std::mem::transmute::<u64, extern "C" fn(i32)>(entry)(length) };
+        unsafe { std::mem::transmute::<u64, extern "C" fn(i32)>(start)(length) };
         write(entry, bytes);
         WATCHED.lock().expect("no panic").take().map(|watched| watched.read).unwrap_or_default()
     }
 
     /// Compares how far each outermost loop of a function is said to be with the iterations it makes.
     fn check_how_far(&self, (name, at, size): (&str, u64, u64), is_fortran: bool) -> Said {
+        // Some have their loop in a function that is given a place.
+        let start = self.bias + at;
+        let pointed = self.functions.iter().find(|other| other.0.strip_prefix(POINTED) == Some(name));
+        let (at, size) = pointed.map_or((at, size), |(_, at, size)| (*at, *size));
         let (entry, bytes) = (self.bias + at, memory(self.bias + at, size));
         let range = CodeRange { addr: entry, bytes: &bytes, after: &[] };
         let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
@@ -151,20 +198,21 @@ impl Library {
             let [site @ Site { kind: SiteKind::At(address), jump: JumpForm::Near5, .. }] = &sites[..] else {
                 return Said::Unseen;
             };
-            let how = match how_far(&code, &analysis, (&flow, found), *address, is_fortran) {
+            let how = match how_far(&code, &analysis, (&flow, found), *address, &Known { library: self, is_fortran }) {
                 Ok(how) => how,
                 Err(why) => return Said::Nothing(why.to_string()),
             };
             let mut said = Said::Unseen;
             for length in LENGTHS {
                 let before = self.made();
-                let read = self.run(site, (entry, &bytes), how.places(), length);
+                let read = self.run(site, (entry, &bytes), how.places(), (start, length));
                 let (made, is_of_steps) = (self.made() - before, |at: &i64| at - before);
                 let ends = read.first().zip(read.last()).map_or(0, |(first, last)| last.1 - first.1);
                 // Else it is another loop of the function.
                 if made > 0 && ends * 2 >= made && read.len() > 1 {
                     let read: Vec<([u64; 3], i64)> = read.iter().map(|(read, at)| (*read, is_of_steps(at))).collect();
-                    said = check_passes(&format!("{name}({length})"), &how, &read, made);
+                    let next = check_passes(&format!("{name}({length})"), &how, &read, made);
+                    said = if matches!(said, Said::Wrong(_)) { said } else { next };
                 }
             }
             said
@@ -194,7 +242,7 @@ impl Library {
         let mut passes = 0;
         for length in LENGTHS {
             let places = [bound.counter.place, bound.bound.place, None];
-            let read = self.run(&sites[0], (entry, &bytes), places, length);
+            let read = self.run(&sites[0], (entry, &bytes), places, (entry, length));
             let said: Vec<Option<u64>> = read.iter().map(|(read, _)| bound.passes_after(read[0], read[1])).collect();
             let came: Vec<Option<u64>> = (0..said.len() as u64).rev().map(Some).collect();
             let is_so = if bound.has_other_exits {
@@ -224,6 +272,8 @@ impl Library {
 /// The kind of claim made in the last pass of a loop, the best first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Said {
+    /// A claim is not true.
+    Wrong(String),
     /// How many were made, how many come, and whether it may end before.
     Something { done: Option<u64>, remaining: Option<u64>, may_end_before: bool },
     /// Not on those ways.
@@ -247,10 +297,10 @@ fn check_passes(name: &str, how: &HowFar, read: &[([u64; 3], i64)], all: i64) ->
             true => remaining >= left,
             false => (left..=left + 1).contains(&remaining),
         });
-        assert!(
-            is_done && is_total && is_left,
-            "{name} after {made} of {all}: {done:?} done, {remaining:?} come, of {how:?} at {first:?}, {latest:?}"
-        );
+        if !(is_done && is_total && is_left) {
+            let said = format!("{name} after {made} of {all}: {done:?} done, {remaining:?} come");
+            return Said::Wrong(format!("{said}, of {how:?} at {first:?}, {latest:?}"));
+        }
         said = Said::Something { done, remaining, may_end_before };
     }
     said
@@ -347,21 +397,22 @@ fn how_far_a_loop_is_said_to_be_is_how_far_it_is() {
         (clang_pp, "cpp", &TWO[1..]),
         ("gfortran", "f90", ALL),
     ];
-    let (mut claimed, mut possible) = (0, 0);
+    let (mut claimed, mut possible, mut wrong) = (0, 0, Vec::new());
     for (compiler, kind, levels) in builds {
         for level in levels {
             let sources = [&format!("far.{kind}"), "far_mark.c"];
             let Some(library) = compiled(compiler, sources, level).map(|path| Library::load(&path)) else { continue };
-            let (of_all, told) = told_of(&library, &format!("{compiler} {level}"), kind == "f90");
+            let (of_all, told) = told_of(&library, &format!("{compiler} {level}"), kind == "f90", &mut wrong);
             println!("{compiler} {level}: {told} of {of_all}");
             (claimed, possible) = (claimed + told, possible + of_all);
         }
     }
+    assert!(wrong.is_empty(), "{} wrong claims: {wrong:#?}", wrong.len());
     assert!(claimed * 10 >= possible * 8 && possible > 100, "{claimed} of {possible} plain loops are claimed");
 }
 
 /// Plain loops of a library, and of how many something is told.
-fn told_of(library: &Library, build: &str, is_fortran: bool) -> (u64, u64) {
+fn told_of(library: &Library, build: &str, is_fortran: bool, wrong: &mut Vec<String>) -> (u64, u64) {
     let (mut all, mut told) = (0, 0);
     for (name, at, size) in &library.functions {
         let kind = name.split('_').next().unwrap_or_default();
@@ -371,7 +422,9 @@ fn told_of(library: &Library, build: &str, is_fortran: bool) -> (u64, u64) {
         let said = library.check_how_far((name, *at, *size), is_fortran);
         println!("{build} {name}: {said:?}");
         let is_open = matches!(said, Said::Something { remaining: Some(_), may_end_before: false, .. });
-        assert!(kind != "exits" || !is_open, "{build} {name}: {said:?}");
+        if matches!(said, Said::Wrong(_)) || (kind == "exits" && is_open) {
+            wrong.push(format!("{build} {name}: {said:?}"));
+        }
         let is_told =
             matches!(said, Said::Something { remaining: Some(_), .. } | Said::Something { done: Some(_), .. });
         all += u64::from(kind == "plain" && said != Said::Unseen);

@@ -133,3 +133,38 @@ OTHER(retries) { int it = 0; while (it < n) { step(it); if (check(it)) continue;
 EXITS(with_label) { int it; for (it = 0; it < n; it++) { step(it); if (check(it)) goto out; } work(field, 1); out: work(field, it); }
 PLAIN(two_tests) { for (int it = 0; it < n; it++) { step(it); if (it + 1 == n) { work(field, 1); } else { work(field, 2); } } }
 PLAIN(calls_only_some) { for (int it = 0; it < n; it++) { if (it % 2) step(it); else { work(field, 1); step(it + 1); } } }
+/* Whoever is given a struct may write to any of it; other ways out than the loop's own. */
+#include <setjmp.h>
+struct limits { double dt; int nsteps; int it; };
+LOOP change(struct limits *l, int i) { if (i == 5) l->nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP skip(struct limits *l, int i) { if (i == 5) l->it += 2; __asm__ volatile("":::"memory"); }
+LOOP change_array(int *a, int i) { if (i == 5) a[2] += 2; __asm__ volatile("":::"memory"); }
+OTHER(field_bound_moved) { struct limits l = {.5, n, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); change(&l, i); } }
+OTHER(field_counter_moved) { struct limits l = {.5, n, 0}; for (l.it = 0; l.it < n; l.it++) { step(l.it); skip(&l, l.it); } }
+OTHER(array_bound_moved) { int m[3] = {1, 2, n}; for (int i = 0; i < m[2]; i++) { step(i); change_array(m, i); } }
+OTHER(global_struct_bound_moved) { par.nsteps = n; for (int i = 0; i < par.nsteps; i++) { step(i); if (i == 5) get(&par.nsteps, n + 2); } }
+static int total_g; int it_other;
+LOOP grow(int i) { if (i == 5) total_g += 2; __asm__ volatile("":::"memory"); }
+OTHER(static_bound_moved) { total_g = n; for (int i = 0; i < total_g; i++) { step(i); grow(i); } }
+LOOP hop(int i) { if (i == 5) it_other += 2; __asm__ volatile("":::"memory"); }
+OTHER(global_counter_moved) { for (it_other = 0; it_other < n; it_other++) { step(it_other); hop(it_other); } }
+LOOP pointed_other_argument_bound_moved(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); change(l, i); } }
+OTHER(argument_bound_moved) { struct limits l = {.5, n, 0}; pointed_other_argument_bound_moved(&l); }
+LOOP pointed_other_argument_counter_moved(struct limits *l) { for (l->it = 0; l->it < l->nsteps; l->it++) { step(l->it); skip(l, l->it); } }
+OTHER(argument_counter_moved) { struct limits l = {.5, n, 0}; pointed_other_argument_counter_moved(&l); }
+static jmp_buf out_of_it;
+LOOP leap(int i) { if (i == 9) longjmp(out_of_it, 1); }
+EXITS(longjmp) { if (setjmp(out_of_it) == 0) for (int i = 0; i < n; i++) { step(i); leap(i); } }
+EXITS(global_flag) { hidden = 0; for (int i = 0; i < n && !hidden; i++) { step(i); if (i == 9) hidden = 1; } }
+EXITS(deep_goto) { for (int i = 0; i < n; i++) { for (int k = 0; k < 2; k++) { work(field, k); if (i == 9 + check(i)) goto out; } step(i); } out: work(field, 0); }
+OTHER(unsigned_wrap) { for (unsigned i = (unsigned)-3; i != (unsigned)n; i++) step((int)i); }
+OTHER(bound_by_body_rarely) { int m = n; for (int i = 0; i < m; i++) { step(i); if (check(i) + i == 20) m -= 3; } }
+OTHER(switch_moves) { for (int i = 0; i < n; i++) { step(i); switch (i) { case 4: i++; break; case 9: work(field, 1); break; default: check(i); } } }
+OTHER(alias_bound) { int m = n, *p = check(1) ? &nsteps_g : &m; for (int i = 0; i < m; i++) { step(i); if (i == 5) *p += 2; } }
+OTHER(alias_counter) { int i, *p = check(1) ? &nsteps_g : &i; for (i = 0; i < n; i++) { step(i); if (i == 5) *p += 2; } }
+OTHER(union_counter) { union { int i; short s[2]; } u; for (u.i = 0; u.i < n; u.i++) { step(u.i); if (u.i == 5) u.s[0] += 2; } }
+OTHER(byte_of_counter) { int i; for (i = 0; i < n; i++) { step(i); if (i == 5) ((char *)&i)[0] += 2; } }
+OTHER(volatile_bound) { volatile int m = n; for (int i = 0; i < m; i++) { step(i); if (i == 5) m += 2; } }
+PLAIN(volatile_bound_kept) { volatile int m = n; for (int i = 0; i < m; i++) step(i); }
+PLAIN(long_down) { for (long i = n; i >= 1; i -= 1) { step((int)i); work(field, 1); } }
+PLAIN(negative_to) { for (int i = -1; i >= -n; i--) step(i); }

@@ -1,0 +1,190 @@
+//! Whether a slot of the frame may be written to in a loop by way of its address.
+//!
+//! An address is followed from where it is made: into registers, to calls, and into memory, from where anybody may take it.
+//! One that was only handed to a call before the loop is taken to be forgotten when that call returns. Functions that are
+//! given one in the loop are looked into. An address a little below a slot counts too, because both may be parts of one object.
+//!
+//! Next: `how_far`, which asks; `written`, which looks into called functions.
+
+use crate::bound::{Instructions, States};
+use crate::how_far::Surroundings;
+use crate::linear::{Extension, Linear, Place, State, Value};
+use crate::{ControlFlow, Loop};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+const RSP: u8 = 4;
+/// An address so many bytes below a slot may be that of an object that contains it.
+const OBJECT_BYTES: i64 = 64;
+/// The same, where the code that is given it can be looked into.
+const OBJECT_BYTES_SEEN: i64 = 4096;
+/// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
+const CALL_CHANGES: u16 = 0b1111_1100_0111;
+/// Registers in which a function is given addresses: rdi, rsi, rdx, rcx, r8, r9.
+pub(crate) const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+
+/// A function in which addresses are looked for.
+pub(crate) struct Lender<'a> {
+    pub(crate) flow: &'a ControlFlow,
+    pub(crate) found: &'a Loop,
+    pub(crate) instructions: &'a Instructions,
+    /// What holds before each block, in terms of what held when the function began.
+    pub(crate) before: &'a States,
+    pub(crate) surroundings: &'a dyn Surroundings,
+    /// Code that can't be looked into is taken to leave the slot alone.
+    pub(crate) is_trusting: bool,
+}
+
+impl Lender<'_> {
+    /// True if something else in the loop than instructions that name the slot may write to it.
+    pub(crate) fn is_written(&self, place: Place) -> bool {
+        let Some(slot) = self.slot(place) else { return true };
+        let mut held: BTreeMap<usize, u16> = self.before.keys().map(|block| (*block, 0)).collect();
+        let mut work: Vec<usize> = held.keys().copied().collect();
+        let mut info = InstructionInfoFactory::new();
+        while let Some(block) = work.pop() {
+            let Some(state) = self.before.get(&block) else { return true };
+            let mut known = Known { slot: &slot, registers: held[&block], state: state.clone() };
+            known.registers |= known.by_value();
+            let is_inside = self.found.blocks.binary_search(&block).is_ok();
+            for one in self.instructions.get(&block).into_iter().flatten() {
+                if known.keeps(one) || (is_inside && (known.writes(one, &mut info) || self.gives(one, &known))) {
+                    return true;
+                }
+                known.step(one, &mut info);
+            }
+            for next in &self.flow.blocks[block].successors {
+                let before = held.entry(*next).or_default();
+                if known.registers & !*before != 0 {
+                    *before |= known.registers;
+                    work.push(*next);
+                }
+            }
+        }
+        false
+    }
+
+    /// The bytes of a slot, from the stack pointer as it was when the function began; none if it is no slot.
+    fn slot(&self, place: Place) -> Option<Range<i64>> {
+        let Place::Frame { register, offset, bytes } = place else { return None };
+        let base = on_stack(self.before.get(&self.found.header)?.value(Place::Register(register)))?;
+        let begin = base.wrapping_add(offset);
+        Some(begin..begin + i64::from(bytes))
+    }
+
+    /// True if a call is given an address through which it may write to the slot.
+    fn gives(&self, one: &Instruction, known: &Known<'_>) -> bool {
+        if !is_call(one) {
+            return false;
+        }
+        let target = one.is_call_near().then(|| one.near_branch_target());
+        ARGUMENTS.into_iter().any(|argument| {
+            let is_known = known.registers & 1 << argument != 0;
+            let Some(address) = on_stack(known.state.value(Place::Register(argument))) else { return is_known };
+            let from_it = known.slot.start - address..known.slot.end - address;
+            if from_it.end <= 0 || from_it.start >= OBJECT_BYTES_SEEN {
+                return false;
+            }
+            match target.and_then(|target| self.surroundings.writes(target, argument, from_it.clone())) {
+                Some(writes) => writes,
+                None => is_known && !self.is_trusting && (target.is_none() || from_it.contains(&0)),
+            }
+        })
+    }
+}
+
+/// The registers that may hold an address of the slot's object at one point.
+struct Known<'a> {
+    slot: &'a Range<i64>,
+    registers: u16,
+    state: State,
+}
+
+impl Known<'_> {
+    fn has(&self, register: Register) -> bool {
+        number(register).is_some_and(|number| self.registers & 1 << number != 0)
+    }
+
+    fn is_address(&self, value: Value) -> bool {
+        on_stack(value).is_some_and(|at| at > self.slot.start - OBJECT_BYTES && at < self.slot.end)
+    }
+
+    /// The registers of which it is known that they hold one.
+    fn by_value(&self) -> u16 {
+        let is_one = |number: &u8| *number != RSP && self.is_address(self.state.value(Place::Register(*number)));
+        (0..16).filter(is_one).fold(0, |all, number| all | 1 << number)
+    }
+
+    /// True if an address is put into memory.
+    fn keeps(&self, one: &Instruction) -> bool {
+        let is_known = |index| one.op_kind(index) == OpKind::Register && self.has(one.op_register(index));
+        match one.op_count() {
+            0 => false,
+            1 => one.mnemonic() == Mnemonic::Push && is_known(0),
+            // By way of a vector too.
+            _ => is_known(1) && (one.op0_kind() == OpKind::Memory || one.op0_register().is_vector_register()),
+        }
+    }
+
+    /// True if it writes through an address that may be one of the slot.
+    fn writes(&self, one: &Instruction, info: &mut InstructionInfoFactory) -> bool {
+        let is_written = info.info(one).used_memory().iter().any(|used| is_write(used.access()));
+        if !is_written || !(self.has(one.memory_base()) || self.has(one.memory_index())) {
+            return false;
+        }
+        // By its own name that is seen elsewhere: the frame pointer is an address too, of other slots.
+        let base = number(one.memory_base()).map(|number| self.state.value(Place::Register(number)));
+        let at = base.and_then(on_stack).filter(|_| one.memory_index() == Register::None);
+        at.is_none_or(|at| {
+            let at = at.wrapping_add(one.memory_displacement64() as i64);
+            let bytes = one.memory_size().size() as i64;
+            one.memory_base() != Register::RBP && at < self.slot.end && at + bytes > self.slot.start
+        })
+    }
+
+    fn step(&mut self, one: &Instruction, info: &mut InstructionInfoFactory) {
+        let used = info.info(one).clone();
+        let is_load = one.mnemonic() != Mnemonic::Lea && (1..one.op_count()).any(|at| one.op_kind(at) == OpKind::Memory);
+        // What is read from memory at an address is none.
+        let is_base = |register: Register| is_load && [one.memory_base(), one.memory_index()].contains(&register);
+        let is_from = used.used_registers().iter().any(|used| is_read(used.access()) && self.has(used.register()) && !is_base(used.register()));
+        self.state.step(one, info);
+        if is_call(one) {
+            self.registers &= !CALL_CHANGES;
+            return;
+        }
+        for used in used.used_registers().iter().filter(|used| is_write(used.access())) {
+            let Some(number) = number(used.register().full_register()).filter(|number| *number != RSP) else { continue };
+            let is_one = match self.state.value(Place::Register(number)) {
+                Value::Unknown => is_from && used.register().is_gpr64(),
+                value => self.is_address(value),
+            };
+            self.registers = self.registers & !(1 << number) | u16::from(is_one) << number;
+        }
+    }
+}
+
+fn is_call(one: &Instruction) -> bool {
+    one.is_call_near() || one.is_call_near_indirect()
+}
+
+fn is_read(access: OpAccess) -> bool {
+    matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+}
+
+pub(crate) fn is_write(access: OpAccess) -> bool {
+    !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None)
+}
+
+fn number(register: Register) -> Option<u8> {
+    register.is_gpr64().then(|| register.number() as u8)
+}
+
+/// How far above the stack pointer's first value an address is, if it is one of the stack.
+fn on_stack(value: Value) -> Option<i64> {
+    match value {
+        Value::Linear(Linear { place: Some(Place::Register(RSP)), times: 1, add, extension: Extension::Whole }) => Some(add),
+        _ => None,
+    }
+}

@@ -1,0 +1,97 @@
+//! Whether a function may write through an address that it is given.
+//!
+//! The address is followed in registers and in slots of the frame along every way through the function, and into the
+//! functions that it is given to. An element that is chosen by an index is not followed: whoever asks wants to know of
+//! one variable, which a program writes to by its name.
+//!
+//! Next: `lent`, which asks where addresses are handed out.
+
+use crate::bound::{by_block, settle};
+use crate::lent::{ARGUMENTS, is_write};
+use crate::linear::{Extension, Linear, Place, State, Value};
+use crate::{Analysis, ControlFlow, FunctionCode};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpKind};
+use std::ops::Range;
+
+/// Blocks of a function beyond which it is not followed.
+const BLOCKS_MAX: usize = 1500;
+
+/// Whether the function may write to these bytes, counted from the address that it is given in a register, or keep the address
+/// for later. `further` is asked for functions that are given it in turn: for the function, the register and the bytes.
+/// `None`: its code can't be followed.
+pub fn writes_through(
+    code: &FunctionCode<'_>,
+    analysis: &Analysis,
+    flow: &ControlFlow,
+    (argument, bytes): (u8, &Range<i64>),
+    further: &mut dyn FnMut(u64, u8, Range<i64>) -> bool,
+) -> Option<bool> {
+    let entry = flow.block_at(code.entry).filter(|_| flow.is_complete && flow.blocks.len() <= BLOCKS_MAX)?;
+    let instructions = by_block(code, analysis, flow, &|_| true);
+    let (before, _) = settle(flow, &instructions, [(entry, State::at_start())].into(), &|_| true);
+    let mut info = InstructionInfoFactory::new();
+    for (block, state) in before {
+        let mut state = state;
+        for one in instructions.get(&block).into_iter().flatten() {
+            let at = At { one, state: &state, argument, bytes };
+            if at.writes(&mut info) || at.keeps() || at.gives(further) {
+                return Some(true);
+            }
+            state.step(one, &mut info);
+        }
+    }
+    Some(false)
+}
+
+/// One instruction, and what holds before it.
+struct At<'a> {
+    one: &'a Instruction,
+    state: &'a State,
+    argument: u8,
+    bytes: &'a Range<i64>,
+}
+
+impl At<'_> {
+    /// The distance from the address, if a value is made of it.
+    fn from_address(&self, value: Linear) -> Option<i64> {
+        let is_one = value.place == Some(Place::Register(self.argument)) && value.times == 1;
+        (is_one && value.extension == Extension::Whole).then_some(value.add)
+    }
+
+    fn held(&self, register: u8) -> Option<i64> {
+        match self.state.value(Place::Register(register)) {
+            Value::Linear(value) => self.from_address(value),
+            _ => None,
+        }
+    }
+
+    fn writes(&self, info: &mut InstructionInfoFactory) -> bool {
+        let is_written = info.info(self.one).used_memory().iter().any(|used| is_write(used.access()));
+        let at = self.state.address(self.one).filter(|_| is_written).and_then(|address| self.from_address(address));
+        at.is_some_and(|at| at < self.bytes.end && at + self.one.memory_size().size() as i64 > self.bytes.start)
+    }
+
+    /// True if the address is put into memory that is no slot of the frame.
+    fn keeps(&self) -> bool {
+        let is_put = self.one.op_count() == 2 && self.one.op0_kind() == OpKind::Memory && self.one.op1_kind() == OpKind::Register;
+        let register = self.one.op1_register();
+        let is_slot = || matches!(self.state.memory_operand(self.one), Some(Place::Frame { .. }));
+        is_put && register.is_gpr64() && self.held(register.number() as u8).is_some_and(|at| self.reaches(at)) && !is_slot()
+    }
+
+    fn reaches(&self, at: i64) -> bool {
+        self.bytes.start >= at
+    }
+
+    fn gives(&self, further: &mut dyn FnMut(u64, u8, Range<i64>) -> bool) -> bool {
+        let is_jump = self.one.flow_control() == FlowControl::UnconditionalBranch;
+        if !(self.one.is_call_near() || is_jump && self.one.is_jmp_short_or_near()) {
+            return false;
+        }
+        let target = self.one.near_branch_target();
+        ARGUMENTS.into_iter().any(|argument| {
+            let Some(at) = self.held(argument).filter(|at| self.reaches(*at)) else { return false };
+            further(target, argument, self.bytes.start - at..self.bytes.end - at)
+        })
+    }
+}
