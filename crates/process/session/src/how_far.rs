@@ -4,7 +4,7 @@
 
 use crate::inside::Inside;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
-use trimtab_stub::layout::{Header, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder};
+use trimtab_stub::layout::{Header, NOTHING_BIT, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder};
 use trimtab_symbols::Function;
 use trimtab_x86::{HowFar, Place, Site, SiteKind};
 
@@ -112,8 +112,9 @@ fn words(place: Place, stack: i64) -> (u64, u64) {
     let (number, offset, bytes) = match place {
         Place::Register(number) => (number, 0, 0),
         Place::Frame { register, offset, bytes } => (register, offset, bytes),
-        // None is taken for these.
-        Place::Fixed { .. } => return (0, 0),
+        Place::Fixed { address, bytes } => {
+            return (holder::STACK | u64::from(bytes) << 16 | 1 << WATCHED_USED_BIT | 1 << NOTHING_BIT, address);
+        }
     };
     const RSP: u8 = 4;
     let (holder, index) = match number {

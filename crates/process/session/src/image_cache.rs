@@ -171,7 +171,7 @@ impl LoadedImage {
     }
 
     /// The bytes of each executable segment, and its address.
-    fn code(&self) -> impl Iterator<Item = (&[u8], u64)> {
+    pub(crate) fn code(&self) -> impl Iterator<Item = (&[u8], u64)> {
         self.image.segments.iter().filter(|segment| segment.executable).filter_map(|segment| {
             let offset = segment.file_offset as usize;
             let text = self.file.bytes().get(offset..offset.checked_add(segment.file_size as usize)?)?;

@@ -3,6 +3,7 @@
 //!
 //! Next: `inner`, which patches such places; `trimtab-x86`'s `point`, which chooses the bytes.
 
+use crate::around::Around;
 use crate::error::Error;
 use crate::inner::Inner;
 use crate::modules::Modules;
@@ -20,14 +21,15 @@ use trimtab_x86::{
 pub struct Inside<'a> {
     code: &'a FunctionCode<'a>,
     analysis: &'a Analysis,
+    subject: &'a Subject<'a>,
     /// Its blocks, loops and calls.
     pub flow: ControlFlow,
 }
 
 impl<'a> Inside<'a> {
-    pub(crate) fn new(code: &'a FunctionCode<'a>, analysis: &'a Analysis, subject: &Subject<'_>) -> Self {
+    pub(crate) fn new(code: &'a FunctionCode<'a>, analysis: &'a Analysis, subject: &'a Subject<'a>) -> Self {
         let returns = Returns::of(subject);
-        Inside { code, analysis, flow: ControlFlow::ending_at(analysis, &|target| returns.never(target)) }
+        Inside { code, analysis, subject, flow: ControlFlow::ending_at(analysis, &|target| returns.never(target)) }
     }
 
     /// Where its entry and each of its exits would be patched, or why not.
@@ -62,7 +64,16 @@ impl<'a> Inside<'a> {
 
     /// How it is told how far a loop is at a patch right before the instruction at `site`; see [`how_far`].
     pub(crate) fn how_far(&self, found: &Loop, site: u64, keeps_counters: bool) -> Result<HowFar, Unsure> {
-        how_far(self.code, self.analysis, (&self.flow, found), site, keeps_counters)
+        let surroundings = Around { inside: self, found, keeps_counters };
+        how_far(self.code, self.analysis, (&self.flow, found), site, &surroundings)
+    }
+
+    pub(crate) fn subject(&self) -> &Subject<'a> {
+        self.subject
+    }
+
+    pub(crate) fn entry(&self) -> u64 {
+        self.code.entry
     }
 
     /// The patch that sees every time control goes from the branch at `from` straight to `to`.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod around;
 mod changed;
 mod claim;
 mod debug_files;
@@ -42,6 +43,7 @@ mod outside_call;
 mod pages;
 mod partial;
 mod prepare;
+mod private;
 mod ranges;
 mod reach;
 mod remove;

@@ -478,6 +478,12 @@ pub(crate) struct Subject<'a> {
     is_of_go: OnceLock<bool>,
 }
 
+impl std::fmt::Debug for Subject<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Subject").field("module", &self.module.path).finish_non_exhaustive()
+    }
+}
+
 /// Places to patch, and where the function's code lies.
 type ChosenSites = (Vec<PlannedSite>, Vec<Range<u64>>);
 
@@ -548,6 +554,11 @@ impl<'a> Subject<'a> {
             Ok(Decision { start, code: self.code_in(&parts)?, parts, outcome })
         })?;
         Ok((decision, !tables.may_change.get()))
+    }
+
+    /// Memory of the process; none for a file that is not loaded.
+    pub(crate) fn memory(&self) -> Option<&'a Memory> {
+        self.memory
     }
 
     /// Hands over the code of the function that begins at `address`, with its analysis.

@@ -48,6 +48,8 @@ const NAMES: [&str; 34] = [
     "_gfortran_error_stop_numeric",
     "_gfortran_error_stop_string",
 ];
+/// Functions that may return a second time.
+const TWICE: [&str; 6] = ["setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "getcontext", "__builtin_setjmp"];
 /// `std::__throw_length_error` and its like.
 const STD_THROW: &str = "_ZSt";
 const THROW: &str = "__throw_";
@@ -108,6 +110,19 @@ impl<'s> Returns<'s> {
         let never = |target: u64| self.never_at(bias.to_file(ProcAddr(target)), depth + 1);
         let may_return = self.subject.analysed(bias.to_proc(begins), |_, analysis| Ok(analysis.may_return(&never)));
         !may_return.unwrap_or(true)
+    }
+}
+
+/// True if what is called at this address of the process may return a second time.
+pub(crate) fn returns_twice(subject: &Subject<'_>, target: u64) -> bool {
+    let image = &subject.module.loaded.image;
+    let is_one = |name: &str| TWICE.contains(&name.split('@').next().unwrap_or(name));
+    match meant(image, subject.module.bias.to_file(ProcAddr(target))) {
+        Some(Meant::Import(name)) => is_one(name),
+        Some(Meant::Here(begins)) => {
+            image.function_at(begins).is_some_and(|function| function.names.iter().any(|name| is_one(name)))
+        }
+        None => false,
     }
 }
 

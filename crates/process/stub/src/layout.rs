@@ -339,6 +339,9 @@ pub mod holder {
     pub const STACK: u64 = 3;
 }
 
+/// Bit of [`WatchedPlace::how`] that says that no register is added: the offset is the address.
+pub const NOTHING_BIT: u64 = 25;
+
 /// Bit of [`WatchedPlace::how`] that says it is used.
 pub const WATCHED_USED_BIT: u64 = 24;
 
@@ -346,7 +349,8 @@ pub const WATCHED_USED_BIT: u64 = 24;
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct WatchedPlace {
-    /// Bits 0 to 7: one of [`holder`]; 8 to 15: index there; 16 to 23: bytes of memory, 0: the register itself; then whether it is used.
+    /// Bits 0 to 7: one of [`holder`]; 8 to 15: index there; 16 to 23: bytes of memory, 0: the register itself; then whether it is used, and whether
+    /// the register is left out.
     pub how: AtomicU64,
     /// Added to the register.
     pub offset: AtomicU64,

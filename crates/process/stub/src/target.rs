@@ -351,7 +351,9 @@ fn read_watched(place: &WatchedPlace, saved: *const Saved, kept: *const u64, fra
             frame as u64
         }
     };
-    let held = held.wrapping_add(place.offset.load(Relaxed));
+    // By a mask: of one more case the compiler would make a table, which lies elsewhere.
+    let is_address = how >> NOTHING_BIT & 1;
+    let held = (held & is_address.wrapping_sub(1)).wrapping_add(place.offset.load(Relaxed));
     // SAFETY: the loop itself reads this memory in each of its passes.
     unsafe {
         if bytes == 4 {

@@ -110,7 +110,7 @@ pub fn loop_bound(
     flow: &ControlFlow,
     found: &Loop,
 ) -> Result<LoopBound, NoBound> {
-    tested(&Pass::follow(code, analysis, flow, found)).map(|(bound, _)| bound)
+    tested(&Pass::follow(code, analysis, (flow, found), State::at_start())).map(|(bound, _)| bound)
 }
 
 /// The same, with the blocks that test.
@@ -157,13 +157,13 @@ impl<'a> Pass<'a> {
     pub(crate) fn follow(
         code: &FunctionCode<'_>,
         analysis: &Analysis,
-        flow: &'a ControlFlow,
-        found: &'a Loop,
+        (flow, found): (&'a ControlFlow, &'a Loop),
+        start: State,
     ) -> Pass<'a> {
         let instructions = by_block(code, analysis, flow, &|block| found.blocks.binary_search(&block).is_ok());
         let last = instructions.iter().filter_map(|(block, all)| Some((*block, *all.last()?))).collect();
         let is_inside = |next: usize| next != found.header && found.blocks.binary_search(&next).is_ok();
-        let (before, after) = settle(flow, &instructions, seeds(flow, found), &is_inside);
+        let (before, after) = settle(flow, &instructions, seeds(flow, found, start), &is_inside);
         Pass { flow, found, before, after, last }
     }
 
@@ -293,10 +293,10 @@ pub(crate) type Instructions = BTreeMap<usize, Vec<Instruction>>;
 pub(crate) type States = BTreeMap<usize, State>;
 
 /// What holds where a pass begins, and where control comes into it without a branch, as exceptions are caught.
-fn seeds(flow: &ControlFlow, found: &Loop) -> States {
+fn seeds(flow: &ControlFlow, found: &Loop, start: State) -> States {
     let is_root = |block: &usize| flow.blocks[*block].predecessors.is_empty();
     let caught = found.blocks.iter().copied().filter(is_root).map(|block| (block, State::unknown()));
-    caught.chain([(found.header, State::at_start())]).collect()
+    caught.chain([(found.header, start)]).collect()
 }
 
 /// Follows blocks until nothing more is unlearnt: what holds before and behind each. Each place of each block is unlearnt

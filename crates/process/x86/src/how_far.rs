@@ -8,10 +8,10 @@
 
 use crate::blocks::ControlFlow;
 use crate::bound::{Instructions, Pass, States, by_block, settle, tested};
+use crate::lent::Lender;
 use crate::linear::{Extension, Linear, Place, State, Value};
 use crate::{Analysis, CallSite, FunctionCode, Loop, LoopBound, NoBound};
-use crate::lent::Lender;
-use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -68,9 +68,10 @@ pub trait Surroundings {
         None
     }
 
-    /// True if nothing that runs while the loop does can write to these bytes at an address, the loop's own code aside.
-    fn is_private(&self, _address: u64, _bytes: u32) -> bool {
-        false
+    /// The addresses of the variable that these bytes belong to, if nothing that runs while the loop does writes to it,
+    /// the loop's own code aside.
+    fn variable(&self, _address: u64, _bytes: u32) -> Option<Range<u64>> {
+        None
     }
 
     /// True if the function that is called there may return a second time, as `setjmp`.
@@ -119,10 +120,11 @@ pub fn how_far(
     if !flow.is_complete {
         return Err(Unsure::Incomplete);
     }
-    let pass = Pass::follow(code, analysis, flow, found);
-    let (bound, tests) = tested(&pass)?;
     let instructions = by_block(code, analysis, flow, &|_| true);
     let whole = whole(code.entry, flow, &instructions);
+    let start = State::at_start_with(whole.0.get(&found.header));
+    let pass = Pass::follow(code, analysis, (flow, found), start);
+    let (bound, tests) = tested(&pass)?;
     let (instructions, entry) = (&instructions, code.entry);
     let look = Look { flow, found, pass: &pass, instructions, bound: &bound, tests, whole, surroundings, entry };
     let may_end_in_a_pass = look.is_tested_within()?;
@@ -287,7 +289,8 @@ impl Look<'_> {
     fn is_left_by_calls(&self) -> bool {
         let mut calls = self.flow.calls.iter().filter_map(|call| call.target);
         let roots = (0..self.flow.blocks.len()).filter(|block| self.flow.blocks[*block].predecessors.is_empty());
-        let mut catches = roots.filter(|root| !self.is_inside(*root) && self.flow.blocks[*root].range.start != self.entry);
+        let mut catches =
+            roots.filter(|root| !self.is_inside(*root) && self.flow.blocks[*root].range.start != self.entry);
         calls.any(|target| self.surroundings.returns_twice(target)) || catches.any(|root| self.returns_from(root))
     }
 
@@ -310,7 +313,7 @@ impl Look<'_> {
         for (place, is_trusting) in [(self.bound.counter.place, is_kept), (self.bound.bound.place, false)] {
             let is_own = match place {
                 None | Some(Place::Register(_)) => true,
-                Some(Place::Fixed { address, bytes }) => matches!(bytes, 4 | 8) && self.surroundings.is_private(address, bytes),
+                Some(place @ Place::Fixed { bytes, .. }) => matches!(bytes, 4 | 8) && !self.is_lent(place, false),
                 Some(place @ Place::Frame { register, bytes, .. }) => {
                     let base = Linear::of(Place::Register(register));
                     let stays = self.pass.latches().into_iter().all(|at| self.pass.added(&base, 64, at) == Some(0));
@@ -327,7 +330,16 @@ impl Look<'_> {
     /// True if code of the loop may write to a slot by its address.
     fn is_lent(&self, place: Place, is_trusting: bool) -> bool {
         let Look { flow, found, instructions, surroundings, .. } = *self;
-        Lender { flow, found, instructions, before: &self.whole.0, surroundings, is_trusting }.is_written(place)
+        Lender {
+            flow,
+            found,
+            instructions,
+            before: &self.whole.0,
+            in_pass: &self.pass.before,
+            surroundings,
+            is_trusting,
+        }
+        .is_written(place)
     }
 
     /// True unless each pass makes a call that is made nowhere on the way to the loop or from it.
@@ -453,11 +465,11 @@ impl Look<'_> {
         let is_followed = |place: &Place| match place {
             Place::Register(number) => *number != RSP,
             Place::Frame { bytes, .. } => matches!(bytes, 4 | 8) && may_be(*place),
-            Place::Fixed { .. } => false,
+            Place::Fixed { bytes, .. } => matches!(bytes, 4 | 8) && may_be(*place),
         };
         let clock = |place| {
-            let is_narrow =
-                matches!(place, Place::Frame { bytes: 4, .. }) || self.pass.step_of(&Linear::of(place), 64).is_none();
+            let is_narrow = matches!(place, Place::Frame { bytes: 4, .. } | Place::Fixed { bytes: 4, .. })
+                || self.pass.step_of(&Linear::of(place), 64).is_none();
             let step = self.pass.step_of(&Linear::of(place), if is_narrow { 32 } else { 64 })?;
             let first = self.constant_first(place, &from)?;
             let first = first.value(0) as i64;
@@ -546,9 +558,7 @@ impl Look<'_> {
                     && as_it_is(place)
                     && !self.is_lent(place, false)
             }
-            Place::Fixed { address, bytes } => {
-                matches!(bytes, 4 | 8) && as_it_is(place) && self.surroundings.is_private(address, bytes)
-            }
+            Place::Fixed { bytes, .. } => matches!(bytes, 4 | 8) && as_it_is(place) && !self.is_lent(place, false),
         }
     }
 }

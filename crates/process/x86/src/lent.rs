@@ -1,4 +1,4 @@
-//! Whether a slot of the frame may be written to in a loop by way of its address.
+//! Whether a slot of the frame, or a variable at a fixed address, may be written to in a loop by way of its address.
 //!
 //! An address is followed from where it is made: into registers, to calls, and into memory, from where anybody may take it.
 //! One that was only handed to a call before the loop is taken to be forgotten when that call returns. Functions that are
@@ -31,6 +31,8 @@ pub(crate) struct Lender<'a> {
     pub(crate) instructions: &'a Instructions,
     /// What holds before each block, in terms of what held when the function began.
     pub(crate) before: &'a States,
+    /// The same of each block of the loop, in terms of what held when the pass began.
+    pub(crate) in_pass: &'a States,
     pub(crate) surroundings: &'a dyn Surroundings,
     /// Code that can't be looked into is taken to leave the slot alone.
     pub(crate) is_trusting: bool,
@@ -45,7 +47,8 @@ impl Lender<'_> {
         let mut info = InstructionInfoFactory::new();
         while let Some(block) = work.pop() {
             let Some(state) = self.before.get(&block) else { return true };
-            let mut known = Known { slot: &slot, registers: held[&block], state: state.clone() };
+            let in_pass = self.in_pass.get(&block).cloned();
+            let mut known = Known { slot: &slot, registers: held[&block], state: state.clone(), in_pass };
             known.registers |= known.by_value();
             let is_inside = self.found.blocks.binary_search(&block).is_ok();
             for one in self.instructions.get(&block).into_iter().flatten() {
@@ -65,12 +68,23 @@ impl Lender<'_> {
         false
     }
 
-    /// The bytes of a slot, from the stack pointer as it was when the function began; none if it is no slot.
-    fn slot(&self, place: Place) -> Option<Range<i64>> {
-        let Place::Frame { register, offset, bytes } = place else { return None };
-        let base = on_stack(self.before.get(&self.found.header)?.value(Place::Register(register)))?;
-        let begin = base.wrapping_add(offset);
-        Some(begin..begin + i64::from(bytes))
+    /// Where a place lies; none if it is none whose address can be followed.
+    fn slot(&self, place: Place) -> Option<Slot> {
+        match place {
+            Place::Register(_) => None,
+            Place::Frame { register, offset, bytes } => {
+                let base = on_stack(self.before.get(&self.found.header)?.value(Place::Register(register)))?;
+                let begin = base.wrapping_add(offset);
+                let bytes = begin..begin + i64::from(bytes);
+                let below = if self.is_trusting { 0 } else { OBJECT_BYTES - 1 };
+                Some(Slot { is_fixed: false, near: begin - below..bytes.end, bytes })
+            }
+            Place::Fixed { address, bytes } => {
+                let object = self.surroundings.variable(address, bytes)?;
+                let bytes = address as i64..address as i64 + i64::from(bytes);
+                Some(Slot { is_fixed: true, near: object.start as i64..object.end as i64, bytes })
+            }
+        }
     }
 
     /// True if a call is given an address through which it may write to the slot.
@@ -81,9 +95,11 @@ impl Lender<'_> {
         let target = one.is_call_near().then(|| one.near_branch_target());
         ARGUMENTS.into_iter().any(|argument| {
             let is_known = known.registers & 1 << argument != 0;
-            let Some(address) = on_stack(known.state.value(Place::Register(argument))) else { return is_known };
-            let from_it = known.slot.start - address..known.slot.end - address;
-            if from_it.end <= 0 || from_it.start >= OBJECT_BYTES_SEEN {
+            let slot = known.slot;
+            let Some(address) = slot.address(known.state.value(Place::Register(argument))) else { return is_known };
+            let from_it = slot.bytes.start.wrapping_sub(address)..slot.bytes.end.wrapping_sub(address);
+            let is_far = from_it.end <= 0 || from_it.start >= OBJECT_BYTES_SEEN;
+            if !is_known && (slot.is_fixed || is_far) {
                 return false;
             }
             match target.and_then(|target| self.surroundings.writes(target, argument, from_it.clone())) {
@@ -94,11 +110,34 @@ impl Lender<'_> {
     }
 }
 
+/// Where a place lies.
+struct Slot {
+    /// At an address, else counted from the stack pointer as it was when the function began.
+    is_fixed: bool,
+    /// Its bytes.
+    bytes: Range<i64>,
+    /// Where addresses may be those of an object that contains it.
+    near: Range<i64>,
+}
+
+impl Slot {
+    /// A value as an address that is counted as its own.
+    fn address(&self, value: Value) -> Option<i64> {
+        match value {
+            Value::Linear(Linear { place: None, add, extension: Extension::Whole | Extension::Zero, .. }) => {
+                self.is_fixed.then_some(add)
+            }
+            value => on_stack(value).filter(|_| !self.is_fixed),
+        }
+    }
+}
+
 /// The registers that may hold an address of the slot's object at one point.
 struct Known<'a> {
-    slot: &'a Range<i64>,
+    slot: &'a Slot,
     registers: u16,
     state: State,
+    in_pass: Option<State>,
 }
 
 impl Known<'_> {
@@ -107,7 +146,7 @@ impl Known<'_> {
     }
 
     fn is_address(&self, value: Value) -> bool {
-        on_stack(value).is_some_and(|at| at > self.slot.start - OBJECT_BYTES && at < self.slot.end)
+        self.slot.address(value).is_some_and(|at| self.slot.near.contains(&at))
     }
 
     /// The registers of which it is known that they hold one.
@@ -133,29 +172,39 @@ impl Known<'_> {
         if !is_written || !(self.has(one.memory_base()) || self.has(one.memory_index())) {
             return false;
         }
-        // By its own name that is seen elsewhere: the frame pointer is an address too, of other slots.
         let base = number(one.memory_base()).map(|number| self.state.value(Place::Register(number)));
-        let at = base.and_then(on_stack).filter(|_| one.memory_index() == Register::None);
-        at.is_none_or(|at| {
-            let at = at.wrapping_add(one.memory_displacement64() as i64);
-            let bytes = one.memory_size().size() as i64;
-            one.memory_base() != Register::RBP && at < self.slot.end && at + bytes > self.slot.start
-        })
+        let is_known = one.memory_index() == Register::None;
+        let at = base.filter(|_| is_known).and_then(|base| on_stack(base).or_else(|| self.slot.address(base)));
+        // A place that is followed through the pass is no other's, unless its base may be anything.
+        let followed = self.in_pass.as_ref().and_then(|state| state.memory_operand(one));
+        let is_followed = matches!(followed, Some(Place::Fixed { .. })) || (followed.is_some() && at.is_some());
+        !is_followed
+            && at.is_none_or(|at| {
+                let at = at.wrapping_add(one.memory_displacement64() as i64);
+                at < self.slot.bytes.end && at + one.memory_size().size() as i64 > self.slot.bytes.start
+            })
     }
 
     fn step(&mut self, one: &Instruction, info: &mut InstructionInfoFactory) {
         let used = info.info(one).clone();
-        let is_load = one.mnemonic() != Mnemonic::Lea && (1..one.op_count()).any(|at| one.op_kind(at) == OpKind::Memory);
+        let is_load =
+            one.mnemonic() != Mnemonic::Lea && (1..one.op_count()).any(|at| one.op_kind(at) == OpKind::Memory);
         // What is read from memory at an address is none.
         let is_base = |register: Register| is_load && [one.memory_base(), one.memory_index()].contains(&register);
-        let is_from = used.used_registers().iter().any(|used| is_read(used.access()) && self.has(used.register()) && !is_base(used.register()));
+        let is_from = used
+            .used_registers()
+            .iter()
+            .any(|used| is_read(used.access()) && self.has(used.register()) && !is_base(used.register()));
         self.state.step(one, info);
+        self.in_pass.iter_mut().for_each(|state| state.step(one, info));
         if is_call(one) {
             self.registers &= !CALL_CHANGES;
             return;
         }
         for used in used.used_registers().iter().filter(|used| is_write(used.access())) {
-            let Some(number) = number(used.register().full_register()).filter(|number| *number != RSP) else { continue };
+            let Some(number) = number(used.register().full_register()).filter(|number| *number != RSP) else {
+                continue;
+            };
             let is_one = match self.state.value(Place::Register(number)) {
                 Value::Unknown => is_from && used.register().is_gpr64(),
                 value => self.is_address(value),
@@ -184,7 +233,9 @@ fn number(register: Register) -> Option<u8> {
 /// How far above the stack pointer's first value an address is, if it is one of the stack.
 fn on_stack(value: Value) -> Option<i64> {
     match value {
-        Value::Linear(Linear { place: Some(Place::Register(RSP)), times: 1, add, extension: Extension::Whole }) => Some(add),
+        Value::Linear(Linear { place: Some(Place::Register(RSP)), times: 1, add, extension: Extension::Whole }) => {
+            Some(add)
+        }
         _ => None,
     }
 }

@@ -43,7 +43,6 @@ mod jump;
 mod jump_table;
 mod last_calls;
 mod lent;
-mod written;
 mod linear;
 mod listing;
 mod liveness;
@@ -60,6 +59,7 @@ mod springboard;
 mod stack_course;
 mod states;
 mod value;
+mod written;
 
 pub use analyse::{Analysis, ENTRY_MARKER, Exit, ExitKind, ExternalJump, analyse, entry_has_marker};
 pub use answers::answers_in_flags;
@@ -78,7 +78,6 @@ pub use gather::{
 };
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
 pub use how_far::{HowFar, Surroundings, Unsure, how_far};
-pub use written::writes_through;
 pub use instruction::direct_branches;
 pub use island::{
     ISLAND_OVERHEAD_MAX, Inline, InlineNumbers, InlineSlot, ProbeCode, Purpose, WindowCode, build_calibration,
@@ -98,6 +97,7 @@ pub use springboard::{Springboards, offer_padding};
 pub use stack_course::{
     Course, GENERAL_REGISTERS, Held, Origin, OurCode, STACK_POINTER, StackPlace, StackState, follow,
 };
+pub use written::{writes_or_lends, writes_through};
 
 /// Bytes of one page: a patch never crosses such a boundary, because pages are written one at a time and the
 /// writer may be killed between two of them.

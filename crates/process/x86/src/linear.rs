@@ -204,6 +204,17 @@ impl State {
         State { registers: std::array::from_fn(held), memory, is_memory_lost, is_memory_fragile, flags }
     }
 
+    /// The same, with the registers that hold a number whenever one begins, as `known` says.
+    pub(crate) fn at_start_with(known: Option<&State>) -> State {
+        let mut state = State::at_start();
+        for (own, known) in state.registers.iter_mut().zip(known.into_iter().flat_map(|known| known.registers)) {
+            if matches!(known, Value::Linear(Linear { place: None, .. })) {
+                *own = known;
+            }
+        }
+        state
+    }
+
     /// The same, where nothing is relied on that a call or a store through a pointer could change.
     pub(crate) fn cautious() -> State {
         State { is_memory_fragile: true, ..State::at_start() }

@@ -7,10 +7,11 @@
 //! Next: `lent`, which asks where addresses are handed out.
 
 use crate::bound::{by_block, settle};
+use crate::instruction::for_each_instruction;
 use crate::lent::{ARGUMENTS, is_write};
 use crate::linear::{Extension, Linear, Place, State, Value};
 use crate::{Analysis, ControlFlow, FunctionCode};
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpKind};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::ops::Range;
 
 /// Blocks of a function beyond which it is not followed.
@@ -43,6 +44,30 @@ pub fn writes_through(
     Some(false)
 }
 
+/// True if the function writes to one of these addresses, or makes one of them for whatever purpose.
+pub fn writes_or_lends(code: &FunctionCode<'_>, analysis: &Analysis, addresses: &Range<u64>) -> bool {
+    let mut info = InstructionInfoFactory::new();
+    let mut is_so = false;
+    for_each_instruction(code, |one| {
+        let has_memory = (0..one.op_count()).any(|index| one.op_kind(index) == OpKind::Memory);
+        let is_plain = one.is_ip_rel_memory_operand() || one.memory_base() == Register::None;
+        let at = one.memory_displacement64();
+        let end = at.saturating_add(one.memory_size().size().max(1) as u64);
+        let is_there = has_memory && is_plain && at < addresses.end && end > addresses.start;
+        let mut is_written = || info.info(one).used_memory().iter().any(|used| is_write(used.access()));
+        let is_indexed = one.memory_index() != Register::None;
+        let is_number = (0..one.op_count())
+            .any(|index| is_immediate(one.op_kind(index)) && addresses.contains(&one.immediate(index)));
+        let is_one = (is_there && (one.mnemonic() == Mnemonic::Lea || is_indexed || is_written())) || is_number;
+        is_so |= is_one && analysis.is_reached(one.ip());
+    });
+    is_so
+}
+
+fn is_immediate(kind: OpKind) -> bool {
+    matches!(kind, OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64)
+}
+
 /// One instruction, and what holds before it.
 struct At<'a> {
     one: &'a Instruction,
@@ -53,30 +78,35 @@ struct At<'a> {
 
 impl At<'_> {
     /// The distance from the address, if a value is made of it.
-    fn from_address(&self, value: Linear) -> Option<i64> {
+    fn offset_of(&self, value: Linear) -> Option<i64> {
         let is_one = value.place == Some(Place::Register(self.argument)) && value.times == 1;
         (is_one && value.extension == Extension::Whole).then_some(value.add)
     }
 
     fn held(&self, register: u8) -> Option<i64> {
         match self.state.value(Place::Register(register)) {
-            Value::Linear(value) => self.from_address(value),
+            Value::Linear(value) => self.offset_of(value),
             _ => None,
         }
     }
 
     fn writes(&self, info: &mut InstructionInfoFactory) -> bool {
         let is_written = info.info(self.one).used_memory().iter().any(|used| is_write(used.access()));
-        let at = self.state.address(self.one).filter(|_| is_written).and_then(|address| self.from_address(address));
+        let at = self.state.address(self.one).filter(|_| is_written).and_then(|address| self.offset_of(address));
         at.is_some_and(|at| at < self.bytes.end && at + self.one.memory_size().size() as i64 > self.bytes.start)
     }
 
     /// True if the address is put into memory that is no slot of the frame.
     fn keeps(&self) -> bool {
-        let is_put = self.one.op_count() == 2 && self.one.op0_kind() == OpKind::Memory && self.one.op1_kind() == OpKind::Register;
+        let is_put = self.one.op_count() == 2
+            && self.one.op0_kind() == OpKind::Memory
+            && self.one.op1_kind() == OpKind::Register;
         let register = self.one.op1_register();
         let is_slot = || matches!(self.state.memory_operand(self.one), Some(Place::Frame { .. }));
-        is_put && register.is_gpr64() && self.held(register.number() as u8).is_some_and(|at| self.reaches(at)) && !is_slot()
+        is_put
+            && register.is_gpr64()
+            && self.held(register.number() as u8).is_some_and(|at| self.reaches(at))
+            && !is_slot()
     }
 
     fn reaches(&self, at: i64) -> bool {

@@ -56,3 +56,7 @@ subroutine plain_constant(n) bind(C); use params; integer, value :: n; integer, 
 subroutine plain_first(n) bind(C); use params; integer, value :: n; integer :: i; do i = 1, n; if (i == 1) call fwork(field, 3); call fstep(i); end do; end
 subroutine plain_minval(n) bind(C); use params; integer, value :: n; integer :: i; do i = 1, min(n, 1000); call fstep(i); end do; end
 subroutine plain_nested(n) bind(C); use params; integer, value :: n; integer :: i, k; do i = 1, n; do k = 1, 1; call fstep(i); end do; call fwork(field, i); end do; end
+subroutine hop(i) bind(C); integer :: i; if (i == 5) i = i + 2; end
+subroutine leave(i) bind(C); integer :: i; interface; subroutine hop(i) bind(C); integer :: i; end; end interface; call hop(i); end
+subroutine other_while_moved(n) bind(C); use params; integer, value :: n; integer :: i; interface; subroutine leave(i) bind(C); integer :: i; end; end interface; i = 1; do while (i <= n); call fstep(i); call leave(i); i = i + 1; end do; end
+subroutine other_bound_moved(n) bind(C); use params; integer, value :: n; integer :: i, m; interface; subroutine leave(i) bind(C); integer :: i; end; end interface; m = n; i = 0; do while (i < m); call fstep(i); call leave(m); if (i == 7) m = m - 1; i = i + 1; end do; end

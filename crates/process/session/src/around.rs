@@ -1,0 +1,64 @@
+//! What the module around a loop tells of its counter and bound: functions that are called, and variables.
+//!
+//! Next: `private` for variables; `trimtab-x86`'s `how_far`, which asks.
+
+use crate::inside::Inside;
+use crate::private::private_variable;
+use crate::returns::returns_twice;
+use std::cell::Cell;
+use std::ops::Range;
+use trimtab_types::ProcAddr;
+use trimtab_x86::{ControlFlow, Loop, Surroundings, writes_through};
+
+/// Calls within calls that are looked at.
+const DEPTH_MAX: u32 = 6;
+/// Functions that are looked at for one place.
+const FUNCTIONS_MAX: u32 = 200;
+
+/// A loop and what is around it.
+pub(crate) struct Around<'a> {
+    pub(crate) inside: &'a Inside<'a>,
+    pub(crate) found: &'a Loop,
+    pub(crate) keeps_counters: bool,
+}
+
+impl Around<'_> {
+    /// As [`Surroundings::writes`], `depth` calls away, while `left` functions may be looked at.
+    fn writes_at(
+        &self,
+        target: u64,
+        (register, bytes): (u8, Range<i64>),
+        depth: u32,
+        left: &Cell<u32>,
+    ) -> Option<bool> {
+        if depth == DEPTH_MAX || left.get() == 0 {
+            return None;
+        }
+        left.set(left.get() - 1);
+        let mut further =
+            |target, register, bytes| self.writes_at(target, (register, bytes), depth + 1, left).unwrap_or(false);
+        let seen = self.inside.subject().analysed(ProcAddr(target), |code, analysis| {
+            let flow = ControlFlow::of(analysis);
+            Ok(writes_through(code, analysis, &flow, (register, &bytes), &mut further))
+        });
+        seen.ok()?
+    }
+}
+
+impl Surroundings for Around<'_> {
+    fn keeps_counters(&self) -> bool {
+        self.keeps_counters
+    }
+
+    fn writes(&self, target: u64, register: u8, bytes: Range<i64>) -> Option<bool> {
+        self.writes_at(target, (register, bytes), 0, &Cell::new(FUNCTIONS_MAX))
+    }
+
+    fn variable(&self, address: u64, bytes: u32) -> Option<Range<u64>> {
+        private_variable(self.inside.subject(), (self.inside, self.found), address, bytes)
+    }
+
+    fn returns_twice(&self, target: u64) -> bool {
+        returns_twice(self.inside.subject(), target)
+    }
+}
