@@ -54,7 +54,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     Ok(root.join(FOLDER).join(TRIPLE).join("fuzz/trimtab-fuzz"))
 }
 
-/// What the fuzzing takes, and the file the result is to be kept in.
+/// The fuzzer's arguments, and the file the result is to be kept in.
 fn parse(arguments: &[String]) -> Result<(Vec<String>, Option<PathBuf>)> {
     if arguments.first().is_some_and(|word| word == "replay") {
         if arguments.len() != 3 {

@@ -22,12 +22,12 @@ pub struct TestProgram {
     pub source: PathBuf,
     /// An integration test, not the tests inside of a library or a program.
     pub is_integration: bool,
-    /// What to run.
+    /// The program to run.
     pub executable: PathBuf,
 }
 
 impl TestProgram {
-    /// What cargo would say before it runs it.
+    /// The line that cargo would print before it runs it.
     pub fn heading(&self, root: &Path) -> String {
         format!(
             "     Running {} of {} ({})",
@@ -48,7 +48,7 @@ impl TestProgram {
 /// Builds all tests of the workspace; their programs in the order cargo finished them.
 ///
 /// # Errors
-/// What did not build stands on stderr.
+/// Tests that did not build; the compiler's errors stand on stderr.
 pub fn build(root: &Path) -> Result<Vec<TestProgram>> {
     let mut cargo =
         shell::cargo(root, &["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);

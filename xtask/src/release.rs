@@ -14,7 +14,7 @@ use std::process::Command;
 /// The shared libraries the binary may need: those of the C library, there on every glibc system.
 const LIBRARIES_ALLOWED: &[&str] =
     &["libc.so.6", "libm.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"];
-/// What lies beside the binary.
+/// The files beside the binary.
 const COMPANIONS: &[&str] = &["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// `cargo xtask release`.
@@ -47,7 +47,7 @@ fn check_needs(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is copied into targets was optimised together with all else: the tests of its bytes look at this binary's.
+/// The code that is copied into targets was optimised together with all else: the tests of its bytes look at this binary's.
 fn check_stub(root: &Path, binary: &Path) -> Result<()> {
     let mut tests =
         shell::cargo(root, &["test", "--quiet", "--locked", "--package", "trimtab-stub", "--test", "section"]);

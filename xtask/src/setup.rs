@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// What lacks when a package is missing.
+/// The need that a missing package leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
     /// Nothing can be built or run.
@@ -50,7 +50,7 @@ const PACKAGES: &[(&str, Need)] = &[
     ("golang-go", Need::RealPrograms),
 ];
 
-/// What to do about the packages.
+/// The plan for the packages.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     /// All are there.

@@ -127,7 +127,7 @@ impl Clock {
     }
 }
 
-/// What is run at once: a test program, or the examples in comments of all crates.
+/// A unit that is run at once: a test program, or the examples in comments of all crates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task<'a> {
     Program(&'a TestProgram),
@@ -160,7 +160,7 @@ impl Task<'_> {
     }
 }
 
-/// What is run beside other programs, in the order in which it is begun, and what is run with nothing beside it.
+/// The programs to run beside others, in the order in which they are begun, and those that run with nothing beside them.
 fn in_order<'a>(programs: impl Iterator<Item = &'a TestProgram>, quick: bool) -> (Vec<Task<'a>>, Vec<Task<'a>>) {
     let all = programs.map(Task::Program).chain([Task::Examples]);
     let is_left_out =
@@ -172,7 +172,7 @@ fn in_order<'a>(programs: impl Iterator<Item = &'a TestProgram>, quick: bool) ->
     (company, alone)
 }
 
-/// What all programs are run with.
+/// All programs are run with these.
 struct Surroundings<'a> {
     root: &'a Path,
     skip_log: &'a Path,
@@ -188,7 +188,7 @@ enum Show {
     AtTheEnd,
 }
 
-/// What one program printed and how its tests ended.
+/// One program's output and how its tests ended.
 struct Counted {
     lines: Vec<String>,
     tally: Tally,
@@ -243,7 +243,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// What waits to be run, and which of those on nodes runs.
+/// The tasks that wait, and if one runs that uses nodes.
 struct Queue<'a> {
     tasks: Vec<Task<'a>>,
     nodes_are_used: bool,

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitStatus;
 
-/// What each line of the log of skipped tests, and the line printed, starts with.
+/// Each line of the log of skipped tests, and the line printed, starts with this.
 pub const SKIP_MARK: &str = "SKIPPED: ";
 /// How many lines are kept of the beginning and of the end of what a failed test said.
 const KEPT_HEAD: usize = 20;
@@ -16,14 +16,14 @@ const KEPT_TAIL: usize = 40;
 /// How many failed tests are shown again; all are named.
 const SHOWN_MAX: usize = 12;
 
-/// What was counted so far.
+/// The counts so far.
 #[derive(Default)]
 pub struct Tally {
     /// Tests libtest calls passed; those in `skips` that name a whole test are taken out.
     pub passed: usize,
     /// Failed tests, crashed test programs, builds that failed: one line each.
     pub problems: Vec<String>,
-    /// What failed tests said, and the last lines of programs that crashed.
+    /// The output of failed tests, and the last lines of programs that crashed.
     said: Vec<Said>,
     /// `name: reason` of everything skipped.
     pub skips: BTreeSet<String>,
@@ -47,7 +47,7 @@ struct Said {
 struct Program {
     /// How many tests it has, in libtest's words.
     count: String,
-    /// What it printed last, oldest first.
+    /// Its last lines, oldest first.
     last_lines: Vec<String>,
     /// Problems known before it began.
     problems_before: usize,
@@ -176,7 +176,7 @@ impl Tally {
         format!("{} passed, {} failed, {} skipped", self.passed, self.failed(), self.skips.len())
     }
 
-    /// What failed tests said, shortened, for the end of a run.
+    /// The output of failed tests, shortened, for the end of a run.
     pub fn why_they_failed(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for said in self.said.iter().take(SHOWN_MAX) {
@@ -228,7 +228,7 @@ fn own_frames(lines: &[String]) -> Vec<String> {
     kept
 }
 
-/// What stands in a line by which a test program says that it begins, such as "3 tests".
+/// The text in a line by which a test program says that it begins, such as "3 tests".
 fn begun_count(line: &str) -> Option<&str> {
     line.strip_prefix("running ").filter(|count| count.ends_with(" test") || count.ends_with(" tests"))
 }

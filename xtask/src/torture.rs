@@ -35,7 +35,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What the torture takes, and the file the result is to be kept in.
+/// The torture's arguments, and the file the result is to be kept in.
 fn parse(arguments: &[String]) -> Result<(Vec<String>, Option<PathBuf>)> {
     let (mut passed_on, mut json) = (Vec::new(), None);
     let mut words = arguments.iter();

@@ -44,7 +44,7 @@ impl Machine {
         command.arg("setup").args(arguments).env("PATH", &self.folder).output().unwrap()
     }
 
-    /// What apt-get was asked for, without its standing options.
+    /// The requests that apt-get got, without its standing options.
     fn asked(&self) -> Vec<String> {
         let log = fs::read_to_string(self.folder.join("apt.log")).unwrap_or_default();
         let words = |line: &str| line.split(' ').filter(|word| !word.starts_with("--")).collect::<Vec<_>>().join(" ");

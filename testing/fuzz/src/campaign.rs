@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Clock ticks of `/proc/PID/stat` per second, on every Linux.
 const TICKS_PER_S: u64 = 100;
 
-/// What to run.
+/// The targets to run, how long, and where results go.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Names of the targets.
@@ -138,7 +138,7 @@ impl Watch<'_> {
     }
 
     fn watch(&self, seed: u64, executions: u64, time: Option<Duration>) -> Result<Ended> {
-        // What an earlier worker said last is not about this one.
+        // An earlier worker's last words are not about this one.
         let _ = std::fs::remove_file(self.path("state"));
         let mut child = self.start(seed, executions, time)?;
         let stdout = child.stdout.take().context("a worker has no stdout")?;

@@ -40,10 +40,10 @@ extern "C" fn __sanitizer_cov_bool_flag_init(start: *mut AtomicU8, end: *mut Ato
     }
 }
 
-/// What was reached so far. Places are only ever set by the program and forgotten here, in the thread that runs inputs.
+/// The places reached so far. Places are only ever set by the program and forgotten here, in the thread that runs inputs.
 pub struct Coverage {
     parts: Vec<Part>,
-    /// What was set at any look: the words of each part, then its other bytes.
+    /// The places that were set at any look: the words of each part, then its other bytes.
     seen: Vec<u64>,
     /// Number of places reached.
     pub reached: u64,

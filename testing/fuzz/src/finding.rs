@@ -1,4 +1,4 @@
-//! What went wrong with an input, told apart by where it went wrong.
+//! Faults of inputs, told apart by where they happened.
 //!
 //! Next: `worker`, which catches panics, and `campaign`, which sees everything else.
 
@@ -18,14 +18,14 @@ pub const STACK_BYTES: usize = 2 << 20;
 pub struct Fault {
     /// Source line of a panic, or the name of a signal, or `hang`: faults of one place count as one.
     pub place: String,
-    /// What a panic said.
+    /// The panic's message.
     pub message: String,
 }
 
 /// A fault with the input that brings it about, as a worker tells it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Told {
-    /// What went wrong.
+    /// The fault.
     pub fault: Fault,
     /// The input, as hexadecimal text.
     pub input: String,

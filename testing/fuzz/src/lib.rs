@@ -7,7 +7,7 @@
 //!
 //! Next: `target` for what a target is, `targets` for all of them, `worker` for the loop, `campaign` for who watches.
 
-// What tests of other crates have made to run code and to ask every question; their own words for each other need them
+// Helpers of other crates' tests, which run code and ask every question; their own words for each other need them
 // to stand here.
 #[path = "../../../crates/process/snippet/tests/emit/agree.rs"]
 mod agree;

@@ -1,4 +1,4 @@
-//! What a campaign found, for people and for files.
+//! The results of a campaign, for people and for files.
 //!
 //! Next: `campaign`, which fills it.
 
@@ -23,7 +23,7 @@ pub struct Finding {
     pub file: String,
 }
 
-/// What came of one target.
+/// The results of one target.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TargetOutcome {
     /// Its name.
@@ -63,7 +63,7 @@ impl TargetOutcome {
     }
 }
 
-/// What came of all.
+/// The results of all targets.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Seed of the whole.

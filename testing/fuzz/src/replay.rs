@@ -52,7 +52,7 @@ pub struct Replayer<'a> {
 }
 
 impl Replayer<'_> {
-    /// What an input does; `None`: nothing wrong.
+    /// The fault that an input makes; `None`: nothing wrong.
     ///
     /// # Errors
     /// When the child can't be started.
@@ -104,7 +104,7 @@ impl Replayer<'_> {
 /// The place of a fault that is a hang.
 pub const HANG: &str = "hang";
 
-/// What the end of a process says about the input it was at, and what it printed last.
+/// The fault that the end of a process shows of the input it was at, and what it printed last.
 pub fn fault_of_status(status: ExitStatus, printed: &str) -> Option<Fault> {
     let said = printed.trim();
     let place = match (status.signal(), status.code()) {

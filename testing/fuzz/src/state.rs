@@ -59,7 +59,7 @@ impl StateFile {
     }
 }
 
-/// What a worker said last; `None` if it said nothing yet.
+/// A worker's last words; `None` if it said nothing yet.
 pub fn read(path: &Path) -> Option<(Numbers, Vec<u8>)> {
     let bytes = std::fs::read(path).ok()?;
     let word = |index: usize| Some(u64::from_le_bytes(bytes.get(index * 8..index * 8 + 8)?.try_into().ok()?));

@@ -1,4 +1,4 @@
-//! What a target is, and the table of them.
+//! Targets of the fuzzer, and the table of them.
 //!
 //! Next: `targets` for each.
 

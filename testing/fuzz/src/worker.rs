@@ -26,7 +26,7 @@ const BATCH_MAX: usize = 256;
 const KEPT_BYTES_MAX: usize = 2048;
 const KEPT_COUNT_MAX: usize = 40;
 
-/// What a worker is to do.
+/// A worker's task.
 #[derive(Clone, Debug)]
 pub struct Work {
     /// Name of the target.

@@ -10,7 +10,7 @@ const EXECUTIONS: u64 = 3_000;
 
 fn options(name: &str, targets: &[&str]) -> Options {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // What an earlier run found would be run again.
+    // Findings of an earlier run would be run again.
     let _ = std::fs::remove_dir_all(&folder);
     Options {
         targets: targets.iter().map(ToString::to_string).collect(),

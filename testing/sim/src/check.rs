@@ -1,4 +1,4 @@
-//! What must hold in every simulated run, checked at every step; the first broken promise panics with the seed.
+//! The promises of every simulated run, checked at every step; the first broken promise panics with the seed.
 //!
 //! - A result is exactly what its filter makes of what the ranks it covers contributed, each once, to that wave and no
 //!   other.
@@ -30,7 +30,7 @@ pub const REPARENT_US_MAX: u64 = 1_000_000;
 /// The longest pause of one that found nobody for long, and the second after it.
 const AFTER_NOBODY_US_MAX: u64 = 1_600_000 + REPARENT_US_MAX;
 
-/// What a leaf was told last.
+/// The last news of a leaf.
 #[derive(Clone, Debug, Default)]
 struct Leaf {
     is_instrumented: bool,
@@ -204,7 +204,7 @@ impl Checker {
         let island = |id: NodeId| self.islands.get(&id);
         let connects = |ancestor: &NodeId| !self.cut.contains(&(id, *ancestor)) && island(id) == island(*ancestor);
         let lives = |ancestor: &NodeId| !self.dead.contains(ancestor);
-        // Who has no parent itself takes nobody in.
+        // A node without a parent takes nobody in.
         let takes = |ancestor: &NodeId| lives(ancestor) && connects(ancestor) && !self.orphans.contains_key(ancestor);
         let mut reached = self.ancestors[id.0 as usize].iter().filter(|ancestor| takes(ancestor));
         id == NodeId::ROOT || reached.any(|ancestor| self.has_way(*ancestor))
@@ -215,7 +215,7 @@ impl Checker {
         self.flows.insert(stream, flow);
     }
 
-    /// What a stream was opened as.
+    /// The description that a stream was opened with.
     pub fn flow(&self, stream: u32) -> &Flow {
         &self.flows[&stream]
     }
@@ -289,7 +289,7 @@ impl Checker {
         assert!(node.counts().log_max <= LOG_COUNT_MAX, "seed {}: a log of {}", self.seed, node.counts().log_max);
     }
 
-    /// What a node told its program.
+    /// Takes what a node told its program.
     pub fn told(&mut self, now_us: u64, id: NodeId, told: &Told) {
         match told {
             Told::Result(result) => self.result(now_us, result),

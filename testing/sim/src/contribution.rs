@@ -1,4 +1,4 @@
-//! What ranks contribute: to every filter its own kind of value, a function of rank and wave, so that any result can be
+//! The ranks' contributions: to every filter its own kind of value, a function of rank and wave, so that any result can be
 //! made again from the ranks that it covers. And what they are told: payloads in which each rank's part is its own.
 //!
 //! Next: `check`, which compares, and `trimtab_reduce::spec` for the filters.
@@ -66,7 +66,7 @@ fn slice_of(first: u32, words: impl Iterator<Item = u64>) -> Vec<u8> {
     first.to_le_bytes().into_iter().chain(words.flat_map(u64::to_le_bytes)).collect()
 }
 
-/// What [`slice_of`] was made of.
+/// The words that [`slice_of`] was made of.
 fn words_in(bytes: &[u8]) -> Option<(u32, Vec<u64>)> {
     let (first, words) = bytes.split_first_chunk()?;
     let words = words.chunks(8).map(|word| word.try_into().map(u64::from_le_bytes).ok());
@@ -133,7 +133,7 @@ pub fn every_filter() -> Vec<FilterSpec> {
     ]
 }
 
-/// What a rank contributes to a wave, encoded for a filter: positive and negative, and different for every pair.
+/// A rank's contribution to a wave, encoded for a filter: positive and negative, and different for every pair.
 pub fn contribution(filter: &FilterSpec, rank: Rank, wave: u64) -> Vec<u8> {
     let word = scramble(u64::from(rank.0) << 32 ^ wave);
     let number = || ordered(word as i64 as f64 / 3.0);
@@ -160,7 +160,7 @@ pub fn contribution(filter: &FilterSpec, rank: Rank, wave: u64) -> Vec<u8> {
     encoded.expect("a contribution has bytes")
 }
 
-/// What the contributions of these ranks to a wave are together, encoded.
+/// The contributions of these ranks to a wave, merged and encoded.
 pub fn merged(registry: &Registry, filter: &FilterSpec, ranks: &RankSet, wave: u64) -> Vec<u8> {
     let mut whole = registry.build(filter).expect("a filter of the plan is known").start(1);
     for rank in ranks.iter() {

@@ -1,7 +1,7 @@
 //! The simulated network: delays, order, losses, cut links, partitions.
 //!
 //! Each pair of nodes has two channels; frames of one channel keep their order unless the weather lets one overtake.
-//! What crosses a cut or a partition when it is sent, or when it would arrive, is lost.
+//! A frame that crosses a cut or a partition when it is sent, or when it would arrive, is lost.
 //!
 //! Next: `storm` for who cuts what when.
 
@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use trimtab_overlay::NodeId;
 use trimtab_overlay::frame::Channel;
 
-/// What the network does to every frame.
+/// Delays and losses that the network gives to every frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
     /// Least delay.
     pub delay_us_min: u64,
     /// Greatest delay, without overtaking.
     pub delay_us_max: u64,
-    /// What comes on top for results: a slow bulk channel.
+    /// The additional delay of results: a slow bulk channel.
     pub bulk_delay_us: u64,
     /// Frames of a million that others may overtake.
     pub overtaken_ppm: u32,

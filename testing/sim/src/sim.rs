@@ -21,7 +21,7 @@ use trimtab_types::Rank;
 /// Waves that a leaf's program contributes to at once, at most.
 const BURST_MAX: u64 = 9;
 
-/// What is simulated.
+/// A simulation's plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Everything random comes from it.
@@ -30,7 +30,7 @@ pub struct Plan {
     pub tree: Tree,
     /// Its times.
     pub timing: Timing,
-    /// What the network does to frames.
+    /// The network's delays and losses.
     pub weather: Weather,
     /// The streams that the controller opens.
     pub flows: Vec<Flow>,
@@ -77,7 +77,7 @@ impl Flow {
     }
 }
 
-/// What will happen.
+/// An event to come.
 #[derive(Debug)]
 enum What {
     Deliver { from: NodeId, to: NodeId, frame: Frame },
@@ -87,7 +87,7 @@ enum What {
     Command,
 }
 
-/// What will happen, and when; of one moment, what was planned first comes first.
+/// An event to come, and its time; of one moment, the event that was planned first comes first.
 struct Scheduled {
     at_us: u64,
     serial: u64,
@@ -148,7 +148,7 @@ pub struct Sim {
     pub network: Network,
     random: Random,
     registry: Arc<Registry>,
-    /// What must hold.
+    /// The promises that must hold.
     pub checker: Checker,
     work: Work,
     command_count: u64,
@@ -192,7 +192,7 @@ impl Sim {
         self.now_us
     }
 
-    /// What is simulated.
+    /// The plan of this simulation.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

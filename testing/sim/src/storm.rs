@@ -1,4 +1,4 @@
-//! What goes wrong when: nodes die and come back, links are cut, parts of the tree are islands for a while.
+//! Faults over time: nodes die and come back, links are cut, parts of the tree are islands for a while.
 //!
 //! Next: `sim`, to which this happens, and `check` for what must hold nevertheless.
 
@@ -26,7 +26,7 @@ pub struct Storm {
     pub leaves: u64,
 }
 
-/// What is put right again.
+/// A repair of an earlier fault.
 #[derive(Clone, Debug)]
 enum Repair {
     Revive(NodeId),

@@ -234,7 +234,7 @@ pub fn hazards(variant: HazardVariant) -> Result<(PathBuf, PathBuf)> {
     let program = make(&folder.join("hazards"), &sources, |temporary| {
         let mut command = compiler(Language::Cpp, None)?;
         command.current_dir(&sources).args(["-std=c++17", "-g", "-Wall", "-Wextra", "-Werror"]);
-        // What never returns by itself is left by a jump.
+        // A function that never returns by itself is left by a jump.
         command.arg("-Wno-infinite-recursion").args(variant.flags());
         command.arg("-o").arg(temporary).args([
             "hazards.cpp",

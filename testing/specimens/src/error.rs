@@ -1,4 +1,4 @@
-//! What can go wrong when specimens are built, run and watched.
+//! The errors when specimens are built, run and watched.
 //!
 //! A test prints these, so each names the thing and the next step. Next: `build.rs`, `launch.rs`.
 
@@ -51,13 +51,13 @@ pub enum Error {
     Compile {
         /// The command line.
         command: String,
-        /// What the compiler said.
+        /// The compiler's output.
         output: String,
     },
     /// A file or process could not be read, written or started.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried, e.g. "read".
+        /// The operation that was tried, e.g. "read".
         action: &'static str,
         /// On what.
         path: PathBuf,
@@ -89,7 +89,7 @@ pub enum Error {
     /// Something did not happen in time.
     #[error("{what} did not happen within {limit:?}; so far the program said:\n{output}")]
     TimeOut {
-        /// What was waited for.
+        /// The event that was waited for.
         what: String,
         /// How long.
         limit: Duration,
@@ -101,7 +101,7 @@ pub enum Error {
     Process {
         /// The process.
         pid: i32,
-        /// What is wrong with it.
+        /// The fault, in words.
         reason: String,
     },
 }

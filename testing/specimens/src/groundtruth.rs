@@ -13,7 +13,7 @@ use std::path::Path;
 
 const SCHEMA: &str = "trimtab.groundtruth/1";
 
-/// What the wrapper saw of one rank.
+/// The wrapper's figures of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroundTruth {
     /// Name and version of the file's shape.
@@ -28,7 +28,7 @@ pub struct GroundTruth {
     pub finalized: bool,
     /// From `MPI_Init`'s end to `MPI_Finalize`'s begin, seconds.
     pub program_s: f64,
-    /// What the wrapper's own clock adds to the time of each call, seconds.
+    /// The time that the wrapper's own clock adds to each call, seconds.
     pub clock_s: f64,
     /// Iterations that were not kept because there were too many.
     pub rows_dropped: u64,
@@ -58,7 +58,7 @@ pub struct FunctionTruth {
     pub bytes_max: u64,
 }
 
-/// What this rank sent to one other.
+/// The messages of this rank to one other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkTruth {
     /// Receiving world rank.

@@ -1,4 +1,4 @@
-//! What /proc says about processes and threads: descendants, environments, states.
+//! Facts of processes and threads from /proc: descendants, environments, states.
 //!
 //! Only reads. Next: `launch.rs` finds ranks with it; tests ask [`threads_running`] after a tool has left.
 

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Longest time for a node to come up.
 const UP_SECONDS_MAX: u64 = 20;
-/// What making nodes takes, and which Debian package has it.
+/// The tools that make nodes, and which Debian package has each.
 const TOOLS: [(&str, &str); 5] = [
     ("ip", "iproute2"),
     ("setpriv", "util-linux"),
@@ -63,7 +63,7 @@ struct Node {
 }
 
 impl Testbed {
-    /// What this machine lacks for nodes, with the next step; `None`: nothing.
+    /// The tools this machine lacks for nodes, with the next step; `None`: nothing.
     pub fn lack() -> Option<Lack> {
         if let Some((tool, package)) = TOOLS.iter().find(|(tool, _)| !is_installed(tool)) {
             return Some(Lack(format!("there is no {tool}; apt-get install {package}")));
@@ -111,7 +111,7 @@ impl Testbed {
         self.nodes.len() - 1
     }
 
-    /// What all node names begin with.
+    /// All node names begin with this.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -155,7 +155,7 @@ impl Testbed {
         processes().find(|own| pid_space(*own).as_ref() == Some(&space) && innermost(*own) == Some(pid))
     }
 
-    /// What one of our processes is called on its own node: its own number there.
+    /// The number of one of our processes on its own node.
     pub fn inside(pid: i32) -> Option<i32> {
         innermost(pid)
     }

@@ -15,7 +15,7 @@ const PACKAGES: &str = "munge slurmctld slurmd slurm-client";
 /// Longest time until all nodes are idle, or all daemons have gone.
 const SECONDS_MAX: u64 = 60;
 
-/// What a Slurm may have of its own.
+/// The settings that a Slurm may have of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Lines for `plugstack.conf`.
@@ -34,7 +34,7 @@ pub struct Slurm<'a> {
 }
 
 impl<'a> Slurm<'a> {
-    /// What this machine lacks, with the next step; `None`: nothing.
+    /// The tools this machine lacks, with the next step; `None`: nothing.
     pub fn lack() -> Option<Lack> {
         let missing = TOOLS.iter().find(|tool| !is_installed(tool));
         missing.map(|tool| Lack(format!("there is no {tool}; apt-get install {PACKAGES}"))).or_else(Testbed::lack)

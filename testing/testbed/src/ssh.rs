@@ -25,7 +25,7 @@ pub struct Ssh<'a> {
 }
 
 impl<'a> Ssh<'a> {
-    /// What this machine lacks, with the next step; `None`: nothing.
+    /// The tools this machine lacks, with the next step; `None`: nothing.
     pub fn lack() -> Option<Lack> {
         let missing = TOOLS.iter().find(|(tool, _)| !is_installed(tool));
         let said = |(tool, package): &(&str, &str)| Lack(format!("there is no {tool}; apt-get install {package}"));

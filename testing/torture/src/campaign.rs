@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use trimtab_session::ImageCache;
 use trimtab_types::Pid;
 
-/// What to torture, how long, and with which choices.
+/// The programs to torture, how long, and with which choices.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Time for all programs together; undisturbed runs and surveys come on top.
@@ -213,7 +213,7 @@ impl Session<'_> {
     }
 }
 
-/// What is wrong with how a run ended, if anything.
+/// The fault in how a run ended, if there is one.
 fn verdict(tally: &Tally, end: Option<&End>, expected: &End, folder: &Path, limit: Duration) -> Option<Failure> {
     let stderr = || tail(&std::fs::read(folder.join("stderr")).unwrap_or_default());
     let Some(end) = end else {

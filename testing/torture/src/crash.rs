@@ -10,7 +10,7 @@ const DEPTH_MAX: usize = 2;
 /// Lines of the debugger's answer that are kept.
 const LINES_MAX: usize = 60;
 
-/// What gdb says of the first core file under `folder`; empty without one.
+/// The backtrace by gdb of the first core file under `folder`; empty without one.
 pub(crate) fn backtrace(folder: &Path) -> String {
     let Some(core) = find(folder, DEPTH_MAX) else { return String::new() };
     let mappings = gdb(&core, None, &["info proc mappings"]);

@@ -28,7 +28,7 @@ pub(crate) const PROBES_MAX: u64 = 60_000;
 const UNTRIED_SHARES: (u64, u64) = (200, 6);
 const UNTRIED_MAX: u64 = 8000;
 
-/// What a cycle does, drawn before it begins.
+/// The choices of a cycle, drawn before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Seed of functions and probes.
@@ -125,7 +125,7 @@ pub(crate) struct Cycle {
     pub hits: u64,
     /// Time held for the insertion, nanoseconds.
     pub insert_pause_ns: u64,
-    /// What the removal says.
+    /// The result of the removal.
     pub removal: Removal,
 }
 

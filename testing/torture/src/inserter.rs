@@ -14,7 +14,7 @@ use trimtab_types::Pid;
 const WAIT_US_MAX: u64 = 2000;
 /// Cycles after which it ends by itself, in case nobody kills it.
 const CYCLES_MAX: usize = 10_000;
-/// What it says once all is prepared.
+/// The line that it prints once all is prepared.
 pub(crate) const READY: &str = "ready";
 
 /// Inserts `count` random functions of `pid` and removes them, until killed.

@@ -1,4 +1,4 @@
-//! What a torture found: counts, shares, pauses and failures, as JSON keeps them.
+//! The results of a torture: counts, shares, pauses and failures, as JSON keeps them.
 //!
 //! Next: `table` prints them.
 
@@ -36,7 +36,7 @@ impl Outcome {
     }
 }
 
-/// What one program went through.
+/// The results of one program.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ProgramOutcome {
     /// Its name.
@@ -71,11 +71,11 @@ pub struct ProgramOutcome {
     pub insert_pause: Pauses,
     /// Time held for removals, the longest stop of each.
     pub remove_pause: Pauses,
-    /// What can be instrumented in its files.
+    /// The share of its files' functions that can be instrumented.
     pub shares: Shares,
     /// Insertions that were refused or failed without harm, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// What broke.
+    /// The failures.
     pub failures: Vec<Failure>,
 }
 
@@ -102,7 +102,7 @@ impl Pauses {
     }
 }
 
-/// What can be instrumented.
+/// The share of functions that can be instrumented.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Shares {
     /// Functions of 16 bytes or more.
@@ -145,11 +145,11 @@ impl Shares {
 /// Something that must never happen, and did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// What it is.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// The run's seed: `--program NAME --seed SEED` makes the same choices again.
     pub seed: u64,
-    /// What was seen: bytes, exit status, backtrace.
+    /// The evidence: bytes, exit status, backtrace.
     pub detail: String,
     /// Where its files were kept.
     pub folder: String,

@@ -1,4 +1,4 @@
-//! What is run: Debian's programs at work that can be checked, none of them written by us; and one of ours, which handles its
+//! The programs that are run: Debian's, at work that can be checked, none of them written by us; and one of ours, which handles its
 //! faults in every way there is, because few of Debian's do.
 //!
 //! Each is a shell script in `programs/` with the files it needs; all are written into a folder of their own and run
@@ -17,7 +17,7 @@ pub struct Program {
     pub name: &'static str,
     /// Files without which it can't run; any word of an entry's alternatives (`|`) will do.
     needs: &'static [&'static str],
-    /// What to install where they lack.
+    /// The package to install where it lacks.
     package: &'static str,
     /// The script, and its other files.
     files: &'static [(&'static str, &'static str)],

@@ -31,7 +31,7 @@ pub(crate) struct Run {
 pub(crate) struct End {
     /// Exit status as a shell sees it: 128 and the signal's number, if a signal ended it.
     pub status: i32,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What share of a file's functions can be instrumented at entry and at exit, and why the others can't.
+//! The share of a file's functions that can be instrumented at entry and at exit, and why the others can't.
 //!
 //! The process is stopped meanwhile by a signal, so that it does not end before all its functions have been looked at;
 //! nothing is written into it.

@@ -39,7 +39,7 @@ const LOG_MAX: usize = 25;
 /// Functions by file: address in the file.
 pub(crate) type Functions = HashMap<String, HashSet<u64>>;
 
-/// What was found in one program so far.
+/// The results of one program so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// Counts; shares and pauses are filled in at the end.
@@ -73,7 +73,7 @@ impl Tally {
     }
 }
 
-/// What all programs share.
+/// The state that all programs share.
 #[derive(Debug)]
 pub(crate) struct Torment {
     /// Symbols of files.
@@ -120,7 +120,7 @@ impl Torment {
     /// Some cycles on `pid`.
     ///
     /// # Errors
-    /// What must never happen and did.
+    /// Events that must never happen and did.
     pub fn visit(&mut self, pid: Pid, tally: &mut Tally, random: &mut Random, beat: &dyn Fn()) -> Visit {
         let Some(subject) = Subject::of(pid) else { return Ok(()) };
         self.restore_inherited(&subject, tally)?;
@@ -298,7 +298,7 @@ impl Torment {
             if attempt == 0 {
                 tally.outcome.kills_undone += 1;
             }
-            // What an earlier cycle of ours had to leave mapped goes too.
+            // Memory that an earlier cycle of ours had to leave mapped goes too.
             if let Err(error) = leftover::undo_inherited(subject.pid, &found) {
                 return self.if_alive(subject, tally, &format!("undoing: {error}"));
             }

@@ -1,4 +1,4 @@
-//! Whether the code in a process is that of its files.
+//! Comparison of the code in a process with that of its files.
 //!
 //! Next: `target` asks after removals.
 
@@ -27,9 +27,9 @@ pub(crate) struct Difference {
     pub path: String,
     /// First address that differs.
     pub address: u64,
-    /// What stands there.
+    /// The bytes in the process.
     pub found: Vec<u8>,
-    /// What the file has.
+    /// The bytes of the file.
     pub expected: Vec<u8>,
 }
 

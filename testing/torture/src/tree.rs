@@ -8,7 +8,7 @@ use trimtab_types::Pid;
 /// Rounds of killing: each catches what the round before was just starting.
 const ROUNDS_MAX: usize = 5;
 
-/// What `/proc/PID/stat` says of a living process.
+/// The facts of a living process in `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     /// State letter.

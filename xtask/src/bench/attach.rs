@@ -22,7 +22,7 @@ const ATTACH_LIMIT: Duration = Duration::from_secs(120);
 /// How often the memory of trimtab is looked at; the kernel keeps its maximum.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What all parts of the benchmark share.
+/// The state that all parts of the benchmark share.
 pub struct Bench {
     /// The workspace.
     pub root: PathBuf,
@@ -34,7 +34,7 @@ pub struct Bench {
     pub programs: Vec<String>,
 }
 
-/// What one `trimtab attach` gave.
+/// The result of one `trimtab attach`.
 pub struct Attached {
     /// Its report.
     pub report: Report,

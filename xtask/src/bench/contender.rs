@@ -28,7 +28,7 @@ const STAT_USER_TICKS: usize = 11;
 pub struct Contender {
     /// Its name.
     pub tool: &'static str,
-    /// What it does at each call.
+    /// Its work at each call.
     pub does: &'static str,
     /// How fast calls are with it.
     pub pace: Pace,
@@ -39,7 +39,7 @@ pub struct Contender {
 /// Makes a command line from the benchmark and a target.
 type Start = dyn Fn(&Bench, &Tiny) -> Result<Command>;
 
-/// What one visit of a tool did to the calls.
+/// The effect of one visit of a tool on the calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// A call before it came, nanoseconds.
@@ -66,7 +66,7 @@ pub struct Stops {
 }
 
 impl Cost {
-    /// What it adds to a call, nanoseconds.
+    /// The time it adds to a call, nanoseconds.
     pub fn over_ns(&self) -> f64 {
         self.with_ns - self.before_ns
     }
@@ -128,7 +128,7 @@ impl Contender {
         let mut tiny = Tiny::start("pure", self.pace, &[])?;
         let mut tool = self.start(bench, &tiny)?;
         self.wait_in_place(&mut tiny, &mut tool)?;
-        // What it does right after it has inserted is not what it does when nothing happens.
+        // Right after it has inserted it does other things than when nothing happens.
         sleep(SETTLE);
         let before = tool.ticks()?;
         sleep(watched);

@@ -1,4 +1,4 @@
-//! What trimtab itself uses while probes are in and nothing happens.
+//! The resources that trimtab itself uses while probes are in and nothing happens.
 //!
 //! The kernel counts a process's time in ticks of a hundredth of a second; a tool that only waits uses none.
 //!
@@ -17,7 +17,7 @@ const WATCHED: Duration = Duration::from_secs(5);
 /// At most this often the kernel may find it at work: it wakes up, it does not compute.
 const TICKS_BAR: f64 = 1.0;
 
-/// What stays in the process without being told to do anything.
+/// Scripts that stay in the process without being told to do anything.
 const SCRIPTS: [(&str, &str); 3] = [
     ("counting", COUNTED),
     ("that sends messages, of which none comes", "entry pure when ($0 > 100000) { send(\"large\", $0) }"),

@@ -39,7 +39,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
     let options = parse(arguments)?;
     let root = shell::root()?;
     if cfg!(debug_assertions) {
-        // What this program itself does per sample would weigh on the figures: measure from an optimised build.
+        // This program's own work per sample would weigh on the figures: measure from an optimised build.
         let mut release = shell::cargo(&root, &["run", "--quiet", "--release", "--package", "xtask", "--", "bench"]);
         release.current_dir(std::env::current_dir().context("the current folder is gone")?);
         return shell::run(release.args(arguments)).map(|()| Outcome::Done);
@@ -96,7 +96,7 @@ fn emptied_folder(root: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What can be measured.
+/// The benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     /// Measuring windows.

@@ -1,4 +1,4 @@
-//! What one `trimtab attach` takes: pauses of the ranks, time to the first recorded iteration, memory.
+//! The price of one `trimtab attach`: pauses of the ranks, time to the first recorded iteration, memory.
 //!
 //! Attaches with the symbol cache filled and with an empty one take turns on one running job; the program's own files
 //! are in the kernel's page cache either way. Beside them are attaches whose iterations are found in calls alone: what looking

@@ -29,7 +29,7 @@ const IN_PLACE_NS: f64 = 3.0;
 const COUNT: &str = "count";
 const TIME: &str = "entry and exit timed";
 
-/// What a peer showed in all rounds, beside ours.
+/// A peer's figures of all rounds, beside ours.
 struct Series {
     contender: Contender,
     needs: Option<String>,

@@ -1,4 +1,4 @@
-//! What one probe costs, on a function of two instructions, against the same measuring code written by hand.
+//! The cost of one probe, on a function of two instructions, against the same measuring code written by hand.
 //!
 //! Every round is a fresh process that prints, again and again, what a bare call costs while the probe goes in and out,
 //! and two more that print what the floors cost. All phases of a round lie within a second, so that drift cancels. The

@@ -190,7 +190,7 @@ fn hpcc(bench: &Bench) -> Result<Vec<Row>> {
     Ok(vec![outcome_row("HPCC, Open MPI", usize::from(same), 1), kernels_row(&reports)])
 }
 
-/// What does not depend on how fast it was.
+/// True for a line that does not depend on how fast it was.
 fn is_verdict(line: &str) -> bool {
     let is_result = ["Success=", "HPL_N=", "MPIRandomAccess_N=", "MPIRandomAccess_Errors=", "MPIFFT_N="];
     is_result.iter().any(|start| line.starts_with(start)) || line.contains("FAILED") || line.contains("_Failure=")

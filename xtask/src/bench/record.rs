@@ -19,7 +19,7 @@ const SECONDS_PER_DAY: u64 = 86_400;
 
 /// One run of one benchmark.
 pub struct Record {
-    /// What was run, such as `window`.
+    /// The benchmark's name, such as `window`.
     pub name: String,
     /// The day in UTC, as `2025-01-31`.
     pub date: String,
@@ -27,7 +27,7 @@ pub struct Record {
     pub commit: String,
     /// Where it ran.
     pub machine: Machine,
-    /// What was measured, in order.
+    /// The results, in order.
     pub results: Vec<Measured>,
     /// The table: figures, bars and verdicts.
     pub rows: Vec<Row>,

@@ -11,7 +11,7 @@ use std::fmt;
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was measured.
+    /// The quantity that was measured.
     pub what: String,
     /// The figures in words.
     pub measured: String,

@@ -21,7 +21,7 @@ pub struct Comparison<'a> {
 
 type Sampler<'a> = Box<dyn FnMut() -> Result<f64> + 'a>;
 
-/// What a comparison measured.
+/// The figures of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// The contender's name.
@@ -33,7 +33,7 @@ pub struct Series {
 /// All samples of one comparison, the baseline first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// What was measured.
+    /// The title of what was measured.
     pub title: String,
     /// The unit of every sample.
     pub unit: &'static str,

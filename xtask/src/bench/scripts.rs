@@ -30,7 +30,7 @@ pub const TIMED: &str = "exit pure { t += elapsed }";
 /// The script that counts calls.
 pub const COUNTED: &str = "entry pure { n++ }";
 
-/// What conditions that are false look at, and the scripts. The function's arguments are 8 and the address of a 7.
+/// Conditions that are false, and their scripts. The function's arguments are 8 and the address of a 7.
 const FALSE: [(&str, &str); 5] = [
     ("false condition on an argument", "entry pure when ($0 > 100000) { n++ }"),
     ("false condition on a variable of the process", "process int depth; entry pure when (depth > 5) { n++ }"),

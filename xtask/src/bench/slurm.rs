@@ -84,7 +84,7 @@ impl Job {
         }
     }
 
-    /// What srun says of its failures goes to `errors`.
+    /// srun's messages about its failures go to `errors`.
     fn start(slurm: &Slurm<'_>, errors: &Path) -> Result<Self> {
         let program = build("particle", Some(Mpi::OpenMpi), &Variant { mark: Mark::Local, ..Variant::default() })?;
         let program = program.canonicalize()?;

@@ -68,7 +68,7 @@ impl Tiny {
         self.function
     }
 
-    /// What it has printed so far, in bytes.
+    /// The bytes that it has printed so far.
     pub fn printed(&self) -> usize {
         self.running.stdout().len()
     }

@@ -37,7 +37,7 @@ const LEAVES_MAX: u32 = 65_536;
 const LARGE_TRIP_S_BAR: f64 = 1.5;
 const LARGE_START_S_BAR: f64 = 3.0;
 const LARGE_BYTES_BAR: f64 = 8_000.0;
-/// What growth is measured from.
+/// Growth is measured from here.
 const LEAVES_SMALL: u32 = 1_024;
 /// Time per leaf of the largest tree over that of the small one: no worse than linear, one level more, and noise.
 const GROWTH_RATIO_BAR: f64 = 1.5;

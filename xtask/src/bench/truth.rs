@@ -84,7 +84,7 @@ const CASES: [Case; 9] = [
 const EDGE_MESSAGES_MAX: u64 = 4;
 const QUICK_CASES: usize = 2;
 
-/// What the rounds of one program gave.
+/// The figures of one program's rounds.
 struct Run {
     name: String,
     windows: Vec<Window>,
@@ -104,7 +104,7 @@ struct Window {
     /// Calls of communication functions, all ranks.
     calls: u64,
     reported_s: f64,
-    /// What the wrapper saw.
+    /// The wrapper's time.
     wrapped_s: f64,
     /// The same without the wrapper's own clock and without our probes, which both lie between its two readings.
     truth_s: f64,

@@ -1,4 +1,4 @@
-//! What `bench window` measures: a measuring window's cost, against its floor, in one run.
+//! `bench window`: a measuring window's cost, against its floor, in one run.
 //!
 //! The floors come first: no probe that reads the clock at entry and exit can be faster than two readings, and
 //! `trimtab run` cannot be faster than the launcher it calls.

@@ -24,7 +24,7 @@ pub struct Finding {
     pub path: String,
     /// The line, from 1; 0 where the whole file is meant.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The fault and what to do.
     pub message: String,
 }
 

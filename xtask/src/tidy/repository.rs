@@ -1,6 +1,6 @@
 //! Rules about the repository as a whole: nothing of one machine in it, text only, manifests complete.
 //!
-//! What names one machine's folders or one network's mirrors works there and nowhere else.
+//! A name of one machine's folders or one network's mirrors works there and nowhere else.
 //!
 //! Next: `documents` for prose.
 

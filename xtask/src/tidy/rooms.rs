@@ -120,7 +120,7 @@ const SPECIMENS: &str = "trimtab-specimens";
 /// Stands for every crate in `may_use`.
 const ALL: &str = "*";
 
-/// What a pure crate must not name, each with what to do instead.
+/// Names that a pure crate must not use, each with what to do instead.
 const IMPURE: &[(&str, &str)] = &[
     ("std::fs", "take the bytes as an argument; the caller reads the file"),
     ("std::net", "return what to send; the caller owns the socket"),

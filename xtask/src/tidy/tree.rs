@@ -1,4 +1,4 @@
-//! What the rules look at: the repository's files and its packages, held in memory.
+//! The repository's files and its packages, held in memory for the rules to look at.
 //!
 //! Reading happens here and nowhere else in `tidy`, so that a rule's test can pass a tree of two small files.
 //! Files are those git tracks or would track; without git, everything outside `target`.

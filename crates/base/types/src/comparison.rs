@@ -27,7 +27,7 @@ pub struct Comparison {
     pub came: Vec<Guest>,
     /// Those of the first window that are not there in the second.
     pub left: Vec<Guest>,
-    /// What a reader must know.
+    /// Notes that a reader must know.
     pub warnings: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub struct Side {
     pub started_unix_s: f64,
     /// All its ranks recorded the same iterations.
     pub valid: bool,
-    /// What it waited for.
+    /// The event that it waited for.
     pub event: Option<Event>,
     /// Time of one iteration.
     pub time_per_iteration_s: Option<Estimate>,

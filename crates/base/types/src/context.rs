@@ -38,7 +38,7 @@ pub enum Context {
 pub struct BadContext {
     /// Where, from 1.
     pub column: usize,
-    /// What should stand there.
+    /// The kind of text that should stand there.
     pub expected: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What do we call things? Ids, addresses and the shape of a report; no I/O.
+//! The names that all crates share: ids, addresses and the shape of a report; no I/O.
 //!
 //! Every other crate speaks in these words, so that an address in a file can never be used as an address in a
 //! process, and a rank never as a pid. The report (`report`) is the one description of a measured window that the

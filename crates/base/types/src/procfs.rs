@@ -1,4 +1,4 @@
-//! What Linux writes about a process, as facts: the lines of `/proc/PID/maps` and `/proc/PID/stat`.
+//! Linux's lines about a process, as facts: `/proc/PID/maps` and `/proc/PID/stat`.
 //!
 //! Text in, facts out: which files are read, and what a missing one means, is the caller's business. One parser for all,
 //! because a path with a space or a process called `) R 1 (` must not be misread in one place only.

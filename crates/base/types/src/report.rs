@@ -30,7 +30,7 @@ pub struct Report {
     pub schema: String,
     /// The program that ran.
     pub job: Job,
-    /// What was measured, and whether the ranks agree about it.
+    /// The window: its marker, its iterations, and if the ranks agree about them.
     pub window: Window,
     /// Mean over ranks of the mean time of one iteration.
     pub time_per_iteration_s: Option<Estimate>,
@@ -73,15 +73,15 @@ pub struct Report {
     /// Parts of communication that are waiting, for calls of recorded iterations that could be matched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wait_states: Vec<WaitState>,
-    /// Who shared the machines with the job, one entry per machine.
+    /// The others on the job's machines, one entry per machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeShare>,
-    /// What the measurement itself cost.
+    /// The cost of the measurement itself.
     pub cost: Cost,
     /// First calls of each function as trace records, where `--detail` asked for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Detail>,
-    /// What a reader must know: partial data, ranks that left, costs above the bar.
+    /// Warnings that a reader must know: partial data, ranks that left, costs above the bar.
     pub warnings: Vec<String>,
 }
 
@@ -106,12 +106,12 @@ pub struct Job {
     pub started_unix_s: f64,
 }
 
-/// What counts iterations, and which were measured.
+/// The marker that counts iterations, and which of them were measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Batch number of this window in its job, from 0.
     pub batch: u32,
-    /// What asked for it, e.g. "attach", "run", "measure".
+    /// The command that asked for it, e.g. "attach", "run", "measure".
     pub trigger: String,
     /// The event that was waited for; `None`: the window was measured at once.
     #[serde(default)]
@@ -516,7 +516,7 @@ pub struct GroupTime {
     pub time_s: f64,
 }
 
-/// What the measurement cost the program.
+/// The measurement's cost to the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Longest single pause of a rank, microseconds.

@@ -27,7 +27,7 @@ pub enum BadBytes {
     /// A chunk claims to be longer than any.
     #[error("a chunk of {byte_count} bytes, at most {CHUNK_BYTES_MAX}: not our protocol; close the connection")]
     ChunkTooLong {
-        /// What it claims.
+        /// The length that it claims.
         byte_count: usize,
     },
     /// A message is longer than any.
@@ -76,7 +76,7 @@ impl Message {
 /// Appends a whole message that `write` appends to the buffer, without a copy if it fits one chunk.
 ///
 /// # Errors
-/// What `write` says, and when the message is longer than any; the buffer is then as before.
+/// The errors of `write`, and a message that is longer than any may be; the buffer is then as before.
 pub fn put_message<E: From<BadBytes>>(
     lane: Lane,
     out: &mut Vec<u8>,
@@ -152,7 +152,7 @@ impl Decoder {
             self.partial.extend_from_slice(now);
             bytes = later;
             if let Some((head, byte_count)) = chunk(&self.partial)? {
-                // What idles keeps no memory, so the buffer goes with the chunk.
+                // A connection that idles keeps no memory, so the buffer goes with the chunk.
                 let whole = std::mem::take(&mut self.partial);
                 self.take_chunk(head, &whole[HEADER_BYTES..HEADER_BYTES + byte_count], take)?;
             }

@@ -9,10 +9,10 @@ use crate::limits::HELLO_BYTES;
 
 /// The protocol's version; raised when anything changes that an older program would misread.
 pub const VERSION: u16 = 2;
-/// What every connection begins with.
+/// Every connection begins with this.
 const MAGIC: [u8; 8] = *b"trimtab\n";
 
-/// What a node is.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The controller.
@@ -23,7 +23,7 @@ pub enum Role {
     Leaf,
 }
 
-/// Who speaks, and to whom it thinks it does.
+/// The node that speaks, and the one to which it thinks it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Which version it speaks.
@@ -32,11 +32,11 @@ pub struct Hello {
     pub tree: u64,
     /// Its place.
     pub from: u32,
-    /// Whom it means.
+    /// The node that it means.
     pub to: u32,
     /// Which life in its place.
     pub incarnation: u32,
-    /// What it is.
+    /// The role of the node that speaks.
     pub role: Role,
 }
 

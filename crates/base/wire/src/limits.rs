@@ -2,9 +2,9 @@
 //!
 //! Next: `chunk` and `hello`, where they hold.
 
-/// What a hello takes, always.
+/// The length of a hello, always.
 pub const HELLO_BYTES: usize = 36;
-/// What stands before each chunk.
+/// The length of the header before each chunk.
 pub const HEADER_BYTES: usize = 4;
 /// Longest payload of a chunk: what a command may have to wait for behind a result.
 pub const CHUNK_BYTES_MAX: usize = 16 << 10;

@@ -13,7 +13,7 @@ use trimtab_types::{BuildId, Rank};
 /// Longest answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// What is known of each build id, and who was asked.
+/// The facts that are known of each build id, and which rank was asked for them.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     builds: BTreeMap<BuildId, Build>,
@@ -22,7 +22,7 @@ pub struct Facts {
 #[derive(Clone, Debug, Default)]
 struct Build {
     ranks: RankSet,
-    /// Who was asked and has neither answered nor been lost.
+    /// The rank that was asked and has neither answered nor been lost.
     master: Option<Rank>,
     answer: Option<Vec<u8>>,
 }
@@ -32,7 +32,7 @@ struct Build {
 pub struct Ask {
     /// Which build.
     pub build_id: BuildId,
-    /// Whom.
+    /// The rank to ask.
     pub master: Rank,
 }
 
@@ -42,7 +42,7 @@ pub enum Unasked {
     /// Somebody else is asked, or nobody.
     #[error("rank {rank} was not asked for build {build_id}: ignored")]
     NotTheMaster {
-        /// Who answered.
+        /// The rank that answered.
         rank: Rank,
         /// For which build.
         build_id: BuildId,
@@ -89,7 +89,7 @@ impl Facts {
         }
     }
 
-    /// What a build's master said.
+    /// The answer of a build's master.
     pub fn of(&self, build_id: &BuildId) -> Option<&[u8]> {
         self.builds.get(build_id)?.answer.as_deref()
     }

@@ -1,4 +1,4 @@
-//! What nodes say to each other, and its bytes.
+//! The frames that nodes send to each other, and their bytes.
 //!
 //! A frame belongs to one link: the one pair of numbers that a child gave when it asked to join. What a dead
 //! incarnation sent, or an earlier link, names another one and is dropped. Two channels per link: commands, which are
@@ -22,7 +22,7 @@ use trimtab_reduce::RankSet;
 pub struct Frame {
     /// Which link it belongs to.
     pub link: Link,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
@@ -44,7 +44,7 @@ pub enum Channel {
     Bulk,
 }
 
-/// What a frame says.
+/// The content of a frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
     /// Child to ancestor: be my parent.
@@ -75,7 +75,7 @@ pub struct Cursor {
 /// A request to be adopted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Join {
-    /// What the child has received.
+    /// The child has received everything up to here.
     pub cursor: Cursor,
     /// The ranks at and below it.
     pub ranks: RankSet,
@@ -90,7 +90,7 @@ pub struct Accept {
     pub depth: u32,
     /// The latest sign of the root's life.
     pub pulse: u64,
-    /// What a child needs that has received nothing of use; others go on where they were.
+    /// A snapshot for a child that has received nothing of use; others go on where they were.
     pub fresh: Option<Snapshot>,
 }
 
@@ -108,7 +108,7 @@ pub struct Snapshot {
 pub struct OpenStream {
     /// Its number.
     pub stream: u32,
-    /// What it is.
+    /// The stream's description.
     pub spec: StreamSpec,
     /// The first wave that isn't over.
     pub below: u64,
@@ -154,7 +154,7 @@ pub enum Command {
     Open {
         /// Its number in this life of the controller.
         stream: u32,
-        /// What it is; in a box, since each command is as long as the longest.
+        /// Its description; in a box, since each command is as long as the longest.
         spec: Box<StreamSpec>,
     },
     /// A stream ends.
@@ -168,9 +168,9 @@ pub enum Command {
         stream: u32,
         /// For whom of its target.
         to: RankSet,
-        /// Whose parts are no longer in it: ranks that were elsewhere when it was narrowed on the way.
+        /// Ranks of which parts are no longer in it: they were elsewhere when it was narrowed on the way.
         cut: RankSet,
-        /// What.
+        /// The payload.
         #[serde(with = "crate::bytes")]
         payload: Vec<u8>,
     },
@@ -182,7 +182,7 @@ pub enum Command {
         waves: Range<u64>,
         /// Counts these requests.
         attempt: u32,
-        /// Who.
+        /// The ranks.
         ranks: RankSet,
     },
     /// Waves below this one are over.
@@ -205,7 +205,7 @@ impl<T> From<T> for Shared<T> {
 }
 
 impl Shared<Command> {
-    /// What is for the leaves, without a copy if nobody else holds it.
+    /// The leaves' payload, without a copy if nobody else holds it.
     pub(crate) fn into_payload(mut self) -> Vec<u8> {
         if let Some(Command::Data { payload, .. }) = Arc::get_mut(&mut self.0) {
             return std::mem::take(payload);

@@ -8,7 +8,7 @@
 use crate::limits::OVERTAKE_COUNT_MAX;
 use std::collections::BTreeMap;
 
-/// What arrives on a link, numbered from 0 by its sender.
+/// The arrivals of a link, numbered from 0 by its sender.
 #[derive(Debug)]
 pub(crate) struct InOrder<T> {
     next: u32,
@@ -42,7 +42,7 @@ impl<T> InOrder<T> {
         if self.early.len() > OVERTAKE_COUNT_MAX { Err(TooEarly) } else { Ok(()) }
     }
 
-    /// What came before the last that was next, and is next now.
+    /// The arrival that came too early and is next now.
     pub(crate) fn overtook(&mut self) -> Option<T> {
         if self.early.is_empty() {
             return None;

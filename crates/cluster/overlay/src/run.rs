@@ -1,4 +1,4 @@
-//! What goes up: merged values that name their ranks, of one wave or of many that follow each other.
+//! Runs, which go up: merged values that name their ranks, of one wave or of many that follow each other.
 //!
 //! The value of one wave with its ranks is a *unit*. Units of waves that follow each other, and are alike in all else,
 //! are one [`Run`] from the leaf that contributes to the root: it is sent, merged and passed on as one, so that a number
@@ -27,7 +27,7 @@ pub struct Run {
     pub wave: u64,
     /// After how many requests to contribute again.
     pub attempt: u32,
-    /// Whose contributions.
+    /// The ranks that contributed.
     pub covers: RankSet,
     /// Their merged values, encoded by the stream's filter.
     #[serde(serialize_with = "write_values")]
@@ -87,7 +87,7 @@ impl From<RunRef<'_>> for Run {
 }
 
 impl Run {
-    /// What a node contributes by itself.
+    /// A node's own contribution.
     pub(crate) fn own(reign: u32, stream: u32, wave: u64, covers: RankSet, values: Values) -> Run {
         Run { reign, stream, wave, attempt: 0, covers, values }
     }
@@ -159,7 +159,7 @@ impl<'a> RunRef<'a> {
         first
     }
 
-    /// What comes behind the first `unit_count` units.
+    /// The part behind the first `unit_count` units.
     pub(crate) fn behind(mut self, unit_count: usize) -> RunRef<'a> {
         self.split_to(unit_count);
         self
@@ -170,7 +170,7 @@ impl<'a> RunRef<'a> {
         self.split_to(self.unit_count());
     }
 
-    /// What of it is of these waves.
+    /// The part that is of these waves.
     pub(crate) fn within(mut self, waves: &Range<u64>) -> RunRef<'a> {
         if waves.start <= self.wave && self.waves().end <= waves.end {
             return self;

@@ -1,4 +1,4 @@
-//! Who is whose parent: flat, balanced, k-nomial, from a file, or chosen from the number of leaves.
+//! The parent of each node: flat, balanced, k-nomial, from a file, or chosen from the number of leaves.
 //!
 //! Leaves next to each other share a parent, so that the ranks below any node are one interval and neighbours on the
 //! network stay together. Children are spread evenly: 65 leaves at fan-out 64 are 33 and 32, not 64 and 1.
@@ -37,7 +37,7 @@ pub enum BadShape {
     Range {
         /// Which number.
         what: &'static str,
-        /// What it is.
+        /// The value that it is.
         value: u64,
         /// Its least value.
         low: u64,
@@ -49,7 +49,7 @@ pub enum BadShape {
     Text {
         /// Where, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault, in words.
         what: String,
     },
 }
@@ -152,7 +152,7 @@ impl Tree {
         self.places[node.0 as usize].rank.map_or(RankSet::EMPTY, RankSet::one)
     }
 
-    /// What a file calls the node.
+    /// The node's name in the file.
     pub fn name(&self, node: NodeId) -> Option<&str> {
         self.places[node.0 as usize].name.as_deref()
     }
@@ -167,7 +167,7 @@ impl Tree {
         std::iter::successors(self.parent(node), |ancestor| self.parent(*ancestor)).collect()
     }
 
-    /// Whether it has children.
+    /// For each node, true if it has children.
     pub fn is_inner(&self) -> Vec<bool> {
         let mut inner = vec![false; self.places.len()];
         self.places.iter().filter_map(|place| place.parent).for_each(|parent| inner[parent.0 as usize] = true);

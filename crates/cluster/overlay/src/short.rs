@@ -17,7 +17,7 @@ const COMMAND: u32 = 4;
 const DATA: u32 = 2;
 const RETIRE: u32 = 4;
 
-/// What a frame has beside ranks, values and payloads, in bytes, at most.
+/// A frame has so many bytes at most beside ranks, values and payloads.
 const HEAD_BYTES_MAX: usize = 64;
 
 /// A frame from its bytes; none if they must be read in general.

@@ -1,4 +1,4 @@
-//! What a stream is: ranks, a filter upwards, a filter downwards, and when a wave goes on.
+//! A stream: ranks, a filter upwards, a filter downwards, and when a wave goes on.
 //!
 //! Next: `node::waves` for how waves are merged, `node::commands` for what is narrowed, `trimtab-reduce` for the filters.
 
@@ -18,7 +18,7 @@ pub struct StreamSpec {
     pub filter: FilterSpec,
     /// When a node passes a wave on.
     pub sync: Sync,
-    /// What the ranks below a node get of a command's payload.
+    /// The part of a command's payload that ranks below a node get.
     pub down: Down,
 }
 

@@ -1,4 +1,4 @@
-//! What is narrowed on the way down is never missed: whoever comes to a node at the wrong moment asks further up.
+//! Payloads that are narrowed on the way down are never missed: whoever comes to a node at the wrong moment asks further up.
 //!
 //! Next: `trimtab-sim`, where nodes die and move while commands flow.
 
@@ -46,7 +46,7 @@ fn join(node: &mut Node, now_us: u64, child: u32, of: RankSet, cursor: Cursor) -
     hears(node, now_us, child, Body::Join(Box::new(Join { cursor, ranks: of, distance: 0 })))
 }
 
-/// What a node is sent.
+/// The frames that a node is sent.
 fn sent(actions: &[Action], whom: u32) -> Vec<Body> {
     let bodies = actions.iter().filter_map(|action| match action {
         Action::Send { to, frame } if *to == NodeId(whom) => Some(frame.body.clone()),

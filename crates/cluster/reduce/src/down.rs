@@ -1,4 +1,4 @@
-//! What comes down narrowed: of a payload in which each rank has a part, only the parts of the ranks below.
+//! Payloads that are narrowed on the way down: each rank has a part, and only the parts of the ranks below are passed on.
 //!
 //! Each node passes on to each child what the ranks below it need, and a leaf gets its own. So a payload for all ranks of
 //! a job crosses each link once and shrinks on the way. The tree may narrow it along any way, in as many steps as there
@@ -16,12 +16,12 @@ use trimtab_types::Rank;
 
 /// How a payload becomes less on the way down.
 pub trait DownFilter: Send + Sync {
-    /// What it is called in messages.
+    /// Its name in messages.
     fn name(&self) -> &'static str;
 
-    /// What these ranks need of a payload.
+    /// The part of a payload that these ranks need.
     ///
-    /// What is needed by some ranks must be the same whether it is taken from the whole, or from what more ranks need:
+    /// The part for some ranks must be the same whether it is taken from the whole, or from what more ranks need:
     /// `narrow(narrow(p, many), few) == narrow(p, few)` for `few` among `many`, byte for byte. It should not be longer.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use std::fmt::Debug;
 /// Longest encoded value, in bytes: a frame of the tree must hold it.
 pub const VALUE_BYTES_MAX: usize = 4 << 20;
 
-/// What is wrong with a value.
+/// A fault of a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Bad {
     /// The result is outside its type.
@@ -37,7 +37,7 @@ pub enum Bad {
     Form {
         /// Which filter.
         filter: &'static str,
-        /// What is wrong.
+        /// The fault, in words.
         what: &'static str,
     },
     /// It is too long for a frame.
@@ -59,10 +59,10 @@ pub enum Bad {
 /// `merge` must be associative and commutative, and `identity` its neutral element, all judged by the *encoded bytes*;
 /// merging a value with itself may mean anything. [`crate::laws::check`] tests this for three values.
 pub trait Filter {
-    /// What is merged.
+    /// The type of value that is merged.
     type Value: Clone + PartialEq + Debug + Serialize + DeserializeOwned + Send + 'static;
 
-    /// What it is called in messages.
+    /// Its name in messages.
     fn name(&self) -> &'static str;
 
     /// The value that changes nothing.
@@ -71,7 +71,7 @@ pub trait Filter {
     /// Takes `other` into `into`. On an error `into` must be unchanged.
     fn merge(&self, into: &mut Self::Value, other: Self::Value) -> Result<(), Bad>;
 
-    /// Whether a decoded value is one this filter could have made; the default accepts all.
+    /// Checks that a decoded value is one this filter could have made; the default accepts all.
     fn check(&self, _value: &Self::Value) -> Result<(), Bad> {
         Ok(())
     }
@@ -142,7 +142,7 @@ pub trait AnyFilter: Send + Sync {
     /// Accumulators of so many waves that follow each other, all empty.
     fn start(&self, wave_count: usize) -> Box<dyn Accumulator>;
 
-    /// Whether bytes are values of this filter.
+    /// Checks that bytes are values of this filter.
     ///
     /// # Errors
     /// Why one of them is not.
@@ -154,10 +154,10 @@ pub trait Accumulator: Send {
     /// Merges one value into what the wave with this index has; on an error nothing has changed.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// The value's fault.
     fn add(&mut self, index: usize, bytes: &[u8]) -> Result<(), Bad>;
 
-    /// What the wave with this index has, encoded, behind what is in `out`.
+    /// Encodes the value of the wave with this index behind what is in `out`.
     ///
     /// # Errors
     /// When that is more than a value may be.
@@ -176,7 +176,7 @@ pub trait Accumulator: Send {
 }
 
 impl dyn Accumulator {
-    /// What the first wave has, encoded.
+    /// The value of the first wave, encoded.
     ///
     /// # Errors
     /// As [`Accumulator::put`].

@@ -48,7 +48,7 @@ pub enum Broken {
         /// After.
         came_back: String,
     },
-    /// What some ranks get of a payload depended on the way to them.
+    /// The part that some ranks get of a payload depended on the way to them.
     #[error("narrowing: what {ranks} get is {at_once}, and {step_by_step} by way of {path:?}")]
     Narrowing {
         /// The last ones.
@@ -137,7 +137,7 @@ fn merged<F: Filter>(filter: &F, into: Result<F::Value, Bad>, other: Result<F::V
     filter.merge(&mut into, other).map(|()| into)
 }
 
-/// What is compared: the bytes, or that there was an error, whose details may differ.
+/// The compared result: the bytes, or that there was an error, whose details may differ.
 fn bytes<F: Filter>(filter: &F, value: &Result<F::Value, Bad>) -> Option<Vec<u8>> {
     value.as_ref().ok().and_then(|value| filter.encode(value).ok())
 }

@@ -1,11 +1,11 @@
-//! What is merged on the way up the tree: operators, the laws they keep, and the ranks a result covers.
+//! Merging on the way up the tree: operators, the laws they keep, and the ranks a result covers.
 //!
 //! A [`Filter`] says how two values become one. The tree may merge in any order and grouping, so a filter must be
 //! associative and commutative with an identity, bit for bit; [`laws::check`] holds any filter to that, also a user's.
 //! Merging a value twice is *not* assumed to be harmless: a sum would be wrong. Instead every [`Partial`] names the
 //! ranks whose contributions it holds, and two that share a rank refuse to merge.
 //!
-//! What comes down may be narrowed to the ranks below ([`DownFilter`]), by the same kind of laws.
+//! Payloads that come down may be narrowed to the ranks below ([`DownFilter`]), by the same kind of laws.
 //!
 //! Bytes from other nodes are bounded and checked; what is malformed gives an error, never a panic. Nothing here reads
 //! a file, a socket or a clock.

@@ -98,7 +98,7 @@ impl Filter for SumReal {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mean;
 
-/// What a mean is made of.
+/// The parts of a mean: sum and count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeanParts {
     /// The exact sum.
@@ -182,7 +182,7 @@ impl Ord for Ordered {
 pub struct Of {
     /// The number.
     pub number: Ordered,
-    /// Whose it is.
+    /// The rank that it is of.
     pub rank: Rank,
 }
 

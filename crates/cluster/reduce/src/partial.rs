@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A merged value and the ranks it was merged from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partial<V> {
-    /// Whose contributions are in it, each once.
+    /// The ranks of which contributions are in it, each once.
     pub covers: RankSet,
     /// The merged value.
     pub value: V,

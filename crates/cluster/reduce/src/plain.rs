@@ -2,7 +2,7 @@
 //! between two turns of a node.
 //!
 //! Seven bits to a byte, lowest first, as all bytes but the last say by their highest bit; just as `postcard` does it.
-//! What is written any other way than the shortest is refused here, and left to the general way to judge.
+//! Values that are written any other way than the shortest are refused here, and left to the general way to judge.
 //!
 //! Next: `ranks` for sets, `trimtab-overlay`'s frames, which are read and written so.
 

@@ -116,7 +116,7 @@ impl RankSet {
         self.intervals.iter().flat_map(|(first, last)| (*first..=*last).map(Rank))
     }
 
-    /// What is in one or the other.
+    /// The ranks in one or the other.
     pub fn union(&self, other: &RankSet) -> RankSet {
         let mut all = Intervals::new();
         let (mut left, mut right) = (self.intervals.iter().peekable(), other.intervals.iter().peekable());
@@ -148,7 +148,7 @@ impl RankSet {
         own.drain(from + 1..from + touched);
     }
 
-    /// What is in any of many sets; one sort instead of a union at a time.
+    /// The ranks in any of many sets; one sort instead of a union at a time.
     pub fn union_of<'a>(sets: impl IntoIterator<Item = &'a RankSet>) -> RankSet {
         let mut all: Intervals = sets.into_iter().flat_map(|set| set.intervals.iter().copied()).collect();
         all.sort_unstable();
@@ -157,7 +157,7 @@ impl RankSet {
         RankSet { intervals }
     }
 
-    /// What is in both.
+    /// The ranks in both.
     pub fn intersection(&self, other: &RankSet) -> RankSet {
         let mut both = Intervals::new();
         let (mut i, mut j) = (0, 0);
@@ -189,7 +189,7 @@ impl RankSet {
         true
     }
 
-    /// What is in this set and not in the other.
+    /// The ranks in this set and not in the other.
     pub fn minus(&self, other: &RankSet) -> RankSet {
         let mut rest = Intervals::new();
         let mut j = 0;

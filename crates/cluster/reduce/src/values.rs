@@ -172,7 +172,7 @@ impl<'a> ValuesRef<'a> {
         self.count <= count_max && self.longest <= byte_count_max
     }
 
-    /// What comes behind the first `count`.
+    /// The values behind the first `count`.
     pub fn behind(mut self, count: usize) -> ValuesRef<'a> {
         self.split_to(count);
         self

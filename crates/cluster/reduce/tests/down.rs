@@ -10,7 +10,7 @@ use trimtab_reduce::down::{Context, Scatter, in_context, scatter};
 use trimtab_reduce::{Bad, Down, DownFilter, RankSet, Registry, laws};
 use trimtab_types::Rank;
 
-/// What a user might add: an array with a byte for each rank, from some rank on; a subtree gets what spans its ranks.
+/// A filter that a user might add: an array with a byte for each rank, from some rank on; a subtree gets what spans its ranks.
 struct Slice;
 
 impl DownFilter for Slice {
@@ -29,7 +29,7 @@ impl DownFilter for Slice {
     }
 }
 
-/// What a user might get wrong: each level takes its half, whoever is below.
+/// A mistake that a user might make: each level takes its half, whoever is below.
 struct Half;
 
 impl DownFilter for Half {

@@ -39,7 +39,7 @@ fn histogram() -> Histogram {
     Histogram::new([-1.0, 0.0, 2.5].map(|edge| Ordered::try_from(edge).unwrap()).to_vec()).unwrap()
 }
 
-/// What a user might add: the range of values, as bits seen.
+/// A filter that a user might add: the range of values, as bits seen.
 #[derive(Clone)]
 struct SeenBits;
 
@@ -60,7 +60,7 @@ impl Filter for SeenBits {
     }
 }
 
-/// What a user might get wrong: a mean of means.
+/// A mistake that a user might make: a mean of means.
 struct MeanOfMeans;
 
 impl Filter for MeanOfMeans {

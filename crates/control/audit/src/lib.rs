@@ -1,4 +1,4 @@
-//! Who changed which process, when and why: one line of JSON per change, written before it is made.
+//! The audit log: who changed which process, when and why; one line of JSON per change, written before it is made.
 //!
 //! A site that lets us patch running programs wants to know afterwards what was done. So each change has two lines: what
 //! is about to be done, and what came of it. If the first can't be written, the change is not made. Lines are appended
@@ -34,7 +34,7 @@ pub struct Entry {
     pub uid: u32,
     /// The same by name, where it is known.
     pub user: Option<String>,
-    /// What was asked, in the words of the command: "attach", "probe", "undo".
+    /// The command in the user's words: "attach", "probe", "undo".
     pub command: String,
     /// The process that is changed.
     pub pid: i32,
@@ -44,11 +44,11 @@ pub struct Entry {
     pub process_uid: u32,
     /// Its program.
     pub program: String,
-    /// What happens.
+    /// The action.
     pub what: What,
 }
 
-/// What a line says.
+/// The action that a line records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum What {
@@ -162,7 +162,7 @@ pub struct Target {
     pub program: String,
 }
 
-/// Who asked for what: what the lines of one command have in common.
+/// The user and the command: the lines of one command have these in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// Whoever asked.

@@ -1,4 +1,4 @@
-//! Who may measure or change a process: its owner, or an administrator.
+//! Permission to measure or change a process: its owner has it, or an administrator.
 //!
 //! Asked where the process runs, of what the kernel says about the process at that moment. Who asks is told by whoever
 //! proved it: the kernel for a user's own command, a certificate for a request from elsewhere.
@@ -8,7 +8,7 @@
 use std::fmt;
 use trimtab_types::Pid;
 
-/// Who asks.
+/// The user who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requester {
     /// The user's number.
@@ -27,7 +27,7 @@ pub struct Denied {
     pub pid: Pid,
     /// Its user.
     pub owner: u32,
-    /// Who asked.
+    /// The user who asked.
     pub by: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the site remembers: jobs, and the windows that went through it.
+//! The site's memory: jobs, and the windows that went through it.
 //!
 //! A report is taken from whoever was given its window, once, and kept for the job's owner, who need not be the one who
 //! measured. A user sees their own jobs, an administrator all; who may not see a job can't tell it from none.
@@ -20,7 +20,7 @@ use trimtab_store::{Error, JobSummary, Room, Store, WindowSummary};
 use trimtab_types::one_line;
 use trimtab_types::report::{Report, SCHEMA as REPORT_SCHEMA};
 
-/// What is kept of one user's windows: years of a few each day, and no user's share of a disk.
+/// The room for one user's windows: years of a few each day, and no user's share of a disk.
 const ROOM: Room = Room { window_count_max: 4096, byte_count_max: 512 << 20 };
 /// Jobs in a list.
 const JOB_COUNT_MAX: u32 = 1000;

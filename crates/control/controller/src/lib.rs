@@ -42,7 +42,7 @@ use windows::Windows;
 /// How the controller is started.
 #[derive(Debug)]
 pub struct Options {
-    /// Who it is.
+    /// The controller's identity.
     pub identity: Identity,
     /// Where the API is asked.
     pub listen: SocketAddr,
@@ -86,7 +86,7 @@ pub enum Error {
     Io(#[from] std::io::Error),
 }
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct Controller {
     /// Locked only for bookkeeping.
     state: Mutex<State>,
@@ -122,7 +122,7 @@ impl Controller {
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
-        // What a panic left half-done is a transaction that did not happen.
+        // A panic leaves at most a transaction that did not happen.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,7 +168,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr, SocketAddr)) -> Re
     })
 }
 
-/// What controller and agents must have in common.
+/// The version that controller and agents must have in common.
 pub fn own_version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }

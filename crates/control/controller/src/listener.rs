@@ -30,12 +30,12 @@ const WAITING_COUNT_MAX: usize = 64;
 /// After the kernel refused to give a connection, as when there are no more file numbers.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// From where.
     pub address: SocketAddr,
-    /// What their certificate says.
+    /// The role that their certificate gives them.
     pub role: Role,
 }
 
@@ -49,7 +49,7 @@ impl Connected<IncomingStream<'_, TlsListener>> for Peer {
 pub struct TlsListener {
     address: SocketAddr,
     proved: mpsc::Receiver<(Cuttable, Peer)>,
-    /// Who stands in for the last caller once nobody accepts any more.
+    /// Stands in for the last caller once nobody accepts any more.
     last: Peer,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Live {
     all: Mutex<Vec<Weak<Cut>>>,
 }
 
-/// What ends one.
+/// Ends one connection.
 struct Cut {
     certificate: CertificateDer<'static>,
     is_cut: AtomicBool,

@@ -1,4 +1,4 @@
-//! What follows when certificates are revoked: connections end, and all agents hear that there is another list.
+//! Steps after certificates were revoked: connections end, and all agents hear that there is another list.
 //!
 //! An agent fetches the list when it reports; so only those that are in the tree when it changes have to be told, and each
 //! is told until it has answered. Ending the connection of a revoked agent moves those below it, who are in nobody's

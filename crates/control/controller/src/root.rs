@@ -30,7 +30,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 pub struct Answer {
     /// From the question to the answer, in microseconds.
     pub round_trip_us: u64,
-    /// What was said.
+    /// The message.
     pub bytes: Vec<u8>,
 }
 
@@ -95,7 +95,7 @@ impl Root {
         self.hosted.handle().clone()
     }
 
-    /// Who is in the tree.
+    /// The members of the tree.
     pub fn members(&self) -> RankSet {
         self.hosted.handle().members()
     }
@@ -135,7 +135,7 @@ impl Root {
                 continue;
             }
             let round_trip_us = came.saturating_duration_since(asked).as_micros() as u64;
-            // What is no list of answers is nobody's.
+            // Bytes that are no list of answers are nobody's.
             for (rank, bytes) in concat.decode(&result.value).unwrap_or_default() {
                 answers.entry(rank.0).or_insert(Answer { round_trip_us, bytes });
             }

@@ -1,4 +1,4 @@
-//! Who waits for a call, and calls: what `trimtab attach --when api` is to hear.
+//! Waiting for a call, and calling: `trimtab attach --when api` hears it here.
 //!
 //! A command that waits says so and then asks again and again whether somebody has called, each time for some seconds.
 //! One call is kept for it until it asks; a second one before that is told to come again. Whoever doesn't ask any more is
@@ -20,7 +20,7 @@ use trimtab_store::site_key;
 pub const WAIT_COUNT_MAX: usize = 512;
 /// The same of one user.
 pub const WAIT_COUNT_EACH_MAX: usize = 32;
-/// Who hasn't asked for so long is gone.
+/// A waiter that hasn't asked for so long is gone.
 pub const LEASE: Duration = Duration::from_secs(30);
 /// Names of one job, and their longest, bytes.
 pub const NAME_COUNT_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Who wants agents where, and what came of it. Every window is its owner's: nobody else sees or ends it.
+//! Orders for agents: who wants them where, and the outcome. Every window is its owner's: nobody else sees or ends it.
 //!
 //! An order is given to each node's agent once; so who records it and asks again gets nothing. What is not fetched in
 //! time is forgotten. Its owner may file one report of it, of the job whose processes the nodes' agents found.
@@ -34,7 +34,7 @@ struct Window {
     asked: Instant,
     /// By the names that were asked for: the agent's host, and what came of it.
     nodes: BTreeMap<String, (String, State)>,
-    /// Whose the job's processes are, as agents that started something say.
+    /// The owners of the job's processes, as agents that started something say.
     owners: BTreeSet<u32>,
     is_filed: bool,
 }
@@ -120,7 +120,7 @@ impl Windows {
         Ok(window.order.clone())
     }
 
-    /// What came of it on a host: whose the processes there are, or why nothing was started.
+    /// Takes the outcome on a host: the owner of the processes there, or why nothing was started.
     ///
     /// # Errors
     /// [`Denied::NotYours`] if it did not fetch the order.

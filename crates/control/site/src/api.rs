@@ -11,7 +11,7 @@
 //! | `GET /v1/windows/ID/order` | agents of its nodes, once each | [`Order`] |
 //! | `POST /v1/windows/ID/outcome` with [`Outcome`] | agents of its nodes | nothing |
 //!
-//! What is said of jobs, their windows and calls is in [`crate::jobs`].
+//! Jobs, their windows and calls are in [`crate::jobs`].
 //!
 //! Everything else is answered with [`Problem`] and a number of HTTP's: 400 it can't be understood, 403 the certificate's
 //! role may not, 404 there is no such thing, 409 another version, 503 too much at once. Fields are only ever added in
@@ -29,7 +29,7 @@ pub const BODY_BYTES_MAX: usize = 16 << 20;
 /// Longest report of a window, in bytes.
 pub const REPORT_BYTES_MAX: usize = 64 << 20;
 
-/// What the controller sends agents through the tree: that there is something to do. It grants nothing.
+/// A notice of the controller to agents, through the tree: there is something to do. It grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Knock {
     /// Say how you are, on this stream's first wave: [`Health`].
@@ -125,7 +125,7 @@ pub struct Health {
     pub trouble: Option<String>,
 }
 
-/// Who is connected to whom.
+/// The connections of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
     /// [`SCHEMA`].
@@ -168,7 +168,7 @@ pub struct Member {
     pub connected: bool,
     /// From the controller through the tree to it and back, in microseconds; none if it did not answer.
     pub round_trip_us: Option<u64>,
-    /// What it said of itself; none if it did not answer.
+    /// Its own account of its health; none if it did not answer.
     pub health: Option<Health>,
 }
 
@@ -177,7 +177,7 @@ pub struct Member {
 pub struct Wanted {
     /// Their names.
     pub nodes: Vec<String>,
-    /// What the agents are started with, as text.
+    /// The ticket that agents are started with, as text.
     pub ticket: String,
     /// The window's secret, in hexadecimal digits.
     pub secret: String,
@@ -192,7 +192,7 @@ pub struct Begun {
     pub missing: Vec<String>,
 }
 
-/// What came of it so far.
+/// The state of an order for a window so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowState {
     /// Nodes whose agents have not said anything yet.
@@ -203,10 +203,10 @@ pub struct WindowState {
     pub refused: Vec<(String, String)>,
 }
 
-/// What a standing agent is to start, and for whom.
+/// An order to a standing agent: what to start, and for whom.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Who asks, as their certificate says.
+    /// The user who asks, as their certificate says.
     pub uid: u32,
     /// Whether they may measure everybody's processes.
     pub is_administrator: bool,
@@ -216,12 +216,12 @@ pub struct Order {
     pub secret: String,
 }
 
-/// What came of an order on one node.
+/// The outcome of an order on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Why no agent was started; none: one was.
     pub refused: Option<String>,
-    /// Whose the job's processes are, as the node's kernel says.
+    /// The owner of the job's processes, as the node's kernel says.
     #[serde(default)]
     pub owner: Option<u32>,
 }

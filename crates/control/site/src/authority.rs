@@ -37,7 +37,7 @@ const CLOCK_SLACK: Duration = Duration::from_secs(24 * 3600);
 /// The authority outlives what it issues.
 const VALID_FOR: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
 
-/// Who can issue identities.
+/// An authority can issue identities.
 pub struct Authority {
     folder: PathBuf,
     key: KeyPair,
@@ -71,7 +71,7 @@ impl Authority {
     /// The one in a folder.
     ///
     /// # Errors
-    /// What can't be read, or that others may read the key.
+    /// A file that can't be read, or a key that others may read.
     pub fn open(folder: &Path) -> Result<Self, SiteError> {
         let text = |name: &str| {
             let path = folder.join(name);

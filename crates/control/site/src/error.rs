@@ -1,4 +1,4 @@
-//! What keeps a site's parts from each other.
+//! The errors between a site's parts.
 //!
 //! Next: `client`, which meets most of these.
 
@@ -13,13 +13,13 @@ pub enum SiteError {
     /// A certificate names no role, or several.
     #[error("the certificate names {}; issue one with `trimtab site issue`", listed(names))]
     NoRole {
-        /// What it names.
+        /// The names in it.
         names: Vec<String>,
     },
     /// Text that is no role.
     #[error("`{text}` is no role: write controller, node:HOST, user:UID or administrator:UID")]
     BadRole {
-        /// What was given.
+        /// The text that was given.
         text: String,
     },
     /// A file of certificates or keys.
@@ -27,7 +27,7 @@ pub enum SiteError {
     File {
         /// Which.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The fault, and what to do.
         what: String,
     },
     /// There is no identity.
@@ -51,7 +51,7 @@ pub enum SiteError {
          in the authority's folder lists what was issued"
     )]
     NothingIssued {
-        /// What was given.
+        /// The text that was given.
         whom: String,
     },
     /// A certificate could not be made.
@@ -66,7 +66,7 @@ pub enum SiteError {
     /// The controller's name has no address.
     #[error("the controller {name} has no address here: is it in /etc/hosts or the name service?")]
     NoAddress {
-        /// What was given.
+        /// The name that was given.
         name: String,
     },
     /// The controller can't be reached.
@@ -115,7 +115,7 @@ pub enum SiteError {
     Broken {
         /// Where.
         address: String,
-        /// What happened.
+        /// The event, in words.
         what: String,
     },
     /// More than a question may hold.
@@ -139,9 +139,9 @@ pub enum SiteError {
     WrongRole {
         /// Which file.
         path: PathBuf,
-        /// Whose it is.
+        /// The role that it is of.
         role: Role,
-        /// Whose is needed.
+        /// The role that is needed.
         wanted: &'static str,
     },
     /// The system.

@@ -25,7 +25,7 @@ use trimtab_link::secret::private_file;
 /// A moment after every certificate's end: the year 2500.
 const LATER_S: u64 = 16_725_225_600;
 
-/// Who somebody is at a site, and can prove it.
+/// A certificate with its key: it says who somebody is at a site, and proves it.
 pub struct Identity {
     path: PathBuf,
     role: Role,
@@ -93,7 +93,7 @@ impl Identity {
         self.revoked.as_ref()
     }
 
-    /// What it is.
+    /// Its role.
     pub fn role(&self) -> &Role {
         &self.role
     }
@@ -117,7 +117,7 @@ impl Identity {
     /// Until when it is valid, in seconds since 1970; an error if the authority did not make it.
     ///
     /// # Errors
-    /// What is wrong with it, in TLS's words.
+    /// The certificate's fault, in TLS's words.
     pub fn valid_until_s(&self) -> Result<u64, SiteError> {
         let at = |seconds| {
             let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

@@ -21,7 +21,7 @@ use trimtab_types::report::Report;
 /// A window's report, to be kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Filing {
-    /// What makes two sightings the same job; an owner's own.
+    /// Two sightings with the same key are the same job; an owner's own.
     pub key: String,
     /// The report. Its job's id and its number are those of the owner's store; the site gives others.
     pub report: Report,
@@ -91,16 +91,16 @@ pub struct WindowLine {
     pub communication_fraction: Option<f64>,
     /// Mean time of one iteration, seconds.
     pub time_per_iteration_s: Option<f64>,
-    /// What it waited for; none: it was measured at once.
+    /// The event that it waited for; none: it was measured at once.
     pub event: Option<EventLine>,
 }
 
-/// What a window waited for; the condition as it was typed is in the report.
+/// The event that a window waited for; the condition as it was typed is in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventLine {
     /// Of which kind.
     pub kind: String,
-    /// What was seen.
+    /// The value that was seen.
     pub value: String,
     /// When, seconds since 1970.
     pub at_unix_s: f64,
@@ -120,12 +120,12 @@ pub struct JobWindows {
 /// Somebody waits for calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Awaiting {
-    /// What the job may be called.
+    /// The names that the job may be called by.
     pub names: Vec<String>,
     /// How the keys of the job's filed windows begin, which then can be called by its name at the site.
     #[serde(default)]
     pub key: Option<String>,
-    /// Whose the job is; none: whoever waits.
+    /// The job's owner; none: whoever waits.
     #[serde(default)]
     pub owner: Option<u32>,
     /// Only calls with one of these names are meant; empty: all are.
@@ -140,7 +140,7 @@ pub struct Awaited {
     pub id: u64,
 }
 
-/// What was heard meanwhile.
+/// The calls that came meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
     /// The call; none: there was none, ask again.
@@ -150,9 +150,9 @@ pub struct Heard {
 /// A call for a window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// What was called out.
+    /// The name that was called.
     pub name: String,
-    /// Who called, as their certificate says.
+    /// The caller, as their certificate says.
     pub by: String,
 }
 

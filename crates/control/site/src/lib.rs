@@ -5,10 +5,10 @@
 //! own certificate. The certificate's name is the [`Role`]; everything that anybody may do follows from it. Nobody is
 //! heard without one: every port of the site's is mutual TLS 1.3.
 //!
-//! What was issued can be revoked: the authority signs a list ([`revoked`]), which controller and agents read again whenever
+//! A certificate can be revoked: the authority signs a list ([`revoked`]), which controller and agents read again whenever
 //! it changes; agents get the controller's, too.
 //!
-//! What goes over the tree of agents ([`Knock`]) grants nothing: it says that there is something to ask the controller
+//! A [`Knock`] over the tree of agents grants nothing: it says that there is something to ask the controller
 //! for, and agents ask it directly, by a connection on which both ends have proved their roles.
 //!
 //! Next: [`role`], then [`api`] and [`jobs`] for what can be asked, [`client`] for asking.

@@ -1,4 +1,4 @@
-//! What an authority has issued and revoked: two lists of lines in its folder, and the signed list made of the second.
+//! The certificates an authority issued and revoked: two lists of lines in its folder, and the signed list made of the second.
 //!
 //! A certificate is known by its serial number. Lines are only ever added: `SERIAL ROLE SECONDS`, with the end of its
 //! validity where it was issued, and the moment where it was revoked.
@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What was issued, and what of it was revoked.
+/// The certificates that were issued, and which of them were revoked.
 const ISSUED_FILE: &str = "issued.txt";
 const REVOKED_FILE: &str = "revoked.txt";
 
@@ -27,7 +27,7 @@ pub struct Serial(String);
 pub struct Noted {
     /// Its number.
     pub serial: Serial,
-    /// Whose it is.
+    /// The role of its holder.
     pub role: Role,
     /// Until when it is valid, or when it was revoked, seconds since 1970.
     pub at_unix_s: u64,

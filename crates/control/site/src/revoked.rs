@@ -3,7 +3,7 @@
 //! It is a certificate revocation list as X.509 has it, so any tool shows it. As it is signed, whoever brings it to the
 //! hosts need not be trusted: a list that the authority did not sign is refused, and the one before stays in force. Agents
 //! get the controller's list, too, and then both count: whoever sends a list can add to what is refused, never take away.
-//! What is revoked is refused when it connects; connections that were there before are for their owners to end, which ask
+//! A revoked certificate is refused when it connects; connections that were there before are for their owners to end, which ask
 //! [`Watch`] when.
 //!
 //! Next: `register` for how the authority writes it, `identity` for who uses it.
@@ -44,13 +44,13 @@ pub struct Revoked {
     lists: RwLock<Lists>,
 }
 
-/// What is in force.
+/// The lists that are in force.
 struct Lists {
     /// Which file was read; none: there is none yet.
     stamp: Option<Stamp>,
     /// The file's list; without a file, an empty one.
     file: List,
-    /// What the controller sent.
+    /// The list that the controller sent.
     sent: Option<List>,
     /// Another number after each change.
     change: u64,
@@ -165,7 +165,7 @@ impl Revoked {
         self.in_force().iter().any(on)
     }
 
-    /// What decides about certificates, by the list as it is at that moment.
+    /// Verifiers that decide about certificates by the list as it is at that moment.
     pub(crate) fn verifiers(self: &Arc<Self>) -> Verifiers {
         Verifiers { callers: Arc::new(Listed(self.clone())), called: Arc::new(Listed(self.clone())) }
     }
@@ -187,7 +187,7 @@ impl Revoked {
     }
 
     fn lists(&self) -> RwLockReadGuard<'_, Lists> {
-        // What is there is replaced as a whole.
+        // The lists are replaced as a whole.
         self.lists.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -201,7 +201,7 @@ impl Revoked {
 }
 
 impl List {
-    /// What a text says; an empty list without one. Whose signature it has is not looked at yet.
+    /// The list in a text; an empty one without a text. Its signature is not looked at yet.
     fn new(roots: &Arc<RootCertStore>, text: Option<&str>) -> Result<Self, rustls::Error> {
         let general = |error: &dyn std::fmt::Display| rustls::Error::General(error.to_string());
         let parsed = text.map(|text| CertificateRevocationListDer::from_pem_slice(text.as_bytes()));
@@ -321,7 +321,7 @@ impl Watch {
         Watch { revoked, looked: Instant::now(), change, changed: None, said: String::new() }
     }
 
-    /// What is revoked.
+    /// The revoked certificates.
     pub fn revoked(&self) -> &Arc<Revoked> {
         &self.revoked
     }

@@ -1,4 +1,4 @@
-//! What somebody is at a site, as the name in a certificate.
+//! The role that somebody has at a site, as the name in a certificate.
 //!
 //! The names are of a domain that is never looked up. A certificate has exactly one of them: two roles in one would let
 //! whoever checks the first one trust the second.
@@ -10,11 +10,11 @@ use rustls::pki_types::CertificateDer;
 use std::fmt;
 use std::str::FromStr;
 
-/// What the names of all roles end with.
+/// The names of all roles end with this.
 const DOMAIN: &str = ".trimtab.internal";
 const CONTROLLER: &str = "controller";
 
-/// What somebody is, and so what they may do.
+/// A role: it decides what its holder may do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// The site's service.

@@ -34,7 +34,7 @@ pub enum Error {
     CreateDirectory {
         /// The directory.
         directory: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// There is no store to read.
@@ -50,7 +50,7 @@ pub enum Error {
         path: PathBuf,
         /// The obstacle, with the next step.
         why: String,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// The file is not an SQLite database.
@@ -58,7 +58,7 @@ pub enum Error {
     NotADatabase {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// The file is an SQLite database of another program.
@@ -72,7 +72,7 @@ pub enum Error {
     Corrupt {
         /// The store's file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// The store was written by a newer trimtab.
@@ -104,7 +104,7 @@ pub enum Error {
         from: i64,
         /// Version wanted.
         to: i64,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// The file or its directory cannot be written.
@@ -112,7 +112,7 @@ pub enum Error {
     ReadOnly {
         /// The store's file.
         path: PathBuf,
-        /// What SQLite said, if it had to be asked.
+        /// SQLite's error, if it had to be asked.
         source: Option<rusqlite::Error>,
     },
     /// No space for what was being written; everything older is intact.
@@ -120,7 +120,7 @@ pub enum Error {
     DiskFull {
         /// The store's file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// Another process kept the store locked for too long.
@@ -130,7 +130,7 @@ pub enum Error {
         path: PathBuf,
         /// How long was waited, milliseconds.
         waited_ms: u64,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// The system could not read or write the file.
@@ -138,7 +138,7 @@ pub enum Error {
     InputOutput {
         /// The store's file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// No job has this id, number or beginning of an id.
@@ -146,21 +146,21 @@ pub enum Error {
     NoSuchJob {
         /// The store's file.
         path: PathBuf,
-        /// What was asked for.
+        /// The text that was given.
         text: String,
     },
     /// Several jobs begin like this.
     #[error("{text:?} could be {}; type one of these", .candidates.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The text that was given.
         text: String,
         /// Ids of the jobs that fit, newest first, the first few.
         candidates: Vec<String>,
     },
-    /// What follows the slash is not a number.
+    /// The text behind the slash is not a number.
     #[error("{text:?}: after the slash comes a window's number, as in particle-3/0; `trimtab list` shows them")]
     BadWindow {
-        /// What was asked for.
+        /// The text that was given.
         text: String,
     },
     /// The job has no window of this number.
@@ -200,9 +200,9 @@ pub enum Error {
     Database {
         /// The store's file.
         path: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
 }

@@ -10,7 +10,7 @@ use crate::{Error, JobSummary};
 /// Letters of the program in a job's id, at most: short enough to type.
 const STEM_LENGTH_MAX: usize = 12;
 
-/// What a text like "particle-3/0" stands for.
+/// The job and window that a text like "particle-3/0" stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
     /// The job.

@@ -1,4 +1,4 @@
-//! What do we remember? Jobs and their measured windows, in one SQLite file in the user's data directory.
+//! The memory of trimtab: jobs and their measured windows, in one SQLite file in the user's data directory.
 //!
 //! A [`Store`] answers four questions: which jobs were measured ([`Store::list_jobs`]), what a window said
 //! ([`Store::window`]), which processes a job has ([`Store::processes`]) and what counted its iterations

@@ -11,7 +11,7 @@ use crate::{Error, JobId, JobSummary, Store};
 use rusqlite::{Transaction, params};
 use trimtab_types::report::Report;
 
-/// What one owner may keep.
+/// The room that one owner's windows may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Windows.

@@ -1,4 +1,4 @@
-//! What the store returns, and how rows become it.
+//! Rows as the store returns them, and how they are read.
 //!
 //! Next: `store.rs`, which asks for these rows.
 
@@ -31,7 +31,7 @@ impl fmt::Display for JobId {
 pub struct JobSummary {
     /// The job's short name.
     pub id: JobId,
-    /// What makes two sightings the same job, as given to `Store::upsert_job`.
+    /// Two sightings with the same key are the same job; as given to `Store::upsert_job`.
     pub key: String,
     /// The user whose processes its ranks are, in a site's store; `None`: in a user's own.
     pub owner: Option<u32>,
@@ -48,7 +48,7 @@ pub struct JobSummary {
 pub struct WindowSummary {
     /// Batch number of the window in its job, from 0.
     pub batch: u32,
-    /// What asked for it.
+    /// The command that asked for it.
     pub trigger: String,
     /// Wall-clock time of its start, seconds since 1970.
     pub started_unix_s: f64,
@@ -56,7 +56,7 @@ pub struct WindowSummary {
     pub valid: bool,
     /// Why it ended.
     pub ended_by: String,
-    /// What counted iterations; `None`: by time.
+    /// The marker that counted iterations; `None`: by time.
     pub marker: Option<String>,
     /// Recorded iterations per rank; `None`: by time.
     pub iterations: Option<u64>,
@@ -64,16 +64,16 @@ pub struct WindowSummary {
     pub communication_fraction: Option<f64>,
     /// Mean time of one iteration, seconds; `None`: not measured.
     pub time_per_iteration_s: Option<f64>,
-    /// What it waited for; `None`: it was measured at once.
+    /// The event that it waited for; `None`: it was measured at once.
     pub event: Option<WindowEvent>,
 }
 
-/// What a window waited for.
+/// The event that a window waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowEvent {
     /// Its kind, e.g. "job-start".
     pub kind: String,
-    /// What was seen.
+    /// The value that was seen.
     pub value: String,
     /// When, seconds since 1970.
     pub at_unix_s: f64,
@@ -92,7 +92,7 @@ pub struct Process {
     pub start_ticks: u64,
 }
 
-/// What counted the iterations of a job, to be used again.
+/// The marker that counted the iterations of a job, to be used again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The function.

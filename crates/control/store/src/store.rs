@@ -182,7 +182,7 @@ impl Store {
         newest.map(|(job, batch, text)| self.parse_report(&text, &job, batch)).transpose()
     }
 
-    /// What "JOB" or "JOB/WINDOW" stands for; JOB is an id, a job's number, or a beginning that fits one id only.
+    /// The job and window that "JOB" or "JOB/WINDOW" stands for; JOB is an id, a job's number, or a beginning that fits one id only.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`], [`Error::Ambiguous`], [`Error::BadWindow`], [`Error::NoSuchWindow`], those of reading.
@@ -276,7 +276,7 @@ impl Store {
         })
     }
 
-    /// What counted the job's iterations last time; `None`: not known.
+    /// The marker that counted the job's iterations last time; `None`: not known.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`], and those of reading.

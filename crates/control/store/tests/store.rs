@@ -1,4 +1,4 @@
-//! What goes in comes out: jobs, windows, processes, markers, short names, two users at once.
+//! Everything that goes in comes out: jobs, windows, processes, markers, short names, two users at once.
 
 mod common;
 

@@ -12,7 +12,7 @@ use crate::accounting::Accounting;
 use crate::groups::Group;
 use std::sync::LazyLock;
 
-/// What kind of work a function does; the classes of a report.
+/// The kind of work a function does; the classes of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Sends a message, or posts or prepares sending one.
@@ -69,7 +69,7 @@ pub enum HandleKind {
 pub struct MpiFunction {
     /// The C name, such as `MPI_Send`.
     pub name: &'static str,
-    /// What kind of work it does.
+    /// The kind of work it does.
     pub class: Class,
     /// Whether no member can leave it before every member has entered (for payloads above zero bytes): barrier,
     /// allreduce, allgather, alltoall, reduce-scatter, the creation of a communicator. Only blocking calls.

@@ -10,7 +10,7 @@
 use crate::library::Family;
 use std::collections::BTreeMap;
 
-/// What the environment says about a process.
+/// The facts about a process in its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Rank in its `MPI_COMM_WORLD`.
@@ -26,7 +26,7 @@ pub struct Identity {
     pub source: &'static str,
     /// Whether another MPI program started it (`MPI_Comm_spawn`).
     pub spawned: bool,
-    /// What the key of the program that started it begins with, where the launcher says so.
+    /// The beginning of the key of the program that started it, where the launcher says so.
     pub parent: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is MPI? Functions, volumes, libraries, ranks and names, as tables and pure functions; no I/O.
+//! Facts of MPI: functions, volumes, libraries, ranks and names, as tables and pure functions; no I/O.
 //!
 //! | question | answer |
 //! |---|---|

@@ -5,7 +5,7 @@
 //!
 //! Next: [`accounting`](crate::accounting) says how they are used.
 
-/// What the caller knows about a process.
+/// Facts that the caller knows about a process.
 pub trait LibraryFacts {
     /// Paths of all mapped files, the program first.
     fn modules(&self) -> Vec<String>;
@@ -115,7 +115,7 @@ impl Library {
         version.as_ref().map_or_else(|| name.to_owned(), |version| format!("{name} {version}"))
     }
 
-    /// What its handles and special values look like; `None` for an unknown library.
+    /// The form of its handles and special values; `None` for an unknown library.
     pub fn handles(&self) -> Option<HandleFacts> {
         self.family().handles()
     }
@@ -284,7 +284,7 @@ impl Family {
         best
     }
 
-    /// What the handles and special values of this family look like; `None` if unknown.
+    /// The form of this family's handles and special values; `None` if unknown.
     pub fn handles(self) -> Option<HandleFacts> {
         match self {
             Family::Mpich => Some(MPICH),
@@ -353,7 +353,7 @@ const MPICH_SYMBOLS: [&str; 4] = ["MPII_Version_string", "MPIR_Version_string", 
 
 /// Intel MPI may lie anywhere; only it has these.
 const INTEL_SYMBOLS: [&str; 3] = ["I_MPI_Version_string", "I_MPI_Check_image_status", "I_MPI_PW_Sched_yield"];
-/// What it prints its version with, right behind which it keeps that.
+/// The format that it prints its version with, right behind which it keeps that.
 const INTEL_VERSION_FORMAT: &str = "Intel(R) MPI Library %s for Linux* OS\n\0";
 
 fn mpich_kind(facts: &dyn LibraryFacts, modules: &[String]) -> Library {

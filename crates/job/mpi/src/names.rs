@@ -1,4 +1,4 @@
-//! What is one function called? Several symbols share an address or reach one implementation; a report shows one name.
+//! The name of a function in reports: several symbols share an address or reach one implementation; one name is shown.
 //!
 //! Fortran compilers and libraries make `mpi_send_` (usual), `mpi_send__`, `mpi_send`, `MPI_SEND`; bindings for Fortran
 //! 2008 add `mpi_send_f08_`, `mpi_send_f08ts_` and, for large counts, `mpi_send_f08ts_large_`; Open MPI has

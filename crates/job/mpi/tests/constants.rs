@@ -107,7 +107,7 @@ fn parse_type(line: &str) -> Option<(String, u64, u32)> {
     Some((words.next()?.to_owned(), words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
-/// What a handle says is true, and only pair and derived types say nothing.
+/// A handle's size is the true one, and only pair and derived types have none.
 fn check_sizes_from_bits(rule: DatatypeSizes, types: &[(String, u64, u32)]) {
     let silent = ["MPI_DOUBLE_INT", "derived"];
     for (name, handle, size) in types {

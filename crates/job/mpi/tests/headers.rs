@@ -89,7 +89,7 @@ fn every_position_fits_the_prototype() {
     }
 }
 
-/// What is wrong with one entry; empty if it fits its prototype.
+/// The faults of one entry; empty if it fits its prototype.
 fn complaints(function: &MpiFunction, parameters: &[Parameter]) -> Vec<String> {
     let mut found = misplaced(function, parameters);
     found.extend(missing(function, parameters));

@@ -21,7 +21,7 @@ use trimtab_types::report::{Limit, NodeShare, Oversubscription, Place};
 const NOTE: Duration = Duration::from_millis(100);
 const NOTE_OF_RANK: Duration = Duration::from_millis(4);
 
-/// What is gathered of a machine during a window.
+/// Figures gathered of a machine during a window.
 #[derive(Clone, Debug)]
 pub struct Beside {
     machine: Machine,
@@ -104,7 +104,7 @@ impl Beside {
         }
     }
 
-    /// What was seen.
+    /// The others that were seen.
     pub fn share(&self, host: &str) -> NodeShare {
         let (Some((first, limits)), Some((last, later))) = (&self.first, &self.last) else {
             return NodeShare { host: host.to_owned(), ..NodeShare::default() };

@@ -1,4 +1,4 @@
-//! What the kernel counts for a whole machine: processor time by kind, time somebody waited, load.
+//! The kernel's counters of a whole machine: processor time by kind, time somebody waited, load.
 //!
 //! Next: `look`, which takes them together with the processes.
 
@@ -15,7 +15,7 @@ pub struct Counters {
     pub load: Option<f64>,
 }
 
-/// What happened between two moments.
+/// The processors' time between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Worked {
     /// Share of the processors' time that was worked.

@@ -1,4 +1,4 @@
-//! Who shares a machine with a job? Other jobs and users beside its ranks, on which processors, how busy, and what the
+//! The other jobs and users on a machine, beside a job's ranks: on which processors, how busy, and what the
 //! machine and its control groups kept from the ranks.
 //!
 //! A machine is looked at twice, before a window's recording and after it ([`Beside`]); what lies between is the

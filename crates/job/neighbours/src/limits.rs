@@ -1,4 +1,4 @@
-//! What control groups allow the ranks, and what they kept from them: both versions of the kernel's groups.
+//! The limits that control groups set the ranks, and what they kept from them: both versions of the kernel's groups.
 //!
 //! The limit that counts is the tightest on the way from a rank's own group up to the root. Of groups that restrict
 //! nothing there is nothing to say.
@@ -144,7 +144,7 @@ fn memory_max(folder: &Path) -> Option<u64> {
     number(folder, &["memory.max", "memory.limit_in_bytes"]).filter(|bytes| *bytes < UNLIMITED_BYTES)
 }
 
-/// What one of some files holds, if it is a number.
+/// The first number that one of some files holds.
 fn number(folder: &Path, names: &[&str]) -> Option<u64> {
     names.iter().find_map(|name| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok())
 }

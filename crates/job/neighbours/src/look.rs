@@ -1,6 +1,6 @@
 //! One look at a machine: its counters, and every process with its processor time and whose it is.
 //!
-//! Whose a process is costs more to find out than all the rest, so it is kept from look to look for as long as the
+//! The owner of a process costs more to find out than all the rest, so it is kept from look to look for as long as the
 //! process runs the same program.
 //!
 //! Next: `share`, which compares two looks; `whose` for the question itself.
@@ -16,7 +16,7 @@ use trimtab_types::Pid;
 /// Looks in which a new process may still become a rank: a launcher's child has its environment only after its exec.
 const YOUNG_LOOKS: u8 = 5;
 
-/// What the name of a job of Slurm's begins with; its number follows, so it is one name on all machines.
+/// The name of a job of Slurm's begins with this; its number follows, so it is one name on all machines.
 pub const SLURM_JOB: &str = "Slurm job ";
 
 /// Where a machine's facts are read.

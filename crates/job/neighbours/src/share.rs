@@ -74,7 +74,7 @@ fn groups(before: &Look, after: &Look) -> BTreeMap<Whose, Group> {
         let group = groups.entry(seen.whose.clone()).or_default();
         group.was_there = true;
         if !group.is_there && !is_in(after, *pid, seen) {
-            // What it did until it ended is not known.
+            // Its time from then until it ended is not known.
             group.add(seen, 0);
             group.processes += 1;
             group.ranks += u32::from(seen.has_rank);

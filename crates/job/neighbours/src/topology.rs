@@ -29,7 +29,7 @@ impl Closeness {
     }
 }
 
-/// What some processors share with others.
+/// The caches and cores that some processors share with others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
     /// Those of one core, of the last cache and of one memory, for each processor.

@@ -1,4 +1,4 @@
-//! Whose is a process: the job's own, another Slurm job's, another MPI job's, or just a user's?
+//! The owner of a process: the job itself, another Slurm job, another MPI job, or just a user.
 //!
 //! Slurm's own word comes first (control group, or its daemon above the process), then a rank that a launcher wrote into
 //! the environment; what is neither belongs to its user. Environments of other users can't be read: their MPI jobs
@@ -14,7 +14,7 @@ use trimtab_types::Pid;
 /// Parents that are followed; guards against a tree that changes meanwhile.
 const ANCESTORS_MAX: usize = 64;
 
-/// Whose a process is.
+/// The owner of a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whose {
     /// The job's that is asked about, or ours.
@@ -38,7 +38,7 @@ pub enum Whose {
     },
 }
 
-/// What belongs to the job that is asked about.
+/// The processes of the job that is asked about.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
     /// Its ranks, its launcher, and ourselves; whatever these started is the job's, too.
@@ -61,7 +61,7 @@ impl Own {
         own
     }
 
-    /// Whose a process is.
+    /// The owner of a process.
     pub fn whose(&self, processes: &dyn Processes, pid: Pid, uid: u32) -> Whose {
         if ancestors(processes, pid).any(|(pid, _)| self.pids.contains(&pid)) {
             return Whose::Own;

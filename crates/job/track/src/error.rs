@@ -1,4 +1,4 @@
-//! What can go wrong in finding a job, with what was seen and what to do next.
+//! The errors of finding a job, with what was seen and what to do next.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub enum Error {
         pid: Pid,
         /// Its short name.
         command: String,
-        /// What was looked at.
+        /// The processes that were looked at.
         seen: String,
     },
     /// A launcher that has no MPI program below it yet.
@@ -42,7 +42,7 @@ pub enum Error {
         pid: Pid,
         /// Its short name.
         command: String,
-        /// What was looked at.
+        /// The processes that were looked at.
         seen: String,
     },
     /// More than one job is below the process.
@@ -58,7 +58,7 @@ pub enum Error {
     NoSlurmRanks {
         /// The job.
         job: String,
-        /// What was looked at.
+        /// The processes that were looked at.
         seen: String,
     },
     /// A launch that came from another machine, or went to others, has nothing here.
@@ -99,11 +99,11 @@ pub enum Error {
     SourcesDisagree {
         /// The process.
         pid: Pid,
-        /// Whose table it is.
+        /// The launcher that the table is of.
         launcher: Pid,
         /// Its place in the table.
         of_table: Rank,
-        /// What its environment says.
+        /// The rank that its environment says.
         of_environment: Rank,
         /// The variable that says it.
         variable: &'static str,
@@ -115,7 +115,7 @@ pub enum Error {
         pid: Pid,
         /// Its short name, empty if unknown.
         command: String,
-        /// What forbids it, and the way out.
+        /// The rule that forbids it, and the way out.
         denial: Denial,
     },
     /// Not a 64-bit x86 program.
@@ -133,7 +133,7 @@ pub enum Error {
     Traced {
         /// The process.
         pid: Pid,
-        /// Who traces it.
+        /// The process that traces it.
         tracer: Pid,
         /// Short name of the tracer.
         tracer_command: String,
@@ -165,7 +165,7 @@ pub enum Error {
     },
 }
 
-/// What forbids looking at or attaching to a process.
+/// A rule that forbids looking at or attaching to a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// It belongs to another user or group and we lack the capability to trace it.
@@ -244,7 +244,7 @@ impl Error {
     /// Whether the same question may have another answer a moment later, without the user doing anything.
     pub fn is_retryable(&self) -> bool {
         match self {
-            // What goes there may be on its way.
+            // Ranks that are missing there may be on their way.
             Error::NoRanksYet { .. } | Error::NoSlurmRanks { .. } | Error::NotLaunchedHere => true,
             // One of ours stops a process for milliseconds.
             Error::Measured { .. } => true,

@@ -74,7 +74,7 @@ pub struct RankProcess {
     pub directory: PathBuf,
     /// Effective user.
     pub uid: u32,
-    /// What it did when it was looked at; a stopped rank makes no progress.
+    /// Its state when it was looked at; a stopped rank makes no progress.
     pub state: State,
     /// Number of threads.
     pub threads: u32,

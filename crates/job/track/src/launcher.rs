@@ -5,12 +5,12 @@ use std::path::Path;
 /// The kernel cuts a process's short name to this many bytes.
 const COMMAND_BYTES_MAX: usize = 15;
 
-/// What part a process has in starting a job.
+/// A process's part in starting a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// What a user types: one per job.
+    /// The program that a user starts: one per job.
     FrontEnd,
-    /// What a front end starts on each machine: daemons and proxies.
+    /// Programs that a front end starts on each machine: daemons and proxies.
     Helper,
 }
 

@@ -12,7 +12,7 @@
 //!    further; copies that a rank forked are told by the ancestor that has the same rank;
 //! 4. a program without launcher is a job of one rank.
 //!
-//! Whether each rank may be attached to is checked at the end ([`check_attachable`]); a rank that may not makes the
+//! Each rank is checked at the end if it may be attached to ([`check_attachable`]); a rank that may not makes the
 //! search an error with the reason and the next step.
 //!
 //! [`slurm`] asks Slurm about a job by its id, and [`find_slurm_job`] finds the ranks of one run of it here.

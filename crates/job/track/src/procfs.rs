@@ -48,7 +48,7 @@ pub trait Processes {
     /// See [`Processes`].
     fn environment(&self, pid: Pid) -> Result<Vec<u8>, Error>;
 
-    /// What is mapped where.
+    /// Its mappings.
     ///
     /// # Errors
     /// See [`Processes`].
@@ -161,7 +161,7 @@ impl ProcFs {
         std::fs::read_link(&path).map_err(|source| self.classify(pid, path, source))
     }
 
-    /// What a failed read means for the process.
+    /// The meaning of a failed read for the process.
     fn classify(&self, pid: Pid, path: PathBuf, source: std::io::Error) -> Error {
         const ESRCH: i32 = 3;
         let gone = source.kind() == ErrorKind::NotFound || source.raw_os_error() == Some(ESRCH);

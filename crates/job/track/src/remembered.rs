@@ -1,6 +1,6 @@
 //! Processes at one moment: what is asked of one again and again is read once.
 //!
-//! Whose a process is shows in its ancestors, and all processes share a few; a look at a whole machine would read those
+//! A process's job shows in its ancestors, and all processes share a few; a look at a whole machine would read those
 //! once for each. Errors are not kept: a process that could not be read is asked again.
 //!
 //! Next: `origin`, which climbs from a process to its launcher.
@@ -36,7 +36,7 @@ impl<'a> Remembered<'a> {
     }
 }
 
-/// What is kept under `pid`, read first if it is not there.
+/// The value kept under `pid`, read first if it is not there.
 fn once<T: Clone>(
     kept: &RefCell<BTreeMap<Pid, T>>,
     pid: Pid,

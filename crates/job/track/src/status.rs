@@ -7,7 +7,7 @@ use trimtab_types::Pid;
 pub struct Status {
     /// The process that this thread belongs to.
     pub process: Pid,
-    /// Who traces it.
+    /// The process that traces it.
     pub tracer: Option<Pid>,
     /// Real, effective, saved and file-system user.
     pub uids: [u32; 4],

@@ -22,7 +22,7 @@ const SPEAK: Duration = Duration::from_secs(2);
 const CALL_BYTES_MAX: usize = 1024;
 /// Longest name that is called out, characters.
 const NAME_LENGTH_MAX: usize = 200;
-/// What is answered.
+/// The answer to a call.
 const FIRED: &str = "fired\n";
 const OTHER_JOB: &str = "another job\n";
 
@@ -62,7 +62,7 @@ fn make_private(path: &Path, uid: u32) -> Result<(), Error> {
 pub struct Door {
     listener: UnixListener,
     path: PathBuf,
-    /// What the job is called.
+    /// The names of the job.
     pub names: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl Door {
         Ok(Door { listener, path, names })
     }
 
-    /// What wakes whoever waits here.
+    /// A handle that wakes whoever waits here.
     pub fn bell(&self) -> Bell {
         Bell { path: self.path.clone() }
     }
@@ -158,7 +158,7 @@ fn read_line(stream: &mut UnixStream) -> io::Result<Option<String>> {
     Ok(end.and_then(|end| String::from_utf8(bytes[..end].to_vec()).ok()))
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Knocked {
     /// Those that wait for the job and have heard it.

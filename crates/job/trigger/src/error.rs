@@ -1,4 +1,4 @@
-//! What can go wrong while waiting, each with the next step.
+//! The errors of waiting, each with the next step.
 
 use std::io;
 use std::path::PathBuf;

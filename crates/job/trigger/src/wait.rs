@@ -23,7 +23,7 @@ const LOAD: Duration = Duration::from_secs(1);
 const SHARES: Duration = Duration::from_secs(2);
 const PACE: Duration = Duration::from_secs(10);
 
-/// What the waiter can't see by itself.
+/// Questions that the waiter can't answer by itself.
 pub trait Surroundings {
     /// The user wants to end.
     fn is_interrupted(&self) -> bool;
@@ -31,7 +31,7 @@ pub trait Surroundings {
     /// A signal asked for a window since the last question.
     fn is_signalled(&self) -> bool;
 
-    /// What was called through the site's API since the last question, if anybody listens there.
+    /// The name that was called through the site's API since the last question, if anybody listens there.
     fn called(&mut self) -> Option<String> {
         None
     }
@@ -46,7 +46,7 @@ pub trait Surroundings {
     fn now_unix_s(&self) -> f64;
 }
 
-/// What waiting came to.
+/// The end of a wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Waited {
     /// This happened.
@@ -189,7 +189,7 @@ impl<'a> Waiter<'a> {
             };
             if let Some(value) = value {
                 let when = &self.whens[number];
-                // What came due several times while a window was open is one event.
+                // Events that came due several times while a window was open are one.
                 let due = match when.condition {
                     Condition::Every(span_s) => (self.begun.elapsed().as_secs_f64() / span_s) as u64,
                     _ => 0,
@@ -217,7 +217,7 @@ impl<'a> Waiter<'a> {
         Ok(())
     }
 
-    /// What the machines' processors did since the last look, if that is long enough ago.
+    /// The work of the machines' processors since the last look, if that is long enough ago.
     fn worked(&mut self) -> Result<BTreeMap<String, Worked>, Error> {
         let is_wanted = |when: &When| matches!(when.condition, Condition::StealAbove(_) | Condition::PressureAbove(_));
         if !self.whens.iter().any(is_wanted) || !self.is_due("shares", SHARES) {

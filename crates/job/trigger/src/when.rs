@@ -6,14 +6,14 @@ use crate::date;
 use std::fmt;
 use std::str::FromStr;
 
-/// What stands before the name of a call through the API.
+/// This stands before the name of a call through the API.
 const API_NAMED: &str = "api:";
 
 /// Something to wait for, with its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct When {
     text: String,
-    /// What it is.
+    /// The condition.
     pub condition: Condition,
 }
 

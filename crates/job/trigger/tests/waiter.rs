@@ -90,7 +90,7 @@ fn jobs_that_come_and_go_are_told_once() {
     assert_eq!(next(&mut waiter, &mut quiet()), pair("job-start", "new (app)"), "both at one look");
     assert_eq!(next(&mut waiter, &mut quiet()), pair("job-end", "old (app)"), "both at one look");
     let mut over = Around { alive: false, ..quiet() };
-    // What comes first is the question whether the job runs, which is asked once a second.
+    // The first question is if the job runs, which is asked once a second.
     assert_eq!(waiter.next(&mut over).expect("it waits"), Waited::Ended);
 }
 

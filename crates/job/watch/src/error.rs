@@ -1,4 +1,4 @@
-//! What can go wrong in watching for programs.
+//! The errors of watching for programs.
 
 use std::path::PathBuf;
 

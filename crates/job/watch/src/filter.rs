@@ -56,7 +56,7 @@ impl Names {
     }
 }
 
-/// What is wanted.
+/// The programs that are wanted.
 #[derive(Debug)]
 pub struct Filter {
     names: Names,

@@ -31,11 +31,11 @@ pub struct Start {
     pub number: u64,
     /// Its processes, as they were seen.
     pub processes: Vec<Sighting>,
-    /// What it is.
+    /// The kind of start.
     pub what: What,
 }
 
-/// What has started.
+/// The kind of program that has started.
 #[derive(Debug)]
 pub enum What {
     /// A job that can be measured.
@@ -116,7 +116,7 @@ impl Follow {
 }
 
 impl Group {
-    /// What it is, if that is known now.
+    /// Its kind, if that is known now.
     fn look(&mut self, processes: &dyn Processes, is_static_mpi: StaticMpi, now_ns: u64) -> Option<What> {
         let Some(alive) = self.processes.iter().find(|sighting| is_alive(processes, sighting)) else {
             return Some(What::Ended);

@@ -38,7 +38,7 @@ const QUEUE_MAX: usize = 10_000;
 /// How to watch.
 #[derive(Debug)]
 pub struct Options {
-    /// What is wanted.
+    /// The programs that are wanted.
     pub filter: Filter,
     /// Hold each program from its exec on until it was prepared, for at most this long.
     pub hold: Option<Duration>,
@@ -46,7 +46,7 @@ pub struct Options {
     pub by_scans: bool,
 }
 
-/// What is done with a program while it is held, such as reading its symbols.
+/// Work on a program while it is held, such as reading its symbols.
 pub type Prepare = Arc<dyn Fn(trimtab_types::Pid, &Path) + Send + Sync>;
 
 /// Programs that start from now on.
@@ -95,7 +95,7 @@ impl Watch {
         &self.source
     }
 
-    /// What was missed so far.
+    /// The starts that were missed so far.
     pub fn missed(&self) -> Missed {
         *self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -21,7 +21,7 @@ use trimtab_os::{ExecFile, ExecFiles, ProcessEvent, ProcessEvents, monotonic_ns,
 use trimtab_track::{Origin, ProcFs, origin};
 use trimtab_types::Pid;
 
-/// What the kernel appends to the name of a program whose file is gone.
+/// The kernel appends this to the name of a program whose file is gone.
 const DELETED: &str = " (deleted)";
 
 /// A program that starts.
@@ -39,13 +39,13 @@ pub struct Sighting {
     pub exec_ns: Option<u64>,
     /// When we saw it.
     pub seen_ns: u64,
-    /// What keeps it still, if it is to be held.
+    /// The hold that keeps it still, if it is to be held.
     pub holding: Option<Holding>,
     /// The file, open for reading.
     pub(crate) file: Option<File>,
 }
 
-/// What was missed.
+/// Starts that were missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// Programs that had ended before their name was known.
@@ -62,7 +62,7 @@ struct Seen {
     state: FileState,
 }
 
-/// What the kernel puts below the beginning of a stack in the middle of an exec: pointers to arguments and variables.
+/// The room below the beginning of a stack in the middle of an exec, for the kernel's pointers to arguments and variables.
 const STACK_TABLES_BYTES_MAX: u64 = 1 << 20;
 
 impl Seen {
@@ -97,7 +97,7 @@ impl Sights {
         Sights { events, notes, opened: BTreeMap::new(), seen: BTreeMap::new(), missed, hold }
     }
 
-    /// What was missed so far.
+    /// The starts that were missed so far.
     pub(crate) fn missed(&self) -> Missed {
         self.missed
     }
@@ -138,7 +138,7 @@ impl Sights {
         }
     }
 
-    /// What a process executes, or executed until it ended.
+    /// The program that a process executes, or executed until it ended.
     fn exec(&mut self, names: &Names, pid: Pid, exec_ns: Option<u64>) -> Vec<Sighting> {
         let seen_ns = monotonic_ns();
         let sighting = |program, file| Sighting {

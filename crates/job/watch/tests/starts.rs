@@ -106,7 +106,7 @@ fn every_one_of_a_thousand_brief_starts_is_seen_once() {
     for _ in 0..BRIEF {
         run(&mut Command::new(&brief));
     }
-    // What comes in order: when the last is told, all before it were seen, and those that ended were told with it.
+    // News come in order: when the last is told, all before it were seen, and those that ended were told with it.
     run(&mut Command::new(&last));
     watched.wait_for("last");
     watched.take_the_rest();

@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Who owns it may run it and nobody may write it.
+/// Its owner may run it and nobody may write it.
 const PROGRAM_MODE: u32 = 0o500;
 
 /// The program's file in the cache; see [`Package::program`].
@@ -31,7 +31,7 @@ pub(crate) fn program(package: &Package, cache: &Path) -> Result<PathBuf, Error>
     let name = Path::new(&package.manifest.name).file_name().unwrap_or("program".as_ref());
     let path = folder.join(name);
     if is_whole(&path, &package.manifest.sha256) {
-        // What is run is as it was packed, but a package that was changed does not run, whatever an earlier one left here.
+        // The program runs as it was packed, but a package that was changed does not run, whatever an earlier one left here.
         return package.extract(&mut std::io::sink()).map(|()| path).map_err(|error| match error {
             Filling::Ours(error) => error,
             Filling::Io(source) => failed(&package.path, source),

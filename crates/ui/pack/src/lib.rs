@@ -26,7 +26,7 @@ const MANIFEST_BYTES_MAX: u64 = 64 << 10;
 /// Copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What a package says about itself.
+/// The description in a package.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The program's file name.
@@ -58,7 +58,7 @@ pub enum Error {
     Tampered {
         /// The package.
         path: PathBuf,
-        /// What does not fit.
+        /// The part that does not fit.
         what: &'static str,
     },
     /// No program to pack.
@@ -84,7 +84,7 @@ pub struct Package {
     file: File,
     program_at: u64,
     program_bytes: u64,
-    /// What it says about itself.
+    /// Its description.
     pub manifest: Manifest,
 }
 
@@ -191,7 +191,7 @@ impl Package {
     }
 }
 
-/// What ends the filling of a file.
+/// The reason why the filling of a file ends.
 #[derive(Debug)]
 pub(crate) enum Filling {
     Ours(Error),

@@ -12,7 +12,7 @@ use std::ops::Range;
 use trimtab_session::leftover::{Judged, judge};
 use trimtab_types::procfs::{Mapping, parse_maps};
 
-/// What of the shared memory is kept as input, in bytes: headers and patches.
+/// The part of the shared memory that is kept as input, in bytes: headers and patches.
 const DESCRIPTOR_BYTES: usize = 8192;
 
 /// The target.
@@ -67,7 +67,7 @@ fn mappings(changes: u8) -> Vec<Mapping> {
     maps
 }
 
-/// What is unmapped is ours, gates aside, and nothing is unmapped twice.
+/// Only memory of ours is unmapped, gates aside, and nothing is unmapped twice.
 fn check_unmapped(judged: &Judged, maps: &[Mapping]) {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for (address, length) in &judged.unmapped {

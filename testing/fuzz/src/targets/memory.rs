@@ -31,7 +31,7 @@ pub struct SharedMemory {
     unit: Unit,
     /// Words worth writing to.
     places: Vec<usize>,
-    /// What the last input wrote over: it may have ended half-way.
+    /// The words that the last input wrote over: it may have ended half-way.
     before: Vec<(usize, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What somebody on the network can do to a connection between nodes: change its records, cut them, repeat them, put
+//! Attacks on a connection between nodes by somebody on the network: change its records, cut them, repeat them, put
 //! others in between, however it arrives; and call a node without its job's secret.
 //!
 //! The first byte says which, the second in which pieces the bytes arrive. Nothing panics; what is heard is always what
@@ -24,7 +24,7 @@ const LONG_BYTES: usize = 40_000;
 /// More than an honest answer to a call is.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// What is said and what of it is sent.
+/// The messages, and which of their bytes are sent.
 #[derive(Default)]
 struct Sent {
     said: Vec<u8>,

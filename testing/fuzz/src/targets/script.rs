@@ -62,7 +62,7 @@ impl Target for Script {
             let at = CODE + 0x8000;
             let environment =
                 Environment::cautious(body.when, at, 0x1234_5678, CODE - 0x1000, &areas, &routines.addresses);
-            // What can't be emitted is refused with its reason.
+            // A script that can't be emitted is refused with its reason.
             let _ = trimtab_snippet::emit::compile(&compiled.unit, body, &environment);
         }
         true

@@ -1,4 +1,4 @@
-//! What agents and their lead say to each other: questions, answers in pieces, and what is in them, a window's commands
+//! The talk of agents and their lead: questions, answers in pieces, and what is in them, a window's commands
 //! and answers and a script's variables.
 //!
 //! The first byte says which. Nothing panics, what was read can be written and read again, variables that are no filter's
@@ -24,7 +24,7 @@ use trimtab_types::Rank;
 /// The target.
 pub struct Talk;
 
-/// What the first byte of an input says that the rest is.
+/// The first byte of an input says what the rest is; a question.
 const QUESTION: u8 = 0;
 const SAY: u8 = 1;
 const VARIABLES: u8 = 2;

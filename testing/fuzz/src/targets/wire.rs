@@ -1,4 +1,4 @@
-//! What comes over a connection between nodes: a hello, then chunks, then frames for a node of the tree.
+//! The bytes of a connection between nodes: a hello, then chunks, then frames for a node of the tree.
 //!
 //! The first byte says in which pieces the rest arrives; the pieces must not matter, nothing may be kept beyond what
 //! came, and a node takes whatever frames come out of it, from above and from below.
@@ -70,7 +70,7 @@ impl Target for Wire {
     }
 }
 
-/// What a decoder finds in pieces of bytes.
+/// The messages that a decoder finds in pieces of bytes.
 fn messages<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Messages {
     let (mut decoder, mut found, mut came) = (Decoder::default(), Vec::new(), 0);
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! What we count is what was called: exactly, for every function, against three counts that are not ours.
+//! Our counts are the numbers of calls: exactly, for every function, against three counts that are not ours.
 //!
 //! A program counts its own calls, by code in its functions or by what the compiler puts there, while our probes of all
 //! kinds are in; and uftrace counts them in a run of its own. All must agree on every function.
@@ -91,7 +91,7 @@ impl Specimen {
     }
 }
 
-/// What we count in one window of `specimen`; functions that can't be probed are left out.
+/// Our counts in one window of `specimen`; functions that can't be probed are left out.
 fn counted_by_us(specimen: &mut Specimen, program: &Path, seed: u64) -> (Counts, Counts, String) {
     let pid = specimen.pid();
     let wanted = program.to_str().expect("text");

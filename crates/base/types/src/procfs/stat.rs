@@ -12,7 +12,7 @@ pub struct Stat {
     pub pid: Pid,
     /// Short name, at most 15 bytes as the kernel cuts it.
     pub command: String,
-    /// What it does.
+    /// Its state.
     pub state: State,
     /// Its parent.
     pub parent: Pid,
@@ -36,7 +36,7 @@ impl Stat {
     }
 }
 
-/// What a process does, as the kernel's letters say.
+/// The state of a process, as the kernel's letters say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// R: runs or could run.
@@ -104,7 +104,7 @@ fn words_after(bytes: &[u8], close: usize) -> Option<Vec<&str>> {
     Some(rest.split_ascii_whitespace().collect())
 }
 
-/// What a process has used so far, as its line in `/proc/PID/stat` says.
+/// The processor time and faults of a process so far, as its line in `/proc/PID/stat` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time of all its threads in user mode, clock ticks.

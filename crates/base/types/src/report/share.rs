@@ -1,10 +1,10 @@
-//! Who shared the machines of a window with the job, and what asked for the window.
+//! The others on the machines of a window, and the event that asked for the window.
 //!
 //! Next: `trimtab-neighbours` gathers it on each machine, `docs/report.md` explains it.
 
 use serde::{Deserialize, Serialize};
 
-/// What happened, so that a window was measured.
+/// The event for which a window was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// "job-start", "job-end", "iterations", "rate", "load", "cpu-steal", "pressure", "at", "every", "after", "call",
@@ -12,7 +12,7 @@ pub struct Event {
     pub kind: String,
     /// The condition as it was asked for, e.g. "load>8".
     pub condition: String,
-    /// What was seen: the job that came or went, the load, the name that was called out and, by the site's API, by whom.
+    /// The value that was seen: the job that came or went, the load, the name that was called out and, by the site's API, by whom.
     pub value: String,
     /// When it was seen, seconds since 1970.
     pub at_unix_s: f64,
@@ -41,7 +41,7 @@ pub struct NodeShare {
     pub neighbours: Vec<Neighbour>,
     /// Further ones, for which the report has no room.
     pub neighbours_left_out: u32,
-    /// What control groups allow the ranks, where they restrict anything.
+    /// The limits that control groups set the ranks, where they restrict anything.
     pub limits: Vec<Limit>,
     /// The job's own ranks that share too few processors; empty: none do; `None`: it is not known.
     #[serde(default)]
@@ -110,7 +110,7 @@ pub struct Neighbour {
     pub presence: String,
 }
 
-/// What a control group allows its processes, and what it kept from them.
+/// The limits that a control group sets its processes, and what it kept from them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// The group that sets it.

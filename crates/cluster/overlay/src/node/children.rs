@@ -31,7 +31,7 @@ pub(super) struct Child {
     pub(super) credit_told: u32,
 }
 
-/// What a lost child's orphans may come to ask for.
+/// A lost child, kept for what its orphans may come to ask for.
 #[derive(Debug)]
 pub(super) struct Ghost {
     pub(super) acknowledged: u64,

@@ -1,4 +1,4 @@
-//! What goes down: the controller's commands, kept until every node below has them.
+//! The way down: the controller's commands, kept until every node below has them.
 //!
 //! Commands have one numbering per life of the controller. A node handles each once and in order, gives it to each
 //! child once and in order, and remembers it until all of them, and the orphans of lost ones, have it. So an adopted
@@ -85,7 +85,7 @@ impl Command {
 }
 
 impl Node {
-    /// What all nodes below this one have, and so what a new parent must hold the successors of: if this node is lost
+    /// All nodes below this one have the commands up to here, so a new parent must hold those behind it: if this node is lost
     /// next, its children will ask there for what they lack.
     pub(super) fn cursor_below(&self) -> Cursor {
         Cursor { reign: self.reign, sequence: self.log.floor() }

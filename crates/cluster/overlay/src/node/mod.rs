@@ -26,7 +26,7 @@ use std::sync::Arc;
 use trimtab_reduce::{Bad, RankSet, Registry};
 use waves::Stream;
 
-/// What a node is told when it is made.
+/// A node is made from this.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Its place.
@@ -43,7 +43,7 @@ pub struct Setup {
     pub registry: Arc<Registry>,
 }
 
-/// What can happen to a node.
+/// Everything that can happen to a node.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// It begins, or [`Node::wake_at_us`] has come.
@@ -52,28 +52,28 @@ pub enum Event {
     Frame {
         /// From whom.
         from: NodeId,
-        /// What.
+        /// The frame.
         frame: Frame,
     },
     /// The transport says that the connection is gone; a node finds out by itself, only later.
     Closed(NodeId),
 }
 
-/// What a node asks of its driver.
+/// A request of a node to its driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Send a frame.
     Send {
         /// To whom.
         to: NodeId,
-        /// What.
+        /// The frame.
         frame: Frame,
     },
     /// Something for the program this node belongs to.
     Tell(Told),
 }
 
-/// What a node tells its owner: the agent at a leaf, the controller at the root.
+/// News from a node for its owner: the agent at a leaf, the controller at the root.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
     /// It has a parent.
@@ -93,7 +93,7 @@ pub enum Told {
     Opened {
         /// Its number.
         stream: u32,
-        /// What it is; in a box, as all that is rare and long, since each [`Action`] is as long as the longest.
+        /// Its description; in a box, as all that is rare and long, since each [`Action`] is as long as the longest.
         spec: Box<StreamSpec>,
         /// The first wave.
         wave: u64,
@@ -118,7 +118,7 @@ pub enum Told {
         sequence: u64,
         /// On which stream.
         stream: u32,
-        /// What.
+        /// The payload.
         payload: Vec<u8>,
     },
     /// At the root: the result of a wave, or one part of it on a stream that doesn't wait.
@@ -141,7 +141,7 @@ pub struct WaveResult {
     pub stream: u32,
     /// Which wave.
     pub wave: u64,
-    /// Whose contributions are in it, each exactly once.
+    /// The ranks of which contributions are in it, each exactly once.
     pub covers: RankSet,
     /// Ranks of the target that are not.
     pub missing: RankSet,
@@ -149,7 +149,7 @@ pub struct WaveResult {
     pub value: Vec<u8>,
 }
 
-/// What was refused, and what happened instead.
+/// A refusal, and what happened instead.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Trouble {
     /// A value that the stream's filter refuses.
@@ -159,7 +159,7 @@ pub enum Trouble {
         stream: u32,
         /// Which wave.
         wave: u64,
-        /// Whose.
+        /// The ranks whose contributions these are.
         covers: RankSet,
         /// Why.
         #[source]
@@ -216,15 +216,15 @@ pub enum Busy {
     NotHere {
         /// This node.
         id: NodeId,
-        /// Who can.
+        /// The kind of node that can.
         who: &'static str,
     },
-    /// What was given can't be sent.
+    /// A payload or stream that can't be sent.
     #[error("it can not be sent")]
     Bad(#[source] Bad),
 }
 
-/// What a node has seen, for statistics and tests.
+/// Counts of what a node has seen, for statistics and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Units that held ranks already merged; dropped.
@@ -264,7 +264,7 @@ pub struct Node {
     ghosts: Vec<Ghost>,
     /// Own ranks and those of all children.
     members: RankSet,
-    /// What the parent believes `members` to be.
+    /// The members as the parent believes them to be.
     announced: RankSet,
     announce_at_us: Option<u64>,
     /// Commands of this life of the controller.
@@ -422,7 +422,7 @@ impl Node {
         &self.members
     }
 
-    /// What it has seen.
+    /// Counts of what it has seen.
     pub fn counts(&self) -> Counts {
         let dropped = self.counts.dropped + self.queue.dropped;
         Counts { queue_max: self.queue.count_max, dropped, ..self.counts }

@@ -20,12 +20,12 @@ const RETRY_FACTOR_MAX: u64 = 8;
 /// A moved node tries a nearer ancestor once in so many retry pauses.
 const HOME_FACTOR: u64 = 10;
 
-/// What a node knows of its way up; ancestors are named by their place in its list.
+/// A node's knowledge of its way up; ancestors are named by their place in its list.
 #[derive(Debug)]
 pub(super) struct Up {
     pub(super) joined: Option<Joined>,
     trying: Option<Trying>,
-    /// Whom to try next in this round.
+    /// The ancestors to try next in this round.
     round: VecDeque<usize>,
     /// Rounds in which nobody would have it.
     failed_rounds: u32,
@@ -54,7 +54,7 @@ struct Trying {
     candidate: usize,
     link: Link,
     until_us: u64,
-    /// What the ancestor was told of the ranks below.
+    /// The ranks below, as the ancestor was told.
     ranks: RankSet,
     /// Commands that overtook the answer.
     early: Vec<(u32, Ordered)>,

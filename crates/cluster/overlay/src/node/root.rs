@@ -21,7 +21,7 @@ const AGAIN_SOON: u64 = 4;
 /// Pauses between requests double up to this factor: a slow rank is not a lost one.
 const AGAIN_FACTOR_MAX: u64 = 16;
 
-/// What only the root remembers.
+/// State that only the root has.
 #[derive(Default)]
 pub(super) struct Root {
     began_us: Option<u64>,
@@ -314,7 +314,7 @@ impl Node {
         }
     }
 
-    /// What time alone brings at the root.
+    /// Work that falls due at the root as time passes.
     pub(super) fn root_beat(&mut self) {
         let now_us = self.now_us;
         let Some(root) = &mut self.root else { return };
@@ -330,7 +330,7 @@ impl Node {
         let open: Vec<(u32, u64)> = self.root.iter().flat_map(Root::open).map(|(key, _)| key).collect();
         open.into_iter().for_each(|key| self.finish_if_complete(key));
         for stream in self.streams.keys().copied().collect::<Vec<_>>() {
-            // What a slow stream leaves is announced too, in time: the leaves keep it until then.
+            // A slow stream's leavings are announced too, in time: the leaves keep them until then.
             self.retire_done(stream, 1);
             self.expect_oldest(stream);
         }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use trimtab_reduce::Values;
 
-/// What can be cut between two waves.
+/// A value that can be cut between two waves.
 pub(super) trait Cut {
     /// Cuts off what belongs to the waves from the one with this index on.
     fn split_off(&mut self, index: usize) -> Self;
@@ -35,7 +35,7 @@ impl<T> Stretch<T> {
     }
 }
 
-/// What is kept: by ascending wave, none twice, with or without gaps.
+/// The values that are kept: by ascending wave, none twice, with or without gaps.
 #[derive(Debug)]
 pub(super) struct Stretches<T> {
     all: VecDeque<Stretch<T>>,
@@ -70,7 +70,7 @@ impl<T: Cut> Stretches<T> {
         Some(stretch.waves.start.max(waves.start)).filter(|wave| *wave < waves.end)
     }
 
-    /// Whether the first of some waves is kept, and how many of them are like it.
+    /// If the first of some waves is kept, and how many of them are like it.
     pub(super) fn alike(&self, waves: &Range<u64>) -> (bool, Range<u64>) {
         let (is_kept, end) = match self.all.get(self.index(waves.start)) {
             Some(stretch) if stretch.waves.start <= waves.start => (true, stretch.waves.end),

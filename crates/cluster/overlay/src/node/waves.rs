@@ -1,4 +1,4 @@
-//! What goes up: contributions, merged on the way into runs that name their ranks.
+//! The way up: contributions, merged on the way into runs that name their ranks.
 //!
 //! A node merges the values of one wave until it has those of all ranks below it, and passes the result on as one. What
 //! comes later, or belongs to another attempt, is passed on as it is. Values are never repeated by a node: what was lost
@@ -38,7 +38,7 @@ pub(super) struct Stream {
 /// Waves on their way through a node, to which the same has happened.
 struct Wave {
     attempt: u32,
-    /// Who was asked; none if everybody.
+    /// The ranks that were asked; none if everybody was.
     asked: Option<RankSet>,
     merged: Box<dyn Accumulator>,
     covers: RankSet,
@@ -225,7 +225,7 @@ impl Node {
             run.drop_all();
             return self.enqueue(whole, from);
         }
-        // What this node contributed while it had no children is on its way already.
+        // This node's contributions from before it had children are on their way already.
         let (is_kept, alike) = if from.is_some() { kept.alike(&run.waves()) } else { (false, run.waves()) };
         let begin = |count| Wave { passed_on: is_kept, ..Wave::new(filter.start(count), 0, None) };
         let stretch = waves.place(alike, begin);
@@ -297,7 +297,7 @@ impl Node {
                 child.units_queued += run.unit_count() as u32;
                 self.queue.push(run, from);
             }
-            // Who is gone has no credit any more.
+            // A child that is gone has no credit any more.
             None => self.queue.push(run, None),
         }
     }

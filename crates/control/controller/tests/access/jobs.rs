@@ -86,7 +86,7 @@ fn a_report_is_filed_once_by_whom_its_window_was_given_to() {
     assert_eq!(status(file(&ann, window, &strange)), 400);
     assert_eq!(status(file(&ann, window, &Filing { key: "k".repeat(2000), ..filing("app") })), 400);
     assert_eq!(status(ann.post::<Filed>(&format!("/v1/windows/{window}/report"), &"no report")), 400);
-    // What could not be kept may be tried again.
+    // A filing that failed may be tried again.
     let filed = file(&ann, window, &filing("app")).expect("it is kept");
     assert_eq!((filed.job.as_str(), filed.window), ("app-1", 0));
     assert_eq!(status(file(&ann, window, &filing("app"))), 409, "once");

@@ -1,4 +1,4 @@
-//! Who may ask a controller what, and who is not heard at all. Each line of docs/security.md about a site has a test here
+//! Access to a controller: who may ask what, and who is not heard at all. Each line of docs/security.md about a site has a test here
 //! or in `site.rs` of the command line.
 //!
 //! Next: `jobs`, `calls` and `revoked` beside this for what these are about; `routes` in the sources, which all ask.
@@ -26,7 +26,7 @@ use trimtab_store::Store;
 use trimtab_types::Rank;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// What takes longer hangs.
+/// A step that takes longer hangs.
 const HANG: Duration = Duration::from_secs(60);
 
 /// A site with a controller that runs in this process until the test's program ends.

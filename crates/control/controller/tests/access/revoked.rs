@@ -1,4 +1,4 @@
-//! What is revoked is refused from then on, and what was connected is not any more; everybody else goes on.
+//! A revoked certificate is refused from then on, and its connections end; everybody else goes on.
 
 use super::{DAY, Site, connected, status, until};
 use rustls::pki_types::pem::PemObject;

@@ -1,4 +1,4 @@
-//! What needs the connection itself: a full, a locked and a half-written store.
+//! Tests that need the connection itself: a full, a locked and a half-written store.
 //!
 //! Next: `tests/` beside `src/` for what needs only the public functions.
 

@@ -19,7 +19,7 @@ use trimtab_types::Pid;
 /// Options of helpers behind which the launcher's own address stands: of Hydra, Open MPI's two runtimes.
 const MARKS: [&str; 3] = ["--control-port", "orte_hnp_uri", "prte_hnp_uri"];
 
-/// What ranks of Intel MPI have in their environment, the same all over a launch. It begins with the launcher's process id,
+/// Ranks of Intel MPI have this in their environment, the same all over a launch. It begins with the launcher's process id,
 /// lowest byte first.
 const INTEL_LAUNCH: &str = "I_MPI_HYDRA_UUID";
 /// Its helper on other machines.
@@ -28,7 +28,7 @@ const INTEL_HELPER: &str = "hydra_bstrap_proxy";
 /// A launch that went to other machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Who launched it.
+    /// The launcher's process.
     pub launcher: Pid,
     /// The launcher's short name.
     pub command: String,
@@ -38,7 +38,7 @@ pub struct Launch {
     pub uid: u32,
     /// How each of the other machines was reached.
     pub far: Vec<Far>,
-    /// What all helpers of this launch and no others have among their words, or all its ranks in their environment
+    /// All helpers of this launch and no others have this among their words, or all its ranks in their environment
     /// (`I_MPI_HYDRA_UUID=...`, perhaps only its beginning); `None`: of these it is not known.
     pub mark: Option<String>,
 }
@@ -110,7 +110,7 @@ fn intel_launch(processes: &dyn Processes, pid: Pid) -> Option<String> {
     variable(&processes.environment(pid).ok()?, INTEL_LAUNCH)
 }
 
-/// What a launch of Intel MPI is known by: as a rank beside its launcher says, or else how it must begin.
+/// The mark of a launch of Intel MPI: as a rank beside its launcher says, or else how it must begin.
 fn intel_mark(processes: &dyn Processes, tree: &Tree, launcher: Pid) -> String {
     let said = tree.descendants(launcher).find_map(|pid| intel_launch(processes, pid));
     let launch = said.unwrap_or_else(|| format!("{:08x}-", launcher.0.swap_bytes()));

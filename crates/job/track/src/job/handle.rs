@@ -13,7 +13,7 @@ use crate::procfs::Processes;
 use crate::slurm::SlurmTask;
 use trimtab_types::Pid;
 
-/// What Slurm is to be asked about.
+/// The job that Slurm is to be asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlurmHandle {
     /// The step that this `srun` began.
@@ -27,7 +27,7 @@ pub enum SlurmHandle {
     },
 }
 
-/// What to ask Slurm about, given any process of a job, or a shell around its launcher; `None` if Slurm has no part in it.
+/// The question for Slurm, given any process of a job, or a shell around its launcher; `None` if Slurm has no part in it.
 ///
 /// # Errors
 /// No such process, or `/proc` can't be read.

@@ -73,7 +73,7 @@ impl Member {
         self.identity.as_ref().is_some_and(|identity| !identity.job_key.starts_with("by="))
     }
 
-    /// What all members of its world have in common.
+    /// The key that all members of its world have in common.
     pub(super) fn world_key(&self) -> String {
         match &self.identity {
             Some(identity) => identity.job_key.clone(),

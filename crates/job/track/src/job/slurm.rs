@@ -34,7 +34,7 @@ impl Search<'_> {
     fn slurm_world(&self, run: &SlurmRun) -> Result<World, Error> {
         let tasks = self.slurm_tasks(run);
         let found = self.members_among(tasks.keys().copied())?;
-        // What an earlier run of the job left behind is of this job, but not of this run.
+        // Processes that an earlier run of the job left behind are of this job, but not of this run.
         let same_run = |member: &Member| member.restarts == run.restarts && member.identity.is_some();
         let members = self.originals(found.into_iter().filter(same_run).collect());
         let mut groups = self.groups(members);

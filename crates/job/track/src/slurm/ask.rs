@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// Something that answers as `scontrol` does.
 pub trait Scontrol {
-    /// What `scontrol WORDS` prints.
+    /// The output of `scontrol WORDS`.
     ///
     /// # Errors
     /// It can't be run, does not answer, or fails ([`SlurmError::Failed`]).
@@ -98,7 +98,7 @@ pub(super) fn shown(words: &[&str]) -> String {
     format!("`scontrol {}`", words.join(" "))
 }
 
-/// What `scontrol` once said: question to answer, or to the message it failed with.
+/// Recorded answers of `scontrol`: question to answer, or to the message it failed with.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     answers: BTreeMap<String, Result<String, String>>,

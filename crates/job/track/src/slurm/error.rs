@@ -1,4 +1,4 @@
-//! What can go wrong in finding a Slurm job, with what to do next.
+//! The errors of finding a Slurm job, with what to do next.
 
 use super::id::{SlurmId, Step};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub enum SlurmError {
         "Slurm is not installed here: {command} can't be run; run this on a node of the cluster, or give a process id"
     )]
     NotInstalled {
-        /// What was tried.
+        /// The command that was tried.
         command: String,
         /// The system's answer.
         #[source]
@@ -29,7 +29,7 @@ pub enum SlurmError {
     /// `scontrol` took too long.
     #[error("{command} did not answer in {limit_s} s; is the controller up? see `scontrol ping`, then try again")]
     NoAnswer {
-        /// What was tried.
+        /// The command that was tried.
         command: String,
         /// How long it was waited for.
         limit_s: u64,
@@ -37,9 +37,9 @@ pub enum SlurmError {
     /// `scontrol` failed for another reason than an unknown job.
     #[error("{command} failed: {said}; see `scontrol ping`")]
     Failed {
-        /// What was tried.
+        /// The command that was tried.
         command: String,
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// Slurm does not know the job.
@@ -114,7 +114,7 @@ pub enum SlurmError {
     /// The answer has a form that is not known.
     #[error("{command} said something unknown: {text:?}; please report it with `scontrol --version`")]
     Malformed {
-        /// What was asked.
+        /// The question that was asked.
         command: String,
         /// The record.
         text: String,

@@ -1,4 +1,4 @@
-//! What `scontrol show` prints about jobs and steps: text in, facts out.
+//! `scontrol show` about jobs and steps: text in, facts out.
 //!
 //! The text is the one form that all versions of Slurm share. Names, comments and paths in it are the user's and may hold
 //! anything, so a fact is read only from the line that begins with the key that Slurm puts there, and a fact that is said
@@ -10,7 +10,7 @@ use super::id::{Part, SlurmId, Step};
 use std::collections::BTreeSet;
 use trimtab_types::Pid;
 
-/// What Slurm says about one job, array task or component.
+/// Slurm's facts about one job, array task or component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFacts {
     /// The id that its processes see as `SLURM_JOB_ID`.
@@ -35,7 +35,7 @@ pub struct JobFacts {
     pub tasks: Option<u32>,
 }
 
-/// What becomes of a job.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// Its processes run, or are about to be ended.
@@ -48,7 +48,7 @@ pub enum JobState {
     Ended(String),
 }
 
-/// What Slurm says about one step.
+/// Slurm's facts about one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepFacts {
     /// Its job as users write it: of a task of an array that is `8_1`, whatever the task's own number.
@@ -113,7 +113,7 @@ impl<'a> Record<'a> {
     }
 
     fn job(&self) -> Option<JobFacts> {
-        // What stands behind the name on the first line is the user's.
+        // The text behind the name on the first line is the user's.
         let first = self.0.lines().next()?.split(" JobName=").next()?;
         let head = |key: &str| first.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
         let job: u32 = head("JobId")?.parse().ok()?;

@@ -10,7 +10,7 @@ use std::str::FromStr;
 pub struct SlurmId {
     /// The number.
     pub job: u32,
-    /// What part of it.
+    /// The part of the job.
     pub part: Part,
     /// Which step; `None`: whichever there is.
     pub step: Option<Step>,
@@ -30,11 +30,11 @@ pub enum Part {
 /// A step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// What the n-th `srun` started.
+    /// The step that the n-th `srun` started.
     Number(u32),
     /// The batch script, and what it starts without `srun`.
     Batch,
-    /// What came into the job from outside, such as by ssh.
+    /// Processes that came into the job from outside, such as by ssh.
     Extern,
     /// An interactive shell.
     Interactive,

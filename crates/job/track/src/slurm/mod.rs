@@ -203,7 +203,7 @@ fn running_steps(
     if steps.is_empty() { Err(SlurmError::NoSuchStep { id: id.without_step(), step: wanted }) } else { Ok(steps) }
 }
 
-/// What [`find`] asks in any case, for [`Ahead`].
+/// The questions that [`find`] asks in any case, for [`Ahead`].
 pub fn questions(id: SlurmId) -> Vec<String> {
     let of_step = id.step.map(|_| format!("show step {}", id.job));
     [format!("show job {}", id.without_step())].into_iter().chain(of_step).collect()
