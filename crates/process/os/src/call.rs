@@ -40,11 +40,11 @@ const SET_MAX: u32 = 0x7ff;
 pub struct FunctionCall {
     /// Where it begins.
     pub address: u64,
-    /// What it gets.
+    /// Its arguments.
     pub arguments: [u64; 6],
 }
 
-/// What became of the calls.
+/// The outcome of the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Called {
     /// The last one has returned, and the thread is where it was. Otherwise it goes on by itself, and will be.
@@ -109,7 +109,7 @@ impl Stopped {
                 return Err(Error::Gone { pid: self.pid() });
             }
             let is_system_call = libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80;
-            // What is reported otherwise is job control, or a signal, which can only be a fault of the function's own.
+            // Other reports are job control, or a signal, which can only be a fault of the function's own.
             signal = if status >> 16 == 0 && !is_system_call { libc::WSTOPSIG(status) } else { 0 };
             if is_system_call && is_last {
                 let held_ns = self.let_go();

@@ -1,4 +1,4 @@
-//! What can go wrong between two processes, each with the fact and the next step.
+//! The errors between two processes, each with the fact and the next step.
 //!
 //! Next: `stop` and `inject` raise most of these.
 

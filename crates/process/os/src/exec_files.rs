@@ -63,7 +63,7 @@ impl ExecFiles {
     /// On all file systems that are mounted now. `Err`: why the kernel will not tell.
     ///
     /// # Errors
-    /// What the kernel says; ordinary users are refused.
+    /// The kernel's errors; ordinary users are refused.
     pub fn open() -> io::Result<ExecFiles> {
         let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_UNLIMITED_QUEUE;
         let open_as = (libc::O_RDONLY | libc::O_LARGEFILE | libc::O_CLOEXEC | libc::O_NOATIME) as u32;

@@ -102,7 +102,7 @@ struct Instruction {
     constant: u32,
 }
 
-/// What one instruction comes to.
+/// The result of one instruction.
 enum Step {
     Next,
     Skip(u32),
@@ -133,7 +133,7 @@ impl CallFilter {
         Some(CallFilter(bytes.chunks_exact(INSTRUCTION_BYTES).map(instruction).collect()))
     }
 
-    /// What it says to `call`; `None` if it is no filter that a kernel would have accepted.
+    /// The filter's answer to `call`; `None` if it is no filter that a kernel would have accepted.
     pub fn answer(&self, call: &FilteredCall) -> Option<FilterAnswer> {
         let (mut machine, mut at) = (Machine::default(), 0usize);
         loop {

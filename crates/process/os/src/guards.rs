@@ -1,4 +1,4 @@
-//! What the kernel or the processor holds against system calls made on our behalf: seccomp filters, which may kill the
+//! Guards of the kernel or the processor against system calls made on our behalf: seccomp filters, which may kill the
 //! program for a call it does not make itself, and shadow stacks, which forbid the returns by which calls are chained.
 //!
 //! Filters are asked about the very calls that are to be made, with their arguments (`filters`); only if all of a thread's
@@ -21,7 +21,7 @@ use trimtab_types::Pid;
 /// How far below the stack pointer the text of a call may lie.
 const TEXT_BELOW_BYTES: u64 = 4096;
 
-/// What stands in the way of one thread's making calls.
+/// A guard that keeps one thread from making calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
     /// Only reading, writing and ending are allowed.

@@ -1,4 +1,4 @@
-//! Who handles a process's faults: the signals that it catches, and the addresses of their handlers.
+//! The handlers of a process's faults: the signals that it catches, and the addresses of their handlers.
 //!
 //! The kernel shows which signals are caught, to anybody who may look at the process. The addresses it tells only to the
 //! process itself, so one of its threads asks for them (`rt_sigaction` without a new handler, which changes nothing).
@@ -27,7 +27,7 @@ const SIGNAL_SET_BYTES: u64 = 8;
 pub struct Caught(u64);
 
 impl Caught {
-    /// What process `pid` catches now.
+    /// The signals that process `pid` catches now.
     ///
     /// # Errors
     /// [`Error::Gone`] if it has ended, or the kernel does not tell.

@@ -1,4 +1,4 @@
-//! What a process has mapped: all of it as text, or what lies at a few addresses by asking.
+//! The mappings of a process: all of them as text, or those at a few addresses by asking.
 //!
 //! The text of `/proc/PID/maps` costs more than a microsecond per mapping, as the kernel spells out every path; a rank of
 //! Open MPI has some 400. Since Linux 6.11 the same file answers a question about one address, in binary. Of older kernels
@@ -121,7 +121,7 @@ mod tests {
         sleeper
     }
 
-    /// What the questions at `addresses` give; `None` where the kernel can't be asked, which is said.
+    /// The answers to the questions at `addresses`; `None` where the kernel can't be asked, which is said.
     fn asked(pid: u32, addresses: &[u64]) -> Option<Vec<Mapping>> {
         let asked = by_questions(&open(Pid(pid as i32)).expect("its map"), addresses);
         if asked.is_none() {

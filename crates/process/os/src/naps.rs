@@ -1,6 +1,6 @@
 //! Rests between two looks at what another thread brings about.
 //!
-//! Who looks may take precedence over all ordinary threads (`place`). Two that look without a rest then keep a processor
+//! A thread that looks may take precedence over all ordinary threads (`place`). Two that look without a rest then keep a processor
 //! from everybody, and above all from the thread they look at. So rests grow with the time that has been waited, and what
 //! costs more than a look is asked for seldom.
 //!

@@ -11,7 +11,7 @@ use std::time::Duration;
 use trimtab_types::Pid;
 use trimtab_types::procfs::{self, CLOCK_TICKS_PER_SECOND, Mapping, Stat, parse_stat};
 
-/// What the kernel calls the main thread's stack.
+/// The kernel's name of the main thread's stack.
 pub(crate) const STACK: &str = "[stack]";
 /// Kept free below it: how far it grows is the program's limit, seldom a hundredth of this.
 const STACK_ROOM: u64 = 1 << 30;
@@ -120,7 +120,7 @@ pub(crate) fn thread_count(pid: Pid) -> Result<usize, Error> {
     Ok(std::os::unix::fs::MetadataExt::nlink(&data).saturating_sub(2) as usize)
 }
 
-/// What thread `tid` of `pid` does; `None` if it has ended.
+/// The state of thread `tid` of `pid`; `None` if it has ended.
 pub fn stat_of(pid: Pid, tid: i32) -> Option<Stat> {
     parse_stat(&read_file(&format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }

@@ -56,7 +56,7 @@ impl Thread {
     }
 }
 
-/// What became of a thread that was asked to stop.
+/// The answer of a thread that was asked to stop.
 enum Answer {
     Held(Box<Thread>),
     Ended,
@@ -351,7 +351,7 @@ impl Stopped {
         }
     }
 
-    /// What a report of `tid` means. A signal that arrived first is delivered at once: the thread then stops at the first
+    /// The meaning of a report of `tid`. A signal that arrived first is delivered at once: the thread then stops at the first
     /// instruction of its handler. So is a fault of its own that is still to be reported to it: whoever moved the thread
     /// now would have its handler find the fault at a place where there was none.
     fn judge(&mut self, tid: i32, status: i32) -> Result<Answer, Error> {
@@ -440,7 +440,7 @@ impl Stopped {
         sys::poll_wait(tid)
     }
 
-    /// What a wait has told; the inner `None`: the thread has ended.
+    /// The news of a wait; the inner `None`: the thread has ended.
     fn answered(&self, answer: std::io::Result<Option<i32>>) -> Result<Option<Option<i32>>, Error> {
         match answer {
             Ok(Some(status)) => Ok(Some(Some(status))),

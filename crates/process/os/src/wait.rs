@@ -27,7 +27,7 @@ pub struct ProcessEnd {
     witness: Option<Arc<Witness>>,
 }
 
-/// What ended a process.
+/// The way in which a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCause {
     /// It exited by itself with this status.
@@ -72,7 +72,7 @@ impl ProcessEnd {
     /// Of a process that runs now.
     ///
     /// # Errors
-    /// What the kernel says: there is no such process, or the kernel is older than 5.3.
+    /// The kernel's errors: there is no such process, or the kernel is older than 5.3.
     pub fn of(pid: Pid) -> io::Result<Self> {
         // SAFETY: takes plain values and returns a new descriptor.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
@@ -99,7 +99,7 @@ impl ProcessEnd {
         unsafe { libc::poll(&mut watched, 1, 0) == 1 }
     }
 
-    /// What ended it; `None`: it still runs.
+    /// The way in which it ended; `None`: it still runs.
     pub fn cause(&self) -> Option<EndCause> {
         if !self.is_over() {
             return None;

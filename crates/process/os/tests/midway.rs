@@ -1,4 +1,4 @@
-//! What a thread may be in the middle of when it is stopped and sent through calls: a fault of its own that its handler
+//! A thread may be in the middle of this when it is stopped and sent through calls: a fault of its own that its handler
 //! has not seen yet, computing in the processor's widest registers, its end.
 //!
 //! The target is this very test binary, started again with an environment variable set. Next: `inject` for the rest.

@@ -36,7 +36,7 @@ pub struct PlannedFunction {
     pub arena: usize,
     /// Entry and exits.
     pub sites: Vec<PlannedSite>,
-    /// What its islands may do without calling the routine.
+    /// The work that its islands may do without calling the routine.
     pub inline: Option<Inline>,
     /// Bodies of a script that run there instead of the routine.
     pub bodies: Option<FunctionBodies>,
@@ -87,7 +87,7 @@ pub struct PlannedSite {
     pub springboard: Vec<u8>,
     /// Bytes of its carrier's displaced instructions, if it has one.
     pub carrier: Vec<u8>,
-    /// What the program does not read any more where bodies run.
+    /// The registers and flags that the program does not read any more where bodies run.
     pub unread: Unread,
     /// Whether the caller may look at flags that the function leaves behind.
     pub answers_in_flags: bool,
@@ -109,7 +109,7 @@ pub enum Leaving {
     Nothing,
 }
 
-/// What a body may spoil without saving it: nothing, unless the function's code was followed.
+/// The registers and flags that a body may spoil without saving them: none, unless the function's code was followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
     /// General registers.
@@ -153,11 +153,11 @@ pub struct Patch {
     pub patched: Vec<u8>,
     /// The function it belongs to.
     pub function: String,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
 }
 
-/// What a patch is for.
+/// The role of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A function's entry.
@@ -177,11 +177,11 @@ pub struct Piece {
     pub arena: usize,
     /// Its addresses.
     pub range: Range<u64>,
-    /// What is there.
+    /// Its role.
     pub role: PieceRole,
 }
 
-/// What a stretch of code is.
+/// The role of a stretch of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PieceRole {
     /// Routines that islands share.
@@ -219,7 +219,7 @@ pub struct Plan {
     pub copies: BTreeMap<u64, u64>,
     /// Instructions by which functions are left.
     pub exits: BTreeMap<u64, ExitKind>,
-    /// What lies where in the arenas.
+    /// The pieces in the arenas, and where each lies.
     pub pieces: Vec<Piece>,
     /// Names of shared routines of scripts, by their addresses.
     pub routines: BTreeMap<u64, &'static str>,

@@ -26,11 +26,11 @@ pub struct Script {
     pub unit: Unit,
     /// Where its areas are.
     pub areas: Areas,
-    /// What bodies that call functions keep; without it they are refused.
+    /// The state that bodies that call functions keep; without it they are refused.
     pub keeps: Option<Keeps>,
 }
 
-/// What a called function may change and the program does not expect to change.
+/// The state that a called function may change and the program does not expect to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keeps {
     /// Components of the extended state, as in XCR0, and the bytes of an area for them.
@@ -139,7 +139,7 @@ impl ArenaScript<'_> {
         build_probe_island(site, &planned.displaced, at, &mut enter, &mut leave)
     }
 
-    /// What writes the code of some bodies; nothing if there are none.
+    /// The writers of some bodies' code; none if there are no bodies.
     fn writers<'a>(
         &'a self,
         numbers: &'a [usize],

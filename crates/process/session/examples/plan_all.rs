@@ -1,4 +1,4 @@
-//! What it costs to read one file and decide about all its functions: `plan_all FILE [untimed]`, as one line of JSON.
+//! The cost of reading one file and deciding about all its functions: `plan_all FILE [untimed]`, as one line of JSON.
 //!
 //! The file, a program or a library, is mapped by a process started for it. Two processes of our own decide, one after
 //! the other: the first without anything kept from earlier, the second with what the first kept on disk; each says how

@@ -8,7 +8,7 @@ use crate::error::Error;
 /// Attempts at most.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// What may succeed if all is read anew.
+/// An error that may pass if all is read anew.
 pub trait Passing {
     /// Whether the failure was due to what the program did meanwhile, and left nothing behind.
     fn is_passing(&self) -> bool;

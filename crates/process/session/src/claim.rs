@@ -1,4 +1,4 @@
-//! Who may change a process now: one trimtab at a time.
+//! The right to change a process now: one trimtab has it at a time.
 //!
 //! Two that look at a process at the same moment would both find nothing of the other, plan against the same bytes, and
 //! write over each other; or take for a killed one's memory what the other has just mapped. So whoever looks for what was

@@ -1,7 +1,7 @@
 //! Where the debugging information of a process's modules lies: in their own files, or in separate ones with the same
 //! build id, each opened when it is first needed.
 //!
-//! Who is asked borrows from who holds the bytes: [`DebugFiles`], then [`DebugSections`].
+//! A reader borrows from the owner of the bytes: [`DebugFiles`], then [`DebugSections`].
 //!
 //! Next: `trimtab_symbols::dwarf`, which reads them.
 

@@ -1,4 +1,4 @@
-//! What was decided about the functions of a file, kept for other processes and later runs.
+//! The decisions about the functions of a file, kept for other processes and later runs.
 //!
 //! A decision holds for a file's code wherever it is mapped, so its addresses are the file's. It is believed again only
 //! if every byte it was made from is the same in the process's memory, and only by the very program that made it: other
@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"trimtabP";
 /// Raise it when the form of what is kept changes.
 const VERSION: u32 = 2;
 
-/// What was decided about one function.
+/// The decision about one function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Decision {
     /// Its first address.
@@ -87,7 +87,7 @@ impl OwnSites {
 pub(crate) struct Decisions(Vec<Decision>);
 
 impl Decisions {
-    /// What was decided about the function that begins at `start`.
+    /// The decision about the function that begins at `start`.
     pub(crate) fn at(&self, start: u64) -> Option<&Decision> {
         self.0.binary_search_by_key(&start, |decision| decision.start).ok().map(|index| &self.0[index])
     }
@@ -132,7 +132,7 @@ pub(crate) fn engine() -> Option<u64> {
     static ENGINE: OnceLock<Option<u64>> = OnceLock::new();
     let of_program = || {
         let file = FileMapping::open(Path::new("/proc/self/exe")).ok()?;
-        // What the linker made of all of it stands for it, and saves reading it.
+        // The linker's digest of all of it stands for it, and saves reading it.
         let id = gnu_build_id_of(file.bytes()).map(|id| fingerprint(id.0.as_bytes()) ^ file.bytes().len() as u64);
         Some(id.unwrap_or_else(|| fingerprint(file.bytes())))
     };

@@ -120,7 +120,7 @@ impl Prepared {
         functions.filter(|function| is_last_call(&function.name)).map(|function| function.probe).collect()
     }
 
-    /// What is patched, in words.
+    /// The patched program, in words.
     pub(crate) fn patched(&self) -> String {
         let names: Vec<&str> = self.asked().map(|function| function.name.as_str()).collect();
         let serving = [HELD_AT, FOUND_AT].into_iter();
@@ -138,7 +138,7 @@ fn patched_text(places: usize, names: &[&str]) -> String {
 }
 
 impl Inserted {
-    /// What to tell if the process has ended by a fault, or by what can't be known, since it was patched. If its memory is
+    /// The message if the process has ended by a fault, or by what can't be known, since it was patched. If its memory is
     /// gone, which is long before its end where a core file is written, the end is waited for, for a moment.
     pub fn departure(&self, is_memory_gone: bool) -> Option<String> {
         let ending = self.ending.as_ref()?;

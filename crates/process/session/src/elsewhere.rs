@@ -54,7 +54,7 @@ impl ImageCache {
         Ok(is_it.then(|| loaded.image.to_cache()))
     }
 
-    /// What process `pid` has mapped under `path`.
+    /// The file that process `pid` has mapped under `path`.
     fn load(&self, pid: Pid, path: &str) -> Result<Arc<LoadedImage>, Error> {
         let maps = MappingTable::of(pid)?;
         let groups = module_mappings(&maps);

@@ -23,7 +23,7 @@ const ADD_POINTER: [u8; 10] = [0x64, 0x48, 0x03, 0x04, 0x25, 0, 0, 0, 0, 0xc3];
 const POINTER: [u8; 12] = [0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0x83, 0xc0];
 const RETURN: u8 = 0xc3;
 
-/// What the function's code says.
+/// The result of reading the function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     /// The distance from the thread pointer.

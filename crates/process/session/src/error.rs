@@ -1,4 +1,4 @@
-//! What can go wrong while one process is prepared, patched or restored.
+//! The errors of preparing, patching and restoring one process.
 //!
 //! Next: `lib` raises them; `trimtab-measure` decides what to tell the user.
 
@@ -97,7 +97,7 @@ pub enum Error {
          release`, without link-time optimisation, coverage or profiles"
     )]
     Build {
-        /// What is wrong with them.
+        /// The routines' fault.
         #[source]
         source: NotCopyable,
     },
@@ -143,7 +143,7 @@ pub enum Error {
     Idle {
         /// The process.
         pid: Pid,
-        /// What it was to do.
+        /// The purpose that it was to serve.
         what: &'static str,
         /// How long we waited, seconds.
         limit_s: u64,

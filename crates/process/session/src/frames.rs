@@ -27,11 +27,11 @@ use trimtab_types::ProcAddr;
 const FINDER: &str = "_Unwind_Find_FDE";
 /// Its name in plans.
 pub(crate) const FOUND_AT: &str = "_Unwind_Find_FDE, to find the tables of moved code";
-/// What a program that walks its own stacks, or cancels threads anywhere, asks for.
+/// A program that walks its own stacks, or cancels threads anywhere, asks for these.
 const WALKERS: [&str; 3] = [CANCEL_ANYWHERE, "backtrace", "_Unwind_Backtrace"];
-/// What other unwinders define, which have lists of tables of their own: libunwind's and LLVM's.
+/// Other unwinders define these and have lists of tables of their own: libunwind's and LLVM's.
 const OTHERS: [&str; 3] = ["_ULx86_64_step", "_Ux86_64_step", "__unw_step"];
-/// What their files begin with: not every file is read.
+/// Their files begin with this: not every file is read.
 const OTHER_FILES: &str = "libunwind";
 /// Libraries that ask for such functions on behalf of others.
 const RUNTIMES: [&str; 4] = ["libc", "libgcc_s", "libstdc++", "libpthread"];
@@ -144,7 +144,7 @@ pub(crate) fn is_anyone_reading(stopped: &Stopped, stacks: &Stacks, maps: &Mappi
     })
 }
 
-/// What is searched of a stack.
+/// The part of a stack that is searched.
 fn searched(maps: &MappingTable, top: u64) -> Option<(u64, usize)> {
     let mapping = maps.at(top)?;
     let first = top.saturating_sub(RED_ZONE).max(mapping.start) & !7;

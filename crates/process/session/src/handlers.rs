@@ -1,4 +1,4 @@
-//! Whose fault handlers a process has: the program's own must find every instruction that may fault where it was.
+//! The fault handlers of a process: the program's own must find every instruction that may fault where it was.
 //!
 //! A handler that throws needs the unwind tables, one that steps over a known load compares addresses, and moved code has
 //! neither. MPI libraries and gfortran's catch faults too, but only to say where a program died, and end it; they don't
@@ -48,7 +48,7 @@ const LIBRARIES: [&str; 23] = [
     "libpmi",
     "libpmi2",
 ];
-/// What the files begin with that such a library loads: components, vendors' builds.
+/// The files that such a library loads begin with these: components, vendors' builds.
 const BEGINNINGS: [&str; 6] = ["mca_", "libmca_", "libmpi_cray", "libmpi_intel", "libmpi_gnu", "libuct_"];
 /// A program that calls it may have its threads cancelled at any instruction.
 pub(crate) const CANCEL_ANYWHERE: &str = "pthread_setcanceltype";
@@ -59,7 +59,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const ASK_EVERY_MAX: Duration = Duration::from_secs(4);
 
-/// What was learnt of a process's fault handlers.
+/// The facts that were learnt of a process's fault handlers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultHandlers {
     /// Signals of faults that are caught.
@@ -115,7 +115,7 @@ fn asked(pid: Pid, signals: &[i32]) -> Result<(Vec<SignalHandler>, MappingTable,
         let handlers = stopped.handlers(signals, gadgets, &maps);
         let pause_ns = stopped.resume();
         match handlers {
-            // What was mapped meanwhile may be a handler's.
+            // Code that was mapped meanwhile may be a handler's.
             Ok(handlers) => return Ok((handlers, MappingTable::of(pid)?, pause_ns)),
             Err(error) => last = Some(error),
         }

@@ -38,7 +38,7 @@ pub struct LoadedImage {
     pub from_cache: bool,
     branches: Branches,
     restartable: OnceLock<Restartable>,
-    /// What was decided about its functions: for programs without fault handlers of their own, and for those with.
+    /// The decisions about its functions: for programs without fault handlers of their own, and for those with.
     decisions: [Mutex<Decided>; 2],
     /// Where its symbols are kept on disk; what else is kept lies beside.
     place: Option<PathBuf>,
@@ -54,12 +54,12 @@ struct Decided {
 /// New decisions that are worth keeping on disk, and as many functions that it is worth looking there.
 const DECISIONS_MIN: usize = 256;
 
-/// What is known of branches between its functions.
+/// The known branches between its functions.
 #[derive(Debug, Default)]
 struct Branches {
     /// Where stretches of code begin.
     starts: OnceLock<Vec<u64>>,
-    /// What looks like one of four-byte distance. Kept on disk.
+    /// Bytes that look like one of four-byte distance. Kept on disk.
     far: OnceLock<Vec<Branch>>,
     /// All of them, once many functions were asked about.
     all: OnceLock<Vec<Branch>>,
@@ -80,7 +80,7 @@ impl LoadedImage {
         LoadedImage { image, file, unknown: Vec::new(), from_cache, branches, restartable, decisions, place }
     }
 
-    /// What was decided about its functions already, where faults are handled by the program or not; on disk it is looked
+    /// The decisions about its functions so far, where faults are handled by the program or not; on disk it is looked
     /// for only if that much is asked.
     pub(crate) fn decisions(&self, functions: usize, faults_stay: bool) -> Arc<Decisions> {
         let mut decided = locked(&self.decisions[usize::from(faults_stay)]);

@@ -22,7 +22,7 @@ const MAGIC: &[u8; 8] = b"trimtabI";
 /// Raise it when the form of what is kept changes.
 const VERSION: u32 = 1;
 
-/// What was kept: the files' build ids, in the order of their addresses, and the names.
+/// The kept result: the files' build ids, in the order of their addresses, and the names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     /// Another program may want other names.
@@ -74,7 +74,7 @@ fn names_of(pid: Pid, groups: &[Vec<&Mapping>], is_asked: &dyn Fn(&str) -> bool)
     Some(names)
 }
 
-/// What was found in the very same files before.
+/// The names that were found in the very same files before.
 fn read_kept(place: &Path, files: &[Vec<u8>]) -> Option<BTreeSet<String>> {
     let kept = from_bytes(&std::fs::read(place).ok()?)?;
     (Some(kept.engine) == engine() && kept.files == files).then_some(kept.names)
@@ -109,7 +109,7 @@ mod tests {
         Pid(std::process::id() as i32)
     }
 
-    /// What this very process imports of its C library, and how many names were looked at for it.
+    /// The imports of this very process from its C library, and how many names were looked at for it.
     fn asked(cache: &ImageCache, maps: &MappingTable) -> (BTreeSet<String>, usize) {
         let count = Cell::new(0);
         let is_asked = |name: &str| {

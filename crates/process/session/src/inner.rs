@@ -56,7 +56,7 @@ pub struct LoopRequest {
     /// The loop's number in it, as `points` shows it. None: calls of the function are counted in its place. With
     /// [`ENTRANCES`] behind it: passes of the blocks by which the loop is entered.
     pub number: Vec<u32>,
-    /// What its probe does; its role is [`trimtab_stub::layout::role::LOOP`].
+    /// Its probe's work; its role is [`trimtab_stub::layout::role::LOOP`].
     pub probe: Probe,
 }
 
@@ -175,7 +175,7 @@ fn places(modules: &Modules, request: &LoopRequest) -> Result<Vec<Inner>, String
     }
 }
 
-/// What nobody reads any more where a point's bodies run.
+/// Registers and flags that nobody reads any more where a point's bodies run.
 fn unread_at(code: &FunctionCode<'_>, analysis: &Analysis, site: &Site) -> Unread {
     let SiteKind::At(address) = site.kind else { return Unread::default() };
     let liveness = Liveness::of(code, analysis);

@@ -52,7 +52,7 @@ const PLACES_MAX: usize = 5;
 /// has to get a processor.
 const REST_US: u64 = 300;
 
-/// What the caller must say about a window's shared memory.
+/// The caller's facts about a window's shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Functions (of which several probes may share one).
@@ -82,13 +82,13 @@ pub struct Inserted {
     pub(crate) ending: Option<Ending>,
     /// Numbers of the probes at functions that a rank calls last.
     pub(crate) last_calls: Vec<u32>,
-    /// What is patched, in words.
+    /// The patched program, in words.
     pub(crate) patched: String,
     /// Where each patch lies, with the name of its function.
     pub(crate) patch_places: Vec<(Range<u64>, String)>,
     /// How long the process was held to take single functions out, nanoseconds.
     pub(crate) pause_taking_ns: u64,
-    /// Who walks stacks finds no gap in the code that was put in.
+    /// True if a walk of stacks finds no gap in the code that was put in.
     pub are_frames_known: bool,
     /// Until nothing is in the process any more.
     held: Option<Held>,
@@ -416,7 +416,7 @@ pub(crate) fn place_near(maps: &MappingTable, text: &Range<u64>, length: u64) ->
     maps.gap_near(text.clone(), length, REACH, MARGIN)
 }
 
-/// What the islands of a simple probe do inline; the routine knows them by [`flag::SIMPLE`].
+/// The inline work of a simple probe's islands; the routine knows them by [`flag::SIMPLE`].
 fn inline_of(probe: &Probe, geometry: &Geometry) -> Option<Inline> {
     let timed = probe.flags & flag::SIMPLE != 0;
     let is_function = probe.role == role::FUNCTION;

@@ -12,7 +12,7 @@ use trimtab_os::{Mapping, MappingTable};
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// What is mapped of the library whose file name ends so; empty if no code of it is.
+/// The mappings of the library whose file name ends so; empty if no code of it is mapped.
 pub fn mappings_of(maps: &MappingTable, library: &str) -> Vec<Mapping> {
     let is_it = |mapping: &&Mapping| {
         let name = mapping.path.rsplit('/').next().unwrap_or(&mapping.path);

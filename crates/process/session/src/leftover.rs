@@ -1,4 +1,4 @@
-//! What a killed trimtab left in a process: find it, and undo it.
+//! The remains of a killed trimtab in a process: find them, and undo them.
 //!
 //! The descriptor in the target's shared memory lists every mapping and every patch with its original bytes, under a
 //! checksum. It comes from outside as far as we are concerned: nothing in it is believed before it has been checked
@@ -24,7 +24,7 @@ const LOOKS_MAX: usize = 8;
 /// Most slots a geometry may have.
 const SLOTS_MAX: u64 = 65_536;
 
-/// What was found in a process.
+/// The remains that were found in a process.
 #[derive(Debug)]
 pub enum Leftover {
     /// Nothing.
@@ -219,7 +219,7 @@ fn gates_before(pid: Pid, maps: &MappingTable, mappings: &[(u64, u64)]) -> Vec<(
     starts.filter(|start| is_untouched_gate(maps, &flags, *start)).map(|start| (start, PAGE)).collect()
 }
 
-/// What can't be read is left: a page too many is better than one too few.
+/// Memory that can't be read is left: a page too many is better than one too few.
 fn smaps(pid: Pid) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default()
 }
@@ -264,7 +264,7 @@ pub fn undo_inherited(pid: Pid, leftover: &Leftover) -> Result<Removal, Error> {
     }
 }
 
-/// What undoing would do. Public for fuzzing only.
+/// The steps that undoing would take. Public for fuzzing only.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Judged {
@@ -340,7 +340,7 @@ fn read_descriptor(pid: Pid, memory: &Memory, first: &Mapping) -> Result<Option<
 
 impl Raw {
     fn monitor_runs(&self) -> bool {
-        // What this very process was before it executed itself anew, to undo.
+        // The claim may be from the program that this very process was before it executed itself anew, to undo.
         if self.monitor_pid == u64::from(std::process::id()) && !trimtab_os::last_act::has_held() {
             return false;
         }

@@ -209,7 +209,7 @@ impl Mapper<'_> {
                 }
                 continue;
             }
-            // What a killed trimtab asked for came without it: then what was found in the process is not all.
+            // If memory that a killed trimtab asked for came without it, not all of it was found in the process.
             if is_first(calls) && attempt > 0 && self.has_more_of_ours()? {
                 return Err(Error::CallsPending { pid: self.pid }.into());
             }
@@ -308,7 +308,7 @@ impl Mapper<'_> {
         Err(Error::NoRoom { pid: self.pid, module: "memory".into() }.into())
     }
 
-    /// What is mapped of what should be behind `step`: address and length of each.
+    /// The mappings that should be behind `step`, as far as they are there: address and length of each.
     fn made(&self, step: u64, file: &File) -> Result<Vec<(u64, u64)>, Error> {
         let wanted = self.wanted(step);
         let now = MappingTable::around(self.pid, &wanted.iter().map(|wanted| wanted.start).collect::<Vec<u64>>())?;

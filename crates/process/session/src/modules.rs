@@ -1,4 +1,4 @@
-//! What is loaded in a process: its modules, their symbols and where they lie.
+//! The modules that are loaded in a process, their symbols and where they lie.
 //!
 //! Symbols of a file are read once: in memory for all processes of this run, on disk by build id for later runs. Modules
 //! stand in the order in which the loader searches them, so that a name means here what it means there.
@@ -70,7 +70,7 @@ pub struct Modules {
     pub unreadable: Vec<(String, String)>,
     /// C libraries that are not among the modules: threads may have to be held there that set a fault handler.
     pub(crate) c_libraries: Vec<Module>,
-    /// What is known of the process's fault handlers, once that was asked.
+    /// The process's fault handlers, once that was asked.
     pub(crate) handlers: Arc<OnceLock<FaultHandlers>>,
     /// Whether the first module is the program itself.
     has_program: bool,
@@ -196,7 +196,7 @@ impl Modules {
         ))
     }
 
-    /// What a plain name means to the loader: in each namespace of loaded files the first definition, in the order of its
+    /// The loader's meaning of a plain name: in each namespace of loaded files the first definition, in the order of its
     /// search. The program's own functions come first, exported or not; of libraries those count that they export, unless
     /// none does.
     pub fn definitions<'m>(&'m self, name: &str) -> Vec<(&'m Module, &'m Function)> {

@@ -382,7 +382,7 @@ mod tests {
         assert!(file_by(&[Way::Named], running.pid(), &[&other]).is_err(), "what has its name now is another file");
     }
 
-    /// What memory has of a file is read as the file, and pages that somebody wrote to are told.
+    /// Memory of a file is read as the file, and pages that somebody wrote to are told.
     #[test]
     fn a_file_that_is_gone_is_read_from_memory() {
         for (name, flags) in [

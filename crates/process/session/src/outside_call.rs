@@ -39,7 +39,7 @@ const LOOK_EVERY_US: [u64; 5] = [1_700, 3_100, 5_300, 11_300, 23_900];
 const OUTERMOST_MAX: usize = 2;
 /// Defined by the C library only.
 const LIBRARY_MARK: &str = "__libc_start_main";
-/// What code that writes to or reads from a stream in place calls when the buffer is full or empty.
+/// Code that writes to or reads from a stream in place calls these when the buffer is full or empty.
 const INLINE_STREAMS: [&str; 2] = ["__overflow", "__uflow"];
 /// Functions that hold nothing of the C library's while they sleep.
 const SLEEPS: [&str; 44] = [
@@ -89,7 +89,7 @@ const SLEEPS: [&str; 44] = [
     "write",
 ];
 
-/// What became of it.
+/// The outcome of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsideCall {
     /// All functions have returned. Otherwise the thread is still in one, and goes on by itself when that returns.
@@ -239,7 +239,7 @@ fn defines(module: &Module, name: &str) -> bool {
     module.loaded.image.function_named(name).is_some_and(|function| function.exported)
 }
 
-/// What came of one look.
+/// The outcome of one look.
 enum Tried {
     Made(Called),
     NotNow { why: String, held_ns: u64 },

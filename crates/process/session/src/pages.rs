@@ -48,7 +48,7 @@ pub(crate) struct PageWrites {
     groups: Vec<Group>,
 }
 
-/// What one write makes.
+/// The patches that one write makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     /// From the first to the last byte of its patches: on one page.
@@ -57,7 +57,7 @@ struct Group {
     patches: Range<usize>,
 }
 
-/// What a patch needs before it, in order.
+/// The steps that a patch needs before it, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Needs {
     Nothing,

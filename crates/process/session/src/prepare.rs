@@ -39,7 +39,7 @@ pub struct FunctionRequest {
     pub name: String,
     /// Where it begins.
     pub address: ProcAddr,
-    /// What its probe does.
+    /// Its probe's work.
     pub probe: Probe,
 }
 
@@ -81,11 +81,11 @@ pub struct Prepared {
     pub(crate) taken: BTreeMap<u64, u64>,
     /// Text of the program itself.
     pub(crate) program: Range<u64>,
-    /// What runs instead of the in-target routine.
+    /// The script that runs instead of the in-target routine.
     pub(crate) script: Option<ScriptSource>,
     /// Code of bindings and tools, where threads are held as they leave a function; nothing else runs then.
     pub(crate) gathers: Option<Vec<Range<u64>>>,
-    /// What was known of the process's fault handlers.
+    /// The process's fault handlers, as far as they were known.
     pub(crate) handlers: FaultHandlers,
     /// Code in which a thread may be about to set one.
     pub(crate) setters: Vec<Range<u64>>,
@@ -240,7 +240,7 @@ impl Prepared {
         self.handlers.own.as_deref()
     }
 
-    /// What to keep an eye on while the probes are in: a fault handler that is set then would not find code that may fault.
+    /// The watch to keep while the probes are in: a fault handler that is set then would not find code that may fault.
     pub(crate) fn watch(&self) -> Option<Watch> {
         (self.handlers.own.is_none() && self.moves_faults()).then(|| Watch::new(&self.handlers))
     }
@@ -421,7 +421,7 @@ pub(crate) struct Placed<'a> {
     pub parts: Vec<Range<u64>>,
 }
 
-/// What was decided about one function, or why it can't be patched.
+/// The decision about one function, or why it can't be patched.
 pub(crate) type Decided<'a> = Result<Placed<'a>, String>;
 /// The same, with the module's number and what is worth keeping; that is seldom anything, and large.
 type Judged<'a> = (Decided<'a>, Option<Box<(usize, Decision)>>);
@@ -727,7 +727,7 @@ impl ReadMemory for Tables<'_> {
         };
         let Some(mapping) = self.subject.maps.at(address) else { return false };
         let is_read = !mapping.writable && memory.read(address, buffer).is_ok();
-        // What should be there may be missing because the program is ending, or executes another one.
+        // Memory that should be there may be missing because the program is ending, or executes another one.
         let is_inside = address.checked_add(buffer.len() as u64).is_some_and(|end| end <= mapping.end);
         if mapping.writable || (is_inside && !is_read) {
             self.may_change.set(true);
@@ -752,7 +752,7 @@ impl ClassifyJump for Subject<'_> {
             let end = FileAddr(fragment.addr.0 + fragment.size);
             return JumpTarget::Fragment(to_proc(&(fragment.addr..end)));
         }
-        // What begins like a called function has no frame there; its rules need not be read again.
+        // A place that begins like a called function has no frame there; its rules need not be read again.
         if let Some(frame) = image.frame_at(file_target).filter(|frame| frame.kind == FrameKind::Entry) {
             return if frame.addr == file_target { JumpTarget::TailCall } else { JumpTarget::Unknown };
         }

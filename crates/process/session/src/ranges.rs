@@ -36,7 +36,7 @@ struct Table {
     second: bool,
     /// Words with the number of ranges and the place.
     words: (u32, u32),
-    /// What it holds.
+    /// The ranges that it holds.
     ranges: Vec<(u64, u64)>,
     /// Most ranges it ever held.
     longest: usize,
@@ -110,7 +110,7 @@ impl Table {
         self.close(area);
         let new = self.place();
         self.longest = self.longest.max(ranges.len());
-        // Who still has a larger count finds ranges that begin behind every address.
+        // A reader that still has a larger count finds ranges that begin behind every address.
         let unused = std::iter::repeat_n((u64::MAX, u64::MAX), self.longest - ranges.len());
         for (index, (start, end)) in ranges.iter().copied().chain(unused).enumerate() {
             let range = new + index as u64 * RANGE_BYTES;
@@ -164,7 +164,7 @@ mod tests {
     const AT: u64 = 4096;
     const TABLES: u64 = 512;
 
-    /// What a body finds: the count, and the ranges of the table in use.
+    /// A body finds the count, and the ranges of the table in use.
     fn found(area: Area<'_>) -> Vec<(u64, u64)> {
         let word = |offset: u64| area.word(offset).load(Relaxed);
         let place = word(process_word::RANGES.into());

@@ -35,7 +35,7 @@ const STACK_BYTES_MAX: u64 = 1 << 20;
 /// Place of `Slot::busy` within a slot.
 const BUSY_OFFSET: u64 = std::mem::offset_of!(trimtab_stub::layout::Slot, busy) as u64;
 
-/// What was done to take probes out.
+/// The steps that took probes out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removal {
     /// Longest time the process was held, nanoseconds.
@@ -68,14 +68,14 @@ impl Removal {
     }
 }
 
-/// What must be known to restore a process.
+/// The facts that are needed to restore a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub header: u64,
     pub gates: Vec<u64>,
     pub arenas: Vec<Range<u64>>,
     pub mappings: Vec<(u64, u64)>,
-    /// What was written to its text.
+    /// The writes to its text.
     pub patches: PageWrites,
     /// Those by which the unwinder finds tables of our code: as long as somebody is in it, they are needed.
     pub finders: Vec<u64>,

@@ -13,7 +13,7 @@ use trimtab_types::{FileAddr, LoadBias, ProcAddr};
 /// Bytes that the kernel looks at before the place where a thread goes on.
 const MARK_BYTES: u64 = 4;
 
-/// What the kernel knows of a file's code, by addresses of the file.
+/// The restartable sequences of a file's code, by addresses of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Restartable {
     /// In order, apart from each other.

@@ -243,7 +243,7 @@ fn function_request(request: &ScriptRequest) -> FunctionRequest {
     FunctionRequest { name: request.name.clone(), address: request.address, probe }
 }
 
-/// What the process area must hold before the first body runs.
+/// The values that the process area must hold before the first body runs.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptStart {
     /// MPI rank and number of ranks, or -1.

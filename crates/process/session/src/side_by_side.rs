@@ -10,7 +10,7 @@ const PER_THREAD_MIN: usize = 256;
 /// Things a thread takes at once: large functions lie side by side.
 const BATCH: usize = 64;
 
-/// What `work` makes of each of `things`, in their order.
+/// The results of `work` for each of `things`, in their order.
 pub(crate) fn side_by_side<T: Sync, R: Send>(things: &[T], work: &(impl Fn(&T) -> R + Sync)) -> Vec<R> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = processors.min(things.len() / PER_THREAD_MIN);

@@ -26,7 +26,7 @@ pub(crate) struct Text<'a> {
     segments: Vec<Blocks>,
 }
 
-/// What is known of one segment.
+/// The known blocks of one segment.
 #[derive(Debug)]
 struct Blocks {
     addr: u64,

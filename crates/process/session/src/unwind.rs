@@ -1,4 +1,4 @@
-//! Who called whom on a held thread's stack, from the unwind tables alone and down to the very first function.
+//! The callers on a held thread's stack, from the unwind tables alone and down to the very first function.
 //!
 //! A stack is known wholly or not at all: where one table says nothing, where a rule needs a calculation, or where a
 //! signal handler was called, there is no answer. Words of the stack are not guessed to be return addresses, unless
@@ -32,7 +32,7 @@ pub(crate) struct Standing {
     pub address: FileAddr,
 }
 
-/// What is known of a function's registers.
+/// The known registers of a function.
 #[derive(Clone, Copy)]
 struct Registers {
     instruction: u64,

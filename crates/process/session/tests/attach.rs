@@ -260,7 +260,7 @@ fn what_could_not_be_taken_out_is_undone_by_whoever_looks_next() {
     let (end, is_over) = std::sync::mpsc::channel::<()>();
     let (held, is_held) = std::sync::mpsc::channel();
     let holder = std::thread::spawn(move || {
-        // Whom somebody else traces can't be stopped by us.
+        // A thread that somebody else traces can't be stopped by us.
         let stopped = trimtab_os::Stopped::stop(pid).expect("stops");
         held.send(()).expect("somebody waits");
         let _over = is_over.recv();

@@ -99,7 +99,7 @@ fn kept_decisions_are_the_same_as_new_ones() {
     std::fs::remove_dir_all(&folder).expect("removes its folder");
 }
 
-/// What was decided for a program that leaves its faults alone is not used for one that handles them, nor the other way
+/// Decisions for a program that leaves its faults alone are not used for one that handles them, nor the other way
 /// round, in memory and from disk.
 #[test]
 fn programs_that_handle_faults_have_decisions_of_their_own() {

@@ -1,4 +1,4 @@
-//! What reading a program costs: time of each step, sizes of caches, and the process's peak of memory.
+//! The cost of reading a program: time of each step, sizes of caches, and the process's peak of memory.
 //!
 //! `cargo run --release -p trimtab-symbols --example figures -- FILE [DEBUG_FILE] [FILE:LINE]`
 //!

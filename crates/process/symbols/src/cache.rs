@@ -57,7 +57,7 @@ pub fn seal_as(magic: &[u8; 8], version: u32, payload: &[u8]) -> Vec<u8> {
 /// The payload behind a header of this kind and version.
 ///
 /// # Errors
-/// What is wrong with it, as a sentence.
+/// The fault, as a sentence.
 pub fn unseal_as<'a>(magic: &[u8; 8], version: u32, bytes: &'a [u8]) -> Result<&'a [u8], String> {
     let Some((header, payload)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Err(format!("{} bytes are no header", bytes.len()));

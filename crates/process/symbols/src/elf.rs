@@ -77,7 +77,7 @@ impl<'a> Elf<'a> {
         self.program_headers.iter().any(|header| header.p_type(ENDIAN) == kind)
     }
 
-    /// What is mapped; ranges that leave the address space are left out.
+    /// The mapped segments; ranges that leave the address space are left out.
     pub fn segments(&self) -> Vec<Segment> {
         let is_load = |header: &&ProgramHeader64<LittleEndian>| header.p_type(ENDIAN) == elf::PT_LOAD;
         let fits = |header: &&ProgramHeader64<LittleEndian>| {

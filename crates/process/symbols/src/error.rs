@@ -1,4 +1,4 @@
-//! What can go wrong when reading a program's file: one closed list, each with its facts and the next step.
+//! The errors of reading a program's file: one closed list, each with its facts and the next step.
 //!
 //! Only what makes the whole answer useless is an error. A table that is broken beside healthy ones becomes a line in
 //! `Image::problems` instead, because a program with a damaged symbol table still runs and can still be measured.
@@ -55,7 +55,7 @@ pub enum Error {
     BadFrame {
         /// An address the entry covers.
         addr: FileAddr,
-        /// What is wrong with it.
+        /// The fault, in words.
         what: String,
     },
     /// The exception table of a function can't be read.
@@ -63,13 +63,13 @@ pub enum Error {
     BadExceptionTable {
         /// Where the table (LSDA) lies.
         addr: FileAddr,
-        /// What is wrong with it.
+        /// The fault, in words.
         what: String,
     },
     /// Bytes that are not a cached image, or one of another version.
     #[error("not a usable cached image: {what}; delete it, it will be made again from the program's file")]
     BadCache {
-        /// What is wrong with it.
+        /// The fault, in words.
         what: String,
     },
     /// A debug file that belongs to another build of the program.

@@ -1,6 +1,6 @@
 //! Unwind tables for code that has none: rows in, the bytes of `.eh_frame` out, as every unwinder reads them.
 //!
-//! What was written is read again before it is handed out: a table that doesn't say what it should is none.
+//! A table that was written is read again before it is handed out: one that doesn't say what it should is none.
 //!
 //! Next: `frames`, which reads tables; `trimtab-plan`'s `frames`, which makes the rows.
 
@@ -117,7 +117,7 @@ fn description(entry: &FrameEntry) -> Option<FrameDescriptionEntry> {
     Some(description)
 }
 
-/// What changes from one row to the next; all of the row if there is none before it.
+/// The changes from one row to the next; all of the row if there is none before it.
 fn instructions(before: Option<&FrameRow>, row: &FrameRow) -> Vec<CallFrameInstruction> {
     let mut all = Vec::new();
     if before.is_none_or(|before| before.base != row.base) {

@@ -33,13 +33,13 @@ pub struct Frame {
     pub addr: FileAddr,
     /// Bytes it covers.
     pub size: u64,
-    /// What its first rule says about its first address.
+    /// The kind of frame by its first rule, at its first address.
     pub kind: FrameKind,
     /// Where the entry lies in the section, in bytes.
     pub(crate) entry_offset: u32,
 }
 
-/// What the rule at the first address of an unwind entry says.
+/// The kind of frame by the rule at the first address of an unwind entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FrameKind {
     /// The stack is as just after a call: the beginning of a function. (GCC's cold parts without any frame look the
@@ -79,7 +79,7 @@ pub struct FdeInfo {
     pub is_signal_frame: bool,
 }
 
-/// What the unwind table says about one function.
+/// The unwind table's facts about one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnwindFacts {
     /// Whole ranges of all entries that touch the function's own range, ascending.
@@ -111,7 +111,7 @@ impl UnwindFacts {
     }
 }
 
-/// What the unwind table says about `function`, which may also be one of the image's fragments.
+/// The unwind table's facts about `function`, which may also be one of the image's fragments.
 ///
 /// # Errors
 /// [`Error::OtherFile`] if `bytes` is not the file `image` was made from; [`Error::BadFrame`] and
@@ -120,7 +120,7 @@ pub fn unwind_facts(bytes: &[u8], image: &Image, function: &Function) -> Result<
     unwind_facts_of(bytes, image, function.addr..function.end())
 }
 
-/// What the unwind table says about the code in `range`; an empty range stands for its first byte.
+/// The unwind table's facts about the code in `range`; an empty range stands for its first byte.
 ///
 /// # Errors
 /// As [`unwind_facts`].

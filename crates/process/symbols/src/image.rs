@@ -1,4 +1,4 @@
-//! What is known about one file: its segments, functions and data, and how to look them up.
+//! The facts of one file: its segments, functions and data, and how to look them up.
 //!
 //! All addresses are [`FileAddr`]: as written in the file. A process adds its load bias. Everything here is plain data
 //! that a test may build by hand (start from [`Image::default`]); the lists of functions, fragments, objects and
@@ -30,7 +30,7 @@ pub struct Image {
     pub entry: FileAddr,
     /// Length of the file in bytes.
     pub file_size_bytes: u64,
-    /// What is mapped, in the file's order.
+    /// The mapped segments, in the file's order.
     pub segments: Vec<Segment>,
     /// Functions by ascending address, one per address.
     pub functions: Vec<Function>,
@@ -46,7 +46,7 @@ pub struct Image {
     pub slots: Vec<Slot>,
     /// Stubs that jump through slots, by ascending address.
     pub stubs: Vec<Stub>,
-    /// What the code promises about control-flow protection.
+    /// The code's promises about control-flow protection.
     pub protection: Protection,
     /// Libraries it asks the loader for (`DT_NEEDED`).
     pub needed: Vec<String>,
@@ -403,7 +403,7 @@ impl PartialEq for NameIndex {
     }
 }
 
-/// What names made of an address begin with.
+/// Names made of an address begin with this.
 const ADDRESS_NAME: &str = "fn_";
 
 /// The address in a name made of one.

@@ -1,4 +1,4 @@
-//! What a file asks of others: the names it imports and the libraries it needs.
+//! A file's needs from others: the names it imports and the libraries it needs.
 //!
 //! Far cheaper than reading all symbols, so it can be asked of every file a process has mapped.
 //!

@@ -35,16 +35,16 @@ const PACKED_STUB_BYTES: u64 = 8;
 pub struct Slot {
     /// Where the slot lies.
     pub addr: FileAddr,
-    /// Whose address it holds.
+    /// The function or data whose address it holds.
     pub target: SlotTarget,
 }
 
-/// Whose address a slot holds.
+/// The function or data whose address a slot holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SlotTarget {
-    /// What the loader finds under this name, here or in another file (function or, rarely, data).
+    /// The loader's choice under this name, here or in another file (function or, rarely, data).
     Import(String),
-    /// What the resolver (IFUNC) at this address returned.
+    /// The choice of the resolver (IFUNC) at this address.
     Resolved(FileAddr),
 }
 
@@ -59,7 +59,7 @@ pub struct Stub {
     pub slot: FileAddr,
 }
 
-/// What a relocation does to a slot.
+/// The effect of a relocation on a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relocation {
     /// Stores the address of a symbol.

@@ -1,4 +1,4 @@
-//! What differs between processor architectures when unwind tables are read; the only file here that knows any.
+//! The differences between processor architectures when unwind tables are read; the only file here that knows any.
 //!
 //! Next: `frames`, which asks.
 
@@ -40,7 +40,7 @@ impl Machine {
         }
     }
 
-    /// What a relocation of this type does to a slot; `None` for those that fill no slot with an address of code.
+    /// The effect of a relocation of this type on a slot; `None` for those that fill no slot with an address of code.
     pub(crate) fn relocation(self, kind: u32) -> Option<Relocation> {
         if self != Machine::X86_64 {
             return None;

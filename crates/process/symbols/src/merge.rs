@@ -49,7 +49,7 @@ fn is_same_build(image: &Image, debug: &Image) -> bool {
     image.machine == debug.machine && code(image) == code(debug)
 }
 
-/// What `image` holds, as claims; names keep their order by their rank.
+/// The contents of `image`, as claims; names keep their order by their rank.
 fn claims_of(image: &Image) -> Vec<Claim<'_>> {
     let functions = image.functions.iter().flat_map(|function| {
         let named = if function.is_ifunc { ClaimKind::Ifunc } else { ClaimKind::Function };

@@ -53,7 +53,7 @@ fn build_id_among<'a>(mut notes: NoteIterator<'a, Header>) -> Option<&'a [u8]> {
     None
 }
 
-/// What the property note says about control-flow protection.
+/// The property note's promises about control-flow protection.
 pub(crate) fn protection(elf: &Elf) -> Protection {
     let sections = elf.sections.iter().flat_map(|sections| sections.iter());
     let in_sections = sections.filter_map(|section| section.notes(ENDIAN, elf.bytes).ok()?).take(NOTE_AREAS_MAX);

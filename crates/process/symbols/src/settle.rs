@@ -23,7 +23,7 @@ pub(crate) struct CodeSpace {
     mapped: Vec<Range<u64>>,
 }
 
-/// What the claims come to.
+/// The result of all claims together.
 #[derive(Default)]
 pub(crate) struct Settled {
     pub functions: Vec<Function>,

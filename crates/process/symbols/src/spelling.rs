@@ -1,6 +1,6 @@
 //! Functions by the names that people write: `ns::S::f(int)`, `ns::S::f`, `ns::S::f*`, `module::procedure`.
 //!
-//! What a symbol means is found only where no symbol is called so itself, and only of symbols that have the name's last
+//! The meaning of a symbol is looked for only where no symbol is called so itself, and only among symbols that have the name's last
 //! word in them: to read all names of a large program takes long.
 //!
 //! Next: `demangle` for what a symbol means.

@@ -19,7 +19,7 @@ const NAMES_TO_FILE_MAX: usize = 8;
 /// The part of a version's name that is kept, in bytes.
 const VERSION_NAME_BYTES_MAX: usize = 256;
 
-/// What a symbol or unwind entry says about an address.
+/// The statement of a symbol or unwind entry about an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim<'a> {
     pub addr: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Claim<'a> {
     pub exported: bool,
 }
 
-/// What is claimed.
+/// The kind of statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimKind {
     /// A function symbol.
@@ -176,7 +176,7 @@ impl Versions<'_> {
     }
 }
 
-/// What a defined symbol is; `None` for those of no interest.
+/// The kind of a defined symbol; `None` for those of no interest.
 fn kind_of(symbol: &Sym64<LittleEndian>) -> Option<ClaimKind> {
     let section = symbol.st_shndx(ENDIAN);
     let is_elsewhere = section == elf::SHN_UNDEF || section == elf::SHN_ABS || section == elf::SHN_COMMON;

@@ -300,7 +300,7 @@ fn is_optimised(case: &str) -> bool {
     case.ends_with("O2") || ["zlib", "split", "type-units5"].contains(&case)
 }
 
-/// What a unit begins with lies in no function of the unit before it.
+/// Code at the beginning of a unit lies in no function of the unit before it.
 #[test]
 fn scopes_end_with_their_unit() {
     let further = common::path("further.c");

@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use std::sync::OnceLock;
 use trimtab_symbols::{Image, MappedModule, seal};
 
-/// What is done to the bytes, in this order.
+/// The damage to the bytes, in this order.
 #[derive(Clone, Debug)]
 struct Damage {
     without_sections: bool,

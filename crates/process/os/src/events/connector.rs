@@ -102,7 +102,7 @@ impl Connector {
         unsafe { libc::ppoll(&raw mut watched, 1, &raw const limit, std::ptr::null()) };
     }
 
-    /// What has come; the flag says whether the kernel had to drop something.
+    /// The events that have come; the flag says if the kernel had to drop something.
     pub(super) fn fetch(&self) -> io::Result<(Vec<ProcessEvent>, bool)> {
         let (mut events, mut lost) = (Vec::new(), false);
         for _ in 0..BATCH_MAX {

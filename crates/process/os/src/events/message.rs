@@ -1,4 +1,4 @@
-//! What one message of the kernel's proc connector says: bytes in, events out.
+//! One message of the kernel's proc connector: bytes in, events out.
 //!
 //! A message is a netlink header, a connector header and one `struct proc_event`, all in the machine's byte order. Text
 //! and layout are the kernel's (`linux/netlink.h`, `linux/connector.h`, `linux/cn_proc.h`) and have not changed since 2005.
@@ -31,7 +31,7 @@ const EVENT_FORK: u32 = 1;
 const EVENT_EXEC: u32 = 2;
 const EVENT_EXIT: u32 = 0x8000_0000;
 
-/// What one message says.
+/// The content of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// The answer to our wish to listen: 0, or an error number.

@@ -1,4 +1,4 @@
-//! What happens to processes: forks, execs and exits, from the kernel where it tells, else by looking again and again.
+//! Events of processes: forks, execs and exits, from the kernel where it tells, else by looking again and again.
 //!
 //! Both ways have one interface, and [`ProcessEvents::source`] says which it is. What the kernel had to drop is made
 //! good by a scan of `/proc`, as far as the processes still live, and is said ([`ProcessEvent::Lost`]).
@@ -104,7 +104,7 @@ impl ProcessEvents {
         &self.source
     }
 
-    /// What has happened since the last call; waits for something at most that long.
+    /// The events since the last call; waits for something at most that long.
     ///
     /// # Errors
     /// The kernel ended the stream, for a reason that never happens in a working system.

@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use trimtab_types::Pid;
 
-/// What is known of each process.
+/// The processes that are known.
 #[derive(Debug, Default)]
 pub(super) struct Scan(BTreeMap<Pid, Known>);
 
@@ -30,7 +30,7 @@ impl Scan {
         Scan(pids.filter_map(|pid| Some((pid, Known::of(pid)?))).collect())
     }
 
-    /// What happened since, as far as it can be seen now.
+    /// The events since, as far as they can be seen now.
     pub(super) fn changes(&mut self) -> Vec<ProcessEvent> {
         let before = std::mem::replace(self, Scan::now());
         self.since(&before)

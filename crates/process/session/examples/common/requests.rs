@@ -1,4 +1,4 @@
-//! What the examples ask of a process: all functions of its modules, and the bytes of its code.
+//! The examples' requests to a process: all functions of its modules, and the bytes of its code.
 //!
 //! Next: `probe_all`, `plan_all` and `insert_many`, which use this.
 

@@ -69,7 +69,7 @@ pub(crate) fn signature(
     }
     let mut state = State::default();
     let result = state.result(types, result);
-    // What can't be classified may take any registers: nothing is known about those behind it.
+    // A parameter that can't be classified may take any registers: nothing is known about those behind it.
     let mut is_known = true;
     let arguments = arguments.map(|argument| {
         let place = state.argument(types, &argument).filter(|_| is_known);
@@ -79,7 +79,7 @@ pub(crate) fn signature(
     Signature { arguments: arguments.collect(), result }
 }
 
-/// What has been given away.
+/// The registers that have been given away.
 #[derive(Default)]
 struct State {
     integers: usize,

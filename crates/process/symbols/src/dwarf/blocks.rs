@@ -48,7 +48,7 @@ pub struct InlinedCall {
 /// (first address, first one behind, entry or unit), by ascending address.
 type Spans = Vec<(u64, u64, u32)>;
 
-/// What was listed so far.
+/// The blocks that were listed so far.
 pub(crate) struct Blocks {
     units: OnceLock<Spans>,
     functions: Vec<OnceLock<Spans>>,
@@ -183,7 +183,7 @@ impl<'a> Program<'a> {
         let Some(cell) = self.blocks.functions.get(unit) else { return NONE };
         cell.get_or_init(|| {
             let mut spans = Spans::new();
-            // What precedes a damaged entry is sound.
+            // The list before a damaged entry is sound.
             let _ = self.list_functions(unit, &mut spans);
             spans.sort_unstable();
             spans

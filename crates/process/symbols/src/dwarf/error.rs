@@ -9,17 +9,17 @@ pub enum LookupError {
     /// Nothing has this name.
     #[error("no {what} is called `{name}`{}", near_words(near))]
     NotFound {
-        /// What was looked for: "source file", "type", ...
+        /// The kind of thing that was looked for: "source file", "type", ...
         what: &'static str,
         /// The name asked for.
         name: String,
-        /// What there is instead: names that are alike, at most some.
+        /// Names that are alike, at most some.
         near: Vec<String>,
     },
     /// Several different things have this name.
     #[error("`{name}` may be each of {}: say which {what}, with more of its name", candidates.join(", "))]
     Ambiguous {
-        /// What was looked for.
+        /// The kind of thing that was looked for.
         what: &'static str,
         /// The name asked for.
         name: String,
@@ -39,7 +39,7 @@ pub enum LookupError {
     /// A table of the debugging information contradicts itself.
     #[error("damaged debugging information: {what}; rebuild the program, or do without names and types")]
     Damaged {
-        /// What is wrong with it.
+        /// The fault, in words.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What DWARF says about where a variable is, as a tree that code can be made from.
+//! The place of a variable by DWARF, as a tree that code can be made from.
 //!
 //! DWARF describes a small stack machine; here its operations are run on trees instead of numbers, once, so that
 //! whoever needs the value walks a tree of bounded size. Loops, calls and values in two places at a time are not
@@ -28,19 +28,19 @@ pub enum Expression {
     Constant(u64),
     /// An address in the file; a process adds its load bias.
     Address(FileAddr),
-    /// What a register holds, by its DWARF number.
+    /// The value of a register, by its DWARF number.
     Register(u16),
-    /// What a register held when the function was entered.
+    /// The value that a register had when the function was entered.
     RegisterAtEntry(u16),
     /// The frame's base (CFA): the stack pointer before the call that entered the function.
     FrameBase,
-    /// What the enclosing function calls its frame base: occurs in types whose shape depends on local variables.
+    /// The frame base of the enclosing function: occurs in types whose shape depends on local variables.
     FunctionBase,
     /// The address of byte `0` of the thread's copy of this file's thread-local data, plus the operand.
     ThreadLocal(Box<Expression>),
     /// The address of the object whose type is described.
     Object,
-    /// What memory holds: `bytes` bytes, zero-extended.
+    /// The value in memory: `bytes` bytes, zero-extended.
     Load {
         /// Where.
         addr: Box<Expression>,
@@ -140,7 +140,7 @@ impl Expression {
 pub(crate) struct Reader<'r, 'u, 'a> {
     pub units: &'r Units<'a>,
     pub unit: &'u Unit<'a>,
-    /// What `DW_OP_fbreg` counts from.
+    /// The base from which `DW_OP_fbreg` counts.
     pub function_base: &'r Expression,
 }
 
@@ -149,7 +149,7 @@ struct Machine {
     stack: Vec<Expression>,
     nodes: usize,
     pieces: Vec<Piece>,
-    /// What the operations so far say that is not on the stack.
+    /// The place by the operations so far, if it is not on the stack.
     place: Option<Place>,
 }
 
@@ -360,7 +360,7 @@ impl Machine {
     }
 }
 
-/// What a register, or a sum with one, was at the function's entry.
+/// The value that a register, or a sum with one, had at the function's entry.
 fn at_entry(inner: Place) -> Step<Expression> {
     match inner {
         Place::Register(register) | Place::Memory(Expression::Register(register)) => {

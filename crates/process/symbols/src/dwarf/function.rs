@@ -23,7 +23,7 @@ const PARAMETERS_MAX: usize = 4096;
 const NO_CONVENTION: gimli::AttributeValue<super::units::Slice<'static>> =
     gimli::AttributeValue::CallingConvention(gimli::DW_CC_nocall);
 
-/// What is known about one function.
+/// The facts of one function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Function {
     /// Its entry.
@@ -32,7 +32,7 @@ pub struct Function {
     pub name: String,
     /// Its name with scopes: `ns::Class::f`, `module::procedure`.
     pub full_name: String,
-    /// What the linker calls it, where that is another name.
+    /// The linker's name of it, where that is another name.
     pub linkage_name: Option<String>,
     /// The linker's name in words, with parameters: `ns::Class::f(int)`.
     pub demangled: Option<String>,
@@ -46,7 +46,7 @@ pub struct Function {
     pub ranges: Vec<Range<FileAddr>>,
     /// Other units can call it by name.
     pub is_external: bool,
-    /// What it returns; `void` for nothing.
+    /// The type it returns; `void` for nothing.
     pub result: TypeId,
     /// Where the result is when it returns; `None` for none, or if not known.
     pub result_at_exit: Option<Place>,
@@ -62,7 +62,7 @@ pub struct Function {
 }
 
 impl<'a> Program<'a> {
-    /// What is known about a function.
+    /// The facts of a function.
     ///
     /// Parameters are where the calling convention puts them when the function is entered, unless the compiler says
     /// otherwise for that address, as it does for the clones it makes (`f.isra.0`, `f.constprop.0`).
@@ -133,7 +133,7 @@ impl<'a> Program<'a> {
         Ok(is_whole)
     }
 
-    /// What `DW_OP_fbreg` counts from in a function.
+    /// The base from which `DW_OP_fbreg` counts in a function.
     pub(crate) fn function_base(&self, function: EntryId) -> Result<Expression, LookupError> {
         let (die, unit) = self.units.die(function.0)?;
         let reader = Reader { units: &self.units, unit, function_base: &Expression::FunctionBase };

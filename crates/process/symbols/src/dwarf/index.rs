@@ -42,7 +42,7 @@ pub(crate) struct Name {
     pub kind: Kind,
 }
 
-/// What a name stands for.
+/// The kind of thing that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Function,
@@ -95,7 +95,7 @@ impl Index {
             if let Err(error) = units.unit(at).and_then(|unit| scan.unit(unit)) {
                 scan.index.problems.push(format!("unit {at}: {error}"));
             }
-            // What the next units hold lies in no scope of this one.
+            // The contents of the next units lie in no scope of this one.
             scan.close_scopes(isize::MIN, units.unit(at).map_or(u32::MAX, Unit::end));
         }
         let mut index = scan.index;

@@ -52,13 +52,13 @@ pub struct LinePlace {
     pub inlined: Option<EntryId>,
 }
 
-/// What was read so far; tables by their offset, since units may share one.
+/// The tables that were read so far, by their offset, since units may share one.
 #[derive(Default)]
 pub(crate) struct Lines {
     files: Mutex<HashMap<usize, Arc<Files>>>,
     tables: Mutex<HashMap<usize, Arc<Table>>>,
     bytes_read: Mutex<u64>,
-    /// What was found of each file asked for: every question about one of its lines begins with it.
+    /// The answers for each file asked for: every question about one of its lines begins with it.
     by_name: Mutex<HashMap<String, FoundFile>>,
     /// One unit for each table.
     owners: OnceLock<Vec<(usize, usize)>>,
@@ -362,7 +362,7 @@ impl Table {
         let mut table = Table::default();
         let mut first = 0;
         let mut rows = program.rows();
-        // What precedes a damaged row is sound.
+        // The rows before a damaged one are sound.
         while let Ok(Some((_, row))) = rows.next_row() {
             if row.end_sequence() {
                 table.end_sequence(first, row.address(), is_code);

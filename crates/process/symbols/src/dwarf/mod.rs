@@ -1,4 +1,4 @@
-//! What a program's debugging information (DWARF 2 to 5) says: source lines, functions with their parameters and local
+//! The facts in a program's debugging information (DWARF 2 to 5): source lines, functions with their parameters and local
 //! variables, types, global variables, and what was inlined where.
 //!
 //! [`Sections::of`] unpacks the sections of a file's bytes; [`Program::open`] reads little more than the list of units.
@@ -82,7 +82,7 @@ pub struct Program<'a> {
     index: OnceLock<Index>,
     lines: lines::Lines,
     blocks: blocks::Blocks,
-    /// What could not be read, each with the reason, for the user to see; further lines are in
+    /// The parts that could not be read, each with the reason, for the user to see; further lines are in
     /// [`Index::problems`].
     pub problems: Vec<String>,
 }

@@ -31,7 +31,7 @@ pub(crate) fn is_fortran(unit: &Unit<'_>) -> bool {
     FORTRAN.contains(&unit.language)
 }
 
-/// What the entries say that together describe one function or variable: the instance, then what it refers to.
+/// The entries that together describe one function or variable: the instance, then what it refers to.
 pub(crate) struct Chain<'u, 'a> {
     pub links: Vec<(Die<'a>, &'u Unit<'a>)>,
 }
@@ -70,7 +70,7 @@ impl<'a> Program<'a> {
         Some(String::from_utf8_lossy(self.units.text(unit, die, name)?.slice()).into_owned())
     }
 
-    /// What the linker calls it, where that is another name.
+    /// The linker's name of it, where that is another name.
     pub(crate) fn linkage_name(&self, chain: &Chain<'_, 'a>) -> Option<String> {
         let modern = self.chain_text(chain, gimli::DW_AT_linkage_name);
         modern.or_else(|| self.chain_text(chain, gimli::DW_AT_MIPS_linkage_name))
@@ -195,7 +195,7 @@ fn ends_with_scopes(full: &str, wanted: &str) -> bool {
     before.is_some_and(|before| before.is_empty() || before.ends_with(SEPARATOR))
 }
 
-/// What stands behind the last `::` that is not within template arguments or parentheses.
+/// The part behind the last `::` that is not within template arguments or parentheses.
 pub(crate) fn last_part(name: &str) -> &str {
     let bytes = name.as_bytes();
     // `operator<`, `operator()` and so on are names with brackets of their own.

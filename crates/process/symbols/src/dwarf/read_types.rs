@@ -135,7 +135,7 @@ impl<'a> Program<'a> {
         }
         let mut reader = TypeReader { program: self, types, to_read: vec![(entry, id)] };
         while let Some((entry, id)) = reader.to_read.pop() {
-            // What is damaged stays of an unknown kind; what refers to it is sound.
+            // A damaged type stays of an unknown kind; a type that refers to it is sound.
             if let Ok(found) = reader.read(entry) {
                 reader.types.list[id.0 as usize] = found;
             }

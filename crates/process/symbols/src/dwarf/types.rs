@@ -32,11 +32,11 @@ pub struct Type {
     pub name: Option<String>,
     /// Bytes; `None` where only its definition elsewhere, or the running program, tells.
     pub size: Option<u64>,
-    /// What it is.
+    /// Its kind.
     pub kind: TypeKind,
 }
 
-/// What a type is.
+/// The kind of a type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TypeKind {
     /// No value.
@@ -47,7 +47,7 @@ pub enum TypeKind {
     Pointer(TypeId),
     /// A C++ reference: an address that is used as what lies there.
     Reference {
-        /// What lies there.
+        /// The type of the value there.
         target: TypeId,
         /// `&&`.
         is_rvalue: bool,
@@ -62,13 +62,13 @@ pub enum TypeKind {
         members: Vec<Member>,
         /// It is declared only; see [`super::Program::completed`].
         is_declaration: bool,
-        /// What is known about how C++ passes it to functions: `true` by address, `false` by value. Its members may
+        /// The way C++ passes it to functions, if known: `true` by address, `false` by value. Its members may
         /// decide otherwise where nothing is.
         passed_by_address: Option<bool>,
     },
     /// An array.
     Array {
-        /// What it consists of.
+        /// The type of its elements.
         element: TypeId,
         /// Its dimensions: C's leftmost first, Fortran's fastest-running first.
         dimensions: Vec<Dimension>,
@@ -86,7 +86,7 @@ pub enum TypeKind {
     },
     /// Named numbers.
     Enumeration {
-        /// What it is stored as.
+        /// The integer type that it is stored as.
         underlying: Option<TypeId>,
         /// The names.
         enumerators: Vec<Enumerator>,
@@ -97,9 +97,9 @@ pub enum TypeKind {
     Qualified(Qualifier, TypeId),
     /// Code; values are pointers to it.
     Function {
-        /// What it returns.
+        /// The type it returns.
         result: TypeId,
-        /// What it takes.
+        /// The types of its parameters.
         parameters: Vec<TypeId>,
         /// And further arguments (`...`).
         is_variadic: bool,
@@ -111,11 +111,11 @@ pub enum TypeKind {
 /// How a number is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
-    /// What its bits mean.
+    /// The meaning of its bits.
     pub encoding: Encoding,
 }
 
-/// What a number's bits mean.
+/// The meaning of a number's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Encoding {
     /// Two's complement.
@@ -147,7 +147,7 @@ pub enum RecordKind {
     Union,
 }
 
-/// What a qualified type adds.
+/// The addition of a qualified type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Qualifier {

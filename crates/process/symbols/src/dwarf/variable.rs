@@ -28,7 +28,7 @@ pub struct Variable {
     pub is_artificial: bool,
     /// Other units can use it by name.
     pub is_external: bool,
-    /// What the linker calls it, where that is another name.
+    /// The linker's name of it, where that is another name.
     pub linkage_name: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Variable {
 /// A parameter of a function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// What it is, and where while the function runs.
+    /// The variable, and where it is while the function runs.
     pub variable: Variable,
     /// Where it is at the function's very first instruction, before anything is saved; `None` if not known.
     pub at_entry: Option<Place>,

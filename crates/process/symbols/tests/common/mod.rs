@@ -1,4 +1,4 @@
-//! What the tests share: specimens built by the system's compiler, and independent witnesses (nm, the program itself).
+//! Shared by the tests: specimens built by the system's compiler, and independent witnesses (nm, the program itself).
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub fn parse(path: &Path) -> (Vec<u8>, Image) {
     (bytes, image)
 }
 
-/// What nm says: address by name, of one kind of names (`tT` functions, `dD` data ...), and size where it has one.
+/// The names by nm: address by name, of one kind of names (`tT` functions, `dD` data ...), and size where it has one.
 pub fn nm(path: &Path, kinds: &str) -> BTreeMap<String, (FileAddr, u64)> {
     let text = run(Command::new("nm").args(["--format=posix", "--radix=x"]).arg(path));
     let row = |line: &str| {
