@@ -1,4 +1,4 @@
-//! What can go wrong with a script.
+//! The errors of scripts.
 
 use trimtab_session::Passing;
 use trimtab_snippet::Refused;
@@ -40,12 +40,12 @@ pub enum Error {
         /// Its file, why, and what to do.
         reason: String,
     },
-    /// What a script asks of a library that is not loaded yet can't be done.
+    /// A library that is not loaded yet can't do what a script asks of it.
     #[error("{library} is not loaded yet, and {reason}; start the script once it is")]
     Awaited {
         /// The library.
         library: String,
-        /// What can't be done.
+        /// The reason why it can't be done.
         reason: &'static str,
     },
     /// No place of the script can be probed.
@@ -58,7 +58,7 @@ pub enum Error {
     },
 }
 
-/// What the number of a process stands for; files have none.
+/// The process in words, given its number; files have none.
 fn said(pid: Pid) -> String {
     if pid.0 == 0 { "the file".to_owned() } else { format!("process {pid}") }
 }
@@ -73,7 +73,7 @@ impl Error {
         }
     }
 
-    /// What stood in the way, in one line.
+    /// The reason, in one line.
     pub fn reason(&self) -> String {
         match self {
             Error::Script(refused) => {

@@ -1,4 +1,4 @@
-//! What a script would do: its bodies, every write with the bytes before and after, and the code that would run.
+//! A script's plan: its bodies, every write with the bytes before and after, and the code that would run.
 //!
 //! Next: `source`, which makes a process ready; `trimtab-plan` for the plan; `trimtab explain`, which prints it.
 
@@ -10,7 +10,7 @@ use trimtab_session::{Modules, Plan, Refused};
 use trimtab_snippet::ir::When;
 use trimtab_snippet::{Compiled, Origin};
 
-/// What would be done to a process, or to one that runs a file.
+/// The changes that a script would make to a process, or to one that runs a file.
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// Each body, by its number in the plan.
@@ -30,7 +30,7 @@ pub struct ExplainedBody {
     pub when: String,
     /// Why it is there, if not because the script says just this.
     pub purpose: Option<&'static str>,
-    /// What it was made from; none for what the script does not say.
+    /// The text it was made from; none for what the script does not say.
     pub text: Option<String>,
     /// Operations of one run at most.
     pub operations_max: u64,

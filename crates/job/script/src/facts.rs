@@ -1,4 +1,4 @@
-//! What a script can know of one process: its functions, MPI arguments by name, global data.
+//! The facts of one process that a script can know: its functions, MPI arguments by name, global data.
 //!
 //! Next: `trimtab-snippet`'s `Facts`, the questions answered here.
 
@@ -64,7 +64,7 @@ impl<'a> ProcessFacts<'a> {
         self.known.borrow()[id.0 as usize].clone()
     }
 
-    /// What a function stands for, if its library is not loaded yet.
+    /// The pattern that stands for a function whose library is not loaded yet.
     pub(crate) fn awaited_pattern(&self, id: FunctionId) -> Option<FunctionPattern> {
         let awaited = self.awaited.borrow();
         awaited.iter().find(|(known, _)| *known == id).map(|(_, pattern)| pattern.clone())
@@ -76,7 +76,7 @@ impl<'a> ProcessFacts<'a> {
         awaited.iter().find(|(known, ..)| *known == id).map(|(_, library, point)| (library.clone(), point.clone()))
     }
 
-    /// What stands for a point in a library that is not loaded yet.
+    /// The stand-in for a point in a library that is not loaded yet.
     pub(crate) fn awaited_site(&self, point: &PointKind) -> Option<Site> {
         let by_place;
         let pattern = match point {

@@ -23,7 +23,7 @@ const CALLS: [(&str, Takes); 5] = [
     ("mprotect", Takes::IfUnreadable),
     ("sbrk", Takes::IfNegative),
 ];
-/// What UCX's replacement of a call is called.
+/// The names of UCX's replacements of calls begin with this.
 const REPLACED: &str = "ucm_override_";
 /// The bit of a protection that allows reading.
 const PROTECTION_READ: i64 = 1;

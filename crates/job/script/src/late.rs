@@ -79,12 +79,12 @@ pub(crate) struct Waiting {
     /// The end of its file name.
     pub library: String,
     awaited: Vec<Awaited>,
-    /// What was mapped of it at the last look.
+    /// Its mappings at the last look.
     seen: Vec<Mapping>,
     tries: u32,
 }
 
-/// What a look has shown.
+/// The result of a look.
 pub(crate) enum Look {
     /// It is not there yet, or not whole.
     NotYet,
@@ -115,7 +115,7 @@ impl Waiting {
         Ok(waiting.collect())
     }
 
-    /// What it waits for, as the script names it.
+    /// The libraries it waits for, as the script names them.
     pub(crate) fn names(&self) -> Vec<String> {
         self.awaited.iter().map(Awaited::name).collect()
     }
@@ -151,7 +151,7 @@ impl Waiting {
         }
     }
 
-    /// What bodies in the library may look at, of what is mapped. `program` is where the program's own file is.
+    /// The mappings that bodies in the library may look at. `program` is where the program's own file is.
     pub(crate) fn lasting(&self, maps: &MappingTable, program: &[Range<u64>]) -> MappingTable {
         let of_program = |mapping: &Mapping| {
             let parts = program.iter().map(|part| part.start.max(mapping.start)..part.end.min(mapping.end));

@@ -38,7 +38,7 @@ pub(crate) struct Member {
     pub outside_area: Vec<u64>,
     /// Bodies that run once and have not yet.
     pub once: Vec<usize>,
-    /// What went wrong with those.
+    /// The problems of those.
     pub problems: Vec<String>,
     /// For how long job control was seen to hold the process, and since when it is held.
     held: (Duration, Option<u64>),
@@ -52,7 +52,7 @@ pub(crate) struct Member {
     ticks_per_second: f64,
     /// When libraries were last looked for.
     libraries_ns: u64,
-    /// What wakes us when the process ends; `None` where the kernel does not tell.
+    /// A handle that wakes us when the process ends; `None` where the kernel does not tell.
     pub end: Option<ProcessEnd>,
     tables: RangeTables,
     /// Refused loads when the tables were filled last.
@@ -150,7 +150,7 @@ impl Member {
         problems: &mut Vec<String>,
     ) -> Look {
         let maps = MappingTable::of(self.target.pid).unwrap_or_default();
-        // What stays need not be guarded.
+        // Mappings that stay need not be guarded.
         let readable = (&waiting.lasting(&maps, &self.source.program), true);
         let part = match inserted(&self.target, prepared, self.unit(), self.ticks_per_second, readable) {
             Ok((part, _)) => part,
@@ -189,7 +189,7 @@ impl Member {
 
     fn look_every_usually(&self) -> Duration {
         match self.source.inside_at {
-            // What goes away unseen must not stay in the tables.
+            // A library that goes away unseen must not stay in the tables.
             Some(_) if !self.is_guarded() => LOOK_EVERY,
             None if !self.source.speaks => ALIVE_EVERY,
             _ => look_after(Duration::from_nanos(monotonic_ns().saturating_sub(self.heard_ns))),

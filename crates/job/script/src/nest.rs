@@ -43,7 +43,7 @@ impl LoopPoint {
     }
 }
 
-/// What one rank has passed of a loop.
+/// The passes of one rank through a loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoopPasses {
     /// Passes.
@@ -56,7 +56,7 @@ pub struct LoopPasses {
     pub mpi_calls: Option<u64>,
 }
 
-/// What was found out of a loop.
+/// The facts that were found out of a loop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopCount {
     /// By rank; of ranks whose process is not known to be one, -1.
@@ -224,7 +224,7 @@ impl<'c> CountedLoops<'c> {
         self.cost = std::mem::take(&mut self.cost).and(summary);
     }
 
-    /// What has been counted of each loop since the probes are in.
+    /// The counts of each loop since the probes are in.
     pub fn counts(&self) -> Vec<LoopCount> {
         let values = self.running.as_ref().map(Running::values);
         let count = |index: usize| match (&self.not_counted[index], &values) {

@@ -22,7 +22,7 @@ const PAGE: u64 = 4096;
 /// Pages that one run may look at; what lies elsewhere counts as not readable.
 const PAGES_MAX: usize = 256;
 
-/// What a run has said: its messages, and what went wrong.
+/// The words of a run: its messages, and what went wrong.
 pub(crate) type Said = (Vec<Message>, Option<String>);
 
 /// The bodies that run once, as soon as the script records.
@@ -38,7 +38,7 @@ impl Member {
         let Some(script) = self.part.inserted.script() else { return Said::default() };
         let unit = self.source.compiled.unit.clone();
         let Some(body) = unit.bodies.get(number) else { return Said::default() };
-        // What is opened now stays this program's memory, also when the process executes another one.
+        // The memory that is opened now stays this program's, also when the process executes another one.
         let memory = Memory::open(self.target.pid);
         let (Ok(memory), true) = (memory, self.part.inserted.is_alive()) else { return Said::default() };
         let threads: Vec<Vec<u64>> = self.parts().flat_map(|part| part.areas(&unit).1).collect();
@@ -132,7 +132,7 @@ impl<'a> Seen<'a> {
             machine.memory = joined(&pages);
             reference::run(unit, body, &mut machine).map_err(|problem| format!("{problem}"))?;
             let page_of = |address: u64| address & !(PAGE - 1);
-            // What is looked at may reach into the next page.
+            // A value that is looked at may reach into the next page.
             let missed = machine.missed.iter().flat_map(|address| [*address, address.wrapping_add(7)]);
             let wanted: BTreeSet<u64> = missed.map(page_of).filter(|page| !known.contains(page)).collect();
             if wanted.is_empty() || known.len() >= PAGES_MAX {

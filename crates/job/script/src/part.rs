@@ -34,7 +34,7 @@ impl Part {
         self.inserted.script().is_some_and(|script| script.is_stopped())
     }
 
-    /// What has come since the last look.
+    /// The messages that have come since the last look.
     pub(crate) fn messages(&mut self, target: &Target, unit: &Unit) -> Vec<Message> {
         let Some(script) = self.inserted.script() else { return Vec::new() };
         if script.messages_head() == self.reader.position() {

@@ -16,11 +16,11 @@ use trimtab_x86::{CallSite, ControlFlow, Edge, Loop};
 pub(crate) struct InnerPlace {
     pub function: FunctionPlace,
     pub place: Inner,
-    /// What is called there, if that is known.
+    /// The function that is called there, if that is known.
     pub callee: Option<FunctionPlace>,
 }
 
-/// What a call calls.
+/// The function that a call calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Callee {
     /// Its name for people; any of the names of its code will do to find it.

@@ -59,7 +59,7 @@ pub enum How {
 /// One point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedPoint {
-    /// What kind.
+    /// The kind of point.
     pub kind: PointKind,
     /// The text that names it in a script. Points with the same text are probed together.
     pub point: String,
@@ -67,7 +67,7 @@ pub struct ListedPoint {
     pub address: u64,
     /// How it is patched, or why it can't be.
     pub verdict: Result<How, String>,
-    /// What is there, in a few words; may be empty.
+    /// The code there, in a few words; may be empty.
     pub what: String,
 }
 
@@ -88,7 +88,7 @@ pub struct FunctionPoints {
     pub size_bytes: u64,
     /// All names of this code.
     pub aliases: Vec<String>,
-    /// What knows of it: `symtab`, `dynsym` or `eh_frame`.
+    /// The table that knows of it: `symtab`, `dynsym` or `eh_frame`.
     pub source: &'static str,
     /// Whether all its jumps could be followed: if not, calls, loops and blocks may be missing.
     pub is_complete: bool,
@@ -100,7 +100,7 @@ pub struct FunctionPoints {
 /// `kinds`. Ends early where `each` fails.
 ///
 /// # Errors
-/// What `each` returned.
+/// The error that `each` returned.
 pub fn list_points<E>(
     modules: &Modules,
     pattern: &str,

@@ -62,7 +62,7 @@ impl Refusal {
     }
 }
 
-/// What was seen in one look.
+/// The news of one look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Poll {
     /// Messages that arrived, process by process.
@@ -75,7 +75,7 @@ pub struct Poll {
     pub has_new_handler: bool,
 }
 
-/// What was not counted.
+/// The hits that were not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Loss {
     /// Loads from addresses that can't be read; they yielded 0.
@@ -126,7 +126,7 @@ pub struct Summary {
     pub pause_insert_us_max: f64,
     /// Longest time a process was held to take them out, microseconds; `None`: none was, because all had ended.
     pub pause_remove_us_max: Option<f64>,
-    /// What was not counted.
+    /// The hits that were not counted.
     pub loss: Loss,
     /// Libraries that came later.
     pub late: Vec<Late>,
@@ -134,7 +134,7 @@ pub struct Summary {
     pub departed: Vec<String>,
     /// Anything that was not as it should be.
     pub warnings: Vec<String>,
-    /// What a reader should know of what the probes did to the program, although all is as it should be.
+    /// Notes for a reader on what the probes did to the program, although all is as it should be.
     pub notes: Vec<String>,
 }
 
@@ -327,7 +327,7 @@ type Sources = (Vec<Target>, Vec<Source>, Vec<String>);
 /// The script for each process, and what is said of those that have none of its places: ranks may run different programs.
 ///
 /// # Errors
-/// What stood in the way in the first process, if it did in all, or if it is no matter of places.
+/// The obstacle in the first process, if it was there in all, or if it is no matter of places.
 fn compiled(targets: &[Target], options: &Options, cache: &ImageCache) -> Result<Sources, Error> {
     let (mut able, mut sources, mut unable) = (Vec::new(), Vec::new(), Vec::new());
     for target in targets {
@@ -369,7 +369,7 @@ fn not_looked_at(targets: &[Target], sources: &[Source]) -> Vec<String> {
 /// Ranks that have others are not held up in `MPI_Init`; before it they are, for what a script asks may be there.
 fn await_start(targets: &[Target], cache: &ImageCache) {
     let with_others = targets.iter().filter(|target| target.ranks.is_some_and(|ranks| ranks > 1));
-    // What can't be read here is said where it is needed.
+    // A file that can't be read here is said where it is needed.
     let library = |target: &Target| {
         let exe = program_name(target.pid);
         Modules::read(target.pid, cache, &|path| is_mpi_module(path) || path == exe).ok()

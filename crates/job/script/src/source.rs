@@ -16,12 +16,12 @@ use trimtab_snippet::ir::{Body, Unit, When};
 use trimtab_snippet::{Compiled, Origin, Permissions, Place, compile};
 use trimtab_types::Pid;
 
-/// What the user allows and wants.
+/// The user's permissions and wishes.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The script.
     pub text: String,
-    /// What it may do to the program.
+    /// The permissions of a script on the program.
     pub permissions: Permissions,
     /// The owner of the processes says that their filters of system calls let ours pass, where they can't be read.
     pub seccomp_ok: bool,
@@ -136,7 +136,7 @@ pub(crate) fn exits_of(function: &str) -> String {
 /// How their names begin.
 pub(crate) const EXITS: &str = "exit ";
 
-/// What the clock calls, trimtab runs outside of the program, where nothing can be called. What runs once is worth looking
+/// Bodies that the clock calls run in trimtab, outside of the program, where nothing can be called. A body that runs once is worth looking
 /// for a moment at which a thread can be interrupted for it.
 fn check_calls(unit: &Unit) -> Result<(), Error> {
     let calls = |body: &Body| matches!(body.when, When::Every { .. }) && walk::calls(&body.statements);

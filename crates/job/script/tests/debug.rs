@@ -1,4 +1,4 @@
-//! What scripts see of a program with debugging information is what its source says, in every format and at every
+//! Scripts see of a program with debugging information what its source says, in every format and at every
 //! level of optimisation.
 //!
 //! Next: `programs/particles.c`, whose values these are.
@@ -129,7 +129,7 @@ fn classes_and_references_are_followed() {
     }
 }
 
-/// What cannot be read is refused, with the reason and what could be written instead.
+/// A value that cannot be read is refused, with the reason and what could be written instead.
 #[test]
 fn what_is_not_certain_is_refused() {
     let program = build("refused", &["-g", "-O2"]);

@@ -167,7 +167,7 @@ fn what_is_never_safe_is_refused_with_its_reason() {
             warning.contains(fragment) && warning.contains("call it where the program comes by"),
             "{mode}: {warning}"
         );
-        // What is written in place fills the buffer by itself.
+        // Code that writes in place fills the buffer by itself.
         if mode != "IN_PLACE" {
             assert_eq!(globals(&program, ["written"]), [0], "{mode}");
         }

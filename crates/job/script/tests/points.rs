@@ -1,4 +1,4 @@
-//! What is listed as a point is what a script finds under that text, and what runs there is counted: however the
+//! A listed point is the one that a script finds under that text, and what runs there is counted: however the
 //! program is linked, with symbols or without, under several names, and in a function that is entered once.
 //!
 //! Next: `programs/points.c`, whose calls per round are written beside them.
@@ -249,7 +249,7 @@ fn an_indirect_function_is_found_by_its_name() {
     assert_eq!(plain.function("work").map(|(_, address)| address), modules.code_named(plain, "work"));
 }
 
-/// What the language promises of exceptions: they are no exits, and unwinding goes on as if no probe was there.
+/// The language's promise for exceptions: they are no exits, and unwinding goes on as if no probe was there.
 #[test]
 fn a_function_left_by_an_exception_was_entered_and_not_left() {
     let program = Program::start(&build_of("throws", "c++", &["throws.cc"], &["-O1"]));

@@ -1,4 +1,4 @@
-//! What operators do to values: one definition for constants in the front end and for the reference interpreter, so
+//! The effect of operators on values: one definition for constants in the front end and for the reference interpreter, so
 //! that folding a constant never changes a result.
 //!
 //! Next: `reference`, which runs whole bodies.

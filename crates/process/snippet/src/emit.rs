@@ -17,7 +17,7 @@
 //! The tables of ranges are as true as whoever writes them: a range that is unmapped while a body reads it faults. So
 //! only what stays mapped belongs in them. They may change at any time if unused entries at their end are all ones.
 //!
-//! What is not given: gathering values (`Fold` except into `Last`), stacks and elapsed times are for the thread area only.
+//! Gathering values (`Fold` except into `Last`), stacks and elapsed times are for the thread area only.
 //!
 //! Next: [`compile`]; `generator` and `frame` for how a body is written.
 

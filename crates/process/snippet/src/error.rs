@@ -1,4 +1,4 @@
-//! What is wrong with a script: facts for programs, and the same as text for people, with the line and a caret.
+//! The problems of a script: facts for programs, and the same as text for people, with the line and a caret.
 //!
 //! Every problem names its place, what was expected there and which known names are near, because a probe is typed by
 //! hand while a job runs. All problems that can be found in one go are reported together.
@@ -28,7 +28,7 @@ pub struct Span {
     pub end: usize,
 }
 
-/// What kind of problem it is; stable names for programs.
+/// The kind of a problem; stable names for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Code {
@@ -73,13 +73,13 @@ pub struct Problem {
     pub line: u32,
     /// Column of the first byte in characters, from 1; 0 until [`Refused::new`] has seen the text.
     pub column: u32,
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub message: String,
-    /// What could stand there.
+    /// The words that could stand there.
     pub expected: Vec<String>,
     /// Known names that are spelt nearly so.
     pub near: Vec<String>,
-    /// What to do.
+    /// The next step.
     pub help: Option<Box<str>>,
 }
 

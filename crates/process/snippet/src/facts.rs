@@ -1,4 +1,4 @@
-//! What a script must know of the program, as questions. The caller answers them from symbol tables, debug information
+//! The facts of the program that a script needs, as questions. The caller answers them from symbol tables, debug information
 //! and tables of MPI functions; nothing here opens a file.
 //!
 //! Next: `table`, answers held in memory; `resolve`, which asks.
@@ -63,12 +63,12 @@ pub struct Argument {
     pub object: Object,
 }
 
-/// What is known of a function's interface.
+/// The known interface of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signature {
     /// Its arguments; `None` if they are not known.
     pub arguments: Option<Vec<Argument>>,
-    /// What it returns and where that is at the exit; `None` if that is not known.
+    /// The result and where it is at the exit; `None` if that is not known.
     pub returned: Option<Object>,
     /// Not all that it takes is described: an argument whose place is not known may be asked for by number, as one of a
     /// function of which nothing is known.

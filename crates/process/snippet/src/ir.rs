@@ -31,13 +31,13 @@ pub struct Body {
     pub probe: usize,
     /// When it runs.
     pub when: When,
-    /// What it does.
+    /// Its statements.
     pub statements: Vec<Statement>,
     /// Operations executed at most in one run; the front end refuses bodies beyond its limit.
     pub cost_max: u64,
 }
 
-/// What calls a body.
+/// The caller of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// A function's entry: arguments are where the ABI puts them, `rsp` points at the return address.
@@ -64,7 +64,7 @@ pub struct Variable {
     pub area: Area,
     /// Offset of its first byte in that area; a multiple of 8.
     pub offset: u32,
-    /// What it holds.
+    /// The kind of value it holds.
     pub kind: Kind,
 }
 
@@ -77,7 +77,7 @@ pub enum Area {
     Process,
 }
 
-/// What a variable holds, so how many words it has and how threads' and ranks' values merge.
+/// The kind of a variable: it decides how many words it has and how threads' and ranks' values merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One word, added over threads and ranks.
@@ -192,21 +192,21 @@ pub enum Statement {
     Set {
         /// Index in [`Unit::variables`].
         variable: usize,
-        /// What is stored, added or folded.
+        /// The value that is stored, added or folded.
         value: Expression,
     },
     /// Adds to a word variable (`Sum`, `SumFloat`); in the process area with a locked instruction.
     Add {
         /// Index in [`Unit::variables`].
         variable: usize,
-        /// What is stored, added or folded.
+        /// The value that is stored, added or folded.
         value: Expression,
     },
     /// Folds a value into `Min`, `Max`, `Mean`, `Histogram` or `Last`.
     Fold {
         /// Index in [`Unit::variables`].
         variable: usize,
-        /// What is stored, added or folded.
+        /// The value that is stored, added or folded.
         value: Expression,
     },
     /// Counts the hash of the return addresses on the stack, up to `depth` frames by frame pointers, in a `Stacks`.
@@ -235,7 +235,7 @@ pub enum Statement {
     Let {
         /// Its number.
         temporary: usize,
-        /// What is stored, added or folded.
+        /// The value that is stored, added or folded.
         value: Expression,
     },
     /// Runs one of two lists.
@@ -253,7 +253,7 @@ pub enum Statement {
         condition: Expression,
         /// Passes at most.
         bound: u32,
-        /// What is repeated.
+        /// The statements that are repeated.
         body: Vec<Statement>,
     },
     /// Leaves the body.
@@ -266,7 +266,7 @@ pub enum Statement {
     Send {
         /// Index in [`Unit::texts`].
         text: usize,
-        /// What is sent.
+        /// The values that are sent.
         values: Vec<Sent>,
     },
     /// Calls a function of the target: only with `--allow-call`; integer arguments, at most six.
@@ -282,7 +282,7 @@ pub enum Statement {
         address: Expression,
         /// Bytes in memory.
         width: Width,
-        /// What is stored, added or folded.
+        /// The value that is stored, added or folded.
         value: Expression,
     },
     /// Stores a float into the target's memory: only with `--allow-write`.
@@ -291,14 +291,14 @@ pub enum Statement {
         address: Expression,
         /// Bytes in memory.
         width: Width,
-        /// What is stored, added or folded.
+        /// The value that is stored, added or folded.
         value: Expression,
     },
     /// Stores into a register of the target at the point: only with `--allow-write`.
     SetRegister {
         /// Which register.
         register: Register,
-        /// What is stored, added or folded.
+        /// The value that is stored, added or folded.
         value: Expression,
     },
 }

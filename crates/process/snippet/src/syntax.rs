@@ -22,7 +22,7 @@ pub struct Probe {
     pub points: Vec<Point>,
     /// Only if this holds.
     pub when: Option<Expr>,
-    /// What to do.
+    /// The statements.
     pub body: Vec<Stmt>,
     /// The text of the whole probe.
     pub span: Span,
@@ -31,7 +31,7 @@ pub struct Probe {
 /// Where a probe goes, or what calls it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// What is meant.
+    /// The kind of point.
     pub kind: PointKind,
     /// The text of it.
     pub span: Span,
@@ -146,7 +146,7 @@ pub enum LoopEdge {
 /// Variables declared in one line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declaration {
-    /// Whose they are.
+    /// The scope of the variables.
     pub scope: Scope,
     /// Declared `double` rather than `int`.
     pub float: bool,
@@ -154,7 +154,7 @@ pub struct Declaration {
     pub names: Vec<(String, Span)>,
 }
 
-/// Whose a variable is.
+/// The scope of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One per thread, summed over threads and ranks.
@@ -198,18 +198,18 @@ pub enum Condition {
 /// A statement with its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    /// What it does.
+    /// The kind of statement.
     pub kind: StmtKind,
     /// The text of it.
     pub span: Span,
 }
 
-/// What a statement does.
+/// The kind of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StmtKind {
     /// `target = value`, or `target OP= value`; `++` and `--` are `+= 1` and `-= 1`.
     Assign {
-        /// What changes.
+        /// The variable that changes.
         target: Expr,
         /// The operator before `=`.
         operator: Option<BinaryOp>,
@@ -288,7 +288,7 @@ pub enum StmtKind {
 /// An expression with its place and height.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// What it is.
+    /// The kind of expression.
     pub kind: ExprKind,
     /// The text of it.
     pub span: Span,
@@ -303,7 +303,7 @@ impl PartialEq for Expr {
     }
 }
 
-/// What an expression is.
+/// The kind of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// Bits of an integer, and whether it is unsigned with 64 bits.

@@ -124,7 +124,7 @@ impl<'a> Lexer<'a> {
         Ok((word, Span::new(start, self.position)))
     }
 
-    /// What compilers write behind the parameters: ` const`, ` [clone .isra.0]`.
+    /// Compilers write these behind the parameters: ` const`, ` [clone .isra.0]`.
     fn take_qualifiers(&mut self, word: &mut String) {
         loop {
             let rest = self.rest();

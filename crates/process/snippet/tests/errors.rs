@@ -1,4 +1,4 @@
-//! What a user reads when a script is refused: the place, what was expected, what is near, what to do.
+//! The message a user reads when a script is refused: the place, what was expected, what is near, what to do.
 //!
 //! Next: `hostile` for scripts nobody means.
 

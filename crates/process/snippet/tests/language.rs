@@ -1,4 +1,4 @@
-//! What scripts mean: each is compiled against a small program's facts and run by the reference interpreter.
+//! The meaning of scripts: each is compiled against a small program's facts and run by the reference interpreter.
 //!
 //! Next: `errors` for scripts that are refused, `conditions` for what starts and stops them.
 

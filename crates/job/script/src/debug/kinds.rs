@@ -54,7 +54,7 @@ impl<'a> DebugFacts<'a> {
         self.kind_within(opened, types, id, NESTING_MAX)
     }
 
-    /// What a reference type refers to; `None` for other types.
+    /// The target of a reference type; `None` for other types.
     pub(super) fn reference_target(&self, opened: &Opened<'a>, types: &Types, id: TypeId) -> Option<Type> {
         match types.get(types.stripped(id))?.kind {
             TypeKind::Reference { target, .. } => Some(self.kind(opened, types, target)),

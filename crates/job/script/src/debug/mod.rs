@@ -1,11 +1,11 @@
-//! What debugging information (DWARF) says about a process: signatures, variables, types and source lines, in the
+//! The facts of a process in its debugging information (DWARF): signatures, variables, types and source lines, in the
 //! probe language's terms.
 //!
 //! Debugging information of a module is opened at the first question about it, from the module's own file or from a
 //! separate debug file with the same build id. Nothing here guesses: what the compiler does not say for certain is
 //! [`Location::Gone`] with the reason, and what has several meanings is said to.
 //!
-//! Who is asked borrows from who holds the bytes: [`DebugFiles`], then [`DebugSections`], then [`DebugFacts`].
+//! A reader borrows from the owner of the bytes: [`DebugFiles`], then [`DebugSections`], then [`DebugFacts`].
 //!
 //! Next: `functions`, `globals`, `kinds` and `lines` for the questions; `places` for where values are.
 //!
@@ -41,7 +41,7 @@ impl Opened<'_> {
     }
 }
 
-/// What debugging information says about one process.
+/// The facts in the debugging information of one process.
 pub(crate) struct DebugFacts<'a> {
     modules: &'a [Module],
     sections: &'a DebugSections<'a>,

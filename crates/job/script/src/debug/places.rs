@@ -49,7 +49,7 @@ pub(super) enum Moment {
     Always,
 }
 
-/// What turns places into locations: whose place, when, and where the module lies.
+/// Turns places into locations: whose place, when, and where the module lies.
 pub(super) struct Locator<'n> {
     pub name: &'n str,
     pub moment: Moment,
@@ -93,7 +93,7 @@ impl Locator<'_> {
         }
     }
 
-    /// What a reference refers to, where the reference itself is at hand.
+    /// The target of a reference, where the reference itself is at hand.
     pub fn referred(&self, place: &Place, target: Type) -> Object {
         let location = match place {
             Place::Register(number) => general(*number).map(|register| Location::Relative(register, 0)),

@@ -1,4 +1,4 @@
-//! What the tests of scripts share: building a program, running it, running scripts in it, and proving that it is left
+//! Shared by the tests of scripts: building a program, running it, running scripts in it, and proving that it is left
 //! as it was.
 //!
 //! Next: `debug.rs` for what scripts see, `points.rs` for where they can go.
@@ -95,7 +95,7 @@ impl Program {
         }
     }
 
-    /// What a script has counted once `enough` of what was counted holds; the program is then as before and runs.
+    /// The counts of a script once `enough` of what was counted holds; the program is then as before and runs.
     pub fn counts(&self, script: &str, enough: impl Fn(&BTreeMap<String, i64>) -> bool) -> BTreeMap<String, i64> {
         let before = TextSnapshot::of(self.pid().0).expect("its text");
         let mut running = self.run(script).unwrap_or_else(|error| panic!("{script}: {}", words(error)));

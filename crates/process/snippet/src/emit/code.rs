@@ -1,4 +1,4 @@
-//! What compiling gives: bytes for one address.
+//! The result of compiling: bytes for one address.
 //!
 //! Next: `super::compile`.
 

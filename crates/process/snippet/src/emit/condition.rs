@@ -9,7 +9,7 @@ use crate::emit::generator::{GENERAL, Generator, Operand};
 use crate::ir::{Area, Binary, Expression, Register, Unary, Width};
 use iced_x86::code_asm::*;
 
-/// What holds between two values.
+/// A relation between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Test {
     Equal,
@@ -53,7 +53,7 @@ impl Test {
         }
     }
 
-    /// What holds with the two values exchanged.
+    /// The relation with the two values exchanged.
     fn mirrored(self) -> Test {
         match self {
             Test::Equal | Test::NotEqual => self,
@@ -162,7 +162,7 @@ impl Generator<'_> {
             let is_constant =
                 |value: &Expression| matches!(value, Expression::Int(value) if i32::try_from(*value).is_ok());
             if is_constant(left) && !is_constant(right) {
-                // What is computed comes first, so that the constant needs no register.
+                // The computed value comes first, so that the constant needs no register.
                 let operand = self.two(right, left)?;
                 crate::emit::arithmetic::on_rax!(self, cmp, operand);
                 return self.jump_on(test.mirrored(), to);

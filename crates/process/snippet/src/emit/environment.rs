@@ -1,4 +1,4 @@
-//! What the back end must know of the place where code will run: addresses, and what the program still needs there.
+//! The back end's knowledge of the place where code will run: addresses, and what the program still needs there.
 //!
 //! Next: `super::compile`, which takes an [`Environment`].
 
@@ -32,7 +32,7 @@ pub struct Areas {
     pub thread_count: u32,
     /// Bytes from one thread area to the next: at least `Unit::thread_bytes`, below 2^31.
     pub thread_stride: u32,
-    /// What is hashed.
+    /// The key that is hashed.
     pub key: ThreadKey,
     /// Multiplier of the hash; odd.
     pub multiplier: u64,

@@ -15,7 +15,7 @@ pub enum EmitError {
     OutOfReach {
         /// Where the code lies.
         from: u64,
-        /// What it refers to.
+        /// The address that it refers to.
         to: u64,
     },
     /// The number of thread areas is unusable.
@@ -49,7 +49,7 @@ pub enum EmitError {
         what: &'static str,
         /// The variable.
         variable: usize,
-        /// What it holds.
+        /// The kind of value it holds.
         kind: ir::Kind,
         /// Where it is.
         area: ir::Area,
@@ -131,7 +131,7 @@ pub enum EmitError {
     /// The assembler refused an instruction; a bug of the back end.
     #[error("the assembler refused: {message}; please report the script")]
     Assembler {
-        /// What it said.
+        /// Its message.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What decides whether a body runs, tested before the body's own registers are saved: conditions are false most of the
+//! The condition that decides if a body runs, tested before the body's own registers are saved: conditions are false most of the
 //! time, so the way of a false one is the straight one, and what it guards lies elsewhere.
 //!
 //! A *bare* condition compares registers and words in place and changes nothing. An *early* one may compute, but saves

@@ -1,4 +1,4 @@
-//! What gathers values: smallest, largest, mean, histogram, stacks. In the thread area, where nobody else writes.
+//! Gathering of values: smallest, largest, mean, histogram, stacks. In the thread area, where nobody else writes.
 //!
 //! Next: `routines` for the histogram and the table of stacks.
 
@@ -49,7 +49,7 @@ impl Generator<'_> {
         Ok(self.w.add(count, 1)?)
     }
 
-    /// What is no number changes nothing but the count, unless it comes first: then the next value replaces it.
+    /// A value that is no number changes nothing but the count, unless it comes first: then the next value replaces it.
     fn extreme_float(&mut self, offset: u32, value: &Expression, minimum: bool) -> Emitted {
         self.math = true;
         self.float(value)?;

@@ -1,7 +1,7 @@
 //! A body (or several at one point) from its first to its last instruction: gate, what decides whether it runs, saved
 //! registers, the thread's area, the busy mark, the statements, and everything back.
 //!
-//! What makes a hit cheap stands first: a closed gate costs a comparison, a false condition on registers one more.
+//! Steps that make a hit cheap stand first: a closed gate costs a comparison, a false condition on registers one more.
 //!
 //! Next: `filter` for conditions that are tested first, `needs` decides what a body needs, `statement` writes its statements.
 
@@ -99,7 +99,7 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// What one of the lists needs.
+    /// The needs of one of the lists.
     fn needs(&self, lists: &[&[Statement]], index: usize, timed: Option<&TimedExit<'_>>) -> Needs {
         let needs = Needs::of(self.unit, lists[index], self.environment.reentrant);
         match timed {

@@ -35,7 +35,7 @@ pub(crate) const CALLER_SAVED: u16 = RAX | RCX | RDX | 1 << 6 | 1 << 7 | 1 << 8 
 /// Bytes below the stack pointer that a function may use without saying so.
 pub(crate) const RED_ZONE_BYTES: u32 = 128;
 
-/// What a body's code changes and needs; found by writing it.
+/// The changes and needs of a body's code; found by writing it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// General registers.
@@ -72,7 +72,7 @@ pub(crate) enum Operand {
 pub(crate) struct Plans {
     /// The condition that is tested before anything else.
     pub early: Plan,
-    /// What it guards, or the whole body.
+    /// The part that it guards, or the whole body.
     pub main: Plan,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// What the code written so far changes and needs.
+    /// The changes and needs of the code written so far.
     pub(crate) fn observed(&self) -> Plans {
         let (range, early) = self.early.clone().unwrap_or_default();
         let outside = (0..self.w.instructions().len()).filter(|index| !range.contains(index));
@@ -201,7 +201,7 @@ impl<'a> Generator<'a> {
         self.early_from.is_some()
     }
 
-    /// What the part being written changes and needs, as far as it is known.
+    /// The changes and needs of the part being written, as far as they are known.
     pub(crate) fn plan(&self) -> Plan {
         if self.is_early() { self.plans.early } else { self.plans.main }
     }

@@ -1,4 +1,4 @@
-//! What a body needs before its statements run: the thread's area, to be alone on its thread, temporaries, the time.
+//! A body's needs before its statements run: the thread's area, to be alone on its thread, temporaries, the time.
 //!
 //! A body that does nothing but add to variables that are only ever added to is right even when a signal handler's probe
 //! runs in the middle of it, because each addition is one instruction. Every other body marks its thread busy.
@@ -8,7 +8,7 @@
 use crate::emit::walk;
 use crate::ir::{Area, Expression, Kind, Statement, Unit, When};
 
-/// What a body needs.
+/// A body's needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// The thread's area.
@@ -24,7 +24,7 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// What several bodies need that run one after the other.
+    /// The needs of several bodies that run one after the other.
     pub(crate) fn union(self, other: Needs) -> Needs {
         Needs {
             area: self.area || other.area,

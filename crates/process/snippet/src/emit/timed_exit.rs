@@ -20,9 +20,9 @@ pub(crate) struct TimedExit<'s> {
     variable: usize,
     /// Where the time is kept.
     temporary: usize,
-    /// What is done if it is known, right away.
+    /// The statements to run right away if it is known.
     known: &'s [Statement],
-    /// What is done afterwards.
+    /// The statements to run afterwards.
     rest: &'s [Statement],
     /// Whether it is looked at again after the first statement that uses it.
     pub is_kept: bool,

@@ -23,7 +23,7 @@ const CONSTANT: u8 = 0;
 const COLD_OF_RARE: u8 = 1;
 const RARE: u8 = 2;
 const COLD: u8 = 3;
-/// What the program usually runs.
+/// The priority of code that the program usually runs.
 const USUAL: u8 = 4;
 
 /// `nop`, so that room that is not filled does nothing.
@@ -75,7 +75,7 @@ impl Writer {
         Ok(self.assembler.zero_bytes()?)
     }
 
-    /// What was written since `start` (a number of instructions) lies out of the usual way. It is reached by jumps only
+    /// Code that was written since `start` (a number of instructions) lies out of the usual way. It is reached by jumps only
     /// and ends with one.
     pub(crate) fn cold_since(&mut self, start: usize) {
         self.cold.push(start..self.instructions().len());

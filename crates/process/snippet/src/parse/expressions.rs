@@ -92,7 +92,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands before `::` is a file (`file.c`, `"dir/file.c"`) or a name space.
+    /// A file (`file.c`, `"dir/file.c"`) or a name space stands before `::`.
     fn qualified(&mut self, value: Expr) -> Parsed<ExprKind> {
         let problem = self.unexpected(["an operator"]).help("before `::` stands a file, as in solver.c::residual");
         self.advance();
@@ -165,7 +165,7 @@ impl Parser<'_> {
         Ok(kind)
     }
 
-    /// What stands up to the closing parenthesis.
+    /// The expressions up to the closing parenthesis.
     pub(super) fn list(&mut self) -> Parsed<Vec<Expr>> {
         let mut values = Vec::new();
         if self.accept(")") {

@@ -1,4 +1,4 @@
-//! What statements do to the words of one variable.
+//! The effect of statements on the words of one variable.
 //!
 //! Next: `crate::values`, which reads the words.
 

@@ -32,7 +32,7 @@ pub struct Machine {
     pub calls: Vec<Call>,
     /// Addresses that were looked at and are not in `memory`, oldest first.
     pub missed: Vec<u64>,
-    /// What was stored into `memory`, oldest first: where, and the bytes.
+    /// The stores into `memory`, oldest first: where, and the bytes.
     pub stores: Vec<(u64, Vec<u8>)>,
     /// Statements and expressions carried out so far; for a run of a body at most its `cost_max`.
     pub operations: u64,

@@ -1,7 +1,7 @@
 //! The meaning of the language, executable: runs a body step by step over a machine held in memory. Slow, obvious, and
 //! the yardstick for generated code, which must leave the same areas, messages and stores behind.
 //!
-//! What lies around a body is the engine's business and not done here: whether the script records at all
+//! The surroundings of a body are the engine's business and not done here: if the script records at all
 //! (`process_word::RECORDING`), and that a body does not interrupt another one on its thread (`thread_word::BUSY`).
 //!
 //! Next: `machine` for the memories, `fold` for variables.

@@ -19,7 +19,7 @@ pub const TEMPORARIES_MAX: usize = 64;
 /// Values of a message at most.
 const SENT_MAX: usize = 16;
 
-/// What one body is made with.
+/// The tools that make one body.
 pub(super) struct Lowering<'r, 'a> {
     pub resolver: &'r mut Resolver<'a>,
     pub here: Here,

@@ -1,7 +1,7 @@
 //! A syntax tree and facts about the program to typed bodies: every name is resolved, every conversion written out,
 //! every loop bounded; what cannot be done is refused with its place.
 //!
-//! Whether a variable is a float follows from what is assigned to it, which may follow from other variables. So all
+//! A variable's kind, float or integer, follows from what is assigned to it, which may follow from other variables. So all
 //! bodies are made, and made again while that still turns up another float; each round finds at least one.
 //!
 //! Next: `places` for where bodies go, `variables` for what they keep, `body` for what they do, `conditions` for bodies
@@ -40,7 +40,7 @@ const FIRST_SPOTS_MAX: usize = 16;
 /// A pattern that means more functions than this shares one table of open calls among them.
 const OWN_TABLES_MAX: usize = 16;
 
-/// What a script may do to the program beyond looking.
+/// The permissions of a script to do to the program more than look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     /// Assign to the program's variables and registers: `--allow-write`.
@@ -144,7 +144,7 @@ struct OpenCalls {
     variable: usize,
     probe: usize,
     functions: Vec<FunctionId>,
-    /// What runs for each call that was left without an exit, by probe.
+    /// The statements that run for each call that was left without an exit, by probe.
     left: Vec<(usize, Vec<ir::Statement>)>,
 }
 

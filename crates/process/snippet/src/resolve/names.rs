@@ -264,7 +264,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// What stands for the result of a call that was left without one: zero.
+    /// The result of a call that was left without one: zero.
     fn nothing_returned(&mut self, name: &str, span: Span) -> Lowered<Operand> {
         self.asked = true;
         let signature = self.subject().map(|subject| self.resolver.facts.signature(subject));

@@ -31,7 +31,7 @@ pub(super) enum At {
     Vector(u8),
 }
 
-/// What does not fit, before its place is known.
+/// The part that does not fit, before its place is known.
 pub(super) struct Misfit(pub String);
 
 impl Misfit {

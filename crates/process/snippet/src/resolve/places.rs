@@ -17,7 +17,7 @@ pub(super) struct Spot {
     pub here: Here,
 }
 
-/// What a body can see.
+/// The things that a body can see.
 #[derive(Clone, Debug)]
 pub(super) struct Here {
     pub moment: Moment,
@@ -26,16 +26,16 @@ pub(super) struct Here {
     pub callee: Option<FunctionId>,
 }
 
-/// What is in the registers.
+/// The contents of the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     /// Arguments of the function.
     Entry,
-    /// What the function returns.
+    /// The function's result.
     Exit,
     /// Arguments of the function called.
     Before,
-    /// What the function called returned.
+    /// The result of the function that was called.
     After,
     /// A call of the function was left without an exit, some time ago.
     Left,

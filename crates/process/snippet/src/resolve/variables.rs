@@ -1,6 +1,6 @@
 //! The script's variables: which there are, what each is for, and where its bytes lie.
 //!
-//! What a variable is for follows from all its uses together, so they are collected before any body is made.
+//! The role of a variable follows from all its uses together, so they are collected before any body is made.
 //!
 //! Next: `assign`, which makes statements of the uses; `crate::values`, which reads the bytes.
 
@@ -41,7 +41,7 @@ pub(super) enum Aggregation {
     Stack,
 }
 
-/// What a variable is for.
+/// The role of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Added up.

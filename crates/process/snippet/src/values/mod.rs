@@ -1,4 +1,4 @@
-//! What probes left in the areas of all threads and ranks, as results: sums, extremes, means, histograms, stacks.
+//! The results of probes, from the areas of all threads and ranks: sums, extremes, means, histograms, stacks.
 //!
 //! Merging is associative and commutative (floating-point sums up to rounding), so results may be merged on the way
 //! up a tree of nodes in any order.
@@ -38,7 +38,7 @@ pub enum Value {
     },
     /// Each thread's or process's own that has set it, in order of rank and thread.
     Each {
-        /// Whose, and what.
+        /// The values, and whose each is.
         values: Vec<Own>,
     },
     /// The smallest, if there was one.

@@ -11,7 +11,7 @@ use trimtab_snippet::{Permissions, compile};
 
 pub const ALL: Permissions = Permissions { write: true, call: true };
 
-/// What scripts are made of; joined at random they come near enough to sense to reach every part.
+/// Words of scripts; joined at random they come near enough to sense to reach every part.
 pub const WORDS: &[&str] = &[
     "entry ",
     "exit ",

@@ -28,7 +28,7 @@ pub const LEAVES: &[&str] = &[
 /// Operators between two.
 pub const OPERATORS: &[&str] =
     &["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=", "&&", "||"];
-/// What stands before one.
+/// Prefixes that may stand before one.
 pub const PREFIXES: &[&str] = &["-", "!", "~", "(int)", "(double)", "(char)", "(unsigned long)", "(bool)"];
 /// Words of a thread's area that belong to the engine around a body.
 const ENGINE_WORDS: [u32; 4] = [thread_word::BUSY, thread_word::SKIPPED, thread_word::OWNER, thread_word::THREAD];

@@ -1,4 +1,4 @@
-//! What a hit costs: a two-instruction function in a hot loop, with an island at its entry and one before its `ret`,
+//! The cost of a hit: a two-instruction function in a hot loop, with an island at its entry and one before its `ret`,
 //! beside the same written by hand. Prints nanoseconds per call over the undisturbed function, smallest over many short
 //! rounds in which all variants take turns.
 //!

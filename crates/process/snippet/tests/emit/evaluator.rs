@@ -1,4 +1,4 @@
-//! What bodies should do, computed slowly: the measure of the code in `values`.
+//! The results that bodies should have, computed slowly: the measure of the code in `values`.
 //!
 //! It knows integers, floats, variables, temporaries, branches, loops, loads and stores; what reads a clock or the stack is
 //! tested by hand in `statements`.

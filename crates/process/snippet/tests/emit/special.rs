@@ -1,4 +1,4 @@
-//! What the evaluator does not know: open calls and elapsed times, stacks, texts, calls of functions, clocks,
+//! Parts that the evaluator does not know: open calls and elapsed times, stacks, texts, calls of functions, clocks,
 //! the busy mark, closed gates, and what is refused.
 //!
 //! Next: `messages` for `send`, `threads` for several threads at once.
@@ -99,7 +99,7 @@ fn elapsed_is_the_time_since_the_entry() {
     }
 }
 
-/// What is left is what began below the stack pointer, or right there if this is no exit of it.
+/// The calls that are left are those that began below the stack pointer, or right there if this is no exit of it.
 #[test]
 fn calls_that_were_left_are_dropped_one_by_one() {
     for mut world in [World::new(), World::far()] {
@@ -254,7 +254,7 @@ fn calls_that_are_too_deep_have_no_time() {
     assert_eq!(world.thread_word(unit.variables[TIME].offset), 0);
 }
 
-/// What the table should count under.
+/// The hash that the table should count under.
 fn stack_hash(addresses: &[u64]) -> u64 {
     let hash = addresses.iter().fold(0u64, |hash, address| {
         let mixed = (hash ^ address).wrapping_mul(STACK_HASH_MULTIPLIER);
@@ -338,7 +338,7 @@ fn texts_are_compared() {
     }
 }
 
-/// What [`sum_of_six`] was called with: arguments, whether the stack was aligned, flags.
+/// The calls of [`sum_of_six`]: arguments, alignment of the stack, flags.
 static CALLED: std::sync::Mutex<Vec<[u64; 6]>> = std::sync::Mutex::new(Vec::new());
 
 /// A function of the target that uses floats and remembers its arguments.

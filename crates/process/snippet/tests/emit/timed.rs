@@ -24,7 +24,7 @@ fn if_known(then: Vec<Statement>) -> Statement {
     when(binary(Binary::LessEqual, int(0), time()), then)
 }
 
-/// What exits do with the time, as the front end writes it: used at once, used again later, not used, not asked first.
+/// Uses of the time by exits, as the front end writes them: used at once, used again later, not used, not asked first.
 fn uses() -> Vec<(&'static str, Vec<Statement>)> {
     let unknown = || when(binary(Binary::Less, time(), int(0)), vec![add(UNKNOWN, int(1))]);
     vec![

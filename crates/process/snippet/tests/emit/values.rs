@@ -346,7 +346,7 @@ fn run_once(
     let mut expected = evaluator.memory.clone();
     let after = world.run(code, &state);
     let mut got = memory(world, unit, after.general);
-    // Whether the thread took its area, and where it looked last, is not what is compared here.
+    // The thread's taking of its area, and where it looked last, are not compared here.
     for memory in [&mut expected, &mut got] {
         memory.thread[thread_word::OWNER as usize / 8] = 0;
         memory.thread[thread_word::LAST_RANGE as usize / 8] = 0;
@@ -375,7 +375,7 @@ fn run_once(
     assert_eq!(stack[stack.len() - watched.len()..], watched, "{}", shown(code));
 }
 
-/// What is no number is one bit pattern: which one comes out of an operation is nobody's business.
+/// All values that are no numbers are one bit pattern: which one comes out of an operation is nobody's business.
 fn without_payload(bits: u64) -> u64 {
     if f64::from_bits(bits).is_nan() { f64::NAN.to_bits() } else { bits }
 }

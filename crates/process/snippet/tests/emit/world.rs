@@ -397,7 +397,7 @@ impl Drop for World {
     }
 }
 
-/// What the ABI keeps at `fs:[0]`.
+/// The thread's pointer, which the ABI keeps at `fs:[0]`.
 pub fn thread_pointer() -> u64 {
     let pointer: u64;
     // SAFETY: reads the word the x86-64 ABI guarantees there.
