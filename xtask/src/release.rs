@@ -47,7 +47,8 @@ fn check_needs(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The code that is copied into targets was optimised together with all else: the tests of its bytes look at this binary's.
+/// The code that is copied into targets was optimised together with all else: the tests of its bytes look at this
+/// binary's.
 fn check_stub(root: &Path, binary: &Path) -> Result<()> {
     let mut tests =
         shell::cargo(root, &["test", "--quiet", "--locked", "--package", "trimtab-stub", "--test", "section"]);

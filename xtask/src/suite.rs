@@ -160,7 +160,8 @@ impl Task<'_> {
     }
 }
 
-/// The programs to run beside others, in the order in which they are begun, and those that run with nothing beside them.
+/// The programs to run beside others, in the order in which they are begun, and those that run with nothing beside
+/// them.
 fn in_order<'a>(programs: impl Iterator<Item = &'a TestProgram>, quick: bool) -> (Vec<Task<'a>>, Vec<Task<'a>>) {
     let all = programs.map(Task::Program).chain([Task::Examples]);
     let is_left_out =

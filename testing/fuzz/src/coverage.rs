@@ -40,7 +40,8 @@ extern "C" fn __sanitizer_cov_bool_flag_init(start: *mut AtomicU8, end: *mut Ato
     }
 }
 
-/// The places reached so far. Places are only ever set by the program and forgotten here, in the thread that runs inputs.
+/// The places reached so far. Places are only ever set by the program and forgotten here, in the thread that runs
+/// inputs.
 pub struct Coverage {
     parts: Vec<Part>,
     /// The places that were set at any look: the words of each part, then its other bytes.

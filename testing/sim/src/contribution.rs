@@ -1,5 +1,6 @@
-//! The ranks' contributions: to every filter its own kind of value, a function of rank and wave, so that any result can be
-//! made again from the ranks that it covers. And what they are told: payloads in which each rank's part is its own.
+//! The ranks' contributions: to every filter its own kind of value, a function of rank and wave, so that any result
+//! can be made again from the ranks that it covers. And what they are told: payloads in which each rank's part is its
+//! own.
 //!
 //! Next: `check`, which compares, and `trimtab_reduce::spec` for the filters.
 

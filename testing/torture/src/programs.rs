@@ -1,5 +1,5 @@
-//! The programs that are run: Debian's, at work that can be checked, none of them written by us; and one of ours, which handles its
-//! faults in every way there is, because few of Debian's do.
+//! The programs that are run: Debian's, at work that can be checked, none of them written by us; and one of ours,
+//! which handles its faults in every way there is, because few of Debian's do.
 //!
 //! Each is a shell script in `programs/` with the files it needs; all are written into a folder of their own and run
 //! there. What a script prints depends on its input only: never on time, addresses or chance.

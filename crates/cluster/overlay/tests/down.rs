@@ -1,4 +1,5 @@
-//! Payloads that are narrowed on the way down are never missed: whoever comes to a node at the wrong moment asks further up.
+//! Payloads that are narrowed on the way down are never missed: whoever comes to a node at the wrong moment asks
+//! further up.
 //!
 //! Next: `trimtab-sim`, where nodes die and move while commands flow.
 

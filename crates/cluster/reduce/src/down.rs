@@ -1,4 +1,5 @@
-//! Payloads that are narrowed on the way down: each rank has a part, and only the parts of the ranks below are passed on.
+//! Payloads that are narrowed on the way down: each rank has a part, and only the parts of the ranks below are passed
+//! on.
 //!
 //! Each node passes on to each child what the ranks below it need, and a leaf gets its own. So a payload for all ranks of
 //! a job crosses each link once and shrinks on the way. The tree may narrow it along any way, in as many steps as there

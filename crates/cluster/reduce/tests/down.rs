@@ -10,7 +10,8 @@ use trimtab_reduce::down::{Context, Scatter, in_context, scatter};
 use trimtab_reduce::{Bad, Down, DownFilter, RankSet, Registry, laws};
 use trimtab_types::Rank;
 
-/// A filter that a user might add: an array with a byte for each rank, from some rank on; a subtree gets what spans its ranks.
+/// A filter that a user might add: an array with a byte for each rank, from some rank on; a subtree gets what spans
+/// its ranks.
 struct Slice;
 
 impl DownFilter for Slice {

@@ -5,8 +5,8 @@
 //! own certificate. The certificate's name is the [`Role`]; everything that anybody may do follows from it. Nobody is
 //! heard without one: every port of the site's is mutual TLS 1.3.
 //!
-//! A certificate can be revoked: the authority signs a list ([`revoked`]), which controller and agents read again whenever
-//! it changes; agents get the controller's, too.
+//! A certificate can be revoked: the authority signs a list ([`revoked`]), which controller and agents read again
+//! whenever it changes; agents get the controller's, too.
 //!
 //! A [`Knock`] over the tree of agents grants nothing: it says that there is something to ask the controller
 //! for, and agents ask it directly, by a connection on which both ends have proved their roles.

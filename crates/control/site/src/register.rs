@@ -1,4 +1,5 @@
-//! The certificates an authority issued and revoked: two lists of lines in its folder, and the signed list made of the second.
+//! The certificates an authority issued and revoked: two lists of lines in its folder, and the signed list made of the
+//! second.
 //!
 //! A certificate is known by its serial number. Lines are only ever added: `SERIAL ROLE SECONDS`, with the end of its
 //! validity where it was issued, and the moment where it was revoked.

@@ -3,8 +3,8 @@
 //! It is a certificate revocation list as X.509 has it, so any tool shows it. As it is signed, whoever brings it to the
 //! hosts need not be trusted: a list that the authority did not sign is refused, and the one before stays in force. Agents
 //! get the controller's list, too, and then both count: whoever sends a list can add to what is refused, never take away.
-//! A revoked certificate is refused when it connects; connections that were there before are for their owners to end, which ask
-//! [`Watch`] when.
+//! A revoked certificate is refused when it connects; connections that were there before are for their owners to end,
+//! which ask [`Watch`] when.
 //!
 //! Next: `register` for how the authority writes it, `identity` for who uses it.
 

@@ -182,7 +182,8 @@ impl Store {
         newest.map(|(job, batch, text)| self.parse_report(&text, &job, batch)).transpose()
     }
 
-    /// The job and window that "JOB" or "JOB/WINDOW" stands for; JOB is an id, a job's number, or a beginning that fits one id only.
+    /// The job and window that "JOB" or "JOB/WINDOW" stands for; JOB is an id, a job's number, or a beginning that
+    /// fits one id only.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`], [`Error::Ambiguous`], [`Error::BadWindow`], [`Error::NoSuchWindow`], those of reading.

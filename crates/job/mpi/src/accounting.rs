@@ -57,7 +57,8 @@
 /// The index that means "this function has no such argument".
 pub const ABSENT: u8 = 0xff;
 
-/// The data that a call moves; fixes which fields of [`Accounting`] are set and whether `count` is a number or an array.
+/// The data that a call moves; fixes which fields of [`Accounting`] are set and whether `count` is a number or an
+/// array.
 ///
 /// The numbers are part of the contract with the routine inside the target and never change meaning.
 #[repr(u8)]

@@ -136,8 +136,8 @@ pub(crate) fn exits_of(function: &str) -> String {
 /// How their names begin.
 pub(crate) const EXITS: &str = "exit ";
 
-/// Bodies that the clock calls run in trimtab, outside of the program, where nothing can be called. A body that runs once is worth looking
-/// for a moment at which a thread can be interrupted for it.
+/// Bodies that the clock calls run in trimtab, outside of the program, where nothing can be called. A body that runs
+/// once is worth looking for a moment at which a thread can be interrupted for it.
 fn check_calls(unit: &Unit) -> Result<(), Error> {
     let calls = |body: &Body| matches!(body.when, When::Every { .. }) && walk::calls(&body.statements);
     if unit.bodies.iter().any(calls) { Err(Error::CallsOutside { point: "every" }) } else { Ok(()) }

@@ -1,4 +1,5 @@
-//! Bodies that run once, functions that are called, and what neither may spoil: `errno`, floats on their way, flags that are an answer.
+//! Bodies that run once, functions that are called, and what neither may spoil: `errno`, floats on their way, flags
+//! that are an answer.
 //!
 //! Next: `programs/once.c`, which counts what went wrong.
 

@@ -23,7 +23,8 @@ pub trait JobSource {
 
 /// Something that knows how busy the job's machines are.
 pub trait Machines {
-    /// The kernel's counters of each machine and when they were read, by the name of its host, which is empty for this one.
+    /// The kernel's counters of each machine and when they were read, by the name of its host, which is empty for this
+    /// one.
     ///
     /// # Errors
     /// They can't be asked.

@@ -62,7 +62,8 @@ struct Seen {
     state: FileState,
 }
 
-/// The room below the beginning of a stack in the middle of an exec, for the kernel's pointers to arguments and variables.
+/// The room below the beginning of a stack in the middle of an exec, for the kernel's pointers to arguments and
+/// variables.
 const STACK_TABLES_BYTES_MAX: u64 = 1 << 20;
 
 impl Seen {

@@ -1,8 +1,8 @@
 //! Rests between two looks at what another thread brings about.
 //!
-//! A thread that looks may take precedence over all ordinary threads (`place`). Two that look without a rest then keep a processor
-//! from everybody, and above all from the thread they look at. So rests grow with the time that has been waited, and what
-//! costs more than a look is asked for seldom.
+//! A thread that looks may take precedence over all ordinary threads (`place`). Two that look without a rest then keep
+//! a processor from everybody, and above all from the thread they look at. So rests grow with the time that has been
+//! waited, and what costs more than a look is asked for seldom.
 //!
 //! Next: `stop` and `call`, which wait so.
 

@@ -34,8 +34,8 @@ pub(crate) fn room_for(pid: Pid, thread: &Thread, maps: &MappingTable, needed: u
     (top + PAGE <= own.end && !is_touched(pid, own.start, pages + 1)).then_some(top)
 }
 
-/// The part of its own stack that `thread` uses: from the stack pointer to the stack's end. `None` if it stands elsewhere, on an
-/// alternate signal stack perhaps.
+/// The part of its own stack that `thread` uses: from the stack pointer to the stack's end. `None` if it stands
+/// elsewhere, on an alternate signal stack perhaps.
 pub fn used_stack(pid: Pid, thread: &Thread, maps: &MappingTable) -> Option<Range<u64>> {
     let own = own_stack(thread.tid == pid.0, thread.registers.fs_base, maps)?;
     let stack = thread.registers.rsp;

@@ -351,9 +351,9 @@ impl Stopped {
         }
     }
 
-    /// The meaning of a report of `tid`. A signal that arrived first is delivered at once: the thread then stops at the first
-    /// instruction of its handler. So is a fault of its own that is still to be reported to it: whoever moved the thread
-    /// now would have its handler find the fault at a place where there was none.
+    /// The meaning of a report of `tid`. A signal that arrived first is delivered at once: the thread then stops at
+    /// the first instruction of its handler. So is a fault of its own that is still to be reported to it: whoever
+    /// moved the thread now would have its handler find the fault at a place where there was none.
     fn judge(&mut self, tid: i32, status: i32) -> Result<Answer, Error> {
         if !libc::WIFSTOPPED(status) {
             return Ok(Answer::Ended);

@@ -22,8 +22,8 @@ const ON_REQUEST: u64 = 1 << 18;
 /// Vector, mask and x87 state: neither protection keys nor the matrix tiles' data.
 const CALLED_MAY_CHANGE: u64 = 0xe7;
 
-/// The state that a thread must keep across a call of a function: components of the extended state as a mask, and the bytes of an
-/// area for them. Nothing if the processor or the system can't save them in one instruction.
+/// The state that a thread must keep across a call of a function: components of the extended state as a mask, and the
+/// bytes of an area for them. Nothing if the processor or the system can't save them in one instruction.
 pub fn vector_state() -> Option<(u64, u32)> {
     /// Whether the system has switched extended states on.
     const SYSTEM_SAVES: u32 = 1 << 27;

@@ -138,8 +138,8 @@ fn patched_text(places: usize, names: &[&str]) -> String {
 }
 
 impl Inserted {
-    /// The message if the process has ended by a fault, or by what can't be known, since it was patched. If its memory is
-    /// gone, which is long before its end where a core file is written, the end is waited for, for a moment.
+    /// The message if the process has ended by a fault, or by what can't be known, since it was patched. If its memory
+    /// is gone, which is long before its end where a core file is written, the end is waited for, for a moment.
     pub fn departure(&self, is_memory_gone: bool) -> Option<String> {
         let ending = self.ending.as_ref()?;
         if is_memory_gone {

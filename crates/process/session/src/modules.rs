@@ -196,9 +196,9 @@ impl Modules {
         ))
     }
 
-    /// The loader's meaning of a plain name: in each namespace of loaded files the first definition, in the order of its
-    /// search. The program's own functions come first, exported or not; of libraries those count that they export, unless
-    /// none does.
+    /// The loader's meaning of a plain name: in each namespace of loaded files the first definition, in the order of
+    /// its search. The program's own functions come first, exported or not; of libraries those count that they export,
+    /// unless none does.
     pub fn definitions<'m>(&'m self, name: &str) -> Vec<(&'m Module, &'m Function)> {
         if self.why_names_mean_nothing().is_some() {
             return Vec::new();

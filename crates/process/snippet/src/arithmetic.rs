@@ -1,5 +1,5 @@
-//! The effect of operators on values: one definition for constants in the front end and for the reference interpreter, so
-//! that folding a constant never changes a result.
+//! The effect of operators on values: one definition for constants in the front end and for the reference interpreter,
+//! so that folding a constant never changes a result.
 //!
 //! Next: `reference`, which runs whole bodies.
 

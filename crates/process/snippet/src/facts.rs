@@ -1,5 +1,5 @@
-//! The facts of the program that a script needs, as questions. The caller answers them from symbol tables, debug information
-//! and tables of MPI functions; nothing here opens a file.
+//! The facts of the program that a script needs, as questions. The caller answers them from symbol tables, debug
+//! information and tables of MPI functions; nothing here opens a file.
 //!
 //! Next: `table`, answers held in memory; `resolve`, which asks.
 

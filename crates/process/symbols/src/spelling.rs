@@ -1,7 +1,7 @@
 //! Functions by the names that people write: `ns::S::f(int)`, `ns::S::f`, `ns::S::f*`, `module::procedure`.
 //!
-//! The meaning of a symbol is looked for only where no symbol is called so itself, and only among symbols that have the name's last
-//! word in them: to read all names of a large program takes long.
+//! The meaning of a symbol is looked for only where no symbol is called so itself, and only among symbols that have
+//! the name's last word in them: to read all names of a large program takes long.
 //!
 //! Next: `demangle` for what a symbol means.
 

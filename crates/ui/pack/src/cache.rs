@@ -31,7 +31,8 @@ pub(crate) fn program(package: &Package, cache: &Path) -> Result<PathBuf, Error>
     let name = Path::new(&package.manifest.name).file_name().unwrap_or("program".as_ref());
     let path = folder.join(name);
     if is_whole(&path, &package.manifest.sha256) {
-        // The program runs as it was packed, but a package that was changed does not run, whatever an earlier one left here.
+        // The program runs as it was packed, but a package that was changed does not run, whatever an earlier one left
+        // here.
         return package.extract(&mut std::io::sink()).map(|()| path).map_err(|error| match error {
             Filling::Ours(error) => error,
             Filling::Io(source) => failed(&package.path, source),

@@ -12,7 +12,8 @@ pub struct Event {
     pub kind: String,
     /// The condition as it was asked for, e.g. "load>8".
     pub condition: String,
-    /// The value that was seen: the job that came or went, the load, the name that was called out and, by the site's API, by whom.
+    /// The value that was seen: the job that came or went, the load, the name that was called out and, by the site's
+    /// API, by whom.
     pub value: String,
     /// When it was seen, seconds since 1970.
     pub at_unix_s: f64,

@@ -85,8 +85,8 @@ impl Command {
 }
 
 impl Node {
-    /// All nodes below this one have the commands up to here, so a new parent must hold those behind it: if this node is lost
-    /// next, its children will ask there for what they lack.
+    /// All nodes below this one have the commands up to here, so a new parent must hold those behind it: if this node
+    /// is lost next, its children will ask there for what they lack.
     pub(super) fn cursor_below(&self) -> Cursor {
         Cursor { reign: self.reign, sequence: self.log.floor() }
     }

@@ -1,5 +1,5 @@
-//! Access to a controller: who may ask what, and who is not heard at all. Each line of docs/security.md about a site has a test here
-//! or in `site.rs` of the command line.
+//! Access to a controller: who may ask what, and who is not heard at all. Each line of docs/security.md about a site
+//! has a test here or in `site.rs` of the command line.
 //!
 //! Next: `jobs`, `calls` and `revoked` beside this for what these are about; `routes` in the sources, which all ask.
 

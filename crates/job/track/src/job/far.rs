@@ -19,8 +19,8 @@ use trimtab_types::Pid;
 /// Options of helpers behind which the launcher's own address stands: of Hydra, Open MPI's two runtimes.
 const MARKS: [&str; 3] = ["--control-port", "orte_hnp_uri", "prte_hnp_uri"];
 
-/// Ranks of Intel MPI have this in their environment, the same all over a launch. It begins with the launcher's process id,
-/// lowest byte first.
+/// Ranks of Intel MPI have this in their environment, the same all over a launch. It begins with the launcher's
+/// process id, lowest byte first.
 const INTEL_LAUNCH: &str = "I_MPI_HYDRA_UUID";
 /// Its helper on other machines.
 const INTEL_HELPER: &str = "hydra_bstrap_proxy";

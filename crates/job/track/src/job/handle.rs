@@ -27,7 +27,8 @@ pub enum SlurmHandle {
     },
 }
 
-/// The question for Slurm, given any process of a job, or a shell around its launcher; `None` if Slurm has no part in it.
+/// The question for Slurm, given any process of a job, or a shell around its launcher; `None` if Slurm has no part in
+/// it.
 ///
 /// # Errors
 /// No such process, or `/proc` can't be read.

@@ -1,5 +1,5 @@
-//! The condition that decides if a body runs, tested before the body's own registers are saved: conditions are false most of the
-//! time, so the way of a false one is the straight one, and what it guards lies elsewhere.
+//! The condition that decides if a body runs, tested before the body's own registers are saved: conditions are false
+//! most of the time, so the way of a false one is the straight one, and what it guards lies elsewhere.
 //!
 //! A *bare* condition compares registers and words in place and changes nothing. An *early* one may compute, but saves
 //! and restores only what it changes itself. It may look up the thread's area, and load from checked addresses: the range

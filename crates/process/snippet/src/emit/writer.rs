@@ -75,8 +75,8 @@ impl Writer {
         Ok(self.assembler.zero_bytes()?)
     }
 
-    /// Code that was written since `start` (a number of instructions) lies out of the usual way. It is reached by jumps only
-    /// and ends with one.
+    /// Code that was written since `start` (a number of instructions) lies out of the usual way. It is reached by
+    /// jumps only and ends with one.
     pub(crate) fn cold_since(&mut self, start: usize) {
         self.cold.push(start..self.instructions().len());
     }

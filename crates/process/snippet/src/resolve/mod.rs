@@ -1,8 +1,8 @@
 //! A syntax tree and facts about the program to typed bodies: every name is resolved, every conversion written out,
 //! every loop bounded; what cannot be done is refused with its place.
 //!
-//! A variable's kind, float or integer, follows from what is assigned to it, which may follow from other variables. So all
-//! bodies are made, and made again while that still turns up another float; each round finds at least one.
+//! A variable's kind, float or integer, follows from what is assigned to it, which may follow from other variables. So
+//! all bodies are made, and made again while that still turns up another float; each round finds at least one.
 //!
 //! Next: `places` for where bodies go, `variables` for what they keep, `body` for what they do, `conditions` for bodies
 //! that nobody wrote.

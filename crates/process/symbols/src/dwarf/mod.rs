@@ -1,5 +1,5 @@
-//! The facts in a program's debugging information (DWARF 2 to 5): source lines, functions with their parameters and local
-//! variables, types, global variables, and what was inlined where.
+//! The facts in a program's debugging information (DWARF 2 to 5): source lines, functions with their parameters and
+//! local variables, types, global variables, and what was inlined where.
 //!
 //! [`Sections::of`] unpacks the sections of a file's bytes; [`Program::open`] reads little more than the list of units.
 //! Everything else is read when it is first asked for: line tables unit by unit, names in one pass over all entries
