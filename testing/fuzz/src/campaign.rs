@@ -50,7 +50,7 @@ pub struct Options {
     pub executable: PathBuf,
     /// Processor time after which an input hangs, in seconds.
     pub hang_s: u64,
-    /// Whether to write inputs worth it into the repository instead of looking for more.
+    /// True if to write inputs worth it into the repository instead of looking for more.
     pub keep: bool,
 }
 

@@ -58,7 +58,7 @@ impl Coverage {
         Coverage { parts, seen: vec![0; words], reached: 0 }
     }
 
-    /// Whether this program tells what it reaches.
+    /// True if this program tells what it reaches.
     pub fn is_there(&self) -> bool {
         !self.parts.is_empty()
     }
@@ -71,7 +71,7 @@ impl Coverage {
         }
     }
 
-    /// Whether something set now was never reached before; remembers it if `keep`.
+    /// True if something set now was never reached before; remembers it if `keep`.
     pub fn look(&mut self, keep: bool) -> bool {
         let (mut found, mut at) = (false, 0);
         for part in &self.parts {
@@ -88,7 +88,7 @@ impl Coverage {
     }
 }
 
-/// Whether something is set that was not seen; counts and remembers it if `keep`. Each place is one bit of its byte.
+/// True if something is set that was not seen; counts and remembers it if `keep`. Each place is one bit of its byte.
 fn note(set: u64, seen: &mut u64, keep: bool, reached: &mut u64) -> bool {
     let new = set & !*seen;
     if new != 0 && keep {

@@ -47,7 +47,7 @@ pub struct TargetOutcome {
 }
 
 impl TargetOutcome {
-    /// Whether something of the same place was found before.
+    /// True if something of the same place was found before.
     pub fn knows(&self, fault: &Fault) -> bool {
         self.findings.iter().any(|known| known.fault.place == fault.place)
     }
@@ -68,7 +68,7 @@ impl TargetOutcome {
 pub struct Outcome {
     /// Seed of the whole.
     pub seed: u64,
-    /// Whether inputs that reached new code were told apart.
+    /// True if inputs that reached new code were told apart.
     pub guided: bool,
     /// One for each target.
     pub targets: Vec<TargetOutcome>,

@@ -43,7 +43,7 @@ pub struct Work {
     pub found: PathBuf,
     /// Folder of inputs in the repository.
     pub kept: PathBuf,
-    /// Whether to write inputs worth it into the repository's folder, instead of looking for more.
+    /// True if to write inputs worth it into the repository's folder, instead of looking for more.
     pub keep: bool,
 }
 

@@ -151,7 +151,7 @@ impl Checker {
         self.leaves.values().filter(|leaf| leaf.is_instrumented).count()
     }
 
-    /// Whether a leaf may have something in its target.
+    /// True if a leaf may have something in its target.
     pub fn is_instrumented(&self, id: NodeId) -> bool {
         self.leaves.get(&id).is_some_and(|leaf| leaf.is_instrumented)
     }

@@ -66,7 +66,7 @@ impl Network {
         Some(*last)
     }
 
-    /// Whether frames pass between two nodes now.
+    /// True if frames pass between two nodes now.
     pub fn connects(&self, one: NodeId, other: NodeId) -> bool {
         !self.cuts.contains(&(one.min(other), one.max(other))) && self.islands.get(&one) == self.islands.get(&other)
     }

@@ -40,7 +40,7 @@ pub struct Plan {
     pub command_us: u64,
     /// How commands become less on the way.
     pub down: Down,
-    /// Whether frames are encoded and decoded on the way.
+    /// True if frames are encoded and decoded on the way.
     pub wire: bool,
 }
 

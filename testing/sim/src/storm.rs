@@ -54,7 +54,7 @@ impl Storm {
     }
 }
 
-/// Whether all places are alive and in the tree.
+/// True if all places are alive and in the tree.
 pub fn is_whole(sim: &Sim) -> bool {
     let everyone = sim.plan().tree.nodes().all(|id| sim.node(id).is_some_and(|node| node.is_attached()));
     let members = sim.node(NodeId::ROOT).map_or(0, |root| root.members().rank_count());

@@ -48,7 +48,7 @@ impl Mpi {
     }
 }
 
-/// Whether and how the program has a function `measuremark` (`measuremark_` in Fortran) that `--mark` calls.
+/// The program's function `measuremark` (`measuremark_` in Fortran) that `--mark` calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// It has none.
@@ -138,7 +138,7 @@ impl HazardVariant {
 pub struct Program {
     /// Name of the program; its answer begins with it.
     pub name: &'static str,
-    /// Whether it is an MPI program.
+    /// True if it is an MPI program.
     pub mpi: bool,
     language: Language,
 }

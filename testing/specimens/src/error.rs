@@ -25,7 +25,7 @@ pub enum Error {
     WrongMpi {
         /// The specimen.
         name: String,
-        /// Whether it is an MPI program.
+        /// True if it is an MPI program.
         needs_mpi: bool,
     },
     /// The variant makes no sense for this specimen.

@@ -24,7 +24,7 @@ pub struct GroundTruth {
     pub ranks: u32,
     /// Process id.
     pub pid: i32,
-    /// Whether the rank reached `MPI_Finalize`; if not, `program_s` is 0.
+    /// True if the rank reached `MPI_Finalize`; if not, `program_s` is 0.
     pub finalized: bool,
     /// From `MPI_Init`'s end to `MPI_Finalize`'s begin, seconds.
     pub program_s: f64,

@@ -39,7 +39,7 @@ pub fn running(program: &Path) -> Vec<i32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_it).collect()
 }
 
-/// Whether a process has computed for a tenth of a second: it is past its loader and at work.
+/// True if a process has computed for a tenth of a second: it is past its loader and at work.
 pub fn has_worked(pid: i32) -> bool {
     const USER_TIME: usize = 14;
     const WORKED_TICKS: u64 = 10;

@@ -331,7 +331,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Whether a name is one of ours, `tt4711x0` or `tt4711x0n1`, and process 4711 is no more.
+/// True if a name is one of ours, `tt4711x0` or `tt4711x0n1`, and process 4711 is no more.
 fn is_orphan(name: &str) -> bool {
     let maker = name.strip_prefix("tt").and_then(|rest| rest.split_once('x')?.0.parse::<u32>().ok());
     maker.is_some_and(|maker| !Path::new(&format!("/proc/{maker}")).exists())
@@ -352,7 +352,7 @@ fn innermost(pid: i32) -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()
 }
 
-/// Whether a program is where programs are.
+/// True if a program is where programs are.
 pub(crate) fn is_installed(name: &str) -> bool {
     ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter().any(|folder| Path::new(folder).join(name).exists())
 }

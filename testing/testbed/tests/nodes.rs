@@ -58,7 +58,7 @@ fn nodes_are_apart_and_joined() {
 /// Set for the child of the test below that listens; it holds the address.
 const LISTEN: &str = "TRIMTAB_TESTBED_LISTEN";
 
-/// Whether node 1 can connect to node 2.
+/// True if node 1 can connect to node 2.
 fn listens_and_answers(testbed: &Testbed) -> bool {
     let own = std::env::current_exe().expect("a test program");
     let mut listener = testbed.on(2, "timeout");

@@ -30,7 +30,7 @@ pub struct Options {
     pub seed: u64,
     /// The program that has the command `inserter`.
     pub executable: PathBuf,
-    /// Whether every function of every file is looked at.
+    /// True if every function of every file is looked at.
     pub survey: bool,
 }
 

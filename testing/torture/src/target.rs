@@ -84,7 +84,7 @@ pub(crate) struct Torment {
     pub surveys: BTreeMap<String, Shares>,
     /// Time surveys took: no program is blamed for it.
     pub survey_time: Duration,
-    /// Whether files are surveyed at all.
+    /// True if files are surveyed at all.
     pub surveying: bool,
     /// This program, which is also the inserter.
     pub executable: PathBuf,

@@ -19,7 +19,7 @@ fn skip(name: &str, reason: &str) {
     }
 }
 
-/// Whether one process may trace another of the same user that is not its child.
+/// True if one process may trace another of the same user that is not its child.
 fn may_trace() -> bool {
     let mut shell = Command::new("sh");
     shell.args(["-c", "sleep 20 & echo $!; wait"]).stdout(Stdio::piped());

@@ -17,13 +17,13 @@ pub struct Row {
     pub measured: String,
     /// The bar in words.
     pub bar: String,
-    /// Whether it holds.
+    /// The verdict on it.
     pub verdict: Verdict,
     /// The samples or figures behind the words.
     pub figures: Value,
 }
 
-/// Whether a bar holds.
+/// The verdict on a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// For every sample.

@@ -45,10 +45,11 @@ const RUN_LIMIT: Duration = Duration::from_secs(180);
 struct Case {
     program: &'static str,
     options: &'static [&'static str],
-    /// Whether `measuremark` gets the iteration's number by value (Fortran passes a reference).
+    /// True if `measuremark` gets the iteration's number by value (Fortran passes a reference).
     number_by_value: bool,
-    /// Whether several threads communicate, each for itself: only the marking thread's `MPI_Barrier` begins and ends with
-    /// the window, so its time and share are compared; a message of another thread may fall on either side of an edge.
+    /// True if several threads communicate, each for itself: only the marking thread's `MPI_Barrier` begins and ends
+    /// with the window, so its time and share are compared; a message of another thread may fall on either side of an
+    /// edge.
     many_threads: bool,
     /// Messages and bytes per iteration to the other rank by persistent requests made before the loop: trimtab came
     /// later, says how often such were started, and does not know what they send.
@@ -99,7 +100,7 @@ struct Window {
     valid: bool,
     /// First recorded iteration of each rank.
     starts: Vec<u32>,
-    /// Whether the program itself said so; otherwise found by the times of iterations.
+    /// True if the program itself said so; otherwise found by the times of iterations.
     said: bool,
     /// Calls of communication functions, all ranks.
     calls: u64,
@@ -217,7 +218,7 @@ fn iterations_for(trial: &[GroundTruth], seconds: f64) -> Result<u32> {
     Ok((seconds / period_s.max(1e-5)).ceil().min(500_000.0) as u32)
 }
 
-/// Whether what was reported of every link is true. Other threads' messages may fall on either side of both edges.
+/// True if what was reported of every link is true. Other threads' messages may fall on either side of both edges.
 fn same_links(case: &Case, report: &Report, ranges: &[RangeTruth]) -> bool {
     let (found, mut truth) = (links_of_report(report), links_of_truth(ranges));
     let iterations = report.window.iterations.unwrap_or(0);

@@ -97,7 +97,7 @@ fn copy(bench: &Bench, name: &str) -> Result<PathBuf> {
     path.canonicalize().context("the copy is gone")
 }
 
-/// Whether a tracer holds the process still.
+/// True if a tracer holds the process still.
 fn is_held(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('t'))

@@ -102,7 +102,7 @@ pub fn production_code_does_not_panic(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `path` lies in a crate's folder for tests or benchmarks.
+/// True if `path` lies in a crate's folder for tests or benchmarks.
 pub fn in_test_folder(path: &str) -> bool {
     path.split('/').any(|part| matches!(part, "tests" | "benches"))
 }

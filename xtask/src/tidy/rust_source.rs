@@ -18,7 +18,7 @@ pub struct RustSource {
     pub production: String,
     /// Modules that are tests and lie in a file of their own: the names in `#[cfg(test)] mod NAME;`.
     pub test_modules: Vec<String>,
-    /// Whether the whole file is test code by an inner `#![cfg(test)]`.
+    /// True if the whole file is test code by an inner `#![cfg(test)]`.
     pub only_tests: bool,
 }
 

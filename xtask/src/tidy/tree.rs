@@ -27,7 +27,7 @@ pub struct TreeFile {
     pub path: String,
     /// The content, with U+FFFD for what is not UTF-8.
     pub text: String,
-    /// Whether the content holds a zero byte or is not UTF-8.
+    /// True if the content holds a zero byte or is not UTF-8.
     pub binary: bool,
     /// The views of Rust text, for `.rs` files.
     pub rust: Option<RustSource>,
@@ -51,9 +51,9 @@ pub struct Package {
 pub struct Dependency {
     /// The package's name, not the name it may be renamed to.
     pub name: String,
-    /// Whether it is only for tests.
+    /// True if it is only for tests.
     pub dev: bool,
-    /// Whether it lies in this repository.
+    /// True if it lies in this repository.
     pub local: bool,
 }
 
@@ -87,7 +87,7 @@ impl Tree {
         self.files.iter().filter_map(|file| Some((file.path.as_str(), file.rust.as_ref()?)))
     }
 
-    /// Whether something lies at `path`, a file or a folder.
+    /// True if something lies at `path`, a file or a folder.
     pub fn holds(&self, path: &str) -> bool {
         let folder = format!("{path}/");
         path.is_empty() || self.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))

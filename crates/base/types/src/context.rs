@@ -43,7 +43,7 @@ pub struct BadContext {
 }
 
 impl Context {
-    /// Whether a rank on a host belongs to it.
+    /// True if a rank on a host belongs to it.
     pub fn contains(&self, rank: u32, host: &str) -> bool {
         match self {
             Context::All => true,

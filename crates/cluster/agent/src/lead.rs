@@ -65,7 +65,8 @@ pub struct Answers {
     pub said: BTreeMap<usize, Say>,
 }
 
-/// Whether nothing is in any process yet that this asks about: whoever leads may go home instead of waiting for the answer.
+/// True if nothing is in any process yet that this asks about: whoever leads may go home instead of waiting for the
+/// answer.
 fn begins(ask: &Ask) -> bool {
     match ask {
         Ask::Who | Ask::Machine | Ask::Files { .. } | Ask::Symbols(_) | Ask::Take(_) => true,
@@ -202,8 +203,8 @@ impl<'a> Lead<'a> {
         }
     }
 
-    /// Whether to ask these again who came and said nothing: one that is there may have been too slow; one that is away may
-    /// come back, as long as what started it runs.
+    /// True if to ask these again who came and said nothing: one that is there may have been too slow; one that is
+    /// away may come back, as long as what started it runs.
     fn may_answer(&mut self, silent: &[usize], waited: Duration) -> bool {
         let here = self.agents();
         let (there, away): (Vec<usize>, Vec<usize>) = silent.iter().partition(|index| here.contains(index));
@@ -343,7 +344,7 @@ impl<'a> Lead<'a> {
         Ok(Answered { sent_ticks, received_ticks: ticks(), result: None })
     }
 
-    /// Whether no agent is left and none will come back: their job has ended and taken them along.
+    /// True if no agent is left and none will come back: their job has ended and taken them along.
     fn is_deserted(&mut self, last_seen: &mut Instant) -> bool {
         if !self.link.handle().members().is_empty() {
             *last_seen = Instant::now();
@@ -489,12 +490,12 @@ pub(crate) fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<B
     Ok(Blocking::start(config, Some(Address::Tcp(SocketAddr::new(own, 0))))?)
 }
 
-/// Whether a value of this wave could not be merged.
+/// True if a value of this wave could not be merged.
 fn is_about(trouble: &Trouble, stream: u32, wave: u64) -> bool {
     matches!(trouble, Trouble::Value { stream: of, wave: at, .. } if (*of, *at) == (stream, wave))
 }
 
-/// Whether all ranks of the job have been found, so that nobody needs to look again.
+/// True if all ranks of the job have been found, so that nobody needs to look again.
 fn is_whole(answers: &Answers) -> bool {
     let here = || answers.said.values().filter_map(|say| if let Say::Here(here) = say { Some(here) } else { None });
     let count: usize = here().map(|here| here.ranks.len()).sum();

@@ -253,7 +253,7 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// Whether somebody leads it who knows its ranks.
+    /// True if somebody leads it who knows its ranks.
     fn is_measuring(&self) -> bool {
         self.ranks.is_some() && self.alone_since.is_none()
     }

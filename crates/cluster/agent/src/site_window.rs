@@ -76,7 +76,7 @@ impl SiteWindow {
         Ok(self.client.file(&format!("/v1/windows/{}/report", self.id), &filing)?)
     }
 
-    /// Whether no agent will come any more, or any that has come will go.
+    /// True if no agent will come any more, or any that has come will go.
     pub(crate) fn is_in_vain(&mut self) -> bool {
         if !self.state.waiting.is_empty() && self.asked.elapsed() >= LOOK {
             // A controller that is gone for a moment changes nothing for agents that are on their way.

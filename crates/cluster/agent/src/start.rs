@@ -167,7 +167,7 @@ impl Started {
         }
     }
 
-    /// Whether all of what was started has ended, well or not.
+    /// True if all of what was started has ended, well or not.
     pub fn has_ended(&mut self) -> bool {
         match &mut self.site {
             Some(window) => window.is_in_vain(),
@@ -175,7 +175,7 @@ impl Started {
         }
     }
 
-    /// Whether what starts the agent of one of these places still runs; `None`: there is no telling them apart.
+    /// True if what starts the agent of one of these places still runs; `None`: there is no telling them apart.
     pub(crate) fn runs_for(&mut self, places: &[usize]) -> Option<bool> {
         if !self.is_one_each {
             return None;

@@ -89,7 +89,7 @@ pub enum Say {
     Files(Vec<FileState>),
     /// Symbols of its files.
     Symbols(Vec<Symbols>),
-    /// Whether the piece was of use.
+    /// The piece came; true if it was of use.
     Took(bool),
     /// Its machine.
     Machine(MachineNow),
@@ -111,7 +111,7 @@ pub enum Say {
 pub struct FileState {
     /// How all caches call it: build id and length.
     pub name: String,
-    /// Whether the agent has its symbols.
+    /// True if the agent has its symbols.
     pub is_known: bool,
 }
 
@@ -179,7 +179,7 @@ pub struct Undone {
     pub rank: u32,
     /// Its process there.
     pub pid: i32,
-    /// Whether anything was in it.
+    /// True if anything was in it.
     pub was_there: bool,
     /// Places that were restored.
     pub patches: u64,

@@ -95,7 +95,7 @@ impl Ticket {
         index.checked_sub(self.fan_out).map(|below| below / self.fan_out)
     }
 
-    /// Whether other agents call agent `index`.
+    /// True if other agents call agent `index`.
     pub fn has_children(&self, index: usize) -> bool {
         (index + 1) * self.fan_out < self.places.len()
     }

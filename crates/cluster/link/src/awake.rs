@@ -31,7 +31,7 @@ struct Waits {
     short_count: u32,
     /// How many it takes before one is stayed awake for.
     needed_count: u32,
-    /// Whether a driver of the thread stays awake: one does for all.
+    /// True if a driver of the thread stays awake: one does for all.
     is_awake: bool,
 }
 
@@ -67,7 +67,7 @@ impl Waits {
         stays
     }
 
-    /// Whether the wait is so young that the processor isn't offered to others.
+    /// True if the wait is so young that the processor isn't offered to others.
     fn is_young(&self, now: Instant) -> bool {
         self.since.is_some_and(|since| now.saturating_duration_since(since) < ALONE_TIME_MAX)
     }
@@ -107,7 +107,7 @@ impl Wait {
         self.is_awake
     }
 
-    /// Whether it is one that is stayed awake for.
+    /// True if it is one that is stayed awake for.
     pub(crate) fn is_awake(&self) -> bool {
         self.is_awake
     }

@@ -102,7 +102,7 @@ impl Blocking {
         self.inbox.wait(time_max)
     }
 
-    /// Whether something like this has happened and waits to be taken.
+    /// True if something like this has happened and waits to be taken.
     pub fn holds(&self, is_it: impl FnMut(&Told) -> bool) -> bool {
         self.inbox.holds(is_it)
     }

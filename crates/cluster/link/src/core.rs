@@ -125,14 +125,14 @@ pub(crate) struct Core {
     /// When the driver wakes by itself, and how to wake it before.
     pub(crate) armed_us: u64,
     waker: Option<Waker>,
-    /// Whether the driver waits, so that it has to be woken.
+    /// True if the driver waits, so that it has to be woken.
     driver_waits: bool,
     /// Who waits for the node's end.
     waits_for_end: Option<Waker>,
     pub(crate) is_stopped: bool,
     /// Tasks that call somebody or answer who called.
     pub(crate) greeting_count: usize,
-    /// Whether somebody may be calling.
+    /// True if somebody may be calling.
     pub(crate) is_called: bool,
 }
 
@@ -551,7 +551,7 @@ impl Core {
         self.driver_waits = false;
     }
 
-    /// Whether there is nothing to do for the driver, which is not awaited by the owner or the kernel either.
+    /// True if there is nothing to do for the driver, which is not awaited by the owner or the kernel either.
     pub(crate) fn is_calm(&self) -> bool {
         self.driver_waits && self.blocked.is_empty() && !self.owner_waits && !self.is_stopped
     }

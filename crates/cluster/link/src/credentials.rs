@@ -49,7 +49,7 @@ enum Names {
     Hosts { may_call: MayCall },
 }
 
-/// Whether a certificate, which is one of the site's authority, is that of a node.
+/// True if a certificate, which is one of the site's authority, is that of a node.
 pub type MayCall = fn(&CertificateDer<'_>) -> bool;
 
 /// What a host of a site has.
@@ -190,7 +190,7 @@ impl Credentials {
         Ok(End::Server(UnbufferedServerConnection::new(self.server.clone())?))
     }
 
-    /// Whether a caller's certificate is that of the node it says it is. Hosts of a site are trusted in what they say,
+    /// Checks that a caller's certificate is that of the node it says it is. Hosts of a site are trusted in what they say,
     /// its people are not.
     pub(crate) fn check_caller(
         &self,

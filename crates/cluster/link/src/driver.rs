@@ -38,7 +38,7 @@ pub(crate) struct Driver {
     listener: Option<Listener>,
     post: Option<Arc<Post>>,
     events: AsyncFd<Arc<Events>>,
-    /// Whether the node has its thread to itself.
+    /// True if the node has its thread to itself.
     is_alone: bool,
     /// Wake a driver that is parked; made with its first turn, if it may be.
     bell: Option<(Arc<Bell>, Waker)>,
@@ -60,7 +60,7 @@ enum Turn {
     Until {
         /// When.
         at_us: u64,
-        /// Whether nothing but the driver has anything to do for the node.
+        /// True if nothing but the driver has anything to do for the node.
         is_quiet: bool,
     },
 }

@@ -69,7 +69,7 @@ impl Events {
         self.add(socket, link_data(peer, serial), READABLE)
     }
 
-    /// Whether it is also said, once, that a connection takes more. Only one that took no more has that said: a Unix
+    /// Asks to be told once when a connection takes more, if it `is_awaited`. Only one that took no more has that said: a Unix
     /// socket's other end would wake the node with everything that it reads.
     pub(crate) fn await_room(&self, socket: impl AsFd, peer: NodeId, serial: u32, is_awaited: bool) -> io::Result<()> {
         let flags = if is_awaited { READABLE | EventFlags::OUT } else { READABLE };
@@ -156,7 +156,7 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    /// Whether the alarm has to be set anew to wake whoever has something to do then.
+    /// True if the alarm has to be set anew to wake whoever has something to do then.
     pub(crate) fn must_set(&mut self, now_us: u64, until_us: u64) -> bool {
         let is_near = self.at_us > now_us && until_us >= self.at_us && until_us - self.at_us < EARLY_US_MAX;
         if !is_near {
@@ -214,7 +214,7 @@ impl Bell {
         Ok(Arc::new(Bell { file, is_parked: AtomicBool::new(false), task }))
     }
 
-    /// Whether the driver is about to wait in its list. To be said before it looks for the last time whether there is
+    /// Says if the driver is about to wait in its list. To be said before it looks for the last time whether there is
     /// something to do: who comes later then finds it said.
     pub(crate) fn park(&self, is_parked: bool) {
         self.is_parked.store(is_parked, Ordering::SeqCst);

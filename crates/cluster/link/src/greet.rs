@@ -33,7 +33,7 @@ pub(crate) struct Identity {
     pub(crate) credentials: Option<Arc<Credentials>>,
     /// The user whose processes may connect by a Unix socket.
     pub(crate) user: u32,
-    /// Whether ancestors are sought on this host first.
+    /// True if ancestors are sought on this host first.
     pub(crate) meets_near: bool,
     /// For nodes of this host with which memory is shared.
     pub(crate) post: Option<Arc<Post>>,
@@ -166,7 +166,7 @@ impl Identity {
         Ok(Greeted { peer: NodeId(hello.from), socket, seal, rest, memory, unsaid })
     }
 
-    /// Whether a caller may be a descendant of this node. An ancestor's place gives orders, so nobody calls from there.
+    /// Checks that a caller may be a descendant of this node. An ancestor's place gives orders, so nobody calls from there.
     fn check(&self, hello: &Hello, seal: &Seal) -> Result<(), LinkError> {
         let theirs = NodeId(hello.from);
         let is_above = theirs == self.id || self.ancestors.contains(&theirs) || hello.role == Role::Root;

@@ -16,7 +16,7 @@ pub trait Owner: Send {
     /// Something has happened; `hand` is for what follows from it.
     fn told(&mut self, told: Told, hand: &mut Hand<'_>);
 
-    /// Whether it has been told more than it has taken. The tree then waits for it: leaves are sent no more commands
+    /// True if it has been told more than it has taken. The tree then waits for it: leaves are sent no more commands
     /// than a log holds, and no more waves begin. It is asked after it was told something, and at least every beat.
     /// An owner that passes on to an inbox passes this and [`Owner::wake_when_taken`] on too.
     fn is_behind(&self) -> bool {

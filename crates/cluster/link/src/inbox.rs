@@ -170,7 +170,7 @@ impl Inbox {
         }
     }
 
-    /// Whether something like this waits to be taken.
+    /// True if something like this waits to be taken.
     pub fn holds(&self, is_it: impl FnMut(&Told) -> bool) -> bool {
         self.shared.lock().told.iter().any(is_it)
     }

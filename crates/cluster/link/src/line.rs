@@ -34,7 +34,7 @@ impl Line {
         Ok(line)
     }
 
-    /// Whether the other end is on this host, at a Unix socket.
+    /// True if the other end is on this host, at a Unix socket.
     pub(crate) fn is_near(&self) -> bool {
         socket::is_unix(&self.socket)
     }
@@ -44,7 +44,7 @@ impl Line {
         self.memory.as_deref_mut()
     }
 
-    /// Whether something is in memory.
+    /// True if something is in memory.
     pub(crate) fn has_come(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.has_come())
     }

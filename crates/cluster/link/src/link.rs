@@ -36,11 +36,11 @@ const SPARE_FRAMES_MAX: usize = 16;
 pub(crate) struct Link {
     /// Tells connections of one peer apart.
     pub(crate) serial: u32,
-    /// Whether it is in the list of those to be written.
+    /// True if it is in the list of those to be written.
     pub(crate) is_listed: bool,
     /// When a frame last went either way.
     pub(crate) used_us: u64,
-    /// Whether the kernel took no more, and is to say when it does.
+    /// True if the kernel took no more, and is to say when it does.
     is_blocked: bool,
     line: Line,
     seal: Seal,

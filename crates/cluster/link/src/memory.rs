@@ -72,17 +72,17 @@ impl Post {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether there are any.
+    /// True if there are any.
     pub(crate) fn is_in_use(&self) -> bool {
         self.count() > 0
     }
 
-    /// Whether there may be another one.
+    /// True if there may be another one.
     pub(crate) fn has_room(&self) -> bool {
         self.count() < SHARED_COUNT_MAX
     }
 
-    /// Whether one gong is better than so many bells: not if it wakes more who have nothing to hear.
+    /// True if one gong is better than so many bells: not if it wakes more who have nothing to hear.
     pub(crate) fn is_gong_better(&self, bell_count: usize) -> bool {
         bell_count >= 2 && 2 * bell_count >= self.caller_count.load(Ordering::Relaxed)
     }
@@ -185,7 +185,7 @@ pub(crate) struct Memory {
     board: SharedMapping,
     bell: OwnedFd,
     post: Arc<Post>,
-    /// Whether the other end may wait for what was done since it was last looked after.
+    /// True if the other end may wait for what was done since it was last looked after.
     owes_ring: bool,
 }
 
@@ -249,25 +249,25 @@ impl Memory {
         Ok(count)
     }
 
-    /// Whether there is something to read.
+    /// True if there is something to read.
     pub(crate) fn has_come(&self) -> bool {
         let [_, ring] = Memory::rings(&self.words, &self.side);
         self.reader.has_come(&self.words.words()[ring])
     }
 
-    /// Whether the other end may have to be woken, once for all that was done since it was last asked.
+    /// True if the other end may have to be woken, once for all that was done since it was last asked.
     pub(crate) fn takes_debt(&mut self) -> bool {
         std::mem::take(&mut self.owes_ring)
     }
 
-    /// Whether the other end waits, of which the sign is taken down: who is told so must ring.
+    /// True if the other end waits, of which the sign is taken down: who is told so must ring.
     pub(crate) fn must_ring(&self) -> bool {
         fence(Ordering::SeqCst);
         let sign = &self.board.words()[0];
         sign.load(Ordering::Relaxed) != 0 && sign.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// Whether the other end hears this node's gong.
+    /// True if the other end hears this node's gong.
     pub(crate) fn hears_gong(&self) -> bool {
         matches!(self.side, Side::Called)
     }

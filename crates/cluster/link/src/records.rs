@@ -148,7 +148,7 @@ pub(crate) fn record_bytes(bytes: &[u8]) -> Result<Option<usize>, Error> {
     Ok(Some(HEADER_BYTES + body_bytes))
 }
 
-/// Whether what begins here may be a record of a handshake: any type and any version of TLS.
+/// True if what begins here may be a record of a handshake: any type and any version of TLS.
 pub(crate) fn is_of_handshake(bytes: &[u8]) -> bool {
     matches!(bytes, [20..=APPLICATION_DATA, 3, ..])
 }
@@ -247,7 +247,7 @@ impl Records {
         Ok(())
     }
 
-    /// Whether TLS itself has something to say.
+    /// True if TLS itself has something to say.
     pub(crate) fn is_pending(&self) -> bool {
         self.owes_keys || !self.first.is_empty()
     }

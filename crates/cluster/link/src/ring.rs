@@ -17,7 +17,7 @@ pub(crate) const RING_WORDS: usize = DATA + DATA_WORDS as usize;
 const HEAD: usize = 0;
 /// Where the reader is.
 const TAIL: usize = 8;
-/// Whether the writer waits for room.
+/// The word that says if the writer waits for room.
 const AWAITED: usize = 16;
 const DATA: usize = 24;
 const WORD_BYTES: usize = 8;
@@ -86,7 +86,7 @@ impl Writer {
 }
 
 impl Reader {
-    /// Whether there is something.
+    /// True if there is something.
     pub(crate) fn has_come(&self, ring: &[AtomicU64]) -> bool {
         ring[HEAD].load(Ordering::Acquire) != self.at
     }
@@ -119,7 +119,7 @@ impl Reader {
         Ok(filled)
     }
 
-    /// Whether the writer waited for the room that was made.
+    /// True if the writer waited for the room that was made.
     pub(crate) fn is_awaited(ring: &[AtomicU64]) -> bool {
         fence(Ordering::SeqCst);
         ring[AWAITED].load(Ordering::Relaxed) != 0 && ring[AWAITED].swap(0, Ordering::SeqCst) != 0

@@ -89,7 +89,7 @@ impl Seal {
         Ok(())
     }
 
-    /// Whether TLS itself has something to say.
+    /// True if TLS itself has something to say.
     pub(crate) fn is_pending(&self) -> bool {
         match self {
             Seal::Plain => false,

@@ -34,7 +34,7 @@ pub(crate) struct Socket {
     file: File,
     /// The user at the other end, where the kernel knows.
     pub(crate) user: Option<u32>,
-    /// Whether TLS is spoken on it.
+    /// True if TLS is spoken on it.
     pub(crate) has_tls: bool,
     /// Who it is as far as the kernel knows, for messages.
     pub(crate) name: String,
@@ -182,7 +182,7 @@ impl Socket {
         }
     }
 
-    /// Whether both ends are nodes of this host that may share memory.
+    /// True if both ends are nodes of this host that may share memory.
     pub(crate) fn is_near(&self) -> bool {
         self.has_tls && self.user.is_some()
     }
@@ -207,7 +207,7 @@ impl Socket {
     }
 }
 
-/// Whether a file was only not ready.
+/// True if a file was only not ready.
 pub(crate) fn is_not_now(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
@@ -250,7 +250,7 @@ fn write_with_files(socket: &OwnedFd, bytes: &[u8], files: &[BorrowedFd<'_>]) ->
     Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
 }
 
-/// Whether it is a Unix socket.
+/// True if it is a Unix socket.
 pub(crate) fn is_unix(socket: &OwnedFd) -> bool {
     rustix::net::getsockname(socket).is_ok_and(|own| own.address_family() == AddressFamily::UNIX)
 }

@@ -24,7 +24,7 @@ impl<T> InOrder<T> {
         InOrder { next: 0, early: BTreeMap::new() }
     }
 
-    /// Whether an arrival is the next, as nearly all are: it is to be handled now, and then [`InOrder::overtook`].
+    /// True if an arrival is the next, as nearly all are: it is to be handled now, and then [`InOrder::overtook`].
     pub(crate) fn is_next(&mut self, order: u32) -> bool {
         if order != self.next {
             return false;

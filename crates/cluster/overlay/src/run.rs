@@ -181,7 +181,7 @@ impl<'a> RunRef<'a> {
         self.split_to(inside as usize)
     }
 
-    /// Whether all of it may travel as one.
+    /// True if all of it may travel as one.
     pub(crate) fn is_one_piece(&self) -> bool {
         self.values.are_few_and_short(RUN_COUNT_MAX, RUN_VALUE_BYTES_MAX) || self.unit_count() == 1
     }
@@ -208,7 +208,7 @@ impl<'a> RunRef<'a> {
             && next.has_company()
     }
 
-    /// Whether its values may travel with others; of several it is known.
+    /// True if its values may travel with others; of several it is known.
     fn has_company(&self) -> bool {
         let mut values = self.values;
         self.unit_count() > 1 || values.next().is_some_and(|value| value.len() <= RUN_VALUE_BYTES_MAX)

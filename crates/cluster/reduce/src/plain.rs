@@ -76,7 +76,7 @@ impl<'a> Plain<'a> {
         self.left = &[];
     }
 
-    /// Whether all there was has been read, and was plain.
+    /// True if all there was has been read, and was plain.
     pub fn is_over(&self) -> bool {
         self.is_plain && self.left.is_empty()
     }

@@ -80,7 +80,7 @@ impl RankSet {
         }
     }
 
-    /// Whether no rank is in it.
+    /// True if no rank is in it.
     pub fn is_empty(&self) -> bool {
         self.intervals.is_empty()
     }
@@ -95,7 +95,7 @@ impl RankSet {
         self.intervals.len()
     }
 
-    /// Whether a rank is in it.
+    /// True if a rank is in it.
     pub fn contains(&self, rank: Rank) -> bool {
         let after = self.intervals.partition_point(|(first, _)| *first <= rank.0);
         after > 0 && self.intervals[after - 1].1 >= rank.0
@@ -171,7 +171,7 @@ impl RankSet {
         RankSet { intervals: both }
     }
 
-    /// Whether everything is in it that is in both of two others.
+    /// True if everything is in it that is in both of two others.
     pub fn covers_common(&self, one: &RankSet, other: &RankSet) -> bool {
         let (mut i, mut j, mut own) = (0, 0, 0);
         while let (Some(left), Some(right)) = (one.intervals.get(i), other.intervals.get(j)) {
@@ -211,7 +211,7 @@ impl RankSet {
         RankSet { intervals: rest }
     }
 
-    /// Whether no rank is in both.
+    /// True if no rank is in both.
     pub fn is_disjoint(&self, other: &RankSet) -> bool {
         let (mut i, mut j) = (0, 0);
         while let (Some(one), Some(two)) = (self.intervals.get(i), other.intervals.get(j)) {
@@ -223,7 +223,7 @@ impl RankSet {
         true
     }
 
-    /// Whether every rank of `other` is in this set.
+    /// True if every rank of `other` is in this set.
     pub fn covers(&self, other: &RankSet) -> bool {
         other.intervals.iter().all(|&(first, last)| {
             let after = self.intervals.partition_point(|(start, _)| *start <= first);

@@ -120,7 +120,7 @@ impl Values {
         self.count
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -167,7 +167,8 @@ impl<'a> ValuesRef<'a> {
         ValuesRef { count: taken, bytes: &all.bytes[..all.bytes.len() - left.len()], ..all }
     }
 
-    /// Whether there are so many at most, and none is longer than so many bytes; of what was cut, perhaps it isn't known.
+    /// True if there are so many at most, and none is longer than so many bytes; of what was cut, perhaps it isn't
+    /// known.
     pub fn are_few_and_short(&self, count_max: usize, byte_count_max: usize) -> bool {
         self.count <= count_max && self.longest <= byte_count_max
     }

@@ -38,7 +38,7 @@ impl Requester {
         Requester { uid: uid.as_raw(), name: std::env::var("USER").ok(), is_administrator: uid.is_root() }
     }
 
-    /// Whether a process of user `owner` may be measured.
+    /// Checks that a process of user `owner` may be measured.
     ///
     /// # Errors
     /// [`Denied`] says who owns it and who asked.

@@ -172,7 +172,7 @@ async fn seen<T: Send + 'static>(
     .map(Json)
 }
 
-/// Whether somebody may see, and have measured, a job of this user's.
+/// True if somebody may see, and have measured, a job of this user's.
 pub(crate) fn may_see(role: &Role, owner: Option<u32>) -> bool {
     match role {
         Role::Administrator { .. } => true,

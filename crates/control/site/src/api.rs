@@ -164,7 +164,7 @@ pub struct Member {
     pub host: String,
     /// Where it awaits others.
     pub address: SocketAddr,
-    /// Whether it is in the tree now.
+    /// True if it is in the tree now.
     pub connected: bool,
     /// From the controller through the tree to it and back, in microseconds; none if it did not answer.
     pub round_trip_us: Option<u64>,
@@ -208,7 +208,7 @@ pub struct WindowState {
 pub struct Order {
     /// The user who asks, as their certificate says.
     pub uid: u32,
-    /// Whether they may measure everybody's processes.
+    /// True if they may measure everybody's processes.
     pub is_administrator: bool,
     /// As in [`Wanted`].
     pub ticket: String,

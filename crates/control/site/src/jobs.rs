@@ -81,7 +81,7 @@ pub struct WindowLine {
     pub trigger: String,
     /// Its start, seconds since 1970.
     pub started_unix_s: f64,
-    /// Whether all ranks recorded the same iterations.
+    /// True if all ranks recorded the same iterations.
     pub valid: bool,
     /// Why it ended.
     pub ended_by: String,

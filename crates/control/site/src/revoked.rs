@@ -156,7 +156,7 @@ impl Revoked {
         self.lists().change
     }
 
-    /// Whether a certificate of the authority's is on a list.
+    /// True if a certificate of the authority's is on a list.
     pub fn is_revoked(&self, certificate: &CertificateDer<'_>) -> bool {
         let on = |list: &List| {
             let verified = list.callers.verify_client_cert(certificate, &[], UnixTime::now());

@@ -61,7 +61,7 @@ impl Role {
         }
     }
 
-    /// Whether others call it, so that it proves itself as a server too.
+    /// True if others call it, so that it proves itself as a server too.
     pub fn is_called(&self) -> bool {
         matches!(self, Role::Controller | Role::Node { .. })
     }
@@ -83,7 +83,7 @@ impl Role {
     }
 }
 
-/// Whether a host's name can stand in a certificate.
+/// True if a host's name can stand in a certificate.
 fn is_host(name: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty()

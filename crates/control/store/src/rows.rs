@@ -52,7 +52,7 @@ pub struct WindowSummary {
     pub trigger: String,
     /// Wall-clock time of its start, seconds since 1970.
     pub started_unix_s: f64,
-    /// Whether all ranks recorded the same iterations.
+    /// True if all ranks recorded the same iterations.
     pub valid: bool,
     /// Why it ended.
     pub ended_by: String,

@@ -154,12 +154,13 @@ fn newest_text(newest: Option<u64>) -> String {
 }
 
 impl Error {
-    /// Whether a rank's loader is still at work, so that it may go well in a moment.
+    /// True if a rank's loader is still at work, so that it may go well in a moment.
     pub fn is_loading(&self) -> bool {
         matches!(self, Error::Rank { source, .. } if source.is_loading())
     }
 
-    /// Whether a rank may just be executing a program: its libraries, and what is to be measured in them, come in a moment.
+    /// True if a rank may just be executing a program: its libraries, and what is to be measured in them, come in a
+    /// moment.
     pub(crate) fn may_be_executing(&self) -> bool {
         let has_nothing = matches!(self, Error::Rank { source: trimtab_session::Error::NothingToDo { .. }, .. });
         self.is_loading() || has_nothing

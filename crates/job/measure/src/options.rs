@@ -256,7 +256,7 @@ pub trait Progress: Sync {
     /// A stage was reached or goes on.
     fn stage(&self, stage: &Stage);
 
-    /// Whether the user wants to end now.
+    /// True if the user wants to end now.
     fn is_interrupted(&self) -> bool {
         false
     }

@@ -412,7 +412,7 @@ pub struct Facts {
 /// The loops of a node's ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Looked {
-    /// Whether all ranks still run this program.
+    /// True if all ranks still run this program.
     pub is_alive: bool,
     /// Calls of the rank that called least since the probes went in.
     pub calls: u64,
@@ -509,7 +509,7 @@ pub struct Reference {
 /// How often the ranks of a node passed some loops.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopPasses {
-    /// Whether all ranks still run this program.
+    /// True if all ranks still run this program.
     pub is_alive: bool,
     /// Of each loop, passes of the rank that has passed it least.
     pub passes_min: Vec<u64>,
@@ -524,7 +524,7 @@ pub struct LoopPasses {
 /// How the ranks of a node passed what counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passed {
-    /// Whether all ranks still run this program.
+    /// True if all ranks still run this program.
     pub is_alive: bool,
     /// One for each rank, ascending.
     pub ranks: Vec<RankPasses>,
@@ -556,9 +556,9 @@ pub struct Early {
     pub seconds: Option<f64>,
     /// A rank has recorded a call.
     pub has_calls: bool,
-    /// Whether all ranks still run this program.
+    /// True if all ranks still run this program.
     pub is_alive: bool,
-    /// Whether a rank has set a fault handler of its own meanwhile, and so has no probes any more.
+    /// True if a rank has set a fault handler of its own meanwhile, and so has no probes any more.
     pub has_new_handler: bool,
     /// True if all ranks have ended their recordings themselves, a moment ago or for good.
     pub is_over: bool,
@@ -567,7 +567,7 @@ pub struct Early {
 /// How far the recording is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Polled {
-    /// Whether all ranks still run this program, as far as was looked.
+    /// True if all ranks still run this program, as far as was looked.
     pub is_alive: bool,
     /// As [`Early::has_new_handler`].
     pub has_new_handler: bool,

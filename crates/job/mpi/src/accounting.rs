@@ -125,13 +125,13 @@ pub enum AccountingKind {
 }
 
 impl AccountingKind {
-    /// Whether `count` points to an array of counts instead of being one.
+    /// True if `count` points to an array of counts instead of being one.
     pub const fn has_count_array(self) -> bool {
         use AccountingKind::*;
         matches!(self, Scatterv | Alltoallv | Alltoallw | ReduceScatter | NeighborAlltoallv | NeighborAlltoallw)
     }
 
-    /// Whether `recv_count` points to an array of counts instead of being one.
+    /// True if `recv_count` points to an array of counts instead of being one.
     pub const fn has_recv_count_array(self) -> bool {
         use AccountingKind::*;
         matches!(
@@ -140,7 +140,7 @@ impl AccountingKind {
         )
     }
 
-    /// Whether `datatype` and `recv_datatype` point to arrays of datatypes instead of being one.
+    /// True if `datatype` and `recv_datatype` point to arrays of datatypes instead of being one.
     pub const fn has_datatype_array(self) -> bool {
         matches!(self, AccountingKind::Alltoallw | AccountingKind::NeighborAlltoallw)
     }
@@ -166,7 +166,7 @@ pub struct Accounting {
     pub kind: AccountingKind,
     /// When to count.
     pub counted: Counted,
-    /// Whether counts (numbers and arrays) are 64 bits wide instead of 32.
+    /// True if counts (numbers and arrays) are 64 bits wide instead of 32.
     pub large_count: bool,
     /// The buffer to compare with `MPI_IN_PLACE`.
     pub buffer: u8,

@@ -71,7 +71,7 @@ pub struct MpiFunction {
     pub name: &'static str,
     /// The kind of work it does.
     pub class: Class,
-    /// Whether no member can leave it before every member has entered (for payloads above zero bytes): barrier,
+    /// True if no member can leave it before every member has entered (for payloads above zero bytes): barrier,
     /// allreduce, allgather, alltoall, reduce-scatter, the creation of a communicator. Only blocking calls.
     pub synchronising: bool,
     /// Which arguments say what it moves.
@@ -81,7 +81,7 @@ pub struct MpiFunction {
 }
 
 impl MpiFunction {
-    /// Whether the function is measured in `group`.
+    /// True if the function is measured in `group`.
     ///
     /// `Comm` is every function that is not local, I/O included (as "MPI time" is usually understood: what a file
     /// operation does inside the library is then not counted a second time); `Io` is the class [`Class::Io`].
@@ -93,7 +93,7 @@ impl MpiFunction {
         }
     }
 
-    /// Whether the call may return before what it asked for is done, so that its own time is not the operation's time.
+    /// True if the call may return before what it asked for is done, so that its own time is not the operation's time.
     pub fn is_nonblocking(&self) -> bool {
         let posts = self.accounting.request != crate::ABSENT;
         posts && !matches!(self.class, Class::Wait | Class::Test | Class::Start | Class::RequestManagement)

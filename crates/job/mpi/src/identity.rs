@@ -24,7 +24,7 @@ pub struct Identity {
     pub job_key: String,
     /// The variable that gave the rank.
     pub source: &'static str,
-    /// Whether another MPI program started it (`MPI_Comm_spawn`).
+    /// True if another MPI program started it (`MPI_Comm_spawn`).
     pub spawned: bool,
     /// The beginning of the key of the program that started it, where the launcher says so.
     pub parent: Option<String>,

@@ -10,7 +10,7 @@ pub trait LibraryFacts {
     /// Paths of all mapped files, the program first.
     fn modules(&self) -> Vec<String>;
 
-    /// Whether any module defines this symbol.
+    /// True if any module defines this symbol.
     fn defines(&self, symbol: &str) -> bool;
 
     /// The text up to the zero byte at this symbol, read from the module's file or the process.
@@ -154,7 +154,7 @@ impl Start {
     }
 }
 
-/// Whether a mapped file looks like an MPI library by its name (`libmpi.so.40`, `libmpich.so.12`, `libmpi_cray.so`).
+/// True if a mapped file looks like an MPI library by its name (`libmpi.so.40`, `libmpich.so.12`, `libmpi_cray.so`).
 /// Language bindings alone (`libmpi_cxx.so`, `libmpi_mpifh.so`) count too: they never come without the library.
 pub fn is_mpi_module(path: &str) -> bool {
     let name = file_name(path);

@@ -141,7 +141,7 @@ fn jobs(processes: &dyn Processes, own: &Own, mut before: JobsSeen) -> JobsSeen 
     before
 }
 
-/// Whether a job's process is there no more: its number may be another one's, or it has ended and nobody has asked.
+/// True if a job's process is there no more: its number may be another one's, or it has ended and nobody has asked.
 fn has_gone(processes: &dyn Processes, pid: Pid, known: &Known) -> bool {
     is_job(&known.whose) && !processes.stat(pid).is_ok_and(|stat| stat.runs_since(known.start_ticks))
 }

@@ -64,7 +64,7 @@ fn said(pid: Pid) -> String {
 }
 
 impl Error {
-    /// Whether the process only lacks what the script names: another process of the job may have it.
+    /// True if the process only lacks what the script names: another process of the job may have it.
     pub fn is_of_places(&self) -> bool {
         match self {
             Error::Script(refused) => refused.problems.iter().all(|problem| problem.code == Code::NoSuchPoint),

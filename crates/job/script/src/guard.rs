@@ -53,12 +53,12 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Whether a function is probed for the tables' sake.
+    /// True if a function is probed for the tables' sake.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.requests.iter().any(|request| request.name == name)
     }
 
-    /// Whether every call that takes memory away is seen, itself or what it is replaced with.
+    /// True if every call that takes memory away is seen, itself or what it is replaced with.
     pub(crate) fn holds(&self, is_probed: impl Fn(&str) -> bool) -> bool {
         let seen = |name: &str| self.has(name) && is_probed(name);
         let exists = |name: &str| self.has(name);
@@ -136,12 +136,12 @@ impl Takes {
     }
 }
 
-/// Whether trimtab runs a body itself, and so looks at memory from outside.
+/// True if trimtab runs a body itself, and so looks at memory from outside.
 pub(crate) fn runs_outside(body: &Body) -> bool {
     matches!(body.when, When::Every { .. } | When::Once)
 }
 
-/// Whether a body reads or writes memory of the program through the tables.
+/// True if a body reads or writes memory of the program through the tables.
 pub(crate) fn looks_at_memory(body: &Body) -> bool {
     let mut found = uses_tables(&body.statements);
     walk::expressions(&body.statements, &mut |expression| {

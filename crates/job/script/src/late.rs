@@ -37,7 +37,7 @@ pub(crate) struct Awaited {
     library: String,
     place: Place,
     pub bodies: FunctionBodies,
-    /// Whether bodies at exits ask how long the call took or what it returned.
+    /// True if bodies at exits ask how long the call took or what it returned.
     pub asks_for_ends: bool,
 }
 

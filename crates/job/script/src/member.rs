@@ -196,7 +196,7 @@ impl Member {
         }
     }
 
-    /// Whether every call that takes memory away is seen. A thread without an area of its own can't say that it does.
+    /// True if every call that takes memory away is seen. A thread without an area of its own can't say that it does.
     fn is_guarded(&self) -> bool {
         self.source.guarded && self.part.inserted.script().is_some_and(|script| script.threads_dropped() == 0)
     }
@@ -227,7 +227,7 @@ impl Member {
         }
     }
 
-    /// Whether the process still runs the program, looked at where something says so and else now and then.
+    /// Looks if the process still runs the program, where something says so and else now and then.
     pub fn look_alive(&mut self) {
         let now = monotonic_ns();
         let has_ended = self.end.as_ref().is_none_or(ProcessEnd::is_over);
@@ -236,7 +236,7 @@ impl Member {
         }
     }
 
-    /// Whether the probes were taken out before the end.
+    /// True if the probes were taken out before the end.
     pub fn is_out(&self) -> bool {
         self.part.is_removed()
     }

@@ -104,7 +104,7 @@ impl Member {
         messages
     }
 
-    /// Whether bodies run: the script is neither over nor waiting for its start.
+    /// True if bodies run: the script is neither over nor waiting for its start.
     fn records(&self) -> bool {
         let Some(script) = self.part.inserted.script() else { return false };
         let begun = self.source.compiled.recording.and_then(|variable| self.unit().variables.get(variable));

@@ -328,7 +328,7 @@ pub(crate) fn left_to(inside: &Inside<'_>, found: &Loop) -> Result<Vec<Inner>, S
     Ok(ways)
 }
 
-/// Whether all ways into a loop and out of it are known.
+/// Checks that all ways into a loop and out of it are known.
 fn check_edges(flow: &ControlFlow, found: &Loop) -> Result<(), String> {
     if !flow.is_complete {
         return Err("a jump of the function could not be followed, so there may be other ways; use `loop pass`".into());

@@ -90,7 +90,7 @@ pub struct FunctionPoints {
     pub aliases: Vec<String>,
     /// The table that knows of it: `symtab`, `dynsym` or `eh_frame`.
     pub source: &'static str,
-    /// Whether all its jumps could be followed: if not, calls, loops and blocks may be missing.
+    /// True if all its jumps could be followed: if not, calls, loops and blocks may be missing.
     pub is_complete: bool,
     /// Its points, by kind and then by address.
     pub points: Vec<ListedPoint>,

@@ -56,7 +56,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Whether the function's entry is probed all the same.
+    /// True if the function's entry is probed all the same.
     pub fn is_of_exits(&self) -> bool {
         self.function.starts_with(EXITS)
     }
@@ -67,11 +67,11 @@ impl Refusal {
 pub struct Poll {
     /// Messages that arrived, process by process.
     pub messages: Vec<Message>,
-    /// Whether the script said `stop()` somewhere.
+    /// True if the script said `stop()` somewhere.
     pub stopped: bool,
     /// Processes that still run the program.
     pub alive: usize,
-    /// Whether a program has set a fault handler of its own meanwhile, so that its probes had to go.
+    /// True if a program has set a fault handler of its own meanwhile, so that its probes had to go.
     pub has_new_handler: bool,
 }
 

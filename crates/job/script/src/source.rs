@@ -36,11 +36,11 @@ pub(crate) struct Source {
     pub functions: usize,
     /// Functions of the user's points that can't be probed.
     pub refused: Vec<Refused>,
-    /// Whether everything that takes memory away is seen.
+    /// True if everything that takes memory away is seen.
     pub guarded: bool,
     /// If bodies look at the program's memory by the tables: where threads say that they take memory away.
     pub inside_at: Option<u32>,
-    /// Whether something may come from the bodies before the end: messages, or that it is over.
+    /// True if something may come from the bodies before the end: messages, or that it is over.
     pub speaks: bool,
     /// Libraries with places that are not loaded yet.
     pub waiting: Vec<Waiting>,

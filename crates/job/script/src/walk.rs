@@ -4,7 +4,7 @@
 
 use trimtab_snippet::ir::{Expression, Register, Sent, Statement, Unit};
 
-/// Whether a body may send something, or end the script.
+/// True if a body may send something, or end the script.
 pub(crate) fn speaks(unit: &Unit) -> bool {
     unit.bodies.iter().any(|body| any_speaks(&body.statements))
 }
@@ -18,7 +18,7 @@ fn any_speaks(statements: &[Statement]) -> bool {
     })
 }
 
-/// Whether some statement calls a function of the program.
+/// True if some statement calls a function of the program.
 pub(crate) fn calls(statements: &[Statement]) -> bool {
     statements.iter().any(|statement| match statement {
         Statement::Call { .. } => true,
@@ -28,7 +28,8 @@ pub(crate) fn calls(statements: &[Statement]) -> bool {
     })
 }
 
-/// Whether a body at an exit asks how long the call took or what it returned, which is in the first register of its kind.
+/// True if a body at an exit asks how long the call took or what it returned, which is in the first register of its
+/// kind.
 pub(crate) fn asks_for_ends(statements: &[Statement]) -> bool {
     let mut asks = false;
     expressions(statements, &mut |one| {

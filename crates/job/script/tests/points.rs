@@ -156,7 +156,7 @@ fn stripped_functions_are_found_by_their_address() {
     }
 }
 
-/// Whether the text of a point, as a script, would be carried out; and where.
+/// The place at which the text of a point, as a script, would be carried out.
 fn is_carried_out(program: &Program, point: &ListedPoint) -> Result<String, String> {
     let explained = explain(&program.modules(), &options(&format!("{} {{ n++ }}", point.point)));
     match explained {

@@ -241,7 +241,7 @@ impl fmt::Display for Denial {
 }
 
 impl Error {
-    /// Whether the same question may have another answer a moment later, without the user doing anything.
+    /// True if the same question may have another answer a moment later, without the user doing anything.
     pub fn is_retryable(&self) -> bool {
         match self {
             // Ranks that are missing there may be on their way.
@@ -264,7 +264,7 @@ impl Error {
         }
     }
 
-    /// Whether the process is gone, so that a search goes on without it.
+    /// True if the process is gone, so that a search goes on without it.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Error::NoSuchProcess { .. } | Error::Zombie { .. })
     }

@@ -65,7 +65,7 @@ pub struct RecordedProcess {
     pub start: Option<Start>,
     /// True if it asks for a function that begins MPI.
     pub asks_for_mpi: bool,
-    /// Whether its map and environment may not be read.
+    /// True if its map and environment may not be read.
     pub hidden: bool,
 }
 

@@ -45,7 +45,7 @@ pub struct Job {
     pub key: String,
     /// Ranks of other worlds that the same launcher started (`MPI_Comm_spawn`), which are not part of this job.
     pub other_worlds: Vec<Pid>,
-    /// Whether another MPI program started this one, by `MPI_Comm_spawn`.
+    /// True if another MPI program started this one, by `MPI_Comm_spawn`.
     pub spawned: bool,
     /// The ranks of that program: some of `other_worlds`. Empty if none is here, or the launcher does not say which.
     pub parent: Vec<Pid>,
@@ -80,7 +80,7 @@ pub struct RankProcess {
     pub threads: u32,
     /// System call filter; injected system calls may be refused.
     pub seccomp: Seccomp,
-    /// Whether the processor keeps a shadow stack.
+    /// True if the processor keeps a shadow stack.
     pub shadow_stack: bool,
     /// Namespaces in which it differs from us ("pid", "mnt"...): paths or numbers mean something else there.
     pub namespaces_differ: Vec<String>,
@@ -110,7 +110,7 @@ impl Job {
         job
     }
 
-    /// Whether every rank of the job is here.
+    /// True if every rank of the job is here.
     pub fn is_complete(&self) -> bool {
         self.size.is_some() && self.missing_ranks().is_empty()
     }
@@ -355,7 +355,7 @@ impl Search<'_> {
         Ok(Job { launcher, ranks: ranks?, size, key, other_worlds, spawned, parent })
     }
 
-    /// Whether the members were spawned, and which of `others` are the ranks that did it.
+    /// True if the members were spawned, and which of `others` are the ranks that did it.
     fn parent(&self, members: &[Member], others: &[Pid]) -> Result<(bool, Vec<Pid>), Error> {
         let Some(identity) = members.iter().find_map(|member| member.identity.as_ref()).filter(|own| own.spawned)
         else {

@@ -24,17 +24,17 @@ pub(crate) fn role(executable: Option<&Path>, command: &str) -> Option<Role> {
     is(HELPERS).then_some(Role::Helper)
 }
 
-/// Whether the front end hands its tasks to daemons that are not its children.
+/// True if the front end hands its tasks to daemons that are not its children.
 pub(crate) fn is_slurm_front_end(command: &str) -> bool {
     command == "srun"
 }
 
-/// Whether a launcher starts a program of this name on other machines, by a command of its own.
+/// True if a launcher starts a program of this name on other machines, by a command of its own.
 pub(crate) fn is_far_helper(name: &str) -> bool {
     HELPERS.contains(&name) && !is_slurm_step(name)
 }
 
-/// Whether tasks below this process are those of a Slurm step.
+/// True if tasks below this process are those of a Slurm step.
 pub(crate) fn is_slurm_step(command: &str) -> bool {
     command == "slurmstepd"
 }

@@ -20,7 +20,7 @@ const ANCESTORS_MAX: usize = 64;
 pub struct Origin {
     /// The same for all ranks of a launch on this machine.
     pub key: String,
-    /// Whether a launcher gave it a rank: it is an MPI program, or something that a launcher started in its place.
+    /// True if a launcher gave it a rank: it is an MPI program, or something that a launcher started in its place.
     pub has_rank: bool,
     /// The launcher, or the helper of one, that started it.
     pub launcher: Option<Pid>,

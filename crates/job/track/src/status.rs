@@ -17,7 +17,7 @@ pub struct Status {
     pub capabilities: u64,
     /// System call filter.
     pub seccomp: Seccomp,
-    /// Whether the processor keeps a shadow stack for the thread, which forbids changing return addresses.
+    /// True if the processor keeps a shadow stack for the thread, which forbids changing return addresses.
     pub shadow_stack: bool,
     /// Processors it may run on, as the kernel writes it ("0-3,8").
     pub cpus_allowed: String,
@@ -40,7 +40,7 @@ pub enum Seccomp {
 const CAPABILITY_TRACE: u32 = 19;
 
 impl Status {
-    /// Whether the process may trace processes of other users.
+    /// True if the process may trace processes of other users.
     pub fn may_trace_all(&self) -> bool {
         self.capabilities >> CAPABILITY_TRACE & 1 == 1
     }

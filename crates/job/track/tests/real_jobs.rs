@@ -105,7 +105,7 @@ fn is_starting(error: &Error) -> bool {
     error.is_retryable() || matches!(error, Error::NotMpi { .. } | Error::NoSuchProcess { .. })
 }
 
-/// Whether rank 1 (if there is one) has made its child, which must not be taken for a rank.
+/// True if rank 1 (if there is one) has made its child, which must not be taken for a rank.
 fn has_helper(job: &Job) -> bool {
     let Some(process) = job.ranks.iter().find(|process| process.rank == Rank(1)) else { return true };
     let processes = ProcFs::new();

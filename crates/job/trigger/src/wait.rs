@@ -144,7 +144,7 @@ impl<'a> Waiter<'a> {
         self.whens.iter().any(|when| matches!(when.condition, Condition::JobStart | Condition::JobEnd))
     }
 
-    /// Whether so long has passed since the last time; the first time it has.
+    /// True if so long has passed since the last time; the first time it has.
     fn is_due(&mut self, kind: &'static str, period: Duration) -> bool {
         let is_due = self.looked.get(kind).is_none_or(|looked| looked.elapsed() >= period);
         if is_due {

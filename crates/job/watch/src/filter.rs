@@ -46,7 +46,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Whether a program may be wanted, by its name alone.
+    /// True if a program may be wanted, by its name alone.
     pub fn has(&self, program: &Path) -> bool {
         let text = match self.pattern.contains('/') {
             true => Some(program.as_os_str()),
@@ -86,12 +86,12 @@ impl Filter {
         &self.names
     }
 
-    /// Whether a program of which no file could be had is wanted: its checksum can't be known.
+    /// True if a program of which no file could be had is wanted: its checksum can't be known.
     pub fn accepts_unread(&self) -> bool {
         self.sha256.is_none()
     }
 
-    /// Whether the file has the checksum that is wanted; any has, if none is.
+    /// True if the file has the checksum that is wanted; any has, if none is.
     ///
     /// # Errors
     /// It can't be read.

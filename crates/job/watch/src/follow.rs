@@ -65,7 +65,7 @@ struct Group {
     processes: Vec<Sighting>,
     look_ns: u64,
     wait_ns: u64,
-    /// Whether the program has MPI linked in, once that was looked at.
+    /// True if the program has MPI linked in, once that was looked at.
     is_static: Option<bool>,
 }
 
@@ -163,7 +163,7 @@ fn is_whole(job: &Job) -> bool {
     job.is_complete() || job.ranks.iter().all(|rank| rank.identity_source.is_none())
 }
 
-/// Whether it may be otherwise in a moment: processes come and go while a job starts.
+/// True if it may be otherwise in a moment: processes come and go while a job starts.
 fn is_early(error: &Error) -> bool {
     let passing = matches!(error, Error::NotMpi { .. } | Error::NoSuchProcess { .. } | Error::Zombie { .. });
     passing || error.is_retryable() || matches!(error, Error::Traced { .. } | Error::Measured { .. })

@@ -18,7 +18,7 @@ pub struct Held {
     pub since_ns: u64,
     /// For how long, microseconds.
     pub us: u64,
-    /// Whether the time-out let it go.
+    /// True if the time-out let it go.
     pub timed_out: bool,
 }
 

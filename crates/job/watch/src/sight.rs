@@ -67,9 +67,9 @@ struct Seen {
 const STACK_TABLES_BYTES_MAX: u64 = 1 << 20;
 
 impl Seen {
-    /// Whether both may be one execution of a program, this one having been seen earlier. In the middle of an exec, when
-    /// the process has its new program's name already, its stack is not there or begins a little higher than in the end,
-    /// and when it ends it has none.
+    /// True if both may be one execution of a program, this one having been seen earlier. In the middle of an exec,
+    /// when the process has its new program's name already, its stack is not there or begins a little higher than in
+    /// the end, and when it ends it has none.
     fn may_be(&self, later: &Seen) -> bool {
         let is_known = self.stack_start != 0 && later.stack_start != 0;
         let is_near = self.stack_start.checked_sub(later.stack_start).is_some_and(|gap| gap <= STACK_TABLES_BYTES_MAX);
@@ -191,7 +191,7 @@ impl Sights {
         opened.drain(..=index).next_back().map(|(_, file)| file)
     }
 
-    /// Whether the process executes this program for the first time since its last exec; true in doubt.
+    /// True if the process executes this program for the first time since its last exec; true in doubt.
     fn is_news(&mut self, pid: Pid, program: &Path, file: Option<&File>) -> bool {
         let data = file.and_then(|file| file.metadata().ok()).or_else(|| fs::metadata(program).ok());
         let Some(data) = data else { return true };

@@ -48,7 +48,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Whether the kernel tells about each program; else the test is skipped.
+    /// True if the kernel tells about each program; else the test is skipped.
     fn is_told_all(&self, test: &str) -> bool {
         let all = self.watch.source().contains("fanotify") && self.watch.source().contains("connector");
         if !all {

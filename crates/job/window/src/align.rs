@@ -116,7 +116,7 @@ struct Choice {
     margin: f64,
 }
 
-/// Whether messages and smaller communicators helped.
+/// The messages and smaller communicators that helped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Messages {
     None,

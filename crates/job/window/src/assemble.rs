@@ -431,7 +431,7 @@ impl WindowInput {
         all.map(|(info, reason)| (info.name.as_str(), reason)).collect()
     }
 
-    /// Whether communication was among what was measured.
+    /// True if communication was among what was measured.
     pub(crate) fn has_comm(&self) -> bool {
         self.functions.iter().any(|function| function.group == "comm" && function.timed)
     }

@@ -75,7 +75,7 @@ impl Default for DetectOptions {
 }
 
 impl DetectOptions {
-    /// Whether a call is one of a polling loop.
+    /// True if a call is one of a polling loop.
     pub fn is_polling(&self, symbol: Symbol) -> bool {
         self.polling_functions.contains(&symbol.function)
     }

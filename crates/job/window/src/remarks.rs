@@ -120,7 +120,7 @@ fn interrupted(window: &Window) -> String {
     }
 }
 
-/// Whether a window says little of its program.
+/// True if a window says little of its program.
 pub(crate) fn is_short(window: &Window) -> bool {
     is_brief(window) || has_few_iterations(window)
 }

@@ -331,8 +331,8 @@ struct Met {
 }
 
 impl Met {
-    /// Whether the message can have been sent before its receive returned; of a receive that returns without its message,
-    /// nothing is known but that most are made in the iteration they are sent in.
+    /// True if the message can have been sent before its receive returned; of a receive that returns without its
+    /// message, nothing is known but that most are made in the iteration they are sent in.
     fn is_possible(&self) -> bool {
         let has_come = self.receive.exit_ticks.saturating_add(self.error);
         self.receive.exit_ticks == 0 || (self.receive.completes && self.send.enter_ticks <= has_come)

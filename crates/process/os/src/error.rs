@@ -160,7 +160,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether trying again a little later may succeed.
+    /// True if trying again a little later may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::WillNotStop { .. } | Error::NoStack { .. } | Error::NotNow { .. } | Error::UnexpectedStop { .. } => {

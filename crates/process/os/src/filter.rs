@@ -68,7 +68,7 @@ impl FilteredCall {
 pub struct FilterAnswer(pub u32);
 
 impl FilterAnswer {
-    /// Whether the call is made as if there were no filter: it is allowed, or allowed and written to the kernel's log.
+    /// True if the call is made as if there were no filter: it is allowed, or allowed and written to the kernel's log.
     pub fn passes(self) -> bool {
         matches!(self.0 & ACTION, ALLOW | LOG)
     }

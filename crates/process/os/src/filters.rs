@@ -41,7 +41,7 @@ pub fn trust_filters(pid: Pid) {
     }
 }
 
-/// Whether their word was given.
+/// True if their word was given.
 pub(crate) fn is_trusted(pid: Pid) -> bool {
     let trusted = TRUSTED.lock().unwrap_or_else(PoisonError::into_inner);
     let started = trusted.as_ref().and_then(|trusted| trusted.get(&pid.0).copied());
@@ -85,7 +85,7 @@ pub(crate) enum Objection {
     Unreadable(String),
 }
 
-/// Whether all filters of stopped thread `tid` let all of `calls` pass.
+/// Checks that all filters of stopped thread `tid` let all of `calls` pass.
 pub(crate) fn check(tid: i32, calls: &[OurCall]) -> Result<(), Objection> {
     for number in 0..FILTERS_MAX {
         let filter = match sys::call_filter(tid, number) {
@@ -115,8 +115,8 @@ fn why_unreadable(error: &io::Error) -> String {
     }
 }
 
-/// Whether a stopped thread under a filter may be sent back into the sleep it was stopped in. Where that can't be known,
-/// only the owner's word makes it so.
+/// True if a stopped thread under a filter may be sent back into the sleep it was stopped in. Where that can't be
+/// known, only the owner's word makes it so.
 pub(crate) fn may_sleep_on(pid: Pid, thread: &Thread) -> bool {
     let registers = &thread.registers;
     let arguments = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];

@@ -91,7 +91,7 @@ pub(crate) fn check_calls(pid: Pid, tid: i32, calls: &[OurCall]) -> Result<(), E
     }
 }
 
-/// Whether thread `tid` is under a filter.
+/// True if thread `tid` is under a filter.
 pub(crate) fn is_filtered(pid: Pid, tid: i32) -> bool {
     guard_of(pid, tid) == Some(Guard::Filter)
 }

@@ -36,7 +36,7 @@ impl Caught {
         caught_in(&status).ok_or(Error::Gone { pid })
     }
 
-    /// Whether `signal` is caught.
+    /// True if `signal` is caught.
     pub fn has(self, signal: i32) -> bool {
         (1..=64).contains(&signal) && self.0 >> (signal - 1) & 1 != 0
     }
@@ -46,7 +46,7 @@ impl Caught {
         FAULTS.into_iter().filter(|signal| self.has(*signal)).collect()
     }
 
-    /// Whether threads may be interrupted at any instruction by somebody who looks at their stacks: timers of samplers,
+    /// True if threads may be interrupted at any instruction by somebody who looks at their stacks: timers of samplers,
     /// and the cancelling of threads.
     pub fn has_samplers(self) -> bool {
         [libc::SIGPROF, libc::SIGVTALRM, CANCEL].into_iter().any(|signal| self.has(signal))

@@ -59,7 +59,7 @@ pub struct Gadgets {
 }
 
 impl Gadgets {
-    /// Whether both sequences still stand where they were found. A process that has executed another program since has
+    /// Checks that both sequences still stand where they were found. A process that has executed another program since has
     /// its code elsewhere, and a thread sent to the old place would crash.
     pub(crate) fn check(self, stopped: &Stopped) -> Result<(), Error> {
         let is_there = |address: u64, wanted: &[u8]| {

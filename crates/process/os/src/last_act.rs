@@ -21,7 +21,7 @@ const COUNT_MAX: usize = 1024;
 const DIGITS: usize = 12;
 
 static HELD: [AtomicI32; COUNT_MAX] = [const { AtomicI32::new(0) }; COUNT_MAX];
-/// Whether anything was ever put into a process by this program; not by the one that it was before a last act.
+/// True once anything was put into a process by this program; not by the one that it was before a last act.
 static HAS_HELD: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The new program's words: its name, its command, the cause, process ids, a null. They lie ready, as a stack may be short.
@@ -58,7 +58,7 @@ impl Drop for Held {
     }
 }
 
-/// Whether this program has put something into a process since it was executed.
+/// True if this program has put something into a process since it was executed.
 pub fn has_held() -> bool {
     HAS_HELD.load(Ordering::Relaxed)
 }

@@ -55,7 +55,7 @@ impl Naps {
         std::thread::sleep(Duration::from_nanos(rest_ns(self.waited_ns()).max(REST_NS_MIN)));
     }
 
-    /// Whether to ask now and then what costs more than a look.
+    /// True if to ask now and then what costs more than a look.
     pub(crate) fn is_time_to_ask(&mut self) -> bool {
         let now_ns = sys::monotonic_ns();
         let is_time = now_ns.saturating_sub(self.asked_ns) >= ASK_NS;

@@ -131,12 +131,12 @@ pub fn start_time_ticks(pid: Pid) -> Option<u64> {
     stat_of(pid, pid.0).map(|stat| stat.start_time_ticks)
 }
 
-/// Whether there is a process of that number which has not ended.
+/// True if there is a process of that number which has not ended.
 pub fn runs(pid: Pid) -> bool {
     stat_of(pid, pid.0).is_some_and(|stat| !stat.state.has_ended())
 }
 
-/// Whether the process that started then, in clock ticks since boot, has not ended.
+/// True if the process that started then, in clock ticks since boot, has not ended.
 pub fn runs_since(pid: Pid, start_time_ticks: u64) -> bool {
     stat_of(pid, pid.0).is_some_and(|stat| stat.runs_since(start_time_ticks))
 }

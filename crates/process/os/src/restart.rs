@@ -87,7 +87,7 @@ fn told_by([first, second, third, fourth]: [u64; 4], bytes_at: &dyn Fn(u64) -> O
     }
 }
 
-/// Whether a `timespec` says how long somebody waits: seconds in the low half, nanoseconds in the high one.
+/// True if a `timespec` says how long somebody waits: seconds in the low half, nanoseconds in the high one.
 fn is_time(timespec: u128) -> bool {
     const NS_PER_S: u64 = 1_000_000_000;
     let (seconds, nanoseconds) = (timespec as i64, (timespec >> 64) as u64);

@@ -17,7 +17,7 @@ const START_AT: u64 = 8;
 const LENGTH_AT: u64 = 16;
 
 impl Stopped {
-    /// Whether thread number `index` stands in a restartable sequence. To go on in the middle of one would be wrong.
+    /// True if thread number `index` stands in a restartable sequence. To go on in the middle of one would be wrong.
     ///
     /// # Errors
     /// [`Error::Call`] if the kernel does not tell (before Linux 5.13).

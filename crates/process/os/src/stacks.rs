@@ -54,7 +54,7 @@ fn own_stack(is_first: bool, base: u64, maps: &MappingTable) -> Option<&Mapping>
     (own.inode == 0 && own.writable && own.path != "[heap]" && is_guarded).then_some(own)
 }
 
-/// Whether one of `pages` from `start` was ever used; also if the kernel does not tell.
+/// True if one of `pages` from `start` was ever used; also if the kernel does not tell.
 fn is_touched(pid: Pid, start: u64, pages: u64) -> bool {
     let mut words = vec![0; pages as usize * size_of::<u64>()];
     let read = File::open(format!("/proc/{pid}/pagemap"))

@@ -45,12 +45,12 @@ impl Thread {
         self.registers.rip
     }
 
-    /// Whether it was interrupted inside a system call that will be restarted.
+    /// True if it was interrupted inside a system call that will be restarted.
     pub fn is_in_system_call(&self) -> bool {
         (self.registers.orig_rax as i64) >= 0
     }
 
-    /// Whether it was interrupted in a system call that only the kernel itself can resume with its remaining time.
+    /// True if it was interrupted in a system call that only the kernel itself can resume with its remaining time.
     pub(crate) fn is_in_timed_call(&self) -> bool {
         self.is_in_system_call() && -(self.registers.rax as i64) == RESTART_WITH_REMAINING_TIME
     }
@@ -95,9 +95,9 @@ pub struct Stopped {
     since_ns: Option<u64>,
     /// When the first thread was asked to stop.
     interrupted_ns: Option<u64>,
-    /// Whether job control had stopped it.
+    /// True if job control had stopped it.
     job_stopped: bool,
-    /// Whether a thread ended while it was traced.
+    /// True if a thread ended while it was traced.
     any_ended: bool,
     /// Threads that are under filters of system calls.
     filtered: Vec<i32>,
@@ -179,7 +179,7 @@ impl Stopped {
         &self.memory
     }
 
-    /// Whether job control had stopped it: then nothing runs when it is let go, until somebody continues it.
+    /// True if job control had stopped it: then nothing runs when it is let go, until somebody continues it.
     pub fn is_job_stopped(&self) -> bool {
         self.job_stopped
     }

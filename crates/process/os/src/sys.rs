@@ -134,7 +134,8 @@ pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
     request(SET_SIGNAL_MASK, tid, 8, (&raw const mask) as usize)
 }
 
-/// Whether a signal waits for stopped thread `tid` that its own instruction caused: an access, an arithmetic error, a trap.
+/// True if a signal waits for stopped thread `tid` that its own instruction caused: an access, an arithmetic error, a
+/// trap.
 pub(crate) fn has_own_fault_pending(tid: i32) -> io::Result<bool> {
     let mut found = [const { std::mem::MaybeUninit::<libc::siginfo_t>::zeroed() }; SIGNALS_LOOKED_AT];
     let arguments = PeekSignals { offset: 0, flags: 0, count: SIGNALS_LOOKED_AT as i32 };
@@ -233,7 +234,7 @@ pub(crate) fn without_processor(set: &libc::cpu_set_t, number: usize) -> Option<
     (unsafe { libc::CPU_COUNT(&others) } > 0).then_some(others)
 }
 
-/// Whether this thread is scheduled as ordinary threads are.
+/// True if this thread is scheduled as ordinary threads are.
 pub(crate) fn is_ordinary() -> bool {
     // SAFETY: 0 means the calling thread.
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }

@@ -25,7 +25,7 @@ const CALLED_MAY_CHANGE: u64 = 0xe7;
 /// The state that a thread must keep across a call of a function: components of the extended state as a mask, and the
 /// bytes of an area for them. Nothing if the processor or the system can't save them in one instruction.
 pub fn vector_state() -> Option<(u64, u32)> {
-    /// Whether the system has switched extended states on.
+    /// The bit that says that the system has switched extended states on.
     const SYSTEM_SAVES: u32 = 1 << 27;
     if core::arch::x86_64::__cpuid(1).ecx & SYSTEM_SAVES == 0 {
         return None;

@@ -92,7 +92,7 @@ impl ProcessEnd {
         }
     }
 
-    /// Whether it has ended.
+    /// True if it has ended.
     pub fn is_over(&self) -> bool {
         let mut watched = self.watched();
         // SAFETY: the list outlives the call.

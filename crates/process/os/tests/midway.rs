@@ -92,7 +92,7 @@ fn pattern() -> [u8; 64] {
     std::array::from_fn(|index| index as u8 + 1)
 }
 
-/// Whether ymm registers changed while nothing of ours changed them.
+/// True if ymm registers changed while nothing of ours changed them.
 ///
 /// # Safety
 /// The processor has AVX.
@@ -108,7 +108,7 @@ unsafe fn hold_256() -> bool {
     low != pattern[..32] || high != pattern[..32]
 }
 
-/// Whether zmm or mask registers changed while nothing of ours changed them.
+/// True if zmm or mask registers changed while nothing of ours changed them.
 ///
 /// # Safety
 /// The processor has AVX-512.

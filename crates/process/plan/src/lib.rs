@@ -89,7 +89,7 @@ pub struct PlannedSite {
     pub carrier: Vec<u8>,
     /// The registers and flags that the program does not read any more where bodies run.
     pub unread: Unread,
-    /// Whether the caller may look at flags that the function leaves behind.
+    /// True if the caller may look at flags that the function leaves behind.
     pub answers_in_flags: bool,
     /// The code that runs where the site is an exit.
     pub leaving: Leaving,
@@ -521,7 +521,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether a thread may stand at `address` while the patches are written, and if not where it must go on.
+    /// The address where a thread at `address` must go on, if it may not stand there while the patches are written.
     pub fn moved(&self, address: u64) -> Option<u64> {
         self.moves.get(&address).copied()
     }

@@ -112,7 +112,7 @@ pub(crate) struct ArenaScript<'a> {
     pub script: &'a Script,
     pub routines: &'a Routines,
     pub gate: u64,
-    /// Whether no body of the script has to be alone on its thread.
+    /// True if no body of the script has to be alone on its thread.
     pub reentrant: bool,
 }
 

@@ -10,7 +10,7 @@ const ATTEMPTS_MAX: u32 = 5;
 
 /// An error that may pass if all is read anew.
 pub trait Passing {
-    /// Whether the failure was due to what the program did meanwhile, and left nothing behind.
+    /// True if the failure was due to what the program did meanwhile, and left nothing behind.
     fn is_passing(&self) -> bool;
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct OwnSites {
     exits: Vec<Site>,
     /// Why not all exits can be patched, if that is so.
     refused: Option<String>,
-    /// Whether its caller may look at the flags it leaves behind.
+    /// True if its caller may look at the flags it leaves behind.
     pub(crate) answers_in_flags: bool,
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn engine() -> Option<u64> {
     *ENGINE.get_or_init(of_program)
 }
 
-/// Whether a decision keeps to the code it is about.
+/// True if a decision keeps to the code it is about.
 fn is_sound(decision: &Decision) -> bool {
     let holds = |range: &Range<u64>| {
         range.start < range.end && decision.parts.iter().any(|part| part.start <= range.start && range.end <= part.end)

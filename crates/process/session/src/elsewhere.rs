@@ -21,7 +21,7 @@ pub struct NamedFile {
     pub name: String,
     /// As the process mapped it.
     pub path: String,
-    /// Whether its symbols are here already.
+    /// True if its symbols are here already.
     pub is_known: bool,
 }
 

@@ -164,7 +164,7 @@ pub enum Error {
         /// How long we waited.
         seconds: u64,
     },
-    /// Whether another trimtab changes the process can't be told.
+    /// Another trimtab may be changing the process: that can't be told.
     #[error("can't lock /proc/{pid}/mem, which keeps other trimtabs off; is the process still there, and yours?")]
     Claim {
         /// The process.
@@ -200,13 +200,13 @@ fn until_it_ends(monitor: Pid) -> String {
 }
 
 impl Error {
-    /// Whether it may go well if all is read anew: the program went on while it was looked at, and nothing was changed.
+    /// True if it may go well if all is read anew: the program went on while it was looked at, and nothing was changed.
     /// [`crate::try_again`] does so.
     pub fn is_passing(&self) -> bool {
         matches!(self, Error::CodeGone { .. } | Error::CallsPending { .. } | Error::NewFaultHandler { .. })
     }
 
-    /// Whether the process's loader seems to be still at work: it is not yet in a state in which it can be patched.
+    /// True if the process's loader seems to be still at work: it is not yet in a state in which it can be patched.
     pub fn is_loading(&self) -> bool {
         use trimtab_os::Error as Os;
         match self {

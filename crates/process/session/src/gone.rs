@@ -10,16 +10,16 @@ use std::os::unix::fs::FileExt;
 use trimtab_os::{Mapping, MappingTable, Memory};
 use trimtab_types::Pid;
 
-/// Whether the code that was patched at `address` is there no more: nothing is mapped there, or no code, or what is there
-/// is as in its file.
+/// True if the code that was patched at `address` is there no more: nothing is mapped there, or no code, or what is
+/// there is as in its file.
 pub(crate) fn is_gone(pid: Pid, maps: &MappingTable, memory: &Memory, address: u64, length: usize) -> bool {
     let Some(mapping) = maps.at(address) else { return true };
     !mapping.executable || is_as_in_file(pid, mapping, memory, address, length)
 }
 
-/// Whether another tool has changed the code at `address` since the map `planned` was read: the same part of the same file
-/// is mapped there, before and after its bytes are read once more, and these are not the file's. Otherwise the program has
-/// unloaded the library, or is loading it again right now: a look later may find it whole.
+/// True if another tool has changed the code at `address` since the map `planned` was read: the same part of the same
+/// file is mapped there, before and after its bytes are read once more, and these are not the file's. Otherwise the
+/// program has unloaded the library, or is loading it again right now: a look later may find it whole.
 pub(crate) fn is_changed_by_others(pid: Pid, planned: &MappingTable, address: u64, length: usize) -> bool {
     let (Some(wanted), Ok(memory)) = (planned.at(address), Memory::open(pid)) else { return false };
     let is_there = |maps: &MappingTable| maps.at(address).is_some_and(|mapping| shows_same_part(mapping, wanted));
@@ -33,7 +33,7 @@ pub(crate) fn is_changed_by_others(pid: Pid, planned: &MappingTable, address: u6
     now().is_some_and(|maps| !is_as_wanted(maps)) && now().is_some()
 }
 
-/// Whether both show the same part of the same file, as code, at the same addresses.
+/// True if both show the same part of the same file, as code, at the same addresses.
 fn shows_same_part(one: &Mapping, other: &Mapping) -> bool {
     let file = |mapping: &Mapping| (mapping.device, mapping.inode, mapping.path.clone(), mapping.executable);
     let zero = |mapping: &Mapping| mapping.offset.wrapping_sub(mapping.start);

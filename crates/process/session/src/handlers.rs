@@ -135,7 +135,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether a file of this name is an MPI, UCX or PMIx library, a part of one, or gfortran's.
+/// True if a file of this name is an MPI, UCX or PMIx library, a part of one, or gfortran's.
 pub(crate) fn is_library(name: &str) -> bool {
     let Some((stem, _)) = name.split_once(".so") else { return false };
     LIBRARIES.contains(&stem) || BEGINNINGS.iter().any(|beginning| stem.starts_with(beginning))
@@ -194,7 +194,7 @@ impl Modules {
 }
 
 impl Prepared {
-    /// Whether the program still leaves its faults alone, if that was what decided where code may move.
+    /// Checks that the program still leaves its faults alone, if that was what decided where code may move.
     ///
     /// # Errors
     /// [`Error::NewFaultHandler`] if it does not.
@@ -274,13 +274,13 @@ impl Watch {
 }
 
 impl Inserted {
-    /// Whether the program has set a fault handler of its own since the probes went in, in words, although code that may
+    /// The fault handler that the program has set of its own since the probes went in, in words, although code that may
     /// fault lies elsewhere now: then they must go at once. To be asked often; the process is only held where that is due.
     pub fn new_fault_handler(&self) -> Option<String> {
         self.watch.as_ref()?.look(self)
     }
 
-    /// Whether such a handler would matter.
+    /// True if such a handler would matter.
     pub fn is_watched(&self) -> bool {
         self.watch.is_some()
     }

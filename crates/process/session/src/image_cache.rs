@@ -34,7 +34,7 @@ pub struct LoadedImage {
     pub file: FileBytes,
     /// Parts of the file, by offset, that are not known: its bytes come from memory, where somebody has written to them.
     pub(crate) unknown: Vec<Range<u64>>,
-    /// Whether the symbols came from the disk cache.
+    /// True if the symbols came from the disk cache.
     pub from_cache: bool,
     branches: Branches,
     restartable: OnceLock<Restartable>,

@@ -90,7 +90,7 @@ fn from_bytes(bytes: &[u8]) -> Option<Kept> {
     rest.is_empty().then_some(kept)
 }
 
-/// Whether bytes behind a header that fits are read, and written as they were. Public for fuzzing only.
+/// True if bytes behind a header that fits are read, and written as they were. Public for fuzzing only.
 ///
 /// # Panics
 /// If they are written otherwise.

@@ -77,7 +77,7 @@ fn value_of(memory: &Memory, user: &Module, slot: &Slot) -> Option<u64> {
     bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Whether a function of the module that is no resolver begins there: what is not bound yet leads to a stub, and what
+/// True if a function of the module that is no resolver begins there: what is not bound yet leads to a stub, and what
 /// another module took over is not this function.
 fn is_plain_function(module: &Module, address: u64) -> bool {
     let file: FileAddr = module.bias.to_file(ProcAddr(address));

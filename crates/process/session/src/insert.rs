@@ -404,7 +404,7 @@ pub(crate) fn own_routines() -> Routines<'static> {
     Routines { bytes: blob.bytes, enter: blob.enter, leave: blob.leave, pass: blob.pass }
 }
 
-/// Whether they may be copied into another program. Looked at once: they are part of this one.
+/// Checks that they may be copied into another program. Looked at once: they are part of this one.
 fn check(routines: &Routines<'_>) -> Result<(), Error> {
     static CHECKED: OnceLock<Result<(), NotCopyable>> = OnceLock::new();
     let checked = CHECKED.get_or_init(|| check_copyable(routines.bytes));
@@ -578,7 +578,7 @@ impl Inserted {
         View::laid_out(self.shared.words(), &self.target.geometry)
     }
 
-    /// Whether our memory is still mapped there: false after the process has executed another program or ended.
+    /// True if our memory is still mapped there: false after the process has executed another program or ended.
     ///
     /// This is asked often, and a large program's memory map takes long to read: instead the beginning of our memory is
     /// read there and compared with what it is here. No other memory has the same maker, checksum and place.

@@ -23,7 +23,7 @@ pub fn mappings_of(maps: &MappingTable, library: &str) -> Vec<Mapping> {
 }
 
 impl Module {
-    /// Whether every part of the file is mapped where it belongs.
+    /// True if every part of the file is mapped where it belongs.
     pub fn is_whole(&self, maps: &MappingTable) -> bool {
         let segments = self.loaded.image.segments.iter().filter(|segment| segment.file_size > 0);
         segments.into_iter().all(|segment| {
@@ -37,7 +37,7 @@ impl Module {
         })
     }
 
-    /// Whether its loader changes its code after it has mapped it; also if that can't be told.
+    /// True if its loader changes its code after it has mapped it; also if that can't be told.
     pub fn relocates_text(&self) -> bool {
         trimtab_symbols::relocates_text(self.loaded.file.bytes()).unwrap_or(true)
     }

@@ -35,7 +35,7 @@ pub enum Leftover {
     Complete {
         /// Process id of their maker; of one that still runs, if there are several.
         monitor: Pid,
-        /// Whether that process still runs.
+        /// True if that process still runs.
         monitor_runs: bool,
         /// Number of patches.
         patches: usize,
@@ -228,13 +228,13 @@ fn is_untouched_gate(maps: &MappingTable, smaps: &str, start: u64) -> bool {
     maps.at(start).is_some_and(|mapping| is_gate(mapping, start)) && is_unused_without_reserve(smaps, start)
 }
 
-/// Whether a mapping looks as the gate that begins there.
+/// True if a mapping looks as the gate that begins there.
 fn is_gate(mapping: &Mapping, start: u64) -> bool {
     let is_one_page = mapping.start == start && mapping.end == start + PAGE;
     is_one_page && mapping.inode == 0 && mapping.writable && !mapping.executable
 }
 
-/// Whether a page was mapped without reserve and never touched, as the kernel says in `/proc/PID/smaps`.
+/// True if a page was mapped without reserve and never touched, as the kernel says in `/proc/PID/smaps`.
 fn is_unused_without_reserve(smaps: &str, start: u64) -> bool {
     let head = format!("{start:x}-");
     let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&head)).skip(1);
@@ -498,13 +498,13 @@ fn without_patches(checked: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whether a process has these bytes there.
+/// True if a process has these bytes there.
 fn holds(pid: Pid, address: u64, bytes: &[u8]) -> bool {
     let now = Memory::open(pid).and_then(|memory| memory.read_vec(address, bytes.len()));
     now.is_ok_and(|now| now == bytes)
 }
 
-/// Whether all of this memory is shared memory of a trimtab.
+/// True if all of this memory is shared memory of a trimtab.
 fn is_all_ours(maps: &MappingTable, address: u64, length: u64) -> bool {
     let Some(end) = address.checked_add(length).filter(|_| length > 0) else { return false };
     let mut at = address;
@@ -515,8 +515,8 @@ fn is_all_ours(maps: &MappingTable, address: u64, length: u64) -> bool {
     true
 }
 
-/// Whether any of these ranges share a byte: one of them would be unmapped twice, the second time perhaps as memory that
-/// is somebody else's by then.
+/// True if any of these ranges share a byte: one of them would be unmapped twice, the second time perhaps as memory
+/// that is somebody else's by then.
 fn overlap(ranges: &[(u64, u64)]) -> bool {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();

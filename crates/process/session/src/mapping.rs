@@ -249,7 +249,7 @@ impl Mapper<'_> {
         self.pause_ns += self.still.take().map_or(0, Stopped::resume);
     }
 
-    /// Whether something of a trimtab's has come since the process was looked at.
+    /// True if something of a trimtab's has come since the process was looked at.
     fn has_more_of_ours(&self) -> Result<bool, Error> {
         let ours = |maps: &MappingTable| maps.0.iter().filter(|mapping| is_ours(mapping)).count();
         Ok(ours(&MappingTable::of(self.pid)?) > ours(self.maps) || !open_descriptors(self.pid).is_empty())
@@ -359,7 +359,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Whether something lies where it should be.
+    /// True if something lies where it should be.
     fn is_taken(&self, maps: &MappingTable) -> bool {
         maps.0.iter().any(|found| found.start < self.start + self.length && self.start < found.end)
     }
@@ -446,7 +446,7 @@ fn position(pid: Pid, descriptor: u64) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
 }
 
-/// Whether `descriptor` of `pid` is open on `file`.
+/// True if `descriptor` of `pid` is open on `file`.
 fn is_same(pid: Pid, descriptor: u64, file: &File) -> bool {
     let there = std::fs::metadata(format!("/proc/{pid}/fd/{descriptor}"));
     let identity = |data: std::fs::Metadata| (data.dev(), data.ino());

@@ -72,7 +72,7 @@ pub struct Modules {
     pub(crate) c_libraries: Vec<Module>,
     /// The process's fault handlers, once that was asked.
     pub(crate) handlers: Arc<OnceLock<FaultHandlers>>,
-    /// Whether the first module is the program itself.
+    /// True if the first module is the program itself.
     has_program: bool,
     /// The program's file and why it could not be read, if that is so.
     program_unread: Option<(String, String)>,
@@ -153,7 +153,7 @@ impl Modules {
         Modules { modules: vec![module.clone()], ..self.clone() }
     }
 
-    /// Whether these are the modules of a file, not of a process.
+    /// True if these are the modules of a file, not of a process.
     pub fn is_of_file(&self) -> bool {
         self.pid == NO_PROCESS
     }
@@ -180,8 +180,8 @@ impl Modules {
         self.modules.iter().position(|module| module.text.contains(&address.0))
     }
 
-    /// Whether the program's own file is among the modules. If not, its symbols are unknown, and what a library calls its own
-    /// may be a copy that nobody uses: programs keep theirs (copy relocations).
+    /// True if the program's own file is among the modules. If not, its symbols are unknown, and what a library calls
+    /// its own may be a copy that nobody uses: programs keep theirs (copy relocations).
     pub fn has_program(&self) -> bool {
         self.has_program
     }
@@ -308,7 +308,7 @@ pub(crate) fn module_mappings(maps: &MappingTable) -> Vec<Vec<&Mapping>> {
     groups
 }
 
-/// Whether it is memory that trimtab has made there.
+/// True if it is memory that trimtab has made there.
 fn is_own(mapping: &Mapping) -> bool {
     mapping.deleted && mapping.path.strip_prefix("/memfd:").is_some_and(|name| name == MEMFD_NAME)
 }

@@ -133,7 +133,7 @@ fn rooted(pid: Pid, name: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(path))
 }
 
-/// Whether a file is the one that is mapped.
+/// True if a file is the one that is mapped.
 fn is_mapped(file: &File, data: &Metadata, pid: Pid, group: &[&Mapping]) -> bool {
     let first = group[0];
     if data.ino() == first.inode && device_of(data) == first.device {

@@ -325,7 +325,7 @@ impl Site<'_> {
         }
     }
 
-    /// Whether a thread is in just one call of the C library, of a function that holds nothing while it sleeps.
+    /// True if a thread is in just one call of the C library, of a function that holds nothing while it sleeps.
     fn only_sleeps(&self, frames: &[Standing]) -> bool {
         let inside = frames.iter().take_while(|frame| self.reached.has(frame)).count();
         if frames[inside..].iter().any(|frame| self.reached.has(frame)) {

@@ -245,7 +245,7 @@ impl Prepared {
         (self.handlers.own.is_none() && self.moves_faults()).then(|| Watch::new(&self.handlers))
     }
 
-    /// Whether code that may fault is to run elsewhere.
+    /// True if code that may fault is to run elsewhere.
     fn moves_faults(&self) -> bool {
         let sites = self.functions.iter().flat_map(|function| &function.sites);
         sites.into_iter().any(|planned| {
@@ -260,12 +260,12 @@ impl Prepared {
         self.addresses.iter().position(|known| *known == address).map(|index| index as u32)
     }
 
-    /// Whether another function's patches need bytes that these do.
+    /// True if another function's patches need bytes that these do.
     pub(crate) fn is_taken(&self, sites: &[PlannedSite]) -> bool {
         sites.iter().any(|planned| !self.may_take(&planned.site))
     }
 
-    /// Whether no other patch needs bytes that this one does.
+    /// True if no other patch needs bytes that this one does.
     pub(crate) fn may_take(&self, site: &Site) -> bool {
         // Mostly functions come in the order of their addresses: nothing is taken there yet.
         let end = self.taken.last_key_value().map_or(0, |(_, end)| *end);
@@ -315,15 +315,15 @@ impl Prepared {
 
 /// For what functions are probed.
 pub(crate) trait Purpose {
-    /// Whether exits keep the processor's flags.
+    /// True if exits keep the processor's flags.
     fn keeps_flags(&self) -> bool;
     /// True if calls are followed into functions that are jumped to.
     fn follows_jumps(&self) -> bool;
     /// True if a call that comes back to its function by jumps stays one call there.
     fn follows_rounds(&self) -> bool;
-    /// Whether it matters when calls of a function end, or what they return, and not only that it is left.
+    /// True if it matters when calls of a function end, or what they return, and not only that it is left.
     fn asks_for_ends(&self, request: &FunctionRequest) -> bool;
-    /// Whether a function is worth its entry alone, if its exits can't be seen for this reason.
+    /// True if a function is worth its entry alone, if its exits can't be seen for this reason.
     fn counts(&self, request: &FunctionRequest, why: &NoExits) -> bool;
 }
 
@@ -474,7 +474,7 @@ pub(crate) struct Subject<'a> {
     text: Text<'a>,
     /// The program has a fault handler of its own.
     faults_stay: bool,
-    /// Whether Go's compiler made code of it, once that was asked.
+    /// True if Go's compiler made code of it, once that was asked.
     is_of_go: OnceLock<bool>,
 }
 
@@ -515,7 +515,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether all code that a decision was made from is what it was.
+    /// True if all code that a decision was made from is what it was.
     fn still_holds(&self, decision: &Decision) -> bool {
         self.code_in(&decision.parts).is_ok_and(|code| code == decision.code)
     }
@@ -697,7 +697,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Whether exits are asked for too.
+/// True if exits are asked for too.
 pub(crate) fn is_timed(request: &FunctionRequest) -> bool {
     request.probe.flags & flag::TIMED != 0
 }
@@ -709,7 +709,7 @@ fn range_of<'a>(piece: &Piece<'a>) -> CodeRange<'a> {
 /// Constant data of a process, as one function's analysis reads it.
 struct Tables<'a> {
     subject: &'a Subject<'a>,
-    /// Whether it asked for what may be otherwise later: writable, which the loader of a program that just starts makes
+    /// True if it asked for what may be otherwise later: writable, which the loader of a program that just starts makes
     /// constant in part, or not to be read although it is mapped.
     may_change: Cell<bool>,
 }
@@ -774,7 +774,7 @@ impl ClassifyJump for Subject<'_> {
     }
 }
 
-/// Whether more than a return address lies above the stack pointer, so that this is no function's beginning.
+/// True if more than a return address lies above the stack pointer, so that this is no function's beginning.
 fn has_frame(cfa_rsp_offset: Option<i64>) -> bool {
     cfa_rsp_offset.is_some_and(|offset| offset != 8)
 }

@@ -32,7 +32,7 @@ pub struct RangeTables {
 struct Table {
     /// Offset of its first place in the process area; the second follows.
     first_at: u64,
-    /// Whether it is in its second place.
+    /// True if it is in its second place.
     second: bool,
     /// Words with the number of ranges and the place.
     words: (u32, u32),
@@ -69,7 +69,7 @@ impl RangeTables {
     }
 }
 
-/// Whether what is mapped there is memory that anybody may look at: no device, which may do something when it is read.
+/// True if what is mapped there is memory that anybody may look at: no device, which may do something when it is read.
 pub fn may_be_read(mapping: &Mapping) -> bool {
     mapping.readable && !mapping.path.starts_with("/dev/") && mapping.path != "[vvar]"
 }
@@ -135,7 +135,7 @@ impl Table {
     }
 }
 
-/// Whether each of `some` lies in one of `ranges`; both sorted.
+/// True if each of `some` lies in one of `ranges`; both sorted.
 fn has_all(ranges: &[(u64, u64)], some: &[(u64, u64)]) -> bool {
     some.iter().all(|(start, end)| {
         let behind = ranges.partition_point(|(from, _)| from <= start);

@@ -116,14 +116,14 @@ impl Target {
         self.geometry.frames_at..self.geometry.frames_at.saturating_add(self.geometry.frames_bytes)
     }
 
-    /// Whether our shared memory is mapped at its place in `pid`.
+    /// True if our shared memory is mapped at its place in `pid`.
     pub(crate) fn is_mapped(&self, pid: Pid) -> bool {
         let Ok(maps) = MappingTable::around(pid, &[self.header]) else { return false };
         maps.at(self.header).is_some_and(is_ours)
     }
 }
 
-/// Whether a mapping shows the shared memory of a trimtab.
+/// True if a mapping shows the shared memory of a trimtab.
 pub(crate) fn is_ours(mapping: &trimtab_os::Mapping) -> bool {
     mapping.path.strip_prefix("/memfd:").is_some_and(|name| name == MEMFD_NAME)
 }
@@ -317,7 +317,7 @@ fn is_anyone_inside(stopped: &Stopped, stacks: &Stacks, maps: &MappingTable, tar
     busy.iter().any(is_owner_inside) || (patient && !busy.is_empty())
 }
 
-/// Whether a word on the thread's own stack points into our code; also if that can't be told.
+/// True if a word on the thread's own stack points into our code; also if that can't be told.
 fn returns_into(stopped: &Stopped, thread: &Thread, maps: &MappingTable, arenas: &[Range<u64>]) -> bool {
     let Some(used) = used_stack(stopped.pid(), thread, maps) else { return true };
     let first = used.start & !7;

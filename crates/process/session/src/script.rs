@@ -37,7 +37,7 @@ pub struct ScriptRequest {
     pub serve_exits: Vec<usize>,
     /// Bodies at the exits that ask how long the call took or what it returned.
     pub asking: Vec<usize>,
-    /// Whether the entry is of no use without the exits.
+    /// True if the entry is of no use without the exits.
     pub needs_exits: bool,
 }
 
@@ -250,7 +250,7 @@ pub struct ScriptStart {
     pub rank: (i64, i64),
     /// Time stamp counter ticks per second.
     pub ticks_per_second: f64,
-    /// Whether it records from the start.
+    /// True if it records from the start.
     pub recording: bool,
 }
 
@@ -320,7 +320,7 @@ impl<'a> ScriptView<'a> {
         self.process_word(process_word::THREADS_DROPPED).load(Relaxed)
     }
 
-    /// Whether a call that takes memory away has emptied the tables.
+    /// True if a call that takes memory away has emptied the tables.
     pub fn is_emptied(&self) -> bool {
         self.process_word(process_word::RANGE_COUNT).load(Acquire) == 0
     }
@@ -335,12 +335,12 @@ impl<'a> ScriptView<'a> {
         self.process_word(process_word::RECORDING).store(u64::from(recording), Release);
     }
 
-    /// Whether bodies run.
+    /// True if bodies run.
     pub fn is_recording(&self) -> bool {
         self.process_word(process_word::RECORDING).load(Acquire) != 0
     }
 
-    /// Whether the script has called `stop()`.
+    /// True if the script has called `stop()`.
     pub fn is_stopped(&self) -> bool {
         self.process_word(process_word::STOPPED).load(Acquire) != 0
     }

@@ -79,7 +79,7 @@ impl<'a> Text<'a> {
         self.module.loaded.file.bytes().get(range.start as usize..range.end as usize)
     }
 
-    /// Whether every block around these bytes is the same; if not, the bytes themselves may still be.
+    /// True if every block around these bytes is the same; if not, the bytes themselves may still be.
     fn is_known_same(&self, start: FileAddr, length: u64) -> bool {
         let segment = self.segments.iter().find_map(|blocks| {
             let inside = start.0.checked_sub(blocks.addr)?;

@@ -82,8 +82,8 @@ pub(crate) fn stands(stopped: &Stopped, stacks: &Stacks, signal_return: u64) -> 
     found
 }
 
-/// Whether a thread is on its way through a chain of calls that a trimtab, perhaps one that was killed, gave it: on a busy
-/// machine it may take a while until it gets a processor.
+/// True if a thread is on its way through a chain of calls that a trimtab, perhaps one that was killed, gave it: on a
+/// busy machine it may take a while until it gets a processor.
 pub(crate) fn is_making_calls(stopped: &Stopped, gadgets: &Gadgets) -> bool {
     let ranges: Vec<_> = stopped.threads().iter().map(|thread| (thread.registers.rsp, size_of::<u64>())).collect();
     stopped.threads().iter().zip(stopped.memory().read_many(&ranges)).any(|(thread, returns_to)| {
@@ -94,7 +94,7 @@ pub(crate) fn is_making_calls(stopped: &Stopped, gadgets: &Gadgets) -> bool {
     })
 }
 
-/// Whether anybody stands in one of `ranges`.
+/// True if anybody stands in one of `ranges`.
 pub(crate) fn anyone_in(stands: &[Stand], ranges: &[Range<u64>]) -> bool {
     stands.iter().any(|stand| ranges.iter().any(|range| range.contains(&stand.address())))
 }
@@ -159,7 +159,7 @@ fn innermost_call(stopped: &Stopped, stack: &Stack, functions: &Ranges) -> Optio
     calls.find(|(word, _)| follows_call(stopped, *word)).map(|(_, probe)| probe)
 }
 
-/// Whether the bytes before `address` can be a call.
+/// True if the bytes before `address` can be a call.
 fn follows_call(stopped: &Stopped, address: u64) -> bool {
     stopped.memory().read_vec(address.saturating_sub(7), 7).is_ok_and(|before| is_call(&before))
 }

@@ -141,7 +141,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Whether the bytes before `address` are a call in some module's file.
+    /// True if the bytes before `address` are a call in some module's file.
     fn follows_call(&self, address: u64) -> bool {
         let Some(number) = self.modules.index_of(ProcAddr(address)) else { return false };
         let module = &self.modules.modules[number];
@@ -208,7 +208,7 @@ fn rules_at(modules: &Modules, maps: &MappingTable, address: u64) -> Result<(Sta
     Ok((Standing { module: number, address: file }, rules))
 }
 
-/// Whether seven bytes end in a call: `e8 rel32`, or `ff` with a register or memory operand.
+/// True if seven bytes end in a call: `e8 rel32`, or `ff` with a register or memory operand.
 pub(crate) fn is_call(before: &[u8]) -> bool {
     let indirect = |length: usize| before[7 - length] == 0xff && before[8 - length] & 0x38 == 0x10;
     before[2] == 0xe8 || indirect(2) || indirect(3) || indirect(6) || indirect(7)

@@ -343,7 +343,7 @@ pub enum Expression {
     Temporary {
         /// Its number.
         temporary: usize,
-        /// Whether it holds a float.
+        /// True if it holds a float.
         float: bool,
     },
     /// Integer at an address of the target, widened to 64 bits.
@@ -352,7 +352,7 @@ pub enum Expression {
         address: Box<Expression>,
         /// Bytes in memory.
         width: Width,
-        /// Whether the top bit is a sign.
+        /// True if the top bit is a sign.
         signed: bool,
     },
     /// Float at an address of the target (4 or 8 bytes), widened.

@@ -199,7 +199,7 @@ pub fn place_arguments(arguments: &[(&str, Type)]) -> Vec<Argument> {
     placed
 }
 
-/// Whether `text` matches a pattern with `*` and `?`.
+/// True if `text` matches a pattern with `*` and `?`.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);

@@ -220,7 +220,7 @@ impl<'a> Lexer<'a> {
         Ok(value)
     }
 
-    /// Whether a unit of time stands here.
+    /// True if a unit of time stands here.
     fn unit_follows(&self) -> bool {
         let is = |unit: &str| self.rest().strip_prefix(unit).is_some_and(|after| !after.starts_with(is_name));
         TIME_UNITS.iter().any(|(unit, _)| is(unit))
@@ -311,7 +311,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Whether `c` may stand in a name.
+/// True if `c` may stand in a name.
 pub fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }

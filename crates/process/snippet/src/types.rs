@@ -14,7 +14,7 @@ pub enum Type {
     Int {
         /// Its size.
         width: Width,
-        /// Whether it is signed.
+        /// True if it is signed.
         signed: bool,
     },
     /// A float: `W32` or `W64`.

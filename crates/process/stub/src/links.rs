@@ -85,7 +85,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Whether the probe is of this kind. Read anew each time, or the compiler would make a jump table of the chain,
+    /// True if the probe is of this kind. Read anew each time, or the compiler would make a jump table of the chain,
     /// and jump tables lie outside the section.
     #[inline(always)]
     fn is(self, kind: u8) -> bool {

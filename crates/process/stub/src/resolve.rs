@@ -87,7 +87,7 @@ fn clear_types(slot: &Slot) {
     }
 }
 
-/// Whether the library may be asked about handles: it is initialised and has not ended.
+/// True if the library may be asked about handles: it is initialised and has not ended.
 #[inline(always)]
 fn may_ask(header: &Header) -> bool {
     let initialized = header.initialized.load(Relaxed);

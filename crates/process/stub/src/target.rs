@@ -634,8 +634,8 @@ extern "C" fn pass_loop(header: *const Header, slot: *const Slot, number: u64) -
     is_watched
 }
 
-/// Whether this thread's passes count. It is the first one that has also called MPI; where none does, the first that has
-/// passed for a while.
+/// True if this thread's passes count. It is the first one that has also called MPI; where none does, the first that
+/// has passed for a while.
 #[inline(always)]
 fn is_thread_of_marker(header: &Header, slot: &Slot, passing_ticks: u64) -> bool {
     let (owner, key) = (header.marker_thread.load(Relaxed), slot.key.load(Relaxed));

@@ -179,7 +179,7 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// Whether the code is in another file: there are code sections, and none has bytes.
+    /// True if the code is in another file: there are code sections, and none has bytes.
     pub fn is_debug_only(&self) -> bool {
         let Some(sections) = &self.sections else { return false };
         let is_code = |section: &&SectionHeader64<LittleEndian>| section.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR);

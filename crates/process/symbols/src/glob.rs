@@ -2,7 +2,7 @@
 //!
 //! Next: `image`, where names are looked up.
 
-/// Whether the whole of `name` matches `pattern`.
+/// True if the whole of `name` matches `pattern`.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at_pattern, mut at_name) = (0, 0);

@@ -325,7 +325,7 @@ impl Image {
         })
     }
 
-    /// Whether `addr` lies in memory that may be executed.
+    /// True if `addr` lies in memory that may be executed.
     pub fn is_executable(&self, addr: FileAddr) -> bool {
         self.segments.iter().any(|segment| segment.executable && segment.contains(addr))
     }
@@ -348,7 +348,7 @@ impl Image {
 }
 
 impl Segment {
-    /// Whether `addr` lies in this segment's memory.
+    /// True if `addr` lies in this segment's memory.
     pub fn contains(&self, addr: FileAddr) -> bool {
         addr.0.checked_sub(self.addr.0).is_some_and(|inside| inside < self.mem_size)
     }

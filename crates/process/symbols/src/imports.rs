@@ -25,7 +25,7 @@ pub fn imported_names(bytes: &[u8], is_asked: &dyn Fn(&str) -> bool) -> Result<V
     Ok(names.map(str::to_string).collect())
 }
 
-/// Whether the dynamic symbol table of `bytes` defines a function of one of these names.
+/// True if the dynamic symbol table of `bytes` defines a function of one of these names.
 ///
 /// # Errors
 /// [`Error`] if the bytes are no 64-bit little-endian ELF file.
@@ -38,7 +38,7 @@ pub fn exports_one_of(bytes: &[u8], names: &[&str]) -> Result<bool, Error> {
 /// Names of the tables by which Go's runtime finds its functions; no program of Go's is without one.
 const GO_TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 
-/// Whether the file holds code that Go's compiler made; C code may be linked to it.
+/// True if the file holds code that Go's compiler made; C code may be linked to it.
 ///
 /// # Errors
 /// [`Error`] if the bytes are no 64-bit little-endian ELF file.
@@ -47,8 +47,8 @@ pub fn is_of_go(bytes: &[u8]) -> Result<bool, Error> {
     Ok(GO_TABLES.iter().any(|name| file.section_bytes(name).is_some()))
 }
 
-/// Whether the loader writes addresses into the file's code, so that it is not what the file holds, and not at once what
-/// it will be.
+/// True if the loader writes addresses into the file's code, so that it is not what the file holds, and not at once
+/// what it will be.
 ///
 /// # Errors
 /// [`Error`] if the bytes are no 64-bit little-endian ELF file.

@@ -119,7 +119,7 @@ pub(crate) fn stubs(elf: &Elf, slots: &[Slot], frames: &[Frame]) -> Vec<Stub> {
     stubs
 }
 
-/// Whether the first two stubs of a table follow each other closely, as in static programs, whose section headers may
+/// True if the first two stubs of a table follow each other closely, as in static programs, whose section headers may
 /// tell another length.
 fn is_packed(machine: Machine, table: &Mapped<'_>) -> bool {
     let is_stub = |at: usize| {
@@ -140,7 +140,7 @@ fn stubs_from<'a>(machine: Machine, code: &Mapped<'a>, skip: usize, step: u64) -
     })
 }
 
-/// Whether code at `addr` is the middle of something that is called at its beginning. A table may have one unwind entry
+/// True if code at `addr` is the middle of something that is called at its beginning. A table may have one unwind entry
 /// for all its stubs: then the stub before it belongs to it too.
 fn is_in_function(frames: &[Frame], addr: FileAddr, before: Option<&Stub>) -> bool {
     let after = frames.partition_point(|frame| frame.addr <= addr);

@@ -52,7 +52,7 @@ impl Machine {
         }
     }
 
-    /// Whether a relocation of this type stores its addend, moved as the file is.
+    /// True if a relocation of this type stores its addend, moved as the file is.
     pub(crate) fn is_own_address(self, kind: u32) -> bool {
         self == Machine::X86_64 && elf::RelocationType(kind) == elf::R_X86_64_RELATIVE
     }

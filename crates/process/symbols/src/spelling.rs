@@ -8,7 +8,7 @@
 use crate::demangle::{demangle, demangle_name};
 use crate::glob;
 
-/// Whether a symbol means a function that a pattern (`*`, `?`), written as its author would, names.
+/// True if a symbol means a function that a pattern (`*`, `?`), written as its author would, names.
 pub fn is_spelled(pattern: &str, symbol: &str) -> bool {
     let spelling = Spelling::of(pattern);
     spelling.is(symbol) || spelling.matches(symbol)
@@ -30,7 +30,7 @@ impl<'a> Spelling<'a> {
         Spelling { word: last_word(pattern), pattern: plain(pattern), has_parameters }
     }
 
-    /// Whether a symbol means a function of exactly this name; without parameters in the name, of any parameters.
+    /// True if a symbol means a function of exactly this name; without parameters in the name, of any parameters.
     pub fn is(&self, symbol: &str) -> bool {
         self.meanings(symbol).any(|meaning| meaning == self.pattern)
     }

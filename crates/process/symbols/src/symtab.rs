@@ -88,7 +88,7 @@ pub(crate) fn dynamic_names<'a>(
     }
 }
 
-/// Whether a function symbol names a part that was moved away from its function (GCC's and LLVM's suffixes).
+/// True if a function symbol names a part that was moved away from its function (GCC's and LLVM's suffixes).
 pub(crate) fn is_fragment_name(name: &str) -> bool {
     let base = name.split('@').next().unwrap_or(name);
     base.match_indices(".cold").any(|(at, _)| {

@@ -35,11 +35,11 @@ pub struct Analysis {
     /// Indirect jumps that could not be followed. If there are any, every instruction is a possible target, and each
     /// of them may be one more exit that is not in `exits`.
     pub unresolved_indirect: Vec<u64>,
-    /// Whether no exit was found: the function loops for ever, or ends in calls that do not return.
+    /// True if no exit was found: the function loops for ever, or ends in calls that do not return.
     pub never_returns: bool,
     /// Branches of the function to its own first instruction.
     pub branches_to_entry: Vec<u64>,
-    /// Whether data may be mixed with the code.
+    /// True if data may be mixed with the code.
     pub may_hold_data: bool,
     pub(crate) steps: Vec<Step>,
     pub(crate) reached: Vec<bool>,
@@ -131,7 +131,7 @@ pub fn analyse(
 }
 
 impl Analysis {
-    /// Whether control may enter at the instruction that begins at `addr` other than from the one before it.
+    /// True if control may enter at the instruction that begins at `addr` other than from the one before it.
     pub fn may_be_entered(&self, addr: u64) -> bool {
         !self.unresolved_indirect.is_empty()
             || contains(&self.targets, addr)
@@ -163,7 +163,7 @@ impl Exit {
         self.at + u64::from(self.len)
     }
 
-    /// Whether control never runs on behind it.
+    /// True if control never runs on behind it.
     pub fn is_unconditional(&self) -> bool {
         !matches!(self.kind, ExitKind::ConditionalTailJump { .. } | ExitKind::RunsInto { .. })
     }
@@ -260,7 +260,7 @@ impl<'a> Work<'a> {
         self.graph.explore(self.code, starts)
     }
 
-    /// Whether direct branches lead to parts that are missing. Following indirect jumps, which is most of the work, is
+    /// True if direct branches lead to parts that are missing. Following indirect jumps, which is most of the work, is
     /// worth it only once they are there.
     fn finds_new_parts(&mut self) -> bool {
         for index in 0..self.graph.steps.len() {
@@ -463,7 +463,7 @@ impl<'a> Work<'a> {
         self.states.as_ref().and_then(|states| states.before(&self.graph, index))
     }
 
-    /// Whether `target` is the instruction behind an `endbr64` at the entry.
+    /// True if `target` is the instruction behind an `endbr64` at the entry.
     fn is_behind_marker(&self, target: u64) -> bool {
         target == self.code.entry + ENTRY_MARKER.len() as u64 && entry_has_marker(self.code)
     }
@@ -472,7 +472,7 @@ impl<'a> Work<'a> {
 /// `endbr64`.
 pub const ENTRY_MARKER: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// Whether the function begins with `endbr64`.
+/// True if the function begins with `endbr64`.
 pub fn entry_has_marker(code: &FunctionCode<'_>) -> bool {
     code.ranges.first().is_some_and(|range| {
         let offset = code.entry.saturating_sub(range.addr) as usize;

@@ -37,7 +37,7 @@ impl FlagUse {
     }
 }
 
-/// Whether the function sets flags for its caller.
+/// True if the function sets flags for its caller.
 pub fn answers_in_flags(code: &FunctionCode<'_>, analysis: &Analysis) -> bool {
     let steps = &analysis.steps;
     if !steps.iter().any(|step| step.flags == FlagUse::Sets || step.computes.is_some()) {
@@ -125,7 +125,7 @@ fn accesses(code: &FunctionCode<'_>) -> Vec<(u16, u16)> {
     accesses
 }
 
-/// Whether every way from an instruction comes to a return before the register it computed is read, or overwrites it.
+/// True if every way from an instruction comes to a return before the register it computed is read, or overwrites it.
 fn is_unread(
     analysis: &Analysis,
     edges: &[(usize, usize)],

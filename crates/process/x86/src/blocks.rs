@@ -19,7 +19,7 @@ pub struct ControlFlow {
     pub loops: Vec<Loop>,
     /// Calls in address order.
     pub calls: Vec<CallSite>,
-    /// Whether every jump could be followed. If not, blocks and edges may be missing.
+    /// True if every jump could be followed. If not, blocks and edges may be missing.
     pub is_complete: bool,
     /// Blocks in reverse postorder of a walk from the entry.
     order: Vec<usize>,
@@ -63,7 +63,7 @@ pub struct Edge {
     pub from: u64,
     /// Where it leads.
     pub to: u64,
-    /// Whether that instruction jumps there; if not, control runs on into it.
+    /// True if that instruction jumps there; if not, control runs on into it.
     pub is_jump: bool,
 }
 
@@ -99,7 +99,7 @@ impl ControlFlow {
         self.blocks[index].range.contains(&addr).then_some(index)
     }
 
-    /// Whether every path to block `below` passes block `above`; every block dominates itself.
+    /// True if every path to block `below` passes block `above`; every block dominates itself.
     pub fn dominates(&self, above: usize, below: usize) -> bool {
         let mut at = Some(below);
         while let Some(block) = at {

@@ -65,7 +65,7 @@ struct Candidate {
 }
 
 impl Carriers {
-    /// Whether no carrier displaces any of these bytes.
+    /// True if no carrier displaces any of these bytes.
     pub(crate) fn leave_alone(&self, range: &Range<u64>) -> bool {
         !self.made.iter().any(|(carrier, _)| overlap(&carrier.displaced, range))
     }

@@ -69,7 +69,7 @@ impl CodeRange<'_> {
         self.addr.saturating_add(self.bytes.len() as u64)
     }
 
-    /// Whether `addr` is in the code.
+    /// True if `addr` is in the code.
     pub fn contains(&self, addr: u64) -> bool {
         addr >= self.addr && addr < self.end()
     }
@@ -82,7 +82,7 @@ impl FunctionCode<'_> {
         self.restartable.get(index).map(|range| range.start.max(addr))
     }
 
-    /// Whether `addr` is in one of the ranges.
+    /// True if `addr` is in one of the ranges.
     pub fn contains(&self, addr: u64) -> bool {
         self.ranges.iter().any(|range| range.contains(addr))
     }

@@ -22,8 +22,8 @@ pub(crate) struct Faults {
     has_frame_pointer: bool,
 }
 
-/// Whether any of these instructions, which lie at `address`, may fault or calls. Nothing is known of the function around
-/// them.
+/// True if any of these instructions, which lie at `address`, may fault or calls. Nothing is known of the function
+/// around them.
 pub fn may_fault_in(bytes: &[u8], address: u64) -> bool {
     let mut faults = Faults { info: InstructionInfoFactory::new(), has_frame_pointer: false };
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
@@ -38,7 +38,7 @@ impl Faults {
         Faults { info, has_frame_pointer: frame.is_kept() }
     }
 
-    /// Whether it may fault, or calls.
+    /// True if it may fault, or calls.
     pub(crate) fn may_fault(&mut self, instruction: &Instruction) -> bool {
         let is_by_register = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register;
         match instruction.flow_control() {
@@ -59,7 +59,7 @@ impl Faults {
     }
 }
 
-/// Whether memory is there whatever the program does: its stack, its own data, the thread's own words.
+/// True if memory is there whatever the program does: its stack, its own data, the thread's own words.
 fn is_certain(memory: &UsedMemory, is_beside_code: bool, has_frame_pointer: bool) -> bool {
     let is_flat = !matches!(memory.segment(), Register::FS | Register::GS);
     match (memory.base(), memory.index()) {
@@ -71,7 +71,7 @@ fn is_certain(memory: &UsedMemory, is_beside_code: bool, has_frame_pointer: bool
     }
 }
 
-/// Whether it touches registers that not every program may write, or those of the old floating-point unit, which faults
+/// True if it touches registers that not every program may write, or those of the old floating-point unit, which faults
 /// at the instruction behind the one at fault.
 fn uses_odd_registers(instruction: &Instruction) -> bool {
     let operands = 0..instruction.op_count();
@@ -82,7 +82,7 @@ fn uses_odd_registers(instruction: &Instruction) -> bool {
     })
 }
 
-/// Whether a function's first instructions make `rbp` its frame pointer, and nothing else writes to it until they are undone.
+/// A frame pointer: a function's first instructions set `rbp`, and nothing else writes to it until they are undone.
 #[derive(Default)]
 struct FramePointer {
     is_pushed: bool,
@@ -127,7 +127,7 @@ fn writes_frame_pointer(instruction: &Instruction, info: &mut InstructionInfoFac
     used.iter().any(|used| used.register().full_register() == Register::RBP && is_write(used.access()))
 }
 
-/// Whether the instruction faults by nothing but its memory operands, on any processor of this kind.
+/// True if the instruction faults by nothing but its memory operands, on any processor of this kind.
 fn is_plain(mnemonic: Mnemonic) -> bool {
     is_plain_arithmetic(mnemonic) || is_plain_move(mnemonic) || is_plain_jump(mnemonic) || is_plain_vector(mnemonic)
 }

@@ -62,8 +62,8 @@ pub trait Surroundings {
         false
     }
 
-    /// Whether the function that is called there may write to these bytes, counted from the address that it is given in a
-    /// register, by its number. `None`: its code is not known.
+    /// True if the function that is called there may write to these bytes, counted from the address that it is given
+    /// in a register, by its number. `None`: its code is not known.
     fn writes(&self, _target: u64, _register: u8, _bytes: Range<i64>) -> Option<bool> {
         None
     }
@@ -169,7 +169,7 @@ impl HowFar {
         self.bound.has_other_exits || self.may_end_in_a_pass
     }
 
-    /// Whether a second reading so many passes after a first one is what the loop would have made of it.
+    /// True if a second reading so many passes after a first one is what the loop would have made of it.
     pub fn agree(&self, first: [u64; 3], second: [u64; 3], passes: u64) -> bool {
         let moved = self.cut(second[0].wrapping_sub(first[0]));
         let expected = self.cut(passes.wrapping_mul(self.bound.step as u64));

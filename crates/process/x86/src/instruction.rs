@@ -128,12 +128,12 @@ impl Step {
         }
     }
 
-    /// Whether it is a call, to which the callee returns.
+    /// True if it is a call, to which the callee returns.
     pub(crate) fn is_call(&self) -> bool {
         matches!(self.flow, Flow::DirectCall | Flow::IndirectCall)
     }
 
-    /// Whether control may run on into the next instruction.
+    /// True if control may run on into the next instruction.
     pub(crate) fn continues(&self) -> bool {
         matches!(self.flow, Flow::Sequential | Flow::DirectCall | Flow::IndirectCall | Flow::Branch)
     }
@@ -223,7 +223,7 @@ pub(crate) fn filler_len(bytes: &[u8], addr: u64) -> usize {
     len
 }
 
-/// Whether the instruction does nothing and only fills a gap.
+/// True if the instruction does nothing and only fills a gap.
 pub(crate) fn is_filler(instruction: &Instruction) -> bool {
     match instruction.mnemonic() {
         Mnemonic::Nop | Mnemonic::Int3 => true,

@@ -16,7 +16,7 @@ use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Op
 pub struct RegisterSet(u16);
 
 impl RegisterSet {
-    /// Whether register `number` is in it.
+    /// True if register `number` is in it.
     pub fn contains(self, number: u8) -> bool {
         self.0 >> number & 1 != 0
     }
@@ -79,7 +79,7 @@ impl Liveness {
         Liveness { before: analysis.steps.iter().zip(live).enumerate().filter_map(is_known).collect() }
     }
 
-    /// Whether any flag that is set when control comes to `at` may be read later.
+    /// True if any flag that is set when control comes to `at` may be read later.
     pub fn flags_live(&self, at: u64) -> bool {
         self.at(at).flags != 0
     }

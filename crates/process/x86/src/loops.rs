@@ -32,12 +32,12 @@ pub struct Loop {
     pub exits: Vec<Edge>,
     /// Blocks where it is entered from outside; more than one if it is irreducible.
     pub entries: Vec<usize>,
-    /// Whether every way round passes the header once, so that passes of the header are passes of the loop.
+    /// True if every way round passes the header once, so that passes of the header are passes of the loop.
     pub is_counted_at_header: bool,
 }
 
 impl Loop {
-    /// Whether it is entered at several places.
+    /// True if it is entered at several places.
     pub fn is_irreducible(&self) -> bool {
         self.entries.len() > 1
     }

@@ -126,7 +126,7 @@ impl LoopPlaces<'_> {
         point_site(self.code, self.analysis, address, padding).ok().filter(self.may_take)
     }
 
-    /// Whether a block belongs to a loop itself and to none inside.
+    /// True if a block belongs to a loop itself and to none inside.
     fn is_of(&self, found: &Loop, block: usize) -> bool {
         self.flow.blocks[block].innermost_loop.map(|index| &self.flow.loops[index]) == Some(found)
     }
@@ -166,7 +166,7 @@ impl LoopPlaces<'_> {
     }
 }
 
-/// Whether two patches need the same bytes.
+/// True if two patches need the same bytes.
 fn share_bytes(one: &Site, other: &Site) -> bool {
     let ranges = |site: &Site| [Some(site.covered()), site.carrier.as_ref().map(Carrier::covered)];
     let meet = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;

@@ -109,9 +109,9 @@ impl States {
 
 /// Facts about instructions that begin a block.
 struct Blocks {
-    /// Whether an instruction begins one: branch targets and what follows a conditional branch.
+    /// True for an instruction that begins one: branch targets and what follows a conditional branch.
     starts: Vec<bool>,
-    /// Whether a jump that must be understood can be reached from an instruction.
+    /// True for an instruction from which a jump that must be understood can be reached.
     leads_on: Vec<bool>,
 }
 

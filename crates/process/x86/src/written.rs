@@ -17,8 +17,9 @@ use std::ops::Range;
 /// Blocks of a function beyond which it is not followed.
 const BLOCKS_MAX: usize = 1500;
 
-/// Whether the function may write to these bytes, counted from the address that it is given in a register, or keep the address
-/// for later. `further` is asked for functions that are given it in turn: for the function, the register and the bytes.
+/// True if the function may write to these bytes, counted from the address that it is given in a register, or keep the
+/// address for later. `further` is asked for functions that are given it in turn: for the function, the register and
+/// the bytes.
 /// `None`: its code can't be followed.
 pub fn writes_through(
     code: &FunctionCode<'_>,

@@ -543,12 +543,12 @@ pub struct EventOptions {
 }
 
 impl EventOptions {
-    /// Whether one window is to be measured, at once.
+    /// True if one window is to be measured, at once.
     pub fn is_plain(&self) -> bool {
         self.when.is_empty() && self.windows() == Some(1)
     }
 
-    /// Whether calls through a site's API are waited for.
+    /// True if calls through a site's API are waited for.
     pub fn wants_api(&self) -> bool {
         self.when.iter().any(|when| when.condition == Condition::Api)
     }

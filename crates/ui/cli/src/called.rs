@@ -78,7 +78,7 @@ impl Drop for Calls {
     }
 }
 
-/// Whether one of the events is a call of any name.
+/// True if one of the events is a call of any name.
 fn any_will_do(whens: &[When]) -> bool {
     whens.iter().any(|when| when.condition == trimtab_trigger::Condition::Api && when.call_name().is_none())
 }

@@ -27,7 +27,7 @@ pub struct Facts {
     pub uid: u32,
     /// The kernel's clock, where it says.
     pub clock: Option<String>,
-    /// Whether the time-stamp counter of all processors runs at one rate.
+    /// True if the time-stamp counter of all processors runs at one rate.
     pub steady_counter: bool,
     /// Yama's value; none: no Yama.
     pub ptrace_scope: Option<u8>,
@@ -159,7 +159,7 @@ pub struct Refusal {
     pub may_be_closed: bool,
 }
 
-/// Whether a controller knows this identity; agents may not see the tree, but are known.
+/// Asks a controller if it knows this identity; agents may not see the tree, but are known.
 fn asked(name: &str, identity: &Identity) -> Result<String, Refusal> {
     let client = Client::new(name, identity).map_err(refusal)?;
     match client.get::<trimtab_site::api::Tree>("/v1/tree") {

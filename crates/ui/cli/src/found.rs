@@ -109,7 +109,7 @@ fn far(pid: Pid) -> String {
     hosts.take(RANKS_SHOWN_MAX).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the same question may have another answer in a moment: a program that is about to load MPI has none yet.
+/// True if the same question may have another answer in a moment: a program that is about to load MPI has none yet.
 fn may_change(error: &anyhow::Error) -> bool {
     let track = error.downcast_ref::<Error>();
     track.is_some_and(|error| error.is_retryable() || matches!(error, Error::NotMpi { .. }))
@@ -147,7 +147,7 @@ pub fn job_of(pid: Pid) -> anyhow::Result<Found> {
     Ok(Found::Here(Box::new(job?)))
 }
 
-/// Whether there is no job behind a process: it is no part of an MPI program.
+/// True if there is no job behind a process: it is no part of an MPI program.
 pub fn is_no_job(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::NotMpi { .. }))
 }
@@ -217,7 +217,7 @@ impl LookedInto {
     }
 }
 
-/// Whether the job's ranks, or one of them, descend from a process.
+/// True if the job's ranks, or one of them, descend from a process.
 fn starts_ranks(job: &Job, pid: Pid) -> bool {
     let processes = ProcFs::new();
     let parent = |of: &Pid| processes.stat(*of).ok().map(|stat| stat.parent).filter(|parent| parent.0 > 0);

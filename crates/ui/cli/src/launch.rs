@@ -80,7 +80,7 @@ impl Program {
         bail!("no complete MPI job after {RANKS_SECONDS_MAX} s: {}", last.unwrap_or_default())
     }
 
-    /// Whether it has not ended.
+    /// True if it has not ended.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

@@ -122,7 +122,7 @@ pub fn chain(error: &anyhow::Error) -> String {
     parts.join(": ")
 }
 
-/// Whether the reader of our output has gone away.
+/// True if the reader of our output has gone away.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
     io.into_iter().any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)

@@ -167,7 +167,7 @@ fn attach_words(options: &[String]) -> impl Iterator<Item = String> {
     ["trimtab", "attach", "1"].into_iter().map(str::to_owned).chain(options.iter().cloned())
 }
 
-/// Whether `pid` is the first rank of a job that has come together.
+/// True if `pid` is the first rank of a job that has come together.
 fn is_lead(pid: Pid) -> bool {
     let until = Instant::now() + Duration::from_secs(WAIT_SECONDS);
     while Instant::now() < until && trimtab_os::runs(pid) {

@@ -44,7 +44,7 @@ pub fn line(message: &Message) -> String {
 }
 
 impl Outcome<'_> {
-    /// Whether every function was probed and nothing went wrong on the way.
+    /// True if every function was probed and nothing went wrong on the way.
     pub fn is_complete(&self) -> bool {
         self.refused.is_empty() && self.summary.warnings.is_empty()
     }

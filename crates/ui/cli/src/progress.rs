@@ -53,7 +53,7 @@ impl Terminal {
         Ok(Terminal { bar, phase: Mutex::default(), interrupted })
     }
 
-    /// Whether the user wants it to end.
+    /// True if the user wants it to end.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
@@ -99,7 +99,7 @@ fn attend(mut signals: Signals, interrupted: &AtomicBool) {
     }
 }
 
-/// Whether a signal is not the first one again. Some programs send one to the process and then to its group.
+/// True if a signal is not the first one again. Some programs send one to the process and then to its group.
 fn is_another(first: &mut Option<Instant>, now: Instant) -> bool {
     now.saturating_duration_since(*first.get_or_insert(now)) >= SAME_SIGNAL
 }

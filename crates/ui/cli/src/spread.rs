@@ -66,7 +66,7 @@ impl Launched {
         self.launch.uid
     }
 
-    /// Whether the launcher runs.
+    /// True if the launcher runs.
     pub fn runs(&self) -> bool {
         trimtab_os::runs_since(self.launch.launcher, self.launch.start_time_ticks)
     }
@@ -131,8 +131,8 @@ impl Spread {
         Ok(Starter::Srun { job })
     }
 
-    /// Whether all its nodes are known: of a launcher's job that has just begun, those that were there a while ago as well,
-    /// as `since` says.
+    /// True if all its nodes are known: of a launcher's job that has just begun, those that were there a while ago as
+    /// well, as `since` says.
     pub fn is_settled(&self, since: &mut Option<(Instant, Vec<String>)>) -> bool {
         if matches!(self, Spread::Slurm(_)) {
             return true;
@@ -192,7 +192,7 @@ impl Spread {
     }
 }
 
-/// Whether a name is one of this machine's: only its own addresses can be listened at.
+/// True if a name is one of this machine's: only its own addresses can be listened at.
 fn is_here(host: &str) -> bool {
     let own = |address: SocketAddr| UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok();
     (host, 0).to_socket_addrs().is_ok_and(|mut addresses| addresses.any(own))

@@ -412,7 +412,7 @@ pub fn keep_and_show(
     }
 }
 
-/// Whether there was no problem; says which ones there were. A reader that has gone away wants to hear of none.
+/// True if there was no problem; says which ones there were. A reader that has gone away wants to hear of none.
 fn told(problems: Vec<anyhow::Error>) -> anyhow::Result<bool> {
     let is_empty = problems.is_empty();
     for problem in problems {

@@ -49,7 +49,7 @@ fn in_both(home: &Home, hazard: &Hazard, script: &str) -> Started {
     probe
 }
 
-/// Whether code of this file is patched.
+/// True if code of this file is patched.
 fn changed_code_of(pid: i32, file: &str) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let line = maps.lines().find(|line| line.contains(file) && line.contains(" r-xp "));

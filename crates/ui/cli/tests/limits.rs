@@ -317,7 +317,7 @@ fn static_programs_and_those_of_musl_are_probed_and_of_go_what_is_not_gos() {
     }
 }
 
-/// Whether it runs its own program by now, and has used some processor time in it.
+/// True if it runs its own program by now, and has used some processor time in it.
 fn runs(pid: i32, program: &std::path::Path) -> bool {
     let is_it = std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
     let stat = std::fs::read(format!("/proc/{pid}/schedstat")).unwrap_or_default();

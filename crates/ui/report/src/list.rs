@@ -32,7 +32,7 @@ pub struct ListedJob {
 pub struct ListedWindow {
     /// Wall-clock time of its start, seconds since 1970.
     pub started_unix_s: f64,
-    /// Whether all ranks recorded the same iterations.
+    /// True if all ranks recorded the same iterations.
     pub valid: bool,
     /// Mean share of the window in communication; `None`: not measured.
     pub communication_fraction: Option<f64>,

@@ -86,7 +86,7 @@ pub(crate) fn limits(report: &Report) -> Option<String> {
     (!texts.is_empty()).then(|| texts[..shown].join("; ") + &more)
 }
 
-/// Whether some rank was kept from running by its group's quota.
+/// True if some rank was kept from running by its group's quota.
 pub(crate) fn is_throttled(report: &Report) -> bool {
     let limits = report.nodes.iter().flat_map(|node| &node.limits);
     limits.into_iter().any(|limit| limit.throttled_s.is_some_and(|seconds| seconds > 0.0))

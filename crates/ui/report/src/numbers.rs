@@ -191,7 +191,7 @@ pub(crate) fn volume_matrix(report: &Report, side_max: usize) -> (Vec<Vec<u64>>,
     (matrix, per_row)
 }
 
-/// Whether ranks were often put off their cores by other work: time off the CPU then says nothing about waiting.
+/// True if ranks were often put off their cores by other work: time off the CPU then says nothing about waiting.
 pub(crate) fn is_displaced(report: &Report) -> bool {
     let switches: u64 = report.ranks.iter().filter_map(|rank| rank.involuntary_switches).sum();
     switches > 0 && switches as f64 > DISPLACED_PER_SECOND * rank_seconds(report)

@@ -33,7 +33,7 @@ impl Mapping {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether it is backed by a file (and is not a name in brackets).
+    /// True if it is backed by a file (and is not a name in brackets).
     pub fn is_file(&self) -> bool {
         self.inode != 0 && !self.path.is_empty()
     }

@@ -30,7 +30,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether this is still the process that started then, so many ticks after the machine, and runs.
+    /// True if this is still the process that started then, so many ticks after the machine, and runs.
     pub fn runs_since(&self, start_time_ticks: u64) -> bool {
         self.start_time_ticks == start_time_ticks && !self.state.has_ended()
     }
@@ -58,7 +58,7 @@ pub enum State {
 }
 
 impl State {
-    /// Whether it runs no more.
+    /// True if it runs no more.
     pub fn has_ended(self) -> bool {
         matches!(self, State::Zombie | State::Dead)
     }

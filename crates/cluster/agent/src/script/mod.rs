@@ -42,11 +42,11 @@ pub enum Command {
 pub struct Start {
     /// Its text.
     pub text: String,
-    /// Whether it may assign to the program's variables.
+    /// True if it may assign to the program's variables.
     pub may_write: bool,
-    /// Whether it may call the program's functions.
+    /// True if it may call the program's functions.
     pub may_call: bool,
-    /// Whether the owner says that filters of system calls let ours pass.
+    /// True if the owner says that filters of system calls let ours pass.
     pub seccomp_ok: bool,
     /// The ranks it is for, as the user wrote them.
     pub ranks: String,
@@ -100,7 +100,7 @@ pub struct Polled {
     pub messages: Vec<Sent>,
     /// More of them wait.
     pub has_more: bool,
-    /// Whether a body said that it is over.
+    /// True if a body said that it is over.
     pub is_stopped: bool,
     /// A program has set a fault handler of its own meanwhile, so that its probes had to go.
     pub has_new_handler: bool,

@@ -228,7 +228,7 @@ impl Digits {
         }
     }
 
-    /// Whether it is not a number, and its place among those of its kind; integers stand before floats.
+    /// True if it is not a number, and its place among those of its kind; integers stand before floats.
     fn rank_of(self) -> (bool, (bool, i64)) {
         match self {
             Digits::Int(value) => (false, (false, value)),

@@ -283,7 +283,7 @@ impl BareTree {
     }
 }
 
-/// Whether a child has contributed to more waves than the slowest one.
+/// True if a child has contributed to more waves than the slowest one.
 fn is_ahead(sums: &Sums, child: usize) -> bool {
     sums.at.iter().any(|at| *at < sums.at[child])
 }

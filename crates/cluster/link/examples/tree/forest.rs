@@ -79,7 +79,7 @@ impl Process {
         Ok(())
     }
 
-    /// Whether it runs.
+    /// True if it runs.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -292,7 +292,7 @@ const ONE: [u8; 32] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 
 struct Ping {
     stream: u32,
     left: usize,
-    /// Whether each result asks for the next.
+    /// True if each result asks for the next.
     asks: bool,
     sent: Option<Instant>,
     took_us: Vec<f64>,

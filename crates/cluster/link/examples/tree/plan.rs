@@ -22,9 +22,9 @@ pub struct Plan {
     pub number: u64,
     /// Fan-out and leaves of a balanced tree; fan-out [`CHAIN`] for a leaf behind one inner node.
     pub shape: (u32, u32),
-    /// Whether leaves contribute to every wave they may, or one for each command.
+    /// True if leaves contribute to every wave they may, or one for each command.
     pub flow: bool,
-    /// Whether the times are those of an agent, or long ones for a machine that holds a whole cluster.
+    /// True if the times are those of an agent, or long ones for a machine that holds a whole cluster.
     pub patient: bool,
     /// Where Unix sockets are.
     pub folder: String,

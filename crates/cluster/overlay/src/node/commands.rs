@@ -60,7 +60,7 @@ impl Log {
         self.commands.get(usize::try_from(index).ok()?).map(|command| (sequence + 1, command))
     }
 
-    /// Whether what comes after a command has everything of these ranks.
+    /// True if what comes after a command has everything of these ranks.
     pub(super) fn is_whole_for(&self, ranks: &RankSet, sequence: u64) -> bool {
         let known = sequence.saturating_sub(self.floor) as usize;
         self.commands.iter().skip(known).all(|command| command.is_whole_for(ranks))
@@ -78,7 +78,7 @@ impl Log {
 }
 
 impl Command {
-    /// Whether nothing of what these ranks need was taken out on the way.
+    /// True if nothing of what these ranks need was taken out on the way.
     fn is_whole_for(&self, ranks: &RankSet) -> bool {
         !matches!(self, Command::Data { cut, .. } if !cut.is_disjoint(ranks))
     }
@@ -139,7 +139,7 @@ impl Node {
         }
     }
 
-    /// Whether the owner is to have taken what it was told before commands count as received.
+    /// True if the owner is to have taken what it was told before commands count as received.
     fn holds_log(&self) -> bool {
         self.is_owner_behind && !self.setup.ranks.is_empty()
     }

@@ -274,12 +274,12 @@ pub struct Node {
     pulse: u64,
     pulse_us: u64,
     pulse_sent_us: u64,
-    /// Whether the owner may have something in a target.
+    /// True if the owner may have something in a target.
     leased: bool,
     /// In boxes, since a map has room for eleven.
     streams: BTreeMap<u32, Box<Stream>>,
     queue: Queue,
-    /// Whether the owner has been told more than it has taken.
+    /// True if the owner has been told more than it has taken.
     is_owner_behind: bool,
     /// No wave, here or gathered at the root, has waited long enough before this.
     waves_due_us: u64,
@@ -370,7 +370,7 @@ impl Node {
         }
     }
 
-    /// Whether the owner was behind when that was last said.
+    /// True if the owner was behind when that was last said.
     pub fn waits_for_owner(&self) -> bool {
         self.is_owner_behind
     }
@@ -397,7 +397,7 @@ impl Node {
         self.beat_at_us.min(self.waves_due_us).min(self.up.wake_at_us()).min(lost).min(announce)
     }
 
-    /// Whether it has a way to the root, as far as it knows.
+    /// True if it has a way to the root, as far as it knows.
     pub fn is_attached(&self) -> bool {
         self.root.is_some() || self.up.joined.is_some()
     }
@@ -412,7 +412,7 @@ impl Node {
         self.children.keys().copied()
     }
 
-    /// Whether a node is its child now.
+    /// True if a node is its child now.
     pub fn is_child(&self, id: NodeId) -> bool {
         self.children.contains_key(&id)
     }

@@ -69,7 +69,7 @@ impl Wave {
         Wave { attempt, asked, merged, covers: RankSet::EMPTY, passed_on: false, fire_at_us: None }
     }
 
-    /// Whether all ranks below have contributed that are expected to.
+    /// True if all ranks below have contributed that are expected to.
     fn is_complete(&self, target: &RankSet, members: &RankSet) -> bool {
         let asked = self.asked.as_ref().unwrap_or(target);
         !self.passed_on && !self.covers.is_empty() && self.covers.covers_common(asked, members)

@@ -32,7 +32,7 @@ impl Site {
     }
 }
 
-/// Whether one more question is answered on a connection.
+/// True if one more question is answered on a connection.
 fn asks(held: &mut Held) -> bool {
     let request = b"GET /v1/jobs HTTP/1.1\r\nhost: x\r\n\r\n";
     if held.get_mut().write_all(request).is_err() {

@@ -39,7 +39,7 @@ pub(super) fn verify_marks(lead: &mut Lead, marker: &Marker) -> Result<(Verdict,
     Ok((verdict, waits))
 }
 
-/// Whether these are all ranks of the job, as far as is known.
+/// True if these are all ranks of the job, as far as is known.
 fn is_whole(lead: &Lead, ranks: usize) -> bool {
     lead.muster.left_alone().is_empty() && lead.facts.size.is_none_or(|size| ranks >= size as usize)
 }

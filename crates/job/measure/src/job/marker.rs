@@ -95,7 +95,7 @@ pub(super) struct MarkerCall {
     pub name: String,
     /// "detected", "named", "measuremark".
     pub source: &'static str,
-    /// Whether the ranks' numbering is proven.
+    /// True if the ranks' numbering is proven.
     pub certain: bool,
     /// What it rests on, for a reader.
     pub explanation: String,
@@ -310,7 +310,7 @@ fn in_sight(lead: &Lead, seen: &Seen) -> Option<String> {
     Some(format!("what repeats takes about {seconds:.1} s, waiting for more of it; --max-seconds bounds that"))
 }
 
-/// Whether a loop that was first seen after `since` seconds was seen long and often enough.
+/// True if a loop that was first seen after `since` seconds was seen long and often enough.
 fn is_sure(loops: &Agreed, seconds: f64, since: f64, limit_s: f64) -> bool {
     let is_long = seconds >= since + CERTAIN_SECONDS || seconds > limit_s;
     let is_known = is_long || (seconds >= 2.0 * since && loops.iterations_seen >= ITERATIONS_MANY);

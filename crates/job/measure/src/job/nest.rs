@@ -210,7 +210,7 @@ struct Count {
     /// Their positions among the measured functions.
     functions: Vec<u32>,
     passed: Passed,
-    /// Whether those of the rank that has passed it least come in bursts.
+    /// Bursts in the passes of the rank that has passed it least.
     bursts: Vec<Bursts>,
 }
 

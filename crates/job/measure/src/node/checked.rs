@@ -23,8 +23,8 @@ impl Window<'_> {
             .collect()
     }
 
-    /// Whether an iteration recorded on this rank began at another pass than the one that was counted: then the call site
-    /// was passed another number of times in an iteration before it.
+    /// True if an iteration recorded on this rank began at another pass than the one that was counted: then the call
+    /// site was passed another number of times in an iteration before it.
     fn is_miscounted(&self, member: &Member, stream: &Stream, wanted: &Wanted) -> bool {
         let recorded = recorded(member);
         let is_recorded =

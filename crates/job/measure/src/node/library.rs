@@ -61,7 +61,7 @@ pub fn describe_library(modules: &Modules) -> Option<Library> {
     Library::identify(&Facts { modules })
 }
 
-/// Whether the program file at `path` has MPI linked in.
+/// True if the program file at `path` has MPI linked in.
 pub fn has_static_mpi(path: &std::path::Path) -> bool {
     let Ok(file) = trimtab_os::FileMapping::open(path) else { return false };
     let Ok(image) = trimtab_symbols::Image::parse(file.bytes()) else { return false };

@@ -58,7 +58,7 @@ impl Wanted {
         self.word.is_empty() && self.every == 1 && self.symbol.site == ANY_SITE
     }
 
-    /// Whether this is a call of the marker's call site, in the marker's direction.
+    /// True if this is a call of the marker's call site, in the marker's direction.
     pub(super) fn is_call(&self, symbol: Symbol) -> bool {
         symbol.function == self.symbol.function && (self.symbol.site == ANY_SITE || symbol.site == self.symbol.site)
     }

@@ -196,7 +196,7 @@ impl<'c> Node<'c> {
         self.job.ranks.iter().map(|process| process.rank.0).collect()
     }
 
-    /// Whether a window is open: its probes are in, or its results were not read yet.
+    /// True if a window is open: its probes are in, or its results were not read yet.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }

@@ -315,7 +315,7 @@ impl Reader<'_> {
         usage(&header.usage_first, &header.usage_last)
     }
 
-    /// Whether this rank, unlike others, was not the one that ended early.
+    /// True if this rank, unlike others, was not the one that ended early.
     fn came_to_the_end(&self, ending: &Ending) -> bool {
         ending.ended == Ended::ProgramEnded && self.member.was_alive
     }
@@ -404,7 +404,7 @@ impl Reader<'_> {
         keys.filter(|key| !known.contains(key)).map(|key| self.open_group_ticks(open, key, 0)).max().unwrap_or(0)
     }
 
-    /// Whether a frame at `stack` was still there when the probes were taken out: one that was left by longjmp or an
+    /// True if a frame at `stack` was still there when the probes were taken out: one that was left by longjmp or an
     /// exception lies below the thread's stack pointer.
     fn is_on_stack(&self, key: u64, stack: u64) -> bool {
         let removal = self.member.removal.as_ref();

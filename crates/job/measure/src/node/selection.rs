@@ -424,7 +424,7 @@ impl Place {
     }
 }
 
-/// Whether functions of the groups belong here: the C library, in one or several files, or the whole program.
+/// True if functions of the groups belong here: the C library, in one or several files, or the whole program.
 fn is_c_library(module: &Module) -> bool {
     let name = module.file_name();
     let parts = ["libc.", "libc-", "libpthread", "librt", "ld-", "libm."];
@@ -543,7 +543,7 @@ pub(crate) fn readable(name: &str) -> String {
     symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_string())
 }
 
-/// Whether a function has no name but one made of its address in the file.
+/// True if a function has no name but one made of its address in the file.
 fn is_of_address(name: &str) -> bool {
     name.starts_with("fn_0x")
 }

@@ -163,14 +163,14 @@ impl Explain for Object {
     }
 }
 
-/// Whether the symbol table says that the compiler made this function from another one.
+/// True if the symbol table says that the compiler made this function from another one.
 fn is_clone(opened: &Opened<'_>, entry: FileAddr) -> bool {
     let function = opened.module.loaded.image.function_at(entry);
     let mut names = function.into_iter().flat_map(|function| &function.names);
     names.any(|name| CLONES.iter().any(|mark| name.contains(mark)))
 }
 
-/// Whether the compiler says where a variable is at that very address, not only in the function as a whole.
+/// True if the compiler says where a variable is at that very address, not only in the function as a whole.
 fn is_stated(variable: &Variable, addr: FileAddr) -> bool {
     variable.places.iter().any(|place| place.range.is_some() && place.holds_at(addr))
 }

@@ -68,7 +68,7 @@ impl Member {
         self.identity.as_ref().map(|identity| identity.rank)
     }
 
-    /// Whether the key names the job among all jobs of the machine.
+    /// True if the key names the job among all jobs of the machine.
     pub(super) fn has_job_id(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| !identity.job_key.starts_with("by="))
     }
@@ -110,13 +110,13 @@ pub(super) fn has_library(processes: &dyn Processes, pid: Pid) -> bool {
     maps.iter().any(|mapping| mapping.is_file() && is_mpi_module(&mapping.path))
 }
 
-/// Whether MPI is linked into a process's program. Into that which asks it is not, and its file has many megabytes to read
-/// through.
+/// True if MPI is linked into a process's program. Into that which asks it is not, and its file has many megabytes to
+/// read through.
 fn has_static_mpi(processes: &dyn Processes, pid: Pid, is_static_mpi: StaticMpi) -> Result<bool, Error> {
     Ok(!is_our_own(processes, pid)? && is_static_mpi(&processes.executable(pid)?))
 }
 
-/// Whether it runs the program that asks: another agent, or another command of trimtab.
+/// True if it runs the program that asks: another agent, or another command of trimtab.
 fn is_our_own(processes: &dyn Processes, pid: Pid) -> Result<bool, Error> {
     let program = processes.executable(pid)?;
     Ok(processes.executable(processes.own_pid()).is_ok_and(|own| own == program))

@@ -54,7 +54,7 @@ impl Tree {
         self.nodes.get(&pid).map_or(0, |node| node.start_time_ticks)
     }
 
-    /// Whether a process starts MPI programs.
+    /// True if a process starts MPI programs.
     pub(super) fn is_launcher(&self, pid: Pid) -> bool {
         self.role(pid).is_some()
     }

@@ -69,7 +69,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> Box<dyn FnOnce() -> Strin
     })
 }
 
-/// Whether it ended well; `None` if it had to be ended.
+/// True if it ended well; `None` if it had to be ended.
 fn wait(child: &mut Child) -> Option<bool> {
     let begin = Instant::now();
     while begin.elapsed() < LIMIT {

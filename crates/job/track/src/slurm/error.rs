@@ -141,7 +141,7 @@ fn shown(parts: &[SlurmId]) -> String {
 }
 
 impl SlurmError {
-    /// Whether the same question may have another answer a moment later, without the user doing anything.
+    /// True if the same question may have another answer a moment later, without the user doing anything.
     pub fn is_retryable(&self) -> bool {
         match self {
             SlurmError::NoAnswer { .. } | SlurmError::Pending { .. } | SlurmError::NoSuchStep { .. } => true,

@@ -55,7 +55,7 @@ pub struct StepFacts {
     pub id: SlurmId,
     /// Which step.
     pub step: Step,
-    /// Whether it runs.
+    /// True if it runs.
     pub running: bool,
     /// Its nodes as Slurm writes them.
     pub nodes: String,

@@ -142,7 +142,7 @@ fn ask_jobs(scontrol: &dyn Scontrol, id: SlurmId) -> Result<Vec<JobFacts>, Slurm
     if jobs.is_empty() { Err(SlurmError::NoSuchJob { id }) } else { Ok(jobs) }
 }
 
-/// Whether it says that there is no such job, or no such task of an array.
+/// True if it says that there is no such job, or no such task of an array.
 fn is_unknown(said: &str) -> bool {
     said.contains("Invalid job id") || (said.starts_with("Job ") && said.ends_with(" not found"))
 }

@@ -228,7 +228,7 @@ impl Generator<'_> {
         }?)
     }
 
-    /// Whether a condition can be tested with nothing but the program's registers and words that are near.
+    /// True if a condition can be tested with nothing but the program's registers and words that are near.
     pub(crate) fn is_bare(&self, condition: &Expression) -> bool {
         match condition {
             Expression::Unary(Unary::IsZero, operand) => self.is_bare(operand),

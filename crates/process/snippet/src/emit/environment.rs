@@ -157,13 +157,13 @@ pub struct Environment<'a> {
     pub routines: &'a Routines,
     /// When the body looks at anything at all.
     pub runs: Runs,
-    /// Whether no body of the script has to be alone on its thread, as [`super::bodies_are_reentrant`] says.
+    /// True if no body of the script has to be alone on its thread, as [`super::bodies_are_reentrant`] says.
     pub reentrant: bool,
     /// Registers whose values the program does not need any more.
     pub free: RegisterSet,
-    /// Whether the program needs the arithmetic flags: at `When::At` points unless known otherwise.
+    /// True if the program needs the arithmetic flags: at `When::At` points unless known otherwise.
     pub flags_live: bool,
-    /// Whether the 128 bytes below the stack pointer may be in use: at `When::At` points unless known otherwise.
+    /// True if the 128 bytes below the stack pointer may be in use: at `When::At` points unless known otherwise.
     pub red_zone: bool,
     /// Bytes from the stack pointer upwards that can be read without a check.
     pub stack_readable_bytes: u32,

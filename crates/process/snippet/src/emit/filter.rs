@@ -96,14 +96,14 @@ impl Generator<'_> {
     }
 }
 
-/// Whether a condition does more than what is usual for it in places that look at the script's state themselves.
+/// True if a condition does more than what is usual for it in places that look at the script's state themselves.
 fn compares_texts(condition: &Expression) -> bool {
     let mut found = false;
     walk::expression(condition, &mut |part| found |= matches!(part, Expression::TextEquals { .. }));
     found
 }
 
-/// Whether a condition needs the thread's area before it is tested; loads find it where they fail.
+/// True if a condition needs the thread's area before it is tested; loads find it where they fail.
 fn needs_area(unit: &Unit, condition: &Expression) -> bool {
     let mut needs = false;
     walk::expression(condition, &mut |part| {

@@ -94,7 +94,7 @@ impl Generator<'_> {
         self.routine(histogram, RDX | R10, routines::HISTOGRAM_INSTRUCTIONS_MAX)
     }
 
-    /// Whether a value is made of an elapsed time, itself or by a temporary.
+    /// True if a value is made of an elapsed time, itself or by a temporary.
     fn is_time(&self, value: &Expression) -> bool {
         let mut is_time = false;
         walk::expression(value, &mut |part| {

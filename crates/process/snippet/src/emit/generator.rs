@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     pub vectors: u16,
     /// Words of the frame.
     pub words: u32,
-    /// Whether floats are computed with.
+    /// True if floats are computed with.
     pub math: bool,
 }
 
@@ -109,9 +109,9 @@ pub(crate) struct Generator<'a> {
     pub ticks_word: Option<u32>,
     /// Where an early condition that has not looked at the script's state yet goes if the state says that it does nothing.
     pub state_unseen: Option<CodeLabel>,
-    /// Whether the part being written keeps the thread's area in `r11`.
+    /// True if the part being written keeps the thread's area in `r11`.
     pub has_area: bool,
-    /// Whether that word is filled from the start.
+    /// True if that word is filled from the start.
     pub ticks_early: bool,
     /// The temporary that is still in `rax` where a statement begins, and until it first asks for a value.
     pub in_rax: Option<usize>,
@@ -196,7 +196,7 @@ impl<'a> Generator<'a> {
         (self.clobbered, self.words, self.words_max, self.math) = (0, 0, 0, false);
     }
 
-    /// Whether the early condition is being written.
+    /// True if the early condition is being written.
     pub(crate) fn is_early(&self) -> bool {
         self.early_from.is_some()
     }
@@ -341,7 +341,7 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Whether a value is a float.
+    /// True if a value is a float.
     pub(crate) fn is_float(&self, value: &Expression) -> Result<bool, EmitError> {
         use crate::ir::{Binary, Unary};
         Ok(match value {
@@ -369,7 +369,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// Whether the first word of such a variable is a float.
+/// True if the first word of such a variable is a float.
 pub(crate) fn is_float_kind(kind: Kind) -> bool {
     match kind {
         Kind::SumFloat | Kind::LastFloat | Kind::MinFloat | Kind::MaxFloat | Kind::Mean => true,

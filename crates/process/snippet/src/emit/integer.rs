@@ -107,7 +107,7 @@ impl Generator<'_> {
         self.routine(readable, RCX | RDX | R10, routines::RANGE_INSTRUCTIONS_MAX)
     }
 
-    /// Whether an address needs no check.
+    /// True if an address needs no check.
     pub(crate) fn is_known(&self, address: &Expression, bytes: u32, known: &[std::ops::Range<u64>]) -> bool {
         let stack = i64::from(self.environment.stack_readable_bytes);
         let on_stack = |offset: i64| offset >= 0 && offset.saturating_add(i64::from(bytes)) <= stack;

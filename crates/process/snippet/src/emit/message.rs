@@ -222,7 +222,7 @@ impl Generator<'_> {
         Ok(self.w.mov(qword_ptr(rcx + rdx), rax)?)
     }
 
-    /// Whether the text at an address is one of the script's, into `rax`.
+    /// Into `rax`, true if the text at an address is one of the script's.
     pub(crate) fn text_equals(&mut self, address: &Expression, text: usize) -> Emitted {
         let expected = self.unit.texts.get(text).ok_or(EmitError::UnknownText { text })?;
         let mut bytes = expected.as_bytes().to_vec();

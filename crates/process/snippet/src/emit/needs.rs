@@ -63,7 +63,7 @@ impl Needs {
     }
 }
 
-/// Whether computing a value needs the thread's area.
+/// True if computing a value needs the thread's area.
 pub(crate) fn needs_area(unit: &Unit, value: &Expression) -> bool {
     let mut needs = false;
     walk::expression(value, &mut |part| needs |= needs_area_itself(unit, part));
@@ -107,9 +107,9 @@ fn statement_needs_area(unit: &Unit, statement: &Statement) -> bool {
     }
 }
 
-/// Whether no body of a script that runs in the program has to be alone on its thread: it does the same when any of them
-/// runs in the middle of it. Open calls are no reason to be, as long as there is no other one: they are kept in an order in
-/// which what comes in between leaves them as they were.
+/// True if no body of a script that runs in the program has to be alone on its thread: it does the same when any of
+/// them runs in the middle of it. Open calls are no reason to be, as long as there is no other one: they are kept in
+/// an order in which what comes in between leaves them as they were.
 pub fn is_reentrant(unit: &Unit) -> bool {
     let mut only_added = vec![true; unit.variables.len()];
     let bodies = || unit.bodies.iter().filter(|body| matches!(body.when, When::Entry | When::Exit | When::At));
@@ -136,7 +136,7 @@ pub fn is_reentrant(unit: &Unit) -> bool {
     reentrant
 }
 
-/// Whether a statement does the same when another body runs in the middle of it.
+/// True if a statement does the same when another body runs in the middle of it.
 fn does_the_same(unit: &Unit, statement: &Statement, is_only_added_to: &dyn Fn(usize) -> bool) -> bool {
     match statement {
         Statement::Add { variable, .. } => is_only_added_to(*variable),
@@ -160,7 +160,7 @@ fn does_the_same(unit: &Unit, statement: &Statement, is_only_added_to: &dyn Fn(u
     }
 }
 
-/// Whether nothing in the script does anything to a variable but adding integers to it; or it is in the process area,
+/// True if nothing in the script does anything to a variable but adding integers to it; or it is in the process area,
 /// where every addition is locked.
 fn is_only_added_to(unit: &Unit, variable: usize) -> bool {
     let Some(found) = unit.variables.get(variable) else { return false };

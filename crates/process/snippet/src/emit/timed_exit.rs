@@ -24,7 +24,7 @@ pub(crate) struct TimedExit<'s> {
     known: &'s [Statement],
     /// The statements to run afterwards.
     rest: &'s [Statement],
-    /// Whether it is looked at again after the first statement that uses it.
+    /// True if it is looked at again after the first statement that uses it.
     pub is_kept: bool,
 }
 
@@ -143,7 +143,7 @@ impl Generator<'_> {
     }
 }
 
-/// Whether a condition says that the time is known.
+/// True if a condition says that the time is known.
 fn is_known(condition: &Expression, temporary: usize) -> bool {
     let Expression::Binary(Binary::LessEqual, least, time) = condition else { return false };
     **least == Expression::Int(0) && is_time(time, temporary)
@@ -153,7 +153,7 @@ fn is_time(value: &Expression, wanted: usize) -> bool {
     matches!(value, Expression::Temporary { temporary, float: false } if *temporary == wanted)
 }
 
-/// Whether a statement takes the time before it does anything else.
+/// True if a statement takes the time before it does anything else.
 pub(crate) fn uses_at_once(statement: &Statement, temporary: usize) -> bool {
     match statement {
         Statement::Add { value, .. } | Statement::Fold { value, .. } | Statement::Set { value, .. } => {

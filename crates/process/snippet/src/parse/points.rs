@@ -134,7 +134,7 @@ impl Parser<'_> {
         Ok(PointKind::Loop(LoopPoint { edge, function: FunctionPattern::of(function), path }))
     }
 
-    /// Whether a colon follows the looked-at token at once: then it is a function's name.
+    /// True if a colon follows the looked-at token at once: then it is a function's name.
     fn colon_follows(&self) -> bool {
         let mut lexer = self.lexer.clone();
         lexer.set_position(self.span.end);

@@ -150,7 +150,7 @@ impl Table<'_> {
         calls.iter().rev().find(|(entered_at, _)| *entered_at == stack_pointer).map(|(_, ticks)| *ticks)
     }
 
-    /// Whether the innermost open call was left without an exit: it began below here or, unless this is an exit of its
+    /// True if the innermost open call was left without an exit: it began below here or, unless this is an exit of its
     /// own, right here.
     pub fn was_left(&self, stack_pointer: u64, at_exit: bool) -> bool {
         let is_left = |began: u64| began < stack_pointer || (began == stack_pointer && !at_exit);

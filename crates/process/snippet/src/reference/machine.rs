@@ -206,7 +206,7 @@ impl Machine {
         text
     }
 
-    /// Whether exactly these bytes stand at `address`; compared up to the first difference.
+    /// True if exactly these bytes stand at `address`; compared up to the first difference.
     pub(super) fn equals(&mut self, address: u64, wanted: &[u8]) -> bool {
         for (offset, byte) in (0_u64..).zip(wanted) {
             let at = address.wrapping_add(offset);

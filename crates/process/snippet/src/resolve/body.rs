@@ -23,7 +23,7 @@ const SENT_MAX: usize = 16;
 pub(super) struct Lowering<'r, 'a> {
     pub resolver: &'r mut Resolver<'a>,
     pub here: Here,
-    /// Whether the facts were asked about this very place, so that the body holds for no other.
+    /// True if the facts were asked about this very place, so that the body holds for no other.
     pub asked: bool,
     /// Names that `let` introduced, by block, with number and type.
     pub locals: Vec<Vec<(String, usize, Type)>>,
@@ -34,7 +34,7 @@ pub(super) struct Lowering<'r, 'a> {
     open_key: Option<(OpenKey, usize)>,
     /// The temporary that holds the elapsed time.
     elapsed: Option<usize>,
-    /// Whether the body asks if the call was left without an exit, so that it must run then too.
+    /// True if the body asks if the call was left without an exit, so that it must run then too.
     pub asks_left: bool,
     open_variable: usize,
 }
@@ -290,7 +290,7 @@ impl<'r, 'a> Lowering<'r, 'a> {
     }
 }
 
-/// Whether values of this type are read as text.
+/// True if values of this type are read as text.
 pub(super) fn is_character(kind: &Type) -> bool {
     matches!(kind, Type::Int { width: crate::ir::Width::W8, .. })
 }

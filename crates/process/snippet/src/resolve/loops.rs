@@ -146,7 +146,7 @@ fn plain_name(expression: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether a statement in `body` changes `name` (or hides it, which is as bad for counting).
+/// True if a statement in `body` changes `name` (or hides it, which is as bad for counting).
 fn assigns(body: &[Stmt], name: &str) -> bool {
     body.iter().any(|statement| match &statement.kind {
         StmtKind::Assign { target, .. } => plain_name(target) == Some(name),

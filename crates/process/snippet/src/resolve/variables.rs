@@ -60,7 +60,7 @@ pub(super) struct Own {
     pub name: String,
     pub role: Role,
     pub area: Area,
-    /// Whether it holds floats, as far as is known.
+    /// True if it holds floats, as far as is known.
     pub float: bool,
     /// Declared, so that its type is not to be found out.
     pub declared: bool,
@@ -71,7 +71,7 @@ pub(super) struct Own {
 #[derive(Debug, Default)]
 pub(super) struct Variables {
     pub list: Vec<Own>,
-    /// Whether this round found another float.
+    /// True if this round found another float.
     pub grew: bool,
     names: BTreeMap<String, usize>,
     user_count: usize,
@@ -332,7 +332,7 @@ impl Collector<'_> {
     }
 }
 
-/// Whether the statement adds or subtracts.
+/// True if the statement adds or subtracts.
 fn adds(statement: &Stmt) -> bool {
     use crate::syntax::BinaryOp::{Add, Subtract};
     matches!(&statement.kind, StmtKind::Assign { operator: Some(Add | Subtract), .. })

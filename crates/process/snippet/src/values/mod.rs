@@ -152,7 +152,7 @@ pub(crate) fn note_of(name: &str) -> String {
     format!("(set {name})")
 }
 
-/// Whether a variable was made by the front end and not by the user.
+/// True if a variable was made by the front end and not by the user.
 pub fn is_implied(variable: &Variable) -> bool {
     variable.name.starts_with('(')
 }

@@ -124,7 +124,7 @@ impl<'a> Program<'a> {
         Ok(copies)
     }
 
-    /// Whether a line can be one of the function that was copied: in its file, and not before it.
+    /// True if a line can be one of the function that was copied: in its file, and not before it.
     fn is_body_line(&self, copy: u32, file: &str, line: u32) -> bool {
         let declared = self.chain(copy).ok().and_then(|chain| self.declared(&chain));
         declared.is_some_and(|declared| declared.file == file && declared.line <= line)

@@ -123,7 +123,7 @@ impl Expression {
         }
     }
 
-    /// Whether it, or a part of it, satisfies a condition.
+    /// True if it, or a part of it, satisfies a condition.
     pub fn any(&self, is_wanted: &impl Fn(&Expression) -> bool) -> bool {
         is_wanted(self)
             || match self {

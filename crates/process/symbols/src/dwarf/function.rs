@@ -118,7 +118,7 @@ impl<'a> Program<'a> {
         })
     }
 
-    /// Whether all that a function and its parameters refer to can be followed.
+    /// True if all that a function and its parameters refer to can be followed.
     fn is_whole(&self, chain: &Chain<'_, 'a>) -> Result<bool, LookupError> {
         let is_followed = |(die, unit): &(Die<'a>, &Unit<'a>)| {
             let names = [gimli::DW_AT_type, gimli::DW_AT_abstract_origin, gimli::DW_AT_specification];
@@ -210,7 +210,7 @@ fn stated_at_entry(variable: &Variable, entry: FileAddr) -> Option<Place> {
     }
 }
 
-/// Whether what the compiler says of an argument is what the convention says, as far as both say something.
+/// True if what the compiler says of an argument is what the convention says, as far as both say something.
 fn agree(stated: &Option<Place>, conventional: &Option<Place>) -> bool {
     match (stated, conventional) {
         (Some(Place::Register(stated)), Some(Place::Register(conventional))) => stated == conventional,
@@ -221,7 +221,7 @@ fn agree(stated: &Option<Place>, conventional: &Option<Place>) -> bool {
     }
 }
 
-/// Whether an argument is passed by its address, as Fortran's are and those of C++ classes that need copying: then its
+/// True if an argument is passed by its address, as Fortran's are and those of C++ classes that need copying: then its
 /// places are reached through one. `None` if it has no place that tells.
 fn by_address(variable: &Variable) -> Option<bool> {
     let tells = |place: &Place| match place {

@@ -307,7 +307,7 @@ impl<'u, 'a> Scan<'u, 'a> {
         [name.map(|name| hash(name.slice())), linkage.map(|name| hash(name.slice())), short.map(hash)]
     }
 
-    /// Whether a variable lies at one address, or at one offset of each thread's data, as long as the program runs.
+    /// True if a variable lies at one address, or at one offset of each thread's data, as long as the program runs.
     fn has_fixed_place(&self) -> bool {
         let Some(AttributeValue::Exprloc(expression)) = self.value(gimli::DW_AT_location) else {
             return self.has(gimli::DW_AT_const_value) && self.open.is_empty();

@@ -131,7 +131,7 @@ impl<'a> Program<'a> {
         self.machine
     }
 
-    /// Whether `addr` lies in memory that may be executed.
+    /// True if `addr` lies in memory that may be executed.
     pub(crate) fn is_code(&self, addr: u64) -> bool {
         self.code.iter().any(|range| range.contains(&addr))
     }

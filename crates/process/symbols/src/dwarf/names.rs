@@ -189,7 +189,7 @@ fn id_of(link: &(Die<'_>, &Unit<'_>)) -> u32 {
     link.0.id
 }
 
-/// Whether `full` ends with the scopes `wanted`, whole names each.
+/// True if `full` ends with the scopes `wanted`, whole names each.
 fn ends_with_scopes(full: &str, wanted: &str) -> bool {
     let before = full.strip_suffix(wanted);
     before.is_some_and(|before| before.is_empty() || before.ends_with(SEPARATOR))

@@ -50,7 +50,7 @@ pub struct PlaceInRange {
 }
 
 impl PlaceInRange {
-    /// Whether it holds at `addr`.
+    /// True if it holds at `addr`.
     pub fn holds_at(&self, addr: FileAddr) -> bool {
         self.range.as_ref().is_none_or(|range| range.contains(&addr))
     }

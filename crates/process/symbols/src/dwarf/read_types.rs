@@ -300,7 +300,7 @@ impl<'p, 'a> TypeReader<'p, '_, 'a> {
         Ok(TypeKind::Record { kind, members, is_declaration, passed_by_address })
     }
 
-    /// Whether a walk stands at a destructor that is more than the compiler's own.
+    /// True if a walk stands at a destructor that is more than the compiler's own.
     fn is_written_destructor(&self, walk: &Walk<'p, 'a>) -> bool {
         let die = &walk.die;
         let is_written = !die.flag(gimli::DW_AT_artificial) && !die.has(gimli::DW_AT_defaulted);

@@ -119,7 +119,7 @@ impl<'a> Sections<'a> {
         if is_same { Ok(sections) } else { Err(Error::OtherBuild { image: image.build_id.clone(), debug }) }
     }
 
-    /// Whether there is nothing to look up: the program was built without `-g`, or its debug file is elsewhere.
+    /// True if there is nothing to look up: the program was built without `-g`, or its debug file is elsewhere.
     pub fn is_empty(&self) -> bool {
         self.is_empty
     }

@@ -264,7 +264,7 @@ impl Types {
         self.list.len()
     }
 
-    /// Whether there is no type yet.
+    /// True if there is no type yet.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

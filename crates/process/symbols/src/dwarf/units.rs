@@ -69,7 +69,7 @@ impl Unit<'_> {
         self.start.saturating_add(length)
     }
 
-    /// Whether it is one source file's code and data, not types or a part that others include.
+    /// True if it is one source file's code and data, not types or a part that others include.
     pub fn is_whole(&self) -> bool {
         matches!(self.inner.header.type_(), UnitType::Compilation)
     }

@@ -56,7 +56,7 @@ pub fn keys(value: &Value) -> Vec<&str> {
     value.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
-/// Whether these tests may do what only root may.
+/// True if these tests may do what only root may.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -63,7 +63,7 @@ impl Column {
         Column { title: title.to_string(), kind: Kind::Text, leaves }
     }
 
-    /// Whether it may be narrower than what is in it.
+    /// True if it may be narrower than what is in it.
     fn gives_way(&self) -> bool {
         matches!(self.kind, Kind::Name | Kind::Cut)
     }
@@ -107,7 +107,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Whether all columns fit, none cut.
+    /// True if all columns fit, none cut.
     pub(crate) fn fits(&self, pen: &Pen) -> bool {
         let all: Vec<usize> = (0..self.columns.len()).collect();
         total(&self.natural_widths(), &all) <= pen.width
