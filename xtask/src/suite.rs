@@ -35,7 +35,6 @@ const ATTACHING: &[&str] = &[
 const ALONE: &[(&str, &str)] = &[
     ("trimtab", "tests/events.rs"),
     ("trimtab", "tests/first_call.rs"),
-    ("trimtab", "tests/how_far.rs"),
     ("trimtab", "tests/numbers.rs"),
     ("trimtab", "tests/openmp.rs"),
     ("trimtab", "tests/path_sums.rs"),

@@ -35,8 +35,7 @@ impl Around<'_> {
             return None;
         }
         left.set(left.get() - 1);
-        let mut further =
-            |target, register, bytes| self.writes_at(target, (register, bytes), depth + 1, left).unwrap_or(false);
+        let mut further = |target, register, bytes| self.writes_at(target, (register, bytes), depth + 1, left);
         let seen = self.inside.subject().analysed(ProcAddr(target), |code, analysis| {
             let flow = ControlFlow::of(analysis);
             Ok(writes_through(code, analysis, &flow, (register, &bytes), &mut further))

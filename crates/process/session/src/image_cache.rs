@@ -10,8 +10,9 @@
 use crate::decided::{Decision, Decisions, maker};
 use crate::error::Error;
 use crate::origin::{FileBytes, file_of, from_memory};
+use crate::private::Users;
 use crate::restartable::Restartable;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -37,6 +38,8 @@ pub struct LoadedImage {
     /// True if the symbols came from the disk cache.
     pub from_cache: bool,
     branches: Branches,
+    /// Who may change its variables, as far as that was asked.
+    pub(crate) users: Users,
     restartable: OnceLock<Restartable>,
     /// The decisions about its functions: for programs without fault handlers of their own, and for those with.
     decisions: [Mutex<Decided>; 2],
@@ -63,6 +66,8 @@ struct Branches {
     far: OnceLock<Vec<Branch>>,
     /// All of them, once many functions were asked about.
     all: OnceLock<Vec<Branch>>,
+    /// Bytes that look like calls and jumps to functions and stubs.
+    calls: OnceLock<Vec<Branch>>,
     /// Pieces of code asked about so far.
     asked: AtomicUsize,
 }
@@ -76,8 +81,9 @@ const BRANCHES_MAGIC: u64 = u64::from_le_bytes(*b"branch\x00\x02");
 
 impl LoadedImage {
     fn new(image: Image, file: FileBytes, from_cache: bool, place: Option<PathBuf>) -> Self {
-        let (branches, restartable, decisions) = (Branches::default(), OnceLock::new(), Default::default());
-        LoadedImage { image, file, unknown: Vec::new(), from_cache, branches, restartable, decisions, place }
+        let (branches, users, restartable) = (Branches::default(), Users::default(), OnceLock::new());
+        let (unknown, decisions) = (Vec::new(), Default::default());
+        LoadedImage { image, file, unknown, from_cache, branches, users, restartable, decisions, place }
     }
 
     /// The decisions about its functions so far, where faults are handled by the program or not; on disk it is looked
@@ -130,6 +136,16 @@ impl LoadedImage {
         into.iter().filter(|(_, from)| from_outside(*from)).map(|(to, _)| FileAddr(*to)).collect()
     }
 
+    /// Addresses of bytes that look like calls of and jumps to what begins at one of `begins`.
+    pub(crate) fn calls_to<'b>(&'b self, begins: &'b BTreeSet<u64>) -> impl Iterator<Item = u64> + 'b {
+        let all = self.branches.calls.get_or_init(|| {
+            let stubs: Vec<u64> = self.image.stubs.iter().map(|stub| stub.addr.0).collect();
+            self.in_all_code(|code| code.calls(&stubs))
+        });
+        let place = |address: u64| all.partition_point(|(to, _)| *to < address);
+        begins.iter().flat_map(move |begin| &all[place(*begin)..place(begin + 1)]).map(|(_, from)| *from)
+    }
+
     /// The restartable sequences of its code. Nearly every file has none, which its section headers say at once.
     pub(crate) fn restartable(&self) -> &Restartable {
         self.restartable.get_or_init(|| Restartable::of(self.file.bytes()))
@@ -163,7 +179,7 @@ impl LoadedImage {
         })
     }
 
-    fn in_all_code(&self, find: fn(&Stretches<'_>) -> Vec<Branch>) -> Vec<Branch> {
+    fn in_all_code(&self, find: impl Fn(&Stretches<'_>) -> Vec<Branch>) -> Vec<Branch> {
         let mut found: Vec<Branch> =
             self.code().flat_map(|(text, addr)| find(&Stretches::new(text, addr, self.starts()))).collect();
         found.sort_unstable();

@@ -9,8 +9,9 @@
 
 use crate::inside::Inside;
 use crate::prepare::Subject;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 use trimtab_symbols::ImageKind;
 use trimtab_types::{FileAddr, ProcAddr};
 use trimtab_x86::{Loop, writes_or_lends};
@@ -19,9 +20,10 @@ use trimtab_x86::{Loop, writes_or_lends};
 const DEPTH_MAX: u32 = 12;
 /// Functions among them.
 const FUNCTIONS_MAX: usize = 200;
-/// Code and data that are looked through at most.
-const BYTES_MAX: u64 = 64 << 20;
-/// What the program begins with: it runs once, before all loops, whoever has its address.
+/// Code that is looked through at most, for a variable; and data, for each variable and process.
+const CODE_BYTES_MAX: u64 = 24 << 20;
+const DATA_BYTES_MAX: u64 = 4 << 20;
+/// The program begins with these: they run once, before all loops, whoever has their addresses.
 const FIRST: [&str; 4] = ["main", "_start", "MAIN__", "_GLOBAL__sub_I_"];
 /// Bytes of a constant behind an address in an instruction.
 const BEHIND: [i64; 4] = [0, 1, 2, 4];
@@ -33,9 +35,9 @@ pub(crate) fn private_variable(
     address: u64,
     bytes: u32,
 ) -> Option<Range<u64>> {
-    let bias = subject.module.bias;
+    let (bias, loaded) = (subject.module.bias, &subject.module.loaded);
     let at = bias.to_file(ProcAddr(address));
-    let objects = &subject.module.loaded.image.objects;
+    let objects = &loaded.image.objects;
     let object = objects.get(objects.partition_point(|object| object.addr <= at).checked_sub(1)?)?;
     let variable = object.addr.0..object.addr.0.checked_add(object.size)?;
     if object.exported || at.0 + u64::from(bytes) > variable.end {
@@ -43,27 +45,37 @@ pub(crate) fn private_variable(
     }
     let own = bias.to_file(ProcAddr(inside.entry())).0;
     let search = Search { subject, own };
-    let (writers, writes_itself) = search.writers(&variable)?;
-    let others = search.callers(&writers, Some(own))?;
-    if search.is_pointed_to(&others, &variable)? {
+    let changers = loaded.users.changers((variable.start, own), || search.changers(&variable))?;
+    if search.is_in_data(&|address| changers.kept.contains(&address) || variable.contains(&address))? {
         return None;
     }
-    let all: Vec<u64> = others.into_iter().chain(writes_itself.then_some(own)).collect();
-    let all = search.callers(&all, None)?;
-    let begins = search.with_stubs(&all);
     let is_called = inside.flow.calls.iter().filter(|call| found.blocks.binary_search(&call.block).is_ok());
-    let is_one = |target: u64| begins.contains(&bias.to_file(ProcAddr(target)).0);
+    let is_one = |target: u64| changers.begins.contains(&bias.to_file(ProcAddr(target)).0);
     let process = bias.to_proc(FileAddr(variable.start)).0..bias.to_proc(FileAddr(variable.end)).0;
     (!is_called.filter_map(|call| call.target).any(is_one)).then_some(process)
 }
 
-/// How an address is mentioned.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mention {
-    /// By a call or a jump.
-    Branch,
-    /// In another way.
-    Other,
+/// The functions of a file that may change a variable of it.
+#[derive(Debug)]
+pub(crate) struct Changers {
+    /// Addresses at which these are called, and those that call them.
+    begins: BTreeSet<u64>,
+    /// Functions that may be called by way of their addresses, if these are kept anywhere.
+    kept: BTreeSet<u64>,
+}
+
+/// By a variable's address and that of the loop's function, what was found in the file; nothing if it can't be told.
+type Found = BTreeMap<(u64, u64), Option<Arc<Changers>>>;
+
+/// Found once for all processes that run a file: it takes some ten milliseconds for each variable of a large one.
+#[derive(Debug, Default)]
+pub(crate) struct Users(Mutex<Found>);
+
+impl Users {
+    fn changers(&self, of: (u64, u64), find: impl FnOnce() -> Option<Changers>) -> Option<Arc<Changers>> {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.entry(of).or_insert_with(|| find().map(Arc::new)).clone()
+    }
 }
 
 struct Search<'s> {
@@ -75,11 +87,11 @@ struct Search<'s> {
 impl Search<'_> {
     /// Functions other than the loop's that write to a variable or make its address, and whether the loop's does.
     fn writers(&self, variable: &Range<u64>) -> Option<(Vec<u64>, bool)> {
-        let mentioned = self.mentions(&|address| variable.contains(&address), &BEHIND)?;
+        let mentioned = self.mentions(variable, &BEHIND).into_iter().map(|at| self.function_of(at));
         let mut writers = Vec::new();
         let bias = self.subject.module.bias;
         let addresses = bias.to_proc(FileAddr(variable.start)).0..bias.to_proc(FileAddr(variable.end)).0;
-        for function in mentioned.into_iter().map(|(function, _)| function).collect::<BTreeSet<u64>>() {
+        for function in mentioned.collect::<Option<BTreeSet<u64>>>()? {
             let seen = self.subject.analysed(bias.to_proc(FileAddr(function)), |code, analysis| {
                 Ok(writes_or_lends(code, analysis, &addresses))
             });
@@ -92,6 +104,25 @@ impl Search<'_> {
         Some((writers, is_own))
     }
 
+    /// Who may change a variable while the loop runs; nothing if a function may be called by way of its address.
+    fn changers(&self, variable: &Range<u64>) -> Option<Changers> {
+        let loaded = &self.subject.module.loaded;
+        if loaded.code().map(|(text, _)| text.len() as u64).sum::<u64>() > CODE_BYTES_MAX {
+            return None;
+        }
+        let (writers, writes_itself) = self.writers(variable)?;
+        let others = self.callers(&writers, Some(self.own))?;
+        let kept: BTreeSet<u64> = others.iter().copied().filter(|begin| !self.is_first(*begin)).collect();
+        let branches: BTreeSet<u64> = loaded.calls_to(&kept).collect();
+        let is_branch = |at: u64| (5..=6).any(|bytes| branches.contains(&(at + 4 - bytes)));
+        if self.mentions(&kept, &BEHIND[..1]).into_iter().any(|at| !is_branch(at)) {
+            return None;
+        }
+        let all: Vec<u64> = others.into_iter().chain(writes_itself.then_some(self.own)).collect();
+        let begins = self.with_stubs(&self.callers(&all, None)?);
+        Some(Changers { begins, kept })
+    }
+
     /// These functions, and all that come to them by calls and jumps; not those that come by way of `not_through`.
     fn callers(&self, from: &[u64], not_through: Option<u64>) -> Option<Vec<u64>> {
         let mut known: BTreeSet<u64> = from.iter().copied().collect();
@@ -101,9 +132,9 @@ impl Search<'_> {
                 return Some(known.into_iter().collect());
             }
             let begins = self.with_stubs(&newest);
-            let mentions = self.mentions(&|address| begins.contains(&address), &BEHIND[..1])?;
-            let callers = mentions.into_iter().filter(|(_, how)| *how == Mention::Branch).map(|(function, _)| function);
-            newest = callers.filter(|caller| known.insert(*caller) && Some(*caller) != not_through).collect();
+            let calls = self.subject.module.loaded.calls_to(&begins);
+            let callers = calls.map(|from| self.function_of(from)).collect::<Option<BTreeSet<u64>>>()?;
+            newest = { callers }.into_iter().filter(|one| known.insert(*one) && Some(*one) != not_through).collect();
             if known.len() > FUNCTIONS_MAX {
                 return None;
             }
@@ -120,43 +151,34 @@ impl Search<'_> {
         functions.iter().copied().chain(stubs).collect()
     }
 
-    /// True if the address of the variable or of one of these functions may be kept anywhere.
-    fn is_pointed_to(&self, functions: &[u64], variable: &Range<u64>) -> Option<bool> {
-        let image = &self.subject.module.loaded.image;
-        let is_first = |begin: &u64| {
-            let names = image.function_at(FileAddr(*begin)).into_iter().flat_map(|function| &function.names);
-            *begin == self.own || { names }.any(|name| FIRST.iter().any(|first| name.starts_with(first)))
-        };
-        let kept: BTreeSet<u64> = functions.iter().copied().filter(|begin| !is_first(begin)).collect();
-        if self.is_in_data(&|address| kept.contains(&address) || variable.contains(&address))? {
-            return Some(true);
-        }
-        let mentions = self.mentions(&|address| kept.contains(&address), &BEHIND[..1])?;
-        Some(mentions.into_iter().any(|(_, how)| how == Mention::Other))
+    /// True for the loop's function, and for those that run once, before all loops.
+    fn is_first(&self, begin: u64) -> bool {
+        let function = self.subject.module.loaded.image.function_at(FileAddr(begin));
+        let mut names = function.into_iter().flat_map(|function| &function.names);
+        begin == self.own || names.any(|name| FIRST.iter().any(|first| name.starts_with(first)))
     }
 
-    /// Functions whose code mentions an address that is meant, and how. `None`: some code is of no known function.
-    fn mentions(&self, is_meant: &dyn Fn(u64) -> bool, behind: &[i64]) -> Option<Vec<(u64, Mention)>> {
-        let loaded = &self.subject.module.loaded;
-        if loaded.code().map(|(text, _)| text.len() as u64).sum::<u64>() > BYTES_MAX {
-            return None;
-        }
+    /// Where code may mention an address that is meant: the places of four bytes.
+    fn mentions(&self, meant: &impl Addresses, behind: &[i64]) -> Vec<u64> {
         let mut found = Vec::new();
-        for (text, begin) in loaded.code() {
+        let (hull, is_fixed) = (meant.hull(), self.is_at_fixed_addresses());
+        if hull.is_empty() {
+            return found;
+        }
+        // Most addresses lie outside of all that are meant.
+        let is_meant = |address: u64| hull.contains(&address) && meant.has(address);
+        for (text, begin) in self.subject.module.loaded.code() {
             for (offset, word) in text.windows(4).enumerate() {
                 let value = i32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-                let next = begin + offset as u64 + 4;
-                let is_relative = |more: &i64| is_meant(next.wrapping_add_signed(i64::from(value) + more));
-                let is_near = behind.iter().any(is_relative);
-                let is_meant = is_near || (self.is_at_fixed_addresses() && is_meant(u64::from(value as u32)));
-                if !is_meant {
-                    continue;
+                let at = begin + offset as u64;
+                let relative = (at + 4).wrapping_add_signed(i64::from(value));
+                let is_near = behind.iter().any(|more| is_meant(relative.wrapping_add_signed(*more)));
+                if is_near || (is_fixed && is_meant(u64::from(value as u32))) {
+                    found.push(at);
                 }
-                let how = if is_near && is_branch(&text[..offset]) { Mention::Branch } else { Mention::Other };
-                found.push((self.function_of(next - 4)?, how));
             }
         }
-        Some(found)
+        found
     }
 
     /// Where the function begins that code belongs to.
@@ -180,7 +202,7 @@ impl Search<'_> {
         let (memory, bias) = (self.subject.memory()?, self.subject.module.bias);
         let segments = self.subject.module.loaded.image.segments.iter().filter(|segment| !segment.executable);
         for segment in segments {
-            if segment.file_size > BYTES_MAX {
+            if segment.file_size > DATA_BYTES_MAX {
                 return None;
             }
             let bytes = memory.read_vec(bias.to_proc(segment.addr).0, segment.file_size as usize).ok()?;
@@ -198,11 +220,30 @@ impl Search<'_> {
     }
 }
 
-/// True if what comes right before a distance makes a branch of it.
-fn is_branch(before: &[u8]) -> bool {
-    match before {
-        [.., 0xe8 | 0xe9] => true,
-        [.., 0x0f, condition] => (0x80..=0x8f).contains(condition),
-        _ => false,
+/// Some addresses of a file.
+trait Addresses {
+    /// All of them lie in there.
+    fn hull(&self) -> Range<u64>;
+
+    fn has(&self, address: u64) -> bool;
+}
+
+impl Addresses for Range<u64> {
+    fn hull(&self) -> Range<u64> {
+        self.clone()
+    }
+
+    fn has(&self, address: u64) -> bool {
+        self.contains(&address)
+    }
+}
+
+impl Addresses for BTreeSet<u64> {
+    fn hull(&self) -> Range<u64> {
+        self.first().zip(self.last()).map_or(0..0, |(first, last)| *first..last.saturating_add(1))
+    }
+
+    fn has(&self, address: u64) -> bool {
+        self.contains(&address)
     }
 }

@@ -41,9 +41,20 @@ impl<'a> Stretches<'a> {
         self.real(found)
     }
 
-    /// What looks like a branch of four-byte distance that leads from one stretch into the middle of another, in order.
+    /// Bytes that look like a branch of four-byte distance from one stretch into the middle of another, in order.
     pub fn far(&self) -> Vec<Branch> {
         let table = Table::new(self);
+        self.of_four_bytes(|to, from| table.leads_between(from, to))
+    }
+
+    /// Bytes that look like a call or jump of four-byte distance to the beginning of a stretch or to one of `others`, which
+    /// are in order; in order.
+    pub fn calls(&self, others: &[u64]) -> Vec<Branch> {
+        let is_one = |to: u64| self.starts.binary_search(&to).is_ok() || others.binary_search(&to).is_ok();
+        self.of_four_bytes(|to, _| is_one(to))
+    }
+
+    fn of_four_bytes(&self, is_meant: impl Fn(u64, u64) -> bool) -> Vec<Branch> {
         let mut found = Vec::new();
         let head = &self.text[..self.text.len().saturating_sub(5)];
         for offset in memchr3_iter(0xe8, 0xe9, 0x0f, head) {
@@ -56,7 +67,7 @@ impl<'a> Stretches<'a> {
             let from = self.addr + offset as u64;
             let next = from + operand as u64 + 4;
             let to = next.wrapping_add_signed(i64::from(i32::from_le_bytes(*raw)));
-            if self.is_inside(to) && table.leads_between(from, to) {
+            if self.is_inside(to) && is_meant(to, from) {
                 found.push((to, from));
             }
         }

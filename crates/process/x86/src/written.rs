@@ -20,29 +20,32 @@ const BLOCKS_MAX: usize = 1500;
 /// True if the function may write to these bytes, counted from the address that it is given in a register, or keep the
 /// address for later. `further` is asked for functions that are given it in turn: for the function, the register and
 /// the bytes.
-/// `None`: its code can't be followed.
+/// `None`: its code can't be followed, or that of a function that is given the very address of these bytes.
 pub fn writes_through(
     code: &FunctionCode<'_>,
     analysis: &Analysis,
     flow: &ControlFlow,
     (argument, bytes): (u8, &Range<i64>),
-    further: &mut dyn FnMut(u64, u8, Range<i64>) -> bool,
+    further: &mut dyn FnMut(u64, u8, Range<i64>) -> Option<bool>,
 ) -> Option<bool> {
     let entry = flow.block_at(code.entry).filter(|_| flow.is_complete && flow.blocks.len() <= BLOCKS_MAX)?;
     let instructions = by_block(code, analysis, flow, &|_| true);
     let (before, _) = settle(flow, &instructions, [(entry, State::at_start())].into(), &|_| true);
     let mut info = InstructionInfoFactory::new();
+    let mut is_known = true;
     for (block, state) in before {
         let mut state = state;
         for one in instructions.get(&block).into_iter().flatten() {
-            let at = At { one, state: &state, argument, bytes };
-            if at.writes(&mut info) || at.keeps() || at.gives(further) {
+            let at = At { one, state: &state, argument, bytes, is_last: flow.blocks[block].successors.is_empty() };
+            let given = at.gives(further);
+            if at.writes(&mut info) || at.keeps() || given == Some(true) {
                 return Some(true);
             }
+            is_known &= given.is_some();
             state.step(one, &mut info);
         }
     }
-    Some(false)
+    is_known.then_some(false)
 }
 
 /// True if the function writes to one of these addresses, or makes one of them for whatever purpose.
@@ -75,6 +78,8 @@ struct At<'a> {
     state: &'a State,
     argument: u8,
     bytes: &'a Range<i64>,
+    /// The function is left behind its block.
+    is_last: bool,
 }
 
 impl At<'_> {
@@ -114,15 +119,25 @@ impl At<'_> {
         self.bytes.start >= at
     }
 
-    fn gives(&self, further: &mut dyn FnMut(u64, u8, Range<i64>) -> bool) -> bool {
-        let is_jump = self.one.flow_control() == FlowControl::UnconditionalBranch;
-        if !(self.one.is_call_near() || is_jump && self.one.is_jmp_short_or_near()) {
-            return false;
+    /// As [`writes_through`], of the function that this instruction gives the address to.
+    fn gives(&self, further: &mut dyn FnMut(u64, u8, Range<i64>) -> Option<bool>) -> Option<bool> {
+        let one = self.one;
+        let is_jump = one.flow_control() == FlowControl::UnconditionalBranch && one.is_jmp_short_or_near();
+        let is_direct = one.is_call_near() || is_jump;
+        let is_left = self.is_last && one.flow_control() == FlowControl::IndirectBranch;
+        if !(is_direct || is_left || one.is_call_near_indirect()) {
+            return Some(false);
         }
-        let target = self.one.near_branch_target();
-        ARGUMENTS.into_iter().any(|argument| {
-            let Some(at) = self.held(argument).filter(|at| self.reaches(*at)) else { return false };
-            further(target, argument, self.bytes.start - at..self.bytes.end - at)
-        })
+        let mut is_known = true;
+        for argument in ARGUMENTS {
+            let Some(at) = self.held(argument).filter(|at| self.reaches(*at)) else { continue };
+            let from_it = self.bytes.start - at..self.bytes.end - at;
+            let writes = if is_direct { further(one.near_branch_target(), argument, from_it.clone()) } else { None };
+            if writes == Some(true) {
+                return writes;
+            }
+            is_known &= writes.is_some() || !from_it.contains(&0);
+        }
+        is_known.then_some(false)
     }
 }

@@ -52,7 +52,7 @@ struct Known<'a> {
 impl Surroundings for Known<'_> {
     fn writes(&self, target: u64, register: u8, bytes: Range<i64>) -> Option<bool> {
         let at = target.wrapping_sub(self.library.bias);
-        let mut further = |target, register, bytes| self.writes(target, register, bytes).unwrap_or(false);
+        let mut further = |target, register, bytes| self.writes(target, register, bytes);
         self.library.analysed(at, |code, analysis| {
             writes_through(code, analysis, &ControlFlow::of(analysis), (register, &bytes), &mut further)
         })?

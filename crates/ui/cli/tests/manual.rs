@@ -163,10 +163,11 @@ impl Site<'_> {
     fn start_job(&self) -> Job {
         let program = specimen("particle");
         let script = format!("exec srun -N{NODES} '{}' --iterations 100000000", program.display());
-        let log = fs::File::create(self.cluster.folder("srun.log")).expect("a log");
-        let mut srun = self.shell(0, Who::Ann, &script);
-        let srun = srun.stdout(log.try_clone().expect("a log")).stderr(log).spawn().expect("srun starts");
-        self.cluster.at_work(srun, &program)
+        self.cluster.at_work(&program, || {
+            let log = fs::File::create(self.cluster.folder("srun.log")).expect("a log");
+            let mut srun = self.shell(0, Who::Ann, &script);
+            srun.stdout(log.try_clone().expect("a log")).stderr(log).spawn().expect("srun starts")
+        })
     }
 
     /// A shell of somebody's on a node, in their home.

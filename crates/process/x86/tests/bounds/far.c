@@ -118,6 +118,11 @@ OTHER(max_twice) { int m = n > 3 ? n : 3; for (int i = 0; i < m && i < 100; i++)
 OTHER(lent_in_struct_moved) { int i; struct { int *p; int *q; } r = {&i, &n}; for (i = 0; i < n; i++) { step(i); if (i == 3) *r.p += 2; } work((double *)field, *r.q); }
 OTHER(lent_by_pointer_moved) { int i; int *p = &i; get(p, 0); for (i = 0; i < n; i++) { step(i); if (i == 5) *p += 1; } }
 OTHER(lent_bound_moved) { int m = n; for (int i = 0; i < m; i++) { step(i); if (i == 5) get(&m, n + 3); } }
+static __attribute__((noinline, noclone)) void hands_on(int *p, int v) { get(p, v); }
+OTHER(lent_by_wrapper_moved) { int m = n; for (int i = 0; i < m; i++) { step(i); if (i == 5) hands_on(&m, n + 3); } }
+void (*getter)(int *, int) = get;
+static __attribute__((noinline, noclone)) void hands_on_by_pointer(int *p, int v) { work(field, v); getter(p, v); }
+OTHER(lent_by_pointed_wrapper_moved) { int m = n; for (int i = 0; i < m; i++) { step(i); if (i == 5) hands_on_by_pointer(&m, n + 3); } }
 OTHER(lent_at_bottom) { int m[1]; m[0] = n; for (int i = 0; i < m[0]; i++) { step(i); if (i == 5) get(m, n + 3); } }
 PLAIN(lent_down) { int m = n; get(&m, n); while (m > 0) { step(m); m--; } }
 PLAIN(down_le) { for (int i = n; i >= 1; --i) step(i); }

@@ -14,6 +14,9 @@ use trimtab_types::report::Report;
 /// Longer than anything here takes on a loaded machine; no test measures against it.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
+/// Times that a job is started whose ranks fault before anything is done to them.
+const STARTS_MAX: u32 = 3;
+
 /// How Open MPI's ranks find each other on the nodes, and leave the processors to others while they wait.
 pub const VARIABLES: [(&str, &str); 4] = [
     ("OMPI_MCA_pml", "ob1"),
@@ -137,8 +140,7 @@ impl Cluster<'_> {
     /// The same with further words for `srun`.
     pub fn start_as(&self, words: &[&str], name: &str, options: &[&str]) -> Job {
         let program = specimen(name);
-        let mut srun = self.srun(&program, words, options);
-        self.at_work(srun.spawn().expect("srun starts"), &program)
+        self.at_work(&program, || self.srun(&program, words, options).spawn().expect("srun starts"))
     }
 
     /// `srun` of a program with one rank on each node; it speaks into a file.
@@ -157,21 +159,42 @@ impl Cluster<'_> {
         own.into_iter().chain(options.iter().map(|option| (*option).to_owned())).collect()
     }
 
-    /// The job that `srun` started, once all of its ranks are at work.
-    pub fn at_work(&self, mut srun: Child, program: &Path) -> Job {
+    /// A job, once all of its ranks are at work; `start` runs `srun`. Nothing is attached to it yet, and now and then a rank of
+    /// Open MPI's faults on a loaded machine while it connects to the others: then it is started again, which is said.
+    pub fn at_work(&self, program: &Path, start: impl Fn() -> Child) -> Job {
+        for _ in 1..STARTS_MAX {
+            match self.try_at_work(start(), program) {
+                Ok(job) => return job,
+                Err(said) if said.contains("received signal") => println!("started again, a rank faulted: {said}"),
+                Err(said) => panic!("{said}"),
+            }
+            let _id = self.slurm.command("scancel").arg("--full").arg(self.job_id()).status();
+            wait_for("the nodes to be free", || on_nodes(program).is_empty() && self.job_id().is_empty());
+        }
+        self.try_at_work(start(), program).unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    fn try_at_work(&self, srun: Child, program: &Path) -> Result<Job, String> {
         let nodes = self.testbed.count();
+        let mut job = Job { id: String::new(), srun, ranks: Vec::new() };
         let deadline = Instant::now() + LIMIT;
         loop {
             let (pids, said) = (on_nodes(program), fs::read_to_string(self.folder("srun.log")).unwrap_or_default());
-            assert!(matches!(srun.try_wait(), Ok(None)), "srun has ended: {said}");
+            if !matches!(job.srun.try_wait(), Ok(None)) {
+                return Err(format!("srun has ended: {said}"));
+            }
             if pids.len() == nodes && pids.iter().all(|pid| has_worked(*pid)) {
                 break;
             }
-            assert!(Instant::now() < deadline, "not all of {nodes} ranks are at work: {pids:?}; srun says: {said}");
+            if said.contains("received signal") || Instant::now() >= deadline {
+                return Err(format!("not all of {nodes} ranks are at work: {pids:?}; srun says: {said}"));
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
         let rank = |pid: i32| Rank { pid, text: TextSnapshot::of(pid).expect("a rank's text") };
-        Job { id: self.job_id(), srun, ranks: on_nodes(program).into_iter().map(rank).collect() }
+        job.id = self.job_id();
+        job.ranks = on_nodes(program).into_iter().map(rank).collect();
+        Ok(job)
     }
 
     /// The id of the job that runs.
