@@ -19,7 +19,7 @@ pub struct Reply {
     pub node: u32,
     /// When it was asked and when the answer was there by the clock of this process, and the node's own in between.
     pub exchange: Exchange,
-    /// What it answered.
+    /// Its answer.
     pub result: Result<Answer, Error>,
 }
 

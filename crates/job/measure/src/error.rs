@@ -1,4 +1,4 @@
-//! What ends a measurement without a report.
+//! The errors that end a measurement without a report.
 //!
 //! Next: `drive` raises these; the command line adds nothing but the exit code.
 
@@ -22,7 +22,7 @@ pub enum Error {
     /// A function asked for is nowhere.
     #[error("no function matches {pattern:?}; `trimtab functions {pid}` lists what can be measured")]
     NoSuchFunction {
-        /// What was asked for.
+        /// The pattern that was asked for.
         pattern: String,
         /// The process.
         pid: Pid,
@@ -52,7 +52,7 @@ pub enum Error {
     NoLoop {
         /// The function.
         function: String,
-        /// What it has instead.
+        /// The thing that it has instead.
         what: String,
     },
     /// An option contradicts another.
@@ -96,7 +96,7 @@ pub enum Error {
     There {
         /// The node's machine.
         host: String,
-        /// What it said.
+        /// Its message.
         text: String,
     },
     /// No node answered, or none is left that does.
@@ -104,7 +104,7 @@ pub enum Error {
         "no node of the job answered when asked to {purpose}; their probes take themselves out when their lease ends"
     )]
     NoNode {
-        /// What they were asked to do.
+        /// The purpose of the question.
         purpose: &'static str,
     },
     /// None of the ranks that were asked for is in the job.
@@ -135,13 +135,13 @@ pub enum Error {
     /// A request or an answer that fits nothing that was said before.
     #[error("a message does not fit the window: {what}; end the window and measure again")]
     Malformed {
-        /// What it was.
+        /// The kind of answer that came.
         what: &'static str,
     },
     /// Bytes that are no message, or a message that has no bytes.
     #[error("{what} can't be understood; do all nodes run the same version of trimtab?")]
     Wire {
-        /// What was expected.
+        /// The kind that was expected.
         what: &'static str,
         /// Why not.
         #[source]

@@ -41,7 +41,7 @@ impl Excerpt {
     }
 }
 
-/// What all calls of one kind have in common.
+/// The values that all calls of one kind have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Kind {
     function: u32,

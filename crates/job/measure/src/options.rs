@@ -1,4 +1,4 @@
-//! What the user asks for, and how progress is told.
+//! The user's options, and how progress is told.
 //!
 //! Next: `drive` acts on these.
 
@@ -9,7 +9,7 @@ use trimtab_mpi::Group;
 use trimtab_types::context::Context;
 use trimtab_types::report::{Assumption, Event, LoopPlace};
 
-/// What counts iterations.
+/// The marker that the user asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mark {
     /// `measuremark` if the program has it, else the main loop that is found.
@@ -107,7 +107,7 @@ pub struct Options {
     pub start: Option<u64>,
     /// The window always ends after this many seconds.
     pub max_seconds: f64,
-    /// What counts iterations.
+    /// The marker that counts iterations.
     pub mark: Mark,
     /// The loop of the program that an earlier window of the job took: taken again, if it is passed.
     pub known_loop: Option<Box<LoopPlace>>,
@@ -137,7 +137,7 @@ pub struct Options {
     pub counters: Vec<String>,
     /// The user's word about ranks or nodes.
     pub assumed: Option<Assumption>,
-    /// What asked for the window: "attach", "run", "measure".
+    /// The command that asked for the window: "attach", "run", "measure".
     pub trigger: String,
     /// The event that was waited for before.
     pub event: Option<Box<Event>>,
@@ -230,7 +230,7 @@ pub enum Stage {
     Observing {
         /// Seconds so far.
         seconds: f64,
-        /// What is still missing.
+        /// The part that is still missing.
         why: String,
     },
     /// Waiting for the agreed iteration.

@@ -1,4 +1,4 @@
-//! What the job asks of its nodes, and what they answer: plain values that mean the same on any machine.
+//! Requests of the job to its nodes, and their answers: plain values that mean the same on any machine.
 //!
 //! A request goes to every node; each answers for its own ranks. What can be one number for a whole node is one; what
 //! must be told of each rank is short, because all of it meets at the root: [`Answer`] says for each how many bytes a
@@ -24,11 +24,11 @@ pub struct WindowId(pub u64);
 pub struct Command {
     /// The window; only [`Request::Insert`] begins one.
     pub window: WindowId,
-    /// What is asked.
+    /// The request.
     pub request: Request,
 }
 
-/// What the job asks. The answer that belongs to each is named with it.
+/// A request of the job. The answer that belongs to each is named with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// Which loops of the program run, from some looks at the stacks of the ranks that are to be measured; nothing is put in,
@@ -43,7 +43,8 @@ pub enum Request {
     Insert(Box<Options>),
     /// Take out what this window has put in, and put in what these options ask for: [`Answer::Inserted`].
     InsertAnew(Box<Options>),
-    /// What is measured and what the program is, by one node for all: [`Answer::Described`], [`Answer::Done`] by others.
+    /// Describe the groups that are measured and the program, by one node for all: [`Answer::Described`],
+    /// [`Answer::Done`] by others.
     Describe {
         /// The node that is to answer.
         node: u32,
@@ -119,7 +120,7 @@ pub enum Request {
     Reset,
     /// Record by time from now on, if that is not done yet: [`Answer::Early`].
     RecordByTime,
-    /// What was recorded by time so far: [`Answer::Early`].
+    /// See the recording by time so far: [`Answer::Early`].
     SeeEarly,
     /// How far the recording is: [`Answer::Polled`].
     Poll {
@@ -148,7 +149,7 @@ pub enum Request {
     },
     /// Take the probes out: [`Answer::Removed`].
     Remove,
-    /// What was recorded: [`Answer::Read`]. The node forgets the window.
+    /// Read the recording: [`Answer::Read`]. The node forgets the window.
     Read {
         /// Why the recording ended.
         ended: Ended,
@@ -162,7 +163,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// What the request is for, as a reader is told that it was not answered.
+    /// The purpose of the request, as a reader is told that it was not answered.
     pub fn purpose(&self) -> &'static str {
         match self {
             Request::Sample(_) => "look at stacks",
@@ -192,7 +193,7 @@ impl Request {
     }
 }
 
-/// What a node answers. Bytes are those of the serialized answer.
+/// The answer of a node. Bytes are those of the serialized answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// It is done.
@@ -251,7 +252,7 @@ pub enum Answer {
     HowFar(Result<LoopEnds, String>),
     /// Warnings of the node.
     Removed {
-        /// What did not go as it should.
+        /// Warnings about what did not go as it should.
         warnings: Vec<String>,
         /// Processes that ended by a fault, or by what can't be known, while they were patched; a sentence each.
         departed: Vec<String>,
@@ -283,7 +284,7 @@ impl Answer {
     pub const MARK_BYTES: usize = 32;
     /// A rank in [`Answer::Read`], with the place where it ran.
     pub const READ_BYTES: usize = 480;
-    /// Who shares a node, in [`Answer::Read`].
+    /// The length of the description of who shares a node, in [`Answer::Read`].
     pub const SHARE_BYTES: usize = 8192;
     /// From where the marker is called, in [`Answer::Read`].
     pub const SITE_BYTES: usize = 8192;
@@ -358,7 +359,7 @@ pub struct Inserted {
     pub left_alone: Vec<u32>,
     /// Stands for what is measured: nodes with another value measure something else.
     pub digest: u64,
-    /// What a reader must know.
+    /// Warnings that a reader must know.
     pub warnings: Vec<String>,
     /// A function that was asked for and that none of its ranks has, so that nothing was put into them.
     pub lacking: Option<Lacking>,
@@ -388,7 +389,7 @@ pub struct Lacking {
     pub program: String,
 }
 
-/// What is measured, and of which program.
+/// The groups that are measured, and the program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// The measured functions; everything else refers to them by position.
@@ -491,7 +492,7 @@ pub struct Choice {
 pub struct Fitted {
     /// World rank.
     pub rank: u32,
-    /// What counts there.
+    /// The marker there.
     pub choice: Choice,
 }
 
@@ -598,14 +599,14 @@ pub struct RankCheck {
     pub calls: Excerpt,
 }
 
-/// What the ranks of a node recorded.
+/// The recordings of a node's ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// One for each rank.
     pub ranks: Vec<RankSample>,
-    /// What a reader must know.
+    /// Warnings that a reader must know.
     pub warnings: Vec<String>,
-    /// Who shares the machine.
+    /// The others on the machine.
     pub share: NodeShare,
     /// From where the call that counts iterations comes; `None`: none of the node's ranks has the job's.
     pub site: Option<MarkerSite>,

@@ -21,7 +21,7 @@ pub struct Envelope {
     pub node: u32,
     /// Its clock when it had the answer.
     pub ticks: u64,
-    /// What it answers.
+    /// Its answer.
     pub result: Result<Answer, Failed>,
 }
 
@@ -32,7 +32,7 @@ pub struct Failed {
     pub host: String,
     /// The error and its causes.
     pub text: String,
-    /// What the job's side must tell from others.
+    /// The kind of failure, where the job's side must tell it from others.
     pub kind: FailedKind,
 }
 

@@ -175,7 +175,7 @@ fn a_node_that_falls_silent_while_it_records_is_named() {
     let says = |text: &str| warnings.iter().any(|warning| warning.contains(text));
     assert!(says("(ranks 2, 3) did not answer when asked to tell how far the recording is"), "{warnings:?}");
     assert!(says("ranks 2, 3 recorded nothing; the totals are without them"), "{warnings:?}");
-    // What its lease would do.
+    // This is the step that its lease would take.
     assert!(crew.nodes[1].abandon(), "its probes were still in");
     assert!(!crew.nodes[1].abandon(), "and are out now");
     subject.assert_restored();
@@ -213,7 +213,7 @@ fn chosen_ranks_are_measured_and_others_left_alone() {
         assert!(outcome.headline.starts_with(&said), "{ranks}: {}", outcome.headline);
         let mark = functions.iter().find(|function| function.name == TRUE_MARK).expect("the mark");
         assert_eq!(mark.calls, expected.len() as u64 * ITERATIONS, "{ranks}");
-        // Who came last may be a rank that nobody looked at.
+        // The rank that came last may be one that nobody looked at.
         assert!(wait_states.iter().all(|state| state.state != "wait at collective"), "{ranks}: {wait_states:?}");
         assert!(warnings.iter().any(|warning| warning.contains("leave out --ranks")), "{ranks}: {warnings:?}");
         subject.assert_restored();

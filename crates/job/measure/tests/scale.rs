@@ -36,7 +36,7 @@ struct Played {
     bytes_up: usize,
     bytes_down: usize,
     offsets: Vec<Run<i64>>,
-    /// What is armed, in the job's iterations.
+    /// The iteration at which it is armed, in the job's count.
     start: u64,
     /// This node answers nothing once ranks record.
     silent: Option<u32>,

@@ -229,7 +229,7 @@ impl Job<'_> {
     fn bound_by_receives(&self, a: usize, b: usize) -> Option<i64> {
         let peer = i32::try_from(self.streams[a].rank).ok()?;
         let events = self.streams[b].events;
-        // What may be received by some other call, which is not known to have returned with it.
+        // A message may be received by some other call, which is not known to have returned with it.
         let is_otherwise = |event: &CallEvent| event.is_receive && (event.source == PEER_ANY || !event.completes);
         if events.iter().any(is_otherwise) {
             return None;

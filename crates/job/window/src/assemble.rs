@@ -37,13 +37,13 @@ const SHARE_DRIFT: f64 = 0.01;
 pub struct WindowInput {
     /// The program.
     pub job: Job,
-    /// What was asked for and how it went.
+    /// The user's wishes and how it went.
     pub facts: WindowFacts,
     /// Ticks of the ranks' clock in one second.
     pub ticks_per_second: f64,
     /// The measured functions; samples refer to them by position.
     pub functions: Vec<FunctionInfo>,
-    /// What each rank recorded, in any order.
+    /// The ranks' recordings, in any order.
     pub ranks: Vec<RankSample>,
     /// Warnings of earlier steps.
     pub warnings: Vec<String>,
@@ -51,24 +51,24 @@ pub struct WindowInput {
     pub command_to_first_record_s: Option<f64>,
     /// From ticks to wall-clock time.
     pub unix_time: UnixTime,
-    /// Who waited for whom.
+    /// The ranks that waited, and for whom.
     pub waits: Waits,
-    /// Who shared the machines.
+    /// The others on the machines.
     pub nodes: Vec<NodeShare>,
     /// Paths by which calls came, as people read them.
     pub named_paths: Vec<NamedPath>,
 }
 
-/// What was asked for and how it went.
+/// The user's wishes and how it went.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WindowFacts {
     /// Number of this window in its job, from 0.
     pub batch: u32,
-    /// What asked for it, e.g. "attach".
+    /// The command that asked for it, e.g. "attach".
     pub trigger: String,
     /// The event that was waited for.
     pub event: Option<Event>,
-    /// What counts iterations, for a reader; `None`: the window is by time.
+    /// The marker that counts iterations, for a reader; `None`: the window is by time.
     pub marker: Option<String>,
     /// "detected", "named", "measuremark" or "time".
     pub marker_source: String,
@@ -151,13 +151,13 @@ pub struct RankSample {
     pub threads: Vec<ThreadSample>,
     /// Time in outermost calls of each group but "comm".
     pub group_ticks: Vec<(String, u64)>,
-    /// What was sent to whom.
+    /// The messages it sent, by receiver.
     pub links: Vec<LinkSample>,
     /// Bytes whose receiver could not be named.
     pub unattributed_bytes: u64,
     /// Starts of persistent requests of which it is not known what they send.
     pub unknown_starts: u64,
-    /// What the system counted for the process in the window; `None`: not read.
+    /// The system's counts of the process in the window; `None`: not read.
     pub usage: Option<Usage>,
     /// Counts of the counters in the window.
     pub counters: Vec<Counter>,
@@ -262,7 +262,7 @@ pub struct LinkSample {
     pub bytes: u64,
 }
 
-/// What the system counted for one process in the window.
+/// The system's counts of one process in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time in user mode, all threads, seconds.
@@ -747,7 +747,7 @@ fn cost_fraction(rank: &RankSample, scale: Scale) -> Option<f64> {
 }
 
 /// Calls are timed without the probes around them, whose time lies beside them: the time without probes is that much less.
-/// What other threads' probes took is not this thread's.
+/// The time of other threads' probes is not this thread's.
 fn communication_without_cost(input: &WindowInput, scale: Scale) -> Option<f64> {
     let share = |rank: &RankSample| {
         let left_s = scale.seconds(rank.duration_ticks()) * (1.0 - cost_fraction(rank, scale)?);
@@ -759,7 +759,7 @@ fn communication_without_cost(input: &WindowInput, scale: Scale) -> Option<f64> 
     statistics::mean(&shares).filter(|_| input.has_comm())
 }
 
-/// What makes the window invalid, one sentence each.
+/// The faults that make the window invalid, one sentence each.
 fn faults(input: &WindowInput) -> Vec<String> {
     let mut faults = Vec::new();
     let present: Vec<u32> = input.ranks.iter().map(|rank| rank.rank).collect();

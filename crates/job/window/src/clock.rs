@@ -1,4 +1,4 @@
-//! What does the lead's clock show when a node's clock shows this, and how far may that be wrong?
+//! The lead's clock by a node's clock, and how far that may be wrong.
 //!
 //! Every machine counts ticks of its own, from another beginning and at another rate. The lead asks a node for its time;
 //! the node's answer was written between the question and its arrival, so the quickest of several exchanges says when,
@@ -13,7 +13,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What two machines' seconds, measured against clocks that are kept by crystals and by network time, may differ by.
+/// Two machines' seconds, measured against clocks that are kept by crystals and by network time, differ by at most
+/// this.
 const RATE_ERROR_MAX: f64 = 1e-4;
 
 /// One question of the lead and a node's answer.
@@ -30,9 +31,9 @@ pub struct Exchange {
 /// Two clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// What the lead's showed.
+    /// The lead's clock.
     pub lead_ticks: u64,
-    /// What the node's showed.
+    /// The node's clock.
     pub node_ticks: u64,
     /// The lead's may have shown this much more or less.
     pub error_ticks: u64,

@@ -54,7 +54,7 @@ fn change(before: &Estimate, after: &Estimate) -> Change {
 
 type Guests = BTreeMap<(String, String), Guest>;
 
-/// Who shared a machine when the window ended.
+/// The others on a machine when the window ended.
 fn guests(report: &Report) -> Guests {
     let mut guests = Guests::new();
     for node in &report.nodes {

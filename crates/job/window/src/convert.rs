@@ -1,4 +1,4 @@
-//! What a node recorded, on the lead's clock, so that the samples of all nodes can be compared and added.
+//! A node's recording on the lead's clock, so that the samples of all nodes can be compared and added.
 //!
 //! Next: `assemble`, which takes samples of one clock.
 

@@ -55,7 +55,7 @@ const OCCURRENCES_IN_SIGHT: usize = 2;
 /// Candidates compared: a bound on the time of a pathological stream; real programs have fewer than ten.
 const CANDIDATES_MAX: usize = 256;
 
-/// What counts as a loop.
+/// The conditions for a loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetectOptions {
     /// Complete iterations that must have been seen.
@@ -81,14 +81,14 @@ impl DetectOptions {
     }
 }
 
-/// What is known about a rank's main loop.
+/// The state of the search for a rank's main loop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Detection {
     /// It repeats.
     Loop(FoundLoop),
     /// No loop can be named yet; observe longer or fall back to a window by time.
     NotYet {
-        /// What is missing, for a reader.
+        /// The part that is missing, for a reader.
         why: String,
     },
 }
@@ -373,7 +373,7 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// What is known of a loop whose iterations begin at `occurrences`.
+    /// The facts of a loop whose iterations begin at `occurrences`.
     fn found(&self, anchor_id: usize, occurrences: Vec<usize>, level: &Level, levels: &[Level]) -> FoundLoop {
         let times = intervals(self.events, &occurrences);
         let calls: Vec<f64> = occurrences.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();

@@ -126,7 +126,7 @@ fn by_processor(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) 
         .then(|| ("processor", format!("it had a processor for {cpu_s:.2} s of {:.2} s{by_whom}", longest.duration_s)))
 }
 
-/// Who kept a rank from its processor and not, or less, the other one.
+/// The others that kept a rank from its processor and not, or less, the other one.
 fn kept_by(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) -> Option<String> {
     let node = node_of(input, longest)?;
     let stopped_s = |rank: &RankTotal| node_of(input, rank).map_or(0.0, |node| stopped_s(&node.places, rank.rank));

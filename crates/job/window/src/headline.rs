@@ -131,7 +131,7 @@ fn without_probes(report: &Report) -> String {
     share.map_or_else(String::new, |share| format!(", about {:.0}% without the probes' own time", share * 100.0))
 }
 
-/// Who computes longest against who computes shortest; nothing if there is nobody to compare.
+/// The rank that computes longest against the one that computes shortest; nothing if there is nobody to compare.
 fn balance(report: &Report) -> Option<String> {
     report.communication_fraction?;
     let (longest, shortest) = extremes(&report.ranks)?;

@@ -58,7 +58,7 @@ pub struct SeenStack {
     pub calls: Vec<StackCall>,
 }
 
-/// Whose a function is.
+/// The owner of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The program's own, or of a library of its own: one that asks for functions of MPI.
@@ -92,9 +92,9 @@ impl FunctionLoop {
     }
 }
 
-/// What is asked of the binary.
+/// Questions about the binary.
 pub trait Binary {
-    /// Whose a function is.
+    /// The owner of a function.
     fn origin(&self, function: FunctionId) -> Origin;
     /// Its loops, outer ones first.
     ///
@@ -142,7 +142,7 @@ pub struct Nest {
     pub loops: Vec<NestLoop>,
     /// The functions that most stacks have in common, outermost first, up to MPI.
     pub path: Vec<FunctionId>,
-    /// What stands in the way, in the order of the functions.
+    /// The obstacles, in the order of the functions.
     pub unusable: Vec<Unusable>,
 }
 
@@ -304,7 +304,7 @@ impl Search<'_> {
     }
 }
 
-/// What was counted of a loop on one rank.
+/// The passes that were counted of a loop on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Passes {
     /// How often it was passed.
@@ -316,7 +316,7 @@ pub struct Passes {
 /// A loop that may be chosen, on the rank that has passed it least.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counted {
-    /// What was counted; `None`: its passes can't be seen, or are too many to be counted.
+    /// The counts; `None`: its passes can't be seen, or are too many to be counted.
     pub passes: Option<Passes>,
     /// True if a stack was in MPI below it.
     pub is_seen_in_mpi: bool,

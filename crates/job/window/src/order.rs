@@ -1,4 +1,4 @@
-//! What must have happened before what, as bounds on the difference of two ranks' numbering.
+//! The order of events on two ranks, as bounds on the difference of their numbering.
 //!
 //! Number the instances of something on rank r and on rank q, each from 0 at the start of its own observation. If
 //! instance j of r is instance j + d of q, and an instance may not begin on r after it ended on q, then d has a lower

@@ -20,7 +20,7 @@ const LOST_MAX: u32 = 4;
 const LEFT_MAX: u32 = 2;
 const LEFT_SECONDS_MIN: f64 = 2.0;
 
-/// What the looks so far have shown.
+/// The results of the looks so far.
 #[derive(Clone, Debug, Default)]
 pub struct Patience {
     has_loop: bool,

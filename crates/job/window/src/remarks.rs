@@ -1,4 +1,4 @@
-//! What a reader should know beside the numbers of a window that is valid.
+//! Remarks for a reader beside the numbers of a window that is valid.
 //!
 //! Next: `assemble`, which prints these after what made a window invalid.
 
@@ -11,10 +11,10 @@ pub(crate) const COST_FRACTION_WARN: f64 = 0.02;
 /// A shorter window, or one of fewer iterations, may have caught the program at anything.
 const SHORT_S: f64 = 0.1;
 const FEW_ITERATIONS: u64 = 10;
-/// What a reader of a short window is told to ask for, seconds.
+/// A reader of a short window is told to ask for so much, seconds.
 const LONG_S: f64 = 1.0;
 
-/// What a reader must know although the window is valid.
+/// The remarks on a window that is valid.
 pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(fraction) = cost.fraction.filter(|fraction| *fraction > COST_FRACTION_WARN) {
@@ -103,7 +103,7 @@ fn taken_out(input: &WindowInput) -> Vec<String> {
     input.functions.iter().enumerate().filter_map(out).collect()
 }
 
-/// What the main number would be without the cost.
+/// The main number as it would be without the cost.
 fn without(cost: &Cost) -> String {
     let share = |share: f64| format!(", without which some {:.0}% of it would be communication", share * 100.0);
     cost.communication_fraction_without.map(share).unwrap_or_default()

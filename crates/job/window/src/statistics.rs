@@ -30,8 +30,8 @@ const BATCHES_MIN: usize = 12;
 /// Events that a program may have made on average where none was seen, at 95%: the probability of none is then exp(-3).
 const RULE_OF_THREE: f64 = 3.0;
 
-/// What most often passes a short window by: a time slice that somebody else gets, a line of output, a rebuilt list of
-/// neighbours. Seconds.
+/// Events that most often pass a short window by: a time slice that somebody else gets, a line of output, a rebuilt
+/// list of neighbours. Seconds.
 const UNSEEN_EVENT_S: f64 = 1e-3;
 
 /// Samples before a stopping rule may stop: fewer give a variance by luck often enough to matter.

@@ -22,7 +22,7 @@ pub struct MarkTimes {
     pub uncertainty_ticks: u64,
 }
 
-/// What the recorded times say about the offsets.
+/// The verdict of the recorded times on the offsets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// No iteration contradicts them.

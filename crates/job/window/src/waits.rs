@@ -197,7 +197,7 @@ struct Sums {
 /// One call's wait.
 struct Wait<'a> {
     kind: WaitKind,
-    /// Who waited, and in which call.
+    /// The rank that waited, and in which call.
     rank: u32,
     event: &'a CallEvent,
     /// When rank `late` came.

@@ -19,8 +19,8 @@ const PASSES_MIN: usize = 3;
 /// Share of the passes that may be irregular; the others say what a regular one is.
 const IRREGULAR_SHARE_MAX: f64 = 1.0 / 3.0;
 
-/// What irregular passes must compute more than regular ones, as a share of a regular pass: less is noise, and a call
-/// that is only skipped now and then saves time.
+/// Irregular passes must compute so much more than regular ones, as a share of a regular pass: less is noise, and a
+/// call that is only skipped now and then saves time.
 const EXTRA_SHARE_MIN: f64 = 0.1;
 
 /// Exact repetitions at the end of a stream.

@@ -146,7 +146,7 @@ const CASES: [Case; 10] = [
     Case { name: "unrelated", program: nothing_in_common, anchor: (9, 30), proven_min: 0, right_min: 0 },
 ];
 
-/// What the observer of one rank has: a part of its calls, its anchors in it, and its own counter.
+/// The knowledge of one rank's observer: a part of its calls, its anchors in it, and its own counter.
 struct Observed {
     events: Vec<CallEvent>,
     occurrences: Vec<usize>,

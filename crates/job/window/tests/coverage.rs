@@ -45,7 +45,7 @@ const MODELS: [Model; 6] = [
     Model { name: "drifting 5%", percent_max: 100.0, make: |n, c| drifting(n, c, 0.05) },
 ];
 
-/// What a slower rhythm does to a series of mean 1: every `period`-th iteration takes `extra` longer.
+/// The effect of a slower rhythm on a series of mean 1: every `period`-th iteration takes `extra` longer.
 fn rhythm(noise: &mut Noise, count: usize, period: u64, extra: f64) -> Vec<f64> {
     let begin = noise.below(period);
     let at = |i: usize| if (i as u64 + begin).is_multiple_of(period) { extra } else { 0.0 };

@@ -291,7 +291,7 @@ fn long_streams_need_few_passes() {
     assert_eq!(found(&stream).expect("a loop").iterations_seen, 1999);
 }
 
-/// What may become a loop is said before it can be called one, and no more once it does not come again.
+/// A loop that may come is said before it can be called one, and no more once it does not come again.
 #[test]
 fn a_slow_loop_is_in_sight_before_it_is_found() {
     let options = DetectOptions::default();

@@ -1,4 +1,5 @@
-//! What the module around a loop tells of its counter and bound: functions that are called, and variables.
+//! The surroundings of a loop in its module, as they matter for counter and bound: functions that are called, and
+//! variables.
 //!
 //! Next: `private` for variables; `trimtab-x86`'s `how_far`, which asks.
 

@@ -38,7 +38,7 @@ pub struct LoadedImage {
     /// True if the symbols came from the disk cache.
     pub from_cache: bool,
     branches: Branches,
-    /// Who may change its variables, as far as that was asked.
+    /// The functions that may change its variables, as far as that was asked.
     pub(crate) users: Users,
     restartable: OnceLock<Restartable>,
     /// The decisions about its functions: for programs without fault handlers of their own, and for those with.

@@ -104,7 +104,8 @@ impl Search<'_> {
         Some((writers, is_own))
     }
 
-    /// Who may change a variable while the loop runs; nothing if a function may be called by way of its address.
+    /// The functions that may change a variable while the loop runs; nothing if one may be called by way of its
+    /// address.
     fn changers(&self, variable: &Range<u64>) -> Option<Changers> {
         let loaded = &self.subject.module.loaded;
         if loaded.code().map(|(text, _)| text.len() as u64).sum::<u64>() > CODE_BYTES_MAX {

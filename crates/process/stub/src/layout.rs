@@ -136,7 +136,7 @@ pub mod part {
     pub const TASK: u8 = 5;
 }
 
-/// What a probe computes from its call's arguments ([`Probe::kind`]).
+/// The value that a probe computes from its call's arguments ([`Probe::kind`]).
 pub mod kind {
     /// Nothing.
     pub const NONE: u8 = 0;
@@ -218,7 +218,7 @@ pub const PEER_ALL_OTHERS: u32 = 0xffff_fffe;
 /// Comm index of a call without communicator.
 pub const COMM_NONE: u32 = 0xffff;
 
-/// What one probe does; `Header::probes_offset`, indexed by probe number.
+/// The work of one probe; `Header::probes_offset`, indexed by probe number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
@@ -379,7 +379,7 @@ pub struct MappingRecord {
 /// Mappings a descriptor can list.
 pub const MAPPINGS_MAX: usize = 32;
 
-/// Who filled a [`Usage`].
+/// The reader that filled a [`Usage`].
 pub mod noted_by {
     /// The process itself.
     pub const OWN: u64 = 1;
@@ -702,7 +702,7 @@ pub struct AreaNeeds {
     pub thread_bytes: u64,
 }
 
-/// What a window needs room for.
+/// The things that a window needs room for.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
     /// Places to patch.
@@ -1198,7 +1198,7 @@ pub struct CallRecord {
     pub passes: AtomicU64,
 }
 
-/// What the routine does at a return address. The monitor writes it once, the address last.
+/// The routine's step at a return address. The monitor writes it once, the address last.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct ReturnRule {

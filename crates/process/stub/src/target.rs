@@ -1,4 +1,4 @@
-//! What a probe runs inside the target: find the thread's slot, note entry or exit, count iterations.
+//! The routine that a probe runs inside the target: find the thread's slot, note entry or exit, count iterations.
 //!
 //! Everything here stands in the link section `trimtab_stub` and is copied into the target, so it must not call or
 //! read anything outside that section: no panics, no slices, no `memcpy`. All shared words are relaxed atomics, which
@@ -407,7 +407,7 @@ extern "C" fn calibrate(header: *const Header, slot: *const Slot) {
     }
 }
 
-/// What the inline code of a simple probe does, for the cases it leaves to us.
+/// The work of a simple probe's inline code, for the cases it leaves to us.
 #[inline(always)]
 fn simple_entry(context: Context, number: u64, arguments: Arguments, now: u64) {
     let probe = context.probe(number);
@@ -526,7 +526,7 @@ fn note_entry(context: Context, number: u64, arguments: Arguments, frame_pointer
     }
 }
 
-/// What the accounting of this probe took, as it was on this processor with these caches; of the one that began the
+/// The time of this probe's accounting, as it was on this processor with these caches; of the one that began the
 /// window, what lies in it.
 #[inline(always)]
 fn note_overhead(context: Context, from: u64, to: u64) {

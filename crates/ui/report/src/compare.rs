@@ -41,7 +41,7 @@ pub fn comparison(comparison: &Comparison, style: &Style) -> String {
     lines.iter().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// What a reader should take away.
+/// The main result of a comparison.
 fn headline(comparison: &Comparison) -> String {
     let names = format!("window {} and window {}", comparison.before.batch, comparison.after.batch);
     match comparison.time_per_iteration_s {

@@ -27,7 +27,7 @@ pub struct ListedJob {
     pub newest: Option<ListedWindow>,
 }
 
-/// What the table says of a job's newest window.
+/// The table's figures of a job's newest window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedWindow {
     /// Wall-clock time of its start, seconds since 1970.

@@ -1,4 +1,4 @@
-//! Who shared the machines with the job, in sentences: one for each machine, and only where there is something to say.
+//! The others on the job's machines, in sentences: one for each machine, and only where there is something to say.
 //!
 //! Next: `words.rs`, which puts them beside the other facts.
 
@@ -66,7 +66,7 @@ fn nearness(one: &Neighbour) -> String {
     }
 }
 
-/// What the hosts of virtual machines gave to others.
+/// The time that hosts of virtual machines gave to others.
 pub(crate) fn stolen(report: &Report) -> Option<String> {
     let stolen = report.nodes.iter().filter_map(|node| Some((node, node.steal?)));
     let (node, most) = stolen.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, most)| *most >= STEAL_SHOWN_MIN)?;
@@ -77,7 +77,7 @@ pub(crate) fn stolen(report: &Report) -> Option<String> {
     ))
 }
 
-/// What control groups allow and kept from the ranks.
+/// The limits of control groups, and what they kept from the ranks.
 pub(crate) fn limits(report: &Report) -> Option<String> {
     let all = report.nodes.iter().flat_map(|node| node.limits.iter().map(move |limit| (node, limit)));
     let texts: Vec<String> = all.map(|(node, limit)| of_limit(node, limit)).collect();
@@ -137,7 +137,7 @@ fn of_crowd(crowd: &Oversubscription) -> String {
     format!("{count} ({ranks}{more}) on {processors} {noun} ({}){wanted}", clean(&crowd.limited_by))
 }
 
-/// What a window waited for.
+/// The event that a window waited for.
 pub(crate) fn event(event: &Event) -> String {
     let (condition, value) = (clean(&event.condition), clean(&event.value));
     if value.is_empty() { condition } else { format!("{condition}: {value}") }

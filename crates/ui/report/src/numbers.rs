@@ -1,4 +1,4 @@
-//! What is computed from a report for display: shares, spreads over ranks, sums of links, who is extreme.
+//! Numbers that are computed from a report for display: shares, spreads over ranks, sums of links, who is extreme.
 //!
 //! Nothing here formats; every function says by its type when there is nothing to show.
 //!

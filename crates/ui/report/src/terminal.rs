@@ -1,7 +1,7 @@
 //! The page a person reads in a terminal: ruled sections, aligned columns, bars; from 40 columns and 1 rank upwards.
 //!
-//! What does not fit is left out column by column, least important first, and that is said; many ranks become quartiles
-//! and the extreme ranks.
+//! Columns that do not fit are left out one by one, least important first, and that is said; many ranks become
+//! quartiles and the extreme ranks.
 //!
 //! Next: `terminal/pen.rs` for colour and characters, `terminal/table.rs` for columns, `words.rs` for the sentences.
 

@@ -2,7 +2,7 @@
 //!
 //! Next: `words.rs` and the pages, which print nothing but through these.
 
-/// What stands where nothing was measured.
+/// Stands where nothing was measured.
 pub(crate) const NOT_MEASURED: &str = "not measured";
 
 /// Units of time below a minute and their length in seconds, smallest first.

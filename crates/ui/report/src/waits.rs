@@ -36,7 +36,7 @@ fn share(report: &Report, state: &WaitState) -> Option<f64> {
     numbers::ratio(state.time_s, looked_at_s)
 }
 
-/// Who was waited for: "2 (82%), 3 (18%)".
+/// The ranks that others waited for: "2 (82%), 3 (18%)".
 fn late_ranks(state: &WaitState) -> String {
     let one = |late: &trimtab_types::report::LateRank| {
         let share =
@@ -74,7 +74,7 @@ pub(crate) fn unattributed(report: &Report) -> Vec<String> {
     lines.into_iter().map(line).collect()
 }
 
-/// What the table rests on.
+/// The basis of the table.
 pub(crate) fn basis(report: &Report) -> String {
     let iterations = report.wait_states.iter().map(|state| state.iterations).max().unwrap_or(0);
     let more = report.wait_states.len().saturating_sub(WAITS_SHOWN_MAX);

@@ -45,7 +45,7 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// What ran.
+/// The job and its program.
 pub(crate) fn job(report: &Report) -> Vec<Fact> {
     let job = &report.job;
     let mut command = vec![clean(&job.program)];
@@ -59,7 +59,7 @@ pub(crate) fn job(report: &Report) -> Vec<Fact> {
     ]
 }
 
-/// What was recorded.
+/// The window that was recorded.
 pub(crate) fn window(report: &Report, paths: bool) -> Vec<Fact> {
     let window = &report.window;
     let mut facts = vec![plain(
@@ -99,7 +99,7 @@ fn how_far(progress: &LoopProgress) -> String {
     format!("{said}: {}", clean(explanation))
 }
 
-/// What the numbers say.
+/// The main numbers, in words.
 pub(crate) fn result(report: &Report) -> Vec<Fact> {
     let mut facts = vec![plain("communication", communication(report)), plain("imbalance", imbalance(report))];
     facts.extend(efficiency(report).map(|said| plain("efficiency", said)));
@@ -164,7 +164,7 @@ fn other_groups(report: &Report) -> Option<Fact> {
     (!parts.is_empty()).then(|| plain("other groups", format!("{}, summed over {over}", parts.join(", "))))
 }
 
-/// What the operating system counted.
+/// The operating system's counts.
 pub(crate) fn system(report: &Report) -> Vec<Fact> {
     let mut facts = faults_and_switches(report);
     facts.extend(counters(report));
@@ -264,7 +264,7 @@ fn counter(report: &Report, noun: Option<&str>, value: fn(&RankTotal) -> Option<
     text
 }
 
-/// What the measurement cost the program.
+/// The measurement's cost to the program.
 pub(crate) fn cost(report: &Report) -> Vec<Fact> {
     let cost = &report.cost;
     let pauses = format!(
@@ -366,7 +366,7 @@ pub(crate) fn taken_out(report: &Report) -> Option<String> {
     (!all.is_empty()).then(|| format!(">=: counted only until it was taken out: {}; see the warnings", all.join(", ")))
 }
 
-/// What a function's time is a share of, and the other columns of the function table that are computed.
+/// The base of a function's share, and the other columns of the function table that are computed.
 pub(crate) struct FunctionNumbers {
     /// Share of the sum of the ranks' recorded time.
     pub share: Option<f64>,

@@ -89,7 +89,7 @@ fn json_is_stable_and_comes_back() {
     }
 }
 
-/// What a schema calls for, references followed.
+/// The schema itself, references followed.
 fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     match schema.get("$ref").and_then(Value::as_str) {
         Some(reference) => root.pointer(reference.strip_prefix('#').unwrap()).unwrap(),
@@ -105,7 +105,7 @@ fn alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     }
 }
 
-/// What is wrong with a value, by the few words of JSON Schema that ours uses; any other word in it is a panic.
+/// The faults of a value, by the few words of JSON Schema that ours uses; any other word in it is a panic.
 fn faults(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let options = alternatives(root, schema);
     if options.len() > 1 {

@@ -17,7 +17,7 @@ const PACE_TOLERANCE: f64 = 0.7;
 /// Calls of the reference that go to every node, for each call of a rank that an answer may hold.
 const REFERENCE_EVENTS: u32 = 64;
 
-/// What the ranks agree on.
+/// The choice that the ranks agree on.
 #[derive(Clone, Debug)]
 pub(super) struct Agreed {
     /// By rank, ascending.
@@ -142,7 +142,7 @@ fn pace_of(loops: &[LoopSeen]) -> Option<f64> {
     if is_one { Some(median) } else { is_one_mean.then_some(mean) }
 }
 
-/// What counts on each rank where its own calls say it; the reference is always among them.
+/// The marker of each rank where its own calls say it; the reference is always among them.
 fn own_choices(loops: &[LoopSeen]) -> Result<BTreeMap<u32, Choice>, String> {
     let common = elect(loops);
     let first = reference_of(loops).ok_or("there is no rank to look at")?;

@@ -150,7 +150,7 @@ fn tell(lead: &Lead, why: &str) {
     lead.progress.stage(&Stage::Observing { seconds: lead.seconds(), why: why.to_string() });
 }
 
-/// What is asked of the ranks' passes, as in [`Request::Passes`].
+/// The question about the ranks' passes, as in [`Request::Passes`].
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     fresh: bool,

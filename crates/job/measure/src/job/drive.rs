@@ -37,7 +37,7 @@ const LEFT_SECONDS_MIN: f64 = 1.0;
 /// A finished window.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was measured.
+    /// The window's report.
     pub report: Report,
     /// Its first sentences.
     pub headline: String,
@@ -100,7 +100,7 @@ pub(super) struct Lead<'a> {
     /// Seconds that a loop may be looked for, and as many that it may be recorded: `--max-seconds`, and what is left of it
     /// once a loop was left.
     pub max_seconds: f64,
-    /// What was to count and was left before a window of it began, each by its name.
+    /// The markers that were left before a window of them began, each by its name.
     pub left: Vec<String>,
 }
 
@@ -225,7 +225,7 @@ impl<'a> Lead<'a> {
         }
         loop {
             let marker = match marker::find(self) {
-                // What is known of a program that ended too early was recorded by time.
+                // A program that ended too early was recorded by time.
                 Err(Error::EndedEarly) => return self.until_ended(),
                 // And whoever wants to see all of it until he says so gets that.
                 Err(error @ Error::Interrupted) if self.options.follow => {

@@ -1,4 +1,5 @@
-//! What counts iterations: a function of the program, or a call of the main loop that is found while it runs.
+//! The marker that counts iterations: a function of the program, or a call of the main loop that is found while it
+//! runs.
 //!
 //! A loop is accepted once it has been seen again after the observation doubled and many times, or for a while, so that
 //! a short inner loop does not win over the outer one at first sight. All ranks must agree; their counters are then
@@ -51,7 +52,7 @@ const SILENT_SECONDS_MAX: f64 = 3.0;
 /// The part of `--max-seconds` that may pass until a marker that is being called is aligned.
 const CALLED_PART_MAX: f64 = 2.0 / 3.0;
 
-/// What counts iterations in a window.
+/// The marker that counts iterations in a window.
 #[derive(Clone, Debug)]
 pub(super) enum Marker {
     /// Nothing: the window is by time.
@@ -79,7 +80,7 @@ impl Marker {
 
 /// The outcome of a search.
 pub(super) enum Found {
-    /// What counts iterations.
+    /// The marker that counts iterations.
     Counts(Marker),
     /// The loop of this name was chosen, and some rank has left it since.
     Left {
@@ -97,7 +98,7 @@ pub(super) struct MarkerCall {
     pub source: &'static str,
     /// True if the ranks' numbering is proven.
     pub certain: bool,
-    /// What it rests on, for a reader.
+    /// The basis of the choice, for a reader.
     pub explanation: String,
     /// Ticks of one iteration, about.
     pub iteration_ticks: f64,

@@ -44,7 +44,7 @@ pub(crate) struct Known {
     pub ranks: Vec<u32>,
     /// Its clock on that of this process.
     pub relation: Relation,
-    /// What says so, as long as the window begins.
+    /// The exchanges that say so, as long as the window begins.
     exchanges: Vec<Exchange>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Muster<'a> {
     lead_per_second: f64,
     /// Until the window ends.
     beginning: Option<Beginning>,
-    /// What a reader must know of the nodes.
+    /// Warnings about the nodes.
     pub warnings: Vec<String>,
     /// Ranks that have recorded every call since they came out of `MPI_Init`; `None`: that was not asked for.
     pub from_first_call: Option<FromFirstCall>,
@@ -378,7 +378,7 @@ impl<'a> Muster<'a> {
         ranks.max().map_or(0, |highest| highest + 1)
     }
 
-    /// Whom the results are without, one sentence for each node.
+    /// The ranks that are missing in the results, one sentence for each node.
     pub(crate) fn losses(&self) -> Vec<String> {
         let text = |lost: &Lost| {
             let who = lost.known.as_ref().map_or_else(
@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(kept(&muster), before + 1);
         (0..KEPT_MAX).for_each(|_| muster.tell(Request::Furthest).expect("they answer"));
         assert_eq!(kept(&muster), KEPT_MAX);
-        // What comes later says how clocks went since, not what they showed.
+        // Later exchanges say how clocks went since, not what they showed.
         muster.beginning = muster.beginning.map(|beginning| Beginning { at_ticks: 0, ..beginning });
         let (relation, count) = (muster.relation(5), kept(&muster));
         muster.tell(Request::Furthest).expect("they answer");

@@ -36,7 +36,7 @@ const LOOK_MS: u64 = 10;
 /// Length of a window by time unless `--max-seconds` is shorter.
 const TIME_WINDOW_S: f64 = 5.0;
 
-/// What came of a recording.
+/// The result of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Recorded {
     /// The job's iteration at which recording began; `None`: by time.
@@ -295,7 +295,7 @@ fn end_all(lead: &mut Lead, why: Ended) -> Result<u64, Error> {
     Ok(ended.into_iter().map(|(_, iterations)| iterations).max().unwrap_or(0))
 }
 
-/// What was recorded by time while a loop was looked for.
+/// The recording by time while a loop was looked for.
 pub(super) fn early(lead: &mut Lead) -> Result<Early, Error> {
     ask_early(lead, Request::SeeEarly)
 }

@@ -78,7 +78,7 @@ pub(super) fn report(
     Ok(report)
 }
 
-/// What all nodes recorded.
+/// The recordings of all nodes.
 #[derive(Default)]
 struct Gathered {
     /// On the clock of this process.
@@ -175,7 +175,7 @@ fn context(options: &Options) -> Option<String> {
     (options.ranks != Context::All).then(|| options.ranks.to_string())
 }
 
-/// What can't be told of some ranks alone.
+/// A warning about facts that can't be told of some ranks alone.
 fn context_warning(lead: &Lead, marker: &Marker) -> Option<String> {
     let is_part = !lead.muster.left_alone().is_empty();
     (is_part && matches!(marker, Marker::Call(_))).then(|| {
@@ -211,7 +211,7 @@ fn loop_description(marker: &Marker, left: &[String]) -> Option<String> {
     Some(description + &left_before(left, name))
 }
 
-/// What was to count before and was left, unless it came again.
+/// The marker that was to count before and was left, unless it came again.
 fn left_before(left: &[String], name: &str) -> String {
     let mut others: Vec<&str> = left.iter().map(String::as_str).filter(|one| *one != name).collect();
     others.dedup();

@@ -98,7 +98,8 @@ pub(super) fn reset(team: &Team) {
         member.inserted.view().header().state.store(state::OBSERVE, Release);
     }
     std::thread::sleep(SEEN);
-    // Who is still inside of our routine may have begun before the state changed, and would add to what is forgotten.
+    // A thread that is still inside of our routine may have begun before the state changed, and would add to what is
+    // forgotten.
     let deadline = Instant::now() + INSIDE_MAX;
     while team.members.iter().any(is_inside) && Instant::now() < deadline {
         std::thread::sleep(SEEN);

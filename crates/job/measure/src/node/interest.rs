@@ -1,4 +1,5 @@
-//! Whether anybody still wants what a node prepares: planning for large programs and waiting for ranks that start take long.
+//! True as long as somebody wants what a node prepares: planning for large programs and waiting for ranks that start
+//! take long.
 //!
 //! Next: `team`, which asks between two ranks, and a last time before anything goes in.
 

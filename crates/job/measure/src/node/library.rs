@@ -12,7 +12,7 @@ use trimtab_stub::layout::{Header, library};
 /// Longest version text.
 const TEXT_MAX: usize = 256;
 
-/// What a process tells about its MPI library.
+/// The facts of a process about its MPI library.
 struct Facts<'a> {
     modules: &'a Modules,
 }

@@ -339,7 +339,7 @@ fn fitted(
             .collect();
         let is_common = marks.first().is_some_and(|mark| base_of(stream, *mark) == common);
         let before = found.word[(place + found.word.len() - 1) % found.word.len()];
-        // What synchronises is the same call on all ranks; else an iteration does not begin inside a run of one call.
+        // A synchronising call is the same on all ranks; else an iteration does not begin inside a run of one call.
         let is_possible = if synchronises && shares { is_common } else { before != *symbol };
         if is_possible {
             cuts.push(Cut { marks, is_common });

@@ -112,10 +112,10 @@ struct Window<'c> {
     rules: Rules,
     started_ns: u64,
     early: Early,
-    /// What was seen of each rank when it was looked at last, and the loops that were found in it.
+    /// The calls of each rank when it was looked at last, and the loops that were found in it.
     streams: Vec<Stream>,
     found: Vec<FoundLoop>,
-    /// What counts on each rank, and the pass that marks an iteration.
+    /// The marker of each rank, and the pass that marks an iteration.
     wanted: Vec<Wanted>,
     phases: Vec<u64>,
     /// The same by the counters, where calls do not tell it.
@@ -126,12 +126,12 @@ struct Window<'c> {
     marks: Vec<Vec<IterationMark>>,
     read: Vec<u64>,
     alive_ns: u64,
-    /// Who else is on this machine.
+    /// The others on this machine.
     beside: Beside,
     counters: Counters,
 }
 
-/// What counts iterations on one rank.
+/// The marker that counts iterations on one rank.
 #[derive(Clone, Debug)]
 struct Wanted {
     symbol: Symbol,
@@ -477,7 +477,7 @@ impl<'c> Window<'c> {
         checksum((names.collect::<String>() + &marker).as_bytes())
     }
 
-    /// What happens while a loop is looked for: it is recorded by time in case none is found. Whether all ranks run.
+    /// A look while a loop is looked for: it is recorded by time in case none is found. True if all ranks run.
     fn observe(&mut self) -> bool {
         self.team.yield_to_handlers();
         let seconds = (monotonic_ns() - self.started_ns) as f64 / 1e9;

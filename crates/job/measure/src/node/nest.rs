@@ -229,7 +229,7 @@ impl NestSampler {
     }
 }
 
-/// What is asked of the files, each answer kept.
+/// Questions about the files, each answer kept.
 struct Functions<'a> {
     sampler: &'a NestSampler,
     origins: RefCell<HashMap<FunctionId, Origin>>,
@@ -268,7 +268,7 @@ impl Binary for Functions<'_> {
     }
 }
 
-/// Whose the functions of a file are, most of them.
+/// The owner of most functions of a file.
 fn origin_of(module: &Module, is_program: bool) -> Origin {
     let (image, name) = (&module.loaded.image, module.file_name());
     let has = |wanted: &[&str]| wanted.iter().any(|name| image.function_named(name).is_some());

@@ -24,7 +24,7 @@ const RING_MARGIN: u64 = 256;
 /// Calls of which the last to return is among, however they are nested.
 const RECENT: u64 = 64;
 
-/// What was seen of one rank.
+/// The calls that were seen of one rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
     /// World rank.
@@ -123,7 +123,7 @@ fn overwritten(first: u64, records: usize, now: u64, capacity: u64) -> usize {
     (now + 1).saturating_sub(capacity).saturating_sub(first).min(records as u64) as usize
 }
 
-/// What is needed to tell where calls of one rank come from.
+/// The facts that tell where calls of one rank come from.
 pub(crate) struct Sites<'a> {
     pub paths: &'a mut CallPaths,
     pub rules: &'a mut Rules,

@@ -1,5 +1,5 @@
-//! Whose a function is that an MPI call comes from: the program's own, or that of MPI's libraries, their bindings for other
-//! languages, tools that stand before them, wrappers that the user named, and the system's libraries.
+//! The owner of a function that an MPI call comes from: the program itself, or MPI's libraries, their bindings for
+//! other languages, tools that stand before them, wrappers that the user named, and the system's libraries.
 //!
 //! Next: `call_paths`, which goes on to the caller of what is not the program's own.
 
@@ -43,14 +43,14 @@ const BINDINGS: [&str; 3] = ["libboost_mpi", "libmpi_cxx", "libmpichcxx"];
 /// Beginnings of mangled names in the scopes of bindings for C++: `MPI::` and `boost::mpi::`, of const functions too.
 const SCOPES: [&str; 4] = ["_ZN3MPI", "_ZNK3MPI", "_ZN5boost3mpi", "_ZNK5boost3mpi"];
 
-/// Whose a function is.
+/// The owner of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Program,
     Foreign,
 }
 
-/// Whose functions are, as far as it was asked.
+/// The owners of functions, as far as they were asked for.
 #[derive(Debug)]
 pub(super) struct Owners {
     wrappers: Vec<String>,
@@ -63,7 +63,7 @@ impl Owners {
         Owners { wrappers: wrappers.to_vec(), modules: HashMap::new() }
     }
 
-    /// Whose the code at `call` is.
+    /// The owner of the code at `call`.
     pub(super) fn of(&mut self, module: &Module, is_program: bool, call: FileAddr) -> Owner {
         let wrappers = &self.wrappers;
         let owner = match self.modules.get(&module.path) {

@@ -191,7 +191,7 @@ fn needed(events: &[CallEvent], marks: &[usize], with_messages: bool) -> Vec<usi
     needed
 }
 
-/// What a call relates its iteration to: a rank it sends to or has received from, of which the last call counts; a rank
+/// The relations of a call's iteration: a rank it sends to or has received from, of which the last call counts; a rank
 /// it will receive from, or a smaller communicator, of which the first does.
 fn relations(event: &CallEvent) -> impl Iterator<Item = ((u8, i64), bool)> {
     let sends = event.is_send.then_some(((0, i64::from(event.peer)), true));

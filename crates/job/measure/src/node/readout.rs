@@ -37,7 +37,7 @@ pub(super) struct Ending {
 }
 
 impl Window<'_> {
-    /// What the ranks recorded; they are restored by now.
+    /// The ranks' recordings; they are restored by now.
     pub(super) fn recording(&mut self, ending: Ending, clock: &Clock) -> Recording {
         self.drain();
         let ticks_per_second = clock.ticks_per_second();
@@ -95,7 +95,7 @@ fn rank_warnings(team: &Team) -> Vec<String> {
     warnings
 }
 
-/// What is measured, and of which program.
+/// The groups that are measured, and the program.
 pub(super) fn facts(job: &Job, team: &Team) -> Facts {
     let first = team.members.first();
     let builds = first.map_or_else(Vec::new, |member| {
@@ -134,7 +134,7 @@ fn start_unix_s(start_time_ticks: u64) -> f64 {
     boot.unwrap_or(0.0) + start_time_ticks as f64 / 100.0
 }
 
-/// What saving and restoring registers takes before the first and behind the last time stamp of a call, ticks.
+/// The time of saving and restoring registers before the first and behind the last time stamp of a call, ticks.
 const ISLANDS_TICKS: f64 = 10.0;
 
 /// The work of islands besides reading the clock where they count by themselves, both together, ticks.
@@ -305,7 +305,7 @@ impl Reader<'_> {
         .collect()
     }
 
-    /// What the system counted in a window of so many ticks.
+    /// The system's counts in a window of so many ticks.
     fn usage(&self, ticks: u64) -> Option<Usage> {
         let (header, seconds) = (self.member.inserted.view().header(), ticks as f64 / self.ticks_per_second);
         let is_beside = header.usage_first.valid.load(Acquire) == noted_by::BESIDE;

@@ -37,7 +37,7 @@ const PATTERN_MATCHES_MAX: usize = 10_000;
 /// The functions of one window, the same on every rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// What the report says of each.
+    /// The functions as the report has them.
     pub functions: Vec<FunctionInfo>,
     /// Their probes, `Probe::function` being the position in `functions`.
     pub probes: Vec<Probe>,

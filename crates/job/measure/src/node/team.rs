@@ -166,7 +166,7 @@ impl Team {
         }
     }
 
-    /// What to tell of ranks that ended by a fault, or by what can't be known, while they were patched.
+    /// Messages about ranks that ended by a fault, or by what can't be known, while they were patched.
     pub(crate) fn departed(&self) -> Vec<String> {
         let told = |member: &Member| {
             let text = member.inserted.departure(!member.was_alive)?;
@@ -408,7 +408,7 @@ fn refusal_warnings(selection: &Selection, options: &Options, ready: &[Ready]) -
     Ok(all.into_iter().collect())
 }
 
-/// What would be done to each rank now, for `--dry-run`; nothing is changed.
+/// The plan for each rank now, for `--dry-run`; nothing is changed.
 pub fn dry_run(
     job: &Job,
     options: &Options,

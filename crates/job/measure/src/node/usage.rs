@@ -1,4 +1,4 @@
-//! What the system has counted for a process, read beside it at the borders of a window by time.
+//! The system's counts of a process, read beside it at the borders of a window by time.
 //!
 //! Where a probe begins and ends the window, the process itself asks (`getrusage`), to the iteration. A window by time has
 //! no probe at its borders; there the same numbers come from `/proc`, some tens of microseconds beside them.
@@ -45,7 +45,7 @@ fn words_of(pid: Pid) -> Option<[(usize, u64); 8]> {
     ])
 }
 
-/// What one thread has used.
+/// The usage of one thread.
 #[derive(Default)]
 struct Thread {
     cpu_ns: u64,

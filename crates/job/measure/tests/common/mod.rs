@@ -27,7 +27,7 @@ pub const RANKS: u32 = 4;
 /// The wrapper's mark, which every specimen calls as the first thing of an iteration with the iteration's number.
 pub const TRUE_MARK: &str = "gt_mark";
 
-/// What a rank has computed when it is surely past its loader, in clock ticks of 10 ms.
+/// A rank that has computed so long is surely past its loader, in clock ticks of 10 ms.
 const STARTED_TICKS: u64 = 12;
 
 /// Iterations with a message to the neighbour and a collective, in which a small machine has room for all ranks.

@@ -15,7 +15,7 @@ const DISPERSION_MIN: f64 = 4.0;
 const STILL_MIN: f64 = 0.6;
 const PASSES_MIN: u64 = 8;
 
-/// What looks at a loop's counter have shown.
+/// The results of looks at a loop's counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bursts {
     seconds: f64,

@@ -355,7 +355,7 @@ impl Map {
         }
     }
 
-    /// What the shades mean.
+    /// The scale of the shades.
     fn draw_scale(&self, svg: &mut Svg) {
         let (x, top) = (self.left() + self.length() + 40.0, self.top());
         svg.text("axis", Anchor::Start, (x, top - 10.0), "bytes");

@@ -134,7 +134,7 @@ pub(super) fn sizes(report: &Report) -> String {
     table(&["function", "payload", "calls", "bytes"], paths::sizes(report).into_iter().map(row))
 }
 
-/// Who waited for whom.
+/// The ranks that waited, and for whom.
 pub(super) fn wait_states(report: &Report) -> String {
     let row = |state: &WaitState| {
         let cells = waits::cells(report, state).map(|(shown, number)| match number {

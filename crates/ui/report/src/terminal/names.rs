@@ -94,7 +94,7 @@ fn without_arguments(text: &str, mark: char) -> String {
     parts.join(FOR_ITSELF[0])
 }
 
-/// What stands between outermost brackets is left out; the text as it is where they don't pair.
+/// The text without the part between outermost brackets; the text as it is where they don't pair.
 fn without_inner(text: &str, (open, close): (char, char), mark: char) -> String {
     let (mut shorter, mut depth, mut before) = (String::new(), 0usize, ' ');
     for c in text.chars() {

@@ -8,7 +8,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// Narrower than this nothing can be laid out.
 const WIDTH_MIN: usize = 40;
 
-/// What a piece of text means; the pen knows how that looks.
+/// The meaning of a piece of text; the pen knows how that looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Plain,

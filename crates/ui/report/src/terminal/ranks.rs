@@ -87,7 +87,7 @@ fn bars<'a>(page: &mut Page, report: &Report, ranks: impl Iterator<Item = &'a Ra
     page.table(&table);
 }
 
-/// What the table of bars has, and the length of a full bar.
+/// The contents of the table of bars, and the length of a full bar.
 struct Shown {
     communication: bool,
     iterations: bool,

@@ -27,7 +27,7 @@ const LEAVES_FOR_NAMES: u8 = 2;
 /// A bar is not drawn shorter than this.
 const BAR_WIDTH_MIN: usize = 12;
 
-/// What a column holds.
+/// The kind of a column's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Left; shortened, and wrapped, where it must be.
