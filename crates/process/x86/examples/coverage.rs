@@ -162,7 +162,7 @@ struct Classify<'a, 'b>(&'a Image<'b>);
 
 impl ClassifyJump for Classify<'_, '_> {
     fn classify(&self, target: u64) -> JumpTarget {
-        // What has neither symbol nor unwind entry is a stub of the linker.
+        // Code that has neither symbol nor unwind entry is a stub of the linker.
         let Some(range) = self.0.range_at(target) else { return JumpTarget::TailCall };
         match self.0.is_fragment(&range) {
             true => JumpTarget::Fragment(range),

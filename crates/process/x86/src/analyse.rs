@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What is known of a function's control flow.
+/// The control flow of a function, as far as it is known.
 #[derive(Clone, Debug, Default)]
 pub struct Analysis {
     /// Instructions in all ranges, padding included.
@@ -217,7 +217,7 @@ struct Work<'a> {
     tables: BTreeMap<Table, Rc<TableTargets>>,
 }
 
-/// What an indirect jump turned out to be.
+/// The meaning of an indirect jump.
 enum Indirect {
     /// It takes its target from this table.
     Inside(Table),

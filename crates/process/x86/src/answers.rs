@@ -5,8 +5,8 @@
 //! must keep the flags, which elsewhere nobody needs. A subtraction into a register that nobody reads any more, and in which
 //! nothing is returned, does nothing but set flags either.
 //!
-//! What cannot be told: `sub eax, ecx; ret` answers in eax, as `strcmp` does, and perhaps in the flags too. It is taken for
-//! the former, because every compiler writes it.
+//! One thing cannot be told: `sub eax, ecx; ret` answers in eax, as `strcmp` does, and perhaps in the flags too. It is
+//! taken for the former, because every compiler writes it.
 //!
 //! Next: `liveness`, where this decides what a return reads.
 
@@ -16,7 +16,7 @@ use crate::{Analysis, FunctionCode};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits};
 use std::num::NonZeroU8;
 
-/// What an instruction has to do with the arithmetic flags.
+/// An instruction's use of the arithmetic flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagUse {
     /// Neither reads nor changes them.
@@ -96,7 +96,7 @@ pub(crate) fn computed_into(instruction: &Instruction) -> Option<Scratch> {
     let computes =
         matches!(instruction.mnemonic(), Add | Sub | And | Or | Xor | Adc | Sbb | Neg | Inc | Dec | Shl | Shr | Sar);
     let register = instruction.op0_register().full_register();
-    // What only clears a register may be there so that nobody finds the value.
+    // An instruction that only clears a register may be there so that nobody finds the value.
     let clears = instruction.op1_kind() == OpKind::Register && instruction.op1_register() == instruction.op0_register();
     let is_scratch = SCRATCH.contains(&register) && !clears;
     let is_one = computes && instruction.op0_kind() == OpKind::Register && is_scratch;

@@ -5,7 +5,7 @@
 //! follows how often the test lets the loop go on. That counts passes of the header; a loop whose condition is tested
 //! before anything else passes it once more than its body.
 //!
-//! What is found rests on two things that code does not show: that nothing else writes to the places in memory, and that
+//! The result rests on two things that code does not show: that nothing else writes to the places in memory, and that
 //! no call leaves for good. So whoever claims an end looks at two passes, and at [`LoopBound::has_other_exits`].
 //!
 //! Next: `linear`, which follows places through a pass.
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct LoopBound {
     /// The counter, as the test sees it.
     pub counter: Linear,
-    /// What each pass adds to it.
+    /// Each pass adds this to it.
     pub step: i64,
     /// The bound, as the test sees it.
     pub bound: Linear,
@@ -145,9 +145,9 @@ struct Test {
 pub(crate) struct Pass<'a> {
     flow: &'a ControlFlow,
     found: &'a Loop,
-    /// What holds before each block of the loop.
+    /// The state before each block of the loop.
     pub(crate) before: BTreeMap<usize, State>,
-    /// What holds behind each block of the loop.
+    /// The state behind each block of the loop.
     after: BTreeMap<usize, State>,
     /// The last instruction of each block of the loop.
     last: BTreeMap<usize, Instruction>,
@@ -246,7 +246,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What a pass adds to a value's place, if all ways round agree and it is something.
+    /// The number that a pass adds to a value's place, if all ways round agree and it is something.
     pub(crate) fn step_of(&self, value: &Linear, bits: u32) -> Option<i64> {
         let mut steps = self.latches().into_iter().map(|latch| self.added(value, bits, latch));
         let first = steps.next()??;
@@ -258,7 +258,7 @@ impl<'a> Pass<'a> {
         value.place.is_none() || self.latches().into_iter().all(|latch| self.added(value, bits, latch) == Some(0))
     }
 
-    /// What a way round adds to a value's place, as far as the test sees it.
+    /// The number that a way round adds to a value's place, as far as the test sees it.
     pub(crate) fn added(&self, value: &Linear, bits: u32, latch: usize) -> Option<i64> {
         let is_lower_half_enough = bits == 32 || value.extension != Extension::Whole;
         match self.after.get(&latch)?.value(value.place?) {
@@ -289,10 +289,10 @@ pub(crate) fn by_block(
 
 /// Instructions of blocks.
 pub(crate) type Instructions = BTreeMap<usize, Vec<Instruction>>;
-/// What holds at one end of each block.
+/// The state at one end of each block.
 pub(crate) type States = BTreeMap<usize, State>;
 
-/// What holds where a pass begins, and where control comes into it without a branch, as exceptions are caught.
+/// The state where a pass begins, and where control comes into it without a branch, as exceptions are caught.
 fn seeds(flow: &ControlFlow, found: &Loop, start: State) -> States {
     let is_root = |block: &usize| flow.blocks[*block].predecessors.is_empty();
     let caught = found.blocks.iter().copied().filter(is_root).map(|block| (block, State::unknown()));

@@ -36,7 +36,7 @@ pub(crate) fn push_return_address(return_address: u64, out: &mut Vec<u8>) {
     out.extend(&bytes[4..]);
 }
 
-/// What an indirect call's operand needs when the return address is on the stack already.
+/// The needs of an indirect call's operand when the return address is on the stack already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndirectCall {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What the caller knows about one function: its bytes, and who else may jump into it.
+//! The caller's knowledge about one function: its bytes, and who else may jump into it.
 //!
 //! Everything that needs symbols, unwind tables or memory comes in through these types, so that this crate reads
 //! nothing by itself. Next: `analyse`, which turns a [`FunctionCode`] into control flow.
@@ -48,7 +48,7 @@ pub trait ReadMemory {
 
 /// Knows what lies outside the ranges given.
 pub trait ClassifyJump {
-    /// What a jump to `target`, outside all ranges, means.
+    /// The meaning of a jump to `target`, outside all ranges.
     fn classify(&self, target: u64) -> JumpTarget;
 }
 

@@ -18,7 +18,7 @@ pub const LOOKUP_HEAD_WORDS: usize = 3;
 /// Words of a row: the first address, the end, the entry.
 pub const LOOKUP_ROW_WORDS: usize = 3;
 
-/// What the code must know.
+/// The facts that the code must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLookup {
     /// Address of the table: [`LOOKUP_HEAD_WORDS`] words, then rows in the order of their addresses.

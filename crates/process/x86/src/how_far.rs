@@ -22,7 +22,7 @@ const RBP: u8 = 5;
 /// Where the stack ended when the function began.
 const TOP: Place = Place::Frame { register: RSP, offset: 0, bytes: 8 };
 
-/// What a probe reads, and what that says.
+/// The places that a probe reads, and the meaning of their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HowFar {
     /// The test.
@@ -31,7 +31,7 @@ pub struct HowFar {
     first: Option<Linear>,
     /// Another counter, of which it is known, if that of the test is not.
     clock: Option<Clock>,
-    /// What the places hold at the probe, less what they held when the pass began: of counter, bound and beginning.
+    /// The values of the places at the probe, less those when the pass began: of counter, bound and beginning.
     moved: [i64; 3],
     /// Its test stands in the middle of a pass, so that the last one may be half a pass.
     may_end_in_a_pass: bool,
@@ -55,7 +55,7 @@ impl Clock {
     }
 }
 
-/// What is known of a function beside its code.
+/// The facts of a function beside its code.
 pub trait Surroundings {
     /// The language lets nobody write to the counter of a counting loop, as Fortran's.
     fn keeps_counters(&self) -> bool {
@@ -158,7 +158,7 @@ fn whole(entry: u64, flow: &ControlFlow, instructions: &Instructions) -> (States
 }
 
 impl HowFar {
-    /// What is to be read: counter, bound, and what the counter began with. `None`: nothing.
+    /// The places to read: counter, bound, and what the counter began with. `None`: nothing.
     pub fn places(&self) -> [Option<Place>; 3] {
         let beginning = self.first.and_then(|first| first.place).or(self.clock.map(|clock| clock.place));
         [self.bound.counter.place, self.bound.bound.place, beginning]
@@ -200,7 +200,7 @@ impl HowFar {
         Some(if self.bound.is_tested_first { after } else { after + 1 })
     }
 
-    /// What the places held when the pass began.
+    /// The values of the places when the pass began.
     fn held(&self, read: [u64; 3]) -> [u64; 3] {
         std::array::from_fn(|index| read[index].wrapping_sub(self.moved[index] as u64))
     }
@@ -400,7 +400,7 @@ impl Look<'_> {
         all
     }
 
-    /// What holds right before an instruction of the loop.
+    /// The state right before an instruction of the loop.
     fn state_at(&self, address: u64) -> Option<State> {
         let mut found = None;
         self.walk(|_, one, state| {
@@ -411,7 +411,7 @@ impl Look<'_> {
         found
     }
 
-    /// What a place holds there, less what it held when the pass began.
+    /// The value of a place there, less that when the pass began.
     fn moved(&self, state: &State, place: Place, is_narrow: bool) -> Option<i64> {
         if let Place::Frame { register, .. } = place {
             let base = state.value(Place::Register(register));
@@ -563,7 +563,7 @@ impl Look<'_> {
     }
 }
 
-/// What instructions make of what was before.
+/// The state after instructions, in terms of that before.
 fn state_after(instructions: &[Instruction]) -> State {
     let (mut state, mut info) = (State::cautious(), InstructionInfoFactory::new());
     instructions.iter().for_each(|one| state.step(one, &mut info));
@@ -583,7 +583,7 @@ fn in_terms_of(state: &State, place: Place, base: u8) -> Option<Place> {
     }
 }
 
-/// What a place that is named by registers as they are now holds.
+/// The value of a place that is named by registers as they are now.
 fn held_in(state: &State, place: Place) -> Option<Linear> {
     let place = match place {
         Place::Frame { register, offset, bytes } => match state.value(Place::Register(register)) {

@@ -10,11 +10,11 @@ use crate::call::IndirectCall;
 use crate::faults::Faults;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-/// What the rest of the crate needs to know of one instruction. Functions have many of them, so it is kept small.
+/// The facts of one instruction that the rest of the crate needs. Functions have many of them, so it is kept small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) at: u64,
-    /// What `flow` needs besides itself: a target, or the bytes a return pops.
+    /// The operand that `flow` needs: a target, or the bytes a return pops.
     operand: u64,
     pub(crate) len: u8,
     flow: Flow,
@@ -24,7 +24,7 @@ pub(crate) struct Step {
     pub(crate) is_filler: bool,
     /// It begins with a `lock` prefix, which code may jump over.
     pub(crate) is_locked: bool,
-    /// What it has to do with the arithmetic flags.
+    /// Its use of the arithmetic flags.
     pub(crate) flags: FlagUse,
     /// The scratch register that it computes anew, setting flags.
     pub(crate) computes: Option<Scratch>,
@@ -176,7 +176,8 @@ pub(crate) fn decode(code: &FunctionCode<'_>) -> Decoded {
 
 /// Held in place, and no filler, if the kernel knows where it is.
 fn settled(step: Step, code: &FunctionCode<'_>) -> Step {
-    // What ends where a sequence begins has told the kernel of it, and must not be left before it begins.
+    // An instruction that ends where a sequence begins has told the kernel of it, and must not be left before it
+    // begins.
     match code.first_restartable(step.at).is_some_and(|first| first <= step.end()) {
         true => Step { fixed: step.fixed.or(Some(Fixed::Restartable)), is_filler: false, ..step },
         false => step,

@@ -13,7 +13,7 @@ use crate::hold::Hold;
 use crate::probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
 use crate::{Refusal, Site, SiteKind, encode_near_jump};
 
-/// What every island of one probe must know.
+/// The facts that every island of one probe must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeCode {
     /// Address of the arena's gate word (32 bits, 0: closed), within 2 GiB.
@@ -30,7 +30,7 @@ pub struct ProbeCode {
     pub inline: Option<Inline>,
 }
 
-/// What inline code must know to find a thread's slot and to tell whether calls count.
+/// The facts by which inline code finds a thread's slot and tells if calls count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InlineSlot {
     /// From the gate word to the address of the shared header.
@@ -76,7 +76,7 @@ pub struct InlineNumbers {
     pub open_ticks: u32,
 }
 
-/// What is done inline, without calling the routine in the usual case.
+/// The work that is done inline, without calling the routine in the usual case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inline {
     /// How the slot is found.
@@ -110,7 +110,7 @@ const ALIGN: [u8; 9] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xf0, 0x55];
 /// `mov rsp, rbp; pop rbp`.
 const UNALIGN: [u8; 4] = [0x48, 0x89, 0xec, 0x5d];
 
-/// What a window does at a place.
+/// A window's purpose at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A function's calls are measured, or passes of an instruction.
@@ -125,7 +125,7 @@ pub enum Purpose {
 /// The code that runs at one place in a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowCode<'a> {
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
     /// Runs at an entry, or at an instruction.
     pub enter: &'a ProbeCode,
@@ -147,7 +147,7 @@ pub fn build_island(site: &Site, original: &[u8], at: u64, window: &WindowCode<'
     }
     let at_point = Passage::Point { flags_unread: false };
     let entering = if let SiteKind::At(_) = site.kind { at_point } else { Passage::Entry };
-    // What only counts calls is done at the entry.
+    // A probe that only counts calls does so at the entry.
     let counts_only = code.inline.is_some_and(|inline| !inline.timed);
     let leave = window.leave.filter(|_| !(counts_only && matches!(site.kind, SiteKind::Whole(_))));
     let mut leave: Vec<_> = leave.map(|code| code.writer(Passage::Exit)).into_iter().collect();
@@ -171,7 +171,7 @@ pub fn build_calibration(at: u64, code: &ProbeCode) -> Result<Vec<u8>, Refusal> 
     Ok(island.bytes)
 }
 
-/// What a thread does where a probe stands.
+/// A thread's passage where a probe stands.
 #[derive(Clone, Copy)]
 enum Passage {
     Entry,

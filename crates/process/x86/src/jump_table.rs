@@ -17,7 +17,7 @@ pub(crate) struct Table {
     pub(crate) form: TableForm,
 }
 
-/// What one entry is.
+/// The form of one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TableForm {
     /// A signed 32-bit distance from `anchor`.

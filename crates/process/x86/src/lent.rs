@@ -1,4 +1,4 @@
-//! Whether a slot of the frame, or a variable at a fixed address, may be written to in a loop by way of its address.
+//! Writes in a loop to a slot of the frame, or to a variable at a fixed address, by way of its address.
 //!
 //! An address is followed from where it is made: into registers, to calls, and into memory, from where anybody may take it.
 //! One that was only handed to a call before the loop is taken to be forgotten when that call returns. Functions that are
@@ -29,7 +29,7 @@ pub(crate) struct Lender<'a> {
     pub(crate) flow: &'a ControlFlow,
     pub(crate) found: &'a Loop,
     pub(crate) instructions: &'a Instructions,
-    /// What holds before each block, in terms of what held when the function began.
+    /// The state before each block, in terms of that when the function began.
     pub(crate) before: &'a States,
     /// The same of each block of the loop, in terms of what held when the pass began.
     pub(crate) in_pass: &'a States,
@@ -189,7 +189,7 @@ impl Known<'_> {
         let used = info.info(one).clone();
         let is_load =
             one.mnemonic() != Mnemonic::Lea && (1..one.op_count()).any(|at| one.op_kind(at) == OpKind::Memory);
-        // What is read from memory at an address is none.
+        // A value that is read from memory at an address is none.
         let is_base = |register: Register| is_load && [one.memory_base(), one.memory_index()].contains(&register);
         let is_from = used
             .used_registers()

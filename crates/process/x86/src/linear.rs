@@ -1,4 +1,4 @@
-//! What places hold in one pass of a loop, as what they held when the pass began plus a constant.
+//! The values of places in one pass of a loop, as what they held when the pass began plus a constant.
 //!
 //! Registers, slots of the frame and words at fixed addresses are followed along every way through the loop; where ways
 //! meet that say different things, nothing is known. So whatever a loop inside changes is unknown behind it. Stores through
@@ -51,7 +51,7 @@ pub struct Linear {
     pub times: i64,
     /// The constant.
     pub add: i64,
-    /// What of the sum is meant.
+    /// The part of the sum that is meant.
     pub extension: Extension,
 }
 
@@ -120,11 +120,11 @@ pub struct Comparison {
     pub right: Linear,
     /// How many of their lower bits are compared: 32 or 64.
     pub bits: u32,
-    /// What must hold.
+    /// The condition that must hold.
     pub condition: ConditionCode,
 }
 
-/// What a register or a word of memory holds.
+/// The value of a register or a word of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Unknown,
@@ -145,7 +145,7 @@ impl Value {
     }
 }
 
-/// What the flags were set by.
+/// The instruction's result that set the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flags {
     Unknown,
@@ -225,7 +225,7 @@ impl State {
         State { registers: [Value::Unknown; 16], is_memory_lost: true, ..State::cautious() }
     }
 
-    /// What two ways that meet agree on; true if that is less than this one said.
+    /// Keeps the values that two ways that meet agree on; true if that is less than this one said.
     pub(crate) fn meet(&mut self, other: &State) -> bool {
         let before = self.clone();
         for (one, other) in self.registers.iter_mut().zip(&other.registers) {
@@ -259,7 +259,7 @@ impl State {
         ours.chain(theirs).map(|(place, _)| *place).collect()
     }
 
-    /// What a place holds.
+    /// The value of a place.
     pub(crate) fn value(&self, place: Place) -> Value {
         match place {
             Place::Register(number) => self.registers[usize::from(number)],
@@ -372,7 +372,7 @@ impl State {
         }
     }
 
-    /// What the first operand holds afterwards, if that can be followed.
+    /// The value of the first operand afterwards, if that can be followed.
     fn result(&self, instruction: &Instruction) -> Option<Value> {
         let bits = operand_bits(instruction, 0)?;
         let second = || self.operand(instruction, 1);
@@ -461,7 +461,7 @@ impl State {
         base.sum(index, bits)?.plus(Linear::constant(instruction.memory_displacement64() as i64), bits)
     }
 
-    /// What sets the flags, if that is a comparison or like one.
+    /// The result that sets the flags, if that is a comparison or like one.
     fn flags_after(&self, instruction: &Instruction) -> Option<Flags> {
         let bits = operand_bits(instruction, 0)?;
         let zero = Linear::constant(0);

@@ -11,9 +11,9 @@ pub struct Line {
     pub address: u64,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What it does; `(bad)` for bytes that are no instruction.
+    /// The instruction in words; `(bad)` for bytes that are no instruction.
     pub text: String,
-    /// What it jumps to, calls or addresses relative to itself.
+    /// The address that it jumps to, calls or addresses relative to itself.
     pub target: Option<u64>,
 }
 

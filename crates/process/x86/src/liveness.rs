@@ -1,4 +1,4 @@
-//! What an instruction leaves unread: flags and registers that a probe there may spoil without saving them.
+//! Flags and registers that an instruction leaves unread: a probe there may spoil them without saving them.
 //!
 //! It errs towards saving. A call reads every register, because its callee may have a calling convention of its own, and
 //! spoils none, because a compiler that knows the callee may count on that. Only flags are as the ABI says: nobody hands
@@ -47,7 +47,7 @@ const ALL_REGISTERS: Live = Live { registers: u16::MAX, flags: 0 };
 /// rax and rdx, rbx, rsp, rbp, and r12 to r15: what a caller may look at after a return.
 const KEPT_OR_RETURNED: u16 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 0xf000;
 
-/// What an instruction reads, and what it overwrites whole.
+/// The flags and registers that an instruction reads, and those that it overwrites whole.
 #[derive(Clone, Copy, Debug, Default)]
 struct Effect {
     reads: Live,
@@ -140,7 +140,7 @@ fn effects(code: &FunctionCode<'_>, analysis: &Analysis) -> Vec<Effect> {
     effects
 }
 
-/// What is read where control leaves the function or can't be followed. `written` are the registers the function writes:
+/// The reads where control leaves the function or can't be followed. `written` are the registers the function writes:
 /// a caller that knows the function may count on the others.
 fn read_besides(analysis: &Analysis, index: usize, step: &Step, written: u16) -> Live {
     let exit = analysis.exits.binary_search_by_key(&step.at, |exit| exit.at).ok().map(|found| analysis.exits[found]);

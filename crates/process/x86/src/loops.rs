@@ -121,7 +121,7 @@ impl Search<'_> {
         let mut entries = self.entries_of(round);
         entries.sort_by_key(|&block| self.place[block]);
         let first = entries.first().copied().unwrap_or(round[0]);
-        // Who comes from a handler of exceptions goes on with a pass that had begun.
+        // Control that comes from a handler of exceptions goes on with a pass that had begun.
         let comes_from_entry = |block: &&usize| {
             let mut before = self.flow.blocks[**block].predecessors.iter();
             let is_first = self.flow.blocks[**block].range.start == self.analysis.entry;

@@ -135,7 +135,7 @@ impl Builder {
         let room_before = relocate_singly(original, from, self.here())?.bytes.len();
         let mut code = probe(ProbePlace { at: self.here(), room_before })?;
         if !first && code.entry > 0 {
-            // What lies before the entry is jumped over.
+            // Code that lies before the entry is jumped over.
             let behind_jump = self.here() + encode_near_jump(0, 0)?.len() as u64;
             code = probe(ProbePlace { at: behind_jump, room_before })?;
             self.jump_to(behind_jump + code.entry as u64)?;

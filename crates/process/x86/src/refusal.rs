@@ -5,7 +5,7 @@
 /// The reason a function or a place in it is left alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
-    /// What should run at the place can't be compiled.
+    /// The body for the place can't be compiled.
     #[error("{what}")]
     Body {
         /// Why, in a sentence.
@@ -160,7 +160,7 @@ pub enum Refusal {
     OutOfReach {
         /// The instruction.
         from: u64,
-        /// What it must reach.
+        /// The address that it must reach.
         target: u64,
     },
 }

@@ -31,7 +31,7 @@ pub struct Site {
     pub resume: Option<u64>,
     /// The jump that fits.
     pub jump: JumpForm,
-    /// What passes here.
+    /// The kind of passage.
     pub kind: SiteKind,
     /// The patch that frees the springboard's bytes, if they are code: it must be in place before the springboard.
     /// Several sites may share one.
@@ -58,7 +58,7 @@ impl Site {
     }
 }
 
-/// What passes at a site.
+/// The kind of passage at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SiteKind {
     /// Every call, before its first instruction.
@@ -152,7 +152,7 @@ pub(crate) fn reserved_padding(code: &FunctionCode<'_>, analysis: &Analysis) -> 
     Draft::new(code, analysis).reserved()
 }
 
-/// What sites are made from: the function, padding, and what carriers freed.
+/// The room that sites are made from: the function, padding, and what carriers freed.
 pub(crate) struct Room<'a> {
     pub(crate) planner: Planner<'a>,
     pub(crate) springboards: &'a mut Springboards,
@@ -300,7 +300,7 @@ impl Draft {
     }
 }
 
-/// What a patch may do with calls.
+/// The calls that a patch may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
     /// Leave them where they are.

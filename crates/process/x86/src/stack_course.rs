@@ -42,23 +42,23 @@ pub enum StackPlace {
     Aligned(u64, i64),
 }
 
-/// What a register or a word of the stack holds.
+/// The value of a register or a word of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// What this register held at the origin.
+    /// The value of this register at the origin.
     Register(usize),
     /// A place on the stack.
     Place(StackPlace),
 }
 
-/// What is known in front of one instruction.
+/// The known state in front of one instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackState {
     /// Where everything was as the program had it.
     pub origin: Origin,
-    /// What each general register holds.
+    /// The value of each general register.
     pub registers: [Option<Held>; GENERAL_REGISTERS],
-    /// What words of the stack hold; only those that were written since.
+    /// The values of words of the stack; only those that were written since.
     pub words: BTreeMap<StackPlace, Held>,
 }
 
@@ -75,7 +75,7 @@ pub struct OurCode<'a> {
     pub copies: &'a BTreeMap<u64, u64>,
 }
 
-/// What following a piece of code gave.
+/// The result of following a piece of code.
 #[derive(Clone, Debug, Default)]
 pub struct Course {
     /// Each instruction that is reached, with what is known in front of it.
@@ -144,7 +144,7 @@ impl StackState {
         self.set_stack(moved);
     }
 
-    /// What lies below the stack pointer belongs to nobody.
+    /// Memory below the stack pointer belongs to nobody.
     fn set_stack(&mut self, place: Option<StackPlace>) {
         self.registers[STACK_POINTER] = place.map(Held::Place);
         if let Some(stack) = place {
@@ -181,7 +181,7 @@ struct Following<'a> {
     code: &'a OurCode<'a>,
     course: Course,
     pending: Vec<u64>,
-    /// What lies behind our jumps to calculated places, and what is known there.
+    /// The targets of our jumps to calculated places, and the state there.
     indirect: Vec<(u64, StackState)>,
     facts: InstructionInfoFactory,
     steps_left: usize,
@@ -218,7 +218,7 @@ impl Following<'_> {
         }
     }
 
-    /// What is known when control comes to an address. Where a copy stands, all is as at its original.
+    /// The state when control comes to an address. Where a copy stands, all is as at its original.
     fn come_to(&mut self, address: u64, state: StackState) {
         let Some(instruction) = self.decode(address) else { return };
         let copied = self.code.copies.get(&address);

@@ -1,4 +1,4 @@
-//! What registers hold along a function's paths, as far as it tells where an indirect jump leads and whether the
+//! The values of registers along a function's paths, as far as they tell where an indirect jump leads and whether the
 //! stack frame is gone.
 //!
 //! A small abstract interpretation: each register is a known address, a place in the frame, an entry of a table,
@@ -8,7 +8,7 @@
 use crate::jump_table::{Table, TableForm};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpAccess, OpKind, Register};
 
-/// What a register or a slot of the frame holds.
+/// The value of a register or a slot of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// Anything.
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// What the indirect jump takes its target from.
+    /// The value that the indirect jump takes its target from.
     pub(crate) fn jump_value(&self, jump: &Instruction) -> Value {
         match jump.op0_kind() {
             OpKind::Register => register_index(jump.op0_register()).map_or(Value::Unknown, |at| self.registers[at]),

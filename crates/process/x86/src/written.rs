@@ -1,4 +1,4 @@
-//! Whether a function may write through an address that it is given.
+//! Writes of a function through an address that it is given.
 //!
 //! The address is followed in registers and in slots of the frame along every way through the function, and into the
 //! functions that it is given to. An element that is chosen by an index is not followed: whoever asks wants to know of

@@ -166,7 +166,7 @@ fn calls_that_never_come_back_lead_nowhere() {
         let flow = ControlFlow::ending_at(&lab.analysis(), &|target| target == abort);
         assert_eq!((lab.loops().as_str(), lab.described(&flow).as_str()), (returning, ending), "{text}");
     }
-    // What ends in a call returns from there no more, whatever is called.
+    // A block that ends in a call returns from there no more, whatever is called.
     for (text, returning, ending) in
         [(". je:A call A ret", true, true), (". je:A call A call", false, false), (". call . ret", true, false)]
     {

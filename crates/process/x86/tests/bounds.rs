@@ -19,7 +19,7 @@ use trimtab_x86::{
     how_far, loop_bound, loop_sites, writes_or_lends, writes_through,
 };
 
-/// What the loops are run with.
+/// The loops are run with these.
 const LENGTHS: [i32; 6] = [0, 1, 2, 7, 12, 40];
 /// Bytes that are pushed below the registers, and the red zone: from where they lie to the program's stack.
 const SAVED_BYTES: u64 = 16 * 8 + 8 + 128;
@@ -42,7 +42,7 @@ unsafe impl Send for Watched {}
 static TURN: Mutex<()> = Mutex::new(());
 static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
 
-/// What is known of a function of a library.
+/// The facts of a function of a library.
 struct Known<'a> {
     library: &'a Library,
     calls: Vec<u64>,

@@ -15,7 +15,7 @@ use trimtab_x86::{FrameLookup, ProbePlace};
 const RAX: usize = 0;
 const RSI: usize = 4;
 const RDI: usize = 5;
-/// What a called function must give back: rbx, rbp, r12 to r15, and what it is given.
+/// The registers that a called function must give back: rbx, rbp, r12 to r15, and what it is given.
 const KEPT: [usize; 8] = [1, 6, 11, 12, 13, 14, RSI, RDI];
 const UNTOUCHED: u64 = 0x7777;
 

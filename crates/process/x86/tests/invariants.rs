@@ -1,4 +1,4 @@
-//! What holds for the sites of any bytes: real instructions in random order, and plain noise.
+//! Invariants of the sites of any bytes: real instructions in random order, and plain noise.
 //!
 //! No panic; sites lie in the function or its padding, overlap nothing, cross no page, hold no target; whatever is
 //! displaced can be relocated. The same check is a target of `testing/fuzz`. Next: `execution.rs`.

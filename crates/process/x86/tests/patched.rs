@@ -136,7 +136,7 @@ fn ways_that_are_none_are_refused() {
     assert_eq!(way(6, 5), Err(Refusal::NoInstruction { at: entry + 6 }));
 }
 
-/// What is said to be dead is overwritten, and nobody minds.
+/// Registers that are said to be dead are overwritten, and nobody minds.
 #[test]
 fn functions_behave_the_same_when_what_is_dead_is_spoiled() {
     let mut arena = Arena::new();

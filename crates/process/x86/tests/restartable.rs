@@ -16,7 +16,7 @@ const CODE: &[u8] = &[
     0xeb, 0xe4, // 1020: jmp 1006
 ];
 
-/// What can be patched: entry, exit, and points.
+/// The places that can be patched: entry, exit, and points.
 fn verdicts(restartable: &[Range<u64>]) -> Vec<String> {
     let code = FunctionCode {
         entry: 0x1000,
@@ -41,7 +41,7 @@ fn nothing_of_a_sequence_is_displaced() {
     let code = 0x1011..0x1018;
     let mark = 0x101c..0x1020;
     assert_eq!(verdicts(&[]), ["1000", "1014", "1006", "100d", "1011", "1014"], "an ordinary function");
-    // What looks like padding behind the exit is used, unless it holds a mark.
+    // Bytes that look like padding behind the exit are used, unless they hold a mark.
     assert_eq!(verdicts(std::slice::from_ref(&code)), ["1000", "1018", "1006", refused, refused, refused]);
     assert_eq!(verdicts(&[code, mark]), ["1000", refused, "1006", refused, refused, refused]);
 }

@@ -1,4 +1,4 @@
-//! What is known of the stack at each instruction of islands and bodies, against rows written by hand.
+//! The known state of the stack at each instruction of islands and bodies, against rows written by hand.
 //!
 //! Next: `src/stack_course.rs`.
 

@@ -1,4 +1,4 @@
-//! What this program changes stands in the audit log, before and after.
+//! Changes by this program stand in the audit log, before and after.
 //!
 //! Next: `trimtab-audit` for the log, `window` and `probe` for what is changed.
 

@@ -1,6 +1,6 @@
 //! Calls through a site's API: a thread asks the controller for them while a command waits or measures.
 //!
-//! What was called is taken when the command waits; so a call that comes while a window is open counts as soon as that
+//! A call is taken when the command waits; so one that comes while a window is open counts as soon as that
 //! is over. A controller that is away for a while is told again who waits, when it is back.
 //!
 //! Next: `waiting`, which takes the calls; `trimtab_site::jobs` for what is said.
@@ -63,7 +63,7 @@ impl Calls {
         self.shared.awaiting.names.first().map_or("?", String::as_str)
     }
 
-    /// What was called since the last question, and by whom.
+    /// The name that was called since the last question, and by whom.
     pub fn take(&self) -> Option<String> {
         let calls = std::mem::take(&mut *self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner));
         (!calls.is_empty()).then(|| calls.iter().map(shown).collect::<Vec<_>>().join("; "))

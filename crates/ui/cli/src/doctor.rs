@@ -39,9 +39,9 @@ enum State {
 struct Check {
     name: &'static str,
     state: State,
-    /// What was found.
+    /// The finding.
     found: String,
-    /// What to do.
+    /// The next step.
     remedy: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What `trimtab doctor` looks at on a node. Nothing here judges.
+//! The facts that `trimtab doctor` looks at on a node. Nothing here judges.
 //!
 //! Files are read below a root, so that tests can show other nodes.
 //!
@@ -16,14 +16,14 @@ use trimtab_site::{Client, Identity, SiteError};
 const PROGRAMS: [&str; 9] =
     ["mpiexec", "mpirun", "mpiexec.mpich", "mpirun.openmpi", "srun", "scontrol", "getent", "prlimit", "systemctl"];
 
-/// What was found.
+/// The facts of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// As `uname -r` says.
     pub kernel: String,
     /// The host's name.
     pub host: String,
-    /// Who asks.
+    /// The user who asks.
     pub uid: u32,
     /// The kernel's clock, where it says.
     pub clock: Option<String>,
@@ -47,13 +47,13 @@ pub struct Facts {
     pub programs: Vec<String>,
     /// MPI's libraries that the loader knows.
     pub mpi_libraries: Vec<String>,
-    /// What `srun --version` says.
+    /// The answer of `srun --version`.
     pub slurm: Option<String>,
     /// Where the audit log is, or why it can't be written.
     pub audit: Option<Result<String, String>>,
     /// One's identity at the site.
     pub identity: Option<IdentityFacts>,
-    /// What the controller says, if one is named.
+    /// The controller's answer, if one is named.
     pub controller: Option<Result<String, Refusal>>,
 }
 
@@ -71,7 +71,7 @@ pub struct Validity {
 pub struct IdentityFacts {
     /// Which.
     pub path: String,
-    /// Whose it is, and for how long; or what is wrong with it.
+    /// Its holder, and for how long; or its fault.
     pub state: Result<(String, Validity), String>,
 }
 
@@ -104,7 +104,7 @@ impl Facts {
         facts
     }
 
-    /// What files of the kernel's say.
+    /// The settings in files of the kernel's.
     pub fn read(root: &Path) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).ok().map(|text| text.trim().to_owned());
         let status = text("proc/self/status").unwrap_or_default();

@@ -109,7 +109,7 @@ impl Shown<'_> {
         more(text, patches.len().saturating_sub(limit), "writes");
     }
 
-    /// What islands hold, one behind the other.
+    /// The islands' code, one behind the other.
     fn add_code(&self, text: &mut String, limit: usize, with_routines: bool) {
         let is_shown = |piece: &&Piece| with_routines || piece.role != PieceRole::Routines;
         let pieces = &self.explained.plan.pieces;
@@ -159,7 +159,7 @@ impl Shown<'_> {
         }
     }
 
-    /// What a write changes, and what follows in the file: it may end in the middle of an instruction.
+    /// The bytes that a write changes, and what follows in the file: it may end in the middle of an instruction.
     fn code_from(&self, patch: &Patch) -> Vec<u8> {
         let following = || {
             let module = self.modules.at(ProcAddr(patch.address))?;
@@ -201,7 +201,7 @@ impl Shown<'_> {
         text.push('\n');
     }
 
-    /// What the instruction was, or what it leads to.
+    /// The instruction as it was, or the one that it leads to.
     fn note(&self, line: &Line) -> Option<String> {
         if let Some(old) = self.origin.get(&line.address) {
             return Some(format!("in place of {}", self.place(*old)?));

@@ -1,4 +1,4 @@
-//! What a user means by a process id or a Slurm job: ranks on this machine, or a job on many nodes.
+//! The target that a user means by a process id or a Slurm job: ranks on this machine, or a job on many nodes.
 //!
 //! A process id that shows only a part of a job here leads on to Slurm, by the `srun` or the step it is of, or to the hosts
 //! that its launcher went to; then the whole job is meant. Ranks that run elsewhere and can't be reached are an error that
@@ -23,7 +23,7 @@ const MISSING: Duration = Duration::from_secs(3);
 /// Ranks named in an error.
 const RANKS_SHOWN_MAX: usize = 8;
 
-/// What is attached to.
+/// The target to attach to.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// The job of any process.
@@ -173,7 +173,7 @@ pub fn to_look_into(pid: Pid, only_process: bool) -> anyhow::Result<Vec<LookedIn
             );
             return Err(anyhow::Error::from(error).context(context));
         }
-        // What is no launcher is meant itself, whatever else is wrong with its job.
+        // A process that is no launcher is meant itself, whatever else is wrong with its job.
         Ok(_) | Err(_) => return Ok(itself),
     };
     let mut programs: Vec<LookedInto> = Vec::new();
@@ -246,7 +246,7 @@ fn spread_by_slurm(pid: Pid) -> anyhow::Result<Option<Found>> {
         None => return Ok(None),
         Some(SlurmHandle::Srun(srun)) => match slurm::step_of_srun(&slurm::Program, &processes.host(), srun) {
             Ok(Some(id)) => id,
-            // What is here speaks for itself: where there is no Slurm, something else is called srun.
+            // The processes here speak for themselves: where there is no Slurm, something else is called srun.
             Ok(None) | Err(SlurmError::NotInstalled { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         },

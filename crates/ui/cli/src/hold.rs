@@ -35,7 +35,7 @@ pub fn hold(pid: i32, seconds: u64) -> anyhow::Result<u8> {
 #[derive(Debug, Default)]
 pub struct Holds(Mutex<BTreeMap<Pid, Hold>>);
 
-/// What sees to one process, and ends once that waits or never will.
+/// A guard that sees to one process, and ends once that waits or never will.
 #[derive(Debug)]
 struct Hold {
     is_unwanted: Arc<AtomicBool>,

@@ -97,7 +97,7 @@ impl Program {
 /// How long a program may take to show that it is an MPI program.
 const PLAIN_MS: u64 = 200;
 
-/// What a program turned out to be.
+/// The kind of program that was begun.
 pub enum Begun {
     /// One process, which is no MPI program.
     Plain(Pid),

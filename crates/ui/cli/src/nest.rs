@@ -22,7 +22,7 @@ use trimtab_window::{Bursts, Counted, LoopChoice, NEST_SECONDS, Nest, NestLoop, 
 /// Between two looks at stacks, in turn: never in step with the program for long.
 const LOOK_EVERY_MS: [u64; 7] = [23, 31, 27, 41, 29, 37, 19];
 
-/// What was found out of the loops of some processes.
+/// The loops of some processes, as far as they were found out.
 pub struct FoundLoops {
     /// The processes and their ranks.
     pub targets: Vec<Target>,
@@ -34,11 +34,11 @@ pub struct FoundLoops {
     pub sampled_s: f64,
     /// The loops.
     pub nest: Nest,
-    /// What was counted of each.
+    /// The counts of each.
     pub counts: Vec<LoopCount>,
     /// How long that was, seconds.
     pub counted_s: f64,
-    /// What counting cost.
+    /// The cost of counting.
     pub cost: Summary,
     /// The loop that a window would take.
     pub choice: Option<usize>,

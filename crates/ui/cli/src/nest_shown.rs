@@ -13,7 +13,7 @@ const JSON_VERSION: u32 = 1;
 /// Widest column for places.
 const PLACE_COLUMNS_MAX: usize = 60;
 
-/// What is shown of one loop.
+/// The columns of one loop.
 struct Row {
     place: String,
     passes: Option<(u64, u64)>,
@@ -123,7 +123,7 @@ fn looked(found: &FoundLoops) -> String {
     text
 }
 
-/// What a reader should know besides.
+/// Notes for a reader.
 fn said(found: &FoundLoops) -> Vec<String> {
     let unusable = found.nest.unusable.iter().map(|one| found.sampler.in_words(one));
     let mut said: Vec<String> = unusable.collect();

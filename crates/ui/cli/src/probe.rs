@@ -81,13 +81,13 @@ fn read_script(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What the user allows, with the text.
+/// The user's permissions, with the text.
 pub fn script_options(options: &ScriptOptions, text: String) -> Options {
     let permissions = Permissions { write: options.allow_write, call: options.allow_call };
     Options { text, permissions, ..Options::default() }
 }
 
-/// What a word names.
+/// The thing that a word names.
 enum InStore {
     /// A process.
     Process(Pid),

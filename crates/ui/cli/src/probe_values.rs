@@ -15,7 +15,7 @@ const STACKS_MAX: usize = 10;
 
 /// All there is to say about a script that ran.
 pub struct Outcome<'a> {
-    /// What ended it.
+    /// The reason for its end.
     pub ended_by: &'static str,
     /// How long the probes were in.
     pub seconds: f64,
@@ -23,11 +23,11 @@ pub struct Outcome<'a> {
     pub functions: usize,
     /// Those that could not be probed.
     pub refused: &'a [Refusal],
-    /// What it sent.
+    /// Its messages.
     pub messages: Vec<Message>,
     /// Its variables.
     pub values: Vec<Named>,
-    /// What it cost and lost.
+    /// Its cost and its losses.
     pub summary: Summary,
 }
 

@@ -32,7 +32,7 @@ pub trait Probed {
     fn wanted(&self) -> Option<Duration>;
     /// Time since it is in.
     fn elapsed(&self) -> Duration;
-    /// What has come.
+    /// The news.
     fn poll(&mut self) -> anyhow::Result<Poll>;
     /// Waits until it is worth looking again, so long at most.
     fn wait(&self, limit: Option<Duration>);

@@ -1,4 +1,4 @@
-//! What a site keeps: windows that went through it are filed there, and shown again by `list` and `report`.
+//! The store of a site: windows that went through it are filed there, and shown again by `list` and `report`.
 //!
 //! Next: `stored` for one's own store, which has them too; `trimtab_site::jobs` for what is said.
 

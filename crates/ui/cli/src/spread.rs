@@ -17,7 +17,7 @@ use trimtab_track::slurm::RunningJob;
 use trimtab_track::{Launch, ProcFs, Processes, far_launch};
 use trimtab_types::Pid;
 
-/// What a stored job's key begins with if Slurm runs it; its id follows.
+/// A stored job's key begins with this if Slurm runs it; its id follows.
 pub const SLURM_KEY: &str = "slurm ";
 /// The same of a launcher's; host, process and start of the launcher follow.
 const LAUNCH_KEY: &str = "launch ";
@@ -36,7 +36,7 @@ pub enum Spread {
     Launch(Launched),
 }
 
-/// What a launcher on this machine started, here and elsewhere.
+/// The processes that a launcher on this machine started, here and elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launched {
     launch: Launch,
@@ -46,7 +46,7 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// What the launch of `pid` is, if it went to other machines.
+    /// The launch of `pid`, if it went to other machines.
     ///
     /// # Errors
     /// The process can't be looked at.
@@ -56,12 +56,12 @@ impl Launched {
         Ok(launch.mark.clone().map(|mark| Launched { launch, mark, comes_back }))
     }
 
-    /// Who launched it.
+    /// The launcher's process.
     pub fn launcher(&self) -> Pid {
         self.launch.launcher
     }
 
-    /// Whose it is.
+    /// Its owner.
     pub fn uid(&self) -> u32 {
         self.launch.uid
     }
@@ -113,7 +113,8 @@ impl Spread {
         }
     }
 
-    /// What starts agents: the site's standing ones, if it has a controller that may be asked and Slurm runs the job.
+    /// The starter of agents: the site's standing ones, if it has a controller that may be asked and Slurm runs the
+    /// job.
     ///
     /// # Errors
     /// Nothing that may be used is known.
@@ -147,7 +148,7 @@ impl Spread {
         }
     }
 
-    /// What to call it in a sentence.
+    /// Its name in a sentence.
     pub fn name(&self) -> String {
         match self {
             Spread::Slurm(running) => format!("job {}", running.id),
@@ -157,7 +158,7 @@ impl Spread {
         }
     }
 
-    /// What shows why no agent came, or no rank is where one should be.
+    /// The command that shows why no agent came, or no rank is where one should be.
     pub fn next_step(&self) -> String {
         match self {
             Spread::Slurm(running) => {

@@ -154,7 +154,7 @@ fn undo(pid: Pid, seccomp_ok: bool) -> anyhow::Result<Option<Done>> {
     if seccomp_ok {
         trimtab_os::trust_filters(pid);
     }
-    // What another trimtab is just about to map is not left over.
+    // Memory that another trimtab is just about to map is not left over.
     let _claim = trimtab_session::Claim::of(pid)?;
     let found = leftover::find_also_coming(pid)?;
     let patches = match &found {

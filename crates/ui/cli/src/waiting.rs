@@ -56,7 +56,7 @@ pub fn run(
     if events.windows() != Some(1) && options.html.is_some() {
         bail!("--html writes one window: leave out --windows, and use `trimtab report JOB/WINDOW --html FILE` later");
     }
-    // What could not be stored is not waited for.
+    // A window that could not be stored is not waited for.
     drop(Store::open(store.as_deref())?);
     let terminal = Terminal::new()?;
     let signal = Arc::new(AtomicBool::new(false));
@@ -81,7 +81,7 @@ fn far_machines<'a>(
     is_interrupted: &'a dyn Fn() -> bool,
 ) -> anyhow::Result<Option<FarMachines<'a>>> {
     let Found::Spread(spread) = found else { return Ok(None) };
-    // What Slurm runs on its nodes, it says itself.
+    // Slurm says itself what it runs on its nodes.
     let is_launch = matches!(**spread, Spread::Launch(_));
     let is_seen_there = |when: &When| match when.condition {
         Condition::JobStart | Condition::JobEnd => is_launch,
@@ -215,7 +215,7 @@ fn windows(count: u64) -> String {
     if count == 1 { "1 window was".to_owned() } else { format!("{count} windows were") }
 }
 
-/// What the job may be called by `trimtab trigger`; the last one is the best to type.
+/// The names of the job for `trimtab trigger`; the last one is the best to type.
 fn names(found: &Found, store: &Option<PathBuf>) -> Vec<String> {
     let (mut names, key) = match found {
         Found::Here(job) => {
@@ -239,7 +239,7 @@ fn names(found: &Found, store: &Option<PathBuf>) -> Vec<String> {
     names
 }
 
-/// What a call through the API has to know of the job.
+/// The facts of the job that a call through the API needs.
 fn awaiting(found: &Found, store: &Option<PathBuf>) -> Awaiting {
     let (owner, key) = match found {
         // Its windows are measured here, and the site keeps none of them.
@@ -252,7 +252,7 @@ fn awaiting(found: &Found, store: &Option<PathBuf>) -> Awaiting {
     Awaiting { names: site_names(found, store), key, owner, calls: Vec::new() }
 }
 
-/// What a job may be called through the API, the best to type first: a process id means nothing without its host.
+/// The names of a job for a call through the API, the best to type first: a process id means nothing without its host.
 fn site_names(found: &Found, store: &Option<PathBuf>) -> Vec<String> {
     let names = names(found, store);
     let first = match found {
@@ -268,7 +268,7 @@ fn site_names(found: &Found, store: &Option<PathBuf>) -> Vec<String> {
     first.map(|pid| format!("{host}:{pid}")).into_iter().chain(others).take(SITE_NAMES_MAX).collect()
 }
 
-/// What the waiter asks.
+/// The answers to the waiter's questions.
 struct Around<'a> {
     terminal: &'a Terminal,
     signal: Arc<AtomicBool>,
@@ -344,7 +344,7 @@ impl Around<'_> {
         }
     }
 
-    /// What Slurm says now and then; a question without answer is asked again.
+    /// Slurm's answer, now and then; a question without answer is asked again.
     fn is_running(&mut self, running: &slurm::RunningJob) -> bool {
         if self.asked_slurm.elapsed() < SLURM_ALIVE {
             return true;

@@ -78,7 +78,7 @@ pub fn run(
     Ok(if seen == 0 { PARTIAL } else { DONE })
 }
 
-/// What the windows share.
+/// The state that the windows share.
 struct Work<'a> {
     wanted: &'a WatchOptions,
     options: Options,
@@ -91,7 +91,7 @@ struct Work<'a> {
     holds: Arc<Holds>,
 }
 
-/// What only the main thread touches.
+/// The state that only the main thread touches.
 struct Desk {
     store: Store,
     lines: Lines,

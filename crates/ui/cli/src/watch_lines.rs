@@ -1,4 +1,4 @@
-//! What `watch` says about each start: one line for people, one JSON object for programs.
+//! The lines of `watch` about each start: one line for people, one JSON object for programs.
 //!
 //! Next: `watch`, which knows when.
 
@@ -26,9 +26,9 @@ enum Json {
 
 /// A window and its job.
 pub struct Measured<'a> {
-    /// What was measured.
+    /// The job that was measured.
     pub job: &'a Job,
-    /// What came of it.
+    /// Its report.
     pub report: &'a Report,
 }
 
@@ -84,7 +84,7 @@ impl Lines {
         self.say(start, Some(measured.job), &words, fields)
     }
 
-    /// What it all came to.
+    /// The sums at the end.
     pub fn summary(&self, seen: u64, missed: Missed) -> String {
         let mut text = format!("trimtab: {seen} starts, {} measured", self.measured);
         if missed.nameless > 0 {

@@ -268,7 +268,7 @@ fn one_window(
     keep_and_show(&mut kept, &Known::of(job), outcome, options, false, None, &ends)
 }
 
-/// What tells the ends of the ranks on this machine.
+/// Tells the ends of the ranks on this machine.
 fn ends_of(job: &Job) -> Departures {
     Departures::of(job.ranks.iter().map(|rank| rank.pid))
 }
@@ -340,12 +340,12 @@ fn nest_number(name: &LoopName) -> Option<u32> {
     name.function.parse().ok().filter(|number| *number > 0 && name.number.is_none())
 }
 
-/// What could not be written is not measured.
+/// A window that could not be written is not measured.
 pub fn check_files(options: &WindowOptions) -> anyhow::Result<()> {
     options.json.iter().chain(&options.html).try_for_each(|path| output::check_writable(path))
 }
 
-/// What is kept of a job beside its report.
+/// The facts that are kept of a job beside its report.
 pub struct Known {
     /// Names it among all jobs.
     pub key: String,

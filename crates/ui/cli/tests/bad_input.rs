@@ -1,4 +1,5 @@
-//! What can't be measured is refused in one clear line, or reported as far as it went; the job is unharmed either way.
+//! A target that can't be measured is refused in one clear line, or reported as far as it went; the job is unharmed
+//! either way.
 //!
 //! Next: `common_trace` for what unharmed means; `trace.rs` for jobs that can be measured.
 
@@ -246,7 +247,7 @@ fn a_job_under_a_filter() {
     let end = home.path("end");
     let launch = Launch::alone(&filter).args([program.as_os_str(), "--until".as_ref(), end.as_os_str()]);
     let job = Job::start(&launch);
-    // Who may read the filter finds that it allows everything; anybody else is told whose word would do.
+    // A user who may read the filter finds that it allows everything; anybody else is told whose word would do.
     let attached = home.run(&["attach", &job.rank(0), "--iterations", "3"]);
     match is_root() {
         true => attached.reports("filter", 0, &["communication"]),

@@ -46,7 +46,7 @@ fn bytes_before_and_after_and_code_are_shown() {
         "entry add { n++; when = 5 }",
         "0x401001  48 8d 44 37 01  -> e9 ",
         "before: 0x401001  48 8d 44 37 01               lea rax, [rdi+rsi+1]",
-        // What was overwritten runs in the island, which goes back behind it or returns itself.
+        // Instructions that were overwritten run in the island, which goes back behind them or returns itself.
         "lea rax, [rdi+rsi+1]",
         "entry of add, body 0",
         "; claim a thread's area",

@@ -489,7 +489,7 @@ fn a_zombie_is_no_program() {
     child.wait().expect("ends");
 }
 
-/// What a process has mapped.
+/// The memory that a process has mapped.
 fn mapped_bytes(pid: i32) -> u64 {
     let pages = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     pages.split_whitespace().next().and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096

@@ -247,7 +247,7 @@ impl Hosts<'_> {
         command
     }
 
-    /// What starts a program with a rank on each host.
+    /// The command that starts a program with a rank on each host.
     fn launch(&self, mpi: Mpi, program: &Path) -> Vec<String> {
         let names: Vec<&str> = (1..=HOSTS).map(|node| self.testbed.name(node)).collect();
         let (names, program) = (names.join(","), program.display().to_string());
@@ -305,7 +305,7 @@ impl Hosts<'_> {
             let pids = new();
             pids.len() == HOSTS && pids.iter().all(|pid| has_worked(*pid))
         });
-        // What we started enters the host; the launcher is its child.
+        // The process that we started enters the host; the launcher is its child.
         let inner = common_cluster::children_of(launcher.id());
         let pid = inner.first().and_then(|pid| Testbed::inside(*pid)).expect("the launcher runs").to_string();
         let ranks = new().into_iter().map(|pid| (pid, TextSnapshot::of(pid).expect("a rank's text"))).collect();

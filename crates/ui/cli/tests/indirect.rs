@@ -87,7 +87,7 @@ fn the_code_that_the_loader_chose_is_measured() {
     threads_running(job.pid()).expect("no thread is stopped");
 }
 
-/// What is listed says where the code is; what the loader took from the kernel's page can't be told, and is refused.
+/// The list says where the code is; what the loader took from the kernel's page can't be told, and is refused.
 #[test]
 fn indirect_functions_are_listed_with_their_code() {
     let _alone = alone();

@@ -257,7 +257,7 @@ fn hosts(report: &Report) -> BTreeSet<&str> {
     report.ranks.iter().map(|rank| rank.host.as_str()).collect()
 }
 
-/// What `trimtab probe` found, as JSON.
+/// The findings of `trimtab probe`, as JSON.
 fn probed(cluster: &Cluster<'_>, words: &[&str]) -> Value {
     let mut command: Command = cluster.trimtab(&["probe"]);
     let output = command.args(words).args(["--json", "-"]).output().expect("it runs");

@@ -213,7 +213,7 @@ fn killed_while_the_library_comes() {
     }
 }
 
-/// What can't be done in a library to come is said, and one that does not come, or lacks the function, is too.
+/// A wish that can't be met in a library to come is said, and one that does not come, or lacks the function, is too.
 #[test]
 fn what_can_not_wait_is_refused() {
     let (_alone, home) = (alone(), Home::new());

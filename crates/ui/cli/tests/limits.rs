@@ -1,5 +1,5 @@
-//! What forbids our calls, and what makes them in another way: programs under seccomp filters, programs of musl, static
-//! ones, programs of Go. Each is probed, or refused with the reason; neither is harmed.
+//! Limits that forbid our calls, and what makes them in another way: programs under seccomp filters, programs of musl,
+//! static ones, programs of Go. Each is probed, or refused with the reason; neither is harmed.
 //!
 //! Filters are installed by a library that is loaded before the program (`FILTER`): lists as Docker and systemd
 //! install them, and single calls that get every answer a filter can give. Before trimtab itself, one answers as a kernel
@@ -76,7 +76,8 @@ __attribute__((constructor)) static void begin(void) {
 }
 "#;
 
-/// What Docker's default leaves out of its list: modules, mounts, clocks, keys, other processes, tracing of the kernel.
+/// The calls that Docker's default leaves out of its list: modules, mounts, clocks, keys, other processes, tracing of
+/// the kernel.
 const NOT_IN_DOCKERS: &str = "101,103,134,135,136,139,153,154,155,156,159,163,164,165,166,167,168,169,172,173,174,175,176,\
                               177,178,179,180,181,182,183,184,185,205,212,227,236,237,238,239,246,248,249,250,256,272,\
                               279,298,300,303,304,305,308,310,311,312,313,320,321,323";

@@ -151,7 +151,7 @@ fn start(row: &Row, desk: &Desk) -> Running {
     wait_until_at_work(Launch::mpi(row.mpi, RANKS, &program).start().expect("it starts"), true)
 }
 
-/// What the command says of a program, which is as before afterwards.
+/// The command's words about a program, which is as before afterwards.
 fn shown(row: &Row, name: &str, options: &[&str]) -> Said {
     let desk = Desk::new();
     let mut job = start(row, &desk);

@@ -25,7 +25,7 @@ const SLOW_SHARE_MAX: f64 = 0.05;
 
 /// Of calls that last a microsecond the wrapper sees the probes too; a call that ends at a jump has next to nothing.
 const SEEN_SHARE_MIN: f64 = 0.2;
-/// What the clocks of both may differ by.
+/// The clocks of both may differ by this share.
 const CLOCK_SHARE_MAX: f64 = 0.001;
 
 #[test]

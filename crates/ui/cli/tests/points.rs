@@ -117,7 +117,7 @@ fn options_choose_what_is_listed() {
     }
 }
 
-/// What the kernel knows by its address stays in place, also where nothing but the file is there.
+/// A sequence that the kernel knows by its address stays in place, also where nothing but the file is there.
 #[test]
 fn restartable_sequences_are_left_alone() {
     let home = Home::new();

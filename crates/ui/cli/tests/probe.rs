@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::process::Command;
 use trimtab_specimens::{Mpi, TextSnapshot, has_worked, threads_running};
 
-/// What a script left in a variable of a kind.
+/// The value that a script left in a variable of a kind.
 #[track_caller]
 fn variable<'a>(result: &'a Value, name: &str, kind: &str) -> &'a Value {
     let variables = result["variables"].as_array().expect("variables");
@@ -93,7 +93,7 @@ fn a_killed_script_is_undone() {
     job.ends_well("killed");
 }
 
-/// What is wrong with a script is said with its place, and nothing is touched.
+/// The fault of a script is said with its place, and nothing is touched.
 #[test]
 fn wrong_scripts_are_refused() {
     let _alone = alone();

@@ -14,7 +14,7 @@ use trimtab_site::Authority;
 use trimtab_specimens::skip;
 use trimtab_testbed::{Slurm, Testbed};
 
-/// What a standing agent may do.
+/// The rights of a standing agent.
 const RIGHTS: &str = "-all,+setuid,+setgid,+sys_ptrace,+dac_read_search";
 
 const NODES: usize = 4;
@@ -245,7 +245,7 @@ fn a_killed_agent_leaves_its_rank_free(site: &Site<'_>, job: &Job) {
     assert_eq!(told.count(), 1, "its standing agent says so");
 }
 
-/// What it hears of the lead when it goes on was said while its lease ended.
+/// The lead's words that it hears when it goes on were said while its lease ended.
 fn a_stopped_agent_that_goes_on_leaves_within_its_lease(site: &Site<'_>, job: &Job) {
     let mut window = LongWindow::begin(site, job);
     let stopped = agents()[0];
@@ -598,7 +598,7 @@ impl<'a> Site<'a> {
         self.trimtab(&words, role).output().expect("it runs")
     }
 
-    /// What is asked of the site's store, and of whoever waits at the site, in place of the own.
+    /// A question to the site's store, and to whoever waits at the site, in place of the own.
     fn ask(&self, words: &[&str], role: &str) -> Output {
         let mut command = self.trimtab(words, role);
         command.arg("--controller").arg(self.cluster.testbed.address(0)).output().expect("it runs")

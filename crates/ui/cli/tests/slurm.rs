@@ -250,7 +250,7 @@ fn particle(mpi: Mpi) -> PathBuf {
     program.canonicalize().expect("it is there")
 }
 
-/// What one command said.
+/// The output of one command.
 #[derive(Debug)]
 struct Said {
     code: i32,
@@ -286,7 +286,7 @@ impl Site<'_> {
         Said { code, stdout: text(&output.stdout), stderr: text(&output.stderr) }
     }
 
-    /// What a command of Slurm's says.
+    /// The output of a command of Slurm's.
     fn said(&self, name: &str, words: &[&str]) -> String {
         let output = self.slurm.command(name).args(words).output().expect("it runs");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
@@ -308,7 +308,7 @@ impl Site<'_> {
     fn window(&self, job: &mut Child, plugin: &str, ranks: u32) -> Report {
         let deadline = Instant::now() + LIMIT;
         loop {
-            // What we started enters the node; srun is its child.
+            // The process that we started enters the node; srun is its child.
             let srun = children_of(job.id()).first().and_then(|pid| Testbed::inside(*pid)).unwrap_or(0).to_string();
             let said = self.trimtab(&["attach", "--json", "-", "--iterations", "10", &srun]);
             match serde_json::from_str::<Report>(&said.stdout) {

@@ -1,4 +1,4 @@
-//! What is kept: windows of one job add up, are shown again in every form, and a kill loses at most the newest.
+//! The store: windows of one job add up, are shown again in every form, and a kill loses at most the newest.
 //!
 //! Next: `common_trace` for running the binary; the store's own tests are in its crate.
 

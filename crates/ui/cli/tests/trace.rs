@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use trimtab_specimens::Mpi;
 
-/// What a report says of a job in which a killed trimtab had left something.
+/// A report's words about a job in which a killed trimtab had left something.
 const LEFT: &str = "probes that a killed trimtab had left were taken out first";
 
 /// Attaches six times, then compares with a run that nobody looked at.
@@ -163,7 +163,7 @@ fn survives(name: &str, job: &Job, home: &Home, kills: u64, with: &[&str]) {
         // In a third of the rounds the next attach, killed or not, has to cope.
         let next = random.below(3);
         if next == 2 {
-            // What a thread was sent to do comes without trimtab, a moment later.
+            // A thread arrives where it was sent without trimtab, a moment later.
             sleep(SETTLING);
         }
         let was_left = mappings(job) > 0;

@@ -21,7 +21,7 @@ pub struct Bounds {
     pub is_named: bool,
 }
 
-/// What is known of a stretch of code.
+/// The facts of a stretch of code.
 #[derive(Clone, Default)]
 struct Stretch {
     end: u64,

@@ -46,7 +46,7 @@ pub struct Arena {
     base: u64,
     leave: u64,
     probe: ProbePlaces,
-    /// What the code that is run finds as its return address.
+    /// The return address that the code that is run finds.
     return_to: Option<u64>,
 }
 

@@ -141,7 +141,7 @@ pub fn spoil(registers: RegisterSet, flags_live: bool) -> Vec<u8> {
     bytes
 }
 
-/// What a caller may look at after a return: memory and stack, rax, rdx, and the registers a callee keeps.
+/// The state that a caller may look at after a return: memory and stack, rax, rdx, and the registers a callee keeps.
 pub fn kept(outcome: &Outcome) -> (Vec<u64>, &[u8], &[u8]) {
     const REPORTED: [usize; 9] = [0, 1, 3, 6, 11, 12, 13, 14, 16];
     (REPORTED.map(|index| outcome.registers[index]).to_vec(), &outcome.data, &outcome.stack)

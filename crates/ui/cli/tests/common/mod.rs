@@ -1,4 +1,4 @@
-//! What the tests of the whole program share: the real binary on real specimens, and its report beside the truth.
+//! Shared by the tests of the whole program: the real binary on real specimens, and its report beside the truth.
 //!
 //! Each test has a store of its own and shares the symbol cache. Jobs run one at a time: the machine may have two cores,
 //! and MPICH polls.
@@ -22,7 +22,7 @@ pub const LIMIT: Duration = Duration::from_secs(90);
 /// Ranks of every job: MPICH polls, so no more than the cores of a small machine.
 pub const RANKS: u32 = 2;
 
-/// What a rank has computed when it is surely past its loader, in clock ticks of 10 ms.
+/// A rank that has computed so long is surely past its loader, in clock ticks of 10 ms.
 const STARTED_TICKS: u64 = 12;
 
 /// The truth's marker: a function of the wrapper that every specimen calls as the first thing of an iteration.
@@ -39,7 +39,7 @@ pub struct Desk {
     folder: TempDir,
 }
 
-/// What one command said.
+/// The output of one command.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -208,7 +208,7 @@ pub fn finish(job: Running, name: &str) -> Finished {
 /// One window beside what the wrapper saw of the same iterations.
 #[derive(Debug)]
 pub struct Compared {
-    /// What trimtab reported.
+    /// The report of trimtab.
     pub report: Report,
     /// The program's own number of the first recorded iteration, by rank.
     pub first: Vec<u64>,
@@ -335,7 +335,7 @@ pub fn is_held(pid: i32) -> bool {
     })
 }
 
-/// What a process has mapped.
+/// The mappings of a process.
 pub fn maps(pid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
 }

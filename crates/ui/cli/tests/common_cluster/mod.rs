@@ -1,4 +1,4 @@
-//! What tests on several nodes share: the nodes with a Slurm, a job on them, `trimtab` on the head.
+//! Shared by tests on several nodes: the nodes with a Slurm, a job on them, `trimtab` on the head.
 //!
 //! Next: `cluster.rs` for windows, `jobs.rs` for all other commands, `site.rs` for standing agents.
 #![allow(dead_code, reason = "each test file uses its own part")]

@@ -34,7 +34,7 @@ impl Hazard {
         started
     }
 
-    /// What it prints and returns when nobody disturbs it.
+    /// Its output and its exit status when nobody disturbs it.
     pub fn undisturbed(variant: HazardVariant, hazard: &str) -> (String, ExitStatus) {
         Hazard::start_at_once(variant, hazard, true, &|_| {}).end()
     }

@@ -1,4 +1,4 @@
-//! What the tests of the whole program share: running the binary in folders of its own, and proving that a job was
+//! Shared by the tests of the whole program: running the binary in folders of its own, and proving that a job was
 //! left as it was found.
 //!
 //! Jobs run one at a time, because MPICH polls and the machine may have two cores.
@@ -127,7 +127,7 @@ impl Started {
         signal_to(self.pid(), signal);
     }
 
-    /// What it has said on standard error so far.
+    /// Its standard error so far.
     pub fn stderr(&self) -> String {
         fs::read_to_string(self.outputs.path().join("err")).unwrap_or_default()
     }
@@ -158,7 +158,7 @@ impl Drop for Started {
     }
 }
 
-/// What a command has done.
+/// The outcome of a command.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub status: ExitStatus,
@@ -373,7 +373,7 @@ impl Trace {
     }
 }
 
-/// What is in one list only, as text; empty if they are equal.
+/// The lines that are in one list only, as text; empty if they are equal.
 fn missing(before: &[String], after: &[String]) -> String {
     let gone = before.iter().filter(|one| !after.contains(one)).map(|one| format!("- {one}\n"));
     let new = after.iter().filter(|one| !before.contains(one)).map(|one| format!("+ {one}\n"));
