@@ -1,4 +1,4 @@
-//! What keeps agents and their lead from working together.
+//! The errors between agents and their lead.
 //!
 //! Next: `lead` and `serve`, which raise these.
 
@@ -17,7 +17,7 @@ pub enum Error {
     /// A ticket that can't be read.
     #[error("no ticket: {what}; agents are started by `trimtab attach --slurm`, not by hand")]
     Ticket {
-        /// What is wrong.
+        /// The fault, in words.
         what: String,
     },
     /// This host has no place in the ticket.
@@ -31,7 +31,7 @@ pub enum Error {
     /// A program that starts agents is not there.
     #[error("can't run {command}; is it installed and in PATH here?")]
     NoStarter {
-        /// What was to be run.
+        /// The command that was to be run.
         command: String,
         /// Why not.
         #[source]
@@ -46,7 +46,7 @@ pub enum Error {
         seconds: u64,
         /// Where they were awaited.
         address: String,
-        /// What the program that starts them said.
+        /// The words of the program that starts them.
         said: String,
     },
     /// The site's standing agents started nobody, and will not.
@@ -70,7 +70,7 @@ pub enum Error {
     /// Bytes that no node of ours sends.
     #[error("{what} can't be understood; do all nodes run the same trimtab?")]
     Malformed {
-        /// What came.
+        /// The kind of answer that came.
         what: &'static str,
     },
     /// The site's controller, or an identity for it.

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// Longest answers of all agents together; they lie in the lead's memory.
 pub const ANSWERS_BYTES_MAX: u64 = 1 << 30;
-/// What an agent's piece takes in a wave's value beside its bytes, at most: place, lengths.
+/// The bytes of an agent's piece in a wave's value beside its contents, at most: place, lengths.
 const PIECE_COST: usize = 24;
 /// Least room of a piece: below, waves would carry hardly anything.
 const ROOM_MIN: usize = 16;
@@ -116,7 +116,7 @@ impl Gather {
 mod tests {
     use super::*;
 
-    /// What an agent answers: of any length, each byte its own.
+    /// An agent's answer: of any length, each byte its own.
     fn answer(agent: usize, length: usize) -> Vec<u8> {
         (0..length).map(|index| (index * 31 + agent * 7) as u8).collect()
     }

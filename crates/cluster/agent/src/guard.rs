@@ -20,7 +20,7 @@ use trimtab_types::Pid;
 
 /// The hidden command of the program that runs [`guard`].
 pub const COMMAND: &str = "guard";
-/// What an agent says that ends in order.
+/// An agent that ends in order says this.
 const IN_ORDER: u8 = b'.';
 /// Longest message to a guard, in bytes: a line for each process of a node.
 const CHARGE_BYTES_MAX: u32 = 1 << 20;
@@ -28,7 +28,7 @@ const CHARGE_BYTES_MAX: u32 = 1 << 20;
 const TRIES_MAX: usize = 5;
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// What a guard is told at its beginning.
+/// A guard's orders, told at its beginning.
 #[derive(Debug, Serialize, Deserialize)]
 struct Charge {
     /// The command whose agent it stands beside, for the log.
@@ -74,7 +74,7 @@ impl Guard {
 /// # Errors
 /// When what the agent says can't be read.
 pub fn guard(agent: &mut impl Read) -> Result<(), Error> {
-    // Who asks the agent to end asks it in vain here: as long as it lives there is something to guard.
+    // A signal that asks the agent to end is in vain here: as long as it lives there is something to guard.
     let _ignored = asked_to_end()?;
     let charge = read_charge(agent)?;
     if ends_in_order(agent) {

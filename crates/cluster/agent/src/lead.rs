@@ -40,7 +40,7 @@ const LATE_US: u64 = 20_000_000;
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 /// Time between two looks at whoever may interrupt.
 const LOOK: Duration = Duration::from_millis(50);
-/// Who answers the first question this long after the first one is asked again: it knows the answer then, or hears the
+/// An agent that answers the first question this long after the first one is asked again: it knows the answer then, or hears the
 /// question at all, if that was lost on the way between two parents.
 const MUSTER_LATE_US: u64 = 2_000_000;
 /// Longest wait for any answer to it.
@@ -54,7 +54,7 @@ const BYE_MAX: Duration = Duration::from_secs(3);
 const PORT_FIRST: u64 = 20_000;
 const PORT_COUNT: u64 = 12_000;
 
-/// What is asked of all agents came back.
+/// The answers to a question to all agents.
 #[derive(Debug)]
 pub struct Answers {
     /// When it was asked, by this process's clock.
@@ -151,7 +151,7 @@ impl<'a> Lead<'a> {
         &self.left_out
     }
 
-    /// What the program that started the agents has said, if anything.
+    /// The words of the program that started the agents, if there are any.
     pub fn said(&self) -> String {
         self.started.said()
     }
@@ -336,7 +336,7 @@ impl<'a> Lead<'a> {
                 Some(Told::Result(result)) if result.stream == channel.stream && result.wave == wave => {
                     return Ok(Answered { sent_ticks, received_ticks: ticks(), result: Some(*result) });
                 }
-                // What could not be merged has no result.
+                // A wave that could not be merged has no result.
                 Some(Told::Trouble(trouble)) if is_about(&trouble, channel.stream, wave) => break,
                 _ => {}
             }
@@ -397,7 +397,7 @@ impl<'a> Lead<'a> {
     fn patience(&mut self, has_some: bool) -> Duration {
         let missing = self.missing();
         match (self.started.runs_for(&missing), has_some) {
-            // What ends before its agents came has told why.
+            // A program that ends before its agents came has told why.
             (Some(false), _) => Duration::ZERO,
             (None, _) if self.started.has_ended() => Duration::ZERO,
             (_, false) => FIRST_MAX,

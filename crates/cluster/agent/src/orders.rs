@@ -1,4 +1,4 @@
-//! What a standing agent does for a window: starts an agent on its host, as the user whose job it is.
+//! Orders to a standing agent for a window: it starts an agent on its host, as the user whose job it is.
 //!
 //! The order comes from the controller, with the user that a certificate proved. Whose the job's processes are is asked
 //! of the kernel, here and now; unless they are the user's own, or an administrator asks, nothing is started. What is
@@ -29,7 +29,7 @@ const RANKS_MAX: Duration = Duration::from_secs(20);
 /// Time between two looks for them.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What was started on this host.
+/// The agents that were started on this host.
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
     counts: Arc<Mutex<Counts>>,

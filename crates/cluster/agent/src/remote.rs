@@ -15,7 +15,7 @@ pub struct Remote<'l, 'a> {
     lead: &'l mut Lead<'a>,
     /// Agents with ranks, by position.
     present: BTreeMap<usize, Present>,
-    /// What went wrong on the way, for whoever shows the report.
+    /// Troubles on the way, for whoever shows the report.
     pub troubles: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl<'l, 'a> Remote<'l, 'a> {
                 Err(error) => self.troubles.push(format!("{}: {error}", self.lead.name_of(index))),
             },
             Say::No { host, reason, .. } => {
-                // What can't be done there ends the window as it would here.
+                // A step that can't be done there ends the window as it would here.
                 let result = Err(Failed { host, text: reason, kind: FailedKind::Other });
                 let envelope = Envelope { node: index as u32, ticks: received_ticks, result };
                 return Some(Reply::of(envelope, sent_ticks, received_ticks));

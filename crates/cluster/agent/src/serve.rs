@@ -37,7 +37,7 @@ use trimtab_types::{Pid, Rank, one_line};
 
 /// Time between two looks at signals and the clock.
 const LOOK: Duration = Duration::from_millis(200);
-/// Who asks for ranks hears so soon at the latest that they are still looked for.
+/// A lead that asks for ranks hears so soon at the latest that they are still looked for.
 const LOOKING_MAX: Duration = Duration::from_secs(1);
 /// An agent that no parent would have for so long ends.
 const ALONE_MAX: Duration = Duration::from_secs(15);
@@ -114,7 +114,7 @@ fn gather_of(command: &[u8]) -> Option<Box<Options>> {
     }
 }
 
-/// What tells an agent that nobody waits any more for what it is doing.
+/// True for news that nobody waits any more for what the agent is doing.
 fn gives_up(told: &Told) -> bool {
     let ask = match told {
         Told::Uninstrument => return true,
@@ -130,7 +130,7 @@ fn gives_up(told: &Told) -> bool {
     }
 }
 
-/// What this host is called: by the batch system, and by itself.
+/// The names of this host: the batch system's, and its own.
 fn own_names() -> Vec<String> {
     let own = host_name();
     let short = own.split('.').next().unwrap_or(&own).to_owned();
@@ -179,7 +179,7 @@ struct Agent<'a> {
     scripts: Scripts,
     /// Takes out what is in if this program is killed; from the first probe on.
     guard: Option<Guard>,
-    /// What of the last answer has not gone yet.
+    /// The part of the last answer that has not gone yet.
     keeper: Keeper,
     shelf: Shelf,
     /// The streams that merge what scripts counted.
@@ -277,7 +277,7 @@ impl<'a> Agent<'a> {
                     postcard::from_bytes(&payload).map_err(|_| Error::Malformed { what: "a question" })?;
                 let leaves = question.ask == Ask::Leave;
                 let value = match self.merging.contains(&stream) {
-                    // What can't be a value is missing, and the lead says so.
+                    // A result that can't be a value is missing, and the lead says so.
                     true => Values.encode(&self.scripts.counted()).ok(),
                     false => Some(self.piece(question.ask, question.room)?),
                 };
@@ -476,7 +476,7 @@ impl<'a> Agent<'a> {
         Ok(Say::Undone(undo::all(&ranks.job, &name).map_err(|reason| (reason, false))?))
     }
 
-    /// What happens here while nothing is measured. Nothing of the job is touched.
+    /// The load here while nothing is measured. Nothing of the job is touched.
     fn machine(&mut self) -> Result<Say, Refused> {
         let jobs = self.ranks()?.others.now();
         Ok(Say::Machine(MachineNow { host: host_name(), jobs, counters: Machine::default().counters() }))

@@ -43,13 +43,13 @@ const FETCH_AGAIN: Duration = Duration::from_secs(1);
 pub struct Standing {
     /// `HOST` or `HOST:PORT`.
     pub controller: String,
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
     /// Where it awaits agents below it; 0: nowhere.
     pub port: u16,
 }
 
-/// What it knows of itself.
+/// An agent's knowledge of itself.
 struct Agent {
     host: String,
     client: Arc<Client>,

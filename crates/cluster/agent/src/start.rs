@@ -20,7 +20,7 @@ use trimtab_link::JobSecret;
 
 /// How long what started the agents may take to end after them.
 const END_MAX: Duration = Duration::from_secs(10);
-/// What is kept of what it says.
+/// So much of its output is kept.
 const SAID_BYTES_MAX: usize = 4096;
 
 /// Programs that start agents.
@@ -46,7 +46,7 @@ pub enum Starter {
     },
 }
 
-/// What was started; it is ended with this.
+/// The program that was started; it is ended with this.
 #[derive(Debug, Default)]
 pub struct Started {
     children: Vec<Child>,
@@ -103,7 +103,7 @@ impl Starter {
                 let each = commands.iter().enumerate().map(|(index, words)| match words.as_slice() {
                     [] => with_place(agent.as_os_str(), own().into_iter().skip(1), index),
                     [program, more @ ..] => {
-                        // What is over there is a shell.
+                        // A shell is over there.
                         let quoted = [quoted(&agent.to_string_lossy())];
                         let words = more.iter().chain(&quoted).map(OsStr::new).chain(own().into_iter().skip(1));
                         with_place(OsStr::new(program), words, index)
@@ -141,7 +141,7 @@ fn own_step(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 impl Started {
-    /// What it has said on its standard error, in one line.
+    /// Its standard error so far, in one line.
     pub fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from_utf8_lossy(&said).into_owned();

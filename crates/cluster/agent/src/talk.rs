@@ -1,4 +1,4 @@
-//! What the lead asks its agents, beside what a window asks of its nodes.
+//! Questions of the lead to its agents, beside what a window asks of its nodes.
 //!
 //! One stream carries both ways: a question is a command to all, its answers are one wave, each agent's bytes by its
 //! place. Question and wave have one number, so that an answer that comes late belongs to no other question. An answer is
@@ -21,11 +21,11 @@ pub struct Question {
     pub wave: u64,
     /// Bytes of the answer that may come in this wave.
     pub room: u32,
-    /// What is asked.
+    /// The question.
     pub ask: Ask,
 }
 
-/// What is asked.
+/// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ask {
     /// Which ranks have you? [`Say::Here`]
@@ -34,7 +34,7 @@ pub enum Ask {
     Window(Vec<u8>),
     /// A command about a script of probes: [`Say::Script`].
     Script(Box<script::Command>),
-    /// What the script's variables are: on a stream that merges them, a value of that stream; else [`Say::Values`].
+    /// The script's variables: on a stream that merges them, a value of that stream; else [`Say::Values`].
     Values,
     /// Take out what an earlier trimtab left in the ranks: [`Say::Undone`].
     Undo {
@@ -46,11 +46,11 @@ pub enum Ask {
         /// The command that will begin the window; none for a script, which may need all.
         insert: Option<Vec<u8>>,
     },
-    /// What are the symbols of these files? By agent; the others have nothing to say. [`Say::Symbols`]
+    /// The symbols of these files, by agent; the others have nothing to say. [`Say::Symbols`]
     Symbols(BTreeMap<u32, Vec<String>>),
     /// Part of a file's symbols, from whoever has read it: [`Say::Took`].
     Take(SymbolsPiece),
-    /// Who is there beside the job, and how busy is the machine? [`Say::Machine`]
+    /// The others beside the job, and how busy the machine is. [`Say::Machine`]
     Machine,
     /// The answer to the question before goes on there.
     More {
@@ -83,7 +83,7 @@ pub enum Say {
     Script(Box<script::Answer>),
     /// A script's variables, as the merging stream has them.
     Values(Vec<script::Variable>),
-    /// What was taken out, rank by rank.
+    /// The leftovers that were taken out, rank by rank.
     Undone(Vec<Undone>),
     /// Files of its ranks that have a build id.
     Files(Vec<FileState>),
@@ -144,7 +144,7 @@ pub struct MachineNow {
     pub host: String,
     /// Other jobs with processes there, each with the name of a program.
     pub jobs: BTreeMap<String, String>,
-    /// What the kernel has counted.
+    /// The kernel's counters.
     pub counters: Counters,
 }
 
@@ -172,7 +172,7 @@ pub struct PresentRank {
     pub start_ticks: u64,
 }
 
-/// What an earlier trimtab had left in a rank, and what became of it.
+/// The leftovers of an earlier trimtab in a rank, and what became of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Undone {
     /// The rank.

@@ -1,4 +1,4 @@
-//! What an agent is told when it is started: where its lead is, who else comes, whose processes it is for.
+//! A ticket tells an agent when it is started: where its lead is, who else comes, whose processes it is for.
 //!
 //! It comes on standard input, which nobody else can read: a line with the job's secret, then JSON to the end. Addresses
 //! are numbers, looked up once by the lead. The agents are a tree by their positions in the list: with a fan-out of F,
@@ -28,23 +28,23 @@ pub struct Place {
     pub address: IpAddr,
 }
 
-/// Whose processes the agents are for.
+/// The processes that the agents are for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
     /// One run of a job of Slurm.
     Slurm {
-        /// What its processes have as `SLURM_JOB_ID`.
+        /// The job ids that its processes have as `SLURM_JOB_ID`.
         jobs: Vec<u32>,
         /// Only this step, as Slurm writes it.
         step: Option<String>,
         /// How often it was requeued before.
         restarts: u32,
     },
-    /// What a launcher started here and on other machines.
+    /// The processes that a launcher started here and on other machines.
     Launch {
-        /// What its helpers have among their words, as [`trimtab_track::Launch::mark`].
+        /// The mark that its helpers have among their words, as [`trimtab_track::Launch::mark`].
         mark: String,
-        /// Whose it is.
+        /// The owner of the job.
         uid: u32,
     },
     /// The job that one of these processes belongs to; the first that runs on the agent's host counts.
@@ -63,12 +63,12 @@ impl Whose {
     pub fn slurm(&self) -> Option<SlurmRun> {
         let Whose::Slurm { jobs, step, restarts } = self else { return None };
         let step = step.as_deref().and_then(Step::parse);
-        // What Slurm lists is another set of processes on each node; there they speak for themselves.
+        // Slurm's list is another set of processes on each node; there they speak for themselves.
         Some(SlurmRun { jobs: jobs.iter().copied().collect(), step, restarts: *restarts, listed: None })
     }
 }
 
-/// What all agents of a window have in common.
+/// The facts that all agents of a window have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// The lead's version; another one's agent refuses.
@@ -175,7 +175,7 @@ pub fn node_of(index: usize) -> NodeId {
     NodeId(index as u32 + 1)
 }
 
-/// What lead and agents must have in common.
+/// The version that lead and agents must have in common.
 pub fn own_version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }

@@ -21,7 +21,7 @@ pub(crate) fn all(job: &Job, command: &str) -> Result<Vec<Undone>, String> {
 fn one(job: &Job, process: &RankProcess, command: &str) -> Result<Undone, String> {
     let (rank, pid) = (process.rank.0, process.pid.0);
     let mut undone = Undone { rank, pid, was_there: false, patches: 0, pause_us_max: 0.0, problem: None };
-    // What another trimtab is just about to map is not left over.
+    // Memory that another trimtab is just about to map is not left over.
     let held = Claim::of(process.pid).and_then(|claim| Ok((claim, leftover::find_also_coming(process.pid)?)));
     let (_claim, found) = match held {
         Ok((_, Leftover::None)) => return Ok(undone),

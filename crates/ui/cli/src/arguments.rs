@@ -1,4 +1,4 @@
-//! What can be typed: one definition yields parser, help and completions.
+//! The words that can be typed: one definition yields parser, help and completions.
 //!
 //! Next: `window` turns [`WindowOptions`] into a measurement.
 
@@ -27,12 +27,12 @@ pub struct Arguments {
     /// $STATE_DIRECTORY or $XDG_STATE_HOME/trimtab]
     #[arg(long, global = true, value_name = "PATH")]
     pub store: Option<PathBuf>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Launch a program, measure one window, report, and let the program go on to its end
@@ -153,7 +153,7 @@ pub enum Command {
         /// Kept with the window, as what called
         #[arg(default_value = "")]
         name: String,
-        /// Who is called.
+        /// The site that is called.
         #[command(flatten)]
         site: KeptOptions,
     },
@@ -204,9 +204,9 @@ pub enum Command {
     },
     /// List the points of functions (entry, exits, calls, loops, blocks, lines): how each is patched, or why it can't be
     ///
-    /// What is listed can be pasted into a script of probes. docs/points.md describes the columns and the JSON.
+    /// A listed point can be pasted into a script of probes. docs/points.md describes the columns and the JSON.
     Points {
-        /// What to list.
+        /// The points to list.
         #[command(flatten)]
         options: PointsOptions,
         /// Functions to look at: NAME[@LIB] with * and ?, fn_0xADDRESS, or 0xADDRESS
@@ -247,10 +247,10 @@ pub enum Command {
     ///
     /// For a file that need not run, addresses are those of the file. docs/explain.md describes the output.
     Explain {
-        /// What the script may do.
+        /// The script's permissions.
         #[command(flatten)]
         script: ScriptOptions,
-        /// What is shown.
+        /// The parts that are shown.
         #[command(flatten)]
         options: ExplainOptions,
         /// The script (unless --file), then a process, a job in the store that still runs, or a program or library
@@ -287,7 +287,7 @@ pub enum Command {
     },
 }
 
-/// What `watch` watches for.
+/// The options of `watch`.
 #[derive(Clone, Debug, Args)]
 pub struct WatchOptions {
     /// File name of the program, or its whole path; with * and ?
@@ -312,7 +312,7 @@ pub struct WatchOptions {
     pub no_hold: bool,
 }
 
-/// What `explain` shows.
+/// The options of `explain`.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainOptions {
     /// Also the routines that bodies share, disassembled; with --json always
@@ -349,7 +349,7 @@ pub struct LoopsOptions {
     pub json: bool,
 }
 
-/// What `points` lists.
+/// The options of `points`.
 #[derive(Clone, Debug, Args)]
 pub struct PointsOptions {
     /// Only points of these kinds
@@ -451,7 +451,7 @@ pub struct WindowOptions {
     /// reading symbols come before, restoring the ranks and fetching the results after
     #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive, allow_negative_numbers = true)]
     pub max_seconds: f64,
-    /// What counts iterations: auto (`measuremark` if the program calls it, else the program's main loop), calls (what the
+    /// Marker that counts iterations: auto (`measuremark` if the program calls it, else the program's main loop), calls (what the
     /// calls of MPI repeat), or a function of the program
     #[arg(long, default_value = "auto", value_name = "auto|calls|FUNCTION")]
     pub mark: String,

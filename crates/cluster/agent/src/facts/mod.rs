@@ -56,7 +56,7 @@ pub(crate) fn share(agents: &mut impl AskAll, insert: Option<Vec<u8>>, piece_byt
     Ok(count)
 }
 
-/// Whom to ask first for the symbols of files that somebody lacks and others have too.
+/// The agents to ask first for the symbols of files that somebody lacks and others have too.
 fn begin<'a>(facts: &mut Facts, states: impl Iterator<Item = (Rank, &'a [FileState])>) -> Vec<facts::Ask> {
     let mut files: BTreeMap<&str, [Vec<Rank>; 2]> = BTreeMap::new();
     for (agent, states) in states {
@@ -87,7 +87,7 @@ fn read(agents: &mut impl AskAll, facts: &mut Facts, asks: &[facts::Ask]) -> Res
             continue;
         };
         for Symbols { name, bytes } in files {
-            // What it was not asked for is of no use.
+            // An answer that was not asked for is of no use.
             let _ignored = facts.answered(&BuildId(name), Rank(agent), bytes);
         }
     }

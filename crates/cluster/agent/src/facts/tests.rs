@@ -45,7 +45,7 @@ impl Table {
         Table { folder, agents, mute, liars, asked, pieces: 0 }
     }
 
-    /// What an insertion does: reads what it needs; how many files, and how many each agent had to parse so far.
+    /// An insertion: reads what it needs; how many files, and how many each agent had to parse so far.
     fn insert(&self) -> (usize, Vec<u64>) {
         let read = |played: &Played| {
             let modules = Modules::read(own(), &played.cache, &is_wanted).expect("own modules");

@@ -13,7 +13,7 @@ use trimtab_types::Pid;
 const AGENTS: usize = 32;
 const RANKS: usize = 2048;
 
-/// What an agent answers to what it is asked; [`UNHEARD`]: it never heard the question; [`GONE`]: it is gone.
+/// An agent's answer to a question; [`UNHEARD`]: it never heard the question; [`GONE`]: it is gone.
 type Answers = Box<dyn FnMut(Ask) -> Say>;
 
 /// No agent says this to a question of these tests.
@@ -21,7 +21,7 @@ const UNHEARD: Say = Say::Bye;
 /// Nor this, behind which it is gone without a word.
 const GONE: Say = Say::Undone(Vec::new());
 
-/// What agent `index` says of its ranks: 400 bytes of each.
+/// The rows of agent `index`: 400 bytes of each of its ranks.
 fn rows(index: usize) -> Vec<Undone> {
     let row = |number: usize| {
         let rank = (index * RANKS + number) as u32;

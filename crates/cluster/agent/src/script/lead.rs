@@ -34,7 +34,7 @@ pub struct Probing<'l, 'a> {
     not_probed: Vec<String>,
 }
 
-/// What a script left behind: the last messages, variables, costs.
+/// The end of a script: the last messages, variables, costs.
 pub type Left = (Vec<Message>, Vec<Named>, Summary);
 
 impl<'l, 'a> Probing<'l, 'a> {
@@ -44,7 +44,7 @@ impl<'l, 'a> Probing<'l, 'a> {
     /// [`Error::Script`] if it can't go into all of them, or is for none; then it is in none.
     pub fn start(lead: &'l mut Lead<'a>, present: &BTreeMap<usize, Present>, start: Start) -> Result<Self, Error> {
         let ranks = start.ranks.clone();
-        // Who got nothing reads by itself; what keeps the lead from asking is said by the question that counts.
+        // An agent that got nothing reads by itself; what keeps the lead from asking is said by the question that counts.
         let _shared = lead.share_symbols(None);
         let mut said = lead.ask(Ask::Script(Box::new(Command::Start(start))))?.said;
         let mut probing = Probing {

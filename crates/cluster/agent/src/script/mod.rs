@@ -23,12 +23,12 @@ const FILTER: &str = "script";
 /// Messages that wait at an agent until the lead asks.
 pub const MESSAGES_MAX: usize = 65_536;
 
-/// What is asked of an agent about a script.
+/// A question to an agent about a script.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Put it in: [`Answer::Started`].
     Start(Start),
-    /// What has come? [`Answer::Polled`]
+    /// The news? [`Answer::Polled`]
     Poll {
         /// Bytes of messages that the answer may hold.
         bytes_max: u32,
@@ -59,7 +59,7 @@ pub struct Start {
 pub enum Answer {
     /// It is in.
     Started(Started),
-    /// What has come.
+    /// The news.
     Polled(Polled),
     /// It is out.
     Finished(Box<Finished>),
@@ -93,7 +93,7 @@ pub struct Lacking {
     pub shown: String,
 }
 
-/// What has come since the last time.
+/// The news since the last time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Polled {
     /// Messages, in order.
@@ -108,7 +108,7 @@ pub struct Polled {
     pub alive: u64,
 }
 
-/// What is left when it is out.
+/// The results that are left when it is out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
     /// The last messages.
@@ -119,7 +119,7 @@ pub struct Finished {
     pub fixed_bytes: u64,
     /// Bytes of those that grow.
     pub growing_bytes: u64,
-    /// What it cost, and what was lost.
+    /// The cost, and what was lost.
     pub summary: Summary,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Scripts {
     is_stopped: bool,
     has_new_handler: bool,
     alive: usize,
-    /// What it counted, once it is out.
+    /// The counts, once it is out.
     counted: Vec<Variable>,
 }
 
@@ -110,7 +110,7 @@ impl Scripts {
         self.keep(poll.messages);
     }
 
-    /// What was counted; nothing as long as the script is in.
+    /// The counts; nothing as long as the script is in.
     pub(crate) fn counted(&self) -> Vec<Variable> {
         self.counted.clone()
     }

@@ -1,6 +1,6 @@
 //! How a script's variables become one on the way up the tree.
 //!
-//! What a variable is says how it merges: sums add up, extremes keep the best, histograms add bucket by bucket, and what
+//! The kind of a variable says how it merges: sums add up, extremes keep the best, histograms add bucket by bucket, and what
 //! belongs to one thread or process stays beside the others. Merging is exact: sums of floats keep all their bits until
 //! they are read, so neither the tree's shape nor a lost node changes a digit.
 //!
@@ -30,7 +30,7 @@ pub struct Variable {
     pub at_least: bool,
 }
 
-/// What ranks counted in one variable.
+/// The ranks' counts in one variable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Counted {
     /// A sum of integers; beyond 64 bits it wraps around as the processor does.
@@ -281,7 +281,7 @@ impl Buckets {
 impl From<Histogram> for Buckets {
     fn from(histogram: Histogram) -> Self {
         let Histogram { buckets: counts, count, sum, min, max } = histogram;
-        // What was being counted while it was read has no value yet.
+        // A value that was being counted while it was read is none yet.
         if count == 0 { Buckets::default() } else { Buckets { counts, count, sum, min, max } }
     }
 }

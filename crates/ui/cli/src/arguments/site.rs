@@ -1,4 +1,4 @@
-//! What can be typed about a site's standing parts.
+//! The words that can be typed about a site's standing parts.
 //!
 //! Next: `site` and `tree` of this program, which do it.
 
@@ -60,7 +60,7 @@ fn named(variable: &str) -> Option<String> {
 /// How an agent is started.
 #[derive(Clone, Debug, Args)]
 pub struct AgentOptions {
-    /// What the lead has written for it; `-` for standard input
+    /// The ticket that the lead has written for it; `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "controller")]
     pub ticket: Option<PathBuf>,
     /// Its place in the ticket's list, from 0 [default: that of this host's name]
@@ -141,7 +141,7 @@ pub enum SiteCommand {
     },
 }
 
-/// What a node is looked at for.
+/// The options of `doctor`.
 #[derive(Clone, Debug, Args)]
 pub struct DoctorOptions {
     /// The controller that this node's agent, or you, would ask.
