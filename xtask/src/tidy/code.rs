@@ -32,6 +32,11 @@ const UNFINISHED: &[(&str, &str)] = &[
     ("TODO", "do it now, or open an issue and describe today's behaviour in a test"),
 ];
 
+/// Words with which a comment does not begin: it says who does what.
+const OPENINGS: [&str; 5] = ["What", "Who", "Whose", "Whom", "Whether"];
+/// A folder whose comments are still to be rewritten, or go with their code.
+const OLD_OPENINGS: &str = "crates/cluster/link/";
+
 /// Every Rust file starts with `//!`.
 pub fn files_open_with_their_purpose(tree: &Tree) -> Vec<Finding> {
     let silent = tree.files.iter().filter(|file| file.rust.is_some() && !file.text.starts_with("//! "));
@@ -76,6 +81,22 @@ pub fn unfinished_work_is_absent(tree: &Tree) -> Vec<Finding> {
         }
         let others = tree.files.iter().filter(|file| is_other_source(&file.path));
         findings.extend(others.flat_map(|file| find(&file.path, &file.text, word, &message)));
+    }
+    findings
+}
+
+/// No line of a comment begins with one of [`OPENINGS`].
+pub fn comments_begin_with_a_subject(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, source) in tree.rust_files().filter(|(path, _)| !path.starts_with(OLD_OPENINGS)) {
+        for (index, line) in source.comments.lines().enumerate() {
+            let text = line.trim_start().trim_start_matches(['/', '!']).trim_start();
+            let first = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+            if OPENINGS.contains(&first) {
+                let message = format!("no comment begins with `{first}`: write a sentence with a subject and a verb");
+                findings.push(Finding::new(path, index + 1, message));
+            }
+        }
     }
     findings
 }
@@ -204,6 +225,21 @@ mod tests {
             ("prose", "a.md", "FIXME is not allowed", vec![]),
         ] {
             assert_eq!(lines(unfinished_work_is_absent, path, text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn comments_without_a_subject_are_found() {
+        for (name, path, text, expected) in [
+            ("purpose", "a.rs", "//! What it is.\n", vec![1]),
+            ("item", "a.rs", "/// The name.\n/// Whose it is.\nfn f() {}", vec![2]),
+            ("in code", "a.rs", "fn f() {\n    // Who asks first.\n}", vec![2]),
+            ("longer word", "a.rs", "/// Whatever comes.\nfn f() {}", vec![]),
+            ("later in the sentence", "a.rs", "/// Says what it is.\nfn f() {}", vec![]),
+            ("string", "a.rs", "f(\"\n// What\")", vec![]),
+            ("old folder", "crates/cluster/link/src/a.rs", "/// What.\nfn f() {}", vec![]),
+        ] {
+            assert_eq!(lines(comments_begin_with_a_subject, path, text), expected, "{name}");
         }
     }
 

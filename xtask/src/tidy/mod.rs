@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[
     code::functions_are_short,
     code::unsafe_stays_in_its_rooms,
     code::unfinished_work_is_absent,
+    code::comments_begin_with_a_subject,
     code::production_code_does_not_panic,
     rooms::edges_are_allowed,
     rooms::pure_rooms_touch_nothing,
@@ -90,7 +91,7 @@ mod tests {
     fn every_rule_is_run() {
         let machine_path = ["/wo", "rk/x"].concat();
         let long = format!("fn f() {{{}}}", "\n".repeat(80));
-        let text = format!("use std::fs;\nfn g() {{ unsafe {{ h().unwrap() }} }} // FIXME {machine_path}\n{long}");
+        let text = format!("use std::fs;\nfn g() {{ unsafe {{ h().unwrap() }} }} // FIXME {machine_path}\n// What.\n{long}");
         let mut tree = examples::files(&[("crates/process/x86/src/lib.rs", &text), ("a.md", "[x](gone.md)")]);
         tree.files.push(TreeFile::new("a.o", b"\0"));
         tree.packages = vec![examples::package("trimtab-x86", "crates/process/x86", &["trimtab-os", "libc"])];
@@ -100,6 +101,7 @@ mod tests {
             "81 lines",
             "no `unsafe`",
             "no `FIXME`",
+            "no comment begins with",
             "no `unwrap()`",
             "must not depend",
             "is pure",
