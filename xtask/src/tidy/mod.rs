@@ -91,7 +91,8 @@ mod tests {
     fn every_rule_is_run() {
         let machine_path = ["/wo", "rk/x"].concat();
         let long = format!("fn f() {{{}}}", "\n".repeat(80));
-        let text = format!("use std::fs;\nfn g() {{ unsafe {{ h().unwrap() }} }} // FIXME {machine_path}\n// What.\n{long}");
+        let text =
+            format!("use std::fs;\nfn g() {{ unsafe {{ h().unwrap() }} }} // FIXME {machine_path}\n// What.\n{long}");
         let mut tree = examples::files(&[("crates/process/x86/src/lib.rs", &text), ("a.md", "[x](gone.md)")]);
         tree.files.push(TreeFile::new("a.o", b"\0"));
         tree.packages = vec![examples::package("trimtab-x86", "crates/process/x86", &["trimtab-os", "libc"])];
