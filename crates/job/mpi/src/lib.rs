@@ -34,5 +34,5 @@ pub use library::{
     is_mpi_module,
 };
 pub use names::{canonical, display_name, spellings};
-pub use omp::{OMP_BODIES, OMP_RUNTIME, OmpPart, is_fragment_of_body, is_omp_runtime};
+pub use omp::{OMP_BODIES, OMP_GIVEN, OMP_RUNTIME, OmpPart, is_fragment_of_body, is_omp_runtime};
 pub use prototype::prototype;

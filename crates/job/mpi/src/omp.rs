@@ -85,6 +85,31 @@ pub const OMP_RUNTIME: [(&str, OmpPart); 56] = [
 pub const OMP_BODIES: [&str; 5] =
     ["*._omp_fn.*", ".omp_outlined.*", "*.omp_outlined*", "*.omp_task_entry.*", "*..omp_par*"];
 
+/// Functions of the runtimes that are given the function of a region or task, each with the number of that argument, counted
+/// from 0: so regions are found in files without these names.
+pub const OMP_GIVEN: [(&str, usize); 20] = [
+    ("GOMP_parallel", 0),
+    ("GOMP_parallel_reductions", 0),
+    ("GOMP_parallel_sections", 0),
+    ("GOMP_parallel_loop_static", 0),
+    ("GOMP_parallel_loop_dynamic", 0),
+    ("GOMP_parallel_loop_guided", 0),
+    ("GOMP_parallel_loop_runtime", 0),
+    ("GOMP_parallel_loop_nonmonotonic_dynamic", 0),
+    ("GOMP_parallel_loop_nonmonotonic_guided", 0),
+    ("GOMP_parallel_loop_nonmonotonic_runtime", 0),
+    ("GOMP_parallel_loop_maybe_nonmonotonic_runtime", 0),
+    ("GOMP_teams_reg", 0),
+    ("GOMP_task", 0),
+    ("GOMP_taskloop", 0),
+    ("GOMP_taskloop_ull", 0),
+    ("__kmpc_fork_call", 2),
+    ("__kmpc_fork_call_if", 2),
+    ("__kmpc_fork_teams", 2),
+    ("__kmpc_omp_task_alloc", 5),
+    ("__kmpc_omp_target_task_alloc", 5),
+];
+
 /// True if a library of this file name is a runtime of OpenMP.
 pub fn is_omp_runtime(name: &str) -> bool {
     ["libgomp.", "libgomp-", "libomp.", "libiomp5."].iter().any(|begin| name.starts_with(begin))
@@ -105,5 +130,12 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), OMP_RUNTIME.len());
+    }
+
+    #[test]
+    fn each_function_that_runs_regions_is_given_one() {
+        let runs = OMP_RUNTIME.iter().filter(|(_, part)| *part == OmpPart::Region);
+        let lacking: Vec<_> = runs.filter(|(name, _)| !OMP_GIVEN.iter().any(|(given, _)| given == name)).collect();
+        assert_eq!(lacking, []);
     }
 }

@@ -20,6 +20,7 @@ mod errno;
 mod error;
 mod frames;
 mod gather;
+mod given;
 mod gone;
 mod hand_over;
 mod handlers;
@@ -65,6 +66,7 @@ pub use error::Error;
 
 pub use debug_files::{DebugFiles, DebugSections};
 pub use gather::Gathering;
+pub use given::GivenFunctions;
 pub use handlers::FaultHandlers;
 pub use how_far::{LoopProgress, LoopWatch};
 pub use image_cache::{ImageCache, LoadedImage};

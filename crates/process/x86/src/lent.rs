@@ -20,7 +20,7 @@ const OBJECT_BYTES: i64 = 64;
 /// The same, where the code that is given it can be looked into.
 const OBJECT_BYTES_SEEN: i64 = 4096;
 /// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
-const CALL_CHANGES: u16 = 0b1111_1100_0111;
+pub(crate) const CALL_CHANGES: u16 = 0b1111_1100_0111;
 /// Registers in which a function is given addresses: rdi, rsi, rdx, rcx, r8, r9.
 pub(crate) const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
 

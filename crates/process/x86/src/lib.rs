@@ -34,6 +34,7 @@ mod faults;
 mod flow;
 mod frame_lookup;
 mod gather;
+mod given;
 mod hold;
 mod how_far;
 mod inline;
@@ -76,6 +77,7 @@ pub use frame_lookup::{FrameLookup, LOOKUP_HEAD_WORDS, LOOKUP_ROW_WORDS};
 pub use gather::{
     GATHER_BYTES_MAX, GATHER_GAVE_UP, GATHER_GO, GATHER_HELD, GATHER_MAY_SLEEP, GATHER_RANGES_MAX, GATHER_TICKS, Gather,
 };
+pub use given::{GivenAddresses, given_addresses};
 pub use hold::{HOLD_PLACES, HOLD_SIGNAL_SHIFT, HOLD_TICKS, Hold};
 pub use how_far::{HowFar, Surroundings, Unsure, how_far};
 pub use instruction::direct_branches;

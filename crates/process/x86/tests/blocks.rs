@@ -7,7 +7,8 @@ use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 use std::collections::BTreeMap;
 use trimtab_x86::{
-    Analysis, CodeRange, ControlFlow, FunctionCode, LoopPlace, Refusal, Site, SiteKind, analyse, loop_sites,
+    Analysis, CodeRange, ControlFlow, FunctionCode, LoopPlace, Refusal, Site, SiteKind, analyse, given_addresses,
+    loop_sites,
 };
 
 const ADDR: u64 = 0x1000;
@@ -40,6 +41,17 @@ fn put(
         "small" => a.inc(eax),
         "tiny" => a.cdq(),
         "call" => a.call(0x5000u64),
+        "give" => {
+            let to = to();
+            a.lea(rdi, ptr(to))
+        }
+        "make" => {
+            let to = to();
+            a.lea(rax, ptr(to))
+        }
+        "number" => a.mov(edi, ADDR as u32),
+        "copy" => a.mov(rdi, rax),
+        "load" => a.mov(rdi, ptr(rsp)),
         "ret" => a.ret(),
         "jmp" => {
             let to = to();
@@ -173,6 +185,36 @@ fn calls_that_never_come_back_lead_nowhere() {
         let analysis = Lab::new(text).analysis();
         assert_eq!(analysis.may_return(&|target| target == abort), ending, "{text}");
         assert_eq!(analysis.may_return(&|_| false), returning, "{text}");
+    }
+}
+
+/// The addresses that the call at label C is given in rdi; `?` where it may be given something else.
+#[test]
+fn addresses_that_a_call_is_given() {
+    let rows = [
+        ("made right before it", "give:X . C call X ret", "X"),
+        ("a program that lies where it was linked for", "number C call ret", "start"),
+        ("copied", "make:X copy small C call X ret", "X"),
+        ("a jump that leaves the function", ". je:A give:X C jmp:OUT A ret X ret OUT ret", "X"),
+        ("of two ways", "je:A give:X jmp:C A give:Y C call X ret Y ret", "X Y"),
+        ("in a loop, made before it", "give:X A . je:B ret B . C jmp:A X ret", "X"),
+        ("the caller's", ". C call ret", "?"),
+        ("the caller's on one way", "je:A give:X A . C call X ret", "X ?"),
+        ("loaded", "give:X load C call X ret", "?"),
+        ("changed", "make:X small copy C call X ret", "?"),
+        ("of the call before", "give:X call C call X ret", "?"),
+        ("made anew", "give:X call give:Y C call X ret Y ret", "Y"),
+    ];
+    for (name, text, want) in rows {
+        let lab = Lab::new(text);
+        let (analysis, start) = (lab.analysis(), ("start".to_owned(), ADDR));
+        let flow = ControlFlow::of(&analysis);
+        let given = given_addresses(&lab.code(), &analysis, &flow, lab.places["C"], 0).expect(name);
+        let label = |at: &u64| if *at == start.1 { start.0.clone() } else { lab.label_at(*at).to_owned() };
+        let others = given.has_others.then(|| "?".to_owned());
+        let found: Vec<String> = given.addresses.iter().map(label).chain(others).collect();
+        assert_eq!(found.join(" "), want, "{name}: {text}");
+        assert_eq!(given_addresses(&lab.code(), &analysis, &flow, lab.places["C"] + 1, 0), None, "{name}: no instruction");
     }
 }
 

@@ -86,17 +86,24 @@ fn measured(desk: &Desk, launch: &Launch, prefix: &Path) -> (Report, Vec<[Truth;
     (report, truths)
 }
 
-/// The region that begins at the line with this comment.
-fn region<'a>(omp: &'a Omp, name: &str, comment: &str) -> &'a ParallelRegion {
+/// The region that begins at the line with this comment; of a program without symbols, the one that waits in barriers or not.
+fn region<'a>(omp: &'a Omp, (name, is_stripped): (&str, bool), comment: &str) -> &'a ParallelRegion {
     let line = PROGRAM.lines().position(|line| line.contains(comment)).expect("a line") + 1;
+    let waits = |region: &ParallelRegion| region.barrier_s.is_some_and(|waited| waited > 0.0);
     let is_it = |region: &&ParallelRegion| {
         let place = region.place.as_ref();
-        place.is_some_and(|place| place.own && place.line.as_deref() == Some(&format!("hybrid.c:{line}")))
+        let is_there = || place.is_some_and(|place| place.own && place.line.as_deref() == Some(&format!("hybrid.c:{line}")));
+        if is_stripped { waits(region) == comment.contains("uneven") } else { is_there() }
     };
     let found: Vec<&ParallelRegion> = omp.regions.iter().filter(is_it).collect();
     assert_eq!(found.len(), 1, "{name}: one region at line {line}: {omp:#?}");
     let place = found[0].place.as_ref().expect("a place");
-    assert!(comment.contains(place.function.as_str()), "{name}: {place:?} is {comment}");
+    if is_stripped {
+        let is_named = found[0].function.starts_with("fn_0x") && found[0].function.ends_with("@hybrid");
+        assert!(is_named && place.own && place.line.is_none(), "{name}: {:?} {place:?}", found[0].function);
+    } else {
+        assert!(comment.contains(place.function.as_str()), "{name}: {place:?} is {comment}");
+    }
     found[0]
 }
 
@@ -158,10 +165,14 @@ fn factors_off(report: &Report, truths: &[[Truth; 2]], name: &str) -> Vec<(&'sta
     ]
 }
 
-fn compare_with_own_clocks(mpi: Mpi, compiler: &str) {
+/// Options for a program that has no symbols but that of `step`.
+const STRIPPED: [&str; 3] = ["-O2", "-s", "-Wl,--export-dynamic-symbol=step"];
+
+fn compare_with_own_clocks(mpi: Mpi, compiler: &str, options: &[&str]) {
     let desk = Desk::new();
-    let name = format!("{} {compiler}", mpi.name());
-    let program = compiled(&desk, mpi, compiler, &["-O2"]);
+    let is_stripped = options.contains(&"-s");
+    let name = format!("{} {compiler} {options:?}", mpi.name());
+    let program = compiled(&desk, mpi, compiler, options);
     let prefix = desk.path("truth");
     let launch = Launch::mpi(mpi, RANKS, &program).env("TRUTH", &prefix).env("UNTIL", until(&desk));
     let launch = launch.env("OMP_NUM_THREADS", THREADS.to_string()).env("OMP_WAIT_POLICY", "passive");
@@ -179,10 +190,10 @@ fn compare_with_own_clocks(mpi: Mpi, compiler: &str) {
                 barrier: sum.barrier + rank[at].barrier,
                 lock: sum.lock + rank[at].lock,
             });
-            all.extend(off(region(omp, &name, comment), &sum, &name));
+            all.extend(off(region(omp, (&name, is_stripped), comment), &sum, &name));
         }
         // Threads that take turns have as much imbalance in each pass as those that are always the same, and less in sum.
-        let of_sums = |comment: &str| region(omp, &name, comment).imbalance_of_sums.expect("an imbalance");
+        let of_sums = |comment: &str| region(omp, (&name, is_stripped), comment).imbalance_of_sums.expect("an imbalance");
         all.push(("turns", (of_sums("/* turns */") - of_sums("/* uneven */") + 0.1).max(0.0)));
         println!("{name}: off by {all:.4?}");
         worst = all.into_iter().filter(|(_, off)| *off > OFF_MAX).collect();
@@ -196,7 +207,9 @@ fn compare_with_own_clocks(mpi: Mpi, compiler: &str) {
 #[test]
 fn gnu_runtime_as_the_threads_own_clocks_say() {
     let _alone = alone();
-    Mpi::ALL.into_iter().for_each(|mpi| compare_with_own_clocks(mpi, "gcc"));
+    compare_with_own_clocks(Mpi::OpenMpi, "gcc", &["-O2"]);
+    compare_with_own_clocks(Mpi::Mpich, "gcc", &["-O2"]);
+    compare_with_own_clocks(Mpi::OpenMpi, "gcc", &STRIPPED);
 }
 
 #[test]
@@ -206,14 +219,15 @@ fn llvm_runtime_as_the_threads_own_clocks_say() {
         let what = "no clang-14, or no runtime for it. Next: apt-get install clang-14 libomp-14-dev";
         return skip("llvm_runtime_as_the_threads_own_clocks_say", what);
     }
-    compare_with_own_clocks(Mpi::Mpich, "clang-14");
+    compare_with_own_clocks(Mpi::Mpich, "clang-14", &["-O2"]);
+    compare_with_own_clocks(Mpi::Mpich, "clang-14", &STRIPPED);
 }
 
 #[test]
-fn a_program_without_symbols_says_what_is_not_known() {
+fn a_program_without_symbols_or_unwind_tables_says_what_is_not_known() {
     let _alone = alone();
     let desk = Desk::new();
-    let program = compiled(&desk, Mpi::OpenMpi, "gcc", &["-O2", "-s"]);
+    let program = compiled(&desk, Mpi::OpenMpi, "gcc", &["-O2", "-s", "-fno-asynchronous-unwind-tables"]);
     let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &program).env("OMP_NUM_THREADS", THREADS.to_string());
     let launch = launch.env("OMP_WAIT_POLICY", "passive").env("UNTIL", until(&desk));
     let mut job = launch.start().expect("it starts");
@@ -226,7 +240,7 @@ fn a_program_without_symbols_says_what_is_not_known() {
         assert!(region.passes > 0 && region.time_s > 0.0, "{region:#?}");
         assert!(region.missing.is_some() && region.work_s.is_none() && region.imbalance.is_none(), "{region:#?}");
     }
-    assert!(report.warnings.iter().any(|said| said.contains("no symbols of the functions")), "{:?}", report.warnings);
+    assert!(report.warnings.iter().any(|said| said.contains("at 2 of its calls of the runtime")), "{:?}", report.warnings);
     std::fs::write(until(&desk), "").expect("a file");
     job.wait(LIMIT).expect("it ends when told");
 }
@@ -236,12 +250,17 @@ const FORTRAN: &str = include_str!("openmp/uneven.f90");
 #[test]
 fn a_region_of_fortran_has_its_line_and_its_imbalance() {
     let _alone = alone();
+    a_region_of_fortran(&["-O2"]);
+    a_region_of_fortran(&["-O2", "-s"]);
+}
+
+fn a_region_of_fortran(options: &[&str]) {
     let desk = Desk::new();
     let (source, program) = (desk.path("uneven.f90"), desk.path("uneven"));
     std::fs::write(&source, FORTRAN).expect("its source");
     let mut compiler = Command::new("mpif90.openmpi");
-    let options = ["-g", "-O2", "-fopenmp", "-w", "-fallow-argument-mismatch", "-o"];
-    assert!(compiler.args(options).arg(&program).arg(&source).status().expect("gfortran runs").success());
+    compiler.args(["-g", "-fopenmp", "-w", "-fallow-argument-mismatch"]).args(options);
+    assert!(compiler.arg("-o").arg(&program).arg(&source).status().expect("gfortran runs").success());
     let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &program).env("UNTIL", until(&desk));
     let launch = launch.env("OMP_NUM_THREADS", THREADS.to_string()).env("OMP_WAIT_POLICY", "passive");
     let mut job = launch.start().expect("it starts");
@@ -254,7 +273,11 @@ fn a_region_of_fortran_has_its_line_and_its_imbalance() {
         let omp = report.omp.expect("regions");
         let region = &omp.regions[0];
         let place = region.place.as_ref().expect("a place");
-        assert_eq!((place.function.as_str(), place.line.as_deref()), ("uneven", Some(&*format!("uneven.f90:{line}"))));
+        let at = format!("uneven.f90:{line}");
+        match options.contains(&"-s") {
+            true => assert!(region.function.starts_with("fn_0x") && place.line.is_none(), "{region:#?}"),
+            false => assert_eq!((place.function.as_str(), place.line.as_deref()), ("uneven", Some(at.as_str()))),
+        }
         assert_eq!((omp.regions.len(), region.threads_min, region.threads_max), (1, Some(THREADS), Some(THREADS)));
         found = vec![region.imbalance.expect("one"), region.imbalance_of_sums.expect("one")];
         // 300 us and 100 us.

@@ -1,19 +1,21 @@
 //! Parallel regions of OpenMP: which functions are measured for them, and what the ranks' threads did in them.
 //!
 //! Measured are the runtime's functions that have a region run or that wait, and the functions that the compiler made of the
-//! program's regions and tasks. The latter are known by their names only, so a program without a symbol table
-//! shows how long its regions take and not what the threads do there.
+//! program's regions and tasks. The latter are known by their names; in a file that has none of these, by their addresses,
+//! which its code gives to the runtime.
 //!
 //! Next: `trimtab-stub`'s `teams` counts; `trimtab-window`'s `regions` makes numbers for people of the samples.
 
 use super::readout::{OpenCall, Reader};
 use super::selection::{GROUP_NAMES, Place, Selection};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
-use trimtab_mpi::{OMP_BODIES, OMP_RUNTIME, OmpPart, is_fragment_of_body, is_omp_runtime};
+use trimtab_mpi::{OMP_BODIES, OMP_GIVEN, OMP_RUNTIME, OmpPart, is_fragment_of_body, is_omp_runtime};
 use trimtab_session::{ImageCache, Module, Modules};
 use trimtab_stub::layout::{OMP_GROUP, Probe, RegionStat, flag, part};
 use trimtab_stub::view::SlotView;
+use trimtab_symbols::Function;
+use trimtab_types::FileAddr;
 use trimtab_window::{FunctionInfo, RegionSample, TeamSample};
 
 /// Functions of regions and tasks that are measured: each is some patches, and a moment of the pause.
@@ -37,28 +39,28 @@ impl Selection {
             bodies += self.add_bodies(modules);
         }
         if self.functions.len() == before {
-            self.warnings.push("no parallel regions were measured: the program has no runtime of OpenMP".to_owned());
+            self.warnings.push("no parallel regions were measured: no runtime of OpenMP was found in the program; one that is linked into it \
+                 needs symbols".to_owned());
         } else if bodies == 0 {
             self.warnings.push(
-                "what threads do in parallel regions is not known: the program has no symbols of the functions that its \
-                 compiler made of them; compile it without -s, and don't strip it"
+                "what threads do in parallel regions is not known: no function was found that is one; compile the program \
+                 without -s, and don't strip it"
                     .to_owned(),
             );
         }
     }
 
+    /// Adds the functions of regions and tasks; how many there are.
     fn add_bodies(&mut self, modules: &Modules) -> usize {
-        let of_pattern = |pattern: &&'static str| {
-            let found = modules.modules.iter().flat_map(|module| {
-                let functions = module.loaded.image.functions_matching(pattern);
-                functions.into_iter().map(move |function| (module, function.name()))
-            });
-            found.collect::<Vec<_>>()
-        };
-        let found = OMP_BODIES.iter().flat_map(of_pattern).filter(|(_, name)| !is_fragment_of_body(name));
-        let found: Vec<(&Module, String)> = found.collect();
-        for (module, name) in found.iter().take(BODIES_MAX) {
-            self.add_omp(modules, (module, name.clone()), part::BODY);
+        let mut found: Vec<Body<'_>> = Vec::new();
+        for module in &modules.modules {
+            let named = named_bodies(module);
+            let nameless = if named.is_empty() { self.given_bodies(modules, module) } else { Vec::new() };
+            found.extend(named.into_iter().chain(nameless));
+        }
+        for body in found.iter().take(BODIES_MAX) {
+            let place = Place::Symbol { module: body.module.path.clone(), name: body.found_by.clone() };
+            self.add_part(modules, body.name.clone(), part::BODY, place);
         }
         if found.len() > BODIES_MAX {
             self.warnings.push(format!(
@@ -69,12 +71,75 @@ impl Selection {
         found.len()
     }
 
+    /// The functions that a module without their names gives to the runtime.
+    fn given_bodies<'m>(&mut self, modules: &Modules, module: &'m Module) -> Vec<Body<'m>> {
+        if is_omp_runtime(module.file_name()) {
+            return Vec::new();
+        }
+        let mut say = |reason: String| {
+            self.warnings.push(format!(
+                "what threads do in parallel regions of {} is not wholly known, for it has no symbols of their functions: \
+                 {reason}",
+                module.file_name()
+            ));
+        };
+        let given = match modules.functions_given(module, &OMP_GIVEN) {
+            Ok(given) => given,
+            Err(reason) => {
+                say(reason);
+                return Vec::new();
+            }
+        };
+        if given.unknown > 0 {
+            say(format!("at {} of its calls of the runtime it was not found which function they give", given.unknown));
+        }
+        let image = &module.loaded.image;
+        let functions = given.functions.into_iter().filter_map(|begin| image.function_at(begin));
+        let body = |function: &Function| {
+            let found_by = function.address_name();
+            let name = function.names.first().cloned().unwrap_or_else(|| format!("{found_by}@{}", module.file_name()));
+            Body { module, name, found_by }
+        };
+        functions.map(body).collect()
+    }
+
     fn add_omp(&mut self, modules: &Modules, (module, name): (&Module, String), part: u8) {
+        let place = Place::Symbol { module: module.path.clone(), name: name.clone() };
+        self.add_part(modules, name, part, place);
+    }
+
+    fn add_part(&mut self, modules: &Modules, name: String, part: u8, place: Place) {
         let probe = Probe { group: OMP_GROUP, flags: flag::TIMED, part, ..Probe::ABSENT };
         let group = GROUP_NAMES[usize::from(OMP_GROUP)].to_owned();
-        let info = FunctionInfo { name: name.clone(), group, timed: true, ..FunctionInfo::default() };
-        self.add(modules, info, probe, Place::Symbol { module: module.path.clone(), name });
+        let info = FunctionInfo { name, group, timed: true, ..FunctionInfo::default() };
+        self.add(modules, info, probe, place);
     }
+}
+
+/// A function that is a parallel region or a task.
+struct Body<'m> {
+    module: &'m Module,
+    /// Its name in the report.
+    name: String,
+    /// The name by which it is found in its module.
+    found_by: String,
+}
+
+/// The functions of a module whose names say that a compiler made them of a region or task. Where several have the same name,
+/// as those of static functions, the others have their addresses beside it.
+fn named_bodies(module: &Module) -> Vec<Body<'_>> {
+    let of_pattern = |pattern: &&'static str| module.loaded.image.functions_matching(pattern);
+    let functions = OMP_BODIES.iter().flat_map(of_pattern).filter(|function| !is_fragment_of_body(&function.name()));
+    let mut seen: BTreeMap<String, FileAddr> = BTreeMap::new();
+    let body = |function: &Function| {
+        let (name, address) = (function.name(), function.address_name());
+        let first = *seen.entry(name.clone()).or_insert(function.addr);
+        if first == function.addr {
+            return Body { module, found_by: name.clone(), name };
+        }
+        Body { module, name: format!("{name} {address}"), found_by: address }
+    };
+    functions.map(body).collect()
 }
 
 /// The runtime's functions that files of the program import: only these are patched. `None`: the files do not say, as those of

@@ -416,7 +416,10 @@ impl Place {
                 if let Some(address) = of_path.find_map(|module| modules.code_named(module, name)) {
                     return Some(address);
                 }
-                // Another program of the same job has its own.
+                // Another program of the same job has its own, but something else at the same address.
+                if is_of_address(name) {
+                    return None;
+                }
                 let (module, function) = modules.definition(name)?;
                 Some(modules.code_of(module, function))
             }
