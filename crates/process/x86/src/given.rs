@@ -103,7 +103,8 @@ fn source(one: &Instruction, register: u8, info: &mut InstructionInfoFactory) ->
         return (CALL_CHANGES & 1 << register != 0).then_some(Source::Other);
     }
     let is_written = info.info(one).used_registers().iter().any(|used| {
-        let writes = !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None);
+        let writes =
+            !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None);
         writes && used.register().is_gpr() && used.register().full_register().number() == usize::from(register)
     });
     if !is_written {

@@ -214,7 +214,11 @@ fn addresses_that_a_call_is_given() {
         let others = given.has_others.then(|| "?".to_owned());
         let found: Vec<String> = given.addresses.iter().map(label).chain(others).collect();
         assert_eq!(found.join(" "), want, "{name}: {text}");
-        assert_eq!(given_addresses(&lab.code(), &analysis, &flow, lab.places["C"] + 1, 0), None, "{name}: no instruction");
+        assert_eq!(
+            given_addresses(&lab.code(), &analysis, &flow, lab.places["C"] + 1, 0),
+            None,
+            "{name}: no instruction"
+        );
     }
 }
 

@@ -92,7 +92,8 @@ fn region<'a>(omp: &'a Omp, (name, is_stripped): (&str, bool), comment: &str) ->
     let waits = |region: &ParallelRegion| region.barrier_s.is_some_and(|waited| waited > 0.0);
     let is_it = |region: &&ParallelRegion| {
         let place = region.place.as_ref();
-        let is_there = || place.is_some_and(|place| place.own && place.line.as_deref() == Some(&format!("hybrid.c:{line}")));
+        let is_there =
+            || place.is_some_and(|place| place.own && place.line.as_deref() == Some(&format!("hybrid.c:{line}")));
         if is_stripped { waits(region) == comment.contains("uneven") } else { is_there() }
     };
     let found: Vec<&ParallelRegion> = omp.regions.iter().filter(is_it).collect();
@@ -193,7 +194,8 @@ fn compare_with_own_clocks(mpi: Mpi, compiler: &str, options: &[&str]) {
             all.extend(off(region(omp, (&name, is_stripped), comment), &sum, &name));
         }
         // Threads that take turns have as much imbalance in each pass as those that are always the same, and less in sum.
-        let of_sums = |comment: &str| region(omp, (&name, is_stripped), comment).imbalance_of_sums.expect("an imbalance");
+        let of_sums =
+            |comment: &str| region(omp, (&name, is_stripped), comment).imbalance_of_sums.expect("an imbalance");
         all.push(("turns", (of_sums("/* turns */") - of_sums("/* uneven */") + 0.1).max(0.0)));
         println!("{name}: off by {all:.4?}");
         worst = all.into_iter().filter(|(_, off)| *off > OFF_MAX).collect();
@@ -240,7 +242,11 @@ fn a_program_without_symbols_or_unwind_tables_says_what_is_not_known() {
         assert!(region.passes > 0 && region.time_s > 0.0, "{region:#?}");
         assert!(region.missing.is_some() && region.work_s.is_none() && region.imbalance.is_none(), "{region:#?}");
     }
-    assert!(report.warnings.iter().any(|said| said.contains("at 2 of its calls of the runtime")), "{:?}", report.warnings);
+    assert!(
+        report.warnings.iter().any(|said| said.contains("at 2 of its calls of the runtime")),
+        "{:?}",
+        report.warnings
+    );
     std::fs::write(until(&desk), "").expect("a file");
     job.wait(LIMIT).expect("it ends when told");
 }
