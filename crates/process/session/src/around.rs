@@ -5,7 +5,7 @@
 
 use crate::inside::Inside;
 use crate::private::private_variable;
-use crate::returns::returns_twice;
+use crate::returns::{imported, returns_twice};
 use std::cell::Cell;
 use std::ops::Range;
 use trimtab_types::ProcAddr;
@@ -60,5 +60,9 @@ impl Surroundings for Around<'_> {
 
     fn returns_twice(&self, target: u64) -> bool {
         returns_twice(self.inside.subject(), target)
+    }
+
+    fn imported(&self, target: u64) -> Option<String> {
+        imported(self.inside.subject(), target)
     }
 }

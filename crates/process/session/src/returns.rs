@@ -126,6 +126,15 @@ pub(crate) fn returns_twice(subject: &Subject<'_>, target: u64) -> bool {
     }
 }
 
+/// The name of the function that is called at this address of the process, if the file has it from another module.
+pub(crate) fn imported(subject: &Subject<'_>, target: u64) -> Option<String> {
+    let image = &subject.module.loaded.image;
+    match meant(image, subject.module.bias.to_file(ProcAddr(target)))? {
+        Meant::Import(name) => image.function_named(name).is_none().then(|| name.to_owned()),
+        Meant::Here(_) => None,
+    }
+}
+
 /// The function that a call means.
 enum Meant<'i> {
     /// The one that the loader finds under this name.

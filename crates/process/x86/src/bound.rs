@@ -10,7 +10,7 @@
 //!
 //! Next: `linear`, which follows places through a pass.
 
-use crate::blocks::ControlFlow;
+use crate::blocks::{ControlFlow, Edge};
 use crate::instruction::for_each_instruction;
 use crate::linear::{Comparison, Extension, Linear, State, Value, opposite};
 use crate::{Analysis, FunctionCode, Loop};
@@ -151,6 +151,8 @@ pub(crate) struct Pass<'a> {
     after: BTreeMap<usize, State>,
     /// The last instruction of each block of the loop.
     last: BTreeMap<usize, Instruction>,
+    /// The ways out of the loop, those aside that nobody takes to leave it.
+    exits: Vec<Edge>,
 }
 
 impl<'a> Pass<'a> {
@@ -164,7 +166,13 @@ impl<'a> Pass<'a> {
         let last = instructions.iter().filter_map(|(block, all)| Some((*block, *all.last()?))).collect();
         let is_inside = |next: usize| next != found.header && found.blocks.binary_search(&next).is_ok();
         let (before, after) = settle(flow, &instructions, seeds(flow, found, start), &is_inside);
-        Pass { flow, found, before, after, last }
+        Pass { flow, found, before, after, last, exits: found.exits.clone() }
+    }
+
+    /// The same, with those ways out that `are_none` left aside.
+    pub(crate) fn without(mut self, are_none: &dyn Fn(&Edge) -> bool) -> Self {
+        self.exits.retain(|exit| !are_none(exit));
+        self
     }
 
     /// Blocks of its own that end in a branch out of the loop.
@@ -241,7 +249,7 @@ impl<'a> Pass<'a> {
             step: test.step,
             bound: test.comparison.right,
             test: test.comparison,
-            has_other_exits: self.found.exits.iter().any(|exit| is_other(exit.from)),
+            has_other_exits: self.exits.iter().any(|exit| is_other(exit.from)),
             is_tested_first: !calls.any(|call| self.comes_to(call.block, blocks)),
         }
     }

@@ -78,7 +78,32 @@ pub trait Surroundings {
     fn returns_twice(&self, _target: u64) -> bool {
         false
     }
+
+    /// The name of the function of another module that is called there; `None`: it lies in this one, or that is not known.
+    fn imported(&self, _target: u64) -> Option<String> {
+        None
+    }
 }
+
+/// Functions of libraries that are called when something can't go on, and by no program in order to leave a loop.
+const FAILURES: [&str; 9] = [
+    "__assert_fail",
+    "__stack_chk_fail",
+    "__chk_fail",
+    "__cxa_bad_cast",
+    "__cxa_throw_bad_array_new_length",
+    "_gfortran_runtime_error",
+    "_gfortran_runtime_error_at",
+    "_gfortran_os_error",
+    "_gfortran_os_error_at",
+];
+/// `std::__throw_bad_cast` and its like.
+const LIBRARY_THROWS: &str = "_ZSt";
+const THROW: &str = "__throw_";
+/// Blocks behind a loop that are looked at for the call they end in.
+const FAILURE_BLOCKS_MAX: usize = 8;
+/// Instructions before a loop that are followed at most.
+const BEFORE_MAX: usize = 160;
 
 /// Of a function of which nothing else is known.
 impl Surroundings for () {}
@@ -123,7 +148,8 @@ pub fn how_far(
     let instructions = by_block(code, analysis, flow, &|_| true);
     let whole = whole(code.entry, flow, &instructions);
     let start = State::at_start_with(whole.0.get(&found.header));
-    let pass = Pass::follow(code, analysis, (flow, found), start);
+    let failures = Failures { flow, instructions: &instructions, surroundings };
+    let pass = Pass::follow(code, analysis, (flow, found), start).without(&|exit| failures.is_one(exit.to));
     let (bound, tests) = tested(&pass)?;
     let (instructions, entry) = (&instructions, code.entry);
     let look = Look { flow, found, pass: &pass, instructions, bound: &bound, tests, whole, surroundings, entry };
@@ -214,6 +240,43 @@ impl HowFar {
 fn is_narrow(bound: &LoopBound) -> bool {
     let four_bytes = |place| matches!(place, Place::Frame { bytes: 4, .. } | Place::Fixed { bytes: 4, .. });
     bound.test.bits == 32 || bound.counter.extension != Extension::Whole || bound.counter.place.is_some_and(four_bytes)
+}
+
+/// Ways out of a loop that are no way to leave it.
+struct Failures<'a> {
+    flow: &'a ControlFlow,
+    instructions: &'a Instructions,
+    surroundings: &'a dyn Surroundings,
+}
+
+impl Failures<'_> {
+    /// True if whatever comes behind an address ends in a call that says that something went wrong.
+    fn is_one(&self, address: u64) -> bool {
+        let Some(block) = self.flow.block_at(address) else { return false };
+        let (mut known, mut work) = (BTreeSet::from([block]), vec![block]);
+        while let Some(block) = work.pop() {
+            let successors = &self.flow.blocks[block].successors;
+            if successors.is_empty() && !self.ends_so(block) {
+                return false;
+            }
+            work.extend(successors.iter().copied().filter(|next| known.insert(*next)));
+            if known.len() > FAILURE_BLOCKS_MAX {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn ends_so(&self, block: usize) -> bool {
+        let last = self.instructions.get(&block).and_then(|all| all.last());
+        let name = last.filter(|last| last.is_call_near()).and_then(|last| {
+            let name = self.surroundings.imported(last.near_branch_target())?;
+            Some(name.split('@').next()?.to_owned())
+        });
+        name.is_some_and(|name| {
+            FAILURES.contains(&name.as_str()) || (name.starts_with(LIBRARY_THROWS) && name.contains(THROW))
+        })
+    }
 }
 
 /// All that is known of one loop.
@@ -438,10 +501,30 @@ impl Look<'_> {
         let whole = whole.filter(|states| !states.is_empty())?;
         self.constant_first(place, &whole).or_else(|| self.kept_first(place, &whole)).or_else(|| {
             let [block] = from[..] else { return None };
-            let all = self.instructions.get(&block)?;
+            let all = self.before(block);
             // Whatever was computed in an unknown way may have been kept behind that.
             (0..all.len()).find_map(|from| self.kept_first(place, &[&state_after(&all[from..])]))
         })
+    }
+
+    /// The instructions that run right before a block ends, whichever way the function came there.
+    fn before(&self, block: usize) -> Vec<Instruction> {
+        let (mut blocks, mut count) = (Vec::new(), 0);
+        let mut next = Some(block);
+        while let Some(block) = next.filter(|block| !blocks.contains(block) && !self.is_inside(*block)) {
+            count += self.instructions.get(&block).map_or(0, Vec::len);
+            if count > BEFORE_MAX && !blocks.is_empty() {
+                break;
+            }
+            blocks.push(block);
+            // The function's first block is come to in another way too.
+            let is_first = self.flow.blocks[block].range.start == self.entry;
+            next = match self.flow.blocks[block].predecessors[..] {
+                [only] if !is_first => Some(only),
+                _ => None,
+            };
+        }
+        blocks.into_iter().rev().flat_map(|block| self.instructions.get(&block).into_iter().flatten().copied()).collect()
     }
 
     /// Another counter that begins with a number. A DO loop's variable may be lent, if no other one looks like it.

@@ -51,8 +51,10 @@ impl Lender<'_> {
             let mut known = Known { slot: &slot, registers: held[&block], state: state.clone(), in_pass };
             known.registers |= known.by_value();
             let is_inside = self.found.blocks.binary_search(&block).is_ok();
-            for one in self.instructions.get(&block).into_iter().flatten() {
-                if known.keeps(one) || (is_inside && (known.writes(one, &mut info) || self.gives(one, &known))) {
+            let all = self.instructions.get(&block).map_or(&[][..], Vec::as_slice);
+            for (index, one) in all.iter().enumerate() {
+                let is_kept = known.keeps(one) && !self.is_for_a_library(one, &all[index..], &known);
+                if is_kept || (is_inside && (known.writes(one, &mut info) || self.gives(one, &known))) {
                     return true;
                 }
                 known.step(one, &mut info);
@@ -85,6 +87,19 @@ impl Lender<'_> {
                 Some(Slot { is_fixed: true, near: object.start as i64..object.end as i64, bytes })
             }
         }
+    }
+
+    /// True if an address beside the slot's is put on the stack for a call of another module's function, which is held
+    /// against that as little as one in a register.
+    fn is_for_a_library(&self, one: &Instruction, rest: &[Instruction], known: &Known<'_>) -> bool {
+        if one.mnemonic() != Mnemonic::Push || one.op0_kind() != OpKind::Register {
+            return false;
+        }
+        let number = number(one.op0_register());
+        let address = number.and_then(|number| known.slot.address(known.state.value(Place::Register(number))));
+        let call = rest.iter().find(|one| is_call(one)).filter(|call| call.is_call_near());
+        let is_imported = || call.is_some_and(|call| self.surroundings.imported(call.near_branch_target()).is_some());
+        address.is_some_and(|address| !known.slot.bytes.contains(&address)) && is_imported()
     }
 
     /// True if a call is given an address through which it may write to the slot.

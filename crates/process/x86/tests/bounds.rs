@@ -8,7 +8,7 @@
 use iced_x86::code_asm::*;
 use object::{Object, ObjectSymbol};
 use std::collections::BTreeSet;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -83,6 +83,10 @@ impl Surroundings for Known<'_> {
 
     fn keeps_counters(&self) -> bool {
         self.is_fortran
+    }
+
+    fn imported(&self, target: u64) -> Option<String> {
+        self.library.imported(target)
     }
 
     fn returns_twice(&self, target: u64) -> bool {
@@ -195,6 +199,26 @@ impl Library {
         Library { bias, functions, variables, island: island_near(bias), made }
     }
 
+    /// The name of the function of another library that is called there.
+    fn imported(&self, target: u64) -> Option<String> {
+        let meant = called_through_slot(target)?;
+        // SAFETY: all zeros is one of its values.
+        let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: it asks for an address, and the place for the answer is there.
+        let is_found = unsafe { libc::dladdr(meant as *const c_void, &mut found) } != 0;
+        if !is_found || found.dli_fbase as u64 == self.bias || found.dli_sname.is_null() {
+            return None;
+        }
+        // SAFETY: the name lies in the other library, which stays.
+        Some(unsafe { CStr::from_ptr(found.dli_sname) }.to_string_lossy().into_owned())
+    }
+
+    /// True of functions that never return.
+    fn never_returns(&self, target: u64) -> bool {
+        let ends = |name: String| name.contains("__throw_") || ["__assert_fail", "exit"].contains(&name.as_str());
+        self.imported(target).is_some_and(ends)
+    }
+
     fn analysed<T>(&self, at: u64, then: impl FnOnce(&FunctionCode<'_>, &Analysis) -> T) -> Option<T> {
         let (_, at, size) = self.functions.iter().find(|function| function.1 == at)?;
         let (entry, code) = (self.bias + at, memory(self.bias + at, *size));
@@ -230,7 +254,7 @@ impl Library {
         let range = CodeRange { addr: entry, bytes: &bytes, after: &[] };
         let code = FunctionCode { entry, ranges: vec![range], ..FunctionCode::default() };
         let Ok(analysis) = analyse(&code, &(), &()) else { return Said::Unseen };
-        let flow = ControlFlow::of(&analysis);
+        let flow = ControlFlow::ending_at(&analysis, &|target| self.never_returns(target));
         let outermost = flow.loops.iter().filter(|found| found.depth() == 1);
         let said = outermost.map(|found| {
             let Ok((sites, _)) = loop_sites(&code, &analysis, &flow, found, &|_| true) else { return Said::Unseen };

@@ -103,7 +103,7 @@ PLAIN(constant_down) { for (int i = 25; i; --i) step(n); }
 PLAIN(negative_start) { for (int i = -5; i < n - 5; i++) step(i); }
 OTHER(time_based) { double t0 = now(); int i = 0; while (now() - t0 < n) { step(i); i++; } }
 EXITS(returns_inside) { for (int i = 0; i < n; i++) { step(i); if (check(i)) return; } }
-PLAIN(exits_inside) { for (int i = 0; i < n; i++) { step(i); if (check(i)) exit(1); } }
+EXITS(exits_inside) { for (int i = 0; i < n; i++) { step(i); if (check(i)) exit(1); } }
 PLAIN(continues) { for (int i = 0; i < n; i++) { step(i); if (i % 2) continue; work(field, i); } }
 PLAIN(while_pre) { int i = 0; while (i++ < n) step(i); }
 PLAIN(while_pre_dec) { int i = n + 1; while (--i > 0) step(i); }
@@ -173,3 +173,13 @@ OTHER(volatile_bound) { volatile int m = n; for (int i = 0; i < m; i++) { step(i
 PLAIN(volatile_bound_kept) { volatile int m = n; for (int i = 0; i < m; i++) step(i); }
 PLAIN(long_down) { for (long i = n; i >= 1; i -= 1) { step((int)i); work(field, 1); } }
 PLAIN(negative_to) { for (int i = -1; i >= -n; i--) step(i); }
+/* Addresses that are given on the stack, as the request of MPI_Isend; ways out that nobody takes to leave a loop. */
+#include <assert.h>
+static int pick(int *a, int *b, int *c, int *d, int *e) { return sscanf("1 2 3 4 9", "%d %d %d %d %d", a, b, c, d, e); }
+PLAIN(stack_given) { int a[4], e[4]; for (int i = 0; i < n; i++) { step(i); pick(a, a + 1, a + 2, a + 3, &e[1]); } }
+OTHER(stack_given_counter_moved) { int a[4]; int i; for (i = 0; i < n; i++) { step(i); if (i == 5) pick(a, a + 1, a + 2, a + 3, &i); } }
+OTHER(stack_given_bound_moved) { int a[4]; int m = n; for (int i = 0; i < m; i++) { step(i); if (i == 5) pick(a, a + 1, a + 2, a + 3, &m); } }
+LOOP change_seventh(int a, int b, int c, int d, int e, int f, struct limits *l, int i) { if (i == 5) l->nsteps += 2; __asm__ volatile("":::"memory"); }
+OTHER(stack_given_field_moved) { struct limits l = {.5, n, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); change_seventh(1, 2, 3, 4, 5, 6, &l, i); } }
+PLAIN(asserted) { for (int i = 0; i < n; i++) { step(i); assert(check(i) == 0); } }
+EXITS(exit_or_assert) { for (int i = 0; i < 2 * n; i++) { step(i); if (i == n - 1 + check(i)) { if (check(i)) assert(0); break; } } }
