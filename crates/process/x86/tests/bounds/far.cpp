@@ -43,6 +43,5 @@ OTHER(pp_map) { std::map<int, int> m; for (int i = 0; i < n; ++i) m[i] = i; for 
 OTHER(pp_captured) { int it = 0; auto f = [&] { step(it); }; for (it = 0; it < n; ++it) f(); }
 OTHER(pp_captured_moves) { int it = 0; auto f = [&] { step(it); ++it; }; while (it < n) f(); }
 PLAIN(pp_at) { std::vector<int> v(n); for (int i = 0; i < n; ++i) { step(v.at(i)); } }
-EXITS(pp_at_caught) { std::vector<int> v(n); try { for (int i = 0; i < 2 * n; ++i) { step(v.at(i)); } } catch (const std::exception &) { work(field, 1); } }
 PLAIN(pp_dts) { std::vector<double> dts(n, .1); double t = 0; for (auto i = dts.begin(); i != dts.end(); ++i) { t += *i; work(&t, 1); step(1); } }
 OTHER(pp_dts_moved) { std::vector<double> dts(n + 2, .1); int k = 0; for (auto i = dts.begin(); i != dts.end(); ++i) { step(1); if (++k == 5 && dts.size() > 9) dts.erase(dts.end() - 1); } }
