@@ -524,7 +524,11 @@ impl Look<'_> {
                 _ => None,
             };
         }
-        blocks.into_iter().rev().flat_map(|block| self.instructions.get(&block).into_iter().flatten().copied()).collect()
+        blocks
+            .into_iter()
+            .rev()
+            .flat_map(|block| self.instructions.get(&block).into_iter().flatten().copied())
+            .collect()
     }
 
     /// Another counter that begins with a number. A DO loop's variable may be lent, if no other one looks like it.
