@@ -333,9 +333,9 @@ pub struct WaitState {
     pub iterations: u64,
     /// Calls in them that could be matched with their partners.
     pub calls: u64,
-    /// Time waited in them, summed over ranks.
-    pub time_s: f64,
-    /// It may be this much more or less, because clocks of several machines differ.
+    /// Time waited in them, summed over ranks; `None`: it is not above `error_s`.
+    pub time_s: Option<f64>,
+    /// It may be this much more or less, because clocks of two ranks differ.
     pub error_s: f64,
     /// The ranks that were waited for longest, four at most.
     pub late_ranks: Vec<LateRank>,

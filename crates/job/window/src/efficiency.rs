@@ -87,7 +87,8 @@ fn transfer(input: &WindowInput, ranks: &[RankTotal], useful_s: &[f64], runtime_
         let percent = unknown * 100.0;
         return Err(format!(
             "of calls that take up to {percent:.1}% of a rank's time nobody knows how much is waiting (those that \
-             complete what others began, and those that could not be matched with other ranks' calls)"
+             complete what others began, those that could not be matched with other ranks' calls, and those that wait no \
+             longer than clocks of two ranks can tell)"
         ));
     }
     let sums = ranks.iter().zip(useful_s).zip(&shares);

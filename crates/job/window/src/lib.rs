@@ -68,5 +68,5 @@ pub use regions::{RegionSample, TeamSample};
 pub use remarks::name_ranks;
 pub use start::choose_start;
 pub use verify::{MarkTimes, Verdict, verify};
-pub use waits::{RankCalls, RankWaits, WaitKind, WaitSum, Waits, waits};
+pub use waits::{RankCalls, RankWaits, SAME_CLOCK_NS, WaitKind, WaitSum, Waits, waits};
 pub use word::word_marks;

@@ -6,6 +6,7 @@
 //!
 //! Next: `waits`, which knows how long calls waited; `assemble` for the functions' own numbers.
 
+use crate::waits::told;
 use crate::assemble::{FunctionSample, RankSample, WindowInput};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -63,6 +64,8 @@ pub struct PathWait {
     pub calls: u64,
     /// Time waited in them, summed over ranks.
     pub ticks: u64,
+    /// It may be this much more or less because clocks differ.
+    pub error_ticks: u64,
 }
 
 /// One rank's part of a row.
@@ -100,7 +103,8 @@ pub(crate) fn path_totals(
         let named = path.and_then(|path| names.get(&path));
         row.path = named.map(|named| named.frames.clone()).unwrap_or_default();
         row.path_missing = why_missing(named.copied(), row.calls).map(str::to_owned);
-        row.wait_s = wait.map(|wait| seconds(wait.ticks));
+        row.wait_s = wait.and_then(|wait| told(wait.ticks, wait.error_ticks)).map(&seconds);
+        row.wait_error_s = wait.map(|wait| seconds(wait.error_ticks));
         row.wait_calls = wait.map(|wait| wait.calls);
         totals.push(row);
     }

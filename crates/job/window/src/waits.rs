@@ -11,7 +11,9 @@
 //! sent in, as where one rank sends before it receives and the other receives first: of the iterations before, the same and
 //! behind, the latest is taken from which every message was sent before its receive returned. An older one could only hide a
 //! wait. Where two ranks count differently in an iteration, nothing is said of those calls; messages with several tags that are received in another order than sent are matched wrongly, but
-//! only among themselves. Times of two machines carry their clocks' error, and so does what is derived from them.
+//! only among themselves. Times of two machines carry their clocks' error, and those of one machine what its processors'
+//! clocks and two probes may differ by ([`SAME_CLOCK_NS`]). What is derived from them carries it too: a sum of waits that is
+//! not above its error is not told, only that error.
 //!
 //! Next: `assemble`, which names the functions.
 
@@ -21,6 +23,10 @@ use crate::paths::PathWait;
 use std::collections::{BTreeMap, BTreeSet};
 use trimtab_types::report::{LateRank, WaitState};
 
+/// How far apart times of the same moment may be that two processes of one machine read, nanoseconds: the kernel sees no
+/// difference between two processors' clocks that is shorter than a cache line takes from one to the other, and each time is
+/// read within a probe.
+pub const SAME_CLOCK_NS: f64 = 100.0;
 /// Ranks named for each wait state.
 const LATE_RANKS_MAX: usize = 4;
 
@@ -121,19 +127,28 @@ impl Waits {
             function: functions.get(sum.function as usize).map_or_else(String::new, |info| info.name.clone()),
             iterations: self.iterations,
             calls: sum.calls,
-            time_s: seconds(sum.ticks),
+            time_s: told(sum.ticks, sum.error_ticks).map(&seconds),
             error_s: seconds(sum.error_ticks),
             late_ranks: sum.late_ranks(&seconds),
         };
         let mut states: Vec<WaitState> = self.sums.iter().map(state).collect();
-        states.sort_by(|a, b| b.time_s.total_cmp(&a.time_s).then(a.function.cmp(&b.function)));
+        let time_s = |state: &WaitState| state.time_s.unwrap_or(-1.0);
+        states.sort_by(|a, b| time_s(b).total_cmp(&time_s(a)).then(a.function.cmp(&b.function)));
         states
     }
 }
 
+/// A sum of waits as far as it is known: `None` where it is not above its error.
+pub(crate) fn told(ticks: u64, error_ticks: u64) -> Option<u64> {
+    (error_ticks == 0 || ticks > error_ticks).then_some(ticks)
+}
+
 impl WaitSum {
-    /// The ranks that were waited for longest.
+    /// The ranks that were waited for longest; none where it is not known that any was.
     fn late_ranks(&self, seconds: impl Fn(u64) -> f64) -> Vec<LateRank> {
+        if told(self.ticks, self.error_ticks).is_none() {
+            return Vec::new();
+        }
         let late = self.by_late_rank.iter().map(|(rank, ticks)| LateRank { rank: *rank, time_s: seconds(*ticks) });
         let mut late: Vec<LateRank> = late.collect();
         late.sort_by(|a, b| b.time_s.total_cmp(&a.time_s).then(a.rank.cmp(&b.rank)));
@@ -143,8 +158,8 @@ impl WaitSum {
 }
 
 /// Derives the waits of iterations that all ranks know whole. Who came last to a collective is known only if these are all
-/// ranks of the job (`is_whole`).
-pub fn waits(ranks: &[RankCalls], is_whole: bool) -> Waits {
+/// ranks of the job (`is_whole`). `same_clock_ticks` is [`SAME_CLOCK_NS`] in ticks.
+pub fn waits(ranks: &[RankCalls], is_whole: bool, same_clock_ticks: u64) -> Waits {
     let mut known_by: BTreeMap<u64, Vec<Iteration>> = BTreeMap::new();
     for calls in ranks {
         for (place, pair) in calls.marks.windows(2).enumerate() {
@@ -157,7 +172,7 @@ pub fn waits(ranks: &[RankCalls], is_whole: bool) -> Waits {
             known_by.entry(*iteration).or_default().push(Iteration { calls, events, duration_ticks });
         }
     }
-    let mut sums = Sums::default();
+    let mut sums = Sums { same_clock_ticks, ..Sums::default() };
     known_by.retain(|_, known| known.len() == ranks.len() && ranks.len() > 1);
     if is_whole {
         known_by.values().for_each(|known| sums.add_collectives(known));
@@ -179,19 +194,21 @@ struct Iteration<'a> {
 
 impl Iteration<'_> {
     /// How far a time of this rank and one of another may be apart although they are the same.
-    fn error_to(&self, other: &Iteration) -> u64 {
-        match self.calls.clock == other.calls.clock {
+    fn error_to(&self, other: &Iteration, same_clock_ticks: u64) -> u64 {
+        let between_machines = match self.calls.clock == other.calls.clock {
             true => 0,
             false => self.calls.uncertainty_ticks.saturating_add(other.calls.uncertainty_ticks),
-        }
+        };
+        between_machines.saturating_add(same_clock_ticks)
     }
 }
 
 #[derive(Default)]
 struct Sums {
     by_kind: BTreeMap<(WaitKind, u32), WaitSum>,
-    /// Waits by rank and entry of the call.
-    by_call: BTreeMap<(u32, u64), u64>,
+    /// Waits by rank and entry of the call, each with its error.
+    by_call: BTreeMap<(u32, u64), (u64, u64)>,
+    same_clock_ticks: u64,
 }
 
 /// One call's wait.
@@ -210,7 +227,9 @@ struct Wait<'a> {
 impl Sums {
     fn add(&mut self, Wait { kind, rank, event, until, late, error }: Wait<'_>) {
         let inside = event.exit_ticks.saturating_sub(event.enter_ticks);
-        let ticks = until.saturating_sub(event.enter_ticks).min(inside);
+        let wait_until = |until: u64| until.saturating_sub(event.enter_ticks).min(inside);
+        let ticks = wait_until(until);
+        let error_ticks = (wait_until(until.saturating_add(error)) - ticks).max(ticks - wait_until(until.saturating_sub(error)));
         let new = WaitSum {
             kind,
             function: event.function,
@@ -220,11 +239,11 @@ impl Sums {
             by_late_rank: BTreeMap::new(),
         };
         let known = self.by_call.entry((rank, event.enter_ticks)).or_default();
-        *known = ticks.max(*known);
+        *known = (ticks, error_ticks).max(*known);
         let sum = self.by_kind.entry((kind, event.function)).or_insert(new);
         sum.calls += 1;
         sum.ticks += ticks;
-        sum.error_ticks += error.min(inside);
+        sum.error_ticks += error_ticks;
         if ticks > 0 {
             *sum.by_late_rank.entry(late).or_default() += ticks;
         }
@@ -245,10 +264,10 @@ impl Sums {
             let others = all.iter().zip(ranks).enumerate().filter(|(index, _)| *index != last);
             for (_, (calls, one)) in others.filter(|(_, (calls, _))| calls[number].exit_ticks != 0) {
                 let (late, rank) = (&ranks[last], one.calls.rank);
-                let (event, error) = (&calls[number], one.error_to(late));
+                let (event, error) = (&calls[number], one.error_to(late, self.same_clock_ticks));
                 self.add(Wait { kind: WaitKind::Collective, rank, event, until, late: late.calls.rank, error });
             }
-            self.by_call.insert((ranks[last].calls.rank, until), 0);
+            self.by_call.insert((ranks[last].calls.rank, until), (0, 0));
         }
     }
 
@@ -257,7 +276,7 @@ impl Sums {
             known.iter().map(|(number, ranks)| (*number, messages(ranks))).collect();
         let pairs: BTreeSet<(u32, u32)> = messages.values().flat_map(|some| some.received.keys().copied()).collect();
         for pair in pairs {
-            let met = [1, 0, -1].map(|shift| matched(&messages, pair, shift));
+            let met = [1, 0, -1].map(|shift| matched(&messages, pair, shift, self.same_clock_ticks));
             let latest = met.iter().find(|met| !met.is_empty() && met.iter().all(Met::is_possible));
             for met in latest.unwrap_or(&met[1]) {
                 self.add_message(met, pair);
@@ -284,12 +303,13 @@ impl Sums {
     fn by_path<'a>(&self, iterations: impl Iterator<Item = &'a Iteration<'a>>) -> Vec<PathWait> {
         let mut paths: BTreeMap<(u32, u64), PathWait> = BTreeMap::new();
         for (one, event) in iterations.flat_map(|one| one.events.iter().map(move |event| (one, event))) {
-            let Some(ticks) = self.by_call.get(&(one.calls.rank, event.enter_ticks)) else { continue };
+            let Some((ticks, error_ticks)) = self.by_call.get(&(one.calls.rank, event.enter_ticks)) else { continue };
             let (function, path) = (event.function, event.base(one.calls.rank));
             let new = PathWait { function, path, ..PathWait::default() };
             let wait = paths.entry((function, path)).or_insert(new);
             wait.calls += 1;
             wait.ticks += ticks;
+            wait.error_ticks += error_ticks;
         }
         paths.into_values().collect()
     }
@@ -302,7 +322,7 @@ impl Sums {
                 let inside = event.exit_ticks.saturating_sub(event.enter_ticks);
                 found.communication_ticks += inside;
                 match self.by_call.get(&(rank, event.enter_ticks)) {
-                    Some(wait) => found.wait_ticks += wait,
+                    Some((wait, _)) => found.wait_ticks += wait,
                     // It posts a receive and returns at once.
                     None if event.is_receive && !event.completes => {}
                     None => found.unknown_ticks += inside,
@@ -356,7 +376,7 @@ fn messages<'a>(ranks: &'a [Iteration<'a>]) -> Messages<'a> {
 }
 
 /// The messages from one rank to another, if each was sent so many iterations behind the one it was received in.
-fn matched(messages: &BTreeMap<u64, Messages>, pair: (u32, u32), shift: i64) -> Vec<Met> {
+fn matched(messages: &BTreeMap<u64, Messages>, pair: (u32, u32), shift: i64, same_clock_ticks: u64) -> Vec<Met> {
     let mut met = Vec::new();
     for (number, there) in messages {
         let here = number.checked_add_signed(shift).and_then(|number| messages.get(&number));
@@ -368,7 +388,7 @@ fn matched(messages: &BTreeMap<u64, Messages>, pair: (u32, u32), shift: i64) -> 
             met.extend(sends.iter().zip(receives).map(|((from, send), (to, receive))| Met {
                 send: *send,
                 receive: *receive,
-                error: from.error_to(to),
+                error: from.error_to(to, same_clock_ticks),
             }));
         }
     }
@@ -417,8 +437,8 @@ mod tests {
         let calls = |clocks: [u32; 3]| -> Vec<RankCalls> {
             (0..3).map(|at| rank(at as u32, clocks[at], vec![call(BARRIER, enters[at], 165, -1)])).collect()
         };
-        assert_eq!(sum(&waits(&calls([0, 0, 0]), false), WaitKind::Collective), None, "another may have come last");
-        let found = waits(&calls([0, 0, 0]), true);
+        assert_eq!(sum(&waits(&calls([0, 0, 0]), false, 0), WaitKind::Collective), None, "another may have come last");
+        let found = waits(&calls([0, 0, 0]), true, 0);
         let wait = sum(&found, WaitKind::Collective).expect("waits");
         assert_eq!((found.iterations, wait.calls, wait.ticks, wait.error_ticks), (1, 2, 60 + 30, 0));
         assert_eq!(wait.by_late_rank, BTreeMap::from([(1, 90)]));
@@ -426,9 +446,36 @@ mod tests {
         let of = |one: &RankWaits| (one.duration_ticks, one.communication_ticks, one.wait_ticks, one.unknown_ticks);
         let expected = [(10_000, 66, 60, 1), (10_000, 6, 0, 1), (10_000, 36, 30, 1)];
         assert_eq!(found.ranks.iter().map(of).collect::<Vec<_>>(), expected);
-        let apart = waits(&calls([0, 1, 1]), true);
+        let apart = waits(&calls([0, 1, 1]), true, 0);
         let wait = sum(&apart, WaitKind::Collective).expect("waits");
         assert_eq!((wait.ticks, wait.error_ticks), (90, 10), "rank 2 reads the clock of rank 1");
+    }
+
+    /// Of one machine, too, clocks tell only so much; a call that came clearly behind the last one waited for nobody.
+    #[test]
+    fn waits_below_what_clocks_can_tell_are_not_told() {
+        let rows: [(&str, [u64; 2], u64, Option<u64>); 4] = [
+            ("below", [100, 130], 50, None),
+            ("as far apart as that", [100, 150], 50, None),
+            ("above", [100, 160], 50, Some(60)),
+            ("within a call that is shorter", [100, 198], 150, None),
+        ];
+        for (name, enters, same_clock_ticks, expected) in rows {
+            let calls = [0, 1].map(|at| rank(at, 0, vec![call(BARRIER, enters[at as usize], 200, -1)]));
+            let found = waits(&calls, true, same_clock_ticks);
+            let states = found.states(&[], |ticks| ticks as f64);
+            let state = states.first().expect("a state");
+            assert_eq!(state.time_s, expected.map(|ticks| ticks as f64), "{name}: {state:?}");
+            assert_eq!(state.late_ranks.is_empty(), expected.is_none(), "{name}: {state:?}");
+            let path = found.paths.iter().find(|path| path.calls > 0 && path.ticks > 0).expect("a path");
+            assert_eq!(told(path.ticks, path.error_ticks), expected, "{name}: {path:?}");
+        }
+        let [early, late] = [rank(0, 0, vec![call(SEND, 100, 110, 1)]), rank(1, 0, vec![call(RECV, 900, 915, 0)])];
+        let found = waits(&[early, late], true, 50);
+        let wait = sum(&found, WaitKind::LateSender).expect("matched");
+        assert_eq!((wait.ticks, wait.error_ticks), (0, 0), "the message was there");
+        let state = &found.states(&[], |ticks| ticks as f64)[0];
+        assert_eq!((state.time_s, state.error_s), (Some(0.0), 0.0));
     }
 
     #[test]
@@ -444,7 +491,7 @@ mod tests {
                 rank(0, 0, vec![call(SEND, send.0, send.1, 1)]),
                 rank(1, 0, vec![call(RECV, receive.0, receive.1, 0)]),
             ];
-            let found = waits(&ranks, true);
+            let found = waits(&ranks, true, 0);
             let ticks = |kind| sum(&found, kind).map(|sum| sum.ticks);
             assert_eq!(ticks(WaitKind::LateSender), late_sender, "{name}");
             let has_met = late_receiver.or(ticks(WaitKind::LateReceiver));
@@ -473,7 +520,7 @@ mod tests {
             .flat_map(|at| [mark(at + 790), call(SEND, at + 800, at + 805, 0), call(RECV, at + 1790, at + 1795, 0)]);
         let (short, long): (Vec<CallEvent>, Vec<CallEvent>) = (short.collect(), long.collect());
         for first in [6, 7, 8] {
-            let found = waits(&[of(0, 7, short.clone()), of(1, first, long.clone())], true);
+            let found = waits(&[of(0, 7, short.clone()), of(1, first, long.clone())], true, 0);
             let late = sum(&found, WaitKind::LateSender).expect("waits");
             let from_rank_1 = late.by_late_rank.get(&1).copied().unwrap_or(0);
             assert!(from_rank_1 >= 3 * 790 && from_rank_1 % 790 == 0, "counted from {first}: {late:?}");
@@ -490,7 +537,7 @@ mod tests {
             completes: true,
             ..call(SEND, enter, exit, peer)
         };
-        let found = waits(&[rank(0, 0, vec![exchange(100, 350, 1)]), rank(1, 0, vec![exchange(300, 340, 0)])], true);
+        let found = waits(&[rank(0, 0, vec![exchange(100, 350, 1)]), rank(1, 0, vec![exchange(300, 340, 0)])], true, 0);
         let late = sum(&found, WaitKind::LateSender).expect("waits");
         assert_eq!((late.calls, late.ticks), (2, 200));
         assert_eq!(late.by_late_rank, BTreeMap::from([(1, 200)]));
@@ -507,21 +554,21 @@ mod tests {
             RankCalls { iterations: vec![8, 9], ..rank(0, 0, vec![call(SEND, 10_100, 10_110, 1)]) },
         );
         let receiver = rank(1, 0, vec![posted(400)]);
-        let found = waits(&[before, receiver.clone()], true);
+        let found = waits(&[before, receiver.clone()], true, 0);
         let late = sum(&found, WaitKind::LateReceiver).expect("waits");
         assert_eq!((late.calls, late.ticks), (1, 300));
         assert_eq!(sum(&found, WaitKind::LateSender), None, "it returned without its message");
-        assert_eq!(waits(&[after, receiver], true), Waits::default(), "of another iteration");
+        assert_eq!(waits(&[after, receiver], true, 0), Waits::default(), "of another iteration");
     }
 
     #[test]
     fn what_does_not_match_is_not_guessed() {
         let two = rank(0, 0, vec![call(SEND, 100, 110, 1), call(SEND, 200, 210, 1), call(BARRIER, 300, 310, -1)]);
         let one = rank(1, 0, vec![call(RECV, 100, 110, 0)]);
-        let found = waits(&[two.clone(), one], true);
+        let found = waits(&[two.clone(), one], true, 0);
         assert_eq!((found.iterations, found.sums.len()), (1, 0), "{found:?}");
         let other_iteration = RankCalls { iterations: vec![8, 9], ..rank(1, 0, vec![]) };
-        assert_eq!(waits(&[two.clone(), other_iteration], true), Waits::default());
-        assert_eq!(waits(&[two], true), Waits::default(), "one rank waits for nobody");
+        assert_eq!(waits(&[two.clone(), other_iteration], true, 0), Waits::default());
+        assert_eq!(waits(&[two], true, 0), Waits::default(), "one rank waits for nobody");
     }
 }

@@ -648,7 +648,7 @@ fn by_paths() -> WindowInput {
         NamedPath { path: 7, frames: vec![frame("pmpi_send_", false), frame("solve", true)], is_cut: false },
         NamedPath { path: 8, frames: vec![frame("pmpi_send_", false)], is_cut: true },
     ];
-    input.waits.paths = vec![PathWait { function: 0, path: 7, calls: 12, ticks: 200_000 }];
+    input.waits.paths = vec![PathWait { function: 0, path: 7, calls: 12, ticks: 200_000, error_ticks: 1_000 }];
     input
 }
 

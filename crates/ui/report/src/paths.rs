@@ -4,6 +4,7 @@
 
 use crate::units::{bytes, count, counted, percent, time};
 use crate::words::clean;
+use crate::waits::waited;
 use trimtab_types::report::{FunctionTotal, PathTotal, Report, SizeClass};
 
 /// Rows of paths in a terminal, longest time first; all are in the JSON.
@@ -29,6 +30,10 @@ pub(crate) fn cells(rows: &[PathTotal], row: &PathTotal) -> [(String, Option<f64
     let maybe = |value: Option<f64>, shown: fn(f64) -> String| {
         (value.map_or("-".to_string(), shown), Some(value.unwrap_or(-1.0)))
     };
+    let wait = match row.wait_error_s.filter(|_| row.wait_s.is_none()) {
+        Some(error_s) => (waited(None, error_s, time), Some(0.0)),
+        None => maybe(row.wait_s, time),
+    };
     let most = row.rank_time_s_max.zip(row.rank_of_max);
     let most = most.map_or("-".to_string(), |(most_s, rank)| format!("{} ({rank})", time(most_s)));
     [
@@ -39,7 +44,7 @@ pub(crate) fn cells(rows: &[PathTotal], row: &PathTotal) -> [(String, Option<f64
         maybe(row.time_s, time),
         (most, Some(row.rank_time_s_max.unwrap_or(-1.0))),
         maybe(row.bytes.map(|bytes| bytes as f64), bytes),
-        maybe(row.wait_s, time),
+        wait,
     ]
 }
 

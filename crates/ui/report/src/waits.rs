@@ -17,30 +17,44 @@ pub(crate) const COLUMNS: [(&str, u8); 7] =
 /// One kind of waiting in one function: what is shown under each title, with the number it stands for.
 pub(crate) fn cells(report: &Report, state: &WaitState) -> [(String, Option<f64>); COLUMNS.len()] {
     let share = share(report, state);
-    let error = if state.error_s > 0.0 { time(state.error_s) } else { "-".to_string() };
+    let shown_share = |share: Share| waited(share.time, share.error, percent);
+    let error = if state.error_s > 0.0 && state.time_s.is_some() { time(state.error_s) } else { "-".to_string() };
     [
         (clean(&state.state), None),
         (clean(&state.function), None),
         (count(state.calls), Some(state.calls as f64)),
-        (time(state.time_s), Some(state.time_s)),
+        (waited(state.time_s, state.error_s, time), Some(state.time_s.unwrap_or(-1.0))),
         (error, Some(state.error_s)),
-        (share.map_or("-".to_string(), percent), Some(share.unwrap_or(-1.0))),
+        (share.map_or("-".to_string(), shown_share), Some(share.map_or(-1.0, |share| share.time.unwrap_or(0.0)))),
         (late_ranks(state), None),
     ]
 }
 
+/// A time that was waited, or its share; below what clocks of two ranks can tell: "< 1.2 us".
+pub(crate) fn waited(known: Option<f64>, error: f64, shown: fn(f64) -> String) -> String {
+    known.map_or_else(|| format!("< {}", shown(error)), shown)
+}
+
+/// A wait as a share, and how far that may be off.
+#[derive(Clone, Copy)]
+struct Share {
+    time: Option<f64>,
+    error: f64,
+}
+
 /// Of the ranks' time in the iterations that were looked at.
-fn share(report: &Report, state: &WaitState) -> Option<f64> {
+fn share(report: &Report, state: &WaitState) -> Option<Share> {
     let all = report.window.iterations.filter(|all| *all > 0)?;
     let looked_at_s = numbers::rank_seconds(report) * state.iterations as f64 / all as f64;
-    numbers::ratio(state.time_s, looked_at_s)
+    let error = numbers::ratio(state.error_s, looked_at_s)?;
+    Some(Share { time: state.time_s.and_then(|time_s| numbers::ratio(time_s, looked_at_s)), error })
 }
 
 /// The ranks that others waited for: "2 (82%), 3 (18%)".
 fn late_ranks(state: &WaitState) -> String {
     let one = |late: &trimtab_types::report::LateRank| {
-        let share =
-            numbers::ratio(late.time_s, state.time_s).map_or(String::new(), |share| format!(" ({})", percent(share)));
+        let share = state.time_s.and_then(|time_s| numbers::ratio(late.time_s, time_s));
+        let share = share.map_or(String::new(), |share| format!(" ({})", percent(share)));
         format!("{}{share}", late.rank)
     };
     state.late_ranks.iter().map(one).collect::<Vec<String>>().join(", ")

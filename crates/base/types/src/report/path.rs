@@ -35,8 +35,11 @@ pub struct PathTotal {
     /// Payload bytes; `None`: as the function's.
     pub bytes: Option<u64>,
     /// Time waited for other ranks in those of the calls that could be matched with their partners, as in the wait states;
-    /// `None`: none could.
+    /// `None`: none could, or it is not above `wait_error_s`.
     pub wait_s: Option<f64>,
+    /// It may be this much more or less, because clocks of two ranks differ; `None`: as `wait_calls`. Absent in older reports.
+    #[serde(default)]
+    pub wait_error_s: Option<f64>,
     /// These calls.
     pub wait_calls: Option<u64>,
 }

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::excerpt::Excerpt;
 use crate::request::{Answer, RankCheck, Request};
 use std::collections::BTreeMap;
-use trimtab_window::{MarkTimes, RankCalls, Verdict, Waits, verify, waits};
+use trimtab_window::{MarkTimes, RankCalls, SAME_CLOCK_NS, Verdict, Waits, verify, waits};
 
 /// Checks on the recorded marks themselves that all ranks recorded the same iterations, and if so who waited for whom in
 /// them.
@@ -35,7 +35,8 @@ pub(super) fn verify_marks(lead: &mut Lead, marker: &Marker) -> Result<(Verdict,
         return Ok((Verdict::Miscounted { rank: rank.marks.rank }, Waits::default()));
     }
     let verdict = verify(&in_common(ranks), call.synchronises);
-    let waits = if verdict.is_invalid() { Waits::default() } else { waits(&calls, is_whole(lead, calls.len())) };
+    let same_clock_ticks = (SAME_CLOCK_NS * 1e-9 * lead.clock.ticks_per_second()).ceil() as u64;
+    let waits = if verdict.is_invalid() { Waits::default() } else { waits(&calls, is_whole(lead, calls.len()), same_clock_ticks) };
     Ok((verdict, waits))
 }
 
