@@ -6,8 +6,8 @@
 //!
 //! Next: `waits`, which knows how long calls waited; `assemble` for the functions' own numbers.
 
-use crate::waits::told;
 use crate::assemble::{FunctionSample, RankSample, WindowInput};
+use crate::waits::told;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use trimtab_types::report::{CallFrame, FunctionTotal, PathTotal, SizeClass};

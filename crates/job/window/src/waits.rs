@@ -229,7 +229,8 @@ impl Sums {
         let inside = event.exit_ticks.saturating_sub(event.enter_ticks);
         let wait_until = |until: u64| until.saturating_sub(event.enter_ticks).min(inside);
         let ticks = wait_until(until);
-        let error_ticks = (wait_until(until.saturating_add(error)) - ticks).max(ticks - wait_until(until.saturating_sub(error)));
+        let error_ticks =
+            (wait_until(until.saturating_add(error)) - ticks).max(ticks - wait_until(until.saturating_sub(error)));
         let new = WaitSum {
             kind,
             function: event.function,

@@ -36,7 +36,11 @@ pub(super) fn verify_marks(lead: &mut Lead, marker: &Marker) -> Result<(Verdict,
     }
     let verdict = verify(&in_common(ranks), call.synchronises);
     let same_clock_ticks = (SAME_CLOCK_NS * 1e-9 * lead.clock.ticks_per_second()).ceil() as u64;
-    let waits = if verdict.is_invalid() { Waits::default() } else { waits(&calls, is_whole(lead, calls.len()), same_clock_ticks) };
+    let waits = if verdict.is_invalid() {
+        Waits::default()
+    } else {
+        waits(&calls, is_whole(lead, calls.len()), same_clock_ticks)
+    };
     Ok((verdict, waits))
 }
 

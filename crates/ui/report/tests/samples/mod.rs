@@ -154,7 +154,15 @@ pub fn sixty_four_ranks() -> Report {
 
 fn wait_state(state: &str, function: &str, time_s: f64, error_s: f64, late: &[(u32, f64)]) -> WaitState {
     let late_ranks = late.iter().map(|&(rank, time_s)| LateRank { rank, time_s }).collect();
-    WaitState { state: state.into(), function: function.into(), iterations: 10, calls: 30, time_s: Some(time_s), error_s, late_ranks }
+    WaitState {
+        state: state.into(),
+        function: function.into(),
+        iterations: 10,
+        calls: 30,
+        time_s: Some(time_s),
+        error_s,
+        late_ranks,
+    }
 }
 
 fn assume(report: &mut Report) {
