@@ -129,7 +129,8 @@ pub struct Window {
     /// The ranks that were asked for, as a context; `None`: all.
     #[serde(default)]
     pub context: Option<String>,
-    /// Why it ended: "iterations", "confident", "max-seconds", "program-ended", "fault-handler", "probe-limit", "interrupted".
+    /// Why it ended: "iterations", "confident", "max-seconds", "program-ended", "fault-handler", "probe-limit", "interrupted",
+    /// "left-loop".
     pub ended_by: String,
     /// Longest recorded duration over ranks.
     pub duration_s: f64,

@@ -36,8 +36,9 @@ pub use node::{
 };
 pub use options::{Ended, Length, LoopName, Mark, Options, Progress, Silent, Stage};
 pub use request::{
-    Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopEnds, LoopPasses, LoopSeen, OnceCall,
-    Passed, Polled, RankCheck, RankPasses, Recording, Reference, Request, Sampled, SampledLoop, WindowId, WordSeen,
+    Answer, Choice, Command, Early, Facts, Fitted, Inserted, Lacking, Looked, LoopEnds, LoopLeft, LoopPasses, LoopSeen,
+    OnceCall, Passed, Polled, RankCheck, RankPasses, Recording, Reference, Request, Sampled, SampledLoop, WindowId,
+    WordSeen,
 };
 pub use runs::{Run, runs_of, value_of};
 pub use wire::{Envelope, Failed, FailedKind};

@@ -199,6 +199,8 @@ pub enum Ended {
     Limit,
     /// The user interrupted.
     Interrupted,
+    /// The program left the loop whose passes are the iterations.
+    LeftLoop,
 }
 
 impl Ended {
@@ -212,6 +214,7 @@ impl Ended {
             Ended::FaultHandler => "fault-handler",
             Ended::Limit => "probe-limit",
             Ended::Interrupted => "interrupted",
+            Ended::LeftLoop => "left-loop",
         }
     }
 }

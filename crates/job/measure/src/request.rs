@@ -127,10 +127,15 @@ pub enum Request {
         /// The half width of the interval that is narrow enough, percent.
         confident_percent: Option<f64>,
     },
-    /// End before this iteration: [`Answer::Done`].
+    /// End before this iteration, unless a rank has passed it: [`Answer::EndSet`].
     EndAt {
         /// The one after the last.
         end: u64,
+    },
+    /// See in the stacks if a loop that no rank passes any more was left, while the probes are in: [`Answer::Seen`].
+    SeeLoop {
+        /// Its position among the measured functions.
+        function: u32,
     },
     /// End the recording wherever ranks are: [`Answer::Ended`].
     EndNow {
@@ -179,6 +184,7 @@ impl Request {
             Request::Number { .. } | Request::Furthest => "agree on the first iteration",
             Request::Arm { .. } | Request::Reset | Request::RecordByTime | Request::SeeEarly => "begin to record",
             Request::Poll { .. } => "tell how far the recording is",
+            Request::SeeLoop { .. } => "see if the loop was left",
             Request::EndAt { .. } | Request::EndNow { .. } => "end the recording",
             Request::HowFar { .. } => "tell how far the loop is",
             Request::Check { .. } => "check the recorded iterations",
@@ -237,12 +243,21 @@ pub enum Answer {
         is_missed: bool,
     },
     /// For the node.
+    EndSet {
+        /// A rank had passed the iteration already.
+        is_missed: bool,
+    },
+    /// For the node.
+    Seen(LoopLeft),
+    /// For the node.
     Early(Early),
     /// For the node.
     Polled(Polled),
     /// For the node.
     Ended {
-        /// Iterations that the rank with most of them recorded.
+        /// Iterations that the rank with fewest of them recorded.
+        iterations_min: u64,
+        /// Those of the rank with most.
         iterations_max: u64,
     },
     /// At most [`Answer::CHECKED_BYTES`] a rank, [`Answer::MARK_BYTES`] for each mark and [`Answer::EVENT_BYTES`] for each
@@ -333,6 +348,8 @@ pub struct Sampled {
 pub struct SampledLoop {
     /// Its function by where that begins in its file, whatever its symbols: `fn_0x1139@app`.
     pub function: String,
+    /// For a reader, `loop 1 of solve`; cut where names are long.
+    pub shown: String,
     /// Its number in the function.
     pub number: Vec<u32>,
     /// The part of the stacks that were in it.
@@ -584,6 +601,17 @@ pub struct Polled {
     pub left_max: u64,
     /// The interval of the rank with fewest marks is narrow enough.
     pub is_confident: bool,
+}
+
+/// Where a node's ranks are while none passes the loop that counts iterations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoopLeft {
+    /// All ranks are somewhere else, as far as their stacks are known; false if that is not known of one.
+    pub is_left: bool,
+    /// The longest time that a thread was held for a look, microseconds.
+    pub pause_us_max: f64,
+    /// All such times of the rank where they are longest together, microseconds.
+    pub pause_us_total: f64,
 }
 
 /// When the recorded iterations of a rank began.

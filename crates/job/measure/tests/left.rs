@@ -1,5 +1,6 @@
-//! Loops that a program leaves before a window of them begins, and loops whose passes have more calls than a rank
-//! remembers: the window is of what runs then, says so, and doesn't wait for its limit of time.
+//! Loops that a program leaves before a window of them begins, or while it is recorded, and loops whose passes have more
+//! calls than a rank remembers: the window is of what runs then, or of what was recorded, says so, and doesn't wait for its
+//! limit of time.
 //!
 //! Next: `common` for nodes that are spoken to in bytes.
 
@@ -57,6 +58,10 @@ impl Program {
     }
 
     fn window(&self, crew: &mut dyn Crew, progress: &dyn Progress) -> Report {
+        self.window_of(crew, progress, ITERATIONS)
+    }
+
+    fn window_of(&self, crew: &mut dyn Crew, progress: &dyn Progress, iterations: u64) -> Report {
         let options = Options {
             functions: Vec::new(),
             arguments: Vec::new(),
@@ -65,7 +70,7 @@ impl Program {
             // Calls to itself take less time than their probes.
             max_cost: Some(100.0),
             trigger: "attach".to_owned(),
-            ..options(Mark::Auto, ITERATIONS)
+            ..options(Mark::Auto, iterations)
         };
         measure_with(crew, WindowId(1), &options, progress).expect("a window").report
     }
@@ -78,15 +83,21 @@ impl Program {
     }
 }
 
-/// Has the program leave its loop as soon as all ranks know where to begin.
+/// Has the program leave its loop as soon as all ranks know where to begin, or have recorded so many iterations.
 struct Leaving<'a> {
     pids: &'a [i32],
+    after: Option<u64>,
     once: Once,
 }
 
 impl Progress for Leaving<'_> {
     fn stage(&self, stage: &Stage) {
-        if matches!(stage, Stage::Armed { .. }) {
+        let is_time = match stage {
+            Stage::Armed { .. } => self.after.is_none(),
+            Stage::Recording { done, .. } => self.after.is_some_and(|after| *done >= after),
+            _ => false,
+        };
+        if is_time {
             self.once.call_once(|| {
                 for pid in self.pids.iter().filter_map(|pid| Process::from_raw(*pid)) {
                     kill_process(pid, Signal::USR1).expect("it runs");
@@ -101,7 +112,7 @@ fn a_loop_that_is_left_before_the_window_is_not_waited_for() {
     let attempt = |_| {
         let program = Program::start(&[]);
         let cache = ImageCache::in_memory();
-        let leaving = Leaving { pids: &program.pids, once: Once::new() };
+        let leaving = Leaving { pids: &program.pids, after: None, once: Once::new() };
         let report = program.window(&mut Wires::new(&program.job, &cache), &leaving);
         program.assert_restored();
         // Where it is left a pass later than meant the window has begun, and waits for its limit.
@@ -120,6 +131,48 @@ fn a_loop_that_is_left_before_the_window_is_not_waited_for() {
         "{said}"
     );
     assert!(report.cost.pause_us_total > 0.0, "{:?}", report.cost);
+}
+
+#[test]
+fn a_loop_that_is_left_early_in_the_window_gives_way_to_what_runs_then() {
+    let program = Program::start(&[]);
+    let cache = ImageCache::in_memory();
+    let leaving = Leaving { pids: &program.pids, after: Some(2), once: Once::new() };
+    let report = program.window_of(&mut Wires::new(&program.job, &cache), &leaving, 20);
+    program.assert_restored();
+    let window = &report.window;
+    let found = window.main_loop.as_ref().unwrap_or_else(|| panic!("{window:?} {:?}", report.warnings));
+    assert_eq!((found.function.as_str(), window.iterations), ("solve", Some(20)), "{window:?}");
+    assert!(window.valid, "{:?}", report.warnings);
+    let said = window.loop_description.clone().unwrap_or_default();
+    assert!(said.contains("loop 1 of prepare at left.c:") && said.contains("left it after"), "{said}");
+}
+
+#[test]
+fn a_loop_that_is_left_late_in_the_window_ends_it() {
+    let program = Program::start(&[]);
+    let cache = ImageCache::in_memory();
+    let leaving = Leaving { pids: &program.pids, after: Some(12), once: Once::new() };
+    let report = program.window_of(&mut Wires::new(&program.job, &cache), &leaving, 150);
+    program.assert_restored();
+    let window = &report.window;
+    let found = window.main_loop.as_ref().unwrap_or_else(|| panic!("{window:?} {:?}", report.warnings));
+    assert_eq!((found.function.as_str(), window.ended_by.as_str()), ("prepare", "left-loop"), "{window:?}");
+    assert!(window.valid, "{:?}", report.warnings);
+    let iterations = window.iterations.unwrap_or_default();
+    assert!((12..150).contains(&iterations), "{window:?}");
+    let is_told = |warning: &String| {
+        warning.contains("left loop 1 of prepare at left.c:")
+            && warning.contains(&format!("after {iterations} iterations"))
+    };
+    assert!(report.warnings.iter().any(is_told), "{:?}", report.warnings);
+    // Both are called behind the last mark, the first one in the pass in which the loop is left.
+    let is_left_out = |name: &str| report.functions.iter().all(|one| one.name != name);
+    assert!(is_left_out("MPI_Allreduce") && is_left_out("MPI_Sendrecv"), "{:?}", report.functions);
+    let said = "left out: MPI_Allreduce, MPI_Sendrecv";
+    assert!(report.warnings.iter().any(|warning| warning.ends_with(said)), "{:?}", report.warnings);
+    let reports = report.ranks.iter().map(|rank| (rank.iterations, rank.iteration_times_s.len() as u64));
+    assert!(reports.into_iter().all(|rank| rank == (Some(iterations), iterations)), "{:?}", report.ranks);
 }
 
 #[test]

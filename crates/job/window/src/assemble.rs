@@ -9,6 +9,7 @@
 use crate::efficiency::efficiencies;
 use crate::explain::difference;
 use crate::formulas;
+use crate::in_common;
 use crate::paths::{self, NamedPath, PathSample, SizeSample};
 use crate::regions::{TeamSample, omp};
 use crate::remarks::{is_glimpse, name_ranks, remarks};
@@ -80,6 +81,8 @@ pub struct WindowFacts {
     pub left_alone: Vec<u32>,
     /// Why it ended, e.g. "iterations".
     pub ended_by: String,
+    /// Iterations that all ranks have recorded whole, where they ended at different places; `None`: they ended at the same.
+    pub common_iterations: Option<u64>,
     /// Measured groups.
     pub groups: Vec<String>,
     /// Of communication only functions were measured that were named, not the whole group.
@@ -306,11 +309,20 @@ impl UnixTime {
 pub fn assemble(input: &WindowInput) -> Report {
     let mut input = input.clone();
     input.ranks.sort_by_key(|rank| rank.rank);
+    let cut = input
+        .facts
+        .common_iterations
+        .map(|iterations| in_common::cut(&mut input.ranks, &input.functions, input.ticks_per_second, iterations));
+    let (remark, uncut) = cut.map_or((None, None), |cut| (cut.clone().ok().flatten(), cut.err()));
+    input.warnings.extend(remark);
     let input = &input;
     let scale = Scale(input.ticks_per_second);
     let ranks: Vec<RankTotal> = input.ranks.iter().map(|rank| rank_total(rank, input, scale)).collect();
     let cost = cost(input, scale);
-    let faults = faults(input);
+    let mut faults = faults(input);
+    if let (Some(fault), Some(why)) = (faults.last_mut(), uncut) {
+        *fault += &format!("; the iterations that all ranks have whole can't be told apart, because {why}");
+    }
     let mut warnings = input.warnings.clone();
     warnings.extend(faults.iter().cloned());
     let window = window(input, &ranks, faults.is_empty());

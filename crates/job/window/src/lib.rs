@@ -33,6 +33,7 @@ mod event;
 mod explain;
 pub mod formulas;
 mod headline;
+mod in_common;
 mod level;
 mod nest;
 mod order;

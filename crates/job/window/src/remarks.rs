@@ -25,7 +25,7 @@ pub(crate) fn remarks(input: &WindowInput, cost: &Cost, window: &Window) -> Vec<
         ));
     }
     remarks.extend(too_short(window));
-    if window.ended_by == "interrupted" && window.valid {
+    if window.ended_by == "interrupted" && window.valid && input.facts.common_iterations.is_none() {
         remarks.push(interrupted(window));
     }
     let threaded: Vec<u32> = input

@@ -475,6 +475,7 @@ fn recorded(window: &Window) -> String {
         "fault-handler" => "until the program set a fault handler of its own".to_string(),
         "probe-limit" => "until the probes of what counts iterations cost too much".to_string(),
         "interrupted" => "until interrupted".to_string(),
+        "left-loop" => "until the program left the loop".to_string(),
         other => format!("ended by {}", clean(other)),
     };
     match (window.iterations, window.start) {

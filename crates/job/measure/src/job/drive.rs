@@ -8,7 +8,7 @@ use super::how_far;
 use super::marker::{self, Found, Marker};
 use super::muster::Muster;
 use super::nest::Candidates;
-use super::recording::{self, Recorded};
+use super::recording::{self, HowEnded, Recorded};
 use super::report;
 use crate::clock::Clock;
 use crate::crew::{Crew, Here};
@@ -33,6 +33,15 @@ const GATHER_LOOK_FAR: Duration = Duration::from_millis(20);
 /// Loops that a program may leave before a window of them begins, and seconds that must be left to choose another.
 const LEFT_MAX: usize = 3;
 const LEFT_SECONDS_MIN: f64 = 1.0;
+
+/// A loop that the program left before a window of it was long enough.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LeftLoop {
+    /// The loop, for a reader.
+    pub name: String,
+    /// Iterations that were recorded; 0: the window had not begun.
+    pub iterations: u64,
+}
 
 /// A finished window.
 #[derive(Clone, Debug)]
@@ -100,8 +109,8 @@ pub(super) struct Lead<'a> {
     /// Seconds that a loop may be looked for, and as many that it may be recorded: `--max-seconds`, and what is left of it
     /// once a loop was left.
     pub max_seconds: f64,
-    /// The markers that were left before a window of them began, each by its name.
-    pub left: Vec<String>,
+    /// The loops that were left before a window of them was long enough.
+    pub left: Vec<LeftLoop>,
 }
 
 impl<'a> Lead<'a> {
@@ -235,7 +244,7 @@ impl<'a> Lead<'a> {
             };
             let marker = match marker {
                 Found::Left { name } => {
-                    self.choose_anew(name)?;
+                    self.choose_anew(LeftLoop { name, iterations: 0 })?;
                     continue;
                 }
                 Found::Counts(marker) => marker,
@@ -243,8 +252,10 @@ impl<'a> Lead<'a> {
             match &marker {
                 Marker::Time { .. } => return Ok((marker, recording::by_time(self)?)),
                 Marker::Call(call) => match recording::by_iterations(self, call)? {
-                    Some(recorded) => return Ok((marker, recorded)),
-                    None => self.choose_anew(call.name.clone())?,
+                    HowEnded::Recorded(recorded) => return Ok((marker, recorded)),
+                    HowEnded::Left { iterations } => {
+                        self.choose_anew(LeftLoop { name: call.name.clone(), iterations })?;
+                    }
                 },
             }
         }
@@ -259,9 +270,9 @@ impl<'a> Lead<'a> {
     }
 
     /// The program has left what was to count: the loops that run now are looked at, in the time that is left.
-    fn choose_anew(&mut self, name: String) -> Result<(), Error> {
+    fn choose_anew(&mut self, left: LeftLoop) -> Result<(), Error> {
         self.max_seconds = (self.max_seconds - self.seconds()).max(LEFT_SECONDS_MIN);
-        self.left.push(name);
+        self.left.push(left);
         let (pause_us_max, pause_us_total) = (self.candidates.pause_us_max, self.candidates.pause_us_total);
         self.candidates = Candidates::sampled(self)?;
         self.candidates.pause_us_max = self.candidates.pause_us_max.max(pause_us_max);

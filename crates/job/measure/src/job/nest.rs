@@ -174,6 +174,17 @@ impl Candidates {
         said
     }
 
+    /// Loops around the one that is taken whose passes are not counted, outermost first, each with the reason.
+    fn not_counted_around(&self, count: &Count, taken: usize) -> Vec<String> {
+        let is_counted = |index: usize| count.watched.iter().any(|one| one.index == index && !one.is_hidden);
+        let around = self.loops.iter().enumerate().take(count.watched[taken].index);
+        let said = |(_, one): (usize, &SampledLoop)| match &one.why_not {
+            Some(reason) => format!("{}, which can't be counted ({reason})", one.shown),
+            None => format!("{}, which was not counted", one.shown),
+        };
+        around.filter(|(index, _)| !is_counted(*index)).map(said).collect()
+    }
+
     /// The options with these loops to count.
     pub(super) fn asked(&self, options: &Options) -> Options {
         let watched = self.watched(&options.mark);
@@ -316,7 +327,8 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
             LoopChoice::Take(taken) => {
                 let left_s = lead.max_seconds - seconds;
                 let fitting = count.fitting(taken, lead.options.length, lead.options.start, left_s);
-                let mut description = description(&lead.facts.functions, &count, fitting, seconds);
+                let around = lead.candidates.not_counted_around(&count, fitting);
+                let mut description = description(&lead.facts.functions, &count, fitting, seconds, &around);
                 description += &lead.candidates.doubts(count.watched[fitting].index);
                 if fitting != taken {
                     description += &too_long(&lead.facts.functions, &count, taken, lead.max_seconds);
@@ -369,13 +381,15 @@ fn shown(functions: &[FunctionInfo], function: u32) -> String {
 }
 
 /// `the outermost of the program's loops that run; inside of it runs loop 1 of solve at md.c:31`.
-fn description(functions: &[FunctionInfo], count: &Count, taken: usize, seconds: f64) -> String {
+///
+/// `around` are loops around it that can't be counted.
+fn description(functions: &[FunctionInfo], count: &Count, taken: usize, seconds: f64, around: &[String]) -> String {
     let name = |position: usize| shown(functions, count.functions[position]);
     let is_counted = |position: &usize| !count.watched[*position].is_hidden;
     let passes = |position: usize| count.passed.least[position].passes;
     let (passed, not): (Vec<usize>, Vec<usize>) =
         (0..taken).filter(is_counted).partition(|position| passes(*position) > 0);
-    let mut text = match passed.is_empty() && not.is_empty() {
+    let mut text = match passed.is_empty() && not.is_empty() && around.is_empty() {
         true => "the outermost of the program's loops that run".to_owned(),
         false => "a loop of the program".to_owned(),
     };
@@ -389,6 +403,10 @@ fn description(functions: &[FunctionInfo], count: &Count, taken: usize, seconds:
             ", inside of {}, of which no pass began in the {seconds:.1} s in which passes were counted",
             innermost(&not, 1, name)
         );
+    }
+    if let Some((outermost, others)) = around.split_first() {
+        let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+        text += &format!(", inside of {outermost}{more}: an iteration of the program may be a pass of that");
     }
     let inside: Vec<String> =
         (taken + 1..count.functions.len()).filter(is_counted).take(DESCRIBED_MAX).map(name).collect();
@@ -426,9 +444,8 @@ fn seldom_with_calls(counted: Passes) -> String {
 /// The outermost loop around calls of MPI, if that can't be counted.
 fn cannot_be_counted(loops: &[SampledLoop]) -> Option<String> {
     let outermost = loops.iter().find(|one| one.is_seen_in_mpi)?;
-    let number: Vec<String> = outermost.number.iter().map(u32::to_string).collect();
     let reason = outermost.why_not.as_ref()?;
-    Some(format!("loop {} of {} can't be counted: {reason}", number.join("."), outermost.function))
+    Some(format!("{} can't be counted: {reason}", outermost.shown))
 }
 
 /// The outermost loop that was counted, which was not passed often enough.
@@ -608,11 +625,22 @@ mod tests {
             },
         };
         assert_eq!(
-            description(&functions, &count([10, 65]), 0, 2.0),
+            description(&functions, &count([10, 65]), 0, 2.0, &[]),
             "the outermost of the program's loops that run; inside of it runs loop 1 of solve at md.c:3"
         );
-        let said = |around| description(&functions, &count([around, 65]), 1, 2.0);
+        let said = |around| description(&functions, &count([around, 65]), 1, 2.0, &[]);
         assert_eq!(said(1), "a loop of the program, inside of loop 1 of main at md.c:9 (1 pass), counted for 2.0 s");
         assert!(said(0).ends_with("at md.c:9, of which no pass began in the 2.0 s in which passes were counted"));
+        let mut nest = Candidates::common([node(5, &["main", "solve"])].into_iter());
+        assert_eq!(nest.not_counted_around(&count([10, 65]), 1), Vec::<String>::new());
+        (nest.loops[0].why_not, nest.loops[0].shown) = (Some("two threads".to_owned()), "loop 1 of main".to_owned());
+        let hidden = Count { watched: vec![Watched { is_hidden: true, ..one(0) }, one(1)], ..count([0, 65]) };
+        let around = nest.not_counted_around(&hidden, 1);
+        let said = description(&functions, &hidden, 1, 2.0, &around);
+        assert_eq!(
+            said,
+            "a loop of the program, inside of loop 1 of main, which can't be counted (two threads): an iteration of the program \
+             may be a pass of that"
+        );
     }
 }

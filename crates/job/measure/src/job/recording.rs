@@ -7,10 +7,11 @@
 //! Next: `report` reads what they wrote.
 
 use super::drive::Lead;
+use super::how_far;
 use super::marker::{LEFT_LOOP_SECONDS, MarkerCall, PASSES_WAITED};
 use crate::error::Error;
 use crate::options::{Ended, Options, Stage};
-use crate::request::{Answer, Early, Polled, Request};
+use crate::request::{Answer, Early, LoopLeft, Polled, Request};
 use std::time::Duration;
 use trimtab_os::monotonic_ns;
 use trimtab_window::choose_start;
@@ -22,9 +23,13 @@ const TELLING_ROUND_TRIPS: f64 = 3.0;
 /// Tries to agree on a start.
 const ARM_TRIES_MAX: u32 = 6;
 /// Iterations that ranks may take to come to an agreed end after the time limit, and bounds of that time in seconds.
-const GRACE_ITERATIONS: f64 = 3.0;
-const GRACE_S_MIN: f64 = 0.05;
+const GRACE_ITERATIONS: f64 = 5.0;
+const GRACE_S_MIN: f64 = 1.0;
 const GRACE_S_MAX: f64 = 10.0;
+/// An end of short iterations lies so far ahead, seconds: a busy machine may keep us from telling it for a while.
+const END_AHEAD_S: f64 = 0.05;
+/// Iterations that are enough for a window if the program leaves the loop: fewer may have been anything.
+const ITERATIONS_ENOUGH: u64 = 10;
 /// From this time per iteration on, seconds, the end is agreed on an iteration before the limit of time.
 const SLOW_ITERATION_S: f64 = 3.0;
 /// Bounds of the time between two looks while recording, and the least of it in ways to all nodes and back.
@@ -45,14 +50,39 @@ pub(super) struct Recorded {
     pub ended: Ended,
     /// Every rank recorded to the end that was meant: no rank was cut off in the middle.
     pub is_whole: bool,
+    /// If not, iterations that all ranks have whole, where these can be told apart.
+    pub in_common: Option<u64>,
     /// Monotonic time of the first recorded iteration as far as we saw it.
     pub begun_ns: u64,
 }
 
+/// How a recording by iterations ended.
+pub(super) enum HowEnded {
+    /// It was recorded.
+    Recorded(Recorded),
+    /// The program left the loop after so few iterations that another may be chosen.
+    Left {
+        /// Iterations that were recorded.
+        iterations: u64,
+    },
+}
+
+/// The end of a recording.
+struct End {
+    ended: Ended,
+    is_whole: bool,
+    in_common: Option<u64>,
+}
+
+impl End {
+    /// All ranks came to it together.
+    fn whole(ended: Ended) -> Self {
+        End { ended, is_whole: true, in_common: None }
+    }
+}
+
 /// Records a window that is counted in iterations.
-///
-/// `None`: the loop was left before the first of them, and another may be chosen.
-pub(super) fn by_iterations(lead: &mut Lead, marker: &MarkerCall) -> Result<Option<Recorded>, Error> {
+pub(super) fn by_iterations(lead: &mut Lead, marker: &MarkerCall) -> Result<HowEnded, Error> {
     let ticks_per_second = lead.clock.ticks_per_second();
     let iteration_s = marker.iteration_ticks / ticks_per_second;
     let round_trip_s = lead.muster.round_trip_s(ticks_per_second);
@@ -61,11 +91,26 @@ pub(super) fn by_iterations(lead: &mut Lead, marker: &MarkerCall) -> Result<Opti
     lead.progress.stage(&Stage::Armed { start });
     let end = wanted.map(|wanted| start.saturating_add(wanted));
     let moved_ns = monotonic_ns();
-    let mut watch =
-        Watch { iteration_s, round_trip_s, begun_ns: 0, is_ending: false, wanted, end, left, moved_ns, done: 0 };
-    let recorded = watch.until_done(lead, start)?;
+    let main_loop = how_far::position(lead, marker);
+    let mut watch = Watch {
+        iteration_s,
+        round_trip_s,
+        begun_ns: 0,
+        is_ending: false,
+        wanted,
+        end,
+        left,
+        moved_ns,
+        done: 0,
+        main_loop,
+        looked_ns: 0,
+    };
+    let end = watch.until_done(lead, start)?;
     let begun_ns = watch.begun_ns;
-    Ok(recorded.map(|(ended, is_whole)| Recorded { start: Some(start), ended, is_whole, begun_ns }))
+    Ok(end.map_or(HowEnded::Left { iterations: watch.done }, |end| {
+        let End { ended, is_whole, in_common } = end;
+        HowEnded::Recorded(Recorded { start: Some(start), ended, is_whole, in_common, begun_ns })
+    }))
 }
 
 /// Iterations to record; `None`: the end is told later.
@@ -134,11 +179,15 @@ struct Watch {
     moved_ns: u64,
     /// Iterations that every rank has recorded.
     done: u64,
+    /// The loop whose passes are counted, as a position among the measured functions.
+    main_loop: Option<u32>,
+    /// Monotonic time at which it was looked where the ranks are; 0: never.
+    looked_ns: u64,
 }
 
 impl Watch {
-    /// Waits for the end; why it came, and whether all ranks came to it together. `None`: the loop was left before it began.
-    fn until_done(&mut self, lead: &mut Lead, start: u64) -> Result<Option<(Ended, bool)>, Error> {
+    /// Waits for the end. `None`: the loop was left, and another may be chosen.
+    fn until_done(&mut self, lead: &mut Lead, start: u64) -> Result<Option<End>, Error> {
         let armed_ns = monotonic_ns();
         let mut ended = Ended::Iterations;
         let mut grace_ns = None;
@@ -153,10 +202,14 @@ impl Watch {
                 self.begun_ns = monotonic_ns().saturating_sub((since_s * 1e9) as u64);
             }
             if seen.is_done {
-                return Ok(Some((ended, true)));
+                return Ok(Some(End::whole(ended)));
             }
-            if seen.is_alive && self.is_left() && lead.may_choose_anew() {
-                return Ok(None);
+            if seen.is_alive && grace_ns.is_none() && self.is_left(lead)? {
+                match self.done < self.enough() && lead.may_choose_anew() {
+                    true => return Ok(None),
+                    false if self.begun_ns != 0 => return end_now(lead, Ended::LeftLoop).map(Some),
+                    false => {}
+                }
             }
             let since_ns = if lead.options.patient { self.begun_ns } else { armed_ns };
             match must_end(lead, &seen, since_ns, self.ahead_s()) {
@@ -186,10 +239,26 @@ impl Watch {
         }
     }
 
-    /// True if recording has not begun, and no rank has come nearer to that for longer than some passes of its loop take.
-    fn is_left(&self) -> bool {
-        let still_s = monotonic_ns().saturating_sub(self.moved_ns) as f64 / 1e9;
-        self.begun_ns == 0 && still_s > PASSES_WAITED * self.iteration_s + LEFT_LOOP_SECONDS
+    /// True if some rank has not passed its loop for longer than some passes of it take, and, once recording has begun, all
+    /// are somewhere else.
+    fn is_left(&mut self, lead: &mut Lead) -> Result<bool, Error> {
+        let patience_s = PASSES_WAITED * self.iteration_s + LEFT_LOOP_SECONDS;
+        let since_s = |then_ns: u64| monotonic_ns().saturating_sub(then_ns) as f64 / 1e9;
+        if since_s(self.moved_ns) <= patience_s {
+            return Ok(false);
+        }
+        let Some(function) = self.main_loop.filter(|_| self.begun_ns != 0) else { return Ok(self.begun_ns == 0) };
+        // A look holds the ranks for a moment: the longer a pass takes, the rarer it is.
+        if since_s(self.looked_ns) <= since_s(self.moved_ns) / 2.0 {
+            return Ok(false);
+        }
+        self.looked_ns = monotonic_ns();
+        is_somewhere_else(lead, function)
+    }
+
+    /// Iterations by which a window is one of the loop, also if the program leaves it then.
+    fn enough(&self) -> u64 {
+        self.wanted.map_or(ITERATIONS_ENOUGH, |wanted| wanted.min(ITERATIONS_ENOUGH)).max(1)
     }
 
     /// How long before the limit of time an end must be agreed on, so that ranks come to it before: an iteration, where
@@ -204,11 +273,28 @@ impl Watch {
         (iterations_s.clamp(GRACE_S_MIN, GRACE_S_MAX) * 1e9) as u64
     }
 
-    /// Tells all ranks the same last iteration, none behind the one that was meant.
+    /// Tells all ranks the same last iteration, none behind the one that was meant. Where a rank had passed it already, all
+    /// are told a later one.
     fn end_together(&mut self, lead: &mut Lead) -> Result<(), Error> {
-        let next = choose_start(&[furthest(lead)?], rate(self.iteration_s), telling_s(self.round_trip_s));
-        let end = self.end.map_or(next, |end| end.min(next));
-        lead.muster.tell(Request::EndAt { end })
+        for attempt in 0..ARM_TRIES_MAX {
+            let margin_s = self.end_ahead_s() * f64::from(4u32.pow(attempt));
+            let next = choose_start(&[furthest(lead)?], rate(self.iteration_s), margin_s);
+            let end = self.end.map_or(next, |end| end.min(next));
+            let missed = lead.muster.ask(Request::EndAt { end }, |answer| match answer {
+                Answer::EndSet { is_missed } => Some(is_missed),
+                _ => None,
+            })?;
+            if !missed.into_iter().any(|(_, is_missed)| is_missed) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// How far ahead an agreed end lies, seconds.
+    fn end_ahead_s(&self) -> f64 {
+        let telling_s = telling_s(self.round_trip_s);
+        if self.iteration_s < END_AHEAD_S { telling_s.max(END_AHEAD_S) } else { telling_s }
     }
 
     /// How long to leave the ranks alone. They may use every processor, so each look takes time from one of them: we
@@ -232,6 +318,19 @@ impl Watch {
         let seconds = (monotonic_ns() - armed_ns) as f64 / 1e9;
         lead.progress.stage(&Stage::Recording { done: self.done, wanted, seconds });
     }
+}
+
+/// True if no rank is in the loop, as all nodes know for sure.
+fn is_somewhere_else(lead: &mut Lead, function: u32) -> Result<bool, Error> {
+    let seen = lead.muster.ask(Request::SeeLoop { function }, |answer| match answer {
+        Answer::Seen(seen) => Some(seen),
+        _ => None,
+    })?;
+    let longest = |of: fn(&LoopLeft) -> f64| seen.iter().map(|(_, node)| of(node)).fold(0.0, f64::max);
+    let (pause_us_max, pause_us_total) = (longest(|node| node.pause_us_max), longest(|node| node.pause_us_total));
+    lead.candidates.pause_us_max = lead.candidates.pause_us_max.max(pause_us_max);
+    lead.candidates.pause_us_total += pause_us_total;
+    Ok(seen.iter().all(|(_, node)| node.is_left))
 }
 
 /// How far all ranks are. Of nodes, the one with the slowest rank says whether the interval is narrow enough.
@@ -272,9 +371,10 @@ fn must_end(lead: &Lead, seen: &Polled, since_ns: u64, ahead_s: f64) -> Option<E
     (!lead.options.follow && since_ns != 0 && seconds > lead.max_seconds).then_some(Ended::MaxSeconds)
 }
 
-fn end_now(lead: &mut Lead, why: Ended) -> Result<(Ended, bool), Error> {
-    let iterations_max = end_all(lead, why)?;
-    if iterations_max == 0 && !matches!(why, Ended::MaxSeconds | Ended::Limit) {
+fn end_now(lead: &mut Lead, why: Ended) -> Result<End, Error> {
+    let (iterations_min, iterations_max) = end_all(lead, why)?;
+    let is_by_us = matches!(why, Ended::MaxSeconds | Ended::Limit | Ended::LeftLoop);
+    if iterations_max == 0 && !is_by_us {
         return Err(match why {
             Ended::Interrupted => Error::Interrupted,
             Ended::FaultHandler => Error::NewFaultHandler,
@@ -282,17 +382,20 @@ fn end_now(lead: &mut Lead, why: Ended) -> Result<(Ended, bool), Error> {
         });
     }
     // A window that was meant to last as long as the program is whole when the program has ended.
-    Ok((why, lead.options.follow && why == Ended::ProgramEnded))
+    let is_whole = lead.options.follow && why == Ended::ProgramEnded;
+    let in_common = (is_by_us || why == Ended::Interrupted).then_some(iterations_min);
+    Ok(End { ended: why, is_whole, in_common })
 }
 
-/// Ends all ranks' recording; iterations of the rank that recorded most.
-fn end_all(lead: &mut Lead, why: Ended) -> Result<u64, Error> {
+/// Ends all ranks' recording; iterations of the rank that recorded fewest, and of the one that did most.
+fn end_all(lead: &mut Lead, why: Ended) -> Result<(u64, u64), Error> {
     let ended =
         lead.muster.ask(Request::EndNow { program_ended: why == Ended::ProgramEnded }, |answer| match answer {
-            Answer::Ended { iterations_max } => Some(iterations_max),
+            Answer::Ended { iterations_min, iterations_max } => Some((iterations_min, iterations_max)),
             _ => None,
         })?;
-    Ok(ended.into_iter().map(|(_, iterations)| iterations).max().unwrap_or(0))
+    let all = ended.into_iter().map(|(_, node)| node).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    Ok(all.unwrap_or_default())
 }
 
 /// The recording by time while a loop was looked for.
@@ -343,7 +446,7 @@ pub(super) fn by_time(lead: &mut Lead) -> Result<Recorded, Error> {
     let is_whole =
         matches!(ended, Ended::MaxSeconds | Ended::Interrupted) || (options.follow && ended == Ended::ProgramEnded);
     end_all(lead, ended)?;
-    Ok(Recorded { start: None, ended, is_whole, begun_ns })
+    Ok(Recorded { start: None, ended, is_whole, in_common: None, begun_ns })
 }
 
 /// The recording by time, for `seconds`, until the program or its user ended it, or it had the probes taken out, while a
@@ -351,5 +454,5 @@ pub(super) fn by_time(lead: &mut Lead) -> Result<Recorded, Error> {
 pub(super) fn cut_short(lead: &mut Lead, ended: Ended, seconds: f64) -> Result<Recorded, Error> {
     let begun_ns = monotonic_ns().saturating_sub((seconds * 1e9) as u64);
     end_all(lead, ended)?;
-    Ok(Recorded { start: None, ended, is_whole: ended == Ended::Interrupted, begun_ns })
+    Ok(Recorded { start: None, ended, is_whole: ended == Ended::Interrupted, in_common: None, begun_ns })
 }

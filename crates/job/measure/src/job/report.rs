@@ -3,12 +3,12 @@
 //! Next: `trimtab-window` turns the samples into numbers for people.
 
 use super::doubts;
-use super::drive::Lead;
+use super::drive::{Lead, LeftLoop};
 use super::marker::Marker;
 use super::recording::Recorded;
 use crate::error::Error;
 use crate::node::GROUP_NAMES;
-use crate::options::Options;
+use crate::options::{Ended, Options};
 use crate::request::{Answer, Facts, MarkerSite, Request};
 use std::collections::BTreeMap;
 use trimtab_mpi::Group;
@@ -31,6 +31,7 @@ pub(super) fn report(
     warnings.extend(rank_warnings);
     warnings.extend(context_warning(lead, marker));
     warnings.extend(from_first_call(lead).iter().flat_map(missed_warnings));
+    warnings.extend(left_warning(marker, recorded));
     let unix_time = lead.clock.unix_time(ticks_per_second);
     let begun = ranks.iter().map(|sample| sample.first_ticks).filter(|first| *first > 0).min();
     let options = lead.options;
@@ -47,6 +48,7 @@ pub(super) fn report(
             context: context(options),
             left_alone: lead.muster.left_alone(),
             ended_by: recorded.ended.word().to_string(),
+            common_iterations: recorded.in_common,
             groups: groups(&lead.facts),
             communication_named_only: !options.groups.iter().any(|group| matches!(group, Group::Comm | Group::All)),
             loop_description: loop_description(marker, &lead.left),
@@ -203,7 +205,7 @@ fn marker_source(marker: &Marker) -> &'static str {
     }
 }
 
-fn loop_description(marker: &Marker, left: &[String]) -> Option<String> {
+fn loop_description(marker: &Marker, left: &[LeftLoop]) -> Option<String> {
     let (description, name) = match marker {
         Marker::Time { why } => (format!("no loop: {why}"), ""),
         Marker::Call(call) => (call.description.clone()?, call.name.as_str()),
@@ -211,16 +213,28 @@ fn loop_description(marker: &Marker, left: &[String]) -> Option<String> {
     Some(description + &left_before(left, name))
 }
 
-/// The marker that was to count before and was left, unless it came again.
-fn left_before(left: &[String], name: &str) -> String {
-    let mut others: Vec<&str> = left.iter().map(String::as_str).filter(|one| *one != name).collect();
+/// A remark that the window ends because the program left the loop.
+fn left_warning(marker: &Marker, recorded: &Recorded) -> Option<String> {
+    let Marker::Call(call) = marker else { return None };
+    let iterations = recorded.in_common.filter(|_| recorded.ended == Ended::LeftLoop)?;
+    let word = if iterations == 1 { "iteration" } else { "iterations" };
+    Some(format!("the program left {} after {iterations} {word} of the window, which is of these", call.name))
+}
+
+/// The loops that were to count before and were left, unless one came again.
+fn left_before(left: &[LeftLoop], name: &str) -> String {
+    let mut others: Vec<&LeftLoop> = left.iter().filter(|one| one.name != name).collect();
     others.dedup();
+    let said = |one: &&LeftLoop| match one.iterations {
+        0 => format!("{} was taken first, and was not passed any more before a window of it began", one.name),
+        1 => format!("{} was taken first, and the program left it after 1 iteration of the window", one.name),
+        more => format!("{} was taken first, and the program left it after {more} iterations of the window", one.name),
+    };
     match others.is_empty() {
         true => String::new(),
         false => format!(
-            "; {} was taken first, and was not passed any more before a window of it began: the program may have left it, and \
-             what ran then was looked at",
-            others.join(", then ")
+            "; {}: the program may have left it, and what ran then was looked at",
+            others.iter().map(said).collect::<Vec<String>>().join("; ")
         ),
     }
 }

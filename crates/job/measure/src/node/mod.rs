@@ -15,6 +15,7 @@ mod early;
 mod finalize;
 mod how_far;
 mod interest;
+mod left;
 mod library;
 mod limits;
 mod lines;
@@ -427,7 +428,11 @@ impl<'c> Window<'c> {
             }
             Request::Poll { confident_percent } => Answer::Polled(self.poll(*confident_percent)),
             Request::EndAt { end } => self.end_at(*end),
-            Request::EndNow { program_ended } => Answer::Ended { iterations_max: self.end_now(*program_ended) },
+            Request::SeeLoop { function } => Answer::Seen(self.see_loop(*function)),
+            Request::EndNow { program_ended } => {
+                let (iterations_min, iterations_max) = self.end_now(*program_ended);
+                Answer::Ended { iterations_min, iterations_max }
+            }
             Request::HowFar { function } => Answer::HowFar(self.how_far(*function)),
             Request::Check { marks_max } => Answer::Checked(self.check_marks(*marks_max as usize)),
             Request::Remove => {

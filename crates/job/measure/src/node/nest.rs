@@ -10,7 +10,7 @@ use super::starting::wait_for_start;
 use super::team::{chosen, program_name};
 use super::unrolled::copies;
 use crate::error::Error;
-use crate::options::{LoopName, Options};
+use crate::options::{LoopName, Options, dotted};
 use crate::request::{Sampled, SampledLoop};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -303,6 +303,8 @@ const LOOK_EVERY_MS: [u64; 3] = [5, 8, 6];
 const AGE_MIN: Duration = Duration::from_secs(1);
 /// Those who ask for a window of a program that runs already.
 const TRIGGERS_WAITING: [&str; 2] = ["attach", "measure"];
+/// Characters of a function's name that are told of a loop.
+const NAME_CHARS_MAX: usize = 60;
 /// Loops that a node tells of: the outermost ones.
 const LOOPS_MAX: usize = 8;
 
@@ -352,6 +354,7 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
     let any_in_mpi = nest.loops.iter().any(|one| one.is_seen_in_mpi);
     let shown = |one: &NestLoop| SampledLoop {
         function: sampler.address_name(one.function),
+        shown: shown_name(sampler, one),
         number: one.number.clone(),
         share: one.share,
         is_seen_in_mpi: one.is_seen_in_mpi,
@@ -365,6 +368,12 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
         why_not: nest.unusable.first().map(|one| sampler.in_words(one)).or_else(|| sampler.why_unknown()),
         unknown_around: nest.unknown_around().map(|one| sampler.in_words(one)),
     }
+}
+
+/// `loop 1 of solve`, with no more of the function's name than a message has room for.
+fn shown_name(sampler: &NestSampler, one: &NestLoop) -> String {
+    let name: String = sampler.name(one.function).chars().take(NAME_CHARS_MAX).collect();
+    format!("loop {} of {name}", dotted(&one.number))
 }
 
 /// Something that each pass of a loop goes through and that can be counted: where there is another loop inside of it in the

@@ -44,11 +44,16 @@ impl Window<'_> {
         Answer::Armed { is_missed: self.team.members.iter().any(has_missed) }
     }
 
+    /// Has all ranks end at one iteration. Where one of them has passed it, none is told: the others would end there alone.
     pub(super) fn end_at(&self, end: u64) -> Answer {
-        for (member, offset) in self.team.members.iter().zip(&self.offsets) {
-            header(member).end.store(end.saturating_add_signed(-offset), Release);
+        let local = |offset: &i64| end.saturating_add_signed(-offset);
+        let ranks = || self.team.members.iter().zip(&self.offsets);
+        let is_early = ranks().all(|(member, offset)| may_end_at(member, local(offset)));
+        if is_early {
+            ranks().for_each(|(member, offset)| header(member).end.store(local(offset), Release));
         }
-        Answer::Done
+        let is_missed = !is_early || ranks().any(|(member, offset)| !may_end_at(member, local(offset)));
+        Answer::EndSet { is_missed }
     }
 
     pub(super) fn poll(&mut self, confident_percent: Option<f64>) -> Polled {
@@ -96,8 +101,8 @@ impl Window<'_> {
         first.min().map_or(0.0, |first| ticks().saturating_sub(first) as f64 / rate)
     }
 
-    /// Ends the recording wherever the ranks are; iterations of the rank that recorded most.
-    pub(super) fn end_now(&mut self, program_ended: bool) -> u64 {
+    /// Ends the recording wherever the ranks are; iterations of the rank that recorded fewest, and of the one that did most.
+    pub(super) fn end_now(&mut self, program_ended: bool) -> (u64, u64) {
         let now = ticks();
         if program_ended {
             // The others are about to end too; let them come to it.
@@ -108,7 +113,8 @@ impl Window<'_> {
         }
         self.look_at_counters();
         self.drain();
-        self.marks.iter().map(|marks| (marks.len() as u64).saturating_sub(1)).max().unwrap_or(0)
+        let iterations = || self.marks.iter().map(|marks| (marks.len() as u64).saturating_sub(1));
+        (iterations().min().unwrap_or(0), iterations().max().unwrap_or(0))
     }
 
     /// Copies new marks before the ring of marks wraps.
@@ -137,6 +143,16 @@ fn is_confident(marks: &[IterationMark], percent: f64, ticks_per_second: f64) ->
 fn has_missed(member: &Member) -> bool {
     let header = header(member);
     header.state.load(Acquire) == state::ARMED && header.iteration.load(Acquire) > header.start.load(Relaxed)
+}
+
+/// True if a rank has ended at an iteration, by its own number, or can still end there.
+fn may_end_at(member: &Member, end: u64) -> bool {
+    let header = header(member);
+    // The count is the number of the next iteration.
+    if header.state.load(Acquire) != state::DONE {
+        return header.iteration.load(Acquire) <= end;
+    }
+    header.start.load(Relaxed).saturating_add(header.marks_written.load(Relaxed)).saturating_sub(1) == end
 }
 
 /// Ends the recording of a rank wherever it is. Of one that is gone nothing is known after its last call.

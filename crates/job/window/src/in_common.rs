@@ -1,0 +1,160 @@
+//! A recording that ranks ended at different places, cut to the iterations that all of them have whole.
+//!
+//! Marks say exactly when an iteration began, and how long its thread had communicated until then, so times and the share
+//! of communication can be cut. Sums over calls have no such marks: the sum of a function is of these iterations if its last
+//! call began in them, and is left out otherwise, with everything that it is part of.
+//!
+//! Next: `assemble`, which makes the report of what is left.
+
+use crate::assemble::{FunctionInfo, RankSample};
+use std::collections::BTreeSet;
+
+/// Functions that are named as left out.
+const NAMED_MAX: usize = 4;
+
+/// Cuts all ranks to their first `iterations`; a remark for the reader if anything was cut.
+///
+/// # Errors
+/// Why that can't be done, as a sentence; then nothing is changed.
+pub(crate) fn cut(
+    ranks: &mut [RankSample],
+    functions: &[FunctionInfo],
+    ticks_per_second: f64,
+    iterations: u64,
+) -> Result<Option<String>, String> {
+    if iterations == 0 {
+        return Ok(None);
+    }
+    let last = iterations as usize;
+    if ranks.iter().any(|rank| rank.marks.len() <= last) {
+        return Err(format!("not all ranks have marked {iterations} iterations"));
+    }
+    let behind = ranks.iter().map(|rank| rank.last_ticks.saturating_sub(rank.marks[last].ticks)).max();
+    let behind = behind.unwrap_or(0);
+    if behind > 0 && ranks.iter().any(|rank| rank.threads.iter().any(|thread| thread.comm_ticks > 0)) {
+        return Err("several threads communicate, and only one marks iterations".to_owned());
+    }
+    let late: BTreeSet<usize> = ranks.iter().flat_map(|rank| called_behind(rank, last)).collect();
+    let has_payload = late.iter().any(|function| functions.get(*function).is_some_and(|info| info.moves_bytes));
+    let groups: BTreeSet<String> =
+        late.iter().filter_map(|function| Some(functions.get(*function)?.group.clone())).collect();
+    for rank in ranks.iter_mut() {
+        rank.group_ticks.retain(|(group, _)| !groups.contains(group));
+        if behind > 0 {
+            rank.counters.clear();
+        }
+        cut_rank(rank, last, &late, has_payload);
+    }
+    let names: Vec<&str> = late.iter().filter_map(|function| Some(functions.get(*function)?.name.as_str())).collect();
+    let seconds = behind as f64 / ticks_per_second.max(f64::MIN_POSITIVE);
+    Ok((behind > 0).then(|| remark(iterations, seconds, &names)))
+}
+
+/// Functions that a rank called behind its mark number `last`.
+fn called_behind(rank: &RankSample, last: usize) -> impl Iterator<Item = usize> + '_ {
+    let end = rank.marks[last].ticks;
+    let is_behind = rank.last_ticks > end;
+    rank.functions.iter().filter(move |sample| is_behind && sample.last_ticks >= end).map(|sample| sample.function)
+}
+
+fn cut_rank(rank: &mut RankSample, last: usize, late: &BTreeSet<usize>, has_payload: bool) {
+    rank.complete = true;
+    let (first, end) = (rank.marks[0], rank.marks[last]);
+    if rank.last_ticks > end.ticks {
+        rank.last_ticks = end.ticks;
+        rank.comm_ticks = end.comm_ticks.saturating_sub(first.comm_ticks);
+        // These were read when the recording ended.
+        (rank.usage, rank.team) = (None, None);
+        rank.details.retain(|call| call.enter_ticks < end.ticks);
+    }
+    rank.marks.truncate(last + 1);
+    rank.functions.retain(|sample| !late.contains(&sample.function));
+    rank.paths.retain(|path| !late.contains(&path.function));
+    rank.sizes.retain(|size| !late.contains(&size.function));
+    if has_payload {
+        rank.links.clear();
+    }
+}
+
+fn remark(iterations: u64, seconds: f64, names: &[&str]) -> String {
+    let word = if iterations == 1 { "iteration is" } else { "iterations are" };
+    let whole = format!(
+        "{iterations} {word} whole on all ranks; times and the share of communication are of these, without the {seconds:.3} s at \
+         most that ranks recorded behind them"
+    );
+    match names {
+        [] => whole,
+        _ => {
+            let (named, more) = (names[..names.len().min(NAMED_MAX)].join(", "), names.len().saturating_sub(NAMED_MAX));
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!(
+                "{whole}; sums can't be parted so, and those of functions that were called there are left out: {named}{more}"
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assemble::{FunctionSample, IterationMark, LinkSample, ThreadSample};
+
+    fn rank(rank: u32, marks: &[u64], last_ticks: u64, last_call: u64) -> RankSample {
+        let mark = |ticks: &u64| IterationMark { ticks: *ticks, comm_ticks: 7 + ticks / 10 };
+        let sample =
+            |function, last_ticks| FunctionSample { function, calls: 3, last_ticks, ..FunctionSample::default() };
+        RankSample {
+            rank,
+            first_ticks: marks[0],
+            last_ticks,
+            marks: marks.iter().map(mark).collect(),
+            functions: vec![sample(0, last_call), sample(1, marks[0] + 1)],
+            links: vec![LinkSample { other: 1, messages: 3, ..LinkSample::default() }],
+            comm_ticks: 1000,
+            ..RankSample::default()
+        }
+    }
+
+    fn cut_to(ranks: &mut [RankSample], iterations: u64) -> Result<Option<String>, String> {
+        let info = |name: &str| FunctionInfo { name: name.to_owned(), moves_bytes: true, ..FunctionInfo::default() };
+        cut(ranks, &[info("MPI_Send"), info("MPI_Bcast")], 1000.0, iterations)
+    }
+
+    #[test]
+    fn ranks_are_cut_to_what_all_have() {
+        // Rank 0 came to the agreed end, rank 1 was told too late, rank 2 was held up in its second iteration.
+        let mut ranks = vec![
+            rank(0, &[100, 200, 300], 300, 250),
+            rank(1, &[100, 200, 300, 400], 400, 350),
+            rank(2, &[110, 210], 290, 150),
+        ];
+        let said = cut_to(&mut ranks, 1).expect("it can be cut").expect("it is said");
+        assert!(said.contains("1 iteration is whole") && said.contains("0.200 s at most"), "{said}");
+        assert!(said.ends_with("left out: MPI_Send"), "{said}");
+        for rank in &ranks {
+            assert!(rank.complete && rank.marks.len() == 2 && rank.links.is_empty(), "{rank:?}");
+            assert_eq!((rank.last_ticks, rank.comm_ticks), (rank.marks[1].ticks, 10));
+            let left: Vec<usize> = rank.functions.iter().map(|sample| sample.function).collect();
+            assert_eq!(left, [1], "its last call lies in the first iteration on all ranks");
+        }
+    }
+
+    #[test]
+    fn what_ended_together_stays_whole() {
+        let mut ranks = vec![rank(0, &[100, 200], 200, 150), rank(1, &[100, 210], 210, 150)];
+        assert_eq!(cut_to(&mut ranks, 1), Ok(None));
+        let is_whole = |rank: &RankSample| (rank.functions.len(), rank.comm_ticks, rank.links.len()) == (2, 1000, 1);
+        assert!(ranks.iter().all(is_whole), "{ranks:?}");
+    }
+
+    #[test]
+    fn what_can_not_be_cut_is_said() {
+        let mut several = rank(0, &[100, 200], 300, 150);
+        several.threads = vec![ThreadSample { comm_ticks: 4 }];
+        let before = vec![several];
+        let mut ranks = before.clone();
+        assert!(cut_to(&mut ranks, 1).is_err_and(|why| why.contains("several threads communicate")));
+        assert!(cut_to(&mut ranks, 5).is_err_and(|why| why.contains("5 iterations")));
+        assert_eq!(ranks, before);
+    }
+}
