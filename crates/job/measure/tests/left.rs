@@ -169,6 +169,8 @@ fn a_loop_that_is_left_late_in_the_window_ends_it() {
     // Both are called behind the last mark, the first one in the pass in which the loop is left.
     let is_left_out = |name: &str| report.functions.iter().all(|one| one.name != name);
     assert!(is_left_out("MPI_Allreduce") && is_left_out("MPI_Sendrecv"), "{:?}", report.functions);
+    let passes = report.functions.iter().find(|one| one.name == "loop 1 of prepare").map(|one| one.calls);
+    assert_eq!(passes, Some(u64::from(RANKS) * iterations), "{:?}", report.functions);
     let said = "left out: MPI_Allreduce, MPI_Sendrecv";
     assert!(report.warnings.iter().any(|warning| warning.ends_with(said)), "{:?}", report.warnings);
     let reports = report.ranks.iter().map(|rank| (rank.iterations, rank.iteration_times_s.len() as u64));

@@ -309,10 +309,10 @@ impl UnixTime {
 pub fn assemble(input: &WindowInput) -> Report {
     let mut input = input.clone();
     input.ranks.sort_by_key(|rank| rank.rank);
-    let cut = input
-        .facts
-        .common_iterations
-        .map(|iterations| in_common::cut(&mut input.ranks, &input.functions, input.ticks_per_second, iterations));
+    let main_loop = input.facts.main_loop.as_ref();
+    let cut = input.facts.common_iterations.map(|iterations| {
+        in_common::cut(&mut input.ranks, &input.functions, input.ticks_per_second, (iterations, main_loop))
+    });
     let (remark, uncut) = cut.map_or((None, None), |cut| (cut.clone().ok().flatten(), cut.err()));
     input.warnings.extend(remark);
     let input = &input;

@@ -8,11 +8,13 @@
 
 use crate::assemble::{FunctionInfo, RankSample};
 use std::collections::BTreeSet;
+use trimtab_types::report::LoopPlace;
 
 /// Functions that are named as left out.
 const NAMED_MAX: usize = 4;
 
-/// Cuts all ranks to their first `iterations`; a remark for the reader if anything was cut.
+/// Cuts all ranks to their first `iterations`, which are passes of `main_loop` if that is there; a remark for the reader if
+/// anything was cut.
 ///
 /// # Errors
 /// Why that can't be done, as a sentence; then nothing is changed.
@@ -20,7 +22,7 @@ pub(crate) fn cut(
     ranks: &mut [RankSample],
     functions: &[FunctionInfo],
     ticks_per_second: f64,
-    iterations: u64,
+    (iterations, main_loop): (u64, Option<&LoopPlace>),
 ) -> Result<Option<String>, String> {
     if iterations == 0 {
         return Ok(None);
@@ -34,7 +36,14 @@ pub(crate) fn cut(
     if behind > 0 && ranks.iter().any(|rank| rank.threads.iter().any(|thread| thread.comm_ticks > 0)) {
         return Err("several threads communicate, and only one marks iterations".to_owned());
     }
-    let late: BTreeSet<usize> = ranks.iter().flat_map(|rank| called_behind(rank, last)).collect();
+    let is_marker = |function: &usize| {
+        main_loop.is_some() && functions.get(*function).and_then(|info| info.loop_place.as_ref()) == main_loop
+    };
+    for sample in ranks.iter_mut().flat_map(|rank| &mut rank.functions).filter(|sample| is_marker(&sample.function)) {
+        sample.calls = iterations;
+    }
+    let late = ranks.iter().flat_map(|rank| called_behind(rank, last));
+    let late: BTreeSet<usize> = late.filter(|function| !is_marker(function)).collect();
     let has_payload = late.iter().any(|function| functions.get(*function).is_some_and(|info| info.moves_bytes));
     let groups: BTreeSet<String> =
         late.iter().filter_map(|function| Some(functions.get(*function)?.group.clone())).collect();
@@ -108,7 +117,7 @@ mod tests {
             first_ticks: marks[0],
             last_ticks,
             marks: marks.iter().map(mark).collect(),
-            functions: vec![sample(0, last_call), sample(1, marks[0] + 1)],
+            functions: vec![sample(0, last_call), sample(1, marks[0] + 1), sample(2, last_ticks)],
             links: vec![LinkSample { other: 1, messages: 3, ..LinkSample::default() }],
             comm_ticks: 1000,
             ..RankSample::default()
@@ -117,7 +126,9 @@ mod tests {
 
     fn cut_to(ranks: &mut [RankSample], iterations: u64) -> Result<Option<String>, String> {
         let info = |name: &str| FunctionInfo { name: name.to_owned(), moves_bytes: true, ..FunctionInfo::default() };
-        cut(ranks, &[info("MPI_Send"), info("MPI_Bcast")], 1000.0, iterations)
+        let place = LoopPlace { function: "solve".to_owned(), ..LoopPlace::default() };
+        let marker = FunctionInfo { loop_place: Some(place.clone()), ..info("loop 1 of solve") };
+        cut(ranks, &[info("MPI_Send"), info("MPI_Bcast"), marker], 1000.0, (iterations, Some(&place)))
     }
 
     #[test]
@@ -134,8 +145,8 @@ mod tests {
         for rank in &ranks {
             assert!(rank.complete && rank.marks.len() == 2 && rank.links.is_empty(), "{rank:?}");
             assert_eq!((rank.last_ticks, rank.comm_ticks), (rank.marks[1].ticks, 10));
-            let left: Vec<usize> = rank.functions.iter().map(|sample| sample.function).collect();
-            assert_eq!(left, [1], "its last call lies in the first iteration on all ranks");
+            let left: Vec<(usize, u64)> = rank.functions.iter().map(|sample| (sample.function, sample.calls)).collect();
+            assert_eq!(left, [(1, 3), (2, 1)], "its last call lies in the first iteration, and passes are iterations");
         }
     }
 
@@ -143,7 +154,7 @@ mod tests {
     fn what_ended_together_stays_whole() {
         let mut ranks = vec![rank(0, &[100, 200], 200, 150), rank(1, &[100, 210], 210, 150)];
         assert_eq!(cut_to(&mut ranks, 1), Ok(None));
-        let is_whole = |rank: &RankSample| (rank.functions.len(), rank.comm_ticks, rank.links.len()) == (2, 1000, 1);
+        let is_whole = |rank: &RankSample| (rank.functions.len(), rank.comm_ticks, rank.links.len()) == (3, 1000, 1);
         assert!(ranks.iter().all(is_whole), "{ranks:?}");
     }
 

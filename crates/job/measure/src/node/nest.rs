@@ -305,8 +305,8 @@ const AGE_MIN: Duration = Duration::from_secs(1);
 const TRIGGERS_WAITING: [&str; 2] = ["attach", "measure"];
 /// Characters of a function's name that are told of a loop.
 const NAME_CHARS_MAX: usize = 60;
-/// Loops that a node tells of: the outermost ones.
-const LOOPS_MAX: usize = 8;
+/// Loops that a node tells of, the outermost ones. Benchmarks have nine around their solver, one for each parameter.
+const LOOPS_MAX: usize = 16;
 
 /// The loops that run in the ranks that are to be measured. What stands in the way is said in it.
 pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampled {

@@ -1,5 +1,5 @@
-/* A loop that is left on SIGUSR1, and the main loop after it; or, with an argument, one whose passes have more calls than a
-   rank remembers, and no collective. It runs until it is ended. */
+/* A loop that is left on SIGUSR1, and the main loop after it, both inside of loops over a benchmark's parameters; or, with an
+   argument, one whose passes have more calls than a rank remembers, and no collective. It runs until it is ended. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -51,6 +51,24 @@ static __attribute__((noinline)) void chat(void)
     }
 }
 
+static volatile int values = 1;
+
+static __attribute__((noinline)) void for_all_parameters(void)
+{
+    for (int a = 0; a < values; a++)
+        for (int b = 0; b < values; b++)
+            for (int c = 0; c < values; c++)
+                for (int d = 0; d < values; d++)
+                    for (int e = 0; e < values; e++)
+                        for (int f = 0; f < values; f++)
+                            for (int g = 0; g < values; g++)
+                                for (int h = 0; h < values; h++)
+                                    for (int i = 0; i < values; i++) {
+                                        prepare();
+                                        solve();
+                                    }
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -62,7 +80,6 @@ int main(int argc, char **argv)
     fflush(stdout);
     if (argc > 1)
         chat();
-    prepare();
-    solve();
+    for_all_parameters();
     return 0;
 }
