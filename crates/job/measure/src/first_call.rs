@@ -113,16 +113,44 @@ impl FirstCall {
     }
 
     /// Waits until every rank of the job is held or can't be, or it is given up. From then on no more processes are held,
-    /// and the ranks' text is theirs again.
-    pub fn gathered(self, job: &Job, is_given_up: &dyn Fn() -> bool) -> Held {
+    /// and the ranks' text is theirs again. `find` looks for the job anew, and is asked where a process waits that seemed to
+    /// be no rank of it, or where ranks execute another program by now; gives the job as it was found last.
+    pub fn gathered(self, mut job: Job, find: &dyn Fn() -> Option<Job>, is_given_up: &dyn Fn() -> bool) -> (Job, Held) {
         let mut wait = GatherWait::new(self.limit);
         loop {
-            let standing = self.standing(job);
+            if self.has_strangers(&job)
+                && let Some(found) = find()
+            {
+                job = found;
+                self.let_strangers_go(&job);
+            }
+            let standing = self.standing(&job);
             if let Some(end) = wait.seen(&standing, is_given_up()) {
-                return self.ended(job, &end);
+                let found = executes_another(&job).then(find).flatten();
+                job = found.filter(|found| is_same(found, &job)).unwrap_or(job);
+                let held = self.ended(&job, &end);
+                return (job, held);
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// True if a process waits that is no rank of the job: a child that begins MPI by itself, or the rank where what was
+    /// taken for one is a program around it.
+    fn has_strangers(&self, job: &Job) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.iter().any(|one| is_stranger(&one, job))
+    }
+
+    /// They are not measured, and others may wait for them before they begin MPI.
+    pub fn let_strangers_go(&self, job: &Job) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let strangers = seen.iter_mut().filter(|(pid, one)| is_stranger(&(*pid, &**one), job));
+        let no_rank = || State::Never("it is no rank of the job".to_owned());
+        let let_go: Vec<State> = strangers.map(|(_, one)| std::mem::replace(&mut one.state, no_rank())).collect();
+        // Taking out takes a while.
+        drop(seen);
+        drop(let_go);
     }
 
     /// Ends the looking as [`GatherWait::seen`] says.
@@ -295,6 +323,28 @@ impl Drop for FirstCall {
     fn drop(&mut self) {
         self.stop_looking();
     }
+}
+
+fn is_stranger((pid, one): &(&Pid, &Seen), job: &Job) -> bool {
+    let waits = matches!(&one.state, State::Holds(gathering) if gathering.is_held());
+    waits && !job.ranks.iter().any(|process| process.pid == **pid)
+}
+
+/// True if a rank has executed another program, or itself with other arguments, since the job was found.
+fn executes_another(job: &Job) -> bool {
+    let processes = ProcFs::new();
+    job.ranks.iter().any(|process| {
+        let is_same = processes.executable(process.pid).is_ok_and(|program| program == process.executable)
+            && processes.arguments(process.pid).is_ok_and(|arguments| arguments == process.arguments);
+        !is_same
+    })
+}
+
+/// True if both have the same ranks in the same processes.
+fn is_same(one: &Job, other: &Job) -> bool {
+    let ranks =
+        |job: &Job| -> Vec<(u32, Pid)> { job.ranks.iter().map(|process| (process.rank.0, process.pid)).collect() };
+    ranks(one) == ranks(other)
 }
 
 /// How far a rank is.

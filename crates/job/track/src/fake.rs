@@ -43,6 +43,8 @@ pub struct RecordedProcess {
     pub status: Status,
     /// `/proc/PID/environ`
     pub environment: Vec<u8>,
+    /// The same as the process has changed it since; `None`: that can't be told.
+    pub environment_now: Option<Vec<u8>>,
     /// `/proc/PID/maps`
     pub maps: Vec<Mapping>,
     /// `/proc/PID/exe`
@@ -115,6 +117,7 @@ impl RecordedProcess {
                 namespace_pids: vec![pid.0],
             },
             environment: Vec::new(),
+            environment_now: None,
             maps: vec![file_mapping(0x40_0000, &executable.to_string_lossy())],
             arguments: vec![command.to_owned()],
             elf_kind: ElfKind::X86_64,
@@ -185,6 +188,10 @@ impl Processes for Recorded {
 
     fn environment(&self, pid: Pid) -> Result<Vec<u8>, Error> {
         Ok(self.shown(pid)?.environment.clone())
+    }
+
+    fn environment_now(&self, pid: Pid) -> Option<Vec<u8>> {
+        self.shown(pid).ok()?.environment_now.clone()
     }
 
     fn maps(&self, pid: Pid) -> Result<Vec<Mapping>, Error> {

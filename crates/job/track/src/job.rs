@@ -324,7 +324,8 @@ impl Search<'_> {
         // Keys of two launches may be equal.
         let whole = |member: &Member| (self.tree.launcher_above(member.pid), member.world_key(), member.rank());
         let ranks = members.iter().filter(|member| member.standing == Standing::Rank && member.identity.is_some());
-        let taken: BTreeSet<_> = ranks.map(whole).collect();
+        let apart = self.apart(&members, &whole);
+        let taken: BTreeSet<_> = ranks.filter(|member| !apart.contains(&member.pid)).map(whole).collect();
         members.retain(|member| member.standing == Standing::Rank || !taken.contains(&whole(member)));
         let identities: BTreeMap<Pid, (String, Option<u32>)> =
             members.iter().map(|member| (member.pid, (member.world_key(), member.rank()))).collect();
@@ -335,6 +336,22 @@ impl Search<'_> {
             })
         };
         members.into_iter().filter(|member| !is_copy(member)).collect()
+    }
+
+    /// Those that begin MPI apart from the process that they were forked from, which is the rank and has not come to it yet.
+    fn apart<T: Ord>(&self, members: &[Member], whole: &dyn Fn(&Member) -> T) -> BTreeSet<Pid> {
+        let ahead: BTreeMap<Pid, T> = members
+            .iter()
+            .filter(|member| member.standing == Standing::Ahead)
+            .map(|member| (member.pid, whole(member)))
+            .collect();
+        let is_forked = |member: &Member| {
+            let own = Some(whole(member));
+            self.tree.ancestors(member.pid).any(|ancestor| ahead.get(&ancestor) == own.as_ref())
+        };
+        let begun = members.iter().filter(|member| member.standing == Standing::Rank);
+        let apart = begun.filter(|member| is_forked(member) && member.has_left_launch(self.processes));
+        apart.map(|member| member.pid).collect()
     }
 
     fn job(&self, world: World) -> Result<Job, Error> {

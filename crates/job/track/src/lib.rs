@@ -9,7 +9,8 @@
 //!    the caller can tell;
 //! 2. from a rank the search goes up to its launcher, then down to all of the launcher's descendants;
 //! 3. shells and helpers that inherited the environment fail the first test, or have a process of the same rank that is
-//!    further; copies that a rank forked are told by the ancestor that has the same rank;
+//!    further; copies that a rank forked are told by the ancestor that has the same rank, also those that have left the
+//!    launch by their own environment (`environment.rs`) and begun MPI before it;
 //! 4. a program without launcher is a job of one rank.
 //!
 //! Each rank is checked at the end if it may be attached to ([`check_attachable`]); a rank that may not makes the
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod environment;
 mod error;
 pub mod fake;
 mod job;

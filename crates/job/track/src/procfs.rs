@@ -1,8 +1,8 @@
 //! The one place that reads `/proc`: whole small files, turned into facts by pure parsers.
 
 use crate::error::{Denial, Error};
-use crate::start;
 use crate::status::{Status, parse_status};
+use crate::{environment, start};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -47,6 +47,9 @@ pub trait Processes {
     /// # Errors
     /// See [`Processes`].
     fn environment(&self, pid: Pid) -> Result<Vec<u8>, Error>;
+
+    /// The environment as it is now, in the same form; `None` if that can't be told.
+    fn environment_now(&self, pid: Pid) -> Option<Vec<u8>>;
 
     /// Its mappings.
     ///
@@ -233,6 +236,11 @@ impl Processes for ProcFs {
 
     fn environment(&self, pid: Pid) -> Result<Vec<u8>, Error> {
         self.read(pid, "environ")
+    }
+
+    fn environment_now(&self, pid: Pid) -> Option<Vec<u8>> {
+        let memory = File::open(self.path(pid, "mem")).ok()?;
+        environment::environment_now(&|address, length| read_at(&memory, address, length), &self.maps(pid).ok()?)
     }
 
     fn maps(&self, pid: Pid) -> Result<Vec<Mapping>, Error> {

@@ -82,6 +82,10 @@ impl Processes for Remembered<'_> {
         Ok(text)
     }
 
+    fn environment_now(&self, pid: Pid) -> Option<Vec<u8>> {
+        self.processes.environment_now(pid)
+    }
+
     fn maps(&self, pid: Pid) -> Result<Vec<Mapping>, Error> {
         self.processes.maps(pid)
     }

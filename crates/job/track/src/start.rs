@@ -53,7 +53,7 @@ fn is_preloaded(path: &str, module: &MappedModule, preloaded: &[String]) -> bool
 }
 
 /// Path and beginning of each mapped file.
-fn modules(maps: &[Mapping]) -> impl Iterator<Item = (String, u64)> {
+pub(crate) fn modules(maps: &[Mapping]) -> impl Iterator<Item = (String, u64)> {
     let first = maps.iter().filter(|mapping| mapping.is_file() && mapping.offset == 0 && mapping.readable);
     let mut found: Vec<(String, u64)> = first.map(|mapping| (mapping.path.clone(), mapping.start)).collect();
     found.dedup_by(|next, first| next.0 == first.0);

@@ -80,6 +80,14 @@ impl Program {
         bail!("no complete MPI job after {RANKS_SECONDS_MAX} s: {}", last.unwrap_or_default())
     }
 
+    /// The job as it is now, if all its ranks run and are here.
+    pub fn whole_job(&self) -> Option<Job> {
+        match found::job_of(self.pid()) {
+            Ok(Found::Here(job)) if is_whole(&job) => Some(*job),
+            _ => None,
+        }
+    }
+
     /// True if it has not ended.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

@@ -97,17 +97,28 @@ struct Desk {
     lines: Lines,
     finished: Receiver<Finished>,
     active: usize,
-    waiting: VecDeque<(Start, Job)>,
+    waiting: VecDeque<Queued>,
     /// Ranks whose windows are open or wait.
     expected: BTreeSet<Pid>,
     /// Those that get no window are let go.
     holds: Arc<Holds>,
 }
 
+/// A job whose window is not begun yet.
+struct Queued {
+    start: Start,
+    job: Job,
+    since: Instant,
+    /// All windows that there may be were open when it came.
+    waits_for_turn: bool,
+}
+
 /// A window that is over.
 struct Finished {
     start: Start,
     job: Job,
+    /// How long the job waited until fewer windows were open; `None`: it did not have to.
+    turn_s: Option<f64>,
     outcome: anyhow::Result<Outcome>,
 }
 
@@ -168,7 +179,7 @@ impl<'scope> Work<'scope> {
         loop {
             if self.terminal.is_interrupted() || self.ending.load(Ordering::Relaxed) {
                 self.ending.store(true, Ordering::Relaxed);
-                for (start, job) in desk.waiting.drain(..) {
+                for Queued { start, job, .. } in desk.waiting.drain(..) {
                     job.ranks.iter().for_each(|rank| desk.holds.end(rank.pid));
                     desk.lines.refused(&start, "the watch ended before its turn came")?;
                 }
@@ -184,24 +195,30 @@ impl<'scope> Work<'scope> {
 
     fn begin_windows<'env>(&'scope self, scope: &'scope Scope<'scope, 'env>, desk: &mut Desk) {
         while desk.active < WINDOWS_MAX
-            && let Some((start, job)) = desk.waiting.pop_front()
+            && let Some(queued) = desk.waiting.pop_front()
         {
             desk.active += 1;
+            let turn_s = queued.waits_for_turn.then(|| queued.since.elapsed().as_secs_f64());
+            let (start, job) = (queued.start, queued.job);
             let sender = self.sender.clone();
             let (hand, handed) = channel::<(Start, Job)>();
             let window = move || {
                 let Ok((start, job)) = handed.recv() else { return };
                 let outcome = self.window(&job);
                 // Nobody listens only when all has failed.
-                let _told = sender.send(Finished { start, job, outcome });
+                let _told = sender.send(Finished { start, job, turn_s, outcome });
             };
             match std::thread::Builder::new().name("window".to_owned()).spawn_scoped(scope, window) {
                 Ok(_) => drop(hand.send((start, job))),
                 Err(error) => {
                     let outcome = Err(anyhow::Error::new(error).context("no thread can be begun to measure it"));
-                    let _told = self.sender.send(Finished { start, job, outcome });
+                    let _told = self.sender.send(Finished { start, job, turn_s, outcome });
                 }
             }
+        }
+        for queued in desk.waiting.iter_mut().filter(|queued| !queued.waits_for_turn) {
+            queued.waits_for_turn = true;
+            eprintln!("trimtab: {}", turn_words(&queued.start, self.options.first_call_s));
         }
     }
 
@@ -227,7 +244,8 @@ impl Desk {
         match what {
             What::Job(job) => {
                 self.expected.extend(job.ranks.iter().map(|rank| rank.pid));
-                self.waiting.push_back((told(What::Ended), *job));
+                let (start, since) = (told(What::Ended), Instant::now());
+                self.waiting.push_back(Queued { start, job: *job, since, waits_for_turn: false });
             }
             What::NotMpi => self.lines.refused(&told(What::NotMpi), "it is no MPI program")?,
             What::Ended => self.lines.ended(&told(What::Ended))?,
@@ -238,7 +256,7 @@ impl Desk {
 
     /// Keeps and tells windows that are over.
     fn settle(&mut self) -> anyhow::Result<()> {
-        while let Ok(Finished { start, job, outcome }) = self.finished.try_recv() {
+        while let Ok(Finished { start, job, turn_s, outcome }) = self.finished.try_recv() {
             self.active -= 1;
             let pids = start.processes.iter().map(|process| process.pid).chain(job.ranks.iter().map(|rank| rank.pid));
             for pid in pids {
@@ -247,15 +265,34 @@ impl Desk {
             }
             match outcome {
                 Ok(Outcome { mut report, .. }) => {
+                    report.warnings.extend(turn_s.map(turn_warning));
                     let kept = window::keep(&mut self.store, &window::Known::of(&job), &mut report);
-                    self.lines.measured(&start, &Measured { job: &job, report: &report })?;
+                    self.lines.measured(&start, &Measured { job: &job, report: &report, turn_s })?;
                     kept.context("the window was measured, but could not be stored")?;
                 }
-                Err(error) => self.lines.failed(&start, &job, &output::chain(&error))?,
+                Err(error) => self.lines.failed(&start, &job, turn_s, &output::chain(&error))?,
             }
         }
         Ok(())
     }
+}
+
+/// Said of a start that has to wait until fewer windows are open.
+fn turn_words(start: &Start, hold_s: Option<u64>) -> String {
+    let held = hold_s.map_or_else(String::new, |seconds| {
+        format!("; its ranks wait behind MPI_Init for {seconds} s at most, and go on unmeasured then")
+    });
+    format!(
+        "#{} waits for its turn: {WINDOWS_MAX} windows are open, and there are never more at once{held}",
+        start.number
+    )
+}
+
+fn turn_warning(turn_s: f64) -> String {
+    format!(
+        "the window began {turn_s:.1} s later than it might have: {WINDOWS_MAX} other windows of this watch were open, and there are \
+         never more at once"
+    )
 }
 
 /// Shows nothing, and ends when all is to end.

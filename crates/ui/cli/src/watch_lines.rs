@@ -30,6 +30,8 @@ pub struct Measured<'a> {
     pub job: &'a Job,
     /// Its report.
     pub report: &'a Report,
+    /// How long it waited for other windows to end, if it did.
+    pub turn_s: Option<f64>,
 }
 
 impl Lines {
@@ -57,9 +59,9 @@ impl Lines {
     }
 
     /// One whose window failed.
-    pub fn failed(&mut self, start: &Start, job: &Job, reason: &str) -> anyhow::Result<()> {
-        let fields = json!({ "outcome": "failed", "reason": reason });
-        self.say(start, Some(job), &format!("not measured: {reason}"), fields)
+    pub fn failed(&mut self, start: &Start, job: &Job, turn_s: Option<f64>, reason: &str) -> anyhow::Result<()> {
+        let fields = json!({ "outcome": "failed", "reason": reason, "waited_for_turn_s": turn_s });
+        self.say(start, Some(job), &format!("not measured{}: {reason}", turn(turn_s)), fields)
     }
 
     /// One that was measured.
@@ -72,7 +74,9 @@ impl Lines {
         let iterations = report.window.iterations;
         let counted = iterations.map_or_else(String::new, |count| format!(", {count} iterations"));
         let shared = share.map_or_else(String::new, |share| format!(", {:.1}% communication", share * 100.0));
-        let words = format!("window {window} is {judged}{counted}{shared}");
+        let late = report.window.begins_late.as_ref();
+        let part = if late.is_some() { ", not the whole run" } else { "" };
+        let words = format!("window {window} is {judged}{counted}{shared}{part}{}", turn(measured.turn_s));
         let fields = json!({
             "outcome": "measured",
             "job": report.job.id,
@@ -80,6 +84,8 @@ impl Lines {
             "valid": report.window.valid,
             "iterations": iterations,
             "communication_fraction": share,
+            "begins_late": late,
+            "waited_for_turn_s": measured.turn_s,
         });
         self.say(start, Some(measured.job), &words, fields)
     }
@@ -107,6 +113,11 @@ impl Lines {
         }
         output::print_text(&format!("#{} {}: {words}", start.number, name(start, job)))
     }
+}
+
+/// How long a job waited until fewer windows were open.
+fn turn(turn_s: Option<f64>) -> String {
+    turn_s.map_or_else(String::new, |seconds| format!(", after it had waited {seconds:.1} s for other windows to end"))
 }
 
 /// `app (2 ranks, processes 12 13)`.

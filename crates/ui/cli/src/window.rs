@@ -157,7 +157,7 @@ pub fn run(
     let mut first_call = hold_ranks(options, hold, &program)?;
     let hold_s = first_call.is_some().then_some(hold.hold);
     let measured = program.wait_for_ranks().and_then(|found| match found {
-        Found::Here(job) => run_here(options, (&mut program, first_call.take()), &job, &mut kept, command_ns),
+        Found::Here(job) => run_here(options, (&mut program, first_call.take()), *job, &mut kept, command_ns),
         Found::Spread(spread) => {
             drop(first_call.take());
             if hold_s.is_some() {
@@ -215,15 +215,27 @@ fn hold_ranks(
 fn run_here(
     options: &WindowOptions,
     (program, first_call): (&mut launch::Program, Option<FirstCall>),
-    job: &Job,
+    job: Job,
     kept: &mut Store,
     command_ns: u64,
 ) -> anyhow::Result<u8> {
     let terminal = Terminal::new()?;
     let window = window_options(options, "run", command_ns)?;
     let cache = ImageCache::of_user();
-    let ends = ends_of(job);
-    let held = first_call.map(|first_call| first_call.gathered(job, &|| terminal.is_interrupted()));
+    let pids = |job: &Job| job.ranks.iter().map(|rank| rank.pid).collect::<Vec<_>>();
+    let (mut ends, first_pids) = (ends_of(&job), pids(&job));
+    let (job, held) = match first_call {
+        Some(first_call) => {
+            let find = || program.whole_job();
+            let (job, held) = first_call.gathered(job, &find, &|| terminal.is_interrupted());
+            (job, Some(held))
+        }
+        None => (job, None),
+    };
+    let job = &job;
+    if pids(job) != first_pids {
+        ends = ends_of(job);
+    }
     if let Some(held) = held.as_ref().filter(|held| !held.is_any()) {
         let why = held.missed().into_iter().next().map_or_else(String::new, |missed| missed.reason);
         eprintln!("trimtab: no rank is measured from its first call on: {why}");

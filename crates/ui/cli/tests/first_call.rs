@@ -166,6 +166,31 @@ fn a_whole_run_of_python_has_every_call_that_a_profiler_sees() {
     check_links(&report, &truths, "mpi4py");
 }
 
+/// Does around `MPI_Init` what may disturb whoever holds it there.
+const BESET: &str = include_str!("programs/beset.c");
+
+/// The program says itself whether all went well; nobody is held twice, and no call is missed.
+#[test]
+fn nothing_that_happens_around_mpi_init_disturbs_the_hold() {
+    let _alone = alone();
+    for (mpi, compiler) in [(Mpi::Mpich, "mpicc.mpich"), (Mpi::OpenMpi, "mpicc.openmpi")] {
+        let (desk, name) = (Desk::new(), mpi.name());
+        let (source, program) = (desk.path("beset.c"), desk.path("beset"));
+        std::fs::write(&source, BESET).expect("is written");
+        let mut built = std::process::Command::new(compiler);
+        let built =
+            built.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg(&source).status();
+        assert!(built.expect("the compiler is there").success());
+        for mode in ["again", "child"] {
+            let report = followed(&desk, &Launch::mpi(mpi, RANKS, &program).args([mode]), &[]);
+            let from = report.window.from_first_call.as_ref().expect("it is asked for");
+            assert_eq!((from.ranks.as_slice(), from.missed.len()), (&[0, 1][..], 0), "{name} {mode}: {from:?}");
+            let calls: Vec<(&str, u64)> = report.functions.iter().map(|row| (row.name.as_str(), row.calls)).collect();
+            assert_eq!(calls, [("MPI_Allreduce", 602)], "{name} {mode}");
+        }
+    }
+}
+
 /// A program in C and one that has no launcher, without any tool of others: the known answers are its own.
 #[test]
 fn a_program_by_itself_is_held_too() {

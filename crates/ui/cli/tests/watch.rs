@@ -176,23 +176,44 @@ fn ranks_of_one_launch_are_one_start_and_a_later_launch_is_another() {
     }
 }
 
+fn is_patched(pid: i32) -> bool {
+    TextSnapshot::of(pid).is_ok_and(|text| text.difference_from_files().is_ok_and(|found| found.is_some()))
+}
+
+/// As many windows as there may be are open; a fifth job waits until one of them ends, and that is said.
 #[test]
 fn an_interrupt_ends_windows_that_are_open_and_restores_the_program() {
     let _alone = alone();
     let desk = Desk::new();
     let program = program(&desk, Mpi::Mpich);
     let watching = Watching::start(&desk, &program, "--iterations 1000000000");
-    let mut job = start(Mpi::Mpich, 1, &program);
-    let pid = job.rank_pids(LIMIT).expect("it runs")[0];
-    let is_patched =
-        || TextSnapshot::of(pid).is_ok_and(|text| text.difference_from_files().is_ok_and(|found| found.is_some()));
-    wait_for("the window is open", is_patched);
+    let begin = || {
+        let mut job = start(Mpi::Mpich, 1, &program);
+        let pid = job.rank_pids(LIMIT).expect("it runs")[0];
+        (job, pid)
+    };
+    let mut jobs: Vec<(Running, i32)> = Vec::new();
+    for _ in 0..4 {
+        jobs.push(begin());
+        wait_for("the window is open", || is_patched(jobs[jobs.len() - 1].1));
+    }
+    let (_fifth, pid) = begin();
+    let said = || std::fs::read_to_string(desk.path("errors")).unwrap_or_default();
+    wait_for("it is said that the fifth waits", || said().contains("#5 waits for its turn: 4 windows are open"));
+    assert!(!is_patched(pid), "it waits");
+    drop(jobs.remove(0));
+    wait_for("the fifth window is open", || is_patched(pid));
     interrupt(i32::try_from(watching.child.id()).expect("a pid"));
-    let lines = watching.wait_for_lines(1);
-    assert_eq!(pids_of(&lines[0]), BTreeSet::from([i64::from(pid)]));
+    let lines = watching.wait_for_lines(5);
+    for line in &lines {
+        let is_fifth = pids_of(line) == BTreeSet::from([i64::from(pid)]);
+        assert_eq!(line["waited_for_turn_s"].as_f64().is_some_and(|seconds| seconds > 0.0), is_fifth, "{line}");
+    }
     assert_eq!(watching.end(), 0);
-    assert!(!is_patched(), "restored");
-    threads_running(pid).expect("no thread is stopped");
+    for pid in jobs.iter().map(|(_, pid)| *pid).chain([pid]) {
+        assert!(!is_patched(pid), "restored");
+        threads_running(pid).expect("no thread is stopped");
+    }
 }
 
 #[test]

@@ -287,7 +287,9 @@ impl<'c> Node<'c> {
                 begun.map_err(|error| Error::Options(format!("nobody can be held: {error}")))?
             }
         };
-        Ok(Answer::Standing(self.first_call.insert(first_call).standing(&chosen)))
+        let first_call = self.first_call.insert(first_call);
+        first_call.let_strangers_go(&self.job);
+        Ok(Answer::Standing(first_call.standing(&chosen)))
     }
 
     fn insert(&mut self, id: WindowId, options: &Options) -> Result<Answer, Error> {

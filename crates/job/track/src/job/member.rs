@@ -11,6 +11,9 @@ use trimtab_mpi::{Family, Identity, Start, identify, identify_for, is_mpi_module
 use trimtab_types::Pid;
 use trimtab_types::procfs::Mapping;
 
+/// Variables by which MPI libraries find their launchers and know their ranks.
+const LAUNCHED: [&str; 6] = ["PMI_RANK", "PMI_FD", "PMI_PORT", "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK"];
+
 /// How near a process with MPI in its memory is to being a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -61,6 +64,16 @@ impl Member {
         let slurm_job = variable(&environment, "SLURM_JOB_ID");
         let restarts = restarts(&environment);
         Ok(Some(Member { pid, standing, identity, family, library, start_time_ticks, slurm_job, restarts }))
+    }
+
+    /// True if it has changed in its own environment what its launcher had written there: it begins MPI as a program of its
+    /// own. False also if that can't be told.
+    pub(super) fn has_left_launch(&self, processes: &dyn Processes) -> bool {
+        let (Ok(then), Some(now)) = (processes.environment(self.pid), processes.environment_now(self.pid)) else {
+            return false;
+        };
+        let is_changed = |name: &&str| variable(&then, name).is_some_and(|value| variable(&now, name) != Some(value));
+        LAUNCHED.iter().any(|name| is_changed(name))
     }
 
     /// The rank, if a launcher gave one.

@@ -102,6 +102,27 @@ fn copies_that_a_rank_forked_are_no_ranks() {
     check("forked", &machine, &[10, 12, 13, 16], "10: 0=12 1=13");
 }
 
+/// Such a child may begin MPI before its parent does.
+#[test]
+fn a_copy_that_begins_mpi_by_itself_is_no_rank() {
+    let mut machine = hydra();
+    let mut copy = machine.processes[&Pid(12)].clone();
+    machine.processes.get_mut(&Pid(12)).expect("rank 0").at(Start::Before, true);
+    (copy.stat.pid, copy.stat.parent, copy.status.process) = (Pid(16), Pid(12), Pid(16));
+    copy.start = Some(Start::Within);
+    machine.processes.insert(Pid(16), copy);
+    // Nobody can tell, or it is still what the launcher started: then it is the rank, and what is around it a program.
+    check("untold", &machine, &[10, 13, 16], "10: 0=16 1=13");
+    let copy = machine.processes.get_mut(&Pid(16)).expect("the copy");
+    copy.environment_now = Some(copy.environment.clone());
+    check("same_launch", &machine, &[10, 13, 16], "10: 0=16 1=13");
+    for left in ["", "PMI_SIZE=2\0", "PMI_RANK=1\0PMI_SIZE=2\0"] {
+        let copy = machine.processes.get_mut(&Pid(16)).expect("the copy");
+        copy.environment_now = Some(left.as_bytes().to_vec());
+        check("launch_of_its_own", &machine, &[10, 13], "10: 0=12 1=13");
+    }
+}
+
 #[test]
 fn two_jobs_are_kept_apart() {
     let mut machine = hydra();
