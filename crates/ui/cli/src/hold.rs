@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trimtab_measure::{FirstCall, let_go};
 use trimtab_types::Pid;
 
@@ -21,6 +21,8 @@ use trimtab_types::Pid;
 pub const HOLD_SECONDS: u64 = 10;
 /// A process begins MPI within so long, or is not held.
 const BEGIN_MAX: Duration = Duration::from_secs(120);
+/// Between two looks at guards.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// `trimtab hold PID`.
 pub fn hold(pid: i32, seconds: u64) -> anyhow::Result<u8> {
@@ -46,6 +48,12 @@ impl Hold {
     fn is_under_way(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
+
+    /// Has the guard end soon, and gives its thread.
+    fn ended(&mut self) -> Option<JoinHandle<()>> {
+        self.is_unwanted.store(true, Relaxed);
+        self.thread.take()
+    }
 }
 
 impl Holds {
@@ -65,12 +73,24 @@ impl Holds {
         self.all().insert(pid, Hold { is_unwanted, thread });
     }
 
+    /// Waits until nobody is at work in these processes, so that a window of them begins; at most so long, or until it is
+    /// given up. Two threads of one program must not put something into a process at the same time.
+    pub fn settle(&self, pids: &BTreeSet<Pid>, limit: Duration, is_given_up: &dyn Fn() -> bool) {
+        let begun = Instant::now();
+        let is_at_work = || self.all().iter().any(|(pid, hold)| pids.contains(pid) && hold.is_under_way());
+        while is_at_work() && begun.elapsed() < limit && !is_given_up() {
+            std::thread::sleep(LOOK);
+        }
+        let guards: Vec<JoinHandle<()>> =
+            self.all().iter_mut().filter(|(pid, _)| pids.contains(pid)).filter_map(|(_, hold)| hold.ended()).collect();
+        guards.into_iter().for_each(|guard| drop(guard.join()));
+    }
+
     /// This process gets no window any more: it is not held, or let go.
     pub fn end(&self, pid: Pid) {
         let Some(mut hold) = self.all().remove(&pid) else { return };
-        hold.is_unwanted.store(true, Relaxed);
-        if let Some(thread) = hold.thread.take() {
-            let _ended = thread.join();
+        if let Some(guard) = hold.ended() {
+            let _ended = guard.join();
         }
         let_go(pid);
     }

@@ -226,6 +226,10 @@ impl<'scope> Work<'scope> {
         // The command, for this job, begins when it was found.
         let options = Options { command_ns: trimtab_os::monotonic_ns(), ..self.options.clone() };
         let quiet = Quiet { terminal: self.terminal, ending: self.ending };
+        if let Some(seconds) = self.options.first_call_s {
+            let pids = job.ranks.iter().map(|rank| rank.pid).collect();
+            self.holds.settle(&pids, Duration::from_secs(seconds), &|| quiet.is_interrupted());
+        }
         let measure =
             || launch::when_ready(|| measure(job, &options, &self.cache, &quiet), trimtab_measure::Error::is_loading);
         Change::of_job("watch", &trimtab_measure::chosen(job, &options))?.around(measure)
