@@ -73,7 +73,7 @@ impl Member {
             return false;
         };
         let is_changed = |name: &&str| variable(&then, name).is_some_and(|value| variable(&now, name) != Some(value));
-        LAUNCHED.iter().any(|name| is_changed(name))
+        LAUNCHED.iter().any(is_changed)
     }
 
     /// The rank, if a launcher gave one.
