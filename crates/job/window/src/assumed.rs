@@ -68,6 +68,9 @@ pub(crate) fn by_assumption(
     (longest, shortest): (&RankTotal, &RankTotal),
 ) -> Option<Cause> {
     let assumed = input.facts.assumed?;
+    if let Some(why) = kept_from_processors(assumed, &input.nodes, ranks) {
+        return Some(("undetermined", why));
+    }
     let relative = |rank: &RankTotal| {
         let all = relative(assumed, ranks);
         all.iter().find(|one| one.rank == rank.rank).map_or(f64::NAN, |one| one.relative)
@@ -109,6 +112,19 @@ pub(crate) fn relative(assumed: Assumption, ranks: &[RankTotal]) -> Vec<Relative
         ranks.iter().map(|rank| (rank.rank, of(rank))).filter(|(_, value)| value.is_finite()).collect();
     let mean = all.iter().map(|(_, value)| value).sum::<f64>() / all.len() as f64;
     all.into_iter().map(|(rank, value)| RelativeRank { rank, relative: value / mean }).collect()
+}
+
+/// Why computation times say nothing of work although nodes are alike: a rank was kept from its processor, which is in them.
+/// Where all ranks have the same work it is part of the processor's speed for them.
+pub(crate) fn kept_from_processors(assumed: Assumption, nodes: &[NodeShare], ranks: &[RankTotal]) -> Option<String> {
+    let kept = ranks.iter().find(|rank| is_displaced(nodes, rank)).filter(|_| assumed == Assumption::Homogeneous)?;
+    Some(format!(
+        "rank {} had a processor for at most {:.2} s of the {:.2} s that it computed, so the times are not those of work \
+         alone, and --assume homogeneous tells nothing of it; measure again when each rank has a processor",
+        kept.rank,
+        kept.cpu_s?,
+        computation_s(kept)
+    ))
 }
 
 /// The measurement contradicts the user's word.

@@ -9,7 +9,7 @@
 
 use crate::assemble::WindowInput;
 use crate::crowd;
-use crate::explain::is_displaced;
+use crate::explain::{is_displaced, waited_share};
 use crate::remarks::{is_glimpse, name_ranks};
 use crate::waits::Waits;
 use std::collections::BTreeMap;
@@ -19,6 +19,9 @@ use trimtab_types::report::{Efficiencies, RankTotal, Window};
 const GOOD: f64 = 0.95;
 /// Share of a rank's time that may lie in calls of which nobody knows how much is waiting.
 const UNKNOWN_SHARE_MAX: f64 = 0.01;
+/// Part of its time that a rank wanted a processor and had none, from which on what its communication took says little of
+/// messages.
+const KEPT_SHARE_MAX: f64 = 0.05;
 
 /// The factors, or why there are none.
 pub(crate) fn efficiencies(input: &WindowInput, ranks: &[RankTotal], window: &Window) -> Result<Efficiencies, String> {
@@ -73,7 +76,11 @@ fn node_mean_s(ranks: &[RankTotal], useful_s: &[f64]) -> Option<f64> {
 
 /// Share of the window that is left without the time that messages take.
 fn transfer(input: &WindowInput, ranks: &[RankTotal], useful_s: &[f64], runtime_s: f64) -> Result<f64, String> {
-    if ranks.iter().any(|rank| is_displaced(&input.nodes, rank) || crowd::of_rank(&input.nodes, rank).is_some()) {
+    let is_kept = |rank: &RankTotal| {
+        let waited = waited_share(&input.nodes, rank).is_some_and(|share| share > KEPT_SHARE_MAX);
+        waited || is_displaced(&input.nodes, rank) || crowd::of_rank(&input.nodes, rank).is_some()
+    };
+    if ranks.iter().any(is_kept) {
         return Err(
             "ranks were kept from their processors, and how much of that lies in communication is not known".to_owned()
         );

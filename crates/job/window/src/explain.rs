@@ -7,11 +7,11 @@
 //! Next: `headline`, which says it in a sentence.
 
 use crate::assemble::{FunctionSample, RankSample, WindowInput};
-use crate::assumed::{by_assumption, by_instructions, contradicts, relative};
+use crate::assumed::{by_assumption, by_instructions, contradicts, kept_from_processors, relative};
 use crate::crowd;
 use crate::statistics;
 use std::collections::BTreeMap;
-use trimtab_types::report::{Difference, Limit, Neighbour, NodeShare, Place, RankTotal};
+use trimtab_types::report::{Assumption, Difference, Limit, Neighbour, NodeShare, Place, RankTotal};
 
 /// Computation times within this of each other are balanced, whatever the noise.
 pub(crate) const BALANCED_RATIO_MAX: f64 = 1.1;
@@ -92,7 +92,10 @@ pub(crate) fn difference(input: &WindowInput, ranks: &[RankTotal]) -> Option<Dif
         .or_else(|| by_sleep(&input.nodes, longest))
         .or_else(|| by_assumption(input, ranks, (longest, shortest)))
         .unwrap_or_else(|| ("undetermined", undetermined(input, longest, shortest)));
-    let believed = input.facts.assumed.filter(|assumed| contradicts(*assumed, cause).is_none());
+    let is_believed = |assumed: &Assumption| {
+        contradicts(*assumed, cause).is_none() && kept_from_processors(*assumed, &input.nodes, ranks).is_none()
+    };
+    let believed = input.facts.assumed.filter(is_believed);
     let (longest, shortest) = (longest.rank, shortest.rank);
     Some(Difference {
         longest,
@@ -187,6 +190,13 @@ pub(crate) fn slept_s(nodes: &[NodeShare], rank: &RankTotal) -> Option<f64> {
     let waited_s = place.waited_s? * (rank.duration_s / node.seconds).min(1.0);
     let slept_s = missing_s - waited_s - place.stopped_s;
     (missing_s > 0.0 && slept_s >= SLEPT_PART_MIN * missing_s).then_some(slept_s)
+}
+
+/// Part of the time in which threads of a rank were ready to run and had no processor; `None`: the kernel does not say.
+pub(crate) fn waited_share(nodes: &[NodeShare], rank: &RankTotal) -> Option<f64> {
+    let node = nodes.iter().find(|node| node.host == rank.host && node.seconds > 0.0)?;
+    let place = node.places.iter().find(|place| place.rank == rank.rank)?;
+    Some(place.waited_s? / node.seconds)
 }
 
 fn node_of<'a>(input: &'a WindowInput, rank: &RankTotal) -> Option<&'a NodeShare> {
@@ -332,7 +342,7 @@ fn undetermined(input: &WindowInput, longest: &RankTotal, shortest: &RankTotal) 
 mod tests {
     use super::*;
     use crate::assemble::{FunctionInfo, UnixTime, WindowFacts};
-    use trimtab_types::report::{Assumption, Counter};
+    use trimtab_types::report::Counter;
 
     /// Computation of a rank in seconds, its processor time, its host, and calls of a function of the program.
     type Rank = (f64, f64, &'static str, u64);
@@ -520,6 +530,23 @@ mod tests {
         assert_eq!(node.cause, "node", "{}", node.because);
         let (fast, slow) = (node.relative[0].relative, node.relative[3].relative);
         assert!((fast / slow - 1.21).abs() < 5e-3, "{fast} {slow}");
+    }
+
+    /// Times of ranks that had no processor for a part of them are not those of their work, but they are their speed.
+    #[test]
+    fn work_is_not_told_of_ranks_that_were_kept_from_their_processors() {
+        let ranks: [Rank; 2] = [(4.0, 3.0, "a", 50), (8.0, 4.0, "a", 50)];
+        let of = |word| {
+            let mut input = input(&ranks);
+            input.ranks[0].functions[0].bytes = 1;
+            input.facts.assumed = Some(word);
+            difference(&input, &totals(&ranks)).expect("a difference")
+        };
+        let work = of(Assumption::Homogeneous);
+        assert_eq!((work.cause.as_str(), work.relative.len()), ("undetermined", 0), "{}", work.because);
+        assert!(work.because.starts_with("rank 0 had a processor for at most 3.00 s of the 4.00 s"), "{}", work.because);
+        let speed = of(Assumption::Symmetric);
+        assert_eq!((speed.cause.as_str(), speed.relative.len()), ("processor", 2), "{}", speed.because);
     }
 
     #[test]

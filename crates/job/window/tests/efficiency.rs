@@ -1,6 +1,6 @@
 //! Are the factors those of the definitions, and told only where they are known?
 
-use trimtab_types::report::{Efficiencies, Job, Report};
+use trimtab_types::report::{NodeShare, Place, Efficiencies, Job, Report};
 use trimtab_window::{
     FunctionInfo, IterationMark, RankSample, RankWaits, UnixTime, Usage, WaitKind, WaitSum, Waits, WindowFacts,
     WindowInput, assemble,
@@ -26,6 +26,10 @@ fn rank(rank: u32, host: &str, comm_ticks: u64) -> RankSample {
 }
 
 fn report(ranks: Vec<RankSample>, waits: Waits) -> Report {
+    report_on(ranks, waits, Vec::new())
+}
+
+fn report_on(ranks: Vec<RankSample>, waits: Waits, nodes: Vec<NodeShare>) -> Report {
     let job = Job {
         id: "job".to_owned(),
         program: "./app".to_owned(),
@@ -54,7 +58,7 @@ fn report(ranks: Vec<RankSample>, waits: Waits) -> Report {
         command_to_first_record_s: None,
         unix_time: UnixTime::default(),
         waits,
-        nodes: Vec::new(),
+        nodes,
         named_paths: Vec::new(),
     })
 }
@@ -134,6 +138,12 @@ fn communication_is_split_where_its_waits_are_known() {
     let found_then = report(displaced, waits(&[(50_000, 0, 0), (50_000, 0, 0)]));
     let why = found(&found_then).transfer_missing.as_deref().unwrap_or_default();
     assert!(why.starts_with("ranks were kept from their processors"), "{why}");
+    for (waited_s, is_known) in [(Some(0.5), false), (Some(0.01), true), (None, true)] {
+        let place = |rank| Place { rank, waited_s: waited_s.filter(|_| rank == 1), ..Place::default() };
+        let node = NodeShare { host: "n1".to_owned(), seconds: 1.0, places: [0, 1].map(place).into(), ..NodeShare::default() };
+        let report = report_on(both(), waits(&[(50_000, 50_000, 0), (50_000, 48_000, 0)]), vec![node]);
+        assert_eq!(found(&report).transfer.is_some(), is_known, "waited for a processor: {waited_s:?}");
+    }
 }
 
 #[test]
