@@ -544,7 +544,11 @@ mod tests {
         };
         let work = of(Assumption::Homogeneous);
         assert_eq!((work.cause.as_str(), work.relative.len()), ("undetermined", 0), "{}", work.because);
-        assert!(work.because.starts_with("rank 0 had a processor for at most 3.00 s of the 4.00 s"), "{}", work.because);
+        assert!(
+            work.because.starts_with("rank 0 had a processor for at most 3.00 s of the 4.00 s"),
+            "{}",
+            work.because
+        );
         let speed = of(Assumption::Symmetric);
         assert_eq!((speed.cause.as_str(), speed.relative.len()), ("processor", 2), "{}", speed.because);
     }

@@ -1,6 +1,6 @@
 //! Are the factors those of the definitions, and told only where they are known?
 
-use trimtab_types::report::{NodeShare, Place, Efficiencies, Job, Report};
+use trimtab_types::report::{Efficiencies, Job, NodeShare, Place, Report};
 use trimtab_window::{
     FunctionInfo, IterationMark, RankSample, RankWaits, UnixTime, Usage, WaitKind, WaitSum, Waits, WindowFacts,
     WindowInput, assemble,
@@ -140,7 +140,8 @@ fn communication_is_split_where_its_waits_are_known() {
     assert!(why.starts_with("ranks were kept from their processors"), "{why}");
     for (waited_s, is_known) in [(Some(0.5), false), (Some(0.01), true), (None, true)] {
         let place = |rank| Place { rank, waited_s: waited_s.filter(|_| rank == 1), ..Place::default() };
-        let node = NodeShare { host: "n1".to_owned(), seconds: 1.0, places: [0, 1].map(place).into(), ..NodeShare::default() };
+        let node =
+            NodeShare { host: "n1".to_owned(), seconds: 1.0, places: [0, 1].map(place).into(), ..NodeShare::default() };
         let report = report_on(both(), waits(&[(50_000, 50_000, 0), (50_000, 48_000, 0)]), vec![node]);
         assert_eq!(found(&report).transfer.is_some(), is_known, "waited for a processor: {waited_s:?}");
     }
