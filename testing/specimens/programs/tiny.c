@@ -9,6 +9,7 @@
  *   pure     another function, which touches no memory; counted_pure, timed_pure: the same around that
  *   prepared the function behind five bytes that a tracer may overwrite
  *   ten      a function of some ten nanoseconds
+ *   bound    the function, called through a binding that keeps a frame of its own, as one of MPI's for Fortran does
  *   timed    an entry and exit timed by two rdtsc, with count, sum, least, largest, first and last, and bytes summed
  * At the end the number of calls made must be the number counted by the function: "tiny: checksum N OK".
  *
@@ -57,6 +58,12 @@ __attribute__((noinline, noclone, aligned(64), patchable_function_entry(5))) sta
 prepared(uint64_t bytes, const int64_t *place) {
     (void)bytes, (void)place;
     __asm__ volatile("incq tiny_calls(%%rip)" ::: "memory");
+}
+
+/* Calls the function as a binding of another language does: its own frame is the return address and eight bytes. */
+__attribute__((naked, noinline, noclone, aligned(64))) void binding(uint64_t bytes, const int64_t *place) {
+    (void)bytes, (void)place;
+    __asm__("subq $8, %rsp\n\tcall tiny\n\taddq $8, %rsp\n\tret");
 }
 
 /* What the floor keeps per function; the fields a window's report needs. */
@@ -171,6 +178,7 @@ int main(int argc, char **argv) {
         bool is_counted; /* by the function itself */
     } kinds[] = {
         {"bare", tiny, true}, {"counted", counted, true}, {"timed", timed, true}, {"prepared", prepared, true}, {"ten", ten, true},
+        {"bound", binding, true},
         {"pure", pure, false}, {"counted_pure", counted_pure, false}, {"timed_pure", timed_pure, false},
     };
     double seconds = (double)option(argc, argv, "--seconds", 1);

@@ -32,6 +32,8 @@ pub struct Bench {
     pub quick: bool,
     /// The programs to compare with the wrapper; none: all.
     pub programs: Vec<String>,
+    /// An earlier build of `probe_cost`, to compare a recorded call with.
+    pub before: Option<PathBuf>,
 }
 
 /// The result of one `trimtab attach`.

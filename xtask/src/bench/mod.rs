@@ -18,6 +18,7 @@ mod peers;
 mod probe;
 mod real;
 mod record;
+mod recorded;
 mod row;
 mod runner;
 mod scripts;
@@ -45,8 +46,8 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         return shell::run(release.args(arguments)).map(|()| Outcome::Done);
     }
     build(&root, &options)?;
-    let Options { quick, programs, .. } = options.clone();
-    let bench = Bench { folder: emptied_folder(&root)?, root, quick, programs };
+    let Options { quick, programs, before, .. } = options.clone();
+    let bench = Bench { folder: emptied_folder(&root)?, root, quick, programs, before };
     let mut record = Record::begin(options.name.word(), &bench.root)?;
     println!("{}", record.machine_line());
     match options.name {
@@ -119,6 +120,8 @@ struct Options {
     leaves: Option<u32>,
     /// Programs that `truth` is to measure; none: all.
     programs: Vec<String>,
+    /// An earlier build of `probe_cost`, to compare a recorded call with.
+    before: Option<PathBuf>,
 }
 
 /// A part of the table that can be measured by itself.
@@ -196,7 +199,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         Some("cluster") => Name::Cluster,
         _ => Name::Window,
     };
-    let mut options = Options { name, json: None, quick: false, only: None, leaves: None, programs: vec![] };
+    let mut options = Options { name, json: None, quick: false, only: None, leaves: None, programs: vec![], before: None };
     let mut words = arguments.iter().enumerate();
     while let Some((index, word)) = words.next() {
         match word.as_str() {
@@ -206,6 +209,10 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--program" if name == Name::Window => match words.next() {
                 Some((_, program)) => options.programs.push(program.clone()),
                 None => bail!("--program needs the NAME of a specimen"),
+            },
+            "--before" if name == Name::Window => match words.next() {
+                Some((_, file)) => options.before = Some(file.into()),
+                None => bail!("--before needs the FILE of an earlier build of probe_cost"),
             },
             "--json" => match words.next() {
                 Some((_, file)) => options.json = Some(file.into()),
@@ -238,7 +245,7 @@ mod tests {
             let json = json.map(PathBuf::from);
             assert_eq!(
                 options,
-                Options { name: Name::Window, json, quick: false, only: None, leaves: None, programs: vec![] },
+                Options { name: Name::Window, json, quick: false, only: None, leaves: None, programs: vec![], before: None },
                 "{name}"
             );
         }
@@ -252,6 +259,7 @@ mod tests {
             only: Some(Part::Peers),
             leaves: None,
             programs: vec![],
+            before: None,
         };
         assert_eq!(parse(&words("probe --quick --only peers")).expect("another bench"), probe);
         assert_eq!(parse(&words("--program fft --program is")).expect("two").programs, ["fft", "is"]);
@@ -259,8 +267,10 @@ mod tests {
         assert_eq!((tree.name, tree.leaves, tree.only), (Name::Tree, Some(65_536), Some(Part::Scale)));
         let cluster = parse(&words("cluster --only watch")).expect("another bench");
         assert_eq!((cluster.name, cluster.only), (Name::Cluster, Some(Part::Watch)));
+        assert_eq!(parse(&words("--before a/b")).expect("a file").before, Some("a/b".into()));
         for (name, text) in [
             ("no file", "--json"),
+            ("no earlier build", "--before"),
             ("no program", "--program"),
             ("unknown bench", "trees"),
             ("leaves of another bench", "probe --leaves 3"),

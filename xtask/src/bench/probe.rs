@@ -14,6 +14,7 @@ use super::tiny::{FAST, Tiny};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Entry and exit timed, over what is written by hand.
@@ -86,7 +87,7 @@ fn round(bench: &Bench) -> Result<Round> {
     let timed_by_hand = Tiny::start("timed", FAST, &[])?.phase()?;
     let counted_by_hand = Tiny::start("counted", FAST, &[])?.phase()?;
     let mut tiny = Tiny::start("bare", FAST, &[])?;
-    let mut prober = Prober::start(bench, tiny.pid())?;
+    let mut prober = Prober::start(&bench.binary("examples/probe_cost"), tiny.pid())?;
     let before = tiny.phase()?;
     let again = tiny.phase()?;
     prober.ask("timed", "inserted")?;
@@ -102,15 +103,16 @@ fn round(bench: &Bench) -> Result<Round> {
 }
 
 /// The helper that puts the probe in and takes it out; its end takes it out too.
-struct Prober {
+pub(super) struct Prober {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Prober {
-    fn start(bench: &Bench, pid: i32) -> Result<Prober> {
-        let mut command = Command::new(bench.binary("examples/probe_cost"));
+    /// Starts `probe_cost`, this build's or an earlier one's, for the function of `tiny`.
+    pub(super) fn start(probe_cost: &Path, pid: i32) -> Result<Prober> {
+        let mut command = Command::new(probe_cost);
         command.args([pid.to_string().as_str(), "tiny"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start probe_cost")?;
         let input = child.stdin.take();
@@ -118,7 +120,8 @@ impl Prober {
         Ok(Prober { child, input, output })
     }
 
-    fn ask(&mut self, request: &str, expected: &str) -> Result<()> {
+    /// Has it do something, and waits for the answer.
+    pub(super) fn ask(&mut self, request: &str, expected: &str) -> Result<()> {
         let input = self.input.as_mut().context("probe_cost has no input")?;
         writeln!(input, "{request}").context("probe_cost has ended")?;
         let mut answer = String::new();

@@ -3,12 +3,12 @@
 //! The floors come first: no probe that reads the clock at entry and exit can be faster than two readings, and
 //! `trimtab run` cannot be faster than the launcher it calls.
 //!
-//! Next: `probe`, `limits`, `pauses`, `truth`, `real` and `debian` for the rows; README.md, "What it costs", for the bars.
+//! Next: `probe`, `recorded`, `limits`, `pauses`, `truth`, `real` and `debian` for the rows; README.md, "What it costs", for the bars.
 
 use super::attach::Bench;
 use super::record::Record;
 use super::runner::Comparison;
-use super::{Part, debian, limits, pauses, probe, real, truth};
+use super::{Part, debian, limits, pauses, probe, real, recorded, truth};
 use anyhow::Result;
 use std::hint::black_box;
 use std::process::Command;
@@ -26,9 +26,10 @@ pub fn run(bench: &Bench, only: Option<Part>, record: &mut Record) -> Result<()>
     let wanted = |part: Part| only.is_none_or(|only| only == part);
     if wanted(Part::Probe) {
         record.show(clock().run()?);
-        let (measured, rows) = probe::rows(bench)?;
-        record.show(measured);
-        record.judge(rows);
+        for (measured, rows) in [probe::rows(bench)?, recorded::rows(bench)?] {
+            record.show(measured);
+            record.judge(rows);
+        }
     }
     if wanted(Part::Limits) {
         let (measured, rows) = limits::rows(bench)?;

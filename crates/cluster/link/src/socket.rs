@@ -8,8 +8,6 @@ use crate::events::watched;
 use crate::limits::{BATCH_BYTES, SOCKET_BYTES};
 use crate::memory::FILE_COUNT;
 use crate::near::{call_near, call_unix};
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, accept_with, sockopt};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer, SendAncillaryMessage};
 use rustix::net::{recvmsg, sendmsg};
@@ -17,11 +15,12 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::TcpSocket;
+use trimtab_os::{Peer, peer_of};
 use trimtab_overlay::NodeId;
 
 thread_local! {
@@ -130,9 +129,9 @@ impl Socket {
     }
 
     fn of_unix(fd: OwnedFd, has_tls: bool) -> Result<Socket, LinkError> {
-        // A process of another namespace has number 0.
-        let peer = getsockopt(&fd, PeerCredentials).map_err(io::Error::from)?;
-        let (user, name) = (peer.uid(), format!("process {} of user {}", peer.pid(), peer.uid()));
+        let Peer { user, process } = peer_of(fd.as_fd())?;
+        let process = process.map_or("a process of another namespace".into(), |pid| format!("process {pid}"));
+        let name = format!("{process} of user {user}");
         Ok(Socket { file: File::Unwatched(fd), user: Some(user), has_tls, name, lent: None })
     }
 

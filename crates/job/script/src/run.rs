@@ -14,14 +14,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trimtab_measure::{program_name, wait_for_start};
 use trimtab_mpi::is_mpi_module;
-use trimtab_os::{monotonic_ns, ticks, wait_for_end};
+use trimtab_os::{Moment, monotonic_ns, wait_for_end};
 use trimtab_session::{ImageCache, Modules, try_again};
 use trimtab_snippet::ir::When;
 use trimtab_snippet::values::{Named, merge_all};
 use trimtab_types::Pid;
 
-/// Shortest stretch over which the tick rate is worth something.
-const RATE_NS_MIN: u64 = 20_000_000;
 /// Between two looks at memory that bodies write to. They make no system call, so nothing can wake us when they do; a
 /// look at a few words every so often uses less than a thousandth of a processor.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -174,10 +172,10 @@ impl Running {
         if options.seccomp_ok {
             targets.iter().for_each(|target| trimtab_os::trust_filters(target.pid));
         }
-        let (first_ticks, first_ns) = (ticks(), monotonic_ns());
+        let begun = Moment::now();
         await_start(targets, cache);
         let (targets, sources, left_out) = compiled(targets, options, cache)?;
-        let ticks_per_second = tick_rate(first_ticks, first_ns);
+        let ticks_per_second = begun.ticks_per_second_since();
         let mut warnings = left_out;
         warnings.extend(not_looked_at(&targets, &sources));
         let mut members = Vec::new();
@@ -400,14 +398,6 @@ fn clock_bodies(members: &[Member]) -> impl Iterator<Item = (usize, u64)> {
         When::Every { period_us } => Some((number, period_us.max(1) * 1000)),
         _ => None,
     })
-}
-
-fn tick_rate(first_ticks: u64, first_ns: u64) -> f64 {
-    let passed = monotonic_ns() - first_ns;
-    if passed < RATE_NS_MIN {
-        std::thread::sleep(Duration::from_nanos(RATE_NS_MIN - passed));
-    }
-    (ticks() - first_ticks) as f64 / (monotonic_ns() - first_ns) as f64 * 1e9
 }
 
 #[cfg(test)]

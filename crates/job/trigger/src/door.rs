@@ -8,13 +8,14 @@
 
 use crate::error::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::socket_peercred;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trimtab_os::peer_of;
 
 /// A caller that says nothing for so long is not waited for.
 const SPEAK: Duration = Duration::from_secs(2);
@@ -104,7 +105,7 @@ impl Door {
     }
 
     fn hear(&self, mut stream: UnixStream) -> io::Result<Option<String>> {
-        let caller = socket_peercred(&stream)?.uid.as_raw();
+        let caller = peer_of(stream.as_fd())?.user;
         if caller != 0 && caller != rustix::process::geteuid().as_raw() {
             return Ok(None);
         }

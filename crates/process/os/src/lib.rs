@@ -24,8 +24,10 @@ mod inject;
 pub mod last_act;
 mod mappings;
 mod memory;
+mod moment;
 mod naps;
 mod pagemap;
+mod peer;
 mod place;
 mod proc;
 mod restart;
@@ -51,7 +53,9 @@ pub use handlers::{Caught, SignalHandler, signal_name};
 pub use inject::{Call, Gadgets, Injection, find_gadgets};
 pub use mappings::build_ids_at;
 pub use memory::Memory;
+pub use moment::Moment;
 pub use pagemap::private_pages;
+pub use peer::{Peer, peer_of};
 pub use place::{take_precedence, take_short_turns};
 pub use proc::{
     MappingTable, age_of, children_of, open_file_of, runs, runs_since, start_time_ticks, stat_of, thread_ids, tracer_of,
