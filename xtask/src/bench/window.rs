@@ -3,7 +3,7 @@
 //! The floors come first: no probe that reads the clock at entry and exit can be faster than two readings, and
 //! `trimtab run` cannot be faster than the launcher it calls.
 //!
-//! Next: `probe`, `recorded`, `limits`, `pauses`, `truth`, `real` and `debian` for the rows; README.md, "What it costs", for the bars.
+//! Next: `probe`, `recorded`, `limits`, `pauses`, `truth`, `real` and `debian` for the rows; docs/cost.md for the bars.
 
 use super::attach::Bench;
 use super::record::Record;

@@ -54,6 +54,8 @@ const USER: &str = "ann";
 const UID: u32 = 1001;
 const NODES: usize = 2;
 const CLUSTER: &str = "docs/cluster.md";
+/// The list of all commands.
+const LIST: &str = "docs/commands.md";
 
 #[test]
 fn a_site_is_set_up_as_the_manual_says() {
@@ -426,14 +428,14 @@ fn commands_of_the_manual_on_one_machine() {
     let app = build_app(&desk);
     let mut machine = Machine { desk: &desk, walk: Walk::of(ONE_MACHINE) };
     // While nothing else runs.
-    machine.run("README.md", "trimtab run -- mpirun", "communication");
+    machine.run(LIST, "trimtab run -- mpirun", "communication");
     let mut job = Launch::mpi(Mpi::Mpich, 2, &app).args(["100000000"]).start().expect("it starts");
     let pids = job.rank_pids(LIMIT).expect("the ranks start");
     wait_for("the ranks work", || pids.iter().all(|pid| has_worked(*pid)));
     let before: Vec<TextSnapshot> = pids.iter().map(|pid| TextSnapshot::of(*pid).expect("its text")).collect();
     let is_probed = || before.iter().any(|text| text.difference_now().expect("it runs").is_some());
     machine.name_things(job.pid());
-    machine.readme(&is_probed);
+    machine.commands(&is_probed);
     machine.rest();
     machine.walk.end();
     for (pid, text) in pids.iter().zip(&before) {
@@ -515,9 +517,8 @@ impl Machine<'_> {
         said
     }
 
-    fn readme(&mut self, is_probed: &dyn Fn() -> bool) {
-        let readme = "README.md";
-        self.run(readme, "trimtab attach", "communication");
+    fn commands(&mut self, is_probed: &dyn Fn() -> bool) {
+        self.run(LIST, "trimtab attach", "communication");
         let listed = self.shell("trimtab list").output().expect("it runs");
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         let newest =
@@ -526,20 +527,20 @@ impl Machine<'_> {
         self.walk.name("[JOB[/WINDOW]]", &format!("{newest}/0"));
         self.walk.name("JOB --compare 2 3", &format!("{newest} --compare 0 1"));
         self.walk.name("particle-3 --compare 2 3", &format!("{newest} --compare 0 1"));
-        self.run(readme, "trimtab measure", "communication");
-        self.run(readme, "trimtab list", newest);
-        self.run(readme, "trimtab report", "communication");
-        self.run(readme, "trimtab report", "time per iteration");
-        self.run(readme, "trimtab functions", "MPI_Send");
-        self.run(readme, "trimtab probe", "n  ");
-        self.run(readme, "trimtab points", "exit solve");
-        self.run(readme, "trimtab loops", "an iteration is a pass of loop 1");
-        self.run(readme, "trimtab explain", "writes");
-        self.run(readme, "trimtab undo", "holds nothing");
-        self.run(readme, "trimtab pack", "app.trim");
-        self.run(readme, "trimtab completions", "complete");
-        self.run(readme, "trimtab probe 'entry MPI_Send", "progress");
-        let script = self.walk.next(readme, "trimtab probe 'loop solve:1");
+        self.run(LIST, "trimtab measure", "communication");
+        self.run(LIST, "trimtab list", newest);
+        self.run(LIST, "trimtab report", "communication");
+        self.run(LIST, "trimtab report", "time per iteration");
+        self.run(LIST, "trimtab functions", "MPI_Send");
+        self.run(LIST, "trimtab probe", "n  ");
+        self.run(LIST, "trimtab points", "exit solve");
+        self.run(LIST, "trimtab loops", "an iteration is a pass of loop 1");
+        self.run(LIST, "trimtab explain", "writes");
+        self.run(LIST, "trimtab undo", "holds nothing");
+        self.run(LIST, "trimtab pack", "app.trim");
+        self.run(LIST, "trimtab completions", "complete");
+        self.run(LIST, "trimtab probe 'entry MPI_Send", "progress");
+        let script = self.walk.next(LIST, "trimtab probe 'loop solve:1");
         let log = self.desk.path("probe.log");
         let file = fs::File::create(&log).expect("a log");
         let mut probe = self.shell(&format!("exec {script}"));
@@ -553,11 +554,12 @@ impl Machine<'_> {
         let code = probe.wait().expect("it ended").code();
         let said = fs::read_to_string(&log).expect("a log");
         assert!(code == Some(0) && said.contains("passes  ") && said.contains("r  "), "{said}");
-        self.run(readme, "trimtab probe 'exit solve", "failures  1");
+        self.run(LIST, "trimtab probe 'exit solve", "failures  1");
+        self.run("README.md", "trimtab probe", "sizes");
     }
 
     fn rest(&mut self) {
-        fs::remove_file(self.desk.path("app.trim")).expect("README's package");
+        fs::remove_file(self.desk.path("app.trim")).expect("the package");
         self.run("docs/cluster.md", "trimtab pack", "app.trim");
         self.run("docs/cluster.md", "mpirun -n", "");
         let files = fs::read_dir(self.desk.path("")).expect("the folder");

@@ -23,6 +23,7 @@ pub const SITE: &str = "a_site_is_set_up_as_the_manual_says";
 pub const ONE_MACHINE: &str = "commands_of_the_manual_on_one_machine";
 
 const SUITE: Run = Not("it runs these tests, or takes minutes; CI runs it");
+const SAME_LINE: Run = Not("the same line of docs/commands.md is run");
 const LAUNCHED_FAR: Run = Like("a_launch_over_ssh_is_measured");
 const CALLED: Run = Like("calls_and_signals_trigger_windows");
 const OTHERS: Run = Like("another_job_that_comes_and_goes_triggers_windows");
@@ -35,6 +36,17 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
         &[
             ("cargo xtask demo", SUITE),
             ("cargo xtask test", SUITE),
+            ("trimtab attach 4711", SAME_LINE),
+            ("trimtab attach --slurm 4711", Not("the same line of docs/cluster.md is run")),
+            ("trimtab run --follow -- mpirun -n 2 ./app", Like("a_whole_run_has_every_call_that_a_profiler_sees_with_mpich")),
+            ("trimtab watch --name 'app*'", SAME_LINE),
+            ("trimtab report JOB --compare 2 3", SAME_LINE),
+            ("trimtab probe 'entry MPI_Send { n++; sizes = hist($count) }' 4711 --for 10", By(ONE_MACHINE)),
+        ],
+    ),
+    (
+        "docs/commands.md",
+        &[
             ("trimtab run -- mpirun -n 2 ./app", By(ONE_MACHINE)),
             ("trimtab attach 4711", By(ONE_MACHINE)),
             ("trimtab attach --slurm 4711[_3][.0]", Like("tasks_of_arrays_and_requeued_jobs_are_told_apart")),
