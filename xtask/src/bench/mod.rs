@@ -199,7 +199,8 @@ fn parse(arguments: &[String]) -> Result<Options> {
         Some("cluster") => Name::Cluster,
         _ => Name::Window,
     };
-    let mut options = Options { name, json: None, quick: false, only: None, leaves: None, programs: vec![], before: None };
+    let mut options =
+        Options { name, json: None, quick: false, only: None, leaves: None, programs: vec![], before: None };
     let mut words = arguments.iter().enumerate();
     while let Some((index, word)) = words.next() {
         match word.as_str() {
@@ -245,7 +246,15 @@ mod tests {
             let json = json.map(PathBuf::from);
             assert_eq!(
                 options,
-                Options { name: Name::Window, json, quick: false, only: None, leaves: None, programs: vec![], before: None },
+                Options {
+                    name: Name::Window,
+                    json,
+                    quick: false,
+                    only: None,
+                    leaves: None,
+                    programs: vec![],
+                    before: None
+                },
                 "{name}"
             );
         }

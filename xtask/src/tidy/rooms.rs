@@ -31,7 +31,11 @@ const ROOMS: &[Room] = &[
     room("trimtab-mpi", &[], true),
     room("trimtab-track", &["trimtab-mpi", "trimtab-symbols", "trimtab-x86"], false),
     room("trimtab-neighbours", &["trimtab-track", "trimtab-mpi", "trimtab-symbols"], false),
-    room("trimtab-trigger", &["trimtab-os", "trimtab-neighbours", "trimtab-track", "trimtab-mpi", "trimtab-symbols"], false),
+    room(
+        "trimtab-trigger",
+        &["trimtab-os", "trimtab-neighbours", "trimtab-track", "trimtab-mpi", "trimtab-symbols"],
+        false,
+    ),
     room("trimtab-watch", &["trimtab-symbols", "trimtab-os", "trimtab-mpi", "trimtab-track"], false),
     room("trimtab-window", &["trimtab-mpi"], true),
     room("trimtab-measure", MEASURE, false),

@@ -101,7 +101,11 @@ impl Subject {
             let met: Vec<u64> = view.unknown_addresses().collect();
             for address in &met {
                 let is_binding = binding.contains(address);
-                let step = if is_binding { step::pack(step::BY_STACK, BINDING_FRAME_BYTES, step::UNCHANGED) } else { step::END };
+                let step = if is_binding {
+                    step::pack(step::BY_STACK, BINDING_FRAME_BYTES, step::UNCHANGED)
+                } else {
+                    step::END
+                };
                 if !view.set_return_rule(*address, step, memory.read_word(address - 8)?) {
                     return Err("no room for another return address".into());
                 }

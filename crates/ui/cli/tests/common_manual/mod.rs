@@ -38,7 +38,10 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
             ("cargo xtask test", SUITE),
             ("trimtab attach 4711", SAME_LINE),
             ("trimtab attach --slurm 4711", Not("the same line of docs/cluster.md is run")),
-            ("trimtab run --follow -- mpirun -n 2 ./app", Like("a_whole_run_has_every_call_that_a_profiler_sees_with_mpich")),
+            (
+                "trimtab run --follow -- mpirun -n 2 ./app",
+                Like("a_whole_run_has_every_call_that_a_profiler_sees_with_mpich"),
+            ),
             ("trimtab watch --name 'app*'", SAME_LINE),
             ("trimtab report JOB --compare 2 3", SAME_LINE),
             ("trimtab probe 'entry MPI_Send { n++; sizes = hist($count) }' 4711 --for 10", By(ONE_MACHINE)),
