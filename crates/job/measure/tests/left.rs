@@ -83,18 +83,36 @@ impl Program {
     }
 }
 
-/// Has the program leave its loop as soon as all ranks know where to begin, or have recorded so many iterations.
+/// The moment at which the program is to leave its loop.
+#[derive(Clone, Copy)]
+enum Moment {
+    /// While the passes of the loops that run are counted.
+    Counting,
+    /// As soon as all ranks know where to begin.
+    Armed,
+    /// When all have recorded so many iterations.
+    Recorded(u64),
+}
+
+/// Has the program leave its loop.
 struct Leaving<'a> {
     pids: &'a [i32],
-    after: Option<u64>,
+    moment: Moment,
     once: Once,
+}
+
+impl<'a> Leaving<'a> {
+    fn at(moment: Moment, program: &'a Program) -> Self {
+        Leaving { pids: &program.pids, moment, once: Once::new() }
+    }
 }
 
 impl Progress for Leaving<'_> {
     fn stage(&self, stage: &Stage) {
-        let is_time = match stage {
-            Stage::Armed { .. } => self.after.is_none(),
-            Stage::Recording { done, .. } => self.after.is_some_and(|after| *done >= after),
+        let is_time = match (self.moment, stage) {
+            (Moment::Counting, Stage::Observing { why, .. }) => why.contains("counting passes"),
+            (Moment::Armed, Stage::Armed { .. }) => true,
+            (Moment::Recorded(after), Stage::Recording { done, .. }) => *done >= after,
             _ => false,
         };
         if is_time {
@@ -112,7 +130,7 @@ fn a_loop_that_is_left_before_the_window_is_not_waited_for() {
     let attempt = |_| {
         let program = Program::start(&[]);
         let cache = ImageCache::in_memory();
-        let leaving = Leaving { pids: &program.pids, after: None, once: Once::new() };
+        let leaving = Leaving::at(Moment::Armed, &program);
         let report = program.window(&mut Wires::new(&program.job, &cache), &leaving);
         program.assert_restored();
         // Where it is left a pass later than meant the window has begun, and waits for its limit.
@@ -134,10 +152,24 @@ fn a_loop_that_is_left_before_the_window_is_not_waited_for() {
 }
 
 #[test]
+fn loops_that_are_left_while_they_are_counted_are_not_waited_for() {
+    let program = Program::start(&[]);
+    let cache = ImageCache::in_memory();
+    let leaving = Leaving::at(Moment::Counting, &program);
+    let report = program.window(&mut Wires::new(&program.job, &cache), &leaving);
+    program.assert_restored();
+    let window = &report.window;
+    let found = window.main_loop.as_ref().unwrap_or_else(|| panic!("{window:?} {:?}", report.warnings));
+    assert_eq!((found.function.as_str(), window.iterations), ("solve", Some(ITERATIONS)), "{window:?}");
+    let said = window.loop_description.clone().unwrap_or_default();
+    assert!(window.valid && said.contains("loop 1 of prepare at left.c:33 ran first"), "{said} {:?}", report.warnings);
+}
+
+#[test]
 fn a_loop_that_is_left_early_in_the_window_gives_way_to_what_runs_then() {
     let program = Program::start(&[]);
     let cache = ImageCache::in_memory();
-    let leaving = Leaving { pids: &program.pids, after: Some(2), once: Once::new() };
+    let leaving = Leaving::at(Moment::Recorded(2), &program);
     let report = program.window_of(&mut Wires::new(&program.job, &cache), &leaving, 20);
     program.assert_restored();
     let window = &report.window;
@@ -152,7 +184,7 @@ fn a_loop_that_is_left_early_in_the_window_gives_way_to_what_runs_then() {
 fn a_loop_that_is_left_late_in_the_window_ends_it() {
     let program = Program::start(&[]);
     let cache = ImageCache::in_memory();
-    let leaving = Leaving { pids: &program.pids, after: Some(12), once: Once::new() };
+    let leaving = Leaving::at(Moment::Recorded(12), &program);
     let report = program.window_of(&mut Wires::new(&program.job, &cache), &leaving, 150);
     program.assert_restored();
     let window = &report.window;

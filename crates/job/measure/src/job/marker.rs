@@ -11,7 +11,7 @@
 use super::agreement::{Agreed, Seen, look};
 use super::counting::{Aligned, Waiting, aligned};
 use super::drive::Lead;
-use super::nest::{self, Chosen};
+use super::nest::{self, Choice, Chosen};
 use crate::error::Error;
 use crate::node::PASSES_MIN;
 use crate::options::{Mark, Stage};
@@ -82,7 +82,7 @@ impl Marker {
 pub(super) enum Found {
     /// The marker that counts iterations.
     Counts(Marker),
-    /// The loop of this name was chosen, and some rank has left it since.
+    /// The loop of this name was chosen or about to be, and ranks have left it since.
     Left {
         /// Its name.
         name: String,
@@ -140,7 +140,11 @@ pub(super) fn find(lead: &mut Lead) -> Result<Found, Error> {
 
 /// A loop of the program counts iterations: the one of the nest that is wanted, or that the rule chooses; `None`: none is.
 fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Found>, Error> {
-    let Some(Chosen { function, pass_s, description }) = nest::chosen(lead, limits.nothing_s)? else { return Ok(None) };
+    let Chosen { function, pass_s, description } = match nest::chosen(lead, limits.nothing_s)? {
+        Choice::Loop(chosen) => chosen,
+        Choice::Left { name } => return Ok(Some(Found::Left { name })),
+        Choice::Nothing => return Ok(None),
+    };
     let is_wanted = lead.options.mark != Mark::Auto;
     let may_choose_anew = lead.may_choose_anew();
     let source = if is_wanted { "named" } else { "detected" };

@@ -6,7 +6,8 @@
 //! Next: `marker`, which asks for it first; `node::nest` for the stacks.
 
 use super::drive::Lead;
-use super::marker::LOOK_MS_MAX;
+use super::marker::{LEFT_LOOP_SECONDS, LOOK_MS_MAX, PASSES_WAITED};
+use super::recording::is_somewhere_else;
 use crate::error::Error;
 use crate::node::PASSES_PER_SECOND_MAX;
 use crate::options::{Length, LoopName, Mark, Options, Stage};
@@ -292,9 +293,23 @@ impl Count {
     }
 }
 
-/// The main loop: the one of the nest that is wanted, or that the rule chooses; `None`: no loop of the program is.
-pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Error> {
+/// The outcome of counting.
+pub(super) enum Choice {
+    /// The main loop.
+    Loop(Chosen),
+    /// The program left the loops that were counted before one was chosen; this is the innermost of them.
+    Left {
+        /// Its name.
+        name: String,
+    },
+    /// No loop of the program is the main one.
+    Nothing,
+}
+
+/// The main loop: the one of the nest that is wanted, or that the rule chooses.
+pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Choice, Error> {
     let mut count = Count::begun(lead);
+    let mut stillness = Stillness::default();
     let mut wait_ms = FIRST_LOOK_MS;
     while !count.functions.is_empty() {
         std::thread::sleep(Duration::from_millis(wait_ms));
@@ -303,6 +318,9 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
         let counted = passed(lead, &count.functions)?;
         let seconds = lead.seconds();
         count.note(counted, seconds);
+        if let Some(name) = left(lead, &count, &mut stillness, seconds)? {
+            return Ok(Choice::Left { name });
+        }
         if let Some(index) = count.too_fast(seconds, &lead.options.mark) {
             if index == 0 {
                 let function = count.watched.iter().position(|one| one.index == 0).map(|at| count.functions[at]);
@@ -315,14 +333,14 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
             }
             lead.candidates.loops.truncate(index);
             lead.insert(Request::InsertAnew)?;
-            count = Count::begun(lead);
+            (count, stillness) = (Count::begun(lead), Stillness::default());
             continue;
         }
         match choice(lead, &count, seconds, limit_s) {
             LoopChoice::Nothing => {
                 let told = none_taken(&lead.facts.functions, &count, seconds);
                 lead.candidates.note(|loops| cannot_be_counted(loops).or(told));
-                return Ok(None);
+                return Ok(Choice::Nothing);
             }
             LoopChoice::Take(taken) => {
                 let left_s = lead.max_seconds - seconds;
@@ -334,7 +352,7 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
                     description += &too_long(&lead.facts.functions, &count, taken, lead.max_seconds);
                 }
                 let (function, pass_s) = (count.functions[fitting], count.passed.pass_s[fitting]);
-                return Ok(Some(Chosen { function, pass_s, description }));
+                return Ok(Choice::Loop(Chosen { function, pass_s, description }));
             }
             LoopChoice::Wait => {}
         }
@@ -342,7 +360,43 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Option<Chosen>, Er
         lead.progress.stage(&Stage::Observing { seconds, why });
     }
     lead.candidates.note_none();
-    Ok(None)
+    Ok(Choice::Nothing)
+}
+
+/// Since when none of the loops was passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Stillness {
+    passes: u64,
+    /// Seconds since the probes went in.
+    since_s: f64,
+    /// When it was looked where the ranks are.
+    looked_s: f64,
+}
+
+impl Stillness {
+    /// Notes all passes of all loops so far; true if it is time to look where the ranks are, because none was passed for so
+    /// long, seconds.
+    fn is_time(&mut self, passes: u64, seconds: f64, patience_s: f64) -> bool {
+        if passes != self.passes {
+            (self.passes, self.since_s) = (passes, seconds);
+        }
+        let is_time = seconds - self.since_s.max(self.looked_s) > patience_s;
+        if is_time {
+            self.looked_s = seconds;
+        }
+        is_time
+    }
+}
+
+/// The innermost loop that is counted, if it was not passed for a while and no rank is in it any more, and there is time to
+/// look for others.
+fn left(lead: &mut Lead, count: &Count, stillness: &mut Stillness, seconds: f64) -> Result<Option<String>, Error> {
+    let Some(innermost) = count.watched.iter().rposition(|one| !one.is_hidden) else { return Ok(None) };
+    let passed_s = PASSES_WAITED * count.passed.pass_s[innermost] + LEFT_LOOP_SECONDS;
+    let is_time = stillness.is_time(count.passed.most.iter().sum(), seconds, passed_s.max(NEST_SECONDS));
+    let function = count.functions[innermost];
+    let is_left = is_time && lead.may_choose_anew() && is_somewhere_else(lead, function)?;
+    Ok(is_left.then(|| shown(&lead.facts.functions, function)))
 }
 
 /// The wanted loop as soon as a few of its passes were counted, or what the rule says.
@@ -537,6 +591,14 @@ mod tests {
         assert!(nest.clone().checked(&Mark::Nest(2)).is_ok() && nest.clone().checked(&Mark::Auto).is_ok());
         let said = nest.checked(&Mark::Nest(3)).expect_err("there are two").to_string();
         assert!(said.contains("2 loops were seen") && said.contains("trimtab loops"), "{said}");
+    }
+
+    #[test]
+    fn ranks_are_looked_for_where_nothing_was_passed_for_a_while() {
+        let mut stillness = Stillness::default();
+        let mut at = |passes, seconds| stillness.is_time(passes, seconds, 2.0);
+        assert_eq!([at(0, 1.9), at(0, 2.1), at(0, 4.0), at(0, 4.2)], [false, true, false, true]);
+        assert_eq!([at(3, 5.0), at(4, 6.9), at(4, 8.8), at(4, 9.0)], [false, false, false, true]);
     }
 
     #[test]

@@ -321,7 +321,7 @@ impl Watch {
 }
 
 /// True if no rank is in the loop, as all nodes know for sure.
-fn is_somewhere_else(lead: &mut Lead, function: u32) -> Result<bool, Error> {
+pub(super) fn is_somewhere_else(lead: &mut Lead, function: u32) -> Result<bool, Error> {
     let seen = lead.muster.ask(Request::SeeLoop { function }, |answer| match answer {
         Answer::Seen(seen) => Some(seen),
         _ => None,

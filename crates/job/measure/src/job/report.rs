@@ -226,7 +226,7 @@ fn left_before(left: &[LeftLoop], name: &str) -> String {
     let mut others: Vec<&LeftLoop> = left.iter().filter(|one| one.name != name).collect();
     others.dedup();
     let said = |one: &&LeftLoop| match one.iterations {
-        0 => format!("{} was taken first, and was not passed any more before a window of it began", one.name),
+        0 => format!("{} ran first, and was not passed any more before a window of it began", one.name),
         1 => format!("{} was taken first, and the program left it after 1 iteration of the window", one.name),
         more => format!("{} was taken first, and the program left it after {more} iterations of the window", one.name),
     };

@@ -365,9 +365,16 @@ fn of_sampler(sampler: &NestSampler) -> Sampled {
         stacks: sampler.stacks().len() as u64,
         pause_us_max: sampler.cost().pause_ns_max as f64 / 1e3,
         pause_us_total: sampler.cost().pauses_ns.iter().max().map_or(0.0, |ns| *ns as f64 / 1e3),
-        why_not: nest.unusable.first().map(|one| sampler.in_words(one)).or_else(|| sampler.why_unknown()),
+        why_not: why_not(sampler, &nest),
         unknown_around: nest.unknown_around().map(|one| sampler.in_words(one)),
     }
+}
+
+/// Why loops are not known or mean nothing.
+fn why_not(sampler: &NestSampler, nest: &Nest) -> Option<String> {
+    let unusable = nest.unusable.first().map(|one| sampler.in_words(one));
+    // Stacks that are not known have nothing in common because of that.
+    if sampler.stacks().is_empty() { sampler.why_unknown().or(unusable) } else { unusable.or(sampler.why_unknown()) }
 }
 
 /// `loop 1 of solve`, with no more of the function's name than a message has room for.
