@@ -9,7 +9,7 @@
 
 use crate::assemble::WindowInput;
 use crate::crowd;
-use crate::explain::{is_displaced, waited_share};
+use crate::explain::{extremes, is_displaced, is_significant, waited_share};
 use crate::remarks::{is_glimpse, name_ranks};
 use crate::waits::Waits;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(crate) fn efficiencies(input: &WindowInput, ranks: &[RankTotal], window: &Wi
         transfer_missing: transfer.err(),
         work_on_first: None,
     };
-    Ok(Efficiencies { work_on_first: costliest(&found).map(str::to_owned), ..found })
+    Ok(Efficiencies { work_on_first: costliest(&found, differ(ranks)).map(str::to_owned), ..found })
 }
 
 /// The ranks' time outside communication.
@@ -122,8 +122,13 @@ impl WaitShare {
     }
 }
 
-/// The smallest of the factors that are known, as finely as they are.
-fn costliest(found: &Efficiencies) -> Option<&'static str> {
+/// True if the ranks' computation differs by more than their iterations vary.
+fn differ(ranks: &[RankTotal]) -> bool {
+    extremes(ranks).is_some_and(|(longest, shortest)| is_significant(longest, shortest))
+}
+
+/// The smallest of the factors that are known, as finely as they are; that of balance only if the ranks differ.
+fn costliest(found: &Efficiencies, ranks_differ: bool) -> Option<&'static str> {
     let split = |whole: (f64, &'static str), parts: [(Option<f64>, &'static str); 2]| match parts {
         [(Some(one), name), (Some(other), other_name)] => vec![(one, name), (other, other_name)],
         _ => vec![whole],
@@ -139,6 +144,6 @@ fn costliest(found: &Efficiencies) -> Option<&'static str> {
         (found.communication, "communication"),
         [(found.serialisation, "serialisation"), (found.transfer, "transfer")],
     );
-    let all = balance.into_iter().chain(communication);
+    let all = balance.into_iter().filter(|_| ranks_differ).chain(communication);
     all.min_by(|one, other| one.0.total_cmp(&other.0)).filter(|(factor, _)| *factor < GOOD).map(|(_, name)| name)
 }

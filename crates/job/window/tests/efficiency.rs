@@ -148,6 +148,23 @@ fn communication_is_split_where_its_waits_are_known() {
 }
 
 #[test]
+fn balance_is_to_be_worked_on_only_if_the_ranks_differ() {
+    let steady = vec![rank(0, "n1", 10_000), rank(1, "n1", 60_000)];
+    let mut unsteady = steady.clone();
+    // Nearly all time lies in the last iteration.
+    for rank in &mut unsteady {
+        let begin = rank.first_ticks;
+        rank.marks.iter_mut().take(ITERATIONS as usize).zip(begin..).for_each(|(mark, ticks)| mark.ticks = ticks);
+    }
+    for (name, ranks, first) in [("steady", steady, "load balance"), ("unsteady", unsteady, "communication")] {
+        let report = report(ranks, Waits::default());
+        let found = found(&report);
+        assert!(found.load_balance < found.communication && found.communication < 0.95, "{name}: {found:?}");
+        assert_eq!(found.work_on_first.as_deref(), Some(first), "{name}: {found:?}");
+    }
+}
+
+#[test]
 fn what_is_not_known_has_no_factor() {
     let known = || vec![rank(0, "n1", 1_000), rank(1, "n1", 2_000)];
     let good = report(known(), Waits::default());

@@ -98,15 +98,25 @@ pub(crate) fn communication_share(rank: &RankTotal) -> Option<f64> {
     ratio(rank.communication_s?, rank.duration_s)
 }
 
+/// Processors that a rank's threads wanted on average: time in which they ran or were ready to, over time. Where the kernel does
+/// not say how long they were ready, what they had.
+fn wanted(report: &Report, rank: &RankTotal) -> Option<f64> {
+    let node = report.nodes.iter().find(|node| node.host == rank.host && node.seconds > 0.0);
+    let place = node.and_then(|node| Some((node, node.places.iter().find(|place| place.rank == rank.rank)?)));
+    let waited = place.and_then(|(node, place)| Some(place.waited_s? / node.seconds));
+    Some(cpu_share(rank)? + waited.unwrap_or(0.0))
+}
+
 /// At least this share of communication time was spent on the CPU: (CPU - computation) / communication of the sums over
-/// ranks. `None` where CPU time is missing, several threads were busy, or nothing was communicated.
+/// ranks. `None` where CPU time is missing, several threads were or wanted to be busy, or nothing was communicated.
 pub(crate) fn polling_share(report: &Report) -> Option<f64> {
-    if !communication_measured(report) {
+    let has_teams = report.omp.as_ref().and_then(|omp| omp.threads).is_some_and(|all| all > report.ranks.len() as u64);
+    if !communication_measured(report) || has_teams {
         return None;
     }
     let (mut on_cpu_s, mut communication_s) = (0.0, 0.0);
     for rank in &report.ranks {
-        if cpu_share(rank)? > ONE_THREAD_CPU_SHARE_MAX {
+        if wanted(report, rank)? > ONE_THREAD_CPU_SHARE_MAX {
             return None;
         }
         let in_communication_s = rank.communication_s?;

@@ -116,6 +116,20 @@ fn cost_above_the_bar_warns() {
     }
 }
 
+/// Of several threads that compute at a time, CPU time says nothing of waiting, also where they share one processor.
+#[test]
+fn threads_that_want_more_than_a_processor_hide_how_a_rank_waits() {
+    let said = |waited_s: Option<f64>| {
+        let mut report = samples::two_ranks();
+        let mut node = samples::node_share();
+        node.host.clone_from(&report.ranks[0].host);
+        node.places.iter_mut().for_each(|place| place.waited_s = waited_s.map(|share| share * node.seconds));
+        report.nodes = vec![node];
+        terminal(&report, "a headline", &PLAIN).contains("on the CPU")
+    };
+    assert_eq!([None, Some(0.01), Some(0.9)].map(said), [true, true, false]);
+}
+
 #[test]
 fn hostile_names_steer_no_terminal() {
     let (_, headline, report) = samples::all().into_iter().find(|(name, ..)| *name == "hostile").unwrap();
