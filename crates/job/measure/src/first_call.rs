@@ -12,6 +12,8 @@ use crate::clock::Clock;
 use crate::node::{has_static_mpi, program_name};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -105,7 +107,7 @@ impl FirstCall {
             end: end.clone(),
             has_looked: has_looked.clone(),
             holder: Arc::new(holder),
-            static_mpi: BTreeMap::new(),
+            static_mpi: Arc::default(),
             busy: Vec::new(),
         };
         let thread = std::thread::Builder::new().name("first-call".to_owned()).spawn(move || looker.look())?;
@@ -161,6 +163,15 @@ impl FirstCall {
         }
         self.stop_looking();
         self.taken(job, missed)
+    }
+
+    /// Waits until each process that was there has been looked at once, at most so long: one that begins MPI from then on is
+    /// seen.
+    pub fn wait_until_it_looks(&self, limit: Duration) {
+        let begun = Instant::now();
+        while !self.has_looked.load(Relaxed) && begun.elapsed() < limit {
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Leaves all that are held, once one is, to whoever takes them over; waits for that while nobody gives it up.
@@ -439,25 +450,30 @@ impl Held {
     }
 }
 
+/// A file by device and number.
+type FileId = (u64, u64);
+
 /// The thread that looks.
 struct Looker {
     roots: Vec<Pid>,
     end: Arc<AtomicBool>,
     has_looked: Arc<AtomicBool>,
     holder: Arc<Holder>,
-    /// Files, by device and number; true if MPI is linked into one.
-    static_mpi: BTreeMap<(u64, u64), bool>,
+    /// True if MPI is linked into a file, `None` while it is read.
+    static_mpi: Arc<Mutex<BTreeMap<FileId, Option<bool>>>>,
     /// Threads that are putting holds in.
     busy: Vec<JoinHandle<()>>,
 }
 
 impl Looker {
     fn look(mut self) {
-        // Ordinary users are refused; then a busy machine may delay us.
+        // Ordinary users are refused precedence; short turns come sooner at least.
+        let _ = trimtab_os::take_short_turns();
         let _ = trimtab_os::take_precedence();
+        let own = Pid(std::process::id() as i32);
         while !self.end.load(Relaxed) {
             let begun = Instant::now();
-            for pid in descendants(&self.roots) {
+            for pid in descendants(&self.roots).into_iter().filter(|pid| *pid != own) {
                 if self.holder.is_new(pid) && self.is_ready(pid) {
                     self.hold(pid);
                 }
@@ -481,18 +497,34 @@ impl Looker {
     }
 
     /// True if MPI is in place in a process.
-    fn is_ready(&mut self, pid: Pid) -> bool {
+    fn is_ready(&self, pid: Pid) -> bool {
         let Ok(maps) = MappingTable::of(pid) else { return false };
         let has_mpi = maps.0.iter().any(|mapping| mapping.executable && is_mpi_module(&mapping.path));
         (has_mpi || self.has_static_mpi(pid)) && is_loaded(pid, &maps)
     }
 
-    /// True if MPI is linked into a process's program; each file is read once.
-    fn has_static_mpi(&mut self, pid: Pid) -> bool {
+    /// True if MPI is linked into a process's program, once that is known. Each file is read once, by a thread of its own:
+    /// for large ones that takes longer than `MPI_Init`, and others may begin it meanwhile.
+    fn has_static_mpi(&self, pid: Pid) -> bool {
         let path = format!("/proc/{pid}/exe");
-        let Ok(file) = std::fs::metadata(&path) else { return false };
-        let known = self.static_mpi.entry((file.dev(), file.ino()));
-        *known.or_insert_with(|| has_static_mpi(Path::new(&path)))
+        let (Ok(file), Ok(opened)) = (std::fs::metadata(&path), File::open(&path)) else { return false };
+        let key = (file.dev(), file.ino());
+        let mut known = self.static_mpi.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&key) {
+            return *known == Some(true);
+        }
+        known.insert(key, None);
+        let all = self.static_mpi.clone();
+        let read = move || {
+            // The process may execute another program meanwhile: the file that is open stays.
+            let is_static = has_static_mpi(Path::new(&format!("/proc/self/fd/{}", opened.as_raw_fd())));
+            all.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Some(is_static));
+        };
+        // Nobody waits for its end.
+        if std::thread::Builder::new().name("static-mpi".to_owned()).spawn(read).is_err() {
+            known.remove(&key);
+        }
+        false
     }
 }
 

@@ -21,13 +21,17 @@ use trimtab_types::Pid;
 pub const HOLD_SECONDS: u64 = 10;
 /// A process begins MPI within so long, or is not held.
 const BEGIN_MAX: Duration = Duration::from_secs(120);
+/// The first look at a process is over within so long, or nobody waits for it.
+pub const LOOKS_MAX: Duration = Duration::from_secs(2);
 /// Between two looks at guards.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// `trimtab hold PID`.
-pub fn hold(pid: i32, seconds: u64) -> anyhow::Result<u8> {
-    let limit = Duration::from_secs(seconds);
-    if let Err(reason) = FirstCall::begin(vec![Pid(pid)], limit, may_change)?.handed_over(BEGIN_MAX, &|| false) {
+/// `trimtab hold PID`. Tells `looks` once the process is looked at: from then on it may begin MPI.
+pub fn hold(pid: i32, seconds: u64, looks: impl FnOnce()) -> anyhow::Result<u8> {
+    let first_call = FirstCall::begin(vec![Pid(pid)], Duration::from_secs(seconds), may_change)?;
+    first_call.wait_until_it_looks(LOOKS_MAX);
+    looks();
+    if let Err(reason) = first_call.handed_over(BEGIN_MAX, &|| false) {
         bail!("process {pid} is not held: {reason}");
     }
     Ok(DONE)

@@ -106,7 +106,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
             let target = slurm.map(Target::Slurm).or(pid.map(Target::Process));
             window::attach(&options, &events, target, wait, &site, &store, command_ns)
         }
-        Command::Hold { pid, seconds } => hold::hold(pid, seconds),
+        Command::Hold { pid, seconds } => hold::hold(pid, seconds, || ()),
         Command::Agent(options) => site::agent(&options),
         Command::Guard => {
             trimtab_agent::guard(&mut std::io::stdin().lock())?;

@@ -12,11 +12,12 @@ use crate::{DONE, hold, output};
 use anyhow::{Context, bail};
 use clap::Parser;
 use std::fs::File;
-use std::io::Seek;
+use std::io::{Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use trimtab_measure::has_static_mpi;
 use trimtab_pack::{Error, Package};
@@ -59,7 +60,10 @@ pub fn run_if_packed() -> Option<ExitCode> {
     Some(match (what, pid.parse()) {
         ("start", Ok(pid)) => {
             // An orphan from here on; the program never sees it.
-            let _helper = child(&format!("help {pid}")).process_group(0).spawn();
+            let helper = child(&format!("help {pid}")).process_group(0).stdout(Stdio::piped()).spawn();
+            if let Some(said) = helper.ok().and_then(|mut helper| helper.stdout.take()) {
+                wait_for_helper(said);
+            }
             ExitCode::SUCCESS
         }
         ("help", Ok(pid)) => {
@@ -68,6 +72,16 @@ pub fn run_if_packed() -> Option<ExitCode> {
         }
         _ => carry(&package, what == "off"),
     })
+}
+
+/// The program begins once its helper looks at it, or has nothing to look for: else it might be through `MPI_Init` before.
+fn wait_for_helper(mut said: impl Read + Send + 'static) {
+    let (sender, told) = channel();
+    let read = move || {
+        let _nobody_waits = sender.send(said.read(&mut [0]).is_ok());
+    };
+    let _reader = std::thread::Builder::new().spawn(read);
+    let _late = told.recv_timeout(hold::LOOKS_MAX);
 }
 
 fn refuse(error: &Error) -> ExitCode {
@@ -85,7 +99,7 @@ fn carry(package: &Package, is_off: bool) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     if !is_off {
-        // It ends at once; without it there is no window, and the program runs all the same.
+        // It ends once the helper looks; without it there is no window, and the program runs all the same.
         let _started = child(&format!("start {}", std::process::id())).status();
     }
     let mut command = process::Command::new(&program);
@@ -131,7 +145,11 @@ fn help(package: &Package, pid: Pid) -> anyhow::Result<()> {
     let options = &package.manifest.options;
     let hold = hold_s(options);
     // Each rank has its own helper; what holds it is in it when this is over, or it runs on.
-    let _held = hold.map(|seconds| hold::hold(pid.0, seconds));
+    let tell = || drop(std::io::stdout().write_all(b"\n").and_then(|()| std::io::stdout().flush()));
+    match hold {
+        Some(seconds) => drop(hold::hold(pid.0, seconds, tell)),
+        None => tell(),
+    }
     let (target, name) = match slurm {
         Some((_, number)) if number != "0" => return Ok(()),
         Some(((job, step), _)) => (vec!["--slurm".to_owned(), format!("{job}.{step}")], format!("{job}.{step}")),

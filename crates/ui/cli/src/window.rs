@@ -153,8 +153,8 @@ pub fn run(
     }
     let mut kept = Store::open(store.as_deref())?;
     check_files(options)?;
+    let mut first_call = hold_ranks(options, hold)?;
     let mut program = launch::Program::start(command)?;
-    let mut first_call = hold_ranks(options, hold, &program)?;
     let hold_s = first_call.is_some().then_some(hold.hold);
     let measured = program.wait_for_ranks().and_then(|found| match found {
         Found::Here(job) => run_here(options, (&mut program, first_call.take()), *job, &mut kept, command_ns),
@@ -194,11 +194,9 @@ pub fn run(
 
 /// Has ranks wait behind `MPI_Init` until all are measured, if the whole run is to be and nothing of it is asked for that
 /// only iterations show.
-fn hold_ranks(
-    options: &WindowOptions,
-    hold: &HoldOptions,
-    program: &launch::Program,
-) -> anyhow::Result<Option<FirstCall>> {
+///
+/// Begun before the program is, so that a busy machine gives it no start.
+fn hold_ranks(options: &WindowOptions, hold: &HoldOptions) -> anyhow::Result<Option<FirstCall>> {
     if hold.no_hold || !hold::is_whole_run(options) {
         return Ok(None);
     }
@@ -209,7 +207,10 @@ fn hold_ranks(
         }
         hold::may_change(pid)
     };
-    Ok(Some(FirstCall::begin(vec![program.pid()], Duration::from_secs(hold.hold), may_change)?))
+    let own = Pid(std::process::id() as i32);
+    let first_call = FirstCall::begin(vec![own], Duration::from_secs(hold.hold), may_change)?;
+    first_call.wait_until_it_looks(hold::LOOKS_MAX);
+    Ok(Some(first_call))
 }
 
 fn run_here(
