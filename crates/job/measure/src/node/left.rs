@@ -57,9 +57,13 @@ impl Window<'_> {
     /// The code of a loop, from its file.
     fn blocks_of(&self, place: &LoopPlace) -> Option<Vec<Range<FileAddr>>> {
         let first = self.team.members.first()?;
-        let path = first.modules.modules.iter().find(|module| module.file_name() == place.module)?.path.clone();
-        let modules = Modules::of_file(Path::new(&path), self.cache).ok()?;
+        let loaded = first.modules.modules.iter().find(|module| module.file_name() == place.module)?;
+        let modules = Modules::of_file(Path::new(&loaded.path), self.cache).ok()?;
         let module = modules.modules.first()?;
+        if module.loaded.image.build_id != loaded.loaded.image.build_id {
+            // Another file has its name by now.
+            return None;
+        }
         let header = FileAddr(u64::from_str_radix(place.address.trim_start_matches("0x"), 16).ok()?);
         let number: Vec<u32> = place.number.split('.').map(str::parse).collect::<Result<_, _>>().ok()?;
         let image = &module.loaded.image;
