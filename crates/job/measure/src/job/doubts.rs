@@ -5,6 +5,9 @@
 //!
 //! Next: `nest` for what is known when the loop is chosen.
 
+use super::drive::Lead;
+use super::nest;
+use crate::error::Error;
 use trimtab_mpi::Class;
 use trimtab_types::report::{LoopProgress, Report};
 use trimtab_window::{FunctionInfo, RankSample};
@@ -34,6 +37,29 @@ fn left(passes: Option<u64>) -> Option<String> {
         "no rank passed it from beginning to end in the window: the program may have left it after it was chosen; another window \
          finds what runs now"
             .to_owned()
+    })
+}
+
+/// Says so where the program has entered a loop around it since the stacks were looked at. A program that has ended, or that
+/// somebody waits to be let alone, is not looked at again.
+pub(super) fn say_around(lead: &mut Lead, report: &mut Report) -> Result<(), Error> {
+    if report.window.main_loop.is_none() || !matches!(report.window.ended_by.as_str(), "iterations" | "max-seconds") {
+        return Ok(());
+    }
+    let (around, looked) = nest::entered_since(lead)?;
+    report.cost.pause_us_max = report.cost.pause_us_max.max(looked.pause_us_max);
+    report.cost.pause_us_total += looked.pause_us_total;
+    say(report, entered(&around));
+    Ok(())
+}
+
+fn entered(around: &[String]) -> Option<String> {
+    (!around.is_empty()).then(|| {
+        format!(
+            "around it runs {}, which did not when the loops were looked at: an iteration of the program may be a pass of that; \
+             another window counts it",
+            around.join(", in that ")
+        )
     })
 }
 
@@ -123,6 +149,15 @@ mod tests {
     fn a_loop_that_is_not_passed_may_have_been_left() {
         assert_eq!([left(None), left(Some(1))], [None, None]);
         assert!(left(Some(0)).is_some_and(|said| said.contains("may have left it")));
+    }
+
+    #[test]
+    fn a_loop_around_it_may_have_been_entered_since() {
+        let said = |names: &[&str]| entered(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(said(&[]), None);
+        assert!(
+            said(&["loop 1 of md", "loop 1 of scf"]).is_some_and(|said| said.contains("md, in that loop 1 of scf,"))
+        );
     }
 
     #[test]

@@ -190,6 +190,7 @@ impl<'a> Lead<'a> {
         report.window.valid &= departed.is_empty();
         report.window.progress = how_far::progress(&how_far, &report.window);
         doubts::say_phase(&mut report);
+        doubts::say_around(self, &mut report)?;
         let headline = trimtab_window::headline(&report);
         Ok(Outcome { report, headline, departed })
     }

@@ -48,6 +48,8 @@ pub(super) struct Candidates {
     pub why_not: Option<String>,
     /// A function around them whose loops are not known, and why.
     pub unknown_around: Option<String>,
+    /// The one that was taken, by its position.
+    pub taken: Option<usize>,
     /// Longest time that a thread was held for a look, microseconds.
     pub pause_us_max: f64,
     /// All such times of the rank where they are longest together, microseconds.
@@ -186,6 +188,16 @@ impl Candidates {
         around.filter(|(index, _)| !is_counted(*index)).map(said).collect()
     }
 
+    /// Loops around the one that was taken which run `now`, and did not when these were looked at, each by its name.
+    fn new_around(&self, now: &Candidates) -> Vec<String> {
+        let is_same =
+            |one: &SampledLoop, other: &SampledLoop| (&one.function, &one.number) == (&other.function, &other.number);
+        let Some(taken) = self.taken.and_then(|index| self.loops.get(index)) else { return Vec::new() };
+        let Some(at) = now.loops.iter().position(|one| is_same(one, taken)) else { return Vec::new() };
+        let is_new = |one: &&SampledLoop| !self.loops.iter().any(|known| is_same(known, one));
+        now.loops[..at].iter().filter(is_new).map(|one| one.shown.clone()).collect()
+    }
+
     /// The options with these loops to count.
     pub(super) fn asked(&self, options: &Options) -> Options {
         let watched = self.watched(&options.mark);
@@ -214,6 +226,19 @@ impl Watched {
         };
         Some(Watched { index, name, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden })
     }
+}
+
+/// Looks at the stacks once more, after the window: loops around the one that was taken which the program has entered since,
+/// and the cost of the looks.
+///
+/// # Errors
+/// As any question to the nodes.
+pub(super) fn entered_since(lead: &mut Lead) -> Result<(Vec<String>, Candidates), Error> {
+    if lead.options.mark != Mark::Auto || lead.candidates.taken.is_none() {
+        return Ok((Vec::new(), Candidates::default()));
+    }
+    let now = Candidates::sampled(lead)?;
+    Ok((lead.candidates.new_around(&now), now))
 }
 
 /// The loops that are counted, with what was.
@@ -351,6 +376,7 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Choice, Error> {
                 if fitting != taken {
                     description += &too_long(&lead.facts.functions, &count, taken, lead.max_seconds);
                 }
+                lead.candidates.taken = Some(count.watched[fitting].index);
                 let (function, pass_s) = (count.functions[fitting], count.passed.pass_s[fitting]);
                 return Ok(Choice::Loop(Chosen { function, pass_s, description }));
             }
@@ -583,6 +609,20 @@ mod tests {
         let failed = Sampled { why_not: Some("it has ended".to_owned()), ..Sampled::default() };
         assert_eq!(names(vec![node(5, &["a"]), failed]), Vec::<String>::new());
         assert_eq!(names(vec![]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn loops_that_were_entered_since_are_named() {
+        let nest = |loops: &[&str]| {
+            let mut nest = Candidates::common([node(5, loops)].into_iter());
+            nest.loops.iter_mut().for_each(|one| one.shown = format!("loop 1 of {}", one.function));
+            nest
+        };
+        let before = Candidates { taken: Some(1), ..nest(&["main", "scf", "cg"]) };
+        assert_eq!(before.new_around(&nest(&["main", "md", "scf", "ot"])), ["loop 1 of md"]);
+        assert_eq!(before.new_around(&nest(&["main", "scf", "ot"])), Vec::<String>::new(), "it lies inside");
+        assert_eq!(before.new_around(&nest(&["md", "ot"])), Vec::<String>::new(), "the loop itself does not run");
+        assert_eq!(nest(&["scf"]).new_around(&nest(&["md", "scf"])), Vec::<String>::new(), "none was taken");
     }
 
     #[test]
