@@ -56,8 +56,8 @@ pub(super) fn say_around(lead: &mut Lead, report: &mut Report) -> Result<(), Err
 fn entered(around: &[String]) -> Option<String> {
     (!around.is_empty()).then(|| {
         format!(
-            "around it runs {}, which did not when the loops were looked at: an iteration of the program may be a pass of that; \
-             another window counts it",
+            "since the loops were looked at the program has entered {}, which may lie around it: an iteration of the program may be \
+             a pass of that; another window counts it",
             around.join(", in that ")
         )
     })

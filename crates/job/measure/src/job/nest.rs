@@ -188,12 +188,13 @@ impl Candidates {
         around.filter(|(index, _)| !is_counted(*index)).map(said).collect()
     }
 
-    /// Loops around the one that was taken which run `now`, and did not when these were looked at, each by its name.
+    /// Loops that run `now`, and did not when these were looked at, and may lie around the one that was taken: those outside
+    /// of it, or all if too few stacks are in it at the moment. Each by its name.
     fn new_around(&self, now: &Candidates) -> Vec<String> {
         let is_same =
             |one: &SampledLoop, other: &SampledLoop| (&one.function, &one.number) == (&other.function, &other.number);
         let Some(taken) = self.taken.and_then(|index| self.loops.get(index)) else { return Vec::new() };
-        let Some(at) = now.loops.iter().position(|one| is_same(one, taken)) else { return Vec::new() };
+        let at = now.loops.iter().position(|one| is_same(one, taken)).unwrap_or(now.loops.len());
         let is_new = |one: &&SampledLoop| !self.loops.iter().any(|known| is_same(known, one));
         now.loops[..at].iter().filter(is_new).map(|one| one.shown.clone()).collect()
     }
@@ -621,7 +622,7 @@ mod tests {
         let before = Candidates { taken: Some(1), ..nest(&["main", "scf", "cg"]) };
         assert_eq!(before.new_around(&nest(&["main", "md", "scf", "ot"])), ["loop 1 of md"]);
         assert_eq!(before.new_around(&nest(&["main", "scf", "ot"])), Vec::<String>::new(), "it lies inside");
-        assert_eq!(before.new_around(&nest(&["md", "ot"])), Vec::<String>::new(), "the loop itself does not run");
+        assert_eq!(before.new_around(&nest(&["md"])), ["loop 1 of md"], "few stacks are in the loop itself");
         assert_eq!(nest(&["scf"]).new_around(&nest(&["md", "scf"])), Vec::<String>::new(), "none was taken");
     }
 
