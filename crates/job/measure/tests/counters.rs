@@ -119,7 +119,12 @@ fn twice_the_work_is_told_by_what_ranks_execute() {
         let ratio = of(found.longest) / of(found.shortest);
         assert!((ratio - 2.0).abs() < 0.06, "{ratio}: {found:?}");
         assert_eq!(found.because.contains("not the same work"), assumed == Some(Assumption::Symmetric), "{found:?}");
-        assert_eq!(found.relative.is_empty(), assumed != Some(Assumption::Homogeneous), "{found:?}");
+        // Times of ranks that take each other's processors are not those of their work, whatever is assumed.
+        let mut ranks = report.ranks.iter();
+        let had_processors =
+            ranks.all(|rank| rank.cpu_s.zip(rank.computation_s).is_some_and(|(cpu, own)| cpu >= 0.9 * own));
+        let is_told = assumed == Some(Assumption::Homogeneous) && had_processors;
+        assert_eq!(found.relative.is_empty(), !is_told, "{found:?}");
     }
 }
 
