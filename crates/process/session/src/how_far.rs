@@ -4,7 +4,9 @@
 
 use crate::inside::Inside;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
-use trimtab_stub::layout::{Header, NOTHING_BIT, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder};
+use trimtab_stub::layout::{
+    Header, NOTHING_BIT, POINTER_BIT, Reading, WATCHED_MAX, WATCHED_USED_BIT, WatchedPlace, holder,
+};
 use trimtab_symbols::Function;
 use trimtab_x86::{HowFar, Place, Site, SiteKind};
 
@@ -19,7 +21,7 @@ const FLAGS_BYTES: i64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopWatch {
     how_far: HowFar,
-    places: [(u64, u64); WATCHED_MAX],
+    places: [(u64, u64, u64); WATCHED_MAX],
 }
 
 /// How far a rank's loop was in one pass, as two passes of it agree.
@@ -53,7 +55,7 @@ impl LoopWatch {
         let keeps_counters = function.is_some_and(is_fortran);
         let how_far = inside.how_far(found, *site, keeps_counters).map_err(|why| why.to_string())?;
         let stack = KEPT_BYTES + if flags_unread { 0 } else { FLAGS_BYTES };
-        let places = how_far.places().map(|place| place.map_or((0, 0), |place| words(place, stack)));
+        let places = how_far.places().map(|place| place.map_or((0, 0, 0), |place| words(place, stack)));
         Ok(LoopWatch { how_far, places })
     }
 
@@ -63,9 +65,10 @@ impl LoopWatch {
         header.readings.iter().for_each(|reading| reading.pass.store(0, SeqCst));
         let Some(watch) = watch else { return };
         // The routine looks at the first one, which is therefore last.
-        for (place, (how, offset)) in header.watched.iter().zip(watch.places).rev() {
-            let WatchedPlace { how: how_word, offset: offset_word } = place;
+        for (place, (how, offset, further)) in header.watched.iter().zip(watch.places).rev() {
+            let WatchedPlace { how: how_word, offset: offset_word, further: further_word } = place;
             offset_word.store(offset, SeqCst);
+            further_word.store(further, SeqCst);
             how_word.store(how, SeqCst);
         }
     }
@@ -108,12 +111,16 @@ fn whole(reading: &Reading) -> Option<Read> {
 }
 
 /// A place as the routine is told it: `stack` is from where the island's rbp points to the program's stack.
-fn words(place: Place, stack: i64) -> (u64, u64) {
+fn words(place: Place, stack: i64) -> (u64, u64, u64) {
     let (number, offset, bytes) = match place {
         Place::Register(number) => (number, 0, 0),
+        Place::Behind { register, slot, offset, bytes } => {
+            let (how, slot, _) = words(Place::Frame { register, offset: slot, bytes }, stack);
+            return (how | 1 << POINTER_BIT, slot, offset as u64);
+        }
         Place::Frame { register, offset, bytes } => (register, offset, bytes),
         Place::Fixed { address, bytes } => {
-            return (holder::STACK | u64::from(bytes) << 16 | 1 << WATCHED_USED_BIT | 1 << NOTHING_BIT, address);
+            return (holder::STACK | u64::from(bytes) << 16 | 1 << WATCHED_USED_BIT | 1 << NOTHING_BIT, address, 0);
         }
     };
     const RSP: u8 = 4;
@@ -131,7 +138,7 @@ fn words(place: Place, stack: i64) -> (u64, u64) {
         _ => (holder::KEPT, u64::from(number - 11)),
     };
     let offset = offset.wrapping_add(if number == RSP { stack } else { 0 });
-    (holder | index << 8 | u64::from(bytes) << 16 | 1 << WATCHED_USED_BIT, offset as u64)
+    (holder | index << 8 | u64::from(bytes) << 16 | 1 << WATCHED_USED_BIT, offset as u64, 0)
 }
 
 /// True if a function's symbol is as Fortran compilers make them.

@@ -55,6 +55,29 @@ pub(crate) fn private_variable(
     (!is_called.filter_map(|call| call.target).any(is_one)).then_some(process)
 }
 
+/// All calls of a function, as the caller's beginning and the place of the call, in the process; nothing if it may be called
+/// in other ways, or from elsewhere.
+pub(crate) fn calls_of(subject: &Subject<'_>, function: u64) -> Option<Vec<(u64, u64)>> {
+    let (bias, loaded) = (subject.module.bias, &subject.module.loaded);
+    let own = bias.to_file(ProcAddr(function)).0;
+    if loaded.image.function_at(FileAddr(own))?.exported {
+        return None;
+    }
+    if loaded.code().map(|(text, _)| text.len() as u64).sum::<u64>() > CODE_BYTES_MAX {
+        return None;
+    }
+    let search = Search { subject, own };
+    let begins = BTreeSet::from([own]);
+    let calls: BTreeSet<u64> = loaded.calls_to(&begins).collect();
+    let is_call = |at: u64| (5..=6).any(|bytes| calls.contains(&(at + 4 - bytes)));
+    let is_kept = search.mentions(&begins, &BEHIND[..1]).into_iter().any(|at| !is_call(at));
+    if is_kept || search.is_in_data(&|address| address == own)? {
+        return None;
+    }
+    let in_process = |address: u64| bias.to_proc(FileAddr(address)).0;
+    calls.into_iter().map(|call| Some((in_process(search.function_of(call)?), in_process(call)))).collect()
+}
+
 /// The functions of a file that may change a variable of it.
 #[derive(Debug)]
 pub(crate) struct Changers {

@@ -342,6 +342,9 @@ pub mod holder {
 /// Bit of [`WatchedPlace::how`] that says that no register is added: the offset is the address.
 pub const NOTHING_BIT: u64 = 25;
 
+/// Bit of [`WatchedPlace::how`] that says that what is meant lies behind a pointer in memory.
+pub const POINTER_BIT: u64 = 26;
+
 /// Bit of [`WatchedPlace::how`] that says it is used.
 pub const WATCHED_USED_BIT: u64 = 24;
 
@@ -349,11 +352,13 @@ pub const WATCHED_USED_BIT: u64 = 24;
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct WatchedPlace {
-    /// Bits 0 to 7: one of [`holder`]; 8 to 15: index there; 16 to 23: bytes of memory, 0: the register itself; then whether it is used, and whether
-    /// the register is left out.
+    /// Bits 0 to 7: one of [`holder`]; 8 to 15: index there; 16 to 23: bytes of memory, 0: the register itself; then whether it is used, whether
+    /// the register is left out, and whether a pointer lies there.
     pub how: AtomicU64,
     /// Added to the register.
     pub offset: AtomicU64,
+    /// Added to the pointer that lies there, if it is one.
+    pub further: AtomicU64,
 }
 
 /// The values of the watched places in one pass of the marker.

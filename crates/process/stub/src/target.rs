@@ -335,7 +335,7 @@ extern "C" fn note_reading(header: *const Header, saved: *const Saved, kept: *co
 #[inline(always)]
 fn read_watched(place: &WatchedPlace, saved: *const Saved, kept: *const u64, frame: *const u64) -> u64 {
     let how = place.how.load(Relaxed);
-    if how >> WATCHED_USED_BIT == 0 {
+    if how >> WATCHED_USED_BIT & 1 == 0 {
         return 0;
     }
     let (holder, index, bytes) = (how & 0xff, ((how >> 8) & 0xff) as usize, (how >> 16) & 0xff);
@@ -353,7 +353,11 @@ fn read_watched(place: &WatchedPlace, saved: *const Saved, kept: *const u64, fra
     };
     // By a mask: of one more case the compiler would make a table, which lies elsewhere.
     let is_address = how >> NOTHING_BIT & 1;
-    let held = (held & is_address.wrapping_sub(1)).wrapping_add(place.offset.load(Relaxed));
+    let mut held = (held & is_address.wrapping_sub(1)).wrapping_add(place.offset.load(Relaxed));
+    if how >> POINTER_BIT & 1 != 0 {
+        // SAFETY: the slot holds the address of an object of the function's callers, which outlives its loop.
+        held = unsafe { core::ptr::read_volatile(held as *const u64) }.wrapping_add(place.further.load(Relaxed));
+    }
     // SAFETY: the loop itself reads this memory in each of its passes.
     unsafe {
         if bytes == 4 {

@@ -8,10 +8,11 @@
 
 use crate::blocks::ControlFlow;
 use crate::bound::{Instructions, Pass, States, by_block, settle, tested};
-use crate::lent::Lender;
+use crate::lent::{Lender, is_call, is_write, on_stack};
 use crate::linear::{Extension, Linear, Place, State, Value};
+use crate::owned::{Care, Question, Returned};
 use crate::{Analysis, CallSite, FunctionCode, Loop, LoopBound, NoBound};
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -76,6 +77,19 @@ pub trait Surroundings {
 
     /// True if the function that is called there may return a second time, as `setjmp`.
     fn returns_twice(&self, _target: u64) -> bool {
+        false
+    }
+
+    /// If the function that is called there leaves these bytes alone, counted from the address that it is given in a
+    /// register, and keeps no address of them or below: the relation of its result to that address. All of its code is
+    /// known, and of what it calls with one.
+    fn leaves_alone(&self, _target: u64, _register: u8, _about: (Range<i64>, Care)) -> Option<Returned> {
+        None
+    }
+
+    /// True if all callers of the loop's function give it in this register an address that nobody else has: of something in
+    /// their own frames, or of a variable that nothing else writes to. The bytes are counted from there.
+    fn is_own_of_callers(&self, _register: u8, _bytes: Range<i64>) -> bool {
         false
     }
 
@@ -238,7 +252,9 @@ impl HowFar {
 
 /// Only the lower half of the counter counts.
 fn is_narrow(bound: &LoopBound) -> bool {
-    let four_bytes = |place| matches!(place, Place::Frame { bytes: 4, .. } | Place::Fixed { bytes: 4, .. });
+    let four_bytes = |place| {
+        matches!(place, Place::Frame { bytes: 4, .. } | Place::Behind { bytes: 4, .. } | Place::Fixed { bytes: 4, .. })
+    };
     bound.test.bits == 32 || bound.counter.extension != Extension::Whole || bound.counter.place.is_some_and(four_bytes)
 }
 
@@ -377,6 +393,8 @@ impl Look<'_> {
             let is_own = match place {
                 None | Some(Place::Register(_)) => true,
                 Some(place @ Place::Fixed { bytes, .. }) => matches!(bytes, 4 | 8) && !self.is_lent(place, false),
+                Some(place) if self.is_behind_pointer(place) => self.is_private(place),
+                Some(Place::Behind { .. }) => false,
                 Some(place @ Place::Frame { register, bytes, .. }) => {
                     let base = Linear::of(Place::Register(register));
                     let stays = self.pass.latches().into_iter().all(|at| self.pass.added(&base, 64, at) == Some(0));
@@ -388,6 +406,28 @@ impl Look<'_> {
             }
         }
         Ok(())
+    }
+
+    /// True of memory that is named by a pointer other than those of the stack.
+    fn is_behind_pointer(&self, place: Place) -> bool {
+        let value = |register| self.whole.0.get(&self.found.header).map(|state| state.value(Place::Register(register)));
+        match place {
+            Place::Behind { .. } => true,
+            Place::Frame { register, .. } => value(register).and_then(on_stack).is_none() && register != RSP,
+            _ => false,
+        }
+    }
+
+    /// True if nothing writes to memory behind a pointer but the loop itself, by that name.
+    fn is_private(&self, place: Place) -> bool {
+        let Look { flow, found, instructions, surroundings, entry, .. } = *self;
+        let (before, in_pass) = (&self.whole.0, &self.pass.before);
+        let bytes = match place {
+            Place::Frame { bytes, .. } | Place::Behind { bytes, .. } => bytes,
+            _ => return false,
+        };
+        matches!(bytes, 4 | 8)
+            && Question { flow, found, instructions, before, in_pass, surroundings, entry }.is_private(place)
     }
 
     /// True if code of the loop may write to a slot by its address.
@@ -408,7 +448,12 @@ impl Look<'_> {
     /// True unless each pass makes a call that is made nowhere on the way to the loop or from it.
     fn may_be_copied(&self) -> bool {
         // Counters of optimised code are not kept in memory at the frame pointer.
-        if matches!(self.bound.counter.place, Some(Place::Frame { register: RBP, .. })) {
+        let is_slot = |place| match place {
+            Place::Frame { register, .. } => register == RBP && !self.is_behind_pointer(place),
+            Place::Behind { register, .. } => register == RBP,
+            _ => false,
+        };
+        if self.bound.counter.place.is_some_and(is_slot) {
             return false;
         }
         let around = self.around();
@@ -476,6 +521,12 @@ impl Look<'_> {
 
     /// The value of a place there, less that when the pass began.
     fn moved(&self, state: &State, place: Place, is_narrow: bool) -> Option<i64> {
+        if let Place::Behind { register, slot, .. } = place {
+            let slot = Place::Frame { register, offset: slot, bytes: 8 };
+            if self.moved(state, slot, false) != Some(0) {
+                return None;
+            }
+        }
         if let Place::Frame { register, .. } = place {
             let base = state.value(Place::Register(register));
             let is_as_before = matches!(base, Value::Linear(base) if base.place == Some(Place::Register(register))
@@ -499,12 +550,48 @@ impl Look<'_> {
         let from: Vec<usize> = from.filter(|block| !self.is_inside(*block)).collect();
         let whole: Option<Vec<&State>> = from.iter().map(|block| self.whole.1.get(block)).collect();
         let whole = whole.filter(|states| !states.is_empty())?;
+        if self.is_behind_pointer(place) {
+            return self.put_first(place, &from);
+        }
         self.constant_first(place, &whole).or_else(|| self.kept_first(place, &whole)).or_else(|| {
             let [block] = from[..] else { return None };
             let all = self.before(block);
             // Whatever was computed in an unknown way may have been kept behind that.
             (0..all.len()).find_map(|from| self.kept_first(place, &[&state_after(&all[from..])]))
         })
+    }
+
+    /// The number that is put into memory behind a pointer right before the loop, with no call and no write by another
+    /// pointer between.
+    fn put_first(&self, place: Place, from: &[usize]) -> Option<Linear> {
+        let [block] = from else { return None };
+        let all = self.before(*block);
+        let last_call = all.iter().rposition(is_call).map_or(0, |call| call + 1);
+        (last_call..all.len()).find_map(|from| self.put_by(&all[from..], place))
+    }
+
+    /// The same, by these instructions.
+    fn put_by(&self, instructions: &[Instruction], place: Place) -> Option<Linear> {
+        let (mut state, mut info) = (State::at_start(), InstructionInfoFactory::new());
+        let mut written = Vec::new();
+        for one in instructions {
+            let is_written = info.info(one).used_memory().iter().any(|used| is_write(used.access()));
+            if is_written && one.mnemonic() != Mnemonic::Push {
+                written.push(state.memory_operand(one)?);
+            }
+            state.step(one, &mut info);
+        }
+        let named = named_before(&state, place)?;
+        let is_slot = |place: &Place| match place {
+            Place::Frame { register, .. } => *register == RSP || (*register == RBP && self.base() == RBP),
+            Place::Fixed { .. } => true,
+            _ => false,
+        };
+        let is_apart = |other: &Place| is_slot(other) || pointer_of(*other) == pointer_of(named);
+        match state.value(named) {
+            Value::Linear(first) if first.place.is_none() => written.iter().all(is_apart).then_some(first),
+            _ => None,
+        }
     }
 
     /// The instructions that run right before a block ends, whichever way the function came there.
@@ -553,6 +640,7 @@ impl Look<'_> {
             Place::Register(number) => *number != RSP,
             Place::Frame { bytes, .. } => matches!(bytes, 4 | 8) && may_be(*place),
             Place::Fixed { bytes, .. } => matches!(bytes, 4 | 8) && may_be(*place),
+            Place::Behind { .. } => false,
         };
         let clock = |place| {
             let is_narrow = matches!(place, Place::Frame { bytes: 4, .. } | Place::Fixed { bytes: 4, .. })
@@ -646,6 +734,7 @@ impl Look<'_> {
                     && !self.is_lent(place, false)
             }
             Place::Fixed { bytes, .. } => matches!(bytes, 4 | 8) && as_it_is(place) && !self.is_lent(place, false),
+            Place::Behind { .. } => false,
         }
     }
 }
@@ -666,6 +755,39 @@ fn in_terms_of(state: &State, place: Place, base: u8) -> Option<Place> {
         {
             Some(Place::Frame { register: base, offset: offset.wrapping_sub(add), bytes })
         }
+        _ => None,
+    }
+}
+
+/// Memory behind a pointer, by the pointer as it was before.
+fn named_before(state: &State, place: Place) -> Option<Place> {
+    let of = |place| match state.value(place) {
+        Value::Linear(held) if held.times == 1 && held.extension == Extension::Whole => Some((held.place?, held.add)),
+        _ => None,
+    };
+    let (holder, offset, bytes) = match place {
+        Place::Frame { register, offset, bytes } => (of(Place::Register(register))?, offset, bytes),
+        Place::Behind { register, slot, offset, bytes } => {
+            let is_as_before = of(Place::Register(register)) == Some((Place::Register(register), 0));
+            let slot = Place::Frame { register, offset: slot, bytes: 8 };
+            (of(slot).filter(|_| is_as_before)?, offset, bytes)
+        }
+        _ => return None,
+    };
+    match holder {
+        (Place::Register(register), more) => Some(Place::Frame { register, offset: offset.wrapping_add(more), bytes }),
+        (Place::Frame { register, offset: slot, bytes: 8 }, more) => {
+            Some(Place::Behind { register, slot, offset: offset.wrapping_add(more), bytes })
+        }
+        _ => None,
+    }
+}
+
+/// The pointer that memory is named by.
+fn pointer_of(place: Place) -> Option<Place> {
+    match place {
+        Place::Frame { register, .. } => Some(Place::Register(register)),
+        Place::Behind { register, slot, .. } => Some(Place::Frame { register, offset: slot, bytes: 8 }),
         _ => None,
     }
 }

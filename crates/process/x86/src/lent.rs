@@ -9,6 +9,7 @@
 use crate::bound::{Instructions, States};
 use crate::how_far::Surroundings;
 use crate::linear::{Extension, Linear, Place, State, Value};
+use crate::owned::Care;
 use crate::{ControlFlow, Loop};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::BTreeMap;
@@ -73,7 +74,7 @@ impl Lender<'_> {
     /// Where a place lies; none if it is none whose address can be followed.
     fn slot(&self, place: Place) -> Option<Slot> {
         match place {
-            Place::Register(_) => None,
+            Place::Register(_) | Place::Behind { .. } => None,
             Place::Frame { register, offset, bytes } => {
                 let base = on_stack(self.before.get(&self.found.header)?.value(Place::Register(register)))?;
                 let begin = base.wrapping_add(offset);
@@ -117,8 +118,20 @@ impl Lender<'_> {
             if !is_known && (slot.is_fixed || is_far) {
                 return false;
             }
-            match target.and_then(|target| self.surroundings.writes(target, argument, from_it.clone())) {
-                Some(writes) => writes,
+            let name = target.and_then(|target| self.surroundings.imported(target));
+            if let Some(name) = &name
+                && is_known
+                && !self.is_trusting
+                && may_write_so_far(name, argument, &known.state, &from_it)
+            {
+                return true;
+            }
+            match target.and_then(|target| Some((target, self.surroundings.writes(target, argument, from_it.clone())?)))
+            {
+                Some((_, writes)) if writes || self.is_trusting || name.is_some() => writes,
+                Some((target, _)) => {
+                    self.surroundings.leaves_alone(target, argument, (from_it.clone(), Care::Names)).is_none()
+                }
                 None => is_known && !self.is_trusting && (target.is_none() || from_it.contains(&0)),
             }
         })
@@ -209,7 +222,7 @@ impl Known<'_> {
         let is_from = used
             .used_registers()
             .iter()
-            .any(|used| is_read(used.access()) && self.has(used.register()) && !is_base(used.register()));
+            .any(|used| may_go_on(used.access()) && self.has(used.register()) && !is_base(used.register()));
         self.state.step(one, info);
         self.in_pass.iter_mut().for_each(|state| state.step(one, info));
         if is_call(one) {
@@ -229,24 +242,59 @@ impl Known<'_> {
     }
 }
 
-fn is_call(one: &Instruction) -> bool {
+pub(crate) fn is_call(one: &Instruction) -> bool {
     one.is_call_near() || one.is_call_near_indirect()
+}
+
+/// Functions of libraries that write to a number of bytes: the arguments of the address and of the count, and the bytes that one
+/// has at most.
+const WRITERS: [(&str, u8, u8, i64); 14] = [
+    ("memcpy", 7, 2, 1),
+    ("memmove", 7, 2, 1),
+    ("mempcpy", 7, 2, 1),
+    ("memset", 7, 2, 1),
+    ("__memcpy_chk", 7, 2, 1),
+    ("__memmove_chk", 7, 2, 1),
+    ("__memset_chk", 7, 2, 1),
+    ("read", 6, 2, 1),
+    ("MPI_Bcast", 7, 6, 64),
+    ("MPI_Recv", 7, 6, 64),
+    ("MPI_Irecv", 7, 6, 64),
+    ("MPI_Allreduce", 6, 2, 8),
+    ("MPI_Reduce", 6, 2, 8),
+    ("MPI_Scan", 6, 2, 8),
+];
+
+/// True if that function of a library may write to these bytes, counted from the address in an argument.
+pub(crate) fn may_write_so_far(name: &str, argument: u8, state: &State, from_it: &Range<i64>) -> bool {
+    let name = name.split('@').next().unwrap_or(name);
+    let mut writers = WRITERS.iter().filter(|writer| (writer.0, writer.1) == (name, argument));
+    writers.any(|(_, _, count, bytes)| match state.value(Place::Register(*count)) {
+        _ if from_it.end <= 0 => false,
+        Value::Linear(count) if count.place.is_none() => from_it.start < (count.value(0) as i64).saturating_mul(*bytes),
+        _ => true,
+    })
 }
 
 fn is_read(access: OpAccess) -> bool {
     matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
 }
 
+/// True where a value that was there before may be there afterwards too, or elsewhere.
+fn may_go_on(access: OpAccess) -> bool {
+    is_read(access) || access == OpAccess::CondWrite
+}
+
 pub(crate) fn is_write(access: OpAccess) -> bool {
     !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None)
 }
 
-fn number(register: Register) -> Option<u8> {
+pub(crate) fn number(register: Register) -> Option<u8> {
     register.is_gpr64().then(|| register.number() as u8)
 }
 
 /// How far above the stack pointer's first value an address is, if it is one of the stack.
-fn on_stack(value: Value) -> Option<i64> {
+pub(crate) fn on_stack(value: Value) -> Option<i64> {
     match value {
         Value::Linear(Linear { place: Some(Place::Register(RSP)), times: 1, add, extension: Extension::Whole }) => {
             Some(add)

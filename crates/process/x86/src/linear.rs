@@ -1,8 +1,9 @@
 //! The values of places in one pass of a loop, as what they held when the pass began plus a constant.
 //!
 //! Registers, slots of the frame and words at fixed addresses are followed along every way through the loop; where ways
-//! meet that say different things, nothing is known. So whatever a loop inside changes is unknown behind it. Stores through
-//! pointers are taken to leave slots and fixed words alone, which whoever relies on it must check on the running program.
+//! meet that say different things, nothing is known. So whatever a loop inside changes is unknown behind it. Words behind
+//! pointers are followed by the names that the code has for them. Stores through other pointers are taken to leave all these
+//! alone, which whoever relies on it must check: `lent` and `owned` do.
 //!
 //! Next: `bound`, which asks for a loop's counter.
 
@@ -18,6 +19,17 @@ pub enum Place {
         /// The register's number, as above.
         register: u8,
         /// Bytes to add.
+        offset: i64,
+        /// Bytes there.
+        bytes: u32,
+    },
+    /// Memory at the address that a slot holds, plus an offset.
+    Behind {
+        /// The number of the register that names the slot, as above.
+        register: u8,
+        /// Bytes to add to it for the slot, which has 8 bytes.
+        slot: i64,
+        /// Bytes to add to the address there.
         offset: i64,
         /// Bytes there.
         bytes: u32,
@@ -597,8 +609,13 @@ impl State {
         let (address, bytes) = (self.address(instruction)?, instruction.memory_size().size() as u32);
         match address.place {
             None => Some(Place::Fixed { address: address.add as u64, bytes }),
-            Some(Place::Register(register)) if matches!(register, RSP | RBP) => {
+            Some(Place::Register(register)) if matches!(register, RSP | RBP) || !self.is_memory_fragile => {
                 Some(Place::Frame { register, offset: address.add, bytes })
+            }
+            Some(Place::Frame { register, offset: slot, bytes: 8 })
+                if matches!(register, RSP | RBP) && !self.is_memory_fragile =>
+            {
+                Some(Place::Behind { register, slot, offset: address.add, bytes })
             }
             _ => None,
         }
@@ -628,6 +645,10 @@ fn overlap(one: Place, other: Place) -> bool {
         (Place::Fixed { address, bytes }, Place::Fixed { address: at, bytes: length }) => {
             meet(address.into(), bytes, at.into(), length)
         }
+        (
+            Place::Behind { register, slot, offset, bytes },
+            Place::Behind { register: same, slot: same_slot, offset: at, bytes: length },
+        ) => (register, slot) == (same, same_slot) && meet(offset.into(), bytes, at.into(), length),
         _ => false,
     }
 }

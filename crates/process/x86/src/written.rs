@@ -14,6 +14,8 @@ use crate::{Analysis, ControlFlow, FunctionCode};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::ops::Range;
 
+const RSP: u8 = 4;
+const RBP: u8 = 5;
 /// Blocks of a function beyond which it is not followed.
 const BLOCKS_MAX: usize = 1500;
 
@@ -108,7 +110,7 @@ impl At<'_> {
             && self.one.op0_kind() == OpKind::Memory
             && self.one.op1_kind() == OpKind::Register;
         let register = self.one.op1_register();
-        let is_slot = || matches!(self.state.memory_operand(self.one), Some(Place::Frame { .. }));
+        let is_slot = || matches!(self.state.memory_operand(self.one), Some(Place::Frame { register: RSP | RBP, .. }));
         is_put
             && register.is_gpr64()
             && self.held(register.number() as u8).is_some_and(|at| self.reaches(at))

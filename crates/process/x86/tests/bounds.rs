@@ -6,17 +6,17 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 use iced_x86::code_asm::*;
-use object::{Object, ObjectSymbol};
-use std::collections::BTreeSet;
-use std::ffi::{CStr, CString, c_void};
+use object::{Object, ObjectSymbol, ObjectSymbolTable};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, c_void};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use trimtab_x86::{
-    Analysis, CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes,
-    ProbePlace, Refusal, Site, SiteKind, Surroundings, WriteProbe, analyse, build_probe_island, encode_near_jump,
-    how_far, loop_bound, loop_sites, writes_or_lends, writes_through,
+    Analysis, Care, CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes,
+    ProbePlace, Refusal, Returned, Site, SiteKind, Surroundings, WriteProbe, analyse, build_probe_island,
+    encode_near_jump, how_far, leaves_alone, loop_bound, loop_sites, passes_own, writes_or_lends, writes_through,
 };
 
 /// The loops are run with these.
@@ -45,6 +45,7 @@ static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
 /// The facts of a function of a library.
 struct Known<'a> {
     library: &'a Library,
+    entry: u64,
     calls: Vec<u64>,
     is_fortran: bool,
 }
@@ -81,6 +82,26 @@ impl Surroundings for Known<'_> {
         Some(variable)
     }
 
+    fn leaves_alone(&self, target: u64, register: u8, (bytes, care): (Range<i64>, Care)) -> Option<Returned> {
+        let seen = self.library.analysed(target.wrapping_sub(self.library.bias), |code, analysis| {
+            leaves_alone(code, analysis, &ControlFlow::of(analysis), (register, &bytes, care), self)
+        });
+        seen.unwrap_or_else(|| care.of_unknown(&bytes))
+    }
+
+    fn is_own_of_callers(&self, register: u8, bytes: Range<i64>) -> bool {
+        let calls = self.library.functions.iter().filter_map(|(_, at, _)| {
+            self.library.analysed(*at, |code, analysis| {
+                let flow = ControlFlow::of(analysis);
+                let mut calls = flow.calls.iter().filter(|call| call.target == Some(self.entry));
+                let is_own = |call: u64| passes_own(code, analysis, &flow, (call, register, &bytes), self);
+                calls.clone().next().map(|_| calls.all(|call| is_own(call.at)))
+            })?
+        });
+        let calls: Vec<bool> = calls.collect();
+        !calls.is_empty() && calls.into_iter().all(|is_own| is_own)
+    }
+
     fn keeps_counters(&self) -> bool {
         self.is_fortran
     }
@@ -90,20 +111,16 @@ impl Surroundings for Known<'_> {
     }
 
     fn returns_twice(&self, target: u64) -> bool {
-        // SAFETY: the name ends in a zero.
-        let meant = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_setjmp".as_ptr()) } as u64;
-        called_through_slot(target) == Some(meant)
+        self.library.imported(target).is_some_and(|name| name == "_setjmp")
     }
 }
 
-/// The function that a jump through a slot at the target leads to.
-fn called_through_slot(target: u64) -> Option<u64> {
+/// The slot that a jump at the target goes through.
+fn slot_of(target: u64) -> Option<u64> {
     let bytes = memory(target, 16);
     let jump = bytes.windows(2).position(|two| two == [0xff, 0x25])?;
     let distance = i32::from_le_bytes(bytes.get(jump + 2..jump + 6)?.try_into().ok()?);
-    let slot = (target + jump as u64 + 6).wrapping_add_signed(distance.into());
-    // SAFETY: the jump reads it.
-    Some(unsafe { (slot as *const u64).read_unaligned() })
+    Some((target + jump as u64 + 6).wrapping_add_signed(distance.into()))
 }
 
 /// Runs at a header, with the registers in the order of their numbers.
@@ -125,6 +142,11 @@ fn read(registers: *const u64, place: Place) -> u64 {
     let (address, bytes) = match place {
         Place::Register(number) => return register(number),
         Place::Frame { register: number, offset, bytes } => (register(number).wrapping_add_signed(offset), bytes),
+        Place::Behind { register: number, slot, offset, bytes } => {
+            let slot = register(number).wrapping_add_signed(slot);
+            // SAFETY: the slot holds the address of an object of the function's caller.
+            (unsafe { (slot as *const u64).read_unaligned() }.wrapping_add_signed(offset), bytes)
+        }
         Place::Fixed { address, bytes } => (address, bytes),
     };
     match bytes {
@@ -164,6 +186,8 @@ fn recording() -> Vec<u8> {
 struct Library {
     bias: u64,
     functions: Vec<(String, u64, u64)>,
+    /// By slots of addresses, functions of other libraries.
+    imports: BTreeMap<u64, String>,
     /// Addresses of its variables.
     variables: Vec<Range<u64>>,
     island: u64,
@@ -196,21 +220,15 @@ impl Library {
             .filter(is_data)
             .map(|symbol| bias + symbol.address()..bias + symbol.address() + symbol.size());
         let variables = all.collect();
-        Library { bias, functions, variables, island: island_near(bias), made }
+        let imports = imports_of(&elf).into_iter().map(|(slot, name)| (bias + slot, name)).collect();
+        Library { bias, functions, imports, variables, island: island_near(bias), made }
     }
 
     /// The name of the function of another library that is called there.
     fn imported(&self, target: u64) -> Option<String> {
-        let meant = called_through_slot(target)?;
-        // SAFETY: all zeros is one of its values.
-        let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-        // SAFETY: it asks for an address, and the place for the answer is there.
-        let is_found = unsafe { libc::dladdr(meant as *const c_void, &mut found) } != 0;
-        if !is_found || found.dli_fbase as u64 == self.bias || found.dli_sname.is_null() {
-            return None;
-        }
-        // SAFETY: the name lies in the other library, which stays.
-        Some(unsafe { CStr::from_ptr(found.dli_sname) }.to_string_lossy().into_owned())
+        let name = self.imports.get(&slot_of(target)?)?;
+        let is_own = self.functions.iter().any(|(own, ..)| own == name);
+        (!is_own).then(|| name.clone())
     }
 
     /// True of functions that never return.
@@ -268,7 +286,7 @@ impl Library {
                 &analysis,
                 (&flow, found),
                 *address,
-                &Known { library: self, calls, is_fortran },
+                &Known { library: self, entry, calls, is_fortran },
             ) {
                 Ok(how) => how,
                 Err(why) => return Said::Nothing(why.to_string()),
@@ -375,6 +393,17 @@ fn check_passes(name: &str, how: &HowFar, read: &[([u64; 3], i64)], all: i64) ->
         said = Said::Something { done, remaining, may_end_before };
     }
     said
+}
+
+/// By slots of addresses in the file, the functions that the loader puts there.
+fn imports_of(elf: &object::File<'_>) -> BTreeMap<u64, String> {
+    let names = elf.dynamic_symbol_table().expect("a library has one");
+    let relocations = elf.dynamic_relocations().into_iter().flatten();
+    let named = relocations.filter_map(|(slot, relocation)| {
+        let object::RelocationTarget::Symbol(symbol) = relocation.target() else { return None };
+        Some((slot, names.symbol_by_index(symbol).ok()?.name().ok()?.to_owned()))
+    });
+    named.collect()
 }
 
 fn memory(at: u64, size: u64) -> Vec<u8> {

@@ -58,6 +58,7 @@ const PROGRAMS: [Program; 3] = [
             form(6, "solve", true, false),
             form(7, "solve", true, false),
             form(8, "solve", false, false),
+            form(12, "follow", false, false),
             // The same as 5, split in two by the compiler.
             form(11, "solve", false, false),
         ],

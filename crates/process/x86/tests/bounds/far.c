@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stddef.h>
 #include <stdbool.h>
+#include <string.h>
 #define LOOP __attribute__((noinline, noclone)) void
 /* Told in most builds; left in other ways too, so that no end may be told; nothing need be told. */
 #define PLAIN(name) LOOP plain_##name(int n)
@@ -183,3 +184,57 @@ LOOP change_seventh(int a, int b, int c, int d, int e, int f, struct limits *l, 
 OTHER(stack_given_field_moved) { struct limits l = {.5, n, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); change_seventh(1, 2, 3, 4, 5, 6, &l, i); } }
 PLAIN(asserted) { for (int i = 0; i < n; i++) { step(i); assert(check(i) == 0); } }
 EXITS(exit_or_assert) { for (int i = 0; i < 2 * n; i++) { step(i); if (i == n - 1 + check(i)) { if (check(i)) assert(0); break; } } }
+/* Bounds and counters of somebody else's object. */
+#define GIVEN(kind, name) LOOP pointed_##kind##_##name(struct limits *l); LOOP kind##_##name(int n) { struct limits l = {.5, n, 0}; pointed_##kind##_##name(&l); } LOOP pointed_##kind##_##name(struct limits *l)
+static struct limits *kept_l, other_l;
+static int *kept_n;
+LOOP look(const struct limits *l) { field[0] += l->dt; __asm__ volatile("":::"memory"); }
+LOOP look_deeper(const struct limits *l, int i) { if (i % 3) look(l); field[1] += l->nsteps; }
+LOOP keep(struct limits *l) { kept_l = l; }
+LOOP keep_bound(struct limits *l) { kept_n = &l->nsteps; }
+LOOP grow_kept(int i) { if (i == 5 && kept_l) kept_l->nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP grow_bound(int i) { if (i == 5 && kept_n) *kept_n += 2; __asm__ volatile("":::"memory"); }
+LOOP change_some(struct limits *l, int i) { struct limits *q = check(i) ? &other_l : l; if (i == 5) q->nsteps += 2; __asm__ volatile("":::"memory"); }
+struct holder { struct limits *l; int k; };
+LOOP change_held(struct holder *h, int i) { if (i == 5) h->l->nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP change_pair(double x, struct limits *l, int i) { field[0] += x; for (int k = 0; k < 2; k++) { if (i == 5 && k) l->nsteps += 2; } __asm__ volatile("":::"memory"); }
+GIVEN(plain, given_bound) { for (int i = 0; i < l->nsteps; i++) step(i); }
+GIVEN(plain, given_bound_looked_at) { for (int i = 0; i < l->nsteps; i++) { look(l); look_deeper(l, i); step(i); } }
+GIVEN(plain, given_counter) { for (l->it = 0; l->it < l->nsteps; l->it++) step(l->it); }
+GIVEN(plain, given_other_field) { for (int i = 0; i < l->nsteps; i++) { step(i); l->dt *= 1.1; work(field, i); } }
+GIVEN(plain, given_down) { for (int i = 0; i != l->nsteps; ++i) { double b[3]; get(&l->it, i); work(b, i); step(i); } }
+GIVEN(other, given_kept_inside) { for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 2) keep(l); grow_kept(i); } kept_l = 0; }
+GIVEN(other, given_bound_kept_inside) { for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 2) keep_bound(l); grow_bound(i); } kept_n = 0; }
+GIVEN(other, given_some) { for (int i = 0; i < l->nsteps; i++) { step(i); change_some(l, i); } }
+GIVEN(other, given_held) { struct holder h = {l, 1}; for (int i = 0; i < l->nsteps; i++) { step(i); change_held(&h, i); } }
+GIVEN(other, given_pair) { for (int i = 0; i < l->nsteps; i++) { step(i); change_pair(1, l, i); } }
+GIVEN(other, given_moves) { struct limits more = {.5, l->nsteps + 3, 0}; for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 5) l = &more; } }
+GIVEN(other, given_own_write) { for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 5) l->nsteps += 2; } }
+GIVEN(other, given_alias) { int *q = &l->nsteps; for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 5) *q += 2; } }
+GIVEN(other, given_cond_alias) { int *q = check(1) ? &nsteps_g : &l->nsteps; for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 5) *q += 2; } }
+GIVEN(other, given_copy) { struct limits more = *l; more.nsteps += 2; for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 5) *l = more; } }
+GIVEN(other, given_memcpy) { struct limits more = *l; more.nsteps += 2; for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 5) memcpy(l, &more, sizeof *l * (size_t)(1 + check(i))); } }
+GIVEN(other, given_index) { int *a = (int *)l; for (int i = 0; i < l->nsteps; i++) { step(i); if (i < 4) a[i] += 2; } }
+GIVEN(other, given_scanned) { for (int i = 0; i < l->nsteps; i++) { step(i); if (i == 5) { char t[8]; snprintf(t, 8, "%d", l->nsteps + 2); sscanf(t, "%d", &l->nsteps); } } }
+GIVEN(other, given_counter_jumps) { for (l->it = 0; l->it < l->nsteps; l->it++) { int *q = &l->it; step(l->it); if (*q == 5) *q += 2; } }
+LOOP pointed_other_given_kept_before(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_kept(i); } }
+OTHER(given_kept_before) { struct limits l = {.5, n, 0}; keep(&l); pointed_other_given_kept_before(&l); kept_l = 0; }
+LOOP pointed_other_given_kept_by_caller(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_kept(i); } }
+OTHER(given_kept_by_caller) { struct limits l = {.5, n, 0}; kept_l = &l; pointed_other_given_kept_by_caller(&l); kept_l = 0; }
+LOOP pointed_other_given_bound_kept(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_bound(i); } }
+OTHER(given_bound_kept) { struct limits l = {.5, n, 0}; kept_n = &l.nsteps; pointed_other_given_bound_kept(&l); kept_n = 0; }
+LOOP pointed_other_given_from_heap(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_kept(i); } }
+OTHER(given_from_heap) { struct limits *l = malloc(sizeof *l); l->nsteps = n; kept_l = l; pointed_other_given_from_heap(l); kept_l = 0; free(l); }
+LOOP pointed_other_given_twice(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_kept(i); } }
+LOOP second_caller(struct limits *l) { pointed_other_given_twice(l); }
+OTHER(given_twice) { struct limits l = {.5, n, 0}; kept_l = &l; second_caller(&l); kept_l = 0; struct limits m = {.5, 0, 0}; pointed_other_given_twice(&m); }
+static struct limits static_l;
+LOOP grow_static(int i) { if (i == 5) static_l.nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP pointed_plain_given_static(struct limits *l) { for (int i = 0; i < l->nsteps; i++) step(i); }
+PLAIN(given_static) { other_l.nsteps = n; pointed_plain_given_static(&other_l); }
+LOOP pointed_other_given_static_moved(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_static(i); } }
+OTHER(given_static_moved) { static_l.nsteps = n; pointed_other_given_static_moved(&static_l); }
+OTHER(field_some_moved) { struct limits l = {.5, n, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); change_some(&l, i); } }
+OTHER(field_pair_moved) { struct limits l = {.5, n, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); change_pair(1, &l, i); } }
+OTHER(field_held_moved) { struct limits l = {.5, n, 0}; struct holder h = {&l, 1}; for (int i = 0; i < l.nsteps; i++) { step(i); change_held(&h, i); } }
+OTHER(field_memcpy_moved) { struct limits l = {.5, n, 0}, more = {.5, n + 2, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); if (i == 5) memcpy(&l, &more, sizeof l * (size_t)(1 + check(i))); } }

@@ -45,3 +45,13 @@ OTHER(pp_captured_moves) { int it = 0; auto f = [&] { step(it); ++it; }; while (
 PLAIN(pp_at) { std::vector<int> v(n); for (int i = 0; i < n; ++i) { step(v.at(i)); } }
 PLAIN(pp_dts) { std::vector<double> dts(n, .1); double t = 0; for (auto i = dts.begin(); i != dts.end(); ++i) { t += *i; work(&t, 1); step(1); } }
 OTHER(pp_dts_moved) { std::vector<double> dts(n + 2, .1); int k = 0; for (auto i = dts.begin(); i != dts.end(); ++i) { step(1); if (++k == 5 && dts.size() > 9) dts.erase(dts.end() - 1); } }
+struct Model { int it_ = 0, nsteps_; double t_ = 0; double *f_ = field; Model(int n); void run(); void run_counted(); void run_moved(); void advance() const; void grow(int i); };
+__attribute__((noinline)) Model::Model(int n) : nsteps_(n) { __asm__ volatile("":::"memory"); }
+__attribute__((noinline)) void Model::advance() const { work(f_, nsteps_); step(it_); }
+__attribute__((noinline)) void Model::grow(int i) { if (i == 5) nsteps_ += 2; __asm__ volatile("":::"memory"); }
+LOOP pointed_plain_pp_method(Model *m) { for (int i = 0; i < m->nsteps_; ++i) { m->advance(); m->t_ += .1; } }
+PLAIN(pp_method) { Model m(n); pointed_plain_pp_method(&m); }
+LOOP pointed_plain_pp_method_counts(Model *m) { for (m->it_ = 0; m->it_ < m->nsteps_; ++m->it_) m->advance(); }
+PLAIN(pp_method_counts) { Model m(n); pointed_plain_pp_method_counts(&m); }
+LOOP pointed_other_pp_method_grows(Model *m) { for (int i = 0; i < m->nsteps_; ++i) { m->advance(); m->grow(i); } }
+OTHER(pp_method_grows) { Model m(n); pointed_other_pp_method_grows(&m); }
