@@ -91,7 +91,7 @@ pub use linear::{Comparison, Extension, Linear, Place};
 pub use listing::{Line, disassemble};
 pub use liveness::{Liveness, RegisterSet};
 pub use loops::Loop;
-pub use owned::{Care, Returned, leaves_alone, passes_own};
+pub use owned::{Care, Returned, keeps_address, leaves_alone, passes_own};
 pub use point::{LoopPlace, loop_sites, point_site};
 pub use probe_island::{Island, ProbeBytes, ProbePlace, WriteProbe, build_probe_island};
 pub use refusal::Refusal;

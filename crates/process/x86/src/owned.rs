@@ -11,6 +11,7 @@ use crate::bound::{Instructions, States, by_block, settle};
 use crate::how_far::Surroundings;
 use crate::lent::{ARGUMENTS, is_call, is_write, may_write_so_far, number, on_stack};
 use crate::linear::{Linear, Place, State, Value};
+use crate::written::is_immediate;
 use crate::{Analysis, ControlFlow, FunctionCode, Loop};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +82,9 @@ pub enum Care {
     /// An element that is chosen by an index is none of the bytes, as a program writes to a variable by its name; of another
     /// module's function only the very address is held against it.
     Names,
+    /// Writes are no matter, only that no address of the object is kept for later. Code that is not known keeps it, but of
+    /// another module's function it is taken that it does not.
+    Keeping,
 }
 
 impl Care {
@@ -97,6 +101,8 @@ enum Origin {
     Argument(u8),
     /// The object lies in the frame, so far from the stack pointer's first value; addresses from `from` on may be of it.
     Frame { at: i64, from: i64, end: i64 },
+    /// The object lies at a fixed address.
+    Fixed { begin: u64, end: u64 },
 }
 
 /// Something may write to the bytes, or learn their address.
@@ -224,8 +230,25 @@ pub fn leaves_alone(
         let last = known.0.get(&block).and_then(|all| all.last());
         last.is_none_or(|last| !is_call(last) && flow.blocks[block].successors.is_empty())
     };
-    let about = About { origin: Origin::Argument(argument), bytes, quiet: &|_| true, must_not_come: &ends, care };
+    let quiet = |_| care != Care::Keeping;
+    let about = About { origin: Origin::Argument(argument), bytes, quiet: &quiet, must_not_come: &ends, care };
     about.returned(flow, code.entry, &known, surroundings)
+}
+
+/// True if a function may keep an address of a variable that lies at these addresses: puts it into memory other than its
+/// own frame, returns it, or gives it to a function that may.
+pub fn keeps_address(
+    code: &FunctionCode<'_>,
+    analysis: &Analysis,
+    flow: &ControlFlow,
+    addresses: &Range<u64>,
+    surroundings: &dyn Surroundings,
+) -> bool {
+    let Some(known) = followed(code, analysis, flow) else { return true };
+    let origin = Origin::Fixed { begin: addresses.start, end: addresses.end };
+    let (quiet, must_not_come) = (&|_| false, &|_| false);
+    let about = About { origin, bytes: &NO_BYTES, quiet, must_not_come, care: Care::Keeping };
+    about.returned(flow, code.entry, &known, surroundings) != Some(Returned::Other)
 }
 
 /// A question about a whole function.
@@ -328,7 +351,7 @@ impl Guest<'_> {
         }
         let registers = match self.origin {
             Origin::Argument(number) => [(number, Made::Of(0))].into(),
-            Origin::Frame { .. } => BTreeMap::new(),
+            Origin::Frame { .. } | Origin::Fixed { .. } => BTreeMap::new(),
         };
         let mut all: BTreeMap<usize, Held> = [(entry, Held { registers, ..Held::default() })].into();
         let (mut work, mut thrown, mut spilt) = (vec![entry], Held::default(), BTreeSet::new());
@@ -353,7 +376,7 @@ impl Guest<'_> {
                 }
             }
         }
-        if is_careful {
+        if self.care != Care::Names {
             self.check_slots(&spilt)?;
         }
         Ok(all)
@@ -433,6 +456,32 @@ impl At<'_> {
         (number != RBP && (from..end).contains(&address)).then_some(Made::Of(address - at))
     }
 
+    /// The address of the object at a fixed place that an instruction makes.
+    fn by_number(&self, number: u64) -> Option<Made> {
+        let Origin::Fixed { begin, end } = self.guest.origin else { return None };
+        (begin..end).contains(&number).then(|| Made::Of((number - begin) as i64))
+    }
+
+    /// The same, if it is put into a register or, with an index, is a part of what is put there.
+    fn created(&self) -> Option<Made> {
+        let one = self.one;
+        match one.mnemonic() {
+            Mnemonic::Lea if one.is_ip_rel_memory_operand() || one.memory_base() == Register::None => {
+                let made = self.by_number(one.memory_displacement64())?;
+                Some(if one.memory_index() == Register::None { made } else { Made::Element })
+            }
+            Mnemonic::Lea => self.by_number(one.memory_displacement64()).map(|_| Made::Element),
+            _ => self.immediate().map(|made| if one.mnemonic() == Mnemonic::Mov { made } else { Made::Element }),
+        }
+    }
+
+    /// The same, where it stands in the instruction itself.
+    fn immediate(&self) -> Option<Made> {
+        let one = self.one;
+        let is_one = |index: &u32| is_immediate(one.op_kind(*index));
+        (0..one.op_count()).filter(is_one).find_map(|index| self.by_number(one.immediate(index)))
+    }
+
     /// True if it leaves the function by a jump.
     fn is_left(&self) -> bool {
         let flow = self.guest.flow;
@@ -477,6 +526,9 @@ impl At<'_> {
     /// The relation of the registers that are written to the pointer afterwards.
     fn result(&self, held: &Held, info: &mut InstructionInfoFactory) -> Option<Made> {
         let one = self.one;
+        if let Some(made) = self.created() {
+            return Some(made);
+        }
         let is_wide = one.op_count() > 0 && one.op0_kind() == OpKind::Register && one.op0_register().is_gpr64();
         let has_memory = (1..one.op_count()).any(|index| one.op_kind(index) == OpKind::Memory);
         let is_number = one.op_count() == 2 && one.op1_kind() != OpKind::Register && !has_memory;
@@ -545,21 +597,16 @@ impl At<'_> {
         if !info.info(one).used_memory().iter().any(|used| is_write(used.access())) {
             return Ok(());
         }
+        if let Some(made) = self.immediate() {
+            return self.put(held, made);
+        }
         if one.mnemonic() == Mnemonic::Push {
             let pointer = if one.op0_kind() == OpKind::Register { self.of(held, one.op0_register()) } else { None };
             return if pointer.is_some_and(|made| self.may_reach(made)) { Err(Shared) } else { Ok(()) };
         }
         let registers = (1..one.op_count()).filter(|index| one.op_kind(*index) == OpKind::Register);
         if let Some(made) = { registers }.find_map(|index| self.of(held, one.op_register(index))) {
-            let is_put = one.mnemonic() == Mnemonic::Mov && one.op1_register().is_gpr64();
-            return match self.slot().filter(|_| is_put) {
-                Some(slot) => {
-                    held.slots.insert(slot, made);
-                    Ok(())
-                }
-                None if self.may_reach(made) => Err(Shared),
-                None => Ok(()),
-            };
+            return self.put(held, made);
         }
         if let Some(slot) = self.slot().filter(|_| one.mnemonic() == Mnemonic::Mov) {
             held.slots.remove(&slot);
@@ -581,10 +628,24 @@ impl At<'_> {
         if is_beside || self.is_own || !self.is_quiet { Ok(()) } else { Err(Shared) }
     }
 
+    /// Puts it into memory: that may be a slot of the frame.
+    fn put(&self, held: &mut Held, made: Made) -> Result<(), Shared> {
+        let one = self.one;
+        let is_whole = one.op_count() == 2 && (one.op1_register().is_gpr64() || is_immediate(one.op1_kind()));
+        match self.slot().filter(|_| one.mnemonic() == Mnemonic::Mov && is_whole) {
+            Some(slot) => {
+                held.slots.insert(slot, made);
+                Ok(())
+            }
+            None if self.may_reach(made) => Err(Shared),
+            None => Ok(()),
+        }
+    }
+
     /// True if the bytes may be reached by what is made of the pointer so.
     fn may_reach(&self, made: Made) -> bool {
         match (made, self.guest.care) {
-            (_, Care::All) | (Made::Maybe, _) => true,
+            (_, Care::All | Care::Keeping) | (Made::Maybe, _) => true,
             (Made::Of(at), Care::Names) => at <= self.guest.bytes.start,
             (Made::Element, Care::Names) => false,
         }

@@ -70,7 +70,7 @@ pub fn writes_or_lends(code: &FunctionCode<'_>, analysis: &Analysis, addresses: 
     is_so
 }
 
-fn is_immediate(kind: OpKind) -> bool {
+pub(crate) fn is_immediate(kind: OpKind) -> bool {
     matches!(kind, OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64)
 }
 

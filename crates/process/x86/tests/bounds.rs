@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use trimtab_x86::{
     Analysis, Care, CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes,
     ProbePlace, Refusal, Returned, Site, SiteKind, Surroundings, WriteProbe, analyse, build_probe_island,
-    encode_near_jump, how_far, leaves_alone, loop_bound, loop_sites, passes_own, writes_or_lends, writes_through,
+    encode_near_jump, how_far, keeps_address, leaves_alone, loop_bound, loop_sites, passes_own, writes_or_lends, writes_through,
 };
 
 /// The loops are run with these.
@@ -62,6 +62,15 @@ impl Surroundings for Known<'_> {
     fn variable(&self, address: u64, bytes: u32) -> Option<Range<u64>> {
         let is_it = |one: &&Range<u64>| one.start <= address && address + u64::from(bytes) <= one.end;
         let variable = self.library.variables.iter().find(is_it)?.clone();
+        let keeps = |at: u64| {
+            self.library.analysed(at, |code, analysis| {
+                writes_or_lends(code, analysis, &variable)
+                    && keeps_address(code, analysis, &ControlFlow::of(analysis), &variable, self)
+            })
+        };
+        if self.library.functions.iter().any(|(_, at, _)| keeps(*at) == Some(true)) {
+            return None;
+        }
         let (mut reached, mut work) = (BTreeSet::new(), self.calls.clone());
         while let Some(target) = work.pop() {
             if !reached.insert(target) {

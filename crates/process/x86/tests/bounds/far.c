@@ -234,6 +234,23 @@ LOOP pointed_plain_given_static(struct limits *l) { for (int i = 0; i < l->nstep
 PLAIN(given_static) { other_l.nsteps = n; pointed_plain_given_static(&other_l); }
 LOOP pointed_other_given_static_moved(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_static(i); } }
 OTHER(given_static_moved) { static_l.nsteps = n; pointed_other_given_static_moved(&static_l); }
+/* Bounds at fixed addresses that other code knows by a pointer. */
+static struct limits plain_kept, heap_kept, callee_kept, chosen_kept, returned_one, passed_one, never_kept;
+static struct holder *on_heap;
+LOOP keep_plain(void) { kept_l = &plain_kept; }
+LOOP keep_on_heap(void) { on_heap = malloc(sizeof *on_heap); on_heap->l = &heap_kept; }
+LOOP grow_on_heap(int i) { if (i == 5) on_heap->l->nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP keep_chosen(int i) { kept_l = check(i) ? &other_l : &chosen_kept; }
+__attribute__((noinline, noclone)) struct limits *the_one(void) { __asm__ volatile("":::"memory"); return &returned_one; }
+LOOP grow_given(struct limits *l, int i) { if (i == 5) l->nsteps += 2; __asm__ volatile("":::"memory"); }
+LOOP set_up(struct limits *l, int n) { l->nsteps = n; l->dt = .5; }
+OTHER(fixed_kept_plainly) { plain_kept.nsteps = n; keep_plain(); for (int i = 0; i < plain_kept.nsteps; i++) { step(i); grow_kept(i); } kept_l = 0; }
+OTHER(fixed_kept_on_heap) { heap_kept.nsteps = n; keep_on_heap(); for (int i = 0; i < heap_kept.nsteps; i++) { step(i); grow_on_heap(i); } free(on_heap); }
+OTHER(fixed_kept_by_callee) { callee_kept.nsteps = n; keep(&callee_kept); for (int i = 0; i < callee_kept.nsteps; i++) { step(i); grow_kept(i); } kept_l = 0; }
+OTHER(fixed_kept_by_choice) { chosen_kept.nsteps = n; keep_chosen(n); for (int i = 0; i < chosen_kept.nsteps; i++) { step(i); grow_kept(i); } kept_l = 0; }
+OTHER(fixed_returned) { returned_one.nsteps = n; struct limits *l = the_one(); for (int i = 0; i < returned_one.nsteps; i++) { step(i); grow_given(l, i); } }
+OTHER(fixed_passed) { passed_one.nsteps = n; for (int i = 0; i < passed_one.nsteps; i++) { step(i); grow_given(&passed_one, i); } }
+PLAIN(fixed_set_up) { set_up(&never_kept, n); for (int i = 0; i < never_kept.nsteps; i++) { step(i); work(field, i); } }
 OTHER(field_some_moved) { struct limits l = {.5, n, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); change_some(&l, i); } }
 OTHER(field_pair_moved) { struct limits l = {.5, n, 0}; for (int i = 0; i < l.nsteps; i++) { step(i); change_pair(1, &l, i); } }
 OTHER(field_held_moved) { struct limits l = {.5, n, 0}; struct holder h = {&l, 1}; for (int i = 0; i < l.nsteps; i++) { step(i); change_held(&h, i); } }
