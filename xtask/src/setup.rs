@@ -36,6 +36,8 @@ const PACKAGES: &[(&str, Need)] = &[
     ("lammps", Need::RealPrograms),
     ("lammps-examples", Need::RealPrograms),
     ("netpipe-mpich2", Need::RealPrograms),
+    ("python3-mpi4py", Need::RealPrograms),
+    ("python3-numpy", Need::RealPrograms),
     ("iproute2", Need::RealPrograms),
     ("munge", Need::RealPrograms),
     ("slurmctld", Need::RealPrograms),

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 /// Everything but MPICH and hpcc.
 const INSTALLED: &str = "gcc g++ gfortran libc6-dev make binutils gdb libmpich-dev openmpi-bin libopenmpi-dev lammps \
                          lammps-examples netpipe-mpich2 iproute2 munge slurmctld slurmd slurm-client libslurm-dev \
-                         openssh-client openssh-server musl-tools uftrace dwz golang-go";
+                         openssh-client openssh-server musl-tools uftrace dwz golang-go python3-mpi4py python3-numpy";
 
 /// A folder with the three scripts; removed at the end.
 struct Machine {
