@@ -228,10 +228,10 @@ OTHER(given_from_heap) { struct limits *l = malloc(sizeof *l); l->nsteps = n; ke
 LOOP pointed_other_given_twice(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_kept(i); } }
 LOOP second_caller(struct limits *l) { pointed_other_given_twice(l); }
 OTHER(given_twice) { struct limits l = {.5, n, 0}; kept_l = &l; second_caller(&l); kept_l = 0; struct limits m = {.5, 0, 0}; pointed_other_given_twice(&m); }
-static struct limits static_l;
+static struct limits static_l, given_l;
 LOOP grow_static(int i) { if (i == 5) static_l.nsteps += 2; __asm__ volatile("":::"memory"); }
 LOOP pointed_plain_given_static(struct limits *l) { for (int i = 0; i < l->nsteps; i++) step(i); }
-PLAIN(given_static) { other_l.nsteps = n; pointed_plain_given_static(&other_l); }
+PLAIN(given_static) { given_l.nsteps = n; pointed_plain_given_static(&given_l); }
 LOOP pointed_other_given_static_moved(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_static(i); } }
 OTHER(given_static_moved) { static_l.nsteps = n; pointed_other_given_static_moved(&static_l); }
 /* Bounds at fixed addresses that other code knows by a pointer. */
@@ -240,7 +240,7 @@ static struct holder *on_heap;
 LOOP keep_plain(void) { kept_l = &plain_kept; }
 LOOP keep_on_heap(void) { on_heap = malloc(sizeof *on_heap); on_heap->l = &heap_kept; }
 LOOP grow_on_heap(int i) { if (i == 5) on_heap->l->nsteps += 2; __asm__ volatile("":::"memory"); }
-LOOP keep_chosen(int i) { kept_l = check(i) ? &other_l : &chosen_kept; }
+LOOP keep_chosen(int i) { kept_l = check(i) ? &static_l : &chosen_kept; }
 __attribute__((noinline, noclone)) struct limits *the_one(void) { __asm__ volatile("":::"memory"); return &returned_one; }
 LOOP grow_given(struct limits *l, int i) { if (i == 5) l->nsteps += 2; __asm__ volatile("":::"memory"); }
 LOOP set_up(struct limits *l, int n) { l->nsteps = n; l->dt = .5; }
