@@ -16,7 +16,8 @@ use std::sync::{Mutex, PoisonError};
 use trimtab_x86::{
     Analysis, Care, CodeRange, ControlFlow, FunctionCode, HowFar, JumpForm, LoopPlace, NoBound, Place, ProbeBytes,
     ProbePlace, Refusal, Returned, Site, SiteKind, Surroundings, WriteProbe, analyse, build_probe_island,
-    encode_near_jump, how_far, keeps_address, leaves_alone, loop_bound, loop_sites, passes_own, writes_or_lends, writes_through,
+    encode_near_jump, how_far, keeps_address, leaves_alone, loop_bound, loop_sites, passes_own, writes_or_lends,
+    writes_through,
 };
 
 /// The loops are run with these.
