@@ -4,12 +4,13 @@
 //! Next: `private` for variables; `trimtab-x86`'s `how_far`, which asks.
 
 use crate::inside::Inside;
+use crate::pointed::Given;
 use crate::private::{calls_of, private_variable};
 use crate::returns::{imported, returns_twice};
 use std::cell::Cell;
 use std::ops::Range;
 use trimtab_types::ProcAddr;
-use trimtab_x86::{Care, ControlFlow, Loop, Returned, Surroundings, leaves_alone, passes_own, writes_through};
+use trimtab_x86::{Care, ControlFlow, Loop, Returned, Surroundings, passes_own, writes_through};
 
 /// Calls within calls that are looked at.
 const DEPTH_MAX: u32 = 6;
@@ -59,7 +60,7 @@ impl Surroundings for Around<'_> {
     }
 
     fn leaves_alone(&self, target: u64, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
-        Called { around: self, depth: 0, left: &Cell::new(FUNCTIONS_MAX) }.leaves_alone(target, register, about)
+        Given::new(self.inside.subject(), &Given::all()).leaves_alone(target, register, about)
     }
 
     fn is_own_of_callers(&self, register: u8, bytes: Range<i64>) -> bool {
@@ -67,7 +68,8 @@ impl Surroundings for Around<'_> {
         let Some(calls) = calls_of(subject, self.inside.entry()).filter(|calls| !calls.is_empty()) else {
             return false;
         };
-        let called = Called { around: self, depth: 0, left: &Cell::new(FUNCTIONS_MAX) };
+        let left = Given::all();
+        let called = Called { around: self, given: Given::new(subject, &left) };
         calls.into_iter().all(|(caller, call)| {
             let is_own = subject.analysed(ProcAddr(caller), |code, analysis| {
                 let flow = Inside::new(code, analysis, subject).flow;
@@ -86,26 +88,15 @@ impl Surroundings for Around<'_> {
     }
 }
 
-/// A function so many calls away from the loop, while so many may be looked at.
+/// A caller of the loop's function, and those that it gives an address to.
 struct Called<'a> {
     around: &'a Around<'a>,
-    depth: u32,
-    left: &'a Cell<u32>,
+    given: Given<'a>,
 }
 
 impl Surroundings for Called<'_> {
     fn leaves_alone(&self, target: u64, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
-        if self.depth == DEPTH_MAX || self.left.get() == 0 {
-            return about.1.of_unknown(&about.0);
-        }
-        self.left.set(self.left.get() - 1);
-        let subject = self.around.inside.subject();
-        let further = Called { depth: self.depth + 1, ..*self };
-        let seen = subject.analysed(ProcAddr(target), |code, analysis| {
-            let flow = Inside::new(code, analysis, subject).flow;
-            Ok(leaves_alone(code, analysis, &flow, (register, &about.0, about.1), &further))
-        });
-        seen.unwrap_or_else(|_| about.1.of_unknown(&about.0))
+        self.given.leaves_alone(target, register, about)
     }
 
     fn variable(&self, address: u64, bytes: u32) -> Option<Range<u64>> {

@@ -9,17 +9,14 @@
 //! Next: `how_far`, which asks.
 
 use crate::inside::Inside;
+use crate::pointed::Given;
 use crate::prepare::Subject;
-use crate::returns::imported;
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use trimtab_symbols::ImageKind;
 use trimtab_types::{FileAddr, ProcAddr};
-use trimtab_x86::{
-    Analysis, Care, FunctionCode, Loop, Returned, Surroundings, keeps_address, leaves_alone, writes_or_lends,
-};
+use trimtab_x86::{Analysis, FunctionCode, Loop, keeps_address, writes_or_lends};
 
 /// Callers of callers that are looked for.
 const DEPTH_MAX: u32 = 12;
@@ -28,9 +25,6 @@ const FUNCTIONS_MAX: usize = 200;
 /// Code that is looked through at most, for a variable; and data, for each variable and process.
 const CODE_BYTES_MAX: u64 = 24 << 20;
 const DATA_BYTES_MAX: u64 = 4 << 20;
-/// Calls within calls that are followed with a variable's address, and functions among them.
-const KEEPERS_DEPTH_MAX: u32 = 6;
-const KEEPERS_MAX: u32 = 200;
 /// The program begins with these: they run once, before all loops, whoever has their addresses.
 const FIRST: [&str; 4] = ["main", "_start", "MAIN__", "_GLOBAL__sub_I_"];
 /// Bytes of a constant behind an address in an instruction.
@@ -143,8 +137,8 @@ impl Search<'_> {
 
     fn keeps(&self, code: &FunctionCode<'_>, analysis: &Analysis, addresses: &Range<u64>) -> bool {
         let flow = Inside::new(code, analysis, self.subject).flow;
-        let left = Cell::new(KEEPERS_MAX);
-        keeps_address(code, analysis, &flow, addresses, &Given { subject: self.subject, depth: 0, left: &left })
+        let left = Given::all();
+        keeps_address(code, analysis, &flow, addresses, &Given::new(self.subject, &left))
     }
 
     /// The functions that may change a variable while the loop runs; nothing if one may be called by way of its
@@ -261,32 +255,6 @@ impl Search<'_> {
             }
         }
         Some(false)
-    }
-}
-
-/// Functions that are given a variable's address, so many calls away, while so many may be looked at.
-struct Given<'a> {
-    subject: &'a Subject<'a>,
-    depth: u32,
-    left: &'a Cell<u32>,
-}
-
-impl Surroundings for Given<'_> {
-    fn leaves_alone(&self, target: u64, register: u8, about: (Range<i64>, Care)) -> Option<Returned> {
-        if self.depth == KEEPERS_DEPTH_MAX || self.left.get() == 0 {
-            return about.1.of_unknown(&about.0);
-        }
-        self.left.set(self.left.get() - 1);
-        let further = Given { depth: self.depth + 1, ..*self };
-        let seen = self.subject.analysed(ProcAddr(target), |code, analysis| {
-            let flow = Inside::new(code, analysis, self.subject).flow;
-            Ok(leaves_alone(code, analysis, &flow, (register, &about.0, about.1), &further))
-        });
-        seen.unwrap_or_else(|_| about.1.of_unknown(&about.0))
-    }
-
-    fn imported(&self, target: u64) -> Option<String> {
-        imported(self.subject, target)
     }
 }
 
