@@ -7,7 +7,9 @@
 //! Next: `trimtab-session`'s `given`, which finds the calls.
 
 use crate::bound::{Instructions, by_block};
-use crate::lent::{ARGUMENTS, CALL_CHANGES};
+use crate::lent::ARGUMENTS;
+use crate::linear::CALL_CHANGES;
+use crate::written::is_immediate;
 use crate::{Analysis, ControlFlow, FunctionCode};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 use std::collections::BTreeSet;
@@ -100,7 +102,7 @@ impl Search<'_> {
 /// Where an instruction takes a register's new value from; `None`: it leaves the register as it is.
 fn source(one: &Instruction, register: u8, info: &mut InstructionInfoFactory) -> Option<Source> {
     if matches!(one.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
-        return (CALL_CHANGES & 1 << register != 0).then_some(Source::Other);
+        return CALL_CHANGES.contains(&register).then_some(Source::Other);
     }
     let is_written = info.info(one).used_registers().iter().any(|used| {
         let writes =
@@ -110,12 +112,11 @@ fn source(one: &Instruction, register: u8, info: &mut InstructionInfoFactory) ->
     if !is_written {
         return None;
     }
-    let is_number = matches!(one.op1_kind(), OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64);
     Some(match one.mnemonic() {
         Mnemonic::Lea if one.is_ip_rel_memory_operand() && one.op0_register().is_gpr64() => {
             Source::Constant(one.memory_displacement64())
         }
-        Mnemonic::Mov if is_number => Source::Constant(one.immediate(1)),
+        Mnemonic::Mov if is_immediate(one.op1_kind()) => Source::Constant(one.immediate(1)),
         Mnemonic::Mov if one.op1_kind() == OpKind::Register && one.op1_register().is_gpr64() => {
             Source::Copy(one.op1_register().number() as u8)
         }

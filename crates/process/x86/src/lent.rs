@@ -8,7 +8,7 @@
 
 use crate::bound::{Instructions, States};
 use crate::how_far::Surroundings;
-use crate::linear::{Extension, Linear, Place, State, Value};
+use crate::linear::{CALL_CHANGES, Extension, Linear, Place, State, Value};
 use crate::owned::Care;
 use crate::{ControlFlow, Loop};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -20,8 +20,6 @@ const RSP: u8 = 4;
 const OBJECT_BYTES: i64 = 64;
 /// The same, where the code that is given it can be looked into.
 const OBJECT_BYTES_SEEN: i64 = 4096;
-/// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
-pub(crate) const CALL_CHANGES: u16 = 0b1111_1100_0111;
 /// Registers in which a function is given addresses: rdi, rsi, rdx, rcx, r8, r9.
 pub(crate) const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
 
@@ -226,7 +224,7 @@ impl Known<'_> {
         self.state.step(one, info);
         self.in_pass.iter_mut().for_each(|state| state.step(one, info));
         if is_call(one) {
-            self.registers &= !CALL_CHANGES;
+            CALL_CHANGES.iter().for_each(|number| self.registers &= !(1 << number));
             return;
         }
         for used in used.used_registers().iter().filter(|used| is_write(used.access())) {

@@ -204,8 +204,8 @@ pub(crate) struct State {
 
 /// Words of memory that are followed at once.
 const MEMORY_MAX: usize = 96;
-/// Registers that a call may change.
-const CALL_CHANGES: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
+/// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
+pub(crate) const CALL_CHANGES: [u8; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
 
 impl State {
     /// When a pass begins.
@@ -310,7 +310,7 @@ impl State {
     /// Follows one instruction.
     pub(crate) fn step(&mut self, instruction: &Instruction, info: &mut InstructionInfoFactory) {
         if instruction.is_call_near() || instruction.is_call_near_indirect() {
-            CALL_CHANGES.into_iter().for_each(|number| self.registers[number] = Value::Unknown);
+            CALL_CHANGES.into_iter().for_each(|number| self.registers[usize::from(number)] = Value::Unknown);
             self.flags = Flags::Unknown;
             self.lose_memory();
             return;

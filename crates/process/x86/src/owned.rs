@@ -10,7 +10,7 @@
 use crate::bound::{Instructions, States, by_block, settle};
 use crate::how_far::Surroundings;
 use crate::lent::{ARGUMENTS, is_call, is_write, may_write_so_far, number, on_stack};
-use crate::linear::{Linear, Place, State, Value};
+use crate::linear::{CALL_CHANGES, Linear, Place, State, Value};
 use crate::written::is_immediate;
 use crate::{Analysis, ControlFlow, FunctionCode, Loop};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -21,8 +21,6 @@ const RAX: u8 = 0;
 const RDX: u8 = 2;
 const RSP: u8 = 4;
 const RBP: u8 = 5;
-/// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
-const CALL_CHANGES: [u8; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
 /// Bytes that no write comes to: who is asked for them says whether an address is kept.
 const NO_BYTES: Range<i64> = 1 << 40..(1 << 40) + 1;
 /// An address so many bytes below a slot may be that of an object that contains it.
