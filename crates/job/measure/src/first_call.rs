@@ -22,7 +22,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_mpi::{Start, is_mpi_module, spellings};
 use trimtab_os::{MappingTable, Stopped, children_of, start_time_ticks};
-use trimtab_session::{Claim, Error, FaultHandlers, Gathering, ImageCache, Modules, interposers, is_loaded, leftover};
+use trimtab_session::{
+    Claim, Error, FaultHandlers, Gathering, ImageCache, Modules, TakeOver, interposers, is_loaded, leftover,
+};
 use trimtab_track::{Job, ProcFs, Processes};
 use trimtab_types::Pid;
 use trimtab_types::report::{HeldRank, MissedStart};
@@ -40,8 +42,6 @@ const GIVE_UP_PART: f64 = 0.6;
 const LOADING_MAX: Duration = Duration::from_secs(20);
 /// From when the library says that `MPI_Init` is done to when the program's own call of it returns.
 const RETURN_MAX: Duration = Duration::from_secs(2);
-/// Why what is in a process already may keep it from being held.
-const OF_ANOTHER: &str = "another trimtab has changed it";
 /// Threads that were let go have left our code by then.
 const LEFT: Duration = Duration::from_millis(1);
 
@@ -584,10 +584,9 @@ impl Holder {
             }
             found @ leftover::Leftover::Complete { .. } => {
                 return match Gathering::take_over(pid, &found)? {
-                    Some(taken) => Ok(taken),
-                    // It may be about to hand it over.
-                    None if found.is_gathering() => Err(Refused::Passing(OF_ANOTHER.to_owned())),
-                    None => Err(Refused::Final(OF_ANOTHER.to_owned())),
+                    TakeOver::Taken(taken) => Ok(taken),
+                    TakeOver::InUse => Err(Refused::Passing("another trimtab holds it".to_owned())),
+                    TakeOver::NoHold => Err(Refused::Final("another trimtab has changed it".to_owned())),
                 };
             }
         }

@@ -49,8 +49,10 @@ const ASKED_AT: usize = offset_of!(HoldWords, asked);
 const GO_AT: usize = offset_of!(HoldWords, answered);
 /// Where they lie in the header.
 const HOLD_AT: u64 = offset_of!(Header, hold) as u64;
-/// Stands in the place of a marker's site, which a hold has none of, where another trimtab may take the hold over.
-const HANDED_OVER: u64 = 0x7265_7665_6f64_6e68;
+/// Stand in the place of a marker's site, which a hold has none of: a hold of whoever put it in, and one that another trimtab
+/// may take over.
+const HELD_BY_OWNER: u64 = u64::from_le_bytes(*b"hold own");
+const HANDED_OVER: u64 = u64::from_le_bytes(*b"handover");
 
 const _: () = assert!(offset_of!(HoldWords, asked) == 0, "threads that have come count themselves in the first word");
 const _: () = assert!(offset_of!(HoldWords, answered) == GATHER_GO as usize, "taking all out lets threads go");
@@ -74,6 +76,17 @@ pub(crate) fn is_gathering(pid: Pid, mapping: &Mapping) -> bool {
 pub struct Gathering {
     body: Body,
     memory: Vec<(u64, u64)>,
+}
+
+/// Outcome of an attempt to take over what another trimtab has put into a process.
+#[derive(Debug)]
+pub enum TakeOver {
+    /// The hold is this process's from now on.
+    Taken(Gathering),
+    /// It is a hold of a trimtab that runs and may be about to hand it over.
+    InUse,
+    /// It is no hold, or there are several things.
+    NoHold,
 }
 
 /// Whoever put it in.
@@ -127,6 +140,7 @@ impl Gathering {
         let pid = stopped.pid();
         let may_sleep = is_unfiltered(pid);
         let initialise = |view: View<'_>| {
+            view.header().marker_site.store(HELD_BY_OWNER, Relaxed);
             let words = &view.header().hold;
             words.handlers[TICKS].store((limit.as_secs_f64() * ticks_per_second) as u64, Relaxed);
             words.handlers[MAY_SLEEP].store(u64::from(may_sleep), Relaxed);
@@ -158,24 +172,27 @@ impl Gathering {
         self.disown();
     }
 
-    /// Takes over what another trimtab has put in and handed over; `None`: it is something else. The caller has the
-    /// process's claim.
+    /// Takes over a hold that another trimtab has put in and handed over, or could not hand over because it was killed. The
+    /// caller has the process's claim.
     ///
     /// # Errors
     /// The process's memory can't be written.
-    pub fn take_over(pid: Pid, found: &Leftover) -> Result<Option<Gathering>, Error> {
-        let Some(target) = found.only_target() else { return Ok(None) };
+    pub fn take_over(pid: Pid, found: &Leftover) -> Result<TakeOver, Error> {
+        let Some((target, owner_runs)) = found.only_target() else { return Ok(TakeOver::NoHold) };
         let taken = Taken { pid, target: target.clone(), pause_ns: 0 };
-        if taken.word(offset_of!(Header, marker_site)) != HANDED_OVER {
-            return Ok(None);
+        match taken.word(offset_of!(Header, marker_site)) {
+            HANDED_OVER => {}
+            HELD_BY_OWNER if owner_runs => return Ok(TakeOver::InUse),
+            HELD_BY_OWNER => {}
+            _ => return Ok(TakeOver::NoHold),
         }
         let own = Pid(std::process::id() as i32);
         taken.set(offset_of!(Header, monitor_start), trimtab_os::start_time_ticks(own).unwrap_or(0))?;
         taken.set(offset_of!(Header, monitor_pid), own.0 as u64)?;
-        taken.set(offset_of!(Header, marker_site), 0)?;
+        taken.set(offset_of!(Header, marker_site), HELD_BY_OWNER)?;
         let memory = taken.target.mappings.clone();
         note_own(pid, &memory);
-        Ok(Some(Gathering { body: Body::Taken(Box::new(taken)), memory }))
+        Ok(TakeOver::Taken(Gathering { body: Body::Taken(Box::new(taken)), memory }))
     }
 
     /// The process.

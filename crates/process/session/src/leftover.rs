@@ -45,17 +45,11 @@ pub enum Leftover {
 }
 
 impl Leftover {
-    /// True if a trimtab that runs holds threads by it where they leave a function.
-    pub fn is_gathering(&self) -> bool {
-        let runs = matches!(self, Leftover::Complete { monitor_runs: true, .. });
-        runs && self.only_target().is_some_and(|target| target.geometry.function_count == 0)
-    }
-
-    /// The data needed to undo it, if it is complete and there is but one.
-    pub(crate) fn only_target(&self) -> Option<&Target> {
+    /// The data needed to undo it, if it is complete and there is but one; true if its maker runs.
+    pub(crate) fn only_target(&self) -> Option<(&Target, bool)> {
         match self {
-            Leftover::Complete { targets, .. } => match targets.as_slice() {
-                [UndoTarget(target)] => Some(target),
+            Leftover::Complete { targets, monitor_runs, .. } => match targets.as_slice() {
+                [UndoTarget(target)] => Some((target, *monitor_runs)),
                 _ => None,
             },
             Leftover::None | Leftover::Unfinished(_) => None,

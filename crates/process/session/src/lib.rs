@@ -66,7 +66,7 @@ pub use elsewhere::NamedFile;
 pub use error::Error;
 
 pub use debug_files::{DebugFiles, DebugSections};
-pub use gather::Gathering;
+pub use gather::{Gathering, TakeOver};
 pub use given::GivenFunctions;
 pub use handlers::FaultHandlers;
 pub use how_far::{LoopProgress, LoopWatch};

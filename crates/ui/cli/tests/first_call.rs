@@ -10,7 +10,9 @@ use common::{Desk, LIMIT, RANKS, Specimen, alone, is_held, maps};
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+use trimtab_measure::FirstCall;
 use trimtab_specimens::{GroundTruth, Launch, Mpi, Running, TextSnapshot, build, interrupt, skip, truths_of};
+use trimtab_types::Pid;
 use trimtab_types::report::{Link, Report};
 
 /// Programs of which every call is known, and what they are called with: in C, in Fortran, and in Fortran 2008.
@@ -352,6 +354,32 @@ fn ranks_go_on(desk: &Desk, mut trimtab: Child, end: End) {
     until(|| trimtab_specimens::running(&program).is_empty().then_some(()));
     let truths = truths_of(&desk.path("truth"), RANKS).expect("both came to MPI_Finalize");
     assert!(truths.iter().all(|truth| truth.finalized), "they went on to their end");
+}
+
+/// Another trimtab comes while the ranks are held and nobody has handed them over yet: it waits for that, and takes them over.
+#[test]
+fn ranks_that_are_about_to_be_handed_over_are_waited_for() {
+    let _alone = alone();
+    let (desk, program) = (Desk::new(), particle());
+    let launch = launch(&desk, &Specimen::of(Mpi::Mpich, "particle", "--iterations 200"), None);
+    let job = launch.start().expect("it starts");
+    let holds = FirstCall::begin(vec![Pid(job.pid())], Duration::from_secs(30), |_| Ok(())).expect("it begins");
+    let held = || trimtab_specimens::running(&program).into_iter().filter(|pid| is_held(*pid)).collect::<Vec<_>>();
+    let ranks = until(|| Some(held()).filter(|pids| pids.len() == RANKS as usize));
+    let json = desk.path("report.json").to_string_lossy().into_owned();
+    let mut attach = desk.command(&["attach", "--follow", "--hold", "10", "--json", &json, &ranks[0].to_string()]);
+    let attach = attach.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // It has looked at them by then, and found them another's.
+    std::thread::sleep(Duration::from_millis(700));
+    holds.handed_over(Duration::from_secs(1), &|| false).expect("they are held");
+    assert!(job.wait(LIMIT).expect("it ends").right_answer().is_some(), "its right answer");
+    let output = attach.wait_with_output().expect("it ends");
+    let report: Report = serde_json::from_slice(&std::fs::read(&json).unwrap_or_default())
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let from = report.window.from_first_call.as_ref().expect("it is asked for");
+    assert_eq!((from.ranks.as_slice(), from.missed.len()), (&[0, 1][..], 0), "{from:?}");
+    let truths = truths_of(&desk.path("truth"), RANKS).expect("the wrapper wrote");
+    check_functions(&report, &truths, "handed over");
 }
 
 /// Whoever was to see to one that ends without MPI ends with it.
