@@ -145,7 +145,12 @@ pub struct InnerLoop {
 pub fn detect(events: &[CallEvent], now_ticks: u64, options: &DetectOptions) -> Detection {
     let occurrences_min = options.iterations_min.max(1) + 1;
     if events.len() < occurrences_min {
-        return not_yet(format!("only {} MPI calls seen; observe longer", events.len()));
+        let seen = match events.len() {
+            0 => "no MPI call was".to_owned(),
+            1 => "only 1 MPI call was".to_owned(),
+            more => format!("only {more} MPI calls were"),
+        };
+        return not_yet(format!("{seen} seen; observe longer"));
     }
     let table = SymbolTable::new(events);
     let levels = table.levels(occurrences_min, |symbol| options.is_polling(symbol));

@@ -198,7 +198,7 @@ fn what_was_measured_is_kept_for_its_owner(site: &Site<'_>) {
     let report: trimtab_types::report::Report = serde_json::from_slice(&newest.stdout).expect("a report");
     assert_eq!((report.job.id.as_str(), report.window.batch, report.ranks.len()), (name, 1, NODES));
     let shown = site.ask(&["report", &format!("{name}/0")], "administrator:0");
-    let has_window = String::from_utf8_lossy(&shown.stdout).contains(" iterations from iteration ");
+    let has_window = String::from_utf8_lossy(&shown.stdout).contains(" as trimtab counts)");
     assert!(shown.status.success() && has_window, "{shown:?}");
     let refused = site.ask(&["report", &format!("{name}/0")], "user:4243");
     assert!(refused.status.code() == Some(2) && said(&refused).contains("no such job for you"), "{refused:?}");

@@ -480,7 +480,14 @@ fn recorded(window: &Window) -> String {
     };
     match (window.iterations, window.start) {
         (Some(iterations), Some(start)) => {
-            format!("{} from iteration {}, {long}, {ended}", counted(iterations, "iteration"), count(start))
+            // Not the program's own number of it, which the loop's counter tells.
+            let last = start.saturating_add(iterations).saturating_sub(1);
+            let numbers = if iterations > 1 {
+                format!("{} to {} as trimtab counts", count(start), count(last))
+            } else {
+                format!("number {} as trimtab counts", count(start))
+            };
+            format!("{} ({numbers}), {long}, {ended}", counted(iterations, "iteration"))
         }
         (Some(iterations), None) => format!("{}, {long}, {ended}", counted(iterations, "iteration")),
         (None, _) => format!("{long}, {ended}"),
