@@ -166,11 +166,13 @@ impl Error {
         self.is_loading() || has_nothing
     }
 
-    /// A rank that is gone when it is to be prepared means that the program has ended.
-    pub(crate) fn or_ended(self) -> Self {
-        match self {
-            Error::Rank { source: trimtab_session::Error::Os(trimtab_os::Error::Gone { .. }), .. } => Error::EndedEarly,
-            other => other,
+    /// Where a rank is gone when it is to be prepared the program has ended, whatever was tried at that moment.
+    pub(crate) fn or_ended(self, mut ranks: impl Iterator<Item = Pid>) -> Self {
+        let is_gone =
+            matches!(self, Error::Rank { source: trimtab_session::Error::Os(trimtab_os::Error::Gone { .. }), .. });
+        match is_gone || ranks.any(|pid| !trimtab_os::runs(pid)) {
+            true => Error::EndedEarly,
+            false => self,
         }
     }
 }
@@ -195,5 +197,14 @@ mod tests {
         assert!(nothing.may_be_executing() && !nothing.is_loading());
         let gone = of_rank(Session::CodeGone { pid, function: "f".into() });
         assert!(!gone.may_be_executing() && !Error::EndedEarly.may_be_executing());
+    }
+    #[test]
+    fn an_error_about_a_program_that_has_ended_is_its_end() {
+        let mut child = std::process::Command::new("true").spawn().expect("it starts");
+        let (own, ended) = (Pid(std::process::id() as i32), Pid(child.id() as i32));
+        child.wait().expect("it ends");
+        let refused = || Error::Refused { name: "a loop of f()".into(), reason: "its code can't be read".into() };
+        assert!(matches!(refused().or_ended([own].into_iter()), Error::Refused { .. }));
+        assert!(matches!(refused().or_ended([own, ended].into_iter()), Error::EndedEarly));
     }
 }

@@ -283,7 +283,12 @@ impl<'a> Lead<'a> {
 
     /// The recording by time until the program ended, or set a fault handler, while the loop was looked for.
     fn until_ended(&mut self) -> Result<(Marker, Recorded), Error> {
-        match recording::early(self)?.has_new_handler {
+        let early = match recording::early(self) {
+            // It ended while probes were put in anew: none is in, so nothing was recorded.
+            Err(Error::NoNode { .. }) => return Err(Error::EndedEarly),
+            early => early?,
+        };
+        match early.has_new_handler {
             true => {
                 self.until(Ended::FaultHandler, "the program set a fault handler of its own", Error::NewFaultHandler)
             }

@@ -323,7 +323,7 @@ impl<'c> Node<'c> {
                 Err(Error::NoSuchFunction { pattern, pid }) => {
                     return Ok(Answer::Inserted(nobody(self.ranks(), Some(lacking(&chosen, pattern, pid)))));
                 }
-                team => break team.map_err(Error::or_ended)?,
+                team => break team.map_err(|error| error.or_ended(chosen.ranks.iter().map(|process| process.pid)))?,
             }
         };
         let ranks = self.job.ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
