@@ -38,6 +38,7 @@ const RULES: &[Rule] = &[
     code::comments_begin_with_a_subject,
     code::production_code_does_not_panic,
     rooms::edges_are_allowed,
+    rooms::permissions_are_used,
     rooms::pure_rooms_touch_nothing,
     documents::architecture_names_every_crate,
     documents::dependencies_are_explained,

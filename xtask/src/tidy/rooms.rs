@@ -30,14 +30,10 @@ const ROOMS: &[Room] = &[
     room("trimtab-session", SESSION, false),
     room("trimtab-mpi", &[], true),
     room("trimtab-track", &["trimtab-mpi", "trimtab-symbols", "trimtab-x86"], false),
-    room("trimtab-neighbours", &["trimtab-track", "trimtab-mpi", "trimtab-symbols"], false),
-    room(
-        "trimtab-trigger",
-        &["trimtab-os", "trimtab-neighbours", "trimtab-track", "trimtab-mpi", "trimtab-symbols"],
-        false,
-    ),
+    room("trimtab-neighbours", &["trimtab-track"], false),
+    room("trimtab-trigger", &["trimtab-os", "trimtab-neighbours", "trimtab-track"], false),
     room("trimtab-watch", &["trimtab-symbols", "trimtab-os", "trimtab-mpi", "trimtab-track"], false),
-    room("trimtab-window", &["trimtab-mpi"], true),
+    room("trimtab-window", &[], true),
     room("trimtab-measure", MEASURE, false),
     room("trimtab-script", SCRIPT, false),
     room("trimtab-reduce", &[], true),
@@ -90,7 +86,6 @@ const FUZZ: &[&str] = &[
     "trimtab-symbols",
     "trimtab-x86",
     "trimtab-snippet",
-    "trimtab-plan",
     "trimtab-os",
     "trimtab-stub",
     "trimtab-session",
@@ -138,6 +133,11 @@ pub fn edges_are_allowed(tree: &Tree) -> Vec<Finding> {
     tree.packages.iter().flat_map(edges_of).collect()
 }
 
+/// Each crate of a row in [`ROOMS`] is used: a permission that nobody needs would hide an arrow that comes later.
+pub fn permissions_are_used(tree: &Tree) -> Vec<Finding> {
+    tree.packages.iter().flat_map(unused_of).collect()
+}
+
 /// The `src` of pure crates names nothing of [`IMPURE`], tests aside.
 pub fn pure_rooms_touch_nothing(tree: &Tree) -> Vec<Finding> {
     let test_files = test_module_files(tree);
@@ -175,6 +175,15 @@ fn edges_of(package: &Package) -> Vec<Finding> {
         !always && !room.may_use.contains(&to) && !room.may_use.contains(&ALL)
     });
     refused.map(|dependency| Finding::new(&manifest, 0, refusal(room, &dependency.name))).collect()
+}
+
+fn unused_of(package: &Package) -> Vec<Finding> {
+    let Some(room) = find_room(&package.name) else { return Vec::new() };
+    let is_used = |to: &str| package.dependencies.iter().any(|dependency| dependency.local && dependency.name == to);
+    let unused = room.may_use.iter().filter(|to| **to != ALL && !is_used(to));
+    let message = |to: &&str| format!("`{}` may use `{to}` and does not: take it out of ROOMS in rooms.rs", room.name);
+    let manifest = format!("{}/Cargo.toml", package.folder);
+    unused.map(|to| Finding::new(&manifest, 0, message(to))).collect()
 }
 
 fn refusal(room: &Room, to: &str) -> String {
@@ -265,7 +274,7 @@ mod tests {
             ("cli to any", "trimtab", "trimtab-store", 0),
             ("measure to session", "trimtab-measure", "trimtab-session", 0),
             ("measure to store", "trimtab-measure", "trimtab-store", 1),
-            ("window to mpi", "trimtab-window", "trimtab-mpi", 0),
+            ("window to mpi", "trimtab-window", "trimtab-mpi", 1),
             ("pure to os", "trimtab-plan", "trimtab-os", 1),
             ("symbols to store", "trimtab-symbols", "trimtab-store", 1),
             ("downwards", "trimtab-types", "trimtab-mpi", 1),
@@ -279,6 +288,17 @@ mod tests {
             let findings = edges_are_allowed(&Tree { files: Vec::new(), packages });
             assert_eq!(findings.len(), expected, "{name}: {findings:?}");
         }
+    }
+
+    #[test]
+    fn permissions_that_nobody_needs_are_found() {
+        let of = |dependencies: &[&str]| {
+            let packages = vec![examples::package("trimtab-site", "crates/a", dependencies)];
+            permissions_are_used(&Tree { files: Vec::new(), packages }).len()
+        };
+        assert_eq!(of(&["trimtab-link", "trimtab-overlay", "trimtab-types"]), 0);
+        assert_eq!(of(&["trimtab-link", "dev:trimtab-overlay"]), 0, "tests need it");
+        assert_eq!((of(&["trimtab-link"]), of(&[])), (1, 2));
     }
 
     #[test]
