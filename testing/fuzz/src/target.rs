@@ -5,7 +5,7 @@
 use crate::mutate::Mutator;
 use crate::targets::{
     answer, cache, code, debug, descriptor, elf, filter, frames, mapped, memory, minidebug, names, patched, planted,
-    records, relocate, script, sites, tables, talk, wire,
+    relocate, script, sites, tables, talk, wire,
 };
 use anyhow::{Result, bail};
 
@@ -49,7 +49,6 @@ const TABLE: &[(&str, Make)] = &[
     ("patched", || Box::new(patched::Patched::new())),
     ("descriptor", || Box::new(descriptor::Descriptor)),
     ("wire", || Box::new(wire::Wire)),
-    ("records", || Box::new(records::Records::new())),
     ("talk", || Box::new(talk::Talk)),
     ("filter", || Box::new(filter::Filter)),
     ("memory", || Box::new(memory::SharedMemory::new())),

@@ -34,8 +34,6 @@ const UNFINISHED: &[(&str, &str)] = &[
 
 /// Words with which a comment does not begin: it says who does what.
 const OPENINGS: [&str; 5] = ["What", "Who", "Whose", "Whom", "Whether"];
-/// A folder whose comments are still to be rewritten, or go with their code.
-const OLD_OPENINGS: &str = "crates/cluster/link/";
 
 /// Every Rust file starts with `//!`.
 pub fn files_open_with_their_purpose(tree: &Tree) -> Vec<Finding> {
@@ -88,7 +86,7 @@ pub fn unfinished_work_is_absent(tree: &Tree) -> Vec<Finding> {
 /// No line of a comment begins with one of [`OPENINGS`].
 pub fn comments_begin_with_a_subject(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, source) in tree.rust_files().filter(|(path, _)| !path.starts_with(OLD_OPENINGS)) {
+    for (path, source) in tree.rust_files() {
         for (index, line) in source.comments.lines().enumerate() {
             let text = line.trim_start().trim_start_matches(['/', '!']).trim_start();
             let first = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
@@ -237,7 +235,6 @@ mod tests {
             ("longer word", "a.rs", "/// Whatever comes.\nfn f() {}", vec![]),
             ("later in the sentence", "a.rs", "/// Says what it is.\nfn f() {}", vec![]),
             ("string", "a.rs", "f(\"\n// What\")", vec![]),
-            ("old folder", "crates/cluster/link/src/a.rs", "/// What.\nfn f() {}", vec![]),
         ] {
             assert_eq!(lines(comments_begin_with_a_subject, path, text), expected, "{name}");
         }

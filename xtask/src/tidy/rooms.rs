@@ -92,7 +92,6 @@ const FUZZ: &[&str] = &[
     "trimtab-wire",
     "trimtab-reduce",
     "trimtab-overlay",
-    "trimtab-link",
     "trimtab-measure",
     "trimtab-agent",
 ];

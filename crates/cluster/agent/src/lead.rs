@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_link::blocking::Blocking;
-use trimtab_link::{Address, Config, Credentials, JobSecret, Vicinity, incarnation_now};
+use trimtab_link::{Address, Config, Credentials, JobSecret, incarnation_now};
 use trimtab_os::ticks;
 use trimtab_overlay::node::{Trouble, WaveResult};
 use trimtab_overlay::stream::Down;
@@ -485,7 +485,6 @@ pub(crate) fn begin_tree(tree: u64, own: IpAddr, secret: &JobSecret) -> Result<B
         listener: None,
         contacts: Vec::new(),
         credentials: Some(Arc::new(Credentials::of_job(secret, NodeId::ROOT)?)),
-        vicinity: Vicinity::Memory,
     };
     Ok(Blocking::start(config, Some(Address::Tcp(SocketAddr::new(own, 0))))?)
 }

@@ -26,7 +26,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use trimtab_audit::What;
 use trimtab_link::blocking::Blocking;
-use trimtab_link::{Config, Credentials, JobSecret, Vicinity, incarnation_now};
+use trimtab_link::{Config, Credentials, JobSecret, incarnation_now};
 use trimtab_measure::{Command, Node, Options, Request, has_static_mpi, host_name, wanted_files};
 use trimtab_neighbours::{Machine, OtherJobs, Own};
 use trimtab_overlay::{Setup, Timing, Told};
@@ -156,7 +156,6 @@ pub(crate) fn join(ticket: &Ticket, secret: &JobSecret, index: usize) -> Result<
         listener: None,
         contacts: contacts.clone(),
         credentials: Some(credentials.clone()),
-        vicinity: Vicinity::Memory,
     };
     let listen = ticket.has_children(index).then(|| ticket.listens_at(index));
     match Blocking::start(config(), listen.clone()) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_link::blocking::Blocking;
-use trimtab_link::{Address, Config, Contact, Credentials, Vicinity, incarnation_now};
+use trimtab_link::{Address, Config, Contact, Credentials, incarnation_now};
 use trimtab_overlay::{NodeId, Setup, Told};
 use trimtab_reduce::{RankSet, Registry};
 use trimtab_site::api::{Enrol, Health, Placed, RevokedList};
@@ -171,7 +171,6 @@ impl Agent {
             listener: None,
             contacts,
             credentials: Some(self.credentials.clone()),
-            vicinity: Vicinity::Memory,
         };
         let listen = (self.port != 0).then(|| Address::Tcp(anywhere(controller, self.port)));
         Ok((Blocking::start(config, listen)?, placed.index))

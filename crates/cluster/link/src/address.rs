@@ -2,18 +2,15 @@
 //!
 //! Addresses are numbers, so that no name service is asked while a tree is being built.
 //!
-//! Next: `socket` for connections, `near` for the Unix socket beside a TCP address.
+//! Next: `socket` for connections.
 
 use crate::error::LinkError;
 use crate::limits::{BACKLOG, SOCKET_BYTES};
-use crate::near;
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use trimtab_overlay::NodeId;
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 /// Where a node listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,68 +59,51 @@ impl FromStr for Address {
     }
 }
 
-/// A place at which children are awaited. A Unix socket's file goes with it.
+/// A socket that takes the calls of a node's children. A Unix socket's file is removed with it.
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) kind: Kind,
-    /// For nodes of this host, beside TCP.
-    pub(crate) near: Option<UnixListener>,
     address: Address,
     _unlink: Option<Unlink>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    Tcp(std::net::TcpListener),
+    Tcp(TcpListener),
     Unix(UnixListener),
 }
 
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.kind {
-            Kind::Tcp(listener) => listener.as_fd(),
-            Kind::Unix(listener) => listener.as_fd(),
-        }
-    }
-}
-
-/// Removes a socket's file when nobody listens any more.
+/// Removes a socket's file when its listener is dropped.
 #[derive(Debug)]
 struct Unlink(PathBuf);
 
 impl Drop for Unlink {
     fn drop(&mut self) {
-        // It may be gone with its folder; nobody needs it then either.
+        // The file may be gone with its folder already.
         let _gone = std::fs::remove_file(&self.0);
     }
 }
 
 impl Listener {
-    /// Listens at an address; port 0 takes a free one. The node that gets the listener proves who calls.
+    /// Listens at an address on the current runtime; port 0 takes a free one. The node that gets the listener checks
+    /// who calls.
     ///
     /// # Errors
     /// When the address can't be had.
     pub async fn bind(address: &Address) -> Result<Self, LinkError> {
         match address {
             Address::Tcp(address) => {
-                let socket = match address {
-                    SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
-                    SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
-                };
+                let socket = tcp_socket(*address)?;
                 socket.set_reuseaddr(true)?;
-                // Connections that are accepted inherit these.
-                socket.set_send_buffer_size(SOCKET_BYTES)?;
-                socket.set_recv_buffer_size(SOCKET_BYTES)?;
                 socket.bind(*address)?;
-                let listener = socket.listen(BACKLOG)?.into_std()?;
+                let listener = socket.listen(BACKLOG)?;
                 let address = Address::Tcp(listener.local_addr()?);
-                Ok(Listener { kind: Kind::Tcp(listener), near: None, address, _unlink: None })
+                Ok(Listener { kind: Kind::Tcp(listener), address, _unlink: None })
             }
             Address::Unix(path) => {
                 let listener = bind_unix(path)?;
-                listener.set_nonblocking(true)?;
                 let _unlink = Some(Unlink(path.clone()));
-                Ok(Listener { kind: Kind::Unix(listener), near: None, address: address.clone(), _unlink })
+                Ok(Listener { kind: Kind::Unix(listener), address: address.clone(), _unlink })
             }
         }
     }
@@ -132,17 +112,17 @@ impl Listener {
     pub fn address(&self) -> &Address {
         &self.address
     }
-
-    /// Awaits nodes of this host at a Unix socket too, if this is TCP and the process may have one.
-    pub(crate) fn await_near(&mut self, tree: u64, node: NodeId) {
-        if let Address::Tcp(address) = &self.address {
-            // Without it they come by TCP.
-            self.near = near::listen_near(tree, node, address.port()).ok();
-        }
-    }
 }
 
-/// A file that a killed node left behind has nobody listening; it makes room.
+/// A TCP socket with the buffers of all our connections. Those that a listener accepts inherit its own.
+pub(crate) fn tcp_socket(address: SocketAddr) -> std::io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_send_buffer_size(SOCKET_BYTES)?;
+    socket.set_recv_buffer_size(SOCKET_BYTES)?;
+    Ok(socket)
+}
+
+/// Binds a path. A socket file that a killed node left behind refuses connections, and is replaced.
 fn bind_unix(path: &Path) -> std::io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {

@@ -1,6 +1,6 @@
 //! A node for programs of plain threads: it runs on a thread of its own, and its owner waits when it likes.
 //!
-//! Next: `inbox` for what the owner is told.
+//! Next: `inbox` for the owner's messages.
 
 use crate::address::{Address, Listener};
 use crate::error::LinkError;
@@ -35,7 +35,7 @@ impl Hosted {
                         config.listener = Some(Listener::bind(&listen).await?);
                     }
                     let address = config.listener.as_ref().map(|listener| listener.address().clone());
-                    Ok((Node::begin(config, owner, true)?, address))
+                    Ok((Node::start(config, owner)?, address))
                 };
                 let begun: Result<(Handle, Option<Address>), LinkError> = begun.await;
                 let handle = begun.as_ref().ok().map(|(handle, _)| handle.clone());

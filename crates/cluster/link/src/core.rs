@@ -1,39 +1,30 @@
-//! What a node is while it runs: the machine, its connections, its owner. Everything here happens under one lock.
+//! A node's state: the machine, the records of its connections, its owner. All of it is used under one lock.
 //!
-//! Whatever happens ends in [`Core::act`], which does what the machine asks for. What is to be written, and whom to
-//! call, is only noted; the driver does it when all that has happened at once is handled, so that one write carries
-//! many frames.
+//! Every event ends in [`Core::act`], which does what the machine asks for. Frames to be sent are only queued, and calls
+//! only noted; the connections' tasks write, and the driver calls, when the event is handled.
 //!
-//! Next: `driver` for the tasks that come here, `link` for one connection.
+//! Next: `driver` and `link` for the tasks that come here.
 
 use crate::address::Contact;
-use crate::awake;
 use crate::error::{LinkError, Trouble};
-use crate::events::Events;
 use crate::greet::Greeted;
 use crate::handle::{Hand, Owner};
-use crate::limits::{DIALING_FRAMES_MAX, LINK_COUNT_MAX, LOOK_LINKS_MAX};
-use crate::limits::{TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
-use crate::line::Line;
-use crate::link::{Link, put_first};
-use crate::memory::{Memory, Post};
-use crate::socket;
+use crate::limits::{DIALING_FRAMES_MAX, GREETING_COUNT_MAX, LINK_COUNT_MAX, TROUBLE_COUNT_MAX, UNUSED_TIME_MAX};
+use crate::link::{Connection, Link};
+use crate::queue::{feed, put_first};
 use rustls::pki_types::CertificateDer;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio::task::AbortHandle;
 use trimtab_overlay::frame::Body;
 use trimtab_overlay::{Action, Event, Frame, Node, NodeId, Told};
 use trimtab_types::one_line;
+use trimtab_wire::Decoder;
 
 thread_local! {
-    /// Frames between their bytes and the machine, for all connections of the thread.
-    static FRAMES: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
-    /// Connections of which something has come through memory.
-    static READY: Cell<Vec<(NodeId, u32)>> = const { Cell::new(Vec::new()) };
     /// Empty, with room, for all nodes of the thread.
     static LISTS: Cell<Option<Box<Lists>>> = const { Cell::new(None) };
 }
@@ -41,18 +32,11 @@ thread_local! {
 /// Lists that are kept for the next time have room for so many.
 const ROOM_COUNT_MAX: usize = 64;
 
-/// What the machine said, and what follows from doing it.
+/// Actions of the machine, and those that follow from doing them.
 #[derive(Default)]
 struct Lists {
     actions: Vec<Action>,
     next: Vec<Action>,
-}
-
-/// A time, and what the node's clock shows then.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    pub(crate) at: Instant,
-    pub(crate) us: u64,
 }
 
 /// A node that several tasks share.
@@ -72,15 +56,9 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What time it is, also by the node's clock; that begins at 1 because the machine's 0 is before everything.
-    pub(crate) fn now(&self) -> Now {
-        let at = Instant::now();
-        Now { at, us: at.saturating_duration_since(self.began).as_micros() as u64 + 1 }
-    }
-
-    /// The node's clock.
+    /// The node's clock. It begins at 1 because the machine's 0 is before everything.
     pub(crate) fn now_us(&self) -> u64 {
-        self.now().us
+        Instant::now().saturating_duration_since(self.began).as_micros() as u64 + 1
     }
 
     /// A moment of the node's clock.
@@ -92,7 +70,7 @@ impl Shared {
 /// An ancestor that is being called.
 struct Dialing {
     peer: NodeId,
-    /// What waits for it.
+    /// Frames that wait for it.
     frames: Vec<Frame>,
     /// How many of these go with the hello.
     said_count: usize,
@@ -104,70 +82,44 @@ pub(crate) struct Core {
     owner: Box<dyn Owner>,
     contacts: Vec<(NodeId, Contact)>,
     links: BTreeMap<NodeId, Box<Link>>,
-    events: Arc<Events>,
-    /// What nodes of this host share with this one.
-    post: Option<Arc<Post>>,
-    /// Whom something was done for in memory; they may have to be woken.
-    to_ring: Vec<NodeId>,
     /// Ancestors that are being called.
     dialing: Vec<Dialing>,
     to_dial: Vec<NodeId>,
-    to_write: Vec<NodeId>,
-    /// Connections that took no more; the driver is woken when they do.
-    blocked: Vec<NodeId>,
     /// The owner is behind, and doesn't know yet who waits for it.
     owner_waits: bool,
     next_serial: u32,
     swept_us: u64,
-    /// Reads that found something because the node stayed awake.
-    pub(crate) found_awake_count: u64,
     troubles: VecDeque<Trouble>,
-    /// When the driver wakes by itself, and how to wake it before.
+    /// The time at which the driver wakes by itself, and how to wake it before.
     pub(crate) armed_us: u64,
     waker: Option<Waker>,
-    /// True if the driver waits, so that it has to be woken.
-    driver_waits: bool,
-    /// Who waits for the node's end.
+    /// Wakes the task that waits for the node's end.
     waits_for_end: Option<Waker>,
     pub(crate) is_stopped: bool,
-    /// Tasks that call somebody or answer who called.
-    pub(crate) greeting_count: usize,
-    /// True if somebody may be calling.
-    pub(crate) is_called: bool,
+    /// Callers that have not proved themselves, oldest first. They are bounded in number.
+    greetings: BTreeMap<u64, AbortHandle>,
+    next_greeting: u64,
 }
 
 impl Core {
-    pub(crate) fn new(
-        node: Node,
-        owner: Box<dyn Owner>,
-        contacts: Vec<(NodeId, Contact)>,
-        events: Arc<Events>,
-        post: Option<Arc<Post>>,
-    ) -> Self {
+    pub(crate) fn new(node: Node, owner: Box<dyn Owner>, contacts: Vec<(NodeId, Contact)>) -> Self {
         Core {
             node,
             owner,
             contacts,
             links: BTreeMap::new(),
-            events,
-            post,
-            to_ring: Vec::new(),
             dialing: Vec::new(),
             to_dial: Vec::new(),
-            to_write: Vec::new(),
-            blocked: Vec::new(),
             owner_waits: false,
             next_serial: 0,
             swept_us: 0,
-            found_awake_count: 0,
             troubles: VecDeque::new(),
             armed_us: 0,
             waker: None,
-            driver_waits: false,
             waits_for_end: None,
             is_stopped: false,
-            greeting_count: 0,
-            is_called: false,
+            greetings: BTreeMap::new(),
+            next_greeting: 0,
         }
     }
 
@@ -226,14 +178,10 @@ impl Core {
         if let Some(link) = self.links.get_mut(&to) {
             link.used_us = now_us;
             link.push(frame)?;
-            if !link.is_listed {
-                link.is_listed = true;
-                self.to_write.push(to);
-            }
             return Ok(());
         }
         if !self.contacts.iter().any(|(ancestor, _)| *ancestor == to) {
-            // A descendant that is gone; the machine hears of it from its connection's end.
+            // It is a descendant that is gone. The machine hears of it from its connection's end.
             return Ok(());
         }
         let waiting = self.waiting_for(to);
@@ -247,7 +195,7 @@ impl Core {
         Ok(())
     }
 
-    /// What waits for an ancestor, who is called if it isn't yet.
+    /// The list of what waits for an ancestor, which is called if it isn't yet.
     fn waiting_for(&mut self, to: NodeId) -> &mut Dialing {
         let index = self.dialing.iter().position(|dialing| dialing.peer == to).unwrap_or_else(|| {
             self.to_dial.push(to);
@@ -257,8 +205,8 @@ impl Core {
         &mut self.dialing[index]
     }
 
-    /// What waits for an ancestor and is to go with the hello: nearly always that this node wants to join it. Whatever
-    /// connection comes of the call has carried it.
+    /// The bytes of frames that wait for an ancestor and can go with the hello: nearly always that this node wants to
+    /// join it. The connection that comes of the call has carried them.
     pub(crate) fn say_with_hello(&mut self, peer: NodeId) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(dialing) = self.dialing.iter_mut().find(|dialing| dialing.peer == peer) {
@@ -267,8 +215,8 @@ impl Core {
         bytes
     }
 
-    /// What waited for an ancestor that is no longer called, and wasn't said yet. Nothing is kept when nobody is called:
-    /// nearly always.
+    /// Takes the frames that waited for an ancestor and did not go with the hello. The list has no room while nobody is
+    /// called, as nearly always.
     fn take_waiting(&mut self, peer: NodeId) -> Vec<Frame> {
         let index = self.dialing.iter().position(|dialing| dialing.peer == peer);
         let mut waited = Vec::new();
@@ -281,9 +229,10 @@ impl Core {
         waited
     }
 
-    /// Takes in a connection whose other end is known.
-    pub(crate) fn adopt(&mut self, now_us: u64, greeted: Greeted) -> Result<(), LinkError> {
-        let Greeted { peer, socket, seal, rest, memory, unsaid } = greeted;
+    /// Takes in a connection whose other end is known, and starts its task.
+    pub(crate) fn adopt(&mut self, shared: &Arc<Shared>, greeted: Greeted) -> Result<(), LinkError> {
+        let Greeted { peer, stream, rest, unsaid } = greeted;
+        let now_us = shared.now_us();
         if self.is_stopped {
             return Err(LinkError::Closed);
         }
@@ -294,171 +243,71 @@ impl Core {
             self.lost(now_us, peer, &LinkError::Replaced);
         }
         self.next_serial = self.next_serial.wrapping_add(1);
-        let (serial, socket, is_memory) = (self.next_serial, socket.settle()?, memory.is_some());
-        self.events.add_link(&socket, peer, serial)?;
-        let line = Line::new(socket, memory, &self.events)?;
-        let mut link = Link::new(serial, now_us, line, seal);
-        if !unsaid.is_empty() {
-            link.say_first(unsaid);
-            link.is_listed = true;
-            self.to_write.push(peer);
-        }
-        self.links.insert(peer, Box::new(link));
-        if let Err(why) = self.begin(now_us, peer, serial, &rest) {
+        let serial = self.next_serial;
+        let certificate = stream.certificate().map(|own| own.clone().into_owned());
+        self.links.insert(peer, Box::new(Link::new(serial, now_us, certificate, unsaid)));
+        let mut decoder = Decoder::default();
+        if let Err(why) = self.begin(now_us, (peer, serial), &mut decoder, &rest) {
             self.lost(now_us, peer, &why);
             return Err(why);
         }
-        if is_memory {
-            // A driver that waits already hasn't said so to this peer.
-            self.ring();
+        let shared = shared.clone();
+        tokio::spawn(Connection { shared, peer, serial, stream, decoder, unsent: (Vec::new(), 0) });
+        self.wake_driver();
+        Ok(())
+    }
+
+    /// Queues the frames that waited for a connection, and handles those that came with its hello.
+    fn begin(
+        &mut self,
+        now_us: u64,
+        (peer, serial): (NodeId, u32),
+        decoder: &mut Decoder,
+        rest: &[u8],
+    ) -> Result<(), LinkError> {
+        for frame in self.take_waiting(peer) {
+            self.send(now_us, peer, frame)?;
+        }
+        let mut frames = Vec::new();
+        let fed = feed(decoder, rest, &mut frames);
+        self.frames_came(now_us, peer, serial, &mut frames)?;
+        fed
+    }
+
+    /// The task of a connection runs; false if the node has closed the connection.
+    pub(crate) fn link_runs(&mut self, peer: NodeId, serial: u32, task: &Waker) -> bool {
+        let link = self.links.get_mut(&peer).filter(|link| link.serial == serial);
+        link.map(|link| link.runs(task)).is_some()
+    }
+
+    /// Moves a batch of a connection's bytes to the end of `out`; false if none wait.
+    pub(crate) fn take_batch(&mut self, peer: NodeId, serial: u32, out: &mut Vec<u8>) -> Result<bool, LinkError> {
+        let link = self.links.get_mut(&peer).filter(|link| link.serial == serial);
+        link.ok_or(LinkError::Replaced)?.take(out)
+    }
+
+    /// Handles the frames that have come by a connection.
+    pub(crate) fn frames_came(
+        &mut self,
+        now_us: u64,
+        peer: NodeId,
+        serial: u32,
+        frames: &mut Vec<Frame>,
+    ) -> Result<(), LinkError> {
+        let link = self.links.get_mut(&peer).filter(|link| link.serial == serial);
+        link.ok_or(LinkError::Replaced)?.used_us = now_us;
+        for frame in frames.drain(..) {
+            self.handle(now_us, Event::Frame { from: peer, frame });
         }
         self.wake_driver();
         Ok(())
     }
 
-    /// Sends what has waited for a connection, and hears what came with its beginning.
-    fn begin(&mut self, now_us: u64, peer: NodeId, serial: u32, rest: &[u8]) -> Result<(), LinkError> {
-        for frame in self.take_waiting(peer) {
-            self.send(now_us, peer, frame)?;
-        }
-        if rest.is_empty() {
-            return Ok(());
-        }
-        self.decoded(now_us, peer, serial, |link, frames| link.open_plain(rest, frames))
-    }
-
-    /// Reads what has come on a connection; whether there may be more.
-    pub(crate) fn read(&mut self, now: Now, peer: NodeId, serial: u32) -> bool {
-        self.read_by(now, peer, serial, Line::read)
-    }
-
-    /// Reads what has come through memory, everywhere; whether something had.
-    pub(crate) fn read_memory(&mut self, now: Now) -> bool {
-        if !self.post.as_ref().is_some_and(|post| post.is_in_use()) {
-            return false;
-        }
-        let mut ready = READY.take();
-        let links = self.links.iter().filter(|(_, link)| link.line().has_come());
-        ready.extend(links.map(|(peer, link)| (*peer, link.serial)));
-        let has_come = !ready.is_empty();
-        for (peer, serial) in ready.drain(..) {
-            self.read_by(now, peer, serial, Line::look);
-        }
-        READY.set(ready);
-        has_come
-    }
-
-    /// The driver is about to wait, which nodes of this host are told; whether something came before they were. It is
-    /// read then.
-    pub(crate) fn comes_before_wait(&mut self, now: Now) -> bool {
-        let Some(post) = self.post.clone().filter(|post| post.is_in_use()) else { return false };
-        post.says_it_waits(true);
-        let has_come = self.read_memory(now);
-        if has_come {
-            post.says_it_waits(false);
-        }
-        has_come
-    }
-
-    /// The driver waits no more: nodes of this host need not wake it, and what came from them is read.
-    pub(crate) fn comes_after_wait(&mut self, now: Now) -> bool {
-        let Some(post) = self.post.as_ref().filter(|post| post.is_in_use()) else { return false };
-        post.says_it_waits(false);
-        self.read_memory(now)
-    }
-
-    fn read_by(
-        &mut self,
-        now: Now,
-        peer: NodeId,
-        serial: u32,
-        read: fn(&mut Line, &mut [u8]) -> io::Result<usize>,
-    ) -> bool {
-        let now_us = now.us;
-        socket::with_buffer(|bytes| {
-            let Some(link) = self.links.get_mut(&peer).filter(|link| link.serial == serial) else { return false };
-            let count = match read(link.line_mut(), bytes) {
-                Ok(0) => return self.ended(now_us, peer, serial, &LinkError::Closed),
-                Ok(count) => count,
-                Err(error) if socket::is_not_now(&error) => return false,
-                Err(error) => return self.ended(now_us, peer, serial, &error.into()),
-            };
-            awake::came(now.at);
-            let memory = link.line_mut().memory();
-            // Behind it is what the socket has to say, which is that it is over.
-            let is_memory = memory.is_some();
-            if memory.is_some_and(Memory::takes_debt) {
-                self.to_ring.push(peer);
-            }
-            match self.decoded(now_us, peer, serial, |link, frames| link.open(&mut bytes[..count], frames)) {
-                Ok(()) => is_memory || count == bytes.len(),
-                Err(why) => self.ended(now_us, peer, serial, &why),
-            }
-        })
-    }
-
-    /// Asks each connection for what is there, if there are few; whether something was.
-    pub(crate) fn look(&mut self, now: Now) -> bool {
-        let now_us = now.us;
-        if self.read_memory(now) {
-            self.found_awake_count += 1;
-            return true;
-        }
-        if self.links.len() > LOOK_LINKS_MAX {
-            return false;
-        }
-        let found = socket::with_buffer(|bytes| {
-            let found = self.links.iter_mut().find_map(|(peer, link)| match link.line_mut().look(bytes) {
-                // Its end is for the driver to find.
-                Ok(0) | Err(_) => None,
-                Ok(count) => Some((*peer, link.serial, count)),
-            });
-            let (peer, serial, count) = found?;
-            awake::came(now.at);
-            self.found_awake_count += 1;
-            Some((
-                peer,
-                serial,
-                self.decoded(now_us, peer, serial, |link, frames| link.open(&mut bytes[..count], frames)),
-            ))
-        });
-        if let Some((peer, serial, Err(why))) = &found {
-            self.ended(now_us, *peer, *serial, why);
-        }
-        found.is_some()
-    }
-
-    fn decoded(
-        &mut self,
-        now_us: u64,
-        peer: NodeId,
-        serial: u32,
-        open: impl FnOnce(&mut Link, &mut Vec<Frame>) -> Result<bool, LinkError>,
-    ) -> Result<(), LinkError> {
-        let Some(link) = self.links.get_mut(&peer).filter(|link| link.serial == serial) else {
-            return Err(LinkError::Replaced);
-        };
-        let mut frames = FRAMES.take();
-        link.used_us = now_us;
-        let opened = open(link, &mut frames);
-        if matches!(opened, Ok(true)) && !link.is_listed {
-            link.is_listed = true;
-            self.to_write.push(peer);
-        }
-        // Those before the first that is none of ours count, as if it had come later.
-        for frame in frames.drain(..) {
-            self.handle(now_us, Event::Frame { from: peer, frame });
-        }
-        FRAMES.set(frames);
-        opened.map(drop)
-    }
-
-    /// A connection is over; the machine hears of it if it is still the one in use. There is no more to be read of it.
-    fn ended(&mut self, now_us: u64, peer: NodeId, serial: u32, why: &LinkError) -> bool {
+    /// A connection is over. The machine hears of it if it is still the one in use.
+    pub(crate) fn ended(&mut self, now_us: u64, peer: NodeId, serial: u32, why: &LinkError) {
         if self.links.get(&peer).is_some_and(|link| link.serial == serial) {
             self.lost(now_us, peer, why);
         }
-        false
     }
 
     /// Ends connections whose other end has a certificate that is not good any more; how many.
@@ -467,7 +316,7 @@ impl Core {
         now_us: u64,
         is_revoked: &dyn Fn(&CertificateDer<'static>) -> bool,
     ) -> usize {
-        let bad = |link: &Link| link.certificate().is_some_and(is_revoked);
+        let bad = |link: &Link| link.certificate.as_ref().is_some_and(is_revoked);
         let peers: Vec<NodeId> = self.links.iter().filter(|(_, link)| bad(link)).map(|(peer, _)| *peer).collect();
         for peer in &peers {
             self.lost(now_us, *peer, &LinkError::Revoked);
@@ -488,11 +337,13 @@ impl Core {
     }
 
     fn close(&mut self, peer: NodeId, why: &LinkError) {
-        self.links.remove(&peer);
+        if let Some(link) = self.links.remove(&peer) {
+            link.wake();
+        }
         self.trouble(peer.to_string(), why);
     }
 
-    /// Remembers what went wrong, once for the same thing in a row.
+    /// Remembers a failure, once for the same one in a row.
     pub(crate) fn trouble(&mut self, with: String, why: &LinkError) {
         let what = one_line(why);
         match self.troubles.back_mut().filter(|last| last.with == with && last.what == what) {
@@ -516,49 +367,42 @@ impl Core {
         self.links.len()
     }
 
-    pub(crate) fn memory_count(&self) -> usize {
-        self.post.as_ref().map_or(0, |post| post.count())
+    /// The number of a caller that is about to be answered.
+    pub(crate) fn next_greeting(&mut self) -> u64 {
+        self.next_greeting += 1;
+        self.next_greeting
     }
 
-    pub(crate) fn near_count(&self) -> usize {
-        self.links.values().filter(|link| link.line().is_near()).count()
+    /// A caller is being answered. One too many ends the oldest.
+    pub(crate) fn greets(&mut self, number: u64, task: AbortHandle) {
+        if self.greetings.len() >= GREETING_COUNT_MAX
+            && let Some((_, oldest)) = self.greetings.pop_first()
+        {
+            oldest.abort();
+        }
+        self.greetings.insert(number, task);
+    }
+
+    /// A caller has been answered, or refused.
+    pub(crate) fn has_greeted(&mut self, number: u64) {
+        self.greetings.remove(&number);
     }
 
     /// Wakes the driver if there is something to do before it wakes by itself.
     pub(crate) fn wake_driver(&mut self) {
-        let is_due = !self.to_write.is_empty()
-            || !self.to_dial.is_empty()
-            || self.is_stopped
-            || self.owner_waits
-            || self.is_called;
-        if is_due || self.node.wake_at_us() < self.armed_us {
-            self.ring();
-        }
-    }
-
-    /// Wakes the driver.
-    pub(crate) fn ring(&mut self) {
-        // Many arrivals at once wake it once.
-        if std::mem::take(&mut self.driver_waits)
+        let is_due = !self.to_dial.is_empty() || self.is_stopped || self.owner_waits;
+        if (is_due || self.node.wake_at_us() < self.armed_us)
+            // Many events at once wake it once.
+            && std::mem::replace(&mut self.armed_us, 0) > 0
             && let Some(waker) = &self.waker
         {
             waker.wake_by_ref();
         }
     }
 
-    /// The driver runs: nobody needs to wake it.
-    pub(crate) fn driver_runs(&mut self) {
-        self.driver_waits = false;
-    }
-
-    /// True if there is nothing to do for the driver, which is not awaited by the owner or the kernel either.
-    pub(crate) fn is_calm(&self) -> bool {
-        self.driver_waits && self.blocked.is_empty() && !self.owner_waits && !self.is_stopped
-    }
-
-    /// What the driver does whenever it wakes: the time, then writing; whom to call next.
+    /// The driver's work whenever it wakes: the machine's time, the sweep, the owner. The ancestors to call next.
     pub(crate) fn turn(&mut self, now_us: u64, waker: &Waker) -> Vec<NodeId> {
-        self.driver_runs();
+        self.armed_us = 0;
         if now_us >= self.node.wake_at_us() {
             self.handle(now_us, Event::Time);
         }
@@ -567,13 +411,11 @@ impl Core {
             self.wait_for_owner(now_us, waker);
         }
         self.owner_waits = false;
-        self.write_all(now_us);
         self.armed_us = self.node.wake_at_us();
         match &mut self.waker {
             Some(known) => known.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
-        self.driver_waits = true;
         std::mem::take(&mut self.to_dial)
     }
 
@@ -587,56 +429,7 @@ impl Core {
         }
     }
 
-    /// Writes what has gathered, and what that leads to.
-    fn write_all(&mut self, now_us: u64) {
-        self.to_write.append(&mut self.blocked);
-        let mut at = 0;
-        while let Some(&peer) = self.to_write.get(at) {
-            at += 1;
-            let Some(link) = self.links.get_mut(&peer) else { continue };
-            match link.flush(peer, &self.events) {
-                Ok(false) => self.blocked.push(peer),
-                Ok(true) => link.is_listed = false,
-                Err(why) => {
-                    self.lost(now_us, peer, &why);
-                    continue;
-                }
-            }
-            if link.line_mut().memory().is_some_and(Memory::takes_debt) {
-                self.to_ring.push(peer);
-            }
-        }
-        self.to_write.clear();
-        self.to_write.shrink_to(ROOM_COUNT_MAX);
-        if !self.to_ring.is_empty() {
-            self.ring_near();
-        }
-    }
-
-    /// Wakes those for whom something was done in memory and who wait: all with one gong, or each with its bell.
-    fn ring_near(&mut self) {
-        let (to_ring, links) = (&mut self.to_ring, &mut self.links);
-        let mut by_gong = 0;
-        to_ring.retain(|peer| {
-            let memory = links.get_mut(peer).and_then(|link| link.line_mut().memory());
-            let Some(memory) = memory.filter(|memory| memory.must_ring()) else { return false };
-            by_gong += usize::from(memory.hears_gong());
-            true
-        });
-        let gong = self.post.as_ref().filter(|post| post.is_gong_better(by_gong));
-        if let Some(post) = gong {
-            post.ring_gong();
-        }
-        for peer in to_ring.drain(..) {
-            let memory = links.get_mut(&peer).and_then(|link| link.line_mut().memory());
-            if let Some(memory) = memory.filter(|memory| gong.is_none() || !memory.hears_gong()) {
-                memory.ring();
-            }
-        }
-        to_ring.shrink_to(ROOM_COUNT_MAX);
-    }
-
-    /// Closes what is neither above nor below this node and isn't asked to be.
+    /// Closes connections that are neither to a parent nor to a child, and that nobody asks to become one.
     fn sweep(&mut self, now_us: u64) {
         let unused_us = UNUSED_TIME_MAX.as_micros() as u64;
         if now_us.saturating_sub(self.swept_us) < unused_us / 2 {
@@ -647,16 +440,23 @@ impl Core {
         let node = &self.node;
         self.links.retain(|peer, link| {
             let is_ours = parent == Some(*peer) || node.is_child(*peer);
-            is_ours || now_us.saturating_sub(link.used_us) < unused_us
+            let stays = is_ours || now_us.saturating_sub(link.used_us) < unused_us;
+            if !stays {
+                link.wake();
+            }
+            stays
         });
     }
 
-    /// Lets everything go.
+    /// Closes all connections and ends the node's tasks.
     pub(crate) fn stop(&mut self) {
         self.is_stopped = true;
+        self.links.values().for_each(|link| link.wake());
         self.links.clear();
+        self.greetings.values().for_each(AbortHandle::abort);
+        self.greetings.clear();
         self.dialing.clear();
-        // Whoever waits for news hears that there will be none.
+        // The owner's end of an inbox learns by this that nothing more comes.
         self.owner = Box::new(|_: Told, _: &mut Hand<'_>| {});
         self.wake_driver();
         if let Some(waker) = self.waits_for_end.take() {

@@ -1,34 +1,34 @@
-//! Who a node is and whom it trusts, for TLS in both directions.
+//! The identity of a node and the authority it trusts, for TLS in both directions.
 //!
 //! A user's own agents share a [`JobSecret`], and it is the private key of an authority that exists for this job only:
 //! each agent makes itself a certificate that names its place. So one short secret starts any number of agents, nobody
-//! without it can speak, and jobs can't reach each other. All who have it can be any node of the job; they are one
-//! user's processes anyway. A site that runs agents for everybody gives each host a certificate of its own authority,
-//! which also gives some to people: so it says whose certificates may call a node.
+//! without it can speak, and jobs can't reach each other. Every process that has it can be any node of the job; they are
+//! one user's processes anyway. A site that runs agents for everybody gives each host a certificate of its own authority.
+//! That authority has certificates for people too, so the site also decides which of them may call a node.
 //!
-//! Next: `secret` for how it travels, `greet` for when this is asked.
+//! Next: `secret` for its way to the agents, `greet`, which checks connections by this.
 
 use crate::address::{Address, Contact};
 use crate::error::LinkError;
-use crate::seal::End;
 use crate::secret::JobSecret;
+use crate::socket::{Bounded, Stream};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::client::danger::ServerCertVerifier;
-use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{
-    NoServerSessionStorage, ParsedCertificate, UnbufferedServerConnection, VerifierBuilderError, WebPkiClientVerifier,
-};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 use trimtab_overlay::NodeId;
 
-/// What stands before the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410).
+/// The bytes before the 32 of an Ed25519 key in PKCS#8 (RFC 8410).
 const ED25519_PKCS8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 /// Hosts' clocks differ by less.
 const CLOCK_SLACK: Duration = Duration::from_secs(24 * 3600);
@@ -42,7 +42,7 @@ pub struct Credentials {
     names: Names,
 }
 
-/// What certificates name.
+/// The kind of names in certificates.
 #[derive(Clone, Copy, Debug)]
 enum Names {
     Nodes,
@@ -52,7 +52,7 @@ enum Names {
 /// True if a certificate, which is one of the site's authority, is that of a node.
 pub type MayCall = fn(&CertificateDer<'_>) -> bool;
 
-/// What a host of a site has.
+/// The identity of a host of a site.
 pub struct Site {
     /// The authority's certificate.
     pub authority: CertificateDer<'static>,
@@ -60,19 +60,19 @@ pub struct Site {
     pub chain: Vec<CertificateDer<'static>>,
     /// Its key.
     pub key: PrivateKeyDer<'static>,
-    /// Whose certificates may call this node.
+    /// Decides if the owner of a certificate may call this node.
     pub may_call: MayCall,
-    /// Who else decides about certificates, where not all that the authority has signed are good.
+    /// Decides about certificates, where not all that the authority has signed are good.
     pub verifiers: Option<Verifiers>,
 }
 
-/// What decides about certificates in place of the authority's signature alone: a list of revoked ones may change while
+/// Decides about certificates in place of the authority's signature alone: a list of revoked ones may change while
 /// connections come and go.
 #[derive(Clone, Debug)]
 pub struct Verifiers {
-    /// About those of whoever calls.
+    /// About those of callers.
     pub callers: Arc<dyn ClientCertVerifier>,
-    /// About those of whoever is called.
+    /// About those of nodes that are called.
     pub called: Arc<dyn ServerCertVerifier>,
 }
 
@@ -161,19 +161,16 @@ impl Credentials {
         // Connections last; tickets for another would be sent and kept for nothing.
         (server.send_tls13_tickets, server.session_storage) = (0, Arc::new(NoServerSessionStorage {}));
         client.resumption = Resumption::disabled();
-        // For `records`.
-        (server.enable_secret_extraction, client.enable_secret_extraction) = (true, true);
         Ok(Credentials { client: Arc::new(client), server: Arc::new(server), names })
     }
 
-    /// How either end begins.
-    #[cfg(test)]
-    pub(crate) fn configs(&self) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
-        (self.client.clone(), self.server.clone())
-    }
-
-    /// TLS for a call to a node.
-    pub(crate) fn dial(&self, node: NodeId, contact: &Contact) -> Result<End, LinkError> {
+    /// TLS of a call to a node, until both ends have proved who they are.
+    pub(crate) async fn call(
+        &self,
+        socket: Bounded<TcpStream>,
+        node: NodeId,
+        contact: &Contact,
+    ) -> Result<Stream, LinkError> {
         let name = match (self.names, &contact.host, &contact.address) {
             (Names::Nodes, ..) => server_name(node_name(node))?,
             (Names::Hosts { .. }, Some(host), _) => server_name(host.clone())?,
@@ -182,12 +179,14 @@ impl Credentials {
                 return Err(LinkError::Name { expected: contact.address.to_string() });
             }
         };
-        Ok(End::Client(UnbufferedClientConnection::new(self.client.clone(), name)?))
+        let stream = TlsConnector::from(self.client.clone()).connect(name, socket).await;
+        Ok(Stream::Tls(Box::new(stream.map_err(LinkError::of_stream)?.into())))
     }
 
-    /// TLS for somebody who calls.
-    pub(crate) fn answer(&self) -> Result<End, LinkError> {
-        Ok(End::Server(UnbufferedServerConnection::new(self.server.clone())?))
+    /// TLS of a call that was accepted, until both ends have proved who they are.
+    pub(crate) async fn answer(&self, socket: Bounded<TcpStream>) -> Result<Stream, LinkError> {
+        let stream = TlsAcceptor::from(self.server.clone()).accept(socket).await;
+        Ok(Stream::Tls(Box::new(stream.map_err(LinkError::of_stream)?.into())))
     }
 
     /// Checks that a caller's certificate is that of the node it says it is. Hosts of a site are trusted in what they say,

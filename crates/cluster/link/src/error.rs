@@ -1,6 +1,6 @@
-//! What can go wrong with a connection, and what is remembered of it.
+//! Errors of a connection, and the record of them for people.
 //!
-//! Next: `driver`, where these come about.
+//! Next: `greet`, `link` and `driver`, where these come about.
 
 use crate::address::Address;
 use std::io;
@@ -36,7 +36,7 @@ pub enum LinkError {
     /// A certificate isn't that of the node it should be.
     #[error("the other end is not {expected}: its certificate has another name")]
     Name {
-        /// Who it should have been.
+        /// The name it should have.
         expected: String,
     },
     /// Another user's process at the other end of a Unix socket.
@@ -53,17 +53,17 @@ pub enum LinkError {
     /// A node of another tree, or one that means somebody else.
     #[error("{theirs} of tree {tree:x} called for {wanted}: an address of an earlier run?")]
     Stranger {
-        /// Who it says it is.
+        /// The node it says it is.
         theirs: NodeId,
-        /// Of which tree.
+        /// The tree it says it is of.
         tree: u64,
-        /// Whom it wanted, or was wanted for.
+        /// The node it called, or was called as.
         wanted: NodeId,
     },
     /// The other end would not have us.
     #[error("{peer} refused this node: its own list of troubles says why")]
     Refused {
-        /// Who.
+        /// The ancestor.
         peer: NodeId,
     },
     /// Bytes that are not of our protocol.
@@ -110,7 +110,7 @@ pub enum LinkError {
     /// An address in the wrong form.
     #[error("`{text}` is no address: write tcp:127.0.0.1:4711 or unix:/run/user/1000/trimtab")]
     Address {
-        /// What was given.
+        /// The text.
         text: String,
     },
     /// A file of certificates, keys or a secret.
@@ -118,7 +118,7 @@ pub enum LinkError {
     File {
         /// Which.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The fault, and the remedy.
         what: String,
     },
     /// A certificate could not be made.
@@ -129,12 +129,26 @@ pub enum LinkError {
     Secret,
 }
 
+impl LinkError {
+    /// The reason in an error of a connection's stream, which may carry one of TLS's or of ours.
+    pub(crate) fn of_stream(error: io::Error) -> LinkError {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return LinkError::Closed;
+        }
+        match error.downcast::<LinkError>().map_err(|error| error.downcast::<rustls::Error>()) {
+            Ok(why) => why,
+            Err(Ok(why)) => LinkError::Tls(why),
+            Err(Err(error)) => LinkError::Io(error),
+        }
+    }
+}
+
 /// Something that went wrong with a connection, for people to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// With whom: a node, or what is known of somebody who said nothing.
+    /// The other end: a node, or its address or process where it did not say.
     pub with: String,
-    /// What, with its causes.
+    /// The error, with its causes.
     pub what: String,
     /// How often in a row.
     pub count: u64,

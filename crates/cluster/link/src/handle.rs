@@ -1,6 +1,6 @@
-//! What a node's owner may ask of it, from inside when it is told something, and from outside at any time.
+//! The requests that a node's owner may make, from inside when it is told something, and from outside at any time.
 //!
-//! Next: `inbox` for an owner that keeps what it is told.
+//! Next: `inbox` for an owner that keeps its messages.
 
 use crate::core::Shared;
 use crate::error::Trouble;
@@ -136,7 +136,7 @@ impl Handle {
         self.shared.lock().node.children().collect()
     }
 
-    /// What the machine has seen.
+    /// The machine's counts of events.
     pub fn counts(&self) -> Counts {
         self.shared.lock().node.counts()
     }
@@ -151,28 +151,13 @@ impl Handle {
         self.shared.lock().link_count()
     }
 
-    /// How many of them are with nodes of this host, at Unix sockets.
-    pub fn near_count(&self) -> usize {
-        self.shared.lock().near_count()
-    }
-
-    /// With how many of these it shares memory, through which all bytes go.
-    pub fn memory_count(&self) -> usize {
-        self.shared.lock().memory_count()
-    }
-
-    /// How often it found something at once because it stayed awake, where packets go to and fro.
-    pub fn found_awake_count(&self) -> u64 {
-        self.shared.lock().found_awake_count
-    }
-
     /// The latest things that went wrong with connections, oldest first.
     pub fn troubles(&self) -> Vec<Trouble> {
         self.shared.lock().troubles().cloned().collect()
     }
 
-    /// Ends connections whose other end proved itself with a certificate that is not good any more; how many. What is not
-    /// asked about is good: users at Unix sockets are.
+    /// Ends connections whose other end proved itself with a certificate that is not good any more; how many. Unix
+    /// sockets have no certificates and stay.
     pub fn close_revoked(&self, is_revoked: impl Fn(&CertificateDer<'static>) -> bool) -> usize {
         self.shared.lock().close_revoked(self.shared.now_us(), &is_revoked)
     }

@@ -1,10 +1,10 @@
-//! An owner that keeps what it is told until the program has time: an `async` one or a plain thread.
+//! An owner that keeps its messages until the program takes them: an `async` one or a plain thread.
 //!
 //! It is bounded. When it fills, the tree waits for the program: no more commands and waves begin than are on their way.
 //! The latest window of a stream replaces an earlier one. If it overflows nevertheless, the oldest go, and the program
 //! can ask how many: a result or a command that is missing is never missing silently.
 //!
-//! Next: `handle` for what else an owner can be.
+//! Next: `handle` for other owners.
 
 use crate::handle::{Hand, Owner};
 use crate::limits::{INBOX_BEHIND_COUNT, INBOX_COUNT_MAX};

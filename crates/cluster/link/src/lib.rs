@@ -1,43 +1,34 @@
-//! The tree's driver: what turns the state machine of `trimtab-overlay` into a program that talks.
+//! The tree's driver: sockets, TLS, clocks and queues around the state machine of `trimtab-overlay`.
 //!
-//! A [`Node`] owns one place in the tree: it listens for children, calls its ancestors in order, feeds frames and time
-//! to the machine and does what it says. Everything of a node happens under one lock, on one thread: a task that keeps
-//! the time, reads and writes, once for all that has gathered since it last did, and one for each greeting.
+//! A [`Node`] is one place in the tree: it listens for children, calls its ancestors in order, gives frames and time to
+//! the machine and does what it says. Its tasks run on tokio and share it under one lock: one per connection, which reads
+//! and writes, one that keeps the time, one that takes calls, and one per greeting.
 //!
-//! - **Nobody is heard who hasn't proved who they are:** TCP is always mutual TLS, with a site's authority or with one
-//!   that the job's secret makes ([`Credentials`]); a Unix socket asks the kernel for the other end's user.
-//!   What isn't proven yet is bounded in number, bytes and time. Nodes that find themselves on one host (`near`) have
-//!   both, and go on through memory that they share.
+//! - **No end is heard before it has proved who it is:** TCP is always mutual TLS by rustls, with a site's authority or
+//!   with one that the job's secret makes ([`Credentials`]); at a Unix socket the kernel names the other end's user.
+//!   Unproven connections are bounded in number, bytes and time.
 //! - **Results never delay commands:** they share a connection, but commands go first, and between the chunks of a
 //!   long result. A second connection would double the sockets of a large tree for a chunk's time.
-//! - **Every queue is bounded** ([`limits`]), and a full one is felt by whoever fills it, as `Busy` at root and leaves.
-//! - **Owners choose:** an [`Owner`] is called where things happen, an [`Inbox`] keeps them for an `async` program or
-//!   for a plain thread ([`blocking`]).
+//! - **Every queue is bounded** ([`limits`]), and a full one makes its producer wait, up to `Busy` at root and leaves.
+//! - **Owners choose:** an [`Owner`] is called where an event happens, an [`Inbox`] keeps events for an `async` program
+//!   or for a plain thread ([`blocking`]).
 //!
-//! Next: [`node`] to start one, [`handle`] for what its owner may ask, `core` and `driver` for what happens inside.
+//! Next: [`node`] to start one, [`handle`] for its owner's requests, `core`, `driver` and `link` for its inside.
 #![forbid(unsafe_code)]
 
 pub mod address;
-mod awake;
 pub mod blocking;
 mod core;
 pub mod credentials;
 mod driver;
-pub mod ends;
 pub mod error;
-mod events;
 mod greet;
 pub mod handle;
 pub mod inbox;
 pub mod limits;
-mod line;
 mod link;
-mod memory;
-mod near;
 pub mod node;
-mod records;
-mod ring;
-mod seal;
+mod queue;
 pub mod secret;
 mod socket;
 
@@ -46,5 +37,5 @@ pub use credentials::Credentials;
 pub use error::{LinkError, Trouble};
 pub use handle::{Hand, Handle, Owner};
 pub use inbox::{Inbox, inbox};
-pub use node::{Config, Node, Vicinity, incarnation_now};
+pub use node::{Config, Node, incarnation_now};
 pub use secret::JobSecret;

@@ -1,9 +1,9 @@
-//! A job's secret: what a user's own agents have in common, and nobody else has.
+//! A job's secret, which a user's own agents share, and nobody else has.
 //!
-//! Who starts agents makes one and passes it on through a pipe or a file that only its user may read. It never stands
-//! on a command line or in an environment, which others can list, and it is never shown.
+//! The command that starts agents makes one and passes it on through a pipe or a file that only its user may read. It
+//! never stands on a command line or in an environment, which others can list, and it is never shown.
 //!
-//! Next: `credentials` for what is made of it.
+//! Next: `credentials` for the certificates that are made of it.
 
 use crate::error::LinkError;
 use crate::limits::CREDENTIAL_FILE_BYTES_MAX;
@@ -61,7 +61,7 @@ impl JobSecret {
         JobSecret::parse(&private_file(path)?)
     }
 
-    /// Writes it to whoever may have it, as one line.
+    /// Writes it as one line, to a reader that may have it.
     ///
     /// # Errors
     /// When they don't take it.

@@ -34,7 +34,7 @@ fn inner_nodes_that_are_killed_cost_no_result() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().canonicalize().unwrap().join("tree");
     std::fs::copy(example(), &program).unwrap();
-    for edges in ["tcp", "near"] {
+    for edges in ["tcp", "unix"] {
         loses_nothing(&program, edges);
     }
 }

@@ -1,20 +1,21 @@
-//! Who stays outside: wrong and expired certificates, other users, other trees, other versions, garbage, and whoever
-//! says nothing. The tree goes on beside them.
+//! Connections that are refused: wrong and expired certificates, other users, other trees, other versions, garbage, and
+//! silence. The tree goes on beside them.
 //!
-//! Next: `greet` in the sources, which these knock at.
+//! Next: `greet` in the sources, which refuses them.
 
 mod common;
 
 use common::*;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use trimtab_link::credentials::Site;
-use trimtab_link::{Address, Config, Credentials, Hand, Handle, JobSecret, LinkError, Listener, Node};
+use trimtab_link::{Address, Config, Credentials, Hand, Handle, JobSecret, LinkError, Node};
 use trimtab_overlay::{NodeId, Told, Tree};
 use trimtab_specimens::skip;
 use trimtab_types::Rank;
@@ -68,11 +69,9 @@ fn who_can_not_prove_to_be_of_the_job_is_refused() {
         ("one that is not valid yet", &early, "", "not valid yet"),
         ("another node's certificate", &another, "refused", "not node 2"),
     ];
-    for ((name, make, theirs, ours), edges) in
-        rows.iter().flat_map(|row| [Edges::Tls, Edges::Near, Edges::Memory].map(|edges| (row, edges)))
-    {
+    for (name, make, theirs, ours) in rows {
         runtime().block_on(async {
-            let (grove, config) = grove_and_config(edges).await;
+            let (grove, config) = grove_and_config(Edges::Tls).await;
             let credentials = Some(Arc::new(make(&grove.secret).unwrap()));
             let (said, heard) = refused(&grove, Config { credentials, ..config }).await;
             assert!(said.contains(theirs), "{name}: {said}");
@@ -177,17 +176,17 @@ fn a_parent_of_another_version_is_named_as_the_reason() {
     });
 }
 
-/// Whom the rows about other users need.
+/// Another user.
 const NOBODY: u32 = 65534;
 
 /// A program of another user; none, and said, where that can't be had.
-fn of_another_user(test: &str, script: &str, argument: &str) -> Option<Child> {
+fn of_another_user(test: &str, script: &str, socket: &Path) -> Option<Child> {
     if std::fs::metadata("/proc/self").map(|me| std::os::unix::fs::MetadataExt::uid(&me)).ok() != Some(0) {
         skip(test, "only root can start a process of another user: run the tests as root");
         return None;
     }
     let mut child = Command::new("python3");
-    child.args(["-c", script, argument]).uid(NOBODY).current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped());
+    child.args(["-c", script]).arg(socket).uid(NOBODY).current_dir("/").stdin(Stdio::null());
     let child = child.spawn().ok();
     if child.is_none() {
         skip(test, "python3 can't be started: install python3");
@@ -195,75 +194,31 @@ fn of_another_user(test: &str, script: &str, argument: &str) -> Option<Child> {
     child
 }
 
-/// Where Python finds a root's socket beside its TCP port.
-fn near_name(root: &Address) -> String {
-    let Address::Tcp(address) = root else { panic!("TCP") };
-    format!("@trimtab/0/{TREE:x}/0/{}", address.port())
-}
-
-/// How many bytes are said at a socket, an abstract one if its name begins with @, is how it ends.
+/// A client of a Unix socket, which ends with the number of bytes that it was sent.
 const LISTEN_TO: &str = "import socket,sys; s=socket.socket(socket.AF_UNIX)
-s.connect(sys.argv[1].replace('@','\\0')); sys.exit(len(s.recv(99)))";
+s.connect(sys.argv[1]); sys.exit(len(s.recv(99)))";
 
 /// A process of another user finds the socket and is not heard.
 #[test]
 fn another_user_is_refused() {
-    for edges in [Edges::Unix, Edges::Near, Edges::Memory] {
-        runtime().block_on(async {
-            let (grove, _) = grove_and_config(edges).await;
-            let open = || std::os::unix::fs::PermissionsExt::from_mode(0o777);
-            std::fs::set_permissions(grove.folder.path(), open()).unwrap();
-            let name = match grove.addresses[0].as_ref().unwrap() {
-                Address::Unix(path) => {
-                    std::fs::set_permissions(path, open()).unwrap();
-                    path.display().to_string()
-                }
-                address => near_name(address),
-            };
-            let Some(mut child) = of_another_user("another_user_is_refused", LISTEN_TO, &name) else { return };
-            let mut status = None;
-            until("the connection is closed", || {
-                status = child.try_wait().unwrap();
-                status.is_some()
-            })
-            .await;
-            assert_eq!(status.and_then(|status| status.code()), Some(0), "nothing is said to another user");
-            let root = grove.handle(0);
-            let users = "runs as user 65534, this one as user 0";
-            until("the root says who it was", || root.troubles().iter().any(|trouble| trouble.what.contains(users)))
-                .await;
-            goes_on(&grove).await;
-        });
-    }
-}
-
-/// Another user was at the place where nodes of this host meet, and waits there for what a leaf says.
-#[test]
-fn another_user_s_socket_is_left_for_tcp() {
-    let script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1].replace('@','\\0'))
-s.listen(); print('there',flush=True); c=s.accept()[0]; print(len(c.recv(99)))";
     runtime().block_on(async {
-        let (mut grove, _) = grove_and_config(Edges::Near).await;
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let name = near_name(&Address::Tcp(free));
-        let Some(mut child) = of_another_user("another_user_s_socket_is_left_for_tcp", script, &name) else { return };
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        let mut line = || {
-            let mut line = String::new();
-            said.read_line(&mut line).unwrap();
-            line
-        };
-        assert_eq!(line(), "there\n");
-        let listener = Listener::bind(&Address::Tcp(free)).await.unwrap();
-        let root = Config { listener: Some(listener), ..grove.config(NodeId::ROOT, false).await };
-        let root = Node::start(root, |_: Told, _: &mut Hand<'_>| {}).unwrap();
-        grove.addresses[0] = Some(Address::Tcp(free));
-        let leaf = Node::start(grove.config(NodeId(2), false).await, leaf(Rank(1), Leaves::OnCommand)).unwrap();
-        until("the leaf is in the tree", || root.members().rank_count() == 1 && leaf.link_count() == 1).await;
-        assert_eq!(leaf.near_count(), 0);
-        assert_eq!(line(), "0\n", "another user hears nothing");
-        child.wait().unwrap();
-        assert!(root.troubles().is_empty() && leaf.troubles().is_empty());
+        let (grove, _) = grove_and_config(Edges::Unix).await;
+        let open = || std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        let Some(Address::Unix(path)) = &grove.addresses[0] else { panic!("a Unix socket") };
+        std::fs::set_permissions(grove.folder.path(), open()).unwrap();
+        std::fs::set_permissions(path, open()).unwrap();
+        let Some(mut child) = of_another_user("another_user_is_refused", LISTEN_TO, path) else { return };
+        let mut status = None;
+        until("the connection is closed", || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        assert_eq!(status.and_then(|status| status.code()), Some(0), "nothing is said to another user");
+        let root = grove.handle(0);
+        let users = "runs as user 65534, this one as user 0";
+        until("the root says who it was", || root.troubles().iter().any(|trouble| trouble.what.contains(users))).await;
+        goes_on(&grove).await;
     });
 }
 
@@ -316,7 +271,7 @@ fn a_site_s_own_certificates_work_and_another_site_s_do_not() {
 }
 
 /// An authority and a host's certificate, by the tool that everybody has.
-fn make_site(folder: &std::path::Path, site: &str) -> Result<(), String> {
+fn make_site(folder: &Path, site: &str) -> Result<(), String> {
     let script = format!(
         "set -e; umask 077
         openssl req -x509 -newkey ed25519 -nodes -keyout {site}-cakey.pem -out {site}-ca.pem -subj '/CN={site}' -days 2

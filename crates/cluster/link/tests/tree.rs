@@ -1,6 +1,6 @@
 //! Trees over real sockets: they come about, commands arrive, sums are exact, also after a node is lost.
 //!
-//! Next: `common` for how a tree is made, `refused.rs` for who stays outside.
+//! Next: `common` for how a tree is made, `refused.rs` for connections that are refused.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 use trimtab_link::blocking::Blocking;
-use trimtab_link::{Address, Config, Hand, LinkError, Node, Vicinity, inbox};
+use trimtab_link::{Address, Config, Hand, LinkError, Node, inbox};
 use trimtab_overlay::Frame;
 use trimtab_overlay::frame::Body;
 use trimtab_overlay::limits::PAYLOAD_BYTES_MAX;
@@ -36,10 +36,6 @@ fn a_multicast_is_answered_by_an_exact_sum() {
                 assert_eq!((result.wave, &result.covers), (wave, &all), "{edges:?}");
                 assert_eq!(Sum.decode(&result.value), Ok(sum_of(&all, wave)), "{edges:?} {wave}");
             }
-            let near_count = if edges == Edges::Tls { 0 } else { root.link_count() };
-            assert_eq!(root.near_count(), near_count, "{edges:?}");
-            let memory_count = if edges == Edges::Memory { near_count } else { 0 };
-            assert_eq!(root.memory_count(), memory_count, "{edges:?}");
         });
     }
 }
@@ -67,7 +63,7 @@ fn far_beats() -> Timing {
     Timing { beat_us: 60_000_000, silence_us_max: 200_000_000, ..patient() }
 }
 
-/// What the runtime says once has come is never left until the next beat, which is far away here.
+/// The kernel says once that bytes have come. They are never left until the next beat, which is far away here.
 #[test]
 fn nothing_that_has_come_waits_for_a_beat() {
     let timing = far_beats();
@@ -197,7 +193,6 @@ fn plain_threads_have_a_tree() {
         listener: None,
         contacts,
         credentials: None,
-        vicinity: Vicinity::Memory,
     };
     let listen = Address::Unix(folder.path().join("root"));
     let root = Blocking::start(config(NodeId::ROOT, vec![]), Some(listen.clone())).unwrap();
@@ -324,8 +319,7 @@ fn who_calls_says_at_once_that_it_wants_to_join() {
             listener: None,
             contacts: vec![Address::Unix(path).into()],
             credentials: None,
-            vicinity: Vicinity::Memory,
-        };
+            };
         let leaf = Node::start(config, |_: Told, _: &mut Hand<'_>| {}).unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         let (mut bytes, mut reader, mut hello, mut frames) = (vec![0; 4096], HelloReader::default(), None, Vec::new());

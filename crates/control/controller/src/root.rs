@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_link::blocking::Hosted;
-use trimtab_link::{Address, Config, Hand, Handle, Vicinity, incarnation_now};
+use trimtab_link::{Address, Config, Hand, Handle, incarnation_now};
 use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{Busy, NodeId, Setup, StreamSpec, Sync, Told};
@@ -62,7 +62,6 @@ impl Root {
             listener: None,
             contacts: Vec::new(),
             credentials: Some(Arc::new(identity.credentials()?)),
-            vicinity: Vicinity::Memory,
         };
         let (sender, results) = channel();
         let owner = move |told: Told, _: &mut Hand<'_>| match told {

@@ -16,7 +16,6 @@ pub mod minidebug;
 pub mod names;
 pub mod patched;
 pub mod planted;
-pub mod records;
 pub mod relocate;
 pub mod script;
 pub mod sites;

@@ -94,8 +94,8 @@ async fn children(listener: TcpListener, count: usize) -> Outcome<(Vec<OwnedRead
     Ok((reads, writes))
 }
 
-/// What a node is told on its standard input, `parent PORT children N`; the process ends when that does.
-pub fn told() -> Outcome<(SocketAddr, usize)> {
+/// Reads a node's plan on standard input, `parent PORT children N`; the process ends when its input does.
+fn told() -> Outcome<(SocketAddr, usize)> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -147,7 +147,7 @@ async fn leaf(mut up_read: OwnedReadHalf, mut up_write: OwnedWriteHalf) -> Outco
     }
 }
 
-/// Sends what comes from above to all children.
+/// Sends the messages from above to all children.
 async fn spread(mut up_read: OwnedReadHalf, mut writes: Vec<OwnedWriteHalf>) -> Outcome {
     let (mut buffer, mut kept) = (vec![0; BATCH_BYTES], 0);
     loop {
@@ -159,7 +159,7 @@ async fn spread(mut up_read: OwnedReadHalf, mut writes: Vec<OwnedWriteHalf>) -> 
     }
 }
 
-/// Sums what comes from children and sends it up.
+/// Sums the messages from children and sends the sums up.
 fn gather(reads: Vec<OwnedReadHalf>, up: OwnedWriteHalf) {
     let sums = Arc::new(Mutex::new(Sums { at: vec![0; reads.len()], ..Sums::default() }));
     let up = Arc::new(tokio::sync::Mutex::new(up));
@@ -180,14 +180,14 @@ fn gather(reads: Vec<OwnedReadHalf>, up: OwnedWriteHalf) {
 }
 
 /// Processes that were told where their parents listen.
-pub struct Started {
+struct Started {
     /// From the root downwards.
-    pub processes: Vec<Process>,
+    processes: Vec<Process>,
     child_counts: Vec<usize>,
 }
 
 /// Starts all nodes but the root, which listens there.
-pub fn start_all(subcommand: &str, tree: &Tree, root: SocketAddr) -> Outcome<Started> {
+fn start_all(tree: &Tree, root: SocketAddr) -> Outcome<Started> {
     let mut at = vec![root; tree.node_count()];
     let mut child_counts = vec![0_usize; tree.node_count()];
     tree.nodes().filter_map(|node| tree.parent(node)).for_each(|parent| child_counts[parent.0 as usize] += 1);
@@ -197,7 +197,7 @@ pub fn start_all(subcommand: &str, tree: &Tree, root: SocketAddr) -> Outcome<Sta
         for node in first..first + count {
             let parent = tree.parent(trimtab_overlay::NodeId(node)).ok_or("the root is here")?;
             let plan = format!("parent {} children {}\n", at[parent.0 as usize], child_counts[node as usize]);
-            processes.push(Process::start(subcommand, &plan, (node, 1))?);
+            processes.push(Process::start("bare", &plan, (node, 1))?);
         }
         for process in &mut processes[begun..] {
             let words = process.line()?;
@@ -211,12 +211,12 @@ pub fn start_all(subcommand: &str, tree: &Tree, root: SocketAddr) -> Outcome<Sta
 
 impl Started {
     /// How many connections the root takes.
-    pub fn root_child_count(&self) -> usize {
+    fn root_child_count(&self) -> usize {
         self.child_counts[0]
     }
 
     /// Waits until inner nodes say `ready`, which they do when all their children are there.
-    pub fn all_ready(&mut self) -> Outcome {
+    fn all_ready(&mut self) -> Outcome {
         let counts = &self.child_counts;
         self.processes.iter_mut().filter(|process| counts[process.hosted.0 as usize] > 0).try_for_each(|process| {
             process.line()?;
@@ -241,7 +241,7 @@ impl BareTree {
     pub fn grow(tree: &Tree) -> Outcome<BareTree> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
-        let mut started = start_all("bare", tree, listener.local_addr()?)?;
+        let mut started = start_all(tree, listener.local_addr()?)?;
         let (reads, writes) = runtime.block_on(children(listener, started.root_child_count()))?;
         started.all_ready()?;
         let buffers = reads.iter().map(|_| (vec![0; BATCH_BYTES], 0)).collect();

@@ -3,7 +3,7 @@
 //! Processes are started from the root downwards, since each must know where its ancestors listen. They end when their
 //! standard input does, and are killed if they don't.
 //!
-//! Next: `plan` for what they are told, `measure` for what is done with them.
+//! Next: `plan` for their input, `measure` for the figures.
 
 use crate::Outcome;
 use crate::host;
@@ -25,7 +25,7 @@ use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
 use trimtab_types::Rank;
 
-/// What takes longer hangs.
+/// Anything that takes longer hangs.
 pub const HANG: Duration = Duration::from_secs(300);
 
 /// A process of nodes.
@@ -98,12 +98,12 @@ impl Drop for Process {
     }
 }
 
-/// What is to be grown.
+/// The shape and kind of a tree to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Growth {
     /// Fan-out and leaves of a balanced tree.
     pub shape: (u32, u32),
-    /// What connects its nodes.
+    /// The transport between its nodes.
     pub edges: Edges,
     /// See [`Plan::flow`].
     pub flow: bool,
@@ -337,7 +337,7 @@ impl Ping {
         if self.left == 0 || hand.multicast(self.stream, result.covers.clone(), ONE.to_vec()).is_err() {
             self.is_wrong |= self.left > 0;
             self.left = 0;
-            // Whoever waited may have given up.
+            // The thread that waited may have given up.
             let _sent = self.done.take().map(|done| done.send(()));
         }
     }

@@ -3,15 +3,15 @@
 //! It says `listening NODE ADDRESS` for each inner node and `ready` when all have begun, and ends when its standard
 //! input does, so that nothing outlives the controller.
 //!
-//! Next: `plan` for what it is told.
+//! Next: `plan` for its input.
 
 use crate::Outcome;
-use crate::plan::{Edges, Plan};
+use crate::plan::Plan;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use trimtab_link::blocking::Hosted;
-use trimtab_link::{Config, Contact, Credentials, Hand, Listener, Node, Owner, Vicinity, incarnation_now};
+use trimtab_link::{Config, Contact, Credentials, Hand, Listener, Node, Owner, incarnation_now};
 use trimtab_overlay::{NodeId, Setup, Told, Tree};
 use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, RankSet, Registry, Values};
@@ -20,12 +20,12 @@ use trimtab_types::Rank;
 /// Room for a number with its length; few have more.
 const NUMBER_BYTES: usize = 4;
 
-/// What a rank contributes to a wave.
+/// The value that a rank contributes to a wave.
 pub fn value_of(rank: Rank, wave: u64) -> i128 {
     i128::from(rank.0 + 1) * i128::from(wave + 3)
 }
 
-/// The sum of what some ranks contribute.
+/// The sum of the values of some ranks.
 pub fn sum_of(ranks: &RankSet, wave: u64) -> i128 {
     let (Some(first), Some(last)) = (ranks.lowest(), ranks.highest()) else { return 0 };
     let count = ranks.rank_count();
@@ -36,11 +36,11 @@ pub fn sum_of(ranks: &RankSet, wave: u64) -> i128 {
     ranks.iter().map(|rank| value_of(rank, wave)).sum()
 }
 
-/// Hosts what standard input says.
+/// Hosts the nodes that standard input names.
 pub fn run() -> Outcome {
     let plan = Plan::read(&mut std::io::stdin().lock())?;
     std::thread::spawn(|| {
-        // Whatever comes is of no interest; its end is.
+        // Only the end of the input matters.
         let mut rest = [0; 64];
         while std::io::stdin().lock().read(&mut rest).is_ok_and(|count| count > 0) {}
         std::process::exit(0);
@@ -111,8 +111,7 @@ pub fn config(
     let credentials = plan.secret.as_ref().map(|secret| Credentials::of_job(secret, node)).transpose()?.map(Arc::new);
     let (ranks, timing) = (tree.ranks(node), plan.timing());
     let setup = Setup { id: node, incarnation: incarnation_now(), ancestors, ranks, timing, registry };
-    let vicinity = if plan.edges == Edges::Near { Vicinity::Memory } else { Vicinity::Tcp };
-    Ok(Config { setup, tree: plan.number, listener, contacts, credentials, vicinity })
+    Ok(Config { setup, tree: plan.number, listener, contacts, credentials })
 }
 
 /// A leaf's program: so many contributions as commands ask for, or to each wave that it may.

@@ -1,13 +1,11 @@
 //! Trees of real processes, for tests and for `cargo xtask bench tree`.
 //!
-//! `tree host`, `tree bare` and `tree calls` are nodes: they take a plan on standard input, say where they listen, and end when it
+//! `tree host` and `tree bare` are nodes: they take a plan on standard input, say where they listen, and end when it
 //! closes. `tree measure PART` is the controller: it starts them as processes of its own and prints one line of JSON.
 //!
-//! Next: `plan` for what a host is told, `host` for nodes, `bare` and `calls` for the floors, `measure` for what is
-//! measured.
+//! Next: `plan` for a host's input, `host` for nodes, `bare` for the floor, `measure` for the figures.
 
 mod bare;
-mod calls;
 mod forest;
 mod host;
 mod measure;
@@ -18,8 +16,8 @@ mod usage;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: tree host | tree bare | tree calls | \
-    tree measure PART [--leaves N] [--rounds N] [--waves N] [--edges tcp|near]";
+const USAGE: &str = "usage: tree host | tree bare | \
+    tree measure PART [--leaves N] [--rounds N] [--waves N] [--edges tcp|unix]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,7 +25,6 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["host"] => host::run(),
         ["bare"] => bare::run(),
-        ["calls"] => calls::run(),
         ["measure", part, ref options @ ..] => measure::run(part, options),
         _ => Err(USAGE.into()),
     };
@@ -40,5 +37,5 @@ fn main() -> ExitCode {
     }
 }
 
-/// What goes wrong here is for people only.
+/// An error here is for people only.
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;

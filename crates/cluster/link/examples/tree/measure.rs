@@ -1,11 +1,10 @@
-//! What is measured, and the line of JSON that says it.
+//! The measurements, and the line of JSON that holds the figures of one.
 //!
-//! Contenders take turns: some round trips of the tree, some of the bare one, some of system calls alone, and again.
+//! Both trees take turns: some round trips of ours, some of the bare one, and again.
 //!
-//! Next: `forest` for the tree, `bare` and `calls` for the floors, `scale` and `survive` for the longer parts.
+//! Next: `forest` for the tree, `bare` for the floor, `scale` and `survive` for the longer parts.
 
 use crate::bare::BareTree;
-use crate::calls::CallTree;
 use crate::forest::{Forest, Growth};
 use crate::plan::{CHAIN, Edges};
 use crate::{Outcome, scale, survive, usage};
@@ -16,8 +15,8 @@ use std::time::{Duration, Instant};
 const FAN_OUT: u32 = 16;
 /// Round trips of one turn; the measurements of MRNet were means of 1,000.
 const TRIPS_PER_TURN: usize = 300;
-/// What is done before that of a turn which is timed takes so long. After something else, the scheduler takes some tenths
-/// of a second until each process runs where it runs from then on, and round trips take up to twice as long.
+/// Each turn begins with so much of the same work untimed. After something else, the scheduler takes some tenths of a
+/// second until each process runs where it runs from then on, and round trips take up to twice as long.
 const SETTLES: Duration = Duration::from_millis(300);
 /// Packets of one turn, to and fro: the scheduler takes some milliseconds to give two processes a processor each.
 const PACKETS_PER_TURN: usize = 2_000;
@@ -25,10 +24,10 @@ const PACKETS_PER_TURN: usize = 2_000;
 const CONTRIBUTIONS_PER_TURN: u32 = 1_280_000;
 /// How long an agent at rest is watched.
 const REST: Duration = Duration::from_secs(10);
-/// Trees that are watched: whether their nodes come to rest depends on what came last.
+/// Trees that are watched: how their nodes come to rest depends on their last messages.
 const RESTS: usize = 5;
 
-/// What is asked for, beside the part.
+/// The options beside the part.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How many leaves.
@@ -37,7 +36,7 @@ pub struct Options {
     pub rounds: usize,
     /// How many waves before and after each loss.
     pub waves: usize,
-    /// What connects nodes that are killed.
+    /// The transport of `scale` and `survive`.
     pub edges: Edges,
 }
 
@@ -50,7 +49,7 @@ pub fn run(part: &str, words: &[&str]) -> Outcome {
             ["--rounds", count] => options.rounds = count.parse()?,
             ["--waves", count] => options.waves = count.parse()?,
             ["--edges", "tcp"] => options.edges = Edges::Tcp,
-            ["--edges", "near"] => options.edges = Edges::Near,
+            ["--edges", "unix"] => options.edges = Edges::Plain,
             _ => return Err(format!("unknown option {pair:?}").into()),
         }
     }
@@ -66,35 +65,33 @@ pub fn run(part: &str, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Multicast and sum, and sums alone: of the tree as it is on one host and as it is between hosts, and of the floors.
+/// Multicast and sum, and sums alone: of the tree and of the floor.
 fn trips(options: Options) -> Outcome<Value> {
-    let shape = (FAN_OUT, options.leaves);
-    let grow = |edges| Forest::grow(Growth { shape, edges, flow: false, patient: false, processes: 0 });
-    let (near, tcp) = (grow(Edges::Near)?, grow(Edges::Tcp)?);
-    let (mut bare, mut calls) = (BareTree::grow(&tcp.tree)?, CallTree::grow(&tcp.tree)?);
-    let (near_stream, tcp_stream) = (near.sums()?, tcp.sums()?);
-    let [mut near_ms, mut tcp_ms, mut bare_ms, mut calls_ms] = [const { Vec::new() }; 4];
-    let [mut near_rate, mut tcp_rate, mut bare_rate] = [const { Vec::new() }; 3];
+    let tcp = Forest::grow(growth((FAN_OUT, options.leaves)))?;
+    let mut bare = BareTree::grow(&tcp.tree)?;
+    let stream = tcp.sums()?;
+    let [mut tcp_ms, mut bare_ms, mut tcp_rate, mut bare_rate] = [const { Vec::new() }; 4];
     let sum_count = (CONTRIBUTIONS_PER_TURN / options.leaves.max(1)) as usize;
     let per_s = |seconds: f64| sum_count as f64 / seconds;
     for _ in 0..options.rounds {
-        near_ms.push(mean(&settled(TRIPS_PER_TURN, |count| near.round_trips(near_stream, count))?) / 1e3);
-        tcp_ms.push(mean(&settled(TRIPS_PER_TURN, |count| tcp.round_trips(tcp_stream, count))?) / 1e3);
+        tcp_ms.push(mean(&settled(TRIPS_PER_TURN, |count| tcp.round_trips(stream, count))?) / 1e3);
         let bare_trips = |count| (0..count).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>();
         bare_ms.push(mean(&settled(TRIPS_PER_TURN, bare_trips)?) * 1e3);
-        calls_ms.push(mean(&settled(TRIPS_PER_TURN, |count| calls.trips(count))?) * 1e3);
-        near_rate.push(per_s(settled(sum_count, |count| near.sums_of_many(near_stream, count as u64))?));
-        tcp_rate.push(per_s(settled(sum_count, |count| tcp.sums_of_many(tcp_stream, count as u64))?));
+        tcp_rate.push(per_s(settled(sum_count, |count| tcp.sums_of_many(stream, count as u64))?));
         bare_rate.push(per_s(settled(sum_count, |count| bare.sums(count as u64))?));
     }
     Ok(json!({
         "leaves": options.leaves, "depth": tcp.tree.depth(), "start_s": tcp.start_seconds,
-        "near_ms": near_ms, "tcp_ms": tcp_ms, "bare_ms": bare_ms, "calls_ms": calls_ms,
-        "near_per_s": near_rate, "tcp_per_s": tcp_rate, "bare_per_s": bare_rate,
+        "tcp_ms": tcp_ms, "bare_ms": bare_ms, "tcp_per_s": tcp_rate, "bare_per_s": bare_rate,
     }))
 }
 
-/// What a turn gives, once it has settled: `work` does so many of what is measured.
+/// A tree of processes over TCP with TLS, with an agent's times.
+fn growth(shape: (u32, u32)) -> Growth {
+    Growth { shape, edges: Edges::Tcp, flow: false, patient: false, processes: 0 }
+}
+
+/// The figures of one turn, once it has settled: `work` measures so often.
 fn settled<T>(count: usize, mut work: impl FnMut(usize) -> Outcome<T>) -> Outcome<T> {
     let began = Instant::now();
     while began.elapsed() < SETTLES {
@@ -103,26 +100,23 @@ fn settled<T>(count: usize, mut work: impl FnMut(usize) -> Outcome<T>) -> Outcom
     work(count)
 }
 
-/// One packet to one leaf and back, directly and through an inner node: on one host, over TCP, and over the bare tree.
+/// One packet to one leaf and back, directly and through an inner node: over our tree and over the bare one.
 fn packet(options: Options) -> Outcome<Value> {
     let grow = |fan_out| {
-        let growth = |edges| Growth { shape: (fan_out, 1), edges, flow: false, patient: false, processes: 0 };
-        let forests = [Forest::grow(growth(Edges::Near))?, Forest::grow(growth(Edges::Tcp))?];
-        let bare = BareTree::grow(&forests[0].tree)?;
-        let streams = [forests[0].sums()?, forests[1].sums()?];
-        Ok::<_, Box<dyn std::error::Error>>((forests, streams, bare))
+        let forest = Forest::grow(growth((fan_out, 1)))?;
+        let (bare, stream) = (BareTree::grow(&forest.tree)?, forest.sums()?);
+        Ok::<_, Box<dyn std::error::Error>>((forest, stream, bare))
     };
     let mut trees = [grow(1)?, grow(CHAIN)?];
-    let mut series = [const { [const { Vec::new() }; 3] }; 2];
+    let mut series = [const { [const { Vec::new() }; 2] }; 2];
     for _ in 0..options.rounds {
-        for ((forests, streams, bare), [near_us, tcp_us, bare_us]) in trees.iter_mut().zip(&mut series) {
-            near_us.push(median(forests[0].round_trips(streams[0], PACKETS_PER_TURN)?));
-            tcp_us.push(median(forests[1].round_trips(streams[1], PACKETS_PER_TURN)?));
+        for ((forest, stream, bare), [tcp_us, bare_us]) in trees.iter_mut().zip(&mut series) {
+            tcp_us.push(median(forest.round_trips(*stream, PACKETS_PER_TURN)?));
             let taken = (0..PACKETS_PER_TURN).map(|_| bare.sums(1)).collect::<Outcome<Vec<f64>>>()?;
             bare_us.push(median(taken) * 1e6);
         }
     }
-    let [direct, through] = series.map(|[near, tcp, bare]| json!({ "near_us": near, "tcp_us": tcp, "bare_us": bare }));
+    let [direct, through] = series.map(|[tcp, bare]| json!({ "tcp_us": tcp, "bare_us": bare }));
     Ok(json!({ "direct": direct, "through": through }))
 }
 
@@ -136,8 +130,7 @@ fn rest() -> Outcome<Value> {
 }
 
 fn at_rest(agents: &mut Vec<Value>) -> Outcome {
-    let forest =
-        Forest::grow(Growth { shape: (CHAIN, 1), edges: Edges::Tcp, flow: false, patient: false, processes: 0 })?;
+    let forest = Forest::grow(growth((CHAIN, 1)))?;
     std::thread::sleep(Duration::from_secs(1));
     let before = forest.processes.iter().map(|process| usage::processor_seconds(process.pid()));
     let before = before.collect::<Outcome<Vec<f64>>>()?;

@@ -1,6 +1,6 @@
-//! What a process of nodes is told on its standard input, as lines of words.
+//! The plan of a process of nodes, which it reads on its standard input as lines of words.
 //!
-//! A secret must not stand on a command line, so all of it comes this way.
+//! A secret must not stand on a command line, so all of the plan comes this way.
 //!
 //! Next: `host`, which does it; `forest`, which says it.
 
@@ -16,7 +16,7 @@ use trimtab_overlay::{NodeId, Timing, Tree};
 pub struct Plan {
     /// For TLS; without one the kernel says who is there.
     pub secret: Option<JobSecret>,
-    /// What the edges are.
+    /// The transport.
     pub edges: Edges,
     /// Tells trees apart.
     pub number: u64,
@@ -34,14 +34,12 @@ pub struct Plan {
     pub at: BTreeMap<NodeId, Address>,
 }
 
-/// What connects two nodes.
+/// The connection between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edges {
-    /// Mutual TLS on TCP, as between hosts.
+    /// Mutual TLS on TCP, as agents have it.
     Tcp,
-    /// Mutual TLS as nodes of one host meet, through memory.
-    Near,
-    /// Unix sockets, on which the kernel says who is there.
+    /// Unix sockets, on which the kernel names the other end's user.
     Plain,
 }
 
@@ -61,7 +59,6 @@ impl Plan {
         if !secret.is_empty() {
             write!(text, "secret {}", String::from_utf8(secret)?)?;
         }
-        writeln!(text, "near {}", u8::from(self.edges == Edges::Near))?;
         writeln!(text, "number {}", self.number)?;
         writeln!(text, "shape {} {}", self.shape.0, self.shape.1)?;
         writeln!(text, "flow {}", u8::from(self.flow))?;
@@ -101,8 +98,6 @@ impl Plan {
                     plan.secret = Some(JobSecret::read(&mut format!("{digits}\n").as_bytes())?);
                     plan.edges = Edges::Tcp;
                 }
-                ["near", "1"] => plan.edges = Edges::Near,
-                ["near", _] => {}
                 ["number", number] => plan.number = number.parse()?,
                 ["shape", fan_out, leaves] => plan.shape = (fan_out.parse()?, leaves.parse()?),
                 ["flow", flow] => plan.flow = flow == "1",
@@ -149,7 +144,7 @@ impl Plan {
     pub fn listen(&self, node: NodeId) -> Address {
         match (self.at.get(&node), self.edges) {
             (Some(before), _) => before.clone(),
-            (None, Edges::Tcp | Edges::Near) => Address::Tcp(([127, 0, 0, 1], 0).into()),
+            (None, Edges::Tcp) => Address::Tcp(([127, 0, 0, 1], 0).into()),
             (None, Edges::Plain) => Address::Unix(format!("{}/n{}", self.folder, node.0).into()),
         }
     }

@@ -5,7 +5,6 @@
 use crate::Outcome;
 use crate::forest::{Forest, Growth};
 use crate::measure::{Options, median};
-use crate::plan::Edges;
 use crate::usage;
 use serde_json::{Value, json};
 
@@ -24,7 +23,7 @@ pub fn measure(options: Options) -> Outcome<Value> {
     raise_file_limit(u64::from(options.leaves))?;
     let growth = Growth {
         shape: (FAN_OUT, options.leaves),
-        edges: Edges::Plain,
+        edges: options.edges,
         flow: false,
         patient: true,
         processes: PROCESSES,

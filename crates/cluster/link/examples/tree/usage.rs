@@ -1,4 +1,4 @@
-//! What processes use, as the kernel counts it.
+//! The memory and time of processes, as the kernel counts them.
 //!
 //! Next: `measure` and `scale`, which ask.
 

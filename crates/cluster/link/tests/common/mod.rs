@@ -1,16 +1,14 @@
 //! Whole trees for tests: every node in one runtime, a real socket for each edge.
 //!
-//! A leaf contributes to the next wave whenever a command comes, or whenever it may. What it contributes is a function
-//! of rank and wave, so every result can be checked.
+//! A leaf contributes to the next wave whenever a command comes, or whenever it may. Its value is a function of rank and
+//! wave, so every result can be checked.
 //!
-//! Next: `tree.rs` for what must work, `refused.rs` for what must not.
+//! Next: `tree.rs` for trees that must work, `refused.rs` for connections that must not.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trimtab_link::{
-    Address, Config, Contact, Credentials, Hand, Handle, Inbox, JobSecret, Listener, Node, Vicinity, inbox,
-};
+use trimtab_link::{Address, Config, Contact, Credentials, Hand, Handle, Inbox, JobSecret, Listener, Node, inbox};
 use trimtab_overlay::node::WaveResult;
 use trimtab_overlay::stream::Down;
 use trimtab_overlay::{NodeId, Setup, StreamSpec, Sync, Timing, Told, Tree};
@@ -18,24 +16,20 @@ use trimtab_reduce::numbers::Sum;
 use trimtab_reduce::{Filter, FilterSpec, RankSet, Registry};
 use trimtab_types::Rank;
 
-/// What takes longer hangs.
+/// Anything that takes longer hangs.
 pub const HANG: Duration = Duration::from_secs(120);
 /// The number of every tree here.
 pub const TREE: u64 = 0x7ee;
 
-/// What the edges are.
+/// The transport of a tree's edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edges {
     Unix,
     Tls,
-    /// TLS at Unix sockets beside TCP addresses.
-    Near,
-    /// TLS through memory behind such sockets.
-    Memory,
 }
 
 /// All there are.
-pub const ALL_EDGES: [Edges; 4] = [Edges::Unix, Edges::Tls, Edges::Near, Edges::Memory];
+pub const ALL_EDGES: [Edges; 2] = [Edges::Unix, Edges::Tls];
 
 /// When leaves contribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +50,12 @@ pub struct Grove {
     pub root: Inbox,
 }
 
-/// What a rank contributes to a wave.
+/// The value that a rank contributes to a wave.
 pub fn value_of(rank: Rank, wave: u64) -> i128 {
     i128::from(rank.0 + 1) * i128::from(wave + 3)
 }
 
-/// The sum of what some ranks contribute.
+/// The sum of the values of some ranks.
 pub fn sum_of(ranks: &RankSet, wave: u64) -> i128 {
     ranks.iter().map(|rank| value_of(rank, wave)).sum()
 }
@@ -181,19 +175,14 @@ impl Grove {
         let contacts = ancestors.iter().map(address).map(Contact::from).collect();
         let credentials =
             (self.edges != Edges::Unix).then(|| Arc::new(Credentials::of_job(&self.secret, node).unwrap()));
-        let vicinity = match self.edges {
-            Edges::Unix | Edges::Tls => Vicinity::Tcp,
-            Edges::Near => Vicinity::Sockets,
-            Edges::Memory => Vicinity::Memory,
-        };
         let setup = setup(&self.tree, node, self.timing);
-        Config { setup, tree: TREE, listener, contacts, credentials, vicinity }
+        Config { setup, tree: TREE, listener, contacts, credentials }
     }
 
     async fn listen(&self, node: NodeId) -> Listener {
         let address = match self.edges {
             Edges::Unix => Address::Unix(self.folder.path().join(node.to_string())),
-            Edges::Tls | Edges::Near | Edges::Memory => Address::Tcp("127.0.0.1:0".parse().unwrap()),
+            Edges::Tls => Address::Tcp("127.0.0.1:0".parse().unwrap()),
         };
         Listener::bind(&address).await.unwrap()
     }

@@ -17,7 +17,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
 use trimtab_controller::{Options, own_version, serve};
 use trimtab_link::blocking::Blocking;
-use trimtab_link::{Address, Config, Contact, Vicinity, incarnation_now};
+use trimtab_link::{Address, Config, Contact, incarnation_now};
 use trimtab_overlay::{NodeId, Setup};
 use trimtab_reduce::{RankSet, Registry};
 use trimtab_site::api::{Begun, Enrol, Order, Outcome, Placed, Tree, Wanted, WindowState};
@@ -104,7 +104,6 @@ impl Site {
             listener: None,
             contacts: vec![Contact { address: Address::Tcp(self.tree), host: Some(Role::Controller.name()) }],
             credentials: Some(Arc::new(identity.credentials().expect("credentials"))),
-            vicinity: Vicinity::Memory,
         };
         Blocking::start(config, None).expect("it begins")
     }
