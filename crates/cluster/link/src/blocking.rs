@@ -39,7 +39,7 @@ impl Hosted {
                 };
                 let begun: Result<(Handle, Option<Address>), LinkError> = begun.await;
                 let handle = begun.as_ref().ok().map(|(handle, _)| handle.clone());
-                // Whoever started this may be gone; then nobody holds the node, and it ends.
+                // The thread that started this may be gone. Then nobody holds the node, and it ends.
                 let is_awaited = answer.send(begun).is_ok();
                 if let Some(handle) = handle.filter(|_| is_awaited) {
                     handle.ended().await;

@@ -53,15 +53,20 @@ impl Identity {
 
     /// A Unix socket's other end must be a process of this node's user.
     fn of_user(&self, socket: Bounded<UnixStream>, user: u32) -> Result<Stream, LinkError> {
-        if user == self.user { Ok(Stream::Unix(socket)) } else { Err(LinkError::User { theirs: user, ours: self.user }) }
+        if user == self.user {
+            Ok(Stream::Unix(socket))
+        } else {
+            Err(LinkError::User { theirs: user, ours: self.user })
+        }
     }
 
     /// Calls an ancestor. The first messages go with the hello, so that the answers can come with the answer to it.
     pub(crate) async fn call(&self, node: NodeId, contact: &Contact, first: &[u8]) -> Result<Greeted, LinkError> {
         let missing = || LinkError::NoCredentials { address: contact.address.clone() };
         let mut stream = match Socket::connect(&contact.address).await? {
+            // TLS is in a box of its own, so that thousands of callers at Unix sockets don't hold room for it.
             Socket::Tcp(socket) => {
-                self.credentials.as_deref().ok_or_else(missing)?.call(socket, node, contact).await?
+                Box::pin(self.credentials.as_deref().ok_or_else(missing)?.call(socket, node, contact)).await?
             }
             Socket::Unix(socket, user) => self.of_user(socket, user)?,
         };
@@ -86,7 +91,9 @@ impl Identity {
     pub(crate) async fn answer(&self, socket: Socket) -> Result<Greeted, LinkError> {
         let mut stream = match socket {
             // A node can't be made to listen on TCP without credentials.
-            Socket::Tcp(socket) => self.credentials.as_deref().ok_or(LinkError::Closed)?.answer(socket).await?,
+            Socket::Tcp(socket) => {
+                Box::pin(self.credentials.as_deref().ok_or(LinkError::Closed)?.answer(socket)).await?
+            }
             Socket::Unix(socket, user) => self.of_user(socket, user)?,
         };
         let heard = hear(&mut stream).await;

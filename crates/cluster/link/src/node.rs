@@ -68,9 +68,8 @@ impl Node {
         let machine = trimtab_overlay::Node::new(setup);
         let contacts = ancestors.into_iter().zip(contacts).collect();
         let shared = Arc::new(Shared::new(Core::new(machine, Box::new(owner), contacts)));
-        let listens = listener.map(|listener| {
-            Ends(tokio::spawn(take_calls(shared.clone(), identity.clone(), listener)).abort_handle())
-        });
+        let listens = listener
+            .map(|listener| Ends(tokio::spawn(take_calls(shared.clone(), identity.clone(), listener)).abort_handle()));
         tokio::spawn(drive(shared.clone(), identity, listens));
         Ok(Handle { shared })
     }

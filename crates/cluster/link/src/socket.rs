@@ -159,11 +159,7 @@ impl<S> Bounded<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = bytes.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(context, bytes))?;
         Poll::Ready(self.count(bytes.filled().len() - before))
@@ -193,5 +189,28 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[test]
+    fn an_end_that_is_not_known_may_send_only_so_much() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            for (left_bytes, is_refused) in [(Some(GREETING_BYTES_MAX), true), (None, false)] {
+                let (mut far, near) = tokio::io::duplex(2 * GREETING_BYTES_MAX);
+                let mut near = Bounded { socket: near, left_bytes };
+                let mut bytes = vec![0; GREETING_BYTES_MAX];
+                far.write_all(&bytes).await.unwrap();
+                near.read_exact(&mut bytes).await.unwrap();
+                far.write_all(&[1]).await.unwrap();
+                let more = near.read_u8().await.map_err(LinkError::of_stream);
+                assert_eq!(matches!(more, Err(LinkError::TooMuch { .. })), is_refused, "{more:?}");
+            }
+        });
     }
 }

@@ -8,15 +8,24 @@ mod common;
 use common::*;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
 use trimtab_link::credentials::Site;
 use trimtab_link::{Address, Config, Credentials, Hand, Handle, JobSecret, LinkError, Node};
 use trimtab_overlay::{NodeId, Told, Tree};
+use trimtab_reduce::Filter;
+use trimtab_reduce::numbers::Sum;
 use trimtab_specimens::skip;
 use trimtab_types::Rank;
 use trimtab_wire::{Hello, Role, VERSION};
@@ -174,6 +183,61 @@ fn a_parent_of_another_version_is_named_as_the_reason() {
         node.stop();
         answering.join().unwrap();
     });
+}
+
+/// A byte that is changed on the way ends the connection, which its node makes anew, and no sum is wrong or lost.
+#[test]
+fn a_record_that_is_changed_on_the_way_ends_its_connection() {
+    runtime().block_on(async {
+        let mut grove = Grove::start(Tree::flat(1).unwrap(), Edges::Tls, Leaves::Always, patient()).await;
+        grove.handles[1].take().expect("it runs").stop();
+        let root = grove.handle(0).clone();
+        until("the first leaf is gone", || root.link_count() == 0).await;
+        let Some(Address::Tcp(behind)) = grove.addresses[0].clone() else { panic!("TCP") };
+        let changes = Arc::new(AtomicBool::new(false));
+        grove.addresses[0] = Some(Address::Tcp(between(behind, changes.clone()).await));
+        grove.grow(NodeId(1), false, Leaves::Always).await;
+        until("the leaf is in the tree", || root.link_count() == 1 && root.members().rank_count() == 1).await;
+        root.open(sums(1)).unwrap();
+        let mut waves = BTreeSet::new();
+        while waves.last() < Some(&400) || waves.len() <= waves.last().map_or(0, |last| *last as usize) {
+            if waves.len() % 200 == 100 {
+                changes.store(true, Relaxed);
+                until("a byte is changed", || !changes.load(Relaxed)).await;
+            }
+            let result = next_result(&grove.root).await;
+            assert!(waves.insert(result.wave), "wave {} came twice", result.wave);
+            assert_eq!(Sum.decode(&result.value), Ok(sum_of(&result.covers, result.wave)));
+            assert_eq!(result.covers.rank_count(), 1);
+        }
+        let is_said = || root.troubles().iter().any(|trouble| trouble.what.contains("cannot decrypt"));
+        until("the root says why", is_said).await;
+    });
+}
+
+/// An address that passes connections on, and changes a byte of a caller's when it is told to.
+async fn between(behind: SocketAddr, changes: Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (calls, answers_to) = listener.accept().await.unwrap().0.into_split();
+            let (answers, calls_to) = TcpStream::connect(behind).await.unwrap().into_split();
+            tokio::spawn(pass(calls, calls_to, changes.clone()));
+            tokio::spawn(pass(answers, answers_to, Arc::default()));
+        }
+    });
+    at
+}
+
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, changes: Arc<AtomicBool>) {
+    let mut bytes = vec![0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        bytes[count - 1] ^= u8::from(changes.swap(false, Relaxed));
+        if to.write_all(&bytes[..count]).await.is_err() {
+            break;
+        }
+    }
 }
 
 /// Another user.

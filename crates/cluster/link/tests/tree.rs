@@ -319,7 +319,7 @@ fn who_calls_says_at_once_that_it_wants_to_join() {
             listener: None,
             contacts: vec![Address::Unix(path).into()],
             credentials: None,
-            };
+        };
         let leaf = Node::start(config, |_: Told, _: &mut Hand<'_>| {}).unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         let (mut bytes, mut reader, mut hello, mut frames) = (vec![0; 4096], HelloReader::default(), None, Vec::new());

@@ -1,6 +1,6 @@
-//! Our view of a file that another process maps too: a target, or another node of the tree on this host.
+//! Our view of a file that another process maps too.
 //!
-//! Next: `trimtab-stub::view` gives the words of a target's their meaning, `trimtab-link` those of a node's.
+//! Next: `trimtab-stub::view` gives the words their meaning.
 
 use crate::error::Error;
 use std::fs::File;
