@@ -7,11 +7,24 @@
 
 use crate::error::LinkError;
 use crate::limits::{BATCH_BYTES, COMMANDS_WAITING_MAX, FIRST_BYTES_MAX, RESULTS_WAITING_MAX};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use trimtab_overlay::Frame;
 use trimtab_overlay::frame::{BadFrame, Body, Channel};
 use trimtab_wire::limits::{CHUNK_BYTES_MAX, HEADER_BYTES};
 use trimtab_wire::{Decoder, Lane, Message, put_message};
+
+thread_local! {
+    /// Empty ones, with room, for all connections of the thread. A process of thousands of nodes finds these in the
+    /// processor's caches, and fresh memory not.
+    #[expect(clippy::vec_box, reason = "a queue has one in a box, or none")]
+    static SPARE: RefCell<Vec<Box<Waiting>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The number of empty ones that are kept.
+const SPARE_COUNT_MAX: usize = 64;
+/// The room of an empty one that is kept, in frames.
+const SPARE_FRAMES_MAX: usize = 16;
 
 /// See the module. A connection at rest, as nearly all are, has no room for frames.
 #[derive(Default)]
@@ -31,27 +44,44 @@ impl Queue {
     /// Puts bytes before all frames.
     pub(crate) fn put_before(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.0.get_or_insert_default().first = bytes;
+            self.0.get_or_insert_with(Waiting::spare).first = bytes;
         }
     }
 
     /// Appends a frame, or merges it into the last one.
     pub(crate) fn push(&mut self, frame: Frame) -> Result<(), LinkError> {
-        self.0.get_or_insert_default().push(frame)
+        self.0.get_or_insert_with(Waiting::spare).push(frame)
     }
 
     /// Moves a batch of bytes to the end of `out`; false if none wait.
     pub(crate) fn take(&mut self, out: &mut Vec<u8>) -> Result<bool, LinkError> {
         let Some(waiting) = &mut self.0 else { return Ok(false) };
         waiting.put_batch(out)?;
-        if waiting.is_empty() {
-            self.0 = None;
+        if waiting.is_empty()
+            && let Some(waiting) = self.0.take()
+        {
+            waiting.keep();
         }
         Ok(true)
     }
 }
 
 impl Waiting {
+    fn spare() -> Box<Waiting> {
+        SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+
+    /// Keeps an empty one.
+    fn keep(self: Box<Self>) {
+        if self.commands.capacity() <= SPARE_FRAMES_MAX && self.results.capacity() <= SPARE_FRAMES_MAX {
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < SPARE_COUNT_MAX {
+                    spare.push(self);
+                }
+            });
+        }
+    }
+
     fn push(&mut self, mut frame: Frame) -> Result<(), LinkError> {
         if frame.channel() == Channel::Bulk
             && let Some(last) = self.results.back_mut()
