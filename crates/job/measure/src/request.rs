@@ -563,6 +563,9 @@ pub struct RankPasses {
     pub period_ticks: f64,
     /// Its call site is the job's.
     pub is_common: bool,
+    /// Where its loop began and will end on this count, by the loop's own counter; `None`: no loop is counted, or that is not
+    /// known.
+    pub ends: Option<LoopEnds>,
     /// The calls that say which iterations of other ranks are the same.
     pub calls: Excerpt,
 }

@@ -163,6 +163,7 @@ impl Played {
             first_count: (1 << 32) + first - counted_from(rank),
             period_ticks: PERIOD_TICKS as f64,
             is_common: true,
+            ends: None,
             calls: match self.is_ring && with_messages {
                 true => self.calls_and_messages(node, rank, first..=LAST),
                 false => self.calls(node, rank, first..=LAST),

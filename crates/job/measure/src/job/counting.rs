@@ -7,7 +7,7 @@ use super::marker::{LOOK_MS_MAX, MarkerCall};
 use crate::error::Error;
 use crate::node::PASSES_MIN;
 use crate::options::Stage;
-use crate::request::{Answer, RankPasses, Request};
+use crate::request::{Answer, LoopEnds, RankPasses, Request};
 use crate::runs::runs_of;
 use std::time::Duration;
 use trimtab_window::{Alignment, CallEvent, Certainty, RankStream, align};
@@ -227,5 +227,73 @@ fn align_passes(rows: &[Row]) -> Alignment {
     // The smallest offset is 0 for biased counts; the bias is the same for all, so it falls out.
     let smallest = alignment.offsets.iter().copied().min().unwrap_or(0);
     alignment.offsets.iter_mut().for_each(|offset| *offset -= smallest);
-    alignment
+    let ends = rows.iter().map(|row| row.passes.ends).collect::<Option<Vec<LoopEnds>>>();
+    ends.and_then(|ends| by_loop_counters(&alignment, &ends)).unwrap_or(alignment)
+}
+
+/// The ranks' numbering as the loop's own counter has it, if every rank's loop has the same length, where that is one of the
+/// neighbours of what calls and time make likely: ranks that are far apart may be in different turns of an inner loop.
+fn by_loop_counters(likely: &Alignment, ends: &[LoopEnds]) -> Option<Alignment> {
+    let length = |ends: &LoopEnds| Some(ends.end?.checked_sub(ends.first?)?);
+    let known = |ends: &LoopEnds| (length(ends), ends.first.is_some(), ends.end.is_some());
+    if likely.certainty == Certainty::Proven || ends.iter().any(|other| known(other) != known(&ends[0])) {
+        return None;
+    }
+    let begins = |ends: &LoopEnds| ends.first.or(ends.end);
+    let begins = ends.iter().map(begins).collect::<Option<Vec<i64>>>()?;
+    let latest = *begins.iter().max()?;
+    let offsets: Vec<i64> = begins.iter().map(|begin| latest - begin).collect();
+    let apart = |at: usize| offsets[at] - offsets[0] - (likely.offsets[at] - likely.offsets[0]);
+    let is_near = (0..offsets.len()).all(|at| apart(at).abs() <= 1);
+    let explanation = "the loop's own counter gives its passes the same numbers on all ranks".to_owned();
+    is_near.then(|| Alignment { offsets, explanation, ..likely.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aligned(offsets: [i64; 3], certainty: Certainty) -> Alignment {
+        let (messages_cross, skew_ticks_max) = (false, 7);
+        Alignment {
+            offsets: offsets.to_vec(),
+            certainty,
+            messages_cross,
+            skew_ticks_max,
+            explanation: "by time".to_owned(),
+        }
+    }
+
+    fn ends(all: [(Option<i64>, Option<i64>); 3]) -> Vec<LoopEnds> {
+        all.map(|(first, end)| LoopEnds { first, end, may_end_before: false }).to_vec()
+    }
+
+    #[test]
+    fn the_loops_own_counter_decides_between_neighbours() {
+        let likely = Certainty::Likely { rank: 1, margin: 0.1 };
+        let found = aligned([0, 3, 2], likely);
+        let offsets =
+            |found: &Alignment, ends: Vec<LoopEnds>| by_loop_counters(found, &ends).map(|found| found.offsets);
+        // Rank 1 began two passes of its count before rank 0, not three.
+        let of_time_steps = ends([(Some(100), Some(900)), (Some(98), Some(898)), (Some(98), Some(898))]);
+        assert_eq!(offsets(&found, of_time_steps.clone()), Some(vec![0, 2, 2]));
+        assert_eq!(offsets(&aligned([0, 3, 2], Certainty::Proven), of_time_steps), None, "collectives prove more");
+        let beginnings = ends([(Some(100), None), (Some(98), None), (Some(97), None)]);
+        assert_eq!(offsets(&found, beginnings), Some(vec![0, 2, 3]));
+        let remaining = ends([(None, Some(900)), (None, Some(897)), (None, Some(898))]);
+        assert_eq!(offsets(&found, remaining), Some(vec![0, 3, 2]));
+    }
+
+    #[test]
+    fn counters_that_say_something_else_decide_nothing() {
+        let found = aligned([0, 3, 2], Certainty::Likely { rank: 1, margin: 0.1 });
+        let is_left = |all| by_loop_counters(&found, &ends(all)).is_none();
+        assert!(is_left([(Some(100), Some(900)), (Some(98), Some(899)), (Some(98), Some(898))]), "other lengths");
+        assert!(
+            is_left([(Some(100), Some(900)), (Some(90), Some(890)), (Some(98), Some(898))]),
+            "far from the likely one"
+        );
+        assert!(is_left([(Some(100), Some(900)), (None, Some(897)), (Some(98), Some(898))]), "not known everywhere");
+        assert!(is_left([(None, None); 3]), "known nowhere");
+    }
 }

@@ -6,6 +6,7 @@
 //!
 //! Next: `passes`, which tells these in place of calls.
 
+use super::how_far;
 use super::observe::main_slot;
 use super::passes::COUNT_BIAS;
 use super::team::Member;
@@ -80,6 +81,7 @@ impl Window<'_> {
                 first_count: (COUNT_BIAS + first).saturating_sub(1),
                 period_ticks: counted.period_ticks(),
                 is_common: wanted.is_common,
+                ends: how_far::ends_on(member, wanted.symbol.function, COUNT_BIAS as i64).ok(),
                 calls: Excerpt { marks: (0..events.len()).collect(), events },
             }
         });

@@ -18,7 +18,7 @@ impl Window<'_> {
     pub(super) fn how_far(&mut self, function: u32) -> Result<LoopEnds, String> {
         let mut all: Option<LoopEnds> = None;
         for (member, offset) in self.team.members.iter().zip(&self.offsets) {
-            let ends = ends_of(progress(member, function)?, *offset);
+            let ends = ends_on(member, function, *offset)?;
             if *all.get_or_insert(ends) != ends {
                 return Err(LoopEnds::DISAGREE.to_owned());
             }
@@ -32,6 +32,11 @@ impl LoopEnds {
     pub(crate) const DISAGREE: &str = "ranks disagree on it";
 }
 
+/// Where a rank's loop began and will end, on the count that is its own and an offset.
+pub(super) fn ends_on(member: &Member, function: u32, offset: i64) -> Result<LoopEnds, String> {
+    Ok(ends_of(progress(member, function)?, offset))
+}
+
 fn progress(member: &Member, function: u32) -> Result<LoopProgress, String> {
     let probe = member.prepared.probes.iter().position(|probe| probe.function == function);
     let watch = probe.and_then(|probe| member.prepared.watches.get(&(probe as u32)));
@@ -39,7 +44,6 @@ fn progress(member: &Member, function: u32) -> Result<LoopProgress, String> {
     watch.progress(header(member)).map_err(str::to_owned)
 }
 
-/// On the job's count of iterations, which is the rank's and an offset.
 fn ends_of(progress: LoopProgress, offset: i64) -> LoopEnds {
     let LoopProgress { pass, done, remaining, may_end_before } = progress;
     let now = (pass as i64).wrapping_sub(1).wrapping_add(offset);

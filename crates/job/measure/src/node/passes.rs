@@ -2,12 +2,13 @@
 //!
 //! Next: `job::counting`, which aligns all ranks by these.
 
+use super::how_far;
 use super::observe::Stream;
 use super::team::Member;
 use super::{Wanted, Window, header};
 use crate::error::Error;
 use crate::excerpt::Excerpt;
-use crate::request::{Answer, LoopPasses, Passed, RankPasses};
+use crate::request::{Answer, LoopEnds, LoopPasses, Passed, RankPasses};
 use crate::runs::{Run, value_of};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -37,7 +38,9 @@ impl Window<'_> {
         self.phases = passes.iter().map(|passes| passes.phase).collect();
         let told_from = |wanted: &Wanted| if wanted.is_each_call() { 1 } else { PASSES_MIN };
         let have_passed = passes.iter().zip(&self.wanted).all(|(passes, wanted)| passes.counted >= told_from(wanted));
-        let told = passes.into_iter().zip(&self.streams).zip(&self.wanted).map(|((passes, stream), wanted)| {
+        let ends: Vec<Option<LoopEnds>> = self.wanted.iter().zip(&self.team.members).map(ends_of).collect();
+        let told = passes.into_iter().zip(&self.streams).zip(&self.wanted).zip(ends);
+        let told = told.map(|(((passes, stream), wanted), ends)| {
             let (calls, skipped) = match have_passed {
                 true => excerpt(stream, &passes.marks, with_messages, events_max),
                 false => (Excerpt::default(), 0),
@@ -49,6 +52,7 @@ impl Window<'_> {
                 first_count: passes.first_count + skipped as u64,
                 period_ticks: passes.period_ticks,
                 is_common: wanted.is_common,
+                ends,
                 calls,
             }
         });
@@ -103,6 +107,11 @@ impl Window<'_> {
         self.counters.watch(&self.team);
         Ok(Answer::Done)
     }
+}
+
+/// Where a rank's loop began and will end, on its own count; `None`: that is not known.
+fn ends_of((wanted, member): (&Wanted, &Member)) -> Option<LoopEnds> {
+    (wanted.every == 1).then(|| how_far::ends_on(member, wanted.symbol.function, COUNT_BIAS as i64))?.ok()
 }
 
 /// How often a rank's busiest thread has passed a loop.
