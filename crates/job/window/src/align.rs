@@ -166,7 +166,8 @@ impl Job<'_> {
         possible
     }
 
-    /// How many matched collectives ask for which offset; `None`: different functions would meet.
+    /// How many matched collectives ask for which offset; `None`: different functions would meet. Those before a rank's first
+    /// anchor ask for none: a loop's passes are told from some pass on, so it is not known in which of the earlier ones they were.
     fn votes(&self, rank: usize, numbering: i64) -> Option<BTreeMap<i64, usize>> {
         let (own, first) = (&self.tracks[rank].world_calls, &self.tracks[0].world_calls);
         let mut votes = BTreeMap::new();
@@ -176,7 +177,9 @@ impl Job<'_> {
                 if function != partner_function {
                     return None;
                 }
-                *votes.entry(partner_iteration - iteration).or_default() += 1;
+                if *iteration >= 0 && *partner_iteration >= 0 {
+                    *votes.entry(partner_iteration - iteration).or_default() += 1;
+                }
             }
         }
         Some(votes)

@@ -331,6 +331,44 @@ fn observations_that_never_meet_prove_nothing() {
 }
 
 #[test]
+fn collectives_before_a_loops_passes_are_told_prove_nothing() {
+    const PASS_TICKS: u64 = 1000;
+    let call = |at: u64, synchronising: bool| CallEvent {
+        function: if synchronising { ALLREDUCE } else { 1000 },
+        site: 1,
+        enter_ticks: at,
+        exit_ticks: at + 10,
+        peer: -1,
+        source: -1,
+        is_send: false,
+        is_receive: false,
+        completes: false,
+        synchronising,
+        comm: 0,
+    };
+    // Both ranks meet in the passes 3 and 5; one counts its passes from the 8th on, the other one from the 9th.
+    let observed = |from: u64, until: u64| {
+        let meetings = [3, 5].map(|pass| call(pass * PASS_TICKS, true));
+        let passes = (from..until).map(|pass| call(pass * PASS_TICKS - 500, false));
+        meetings.into_iter().chain(passes).collect::<Vec<CallEvent>>()
+    };
+    let (one, other) = (observed(8, 14), observed(9, 14));
+    let marks: [Vec<usize>; 2] = [&one, &other].map(|events| (2..events.len()).collect());
+    let stream = |rank: u32, events, occurrences, first_count| RankStream {
+        rank,
+        events,
+        occurrences,
+        is_common: true,
+        first_count,
+        uncertainty_ticks: 0,
+        clock: 0,
+    };
+    let alignment = align(&[stream(0, &one[..], &marks[0][..], 1), stream(1, &other[..], &marks[1][..], 1)]);
+    assert_ne!(alignment.certainty, Certainty::Proven, "{alignment:?}");
+    assert_eq!(alignment.offsets, [0, 1], "by time");
+}
+
+#[test]
 fn degenerate_input() {
     assert_eq!(align(&[]).offsets, []);
     let empty = RankStream {

@@ -1,6 +1,7 @@
 //! Writes in a loop to a slot of the frame, or to a variable at a fixed address, by way of its address.
 //!
-//! An address is followed from where it is made: into registers, to calls, and into memory, from where anybody may take it.
+//! An address is followed from where it is made: into registers, into words of the frame of which nobody else has the address,
+//! to calls, and into other memory, from where anybody may take it.
 //! One that was only handed to a call before the loop is taken to be forgotten when that call returns. Functions that are
 //! given one in the loop are looked into. An address a little below a slot counts too, because both may be parts of one object.
 //!
@@ -8,11 +9,12 @@
 
 use crate::bound::{Instructions, States};
 use crate::how_far::Surroundings;
+use crate::library::declared;
 use crate::linear::{CALL_CHANGES, Extension, Linear, Place, State, Value};
 use crate::owned::Care;
 use crate::{ControlFlow, Loop};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 const RSP: u8 = 4;
@@ -41,22 +43,40 @@ impl Lender<'_> {
     /// True if something else in the loop than instructions that name the slot may write to it.
     pub(crate) fn is_written(&self, place: Place) -> bool {
         let Some(slot) = self.slot(place) else { return true };
+        let mut spilt = Spilt::default();
+        loop {
+            let known_before = spilt.words.len();
+            if self.may_be_written(&slot, &mut spilt) {
+                return true;
+            }
+            if spilt.words.len() == known_before {
+                return spilt.words != spilt.read_back;
+            }
+        }
+    }
+
+    /// The same, with the words of the frame in which addresses are known to be kept; more of them may be found.
+    fn may_be_written(&self, slot: &Slot, spilt: &mut Spilt) -> bool {
         let mut held: BTreeMap<usize, u16> = self.before.keys().map(|block| (*block, 0)).collect();
         let mut work: Vec<usize> = held.keys().copied().collect();
         let mut info = InstructionInfoFactory::new();
         while let Some(block) = work.pop() {
             let Some(state) = self.before.get(&block) else { return true };
             let in_pass = self.in_pass.get(&block).cloned();
-            let mut known = Known { slot: &slot, registers: held[&block], state: state.clone(), in_pass };
+            let mut known = Known { slot, registers: held[&block], state: state.clone(), in_pass };
             known.registers |= known.by_value();
             let is_inside = self.found.blocks.binary_search(&block).is_ok();
             let all = self.instructions.get(&block).map_or(&[][..], Vec::as_slice);
             for (index, one) in all.iter().enumerate() {
                 let is_kept = known.keeps(one) && !self.is_for_a_library(one, &all[index..], &known);
-                if is_kept || (is_inside && (known.writes(one, &mut info) || self.gives(one, &known))) {
+                if is_kept && !known.spills(one, spilt) {
                     return true;
                 }
-                known.step(one, &mut info);
+                let is_shown = known.reads_oddly(one, &spilt.words) || known.shows(&spilt.words);
+                if is_shown || (is_inside && (known.writes(one, &mut info) || self.gives(one, &known))) {
+                    return true;
+                }
+                known.step(one, spilt, &mut info);
             }
             for next in &self.flow.blocks[block].successors {
                 let before = held.entry(*next).or_default();
@@ -107,32 +127,37 @@ impl Lender<'_> {
             return false;
         }
         let target = one.is_call_near().then(|| one.near_branch_target());
-        ARGUMENTS.into_iter().any(|argument| {
-            let is_known = known.registers & 1 << argument != 0;
-            let slot = known.slot;
-            let Some(address) = slot.address(known.state.value(Place::Register(argument))) else { return is_known };
-            let from_it = slot.bytes.start.wrapping_sub(address)..slot.bytes.end.wrapping_sub(address);
-            let is_far = from_it.end <= 0 || from_it.start >= OBJECT_BYTES_SEEN;
-            if !is_known && (slot.is_fixed || is_far) {
-                return false;
+        let name = target.and_then(|target| self.surroundings.imported(target));
+        let declared = name.as_deref().and_then(declared);
+        let mut arguments =
+            ARGUMENTS.into_iter().filter(|argument| declared.is_none_or(|known| !known.leaves_alone(*argument)));
+        arguments.any(|argument| self.gives_in(argument, (target, name.as_deref()), known))
+    }
+
+    /// The same in one register, to a function that may have another module's name.
+    fn gives_in(&self, argument: u8, (target, name): (Option<u64>, Option<&str>), known: &Known<'_>) -> bool {
+        let is_known = known.registers & 1 << argument != 0;
+        let slot = known.slot;
+        let Some(address) = slot.address(known.state.value(Place::Register(argument))) else { return is_known };
+        let from_it = slot.bytes.start.wrapping_sub(address)..slot.bytes.end.wrapping_sub(address);
+        let is_far = from_it.end <= 0 || from_it.start >= OBJECT_BYTES_SEEN;
+        if !is_known && (slot.is_fixed || is_far) {
+            return false;
+        }
+        if let Some(name) = name
+            && is_known
+            && !self.is_trusting
+            && may_write_so_far(name, argument, &known.state, &from_it)
+        {
+            return true;
+        }
+        match target.and_then(|target| Some((target, self.surroundings.writes(target, argument, from_it.clone())?))) {
+            Some((_, writes)) if writes || self.is_trusting || name.is_some() => writes,
+            Some((target, _)) => {
+                self.surroundings.leaves_alone(target, argument, (from_it.clone(), Care::Names)).is_none()
             }
-            let name = target.and_then(|target| self.surroundings.imported(target));
-            if let Some(name) = &name
-                && is_known
-                && !self.is_trusting
-                && may_write_so_far(name, argument, &known.state, &from_it)
-            {
-                return true;
-            }
-            match target.and_then(|target| Some((target, self.surroundings.writes(target, argument, from_it.clone())?)))
-            {
-                Some((_, writes)) if writes || self.is_trusting || name.is_some() => writes,
-                Some((target, _)) => {
-                    self.surroundings.leaves_alone(target, argument, (from_it.clone(), Care::Names)).is_none()
-                }
-                None => is_known && !self.is_trusting && (target.is_none() || from_it.contains(&0)),
-            }
-        })
+            None => is_known && !self.is_trusting && (target.is_none() || from_it.contains(&0)),
+        }
     }
 }
 
@@ -156,6 +181,16 @@ impl Slot {
             value => on_stack(value).filter(|_| !self.is_fixed),
         }
     }
+}
+
+/// Words of the frame in which a function keeps addresses for a while. Those that it never reads back may be arguments that it
+/// gives on the stack.
+#[derive(Default)]
+struct Spilt {
+    /// By their distance from the stack pointer's first value.
+    words: BTreeSet<i64>,
+    /// Those that it reads back.
+    read_back: BTreeSet<i64>,
 }
 
 /// The registers that may hold an address of the slot's object at one point.
@@ -211,7 +246,55 @@ impl Known<'_> {
             })
     }
 
-    fn step(&mut self, one: &Instruction, info: &mut InstructionInfoFactory) {
+    /// True if an address is put into a word of the frame, which is noted.
+    fn spills(&self, one: &Instruction, spilt: &mut Spilt) -> bool {
+        let is_whole = one.mnemonic() == Mnemonic::Mov && one.op_count() == 2 && one.op1_register().is_gpr64();
+        let at = self.on_frame(one).filter(|_| is_whole && one.op0_kind() == OpKind::Memory);
+        at.is_some_and(|at| {
+            spilt.words.insert(at);
+            true
+        })
+    }
+
+    /// True if a register is filled with one of these words, which is noted.
+    fn is_filled(&self, one: &Instruction, spilt: &mut Spilt) -> bool {
+        let is_load = one.mnemonic() == Mnemonic::Mov && one.op0_register().is_gpr64();
+        let at = self.on_frame(one).filter(|at| is_load && spilt.words.contains(at));
+        at.is_some_and(|at| {
+            spilt.read_back.insert(at);
+            true
+        })
+    }
+
+    /// Where in the frame an instruction's memory lies, if that is one place.
+    fn on_frame(&self, one: &Instruction) -> Option<i64> {
+        let base = number(one.memory_base()).filter(|_| one.memory_index() == Register::None)?;
+        Some(on_stack(self.state.value(Place::Register(base)))?.wrapping_add(one.memory_displacement64() as i64))
+    }
+
+    /// True if it reads one of these words in another way than into a register.
+    fn reads_oddly(&self, one: &Instruction, spilt: &BTreeSet<i64>) -> bool {
+        let Some(at) = self.on_frame(one).filter(|_| one.mnemonic() != Mnemonic::Lea) else { return false };
+        let is_there = spilt.range(at - 7..at + one.memory_size().size().max(1) as i64).next().is_some();
+        let is_plain = match one.mnemonic() {
+            Mnemonic::Mov => one.op0_kind() == OpKind::Memory || (spilt.contains(&at) && one.op0_register().is_gpr64()),
+            Mnemonic::Cmp | Mnemonic::Test => true,
+            _ => false,
+        };
+        is_there && !is_plain
+    }
+
+    /// True if a register holds the address of an object that one of these words may be part of.
+    fn shows(&self, spilt: &BTreeSet<i64>) -> bool {
+        let mut registers = (0..16).filter(|number| *number != RSP);
+        registers.any(|number| {
+            let address = on_stack(self.state.value(Place::Register(number)));
+            address.is_some_and(|at| spilt.range(at - 7..at + OBJECT_BYTES_SEEN).next().is_some())
+        })
+    }
+
+    fn step(&mut self, one: &Instruction, spilt: &mut Spilt, info: &mut InstructionInfoFactory) {
+        let is_filled = self.is_filled(one, spilt);
         let used = info.info(one).clone();
         let is_load =
             one.mnemonic() != Mnemonic::Lea && (1..one.op_count()).any(|at| one.op_kind(at) == OpKind::Memory);
@@ -232,7 +315,7 @@ impl Known<'_> {
                 continue;
             };
             let is_one = match self.state.value(Place::Register(number)) {
-                Value::Unknown => is_from && used.register().is_gpr64(),
+                Value::Unknown => (is_from || is_filled) && used.register().is_gpr64(),
                 value => self.is_address(value),
             };
             self.registers = self.registers & !(1 << number) | u16::from(is_one) << number;
@@ -265,12 +348,17 @@ const WRITERS: [(&str, u8, u8, i64); 14] = [
 
 /// True if that function of a library may write to these bytes, counted from the address in an argument.
 pub(crate) fn may_write_so_far(name: &str, argument: u8, state: &State, from_it: &Range<i64>) -> bool {
+    writes_at_most(name, argument, state).is_some_and(|bytes| from_it.end > 0 && from_it.start < bytes)
+}
+
+/// The bytes behind an argument that a function of a library writes to at most, if it is one that has their number as another
+/// argument.
+pub(crate) fn writes_at_most(name: &str, argument: u8, state: &State) -> Option<i64> {
     let name = name.split('@').next().unwrap_or(name);
-    let mut writers = WRITERS.iter().filter(|writer| (writer.0, writer.1) == (name, argument));
-    writers.any(|(_, _, count, bytes)| match state.value(Place::Register(*count)) {
-        _ if from_it.end <= 0 => false,
-        Value::Linear(count) if count.place.is_none() => from_it.start < (count.value(0) as i64).saturating_mul(*bytes),
-        _ => true,
+    let (_, _, count, bytes) = WRITERS.iter().find(|writer| (writer.0, writer.1) == (name, argument))?;
+    Some(match state.value(Place::Register(*count)) {
+        Value::Linear(count) if count.place.is_none() => (count.value(0) as i64).saturating_mul(*bytes),
+        _ => i64::MAX,
     })
 }
 

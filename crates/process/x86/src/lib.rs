@@ -44,6 +44,7 @@ mod jump;
 mod jump_table;
 mod last_calls;
 mod lent;
+mod library;
 mod linear;
 mod listing;
 mod liveness;

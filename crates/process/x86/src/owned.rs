@@ -9,7 +9,8 @@
 
 use crate::bound::{Instructions, States, by_block, settle};
 use crate::how_far::Surroundings;
-use crate::lent::{ARGUMENTS, is_call, is_write, may_write_so_far, number, on_stack};
+use crate::lent::{ARGUMENTS, is_call, is_write, may_write_so_far, number, on_stack, writes_at_most};
+use crate::library::declared;
 use crate::linear::{CALL_CHANGES, Linear, Place, State, Value};
 use crate::written::is_immediate;
 use crate::{Analysis, ControlFlow, FunctionCode, Loop};
@@ -161,7 +162,8 @@ impl Question<'_> {
     /// write to the bytes.
     fn held(&self, argument: u8, bytes: &Range<i64>, holder: Place, place: Place) -> Option<i64> {
         let Question { flow, instructions, before, surroundings, entry, .. } = *self;
-        let quiet = |block: usize| self.found.blocks.binary_search(&block).is_ok();
+        // While it is asked where the pointer is, writes are no matter.
+        let quiet = |block: usize| *bytes != NO_BYTES && self.found.blocks.binary_search(&block).is_ok();
         let must_not_come = |block: usize| block == self.found.header;
         let guest = Guest {
             flow,
@@ -690,19 +692,30 @@ impl At<'_> {
             return if is_by_name { Ok(Returned::Maybe) } else { Err(Shared) };
         };
         let from_it = |at: i64| bytes.start.wrapping_sub(at)..bytes.end.wrapping_sub(at);
-        let is_safe = match (surroundings.imported(target), made) {
-            (None, Made::Of(at)) => {
-                return surroundings.leaves_alone(target, argument, (from_it(at), *care)).ok_or(Shared);
-            }
-            (None, _) => false,
-            // A library keeps no address, but may write to all that lies behind one.
-            (Some(_), _) if !is_by_name => !self.is_quiet,
-            (Some(name), Made::Of(at)) => {
-                !from_it(at).contains(&0) && !may_write_so_far(&name, argument, state, &from_it(at))
-            }
-            (Some(_), _) => true,
+        let Some(name) = surroundings.imported(target) else {
+            // Where writes are no matter here, they are none further down.
+            let care = if *care == Care::All && !self.is_quiet { Care::Keeping } else { *care };
+            let Made::Of(at) = made else { return Err(Shared) };
+            return surroundings.leaves_alone(target, argument, (from_it(at), care)).ok_or(Shared);
         };
-        if is_safe { Ok(Returned::Maybe) } else { Err(Shared) }
+        let declared = declared(&name);
+        let is_left_alone = declared.is_some_and(|known| known.leaves_alone(argument));
+        let is_safe = match made {
+            _ if is_left_alone => true,
+            // A library keeps no address, but may write to all that lies behind one.
+            Made::Of(at) if !is_by_name && self.is_quiet => {
+                at <= self.guest.bytes.start
+                    && writes_at_most(&name, argument, state).is_some_and(|reach| from_it(at).start >= reach)
+            }
+            _ if !is_by_name => !self.is_quiet,
+            Made::Of(at) => !from_it(at).contains(&0) && !may_write_so_far(&name, argument, state, &from_it(at)),
+            _ => true,
+        };
+        match (is_safe, declared.is_some_and(|known| !known.returns(argument))) {
+            (false, _) => Err(Shared),
+            (true, true) => Ok(Returned::Other),
+            (true, false) => Ok(Returned::Maybe),
+        }
     }
 }
 

@@ -234,7 +234,7 @@ fn align_passes(rows: &[Row]) -> Alignment {
 /// The ranks' numbering as the loop's own counter has it, if every rank's loop has the same length, where that is one of the
 /// neighbours of what calls and time make likely: ranks that are far apart may be in different turns of an inner loop.
 fn by_loop_counters(likely: &Alignment, ends: &[LoopEnds]) -> Option<Alignment> {
-    let length = |ends: &LoopEnds| Some(ends.end?.checked_sub(ends.first?)?);
+    let length = |ends: &LoopEnds| ends.end?.checked_sub(ends.first?);
     let known = |ends: &LoopEnds| (length(ends), ends.first.is_some(), ends.end.is_some());
     if likely.certainty == Certainty::Proven || ends.iter().any(|other| known(other) != known(&ends[0])) {
         return None;
