@@ -4,7 +4,8 @@
  * one word to a command. What it does is little: when the first task of a step is made on a node, it starts
  * `trimtab attach --slurm JOB.STEP --wait` there, on the first node only, as the job's user, with no right that the user
  * has not, and forgets it. That one has agents started on the others. With `--follow` it also starts `trimtab hold PID` for each
- * task, which has the task wait where it comes out of MPI_Init until the window begins, at most for some seconds. The task is not held up, and whatever fails here fails without harm to the job.
+ * task, which has the task wait where it comes out of MPI_Init until the window begins, at most for some seconds. The tasks
+ * of a node begin once each has been looked at, or two seconds later. Whatever fails here fails without harm to the job.
  *
  * In plugstack.conf, on all nodes:
  *
@@ -18,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <signal.h>
 #include <slurm/spank.h>
 #include <stdint.h>
@@ -26,6 +28,7 @@
 #include <string.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 SPANK_PLUGIN(trimtab, 1);
@@ -38,10 +41,15 @@ SPANK_PLUGIN(trimtab, 1);
 #define GROUPS_MAX 65536
 /* Seconds that a task waits where it comes out of MPI_Init. */
 #define HOLD "10"
+/* The tasks of a node wait at most so long for the first look at each of them. */
+#define LOOKS_MS 2000
 
 static char value[VALUE_BYTES_MAX];
 static const char *binary = "/usr/bin/trimtab";
 static int started;
+/* Each helper writes one byte here once it looks at its task; how many have been begun. */
+static int looks[2] = {-1, -1};
+static uint32_t helpers;
 
 static int read_option(int val, const char *text, int remote) {
     (void)val;
@@ -110,7 +118,7 @@ static int has_word(const char *word) {
 
 /* Whether tasks are to wait where they come out of MPI_Init: the whole run is asked for, and nothing that only iterations show. */
 static int holds(void) {
-    static const char *const others[] = {"--mark", "--loop", "--start", "--when", "--windows", "--controller", "--no-hold"};
+    static const char *const others[] = {"--mark", "--loop", "--start", "--when", "--windows", "--no-hold"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (has_word(others[i])) return 0;
     return has_word("--follow") || has_word("--hold");
@@ -121,6 +129,8 @@ struct place {
     const struct user *user;
     const char *folder, *file;
     char **environment;
+    /* What it tells us goes there in place of the file; -1: nothing. */
+    int told;
 };
 
 /* In the child of a child of the daemon: nothing of the daemon's stays open, and errors can only be written down. */
@@ -136,7 +146,7 @@ static void become_trimtab(const struct place *place, char **list) {
     int input = open("/dev/null", O_RDONLY), output = open(file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0644);
     if (output < 0) output = open("/dev/null", O_WRONLY);
     dup2(input, 0);
-    dup2(output, 1);
+    dup2(place->told < 0 ? output : place->told, 1);
     dup2(output, 2);
     if (close_range(3, ~0U, 0)) _exit(2);
     execve(binary, list, place->environment);
@@ -157,6 +167,8 @@ static void measure(const struct place *place, const char *id) {
         list[count++] = "--hold";
         list[count++] = HOLD;
     }
+    /* Those beside the tasks do it. */
+    if (holds()) list[count++] = "--held";
     char *options = strchr(value, ':');
     if (options) count = split(options + 1, list, count);
     list[count] = NULL;
@@ -169,8 +181,35 @@ static void hold(const struct place *place, pid_t task) {
     const char *asked = strstr(value, "--hold");
     if (asked && has_word("--hold")) snprintf(seconds, sizeof seconds, "%lu", strtoul(asked + 7, NULL, 10));
     snprintf(number, sizeof number, "%d", (int)task);
-    char *list[] = {(char *)binary, "hold", "--seconds", seconds, number, NULL};
+    /* Nobody reads what it tells where there is no pipe. */
+    char *list[] = {(char *)binary, "hold", "--seconds", seconds, number, place->told < 0 ? NULL : "--tell", NULL};
     become_trimtab(place, list);
+}
+
+static long elapsed_ms(const struct timespec *since) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - since->tv_sec) * 1000 + (now.tv_nsec - since->tv_nsec) / 1000000;
+}
+
+/* Until each helper looks at its task, or has ended: a task that begins MPI from then on is seen. */
+static void wait_for_looks(void) {
+    struct timespec begun;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    /* With our own end closed, the end of all helpers is seen. */
+    close(looks[1]);
+    for (char bytes[64]; helpers > 0;) {
+        long left = LOOKS_MS - elapsed_ms(&begun);
+        struct pollfd pipe = {looks[0], POLLIN, 0};
+        int ready = left > 0 ? poll(&pipe, 1, (int)left) : 0;
+        if (ready < 0 && errno == EINTR) continue;
+        ssize_t count = ready > 0 ? read(looks[0], bytes, sizeof bytes < helpers ? sizeof bytes : helpers) : 0;
+        if (count <= 0) break;
+        helpers -= (uint32_t)count;
+    }
+    close(looks[0]);
+    looks[0] = looks[1] = -1;
+    helpers = 0;
 }
 
 /* Runs `measure` for a step, or `hold` for one of its tasks. */
@@ -197,7 +236,7 @@ static void start(spank_t spank, pid_t task) {
     if (spank_getenv(spank, "PWD", folder, sizeof folder) != ESPANK_SUCCESS) strcpy(folder, "/");
     snprintf(id, sizeof id, "%u.%u", job, step);
     snprintf(file, sizeof file, "trimtab-%u.%u.txt", job, step);
-    struct place place = {&user, folder, file, environment};
+    struct place place = {&user, folder, file, environment, task ? looks[1] : -1};
     pid_t child = fork();
     if (child == 0) {
         /* Twice, so that the daemon never waits for a child that is no task. */
@@ -206,20 +245,30 @@ static void start(spank_t spank, pid_t task) {
         if (grandchild == 0) measure(&place, id);
         _exit(grandchild < 0);
     }
-    if (child > 0) waitpid(child, NULL, 0);
-    else slurm_error("trimtab: fork: %s; step %s is not measured", strerror(errno), id);
+    if (child > 0) {
+        waitpid(child, NULL, 0);
+        helpers += task != 0;
+    } else slurm_error("trimtab: fork: %s; step %s is not measured", strerror(errno), id);
 }
 
-/* Called in the daemon of the step for each task that is made, before the task runs its program. */
+/* Called in the daemon of the step for each task that is made, before any of them runs its program. */
 int slurm_spank_task_post_fork(spank_t spank, int ac, char **av) {
     (void)ac;
     (void)av;
     if (strncmp(value, "window", 6)) return ESPANK_SUCCESS;
+    static uint32_t seen;
     pid_t task = 0;
-    if (holds() && !spank_get_item(spank, S_TASK_PID, &task) && task > 0) start(spank, task);
+    uint32_t tasks = 0;
+    seen++;
+    if (holds() && !spank_get_item(spank, S_TASK_PID, &task) && task > 0) {
+        /* Tasks keep neither end. Without a pipe nobody waits. */
+        if (looks[0] < 0 && helpers == 0 && pipe2(looks, O_CLOEXEC)) looks[0] = looks[1] = -1;
+        start(spank, task);
+    }
     if (!started) {
         started = 1;
         start(spank, 0);
     }
+    if (looks[0] >= 0 && !spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) && seen >= tasks) wait_for_looks();
     return ESPANK_SUCCESS;
 }

@@ -4,7 +4,8 @@
 
 use trimtab_audit::permit::{Denied, Requester};
 use trimtab_audit::{Cause, Entry, Log, Target, What};
-use trimtab_track::{Job, RankProcess};
+use trimtab_track::{Job, ProcFs, Processes, RankProcess};
+use trimtab_types::{Pid, one_line};
 
 /// The log and the ranks it is about.
 #[derive(Debug)]
@@ -29,6 +30,19 @@ impl Audit {
             program: process.executable.display().to_string(),
         };
         Audit::of(command, job.ranks.iter().map(target).collect())
+    }
+
+    /// The same for one process, whatever it is.
+    ///
+    /// # Errors
+    /// It is gone, or the log can't be written, as a sentence.
+    pub fn of_process(command: &str, pid: Pid) -> Result<Self, String> {
+        let processes = ProcFs::new();
+        let of = |error: trimtab_track::Error| one_line(&error);
+        let (stat, status) = (processes.stat(pid).map_err(of)?, processes.status(pid).map_err(of)?);
+        let program = processes.executable(pid).map_or(stat.command, |path| path.display().to_string());
+        let target = Target { pid, start_ticks: stat.start_time_ticks, uid: status.uids[1], program };
+        Audit::of(command, vec![target]).map_err(|error| one_line(&error))
     }
 
     /// The same for any processes.

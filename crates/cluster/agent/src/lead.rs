@@ -13,7 +13,7 @@ use crate::serve::insert_of;
 use crate::site_window::SiteWindow;
 use crate::start::{Started, Starter, own_path};
 use crate::talk::{Ask, MachineNow, Piece, Present, Question, Say, Undone};
-use crate::ticket::{FAN_OUT, Place, Ticket, Whose, own_version};
+use crate::ticket::{FAN_OUT, Hold, Place, Ticket, Whose, own_version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
@@ -93,7 +93,8 @@ pub struct Lead<'a> {
 }
 
 impl<'a> Lead<'a> {
-    /// Has agents started on these nodes and waits for them.
+    /// Has agents started on these nodes and waits for them. With `hold` each looks at its node before it comes, and ranks
+    /// that begin MPI from then on are held.
     ///
     /// # Errors
     /// Names without address, a starter that fails, or nobody who comes.
@@ -101,7 +102,7 @@ impl<'a> Lead<'a> {
         names: &[String],
         whose: Whose,
         starter: &Starter,
-        command: &str,
+        (command, hold): (&str, Option<Hold>),
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, Error> {
         let places = names.iter().map(|name| Ok(Place { name: name.clone(), address: address_of(name)? }));
@@ -117,7 +118,8 @@ impl<'a> Lead<'a> {
         };
         let port = (PORT_FIRST + tree % PORT_COUNT) as u16;
         let command = command.to_owned();
-        let ticket = Ticket { version: own_version(), tree, lead, port, fan_out: FAN_OUT, places, whose, command };
+        let ticket =
+            Ticket { version: own_version(), tree, lead, port, fan_out: FAN_OUT, places, whose, command, hold };
         let started = starter.start(&own_path()?, &ticket, &secret)?;
         let main = Channel { stream: 0, wave: 0 };
         let mut lead = Lead { link, started, ticket, main, watching: None, is_interrupted, left_out: Vec::new() };

@@ -1,9 +1,9 @@
 //! Orders to a standing agent for a window: it starts an agent on its host, as the user whose job it is.
 //!
 //! The order comes from the controller, with the user that a certificate proved. Whose the job's processes are is asked
-//! of the kernel, here and now; unless they are the user's own, or an administrator asks, nothing is started. What is
-//! started runs as the processes' owner and may no more than that user: so a mistake here, or a controller that lies,
-//! can't make anybody's agent touch somebody else's process.
+//! of the kernel, here and now, or of Slurm where ranks are to be held that have not begun; unless they are the user's
+//! own, or an administrator asks, nothing is started. The agent that is started runs as their owner and may no more than
+//! that user: so a mistake here, or a controller that lies, can't make anybody's agent touch somebody else's process.
 //!
 //! Next: `standing`, which is knocked at; `serve` for what the started agent does.
 
@@ -19,8 +19,9 @@ use trimtab_audit::permit::Requester;
 use trimtab_audit::{Cause, Entry, Log, Target, What};
 use trimtab_site::Client;
 use trimtab_site::api::{Order, Outcome};
-use trimtab_track::Job;
-use trimtab_types::one_line;
+use trimtab_track::slurm::{self, SlurmRun};
+use trimtab_track::{Job, RankProcess};
+use trimtab_types::{Pid, one_line};
 
 /// Users' agents on one host at once.
 const RUNNING_COUNT_MAX: usize = 32;
@@ -84,8 +85,7 @@ impl Starts {
         let text = format!("{}\n{}", order.secret.trim_end(), order.ticket);
         let (secret, ticket) = Ticket::read(&mut text.as_bytes()).map_err(|error| one_line(&error))?;
         let requester = Requester { uid: order.uid, name: None, is_administrator: order.is_administrator };
-        let job = wait_for_ranks(&ticket.whose)?;
-        let owner = owner(&job, &requester)?;
+        let (owner, targets) = asked_for(&ticket, &requester, host)?;
         let user = User::of(owner)?;
         may_become(owner, rustix::process::geteuid().as_raw())?;
         // Only one thread at a time starts something, so that the bound holds.
@@ -93,7 +93,7 @@ impl Starts {
         if counts.running >= RUNNING_COUNT_MAX {
             return Err(format!("{RUNNING_COUNT_MAX} agents run on {host} already, as many as may"));
         }
-        write_down(&job, requester, &ticket.command).map_err(|error| one_line(&error))?;
+        write_down(&targets, requester, &ticket.command).map_err(|error| one_line(&error))?;
         let mut agent = command(&user, host).and_then(|mut command| command.spawn()).map_err(|error| {
             format!(
                 "an agent of {} can't be started: {error}; the standing agent needs CAP_SETUID, CAP_SETGID",
@@ -133,6 +133,52 @@ fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The job's owner, and what is written down for it.
+///
+/// Ranks that are to be held must be looked at before they begin: then Slurm says whose the job is. Where it does not, they
+/// are waited for, and what comes of that says why.
+fn asked_for(ticket: &Ticket, by: &Requester, host: &str) -> Result<(u32, Vec<Target>), String> {
+    let of_ranks = |job: Job| Ok((owner(&job, by)?, job.ranks.iter().map(target).collect()));
+    let run = ticket.whose.slurm().filter(|_| ticket.hold.is_some());
+    let Some(run) = run else { return of_ranks(wait_for_ranks(&ticket.whose)?) };
+    match find(&ticket.whose) {
+        Ok(job) => return of_ranks(job),
+        Err((reason, false)) => return Err(reason),
+        Err((_, true)) => {}
+    }
+    match slurm::owner_here(&slurm::Program, &run, host) {
+        Ok(owner) => Ok((may_hold(&run, owner, by)?, vec![target_ahead(&run, owner)])),
+        Err(error) => {
+            let why = format!("before ranks are there only Slurm knows whose they are: {}", one_line(&error));
+            of_ranks(wait_for_ranks(&ticket.whose).map_err(|reason| format!("{reason}; {why}"))?)
+        }
+    }
+}
+
+/// The owner of a job that has no rank here yet, if whoever asks may measure it.
+fn may_hold(run: &SlurmRun, owner: u32, by: &Requester) -> Result<u32, String> {
+    let denied = |_| {
+        let job = named(run);
+        format!("{job} belongs to user {owner}, and {by} asks: only its owner or an administrator may measure it")
+    };
+    by.may_measure(Pid(0), owner).map(|()| owner).map_err(denied)
+}
+
+fn named(run: &SlurmRun) -> String {
+    let jobs: Vec<String> = run.jobs.iter().map(u32::to_string).collect();
+    format!("job {} of Slurm", jobs.join("+"))
+}
+
+fn target(rank: &RankProcess) -> Target {
+    let (pid, start_ticks, uid) = (rank.pid, rank.start_time_ticks, rank.uid);
+    Target { pid, start_ticks, uid, program: rank.executable.display().to_string() }
+}
+
+/// Stands for ranks that are not there yet.
+fn target_ahead(run: &SlurmRun, owner: u32) -> Target {
+    Target { pid: Pid(0), start_ticks: 0, uid: owner, program: format!("{}, before its ranks", named(run)) }
+}
+
 /// The job's ranks on this host, for which it waits as long as they may still come.
 fn wait_for_ranks(whose: &Whose) -> Result<Job, String> {
     let until = Instant::now() + RANKS_MAX;
@@ -169,19 +215,11 @@ fn may_become(owner: u32, own: u32) -> Result<(), String> {
     Err(format!("this standing agent runs as user {own} and can't start one as user {owner}: run it as root"))
 }
 
-/// One line for each rank, before anything is started for it.
-fn write_down(job: &Job, by: Requester, command: &str) -> Result<(), trimtab_audit::Error> {
+/// One line for each, before anything is started for it.
+fn write_down(targets: &[Target], by: Requester, command: &str) -> Result<(), trimtab_audit::Error> {
     let cause = Cause { by, command: command.to_owned() };
     let mut log = Log::of_user()?;
-    job.ranks.iter().try_for_each(|rank| {
-        let target = Target {
-            pid: rank.pid,
-            start_ticks: rank.start_time_ticks,
-            uid: rank.uid,
-            program: rank.executable.display().to_string(),
-        };
-        log.write(&Entry::now(&cause, &target, What::Delegated))
-    })
+    targets.iter().try_for_each(|target| log.write(&Entry::now(&cause, target, What::Delegated)))
 }
 
 /// An agent that takes its ticket from its standard input. It gets nothing of this program's environment.
@@ -235,6 +273,25 @@ mod tests {
         ] {
             assert!(User::parse(1001, line).is_none(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_job_without_ranks_is_its_owners_and_administrators() {
+        let run = SlurmRun { jobs: [4711].into(), step: None, restarts: 0, listed: None };
+        for (name, uid, is_administrator, may) in [
+            ("owner", 7, false, true),
+            ("another", 8, false, false),
+            ("root is a user", 0, false, false),
+            ("administrator", 0, true, true),
+        ] {
+            let asked = may_hold(&run, 7, &Requester { uid, name: None, is_administrator });
+            assert_eq!(asked.as_ref().ok(), may.then_some(&7), "{name}");
+            assert!(
+                asked.err().is_none_or(|why| why.contains("job 4711 of Slurm belongs to user 7, and user")),
+                "{name}"
+            );
+        }
+        assert_eq!(target_ahead(&run, 7).program, "job 4711 of Slurm, before its ranks");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::exchange::{ANSWER_BYTES_MAX, Keeper, NOTHING};
 use crate::facts::Shelf;
 use crate::guard::Guard;
+use crate::holds::{Holds, Lines};
 use crate::script::serve::{Scripts, chosen};
 use crate::script::values::Values;
 use crate::talk::{Ask, MachineNow, Piece, Present, PresentRank, Question, Say};
@@ -59,18 +60,29 @@ pub fn serve(ticket: &mut impl Read, place: Option<usize>) -> Result<(), Error> 
     let (secret, ticket) = Ticket::read(ticket)?;
     let index = ticket.place_of(place, &own_names())?;
     let asked_to_end = asked_to_end()?;
+    // Whoever is told that this agent has come may start the program.
+    let guard = ticket.hold.and_then(|_| guard_of(&ticket.command));
+    let holds = Holds::begin(&ticket, guard.clone());
     // While the agents of other nodes are still on their way.
     let looking = begin_looking(&ticket.whose);
     let link = join(&ticket, &secret, index)?;
     let cache = ImageCache::of_user();
     let is_given_up = || asked_to_end.load(Ordering::Relaxed) || link.holds(gives_up);
-    let mut agent = Agent::new(&ticket, index, (&link, &is_given_up), &cache, looking);
+    let agent = Agent::new(&ticket, index, (&link, &is_given_up), &cache, looking);
+    let mut agent = Agent { guard, holds, ..agent };
     agent.attend(&asked_to_end)?;
     agent.abandon("the agent ended");
     if let Some(guard) = agent.guard.take() {
         guard.dismiss();
     }
     Ok(())
+}
+
+/// Probes go in without a guard too: then a killed agent's stay until somebody takes them out.
+fn guard_of(command: &str) -> Option<Arc<Guard>> {
+    let started = Guard::start(command);
+    let told = started.map_err(|error| eprintln!("trimtab: no process stands by in case this one is killed: {error}"));
+    told.ok().map(Arc::new)
 }
 
 /// A batch system ends agents together with their job. What was recorded until then is still asked for, and nothing is in
@@ -177,7 +189,11 @@ struct Agent<'a> {
     ranks: Option<Ranks<'a>>,
     scripts: Scripts,
     /// Takes out what is in if this program is killed; from the first probe on.
-    guard: Option<Guard>,
+    guard: Option<Arc<Guard>>,
+    /// Ranks that are held before the lead has asked for them.
+    holds: Option<Holds>,
+    /// The lines in the log for those.
+    held_lines: Lines,
     /// The part of the last answer that has not gone yet.
     keeper: Keeper,
     shelf: Shelf,
@@ -225,6 +241,8 @@ impl<'a> Agent<'a> {
             ranks: None,
             scripts: Scripts::default(),
             guard: None,
+            holds: None,
+            held_lines: Lines::default(),
             keeper: Keeper::default(),
             shelf: Shelf::default(),
             merging: BTreeSet::new(),
@@ -346,6 +364,9 @@ impl<'a> Agent<'a> {
             return Ok(Say::Here(ranks.present.clone()));
         }
         let job = self.found()?;
+        if self.holds.as_mut().is_some_and(|holds| !holds.has_all(&job)) {
+            return Err(("none of the job's ranks here has come out of MPI_Init yet".to_owned(), true));
+        }
         let audit = Audit::of_job(&self.ticket.command, &job).map_err(|error| (one_line(&error), false))?;
         audit.permit().map_err(|denied| (denied.to_string(), false))?;
         let rank = |process: &trimtab_track::RankProcess| PresentRank {
@@ -355,8 +376,11 @@ impl<'a> Agent<'a> {
         };
         let ranks = job.ranks.iter().map(rank).collect();
         let present = Present { host: host_name(), key: job.key.clone(), size: job.size, ranks };
+        let held = self.holds.take().map(Holds::into_parts);
+        let (first_call, lines) = held.map_or_else(Default::default, |(first_call, lines)| (Some(first_call), lines));
+        self.held_lines = lines;
         let node = Node::new(self.index as u32, job.clone(), self.cache).with_patience(LOADING_MAX);
-        let node = node.until_given_up(self.is_given_up);
+        let node = node.until_given_up(self.is_given_up).with_first_call(first_call);
         let pids: Vec<Pid> = job.ranks.iter().map(|rank| rank.pid).collect();
         let others = OtherJobs::new(Own::of(&ProcFs::new(), &pids, job.launcher));
         self.ranks =
@@ -394,6 +418,7 @@ impl<'a> Agent<'a> {
         let answer = ranks.node.answer(command).map_err(|error| (one_line(&error), false))?;
         if is(|request| matches!(request, Request::Remove | Request::Abandon)) {
             ranks.audit.end(&What::Restored);
+            self.held_lines.end();
         }
         Ok(Say::Window(answer))
     }
@@ -431,16 +456,11 @@ impl<'a> Agent<'a> {
         started.map(|answer| Say::Script(Box::new(answer))).map_err(refused)
     }
 
-    /// Probes go in without a guard too: then a killed agent's stay until somebody takes them out.
+    /// Before something is put into the ranks.
     fn stand_guard(&mut self) {
-        let Some(ranks) = self.ranks.as_ref().filter(|ranks| self.guard.is_none() && !ranks.job.ranks.is_empty())
-        else {
-            return;
-        };
-        match Guard::start(&self.ticket.command, &ranks.job) {
-            Ok(guard) => self.guard = Some(guard),
-            Err(error) => eprintln!("trimtab: no process stands by in case this one is killed: {error}"),
-        }
+        let Some(ranks) = self.ranks.as_ref().filter(|ranks| !ranks.job.ranks.is_empty()) else { return };
+        self.guard = self.guard.take().or_else(|| guard_of(&self.ticket.command));
+        self.guard.iter().for_each(|guard| ranks.job.ranks.iter().for_each(|process| guard.watch(process.pid)));
     }
 
     /// Makes sure that no script is in, and says so in the log.
@@ -487,12 +507,18 @@ impl<'a> Agent<'a> {
             eprintln!("trimtab: {why}: the script's probes were taken out");
         }
         self.end_script();
+        // Nobody asks for them any more.
+        if let Some((first_call, lines)) = self.holds.take().map(Holds::into_parts) {
+            drop(first_call);
+            lines.end();
+        }
         if let Some(ranks) = &mut self.ranks
-            && ranks.node.abandon()
+            && ranks.node.give_up()
         {
             eprintln!("trimtab: {why}: the probes were taken out");
             ranks.audit.end(&What::Restored);
         }
+        self.held_lines.end();
     }
 
     /// The answer to a question, or as much of it as there is room for.

@@ -236,6 +236,7 @@ mod tests {
             places: vec![place("n1"), place("n2")],
             whose: Whose::Processes(vec![1]),
             command: "attach".to_owned(),
+            hold: None,
         }
     }
 

@@ -87,6 +87,18 @@ pub struct Ticket {
     pub whose: Whose,
     /// In the words of the command that the user gave.
     pub command: String,
+    /// Ranks are to be held where they come out of `MPI_Init`, from the agents' first look on.
+    #[serde(default)]
+    pub hold: Option<Hold>,
+}
+
+/// How ranks are to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// At most so many seconds each.
+    pub seconds: u64,
+    /// The job's owner says that its filters of system calls let ours pass, where they can't be read.
+    pub seccomp_ok: bool,
 }
 
 impl Ticket {
@@ -198,6 +210,7 @@ mod tests {
             places: (0..count).map(place).collect(),
             whose: Whose::Slurm { jobs: vec![4711], step: Some("0".to_owned()), restarts: 1 },
             command: "attach".to_owned(),
+            hold: (count % 2 == 1).then_some(Hold { seconds: 10, seccomp_ok: false }),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A job measured from its first call: each rank is held where it comes out of `MPI_Init`, until probes are in all of them.
 //!
-//! Processes that come from the one that was started are looked at again and again. As soon as the loader of one has the
+//! Processes that come from the one that was started, or from what a launcher or Slurm has started for the job on this
+//! machine, are looked at again and again. As soon as the loader of one has the
 //! MPI library in place, before it can have left `MPI_Init`, the hold goes in; nobody traces it from then on. Ranks leave
 //! `MPI_Init` about together, wait there by themselves, and go on together when their probes record. A rank that can't be
 //! held goes on unmeasured until the probes are in, and the report says so and why. Where one does not come, all others
@@ -48,7 +49,7 @@ const LEFT: Duration = Duration::from_millis(1);
 /// Processes that come from one, each about to be held where it comes out of `MPI_Init`.
 #[derive(Debug)]
 pub struct FirstCall {
-    roots: Vec<Pid>,
+    roots: Arc<Mutex<Vec<Pid>>>,
     limit: Duration,
     clock: Clock,
     seen: Arc<Mutex<BTreeMap<Pid, Seen>>>,
@@ -92,6 +93,23 @@ impl FirstCall {
         limit: Duration,
         may_change: impl FnMut(Pid) -> Result<(), String> + Send + 'static,
     ) -> std::io::Result<FirstCall> {
+        FirstCall::start((roots, Box::new(Vec::new)), limit, Box::new(may_change))
+    }
+
+    /// The same for whatever begins below processes that are yet to come: `tops` is asked which are there, again and again.
+    ///
+    /// # Errors
+    /// There can't be another thread.
+    pub fn begin_below(
+        tops: impl FnMut() -> Vec<Pid> + Send + 'static,
+        limit: Duration,
+        may_change: impl FnMut(Pid) -> Result<(), String> + Send + 'static,
+    ) -> std::io::Result<FirstCall> {
+        FirstCall::start((Vec::new(), Box::new(tops)), limit, Box::new(may_change))
+    }
+
+    fn start((roots, tops): (Vec<Pid>, Tops), limit: Duration, may_change: MayChange) -> std::io::Result<FirstCall> {
+        let roots = Arc::new(Mutex::new(roots));
         let (seen, end) = (Arc::<Mutex<BTreeMap<Pid, Seen>>>::default(), Arc::<AtomicBool>::default());
         let has_looked = Arc::<AtomicBool>::default();
         let clock = Clock::start();
@@ -100,10 +118,11 @@ impl FirstCall {
             seen: seen.clone(),
             cache: ImageCache::of_user(),
             clock,
-            may_change: Mutex::new(Box::new(may_change)),
+            may_change: Mutex::new(may_change),
         };
         let looker = Looker {
             roots: roots.clone(),
+            tops,
             end: end.clone(),
             has_looked: has_looked.clone(),
             holder: Arc::new(holder),
@@ -112,6 +131,21 @@ impl FirstCall {
         };
         let thread = std::thread::Builder::new().name("first-call".to_owned()).spawn(move || looker.look())?;
         Ok(FirstCall { roots, limit, clock, seen, end, has_looked, thread: Some(thread) })
+    }
+
+    /// Looks at these processes from now on, too.
+    pub fn also(&self, pids: &[Pid]) {
+        let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let new: Vec<Pid> = pids.iter().copied().filter(|pid| !roots.contains(pid)).collect();
+        roots.extend(new);
+    }
+
+    /// True if a rank of the job has come out of `MPI_Init`, held or not: no other one begins it then.
+    pub fn is_any_behind(&self, job: &Job) -> bool {
+        let standing = self.standing(job);
+        standing.held > 0
+            || !standing.missed.is_empty()
+            || job.ranks.iter().any(|process| start_of(process.pid) == Some(Start::Behind))
     }
 
     /// Waits until every rank of the job is held or can't be, or it is given up. From then on no more processes are held,
@@ -180,7 +214,7 @@ impl FirstCall {
     /// Why none is, as a sentence.
     pub fn handed_over(mut self, limit: Duration, is_given_up: &dyn Fn() -> bool) -> Result<(), String> {
         let begun = Instant::now();
-        let roots = self.roots.clone();
+        let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let runs = || roots.iter().any(|root| trimtab_os::runs(*root));
         while !self.is_any_settled() && begun.elapsed() < limit && runs() && !is_given_up() {
             std::thread::sleep(LOOK);
@@ -419,6 +453,14 @@ impl Held {
         missed.iter().map(|(rank, reason)| MissedStart { rank: *rank, reason: reason.clone() }).collect()
     }
 
+    /// Where the window is tried once more, the first reason why a rank is not held is the one that counts: it was let go then.
+    pub(crate) fn keep_first_reasons(&self, first: &mut BTreeMap<u32, String>) {
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        for (rank, reason) in missed.iter_mut() {
+            *reason = first.entry(*rank).or_insert_with(|| reason.clone()).clone();
+        }
+    }
+
     /// Lets all go, one right after the other; the ranks that waited until now. Then takes the holds out.
     pub(crate) fn go(&self) -> Vec<u32> {
         let holds = std::mem::take(&mut *self.holds.lock().unwrap_or_else(PoisonError::into_inner));
@@ -453,9 +495,13 @@ impl Held {
 /// A file by device and number.
 type FileId = (u64, u64);
 
+/// Tells which processes are there below which ranks begin.
+type Tops = Box<dyn FnMut() -> Vec<Pid> + Send>;
+
 /// The thread that looks.
 struct Looker {
-    roots: Vec<Pid>,
+    roots: Arc<Mutex<Vec<Pid>>>,
+    tops: Tops,
     end: Arc<AtomicBool>,
     has_looked: Arc<AtomicBool>,
     holder: Arc<Holder>,
@@ -473,7 +519,9 @@ impl Looker {
         let own = Pid(std::process::id() as i32);
         while !self.end.load(Relaxed) {
             let begun = Instant::now();
-            for pid in descendants(&self.roots).into_iter().filter(|pid| *pid != own) {
+            let mut roots = (self.tops)();
+            roots.extend(self.roots.lock().unwrap_or_else(PoisonError::into_inner).iter());
+            for pid in descendants(&roots).into_iter().filter(|pid| *pid != own) {
                 if self.holder.is_new(pid) && self.is_ready(pid) {
                     self.hold(pid);
                 }

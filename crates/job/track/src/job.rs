@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::launcher;
 use crate::procfs::{ProcFs, Processes};
 use crate::status::Seccomp;
+pub(crate) use far::mark_in;
 pub use far::{Far, Launch, far_launch, find_launched_job_in};
 pub use handle::{SlurmHandle, slurm_handle};
 use member::{Member, Standing};

@@ -36,6 +36,7 @@ mod remembered;
 pub mod slurm;
 mod start;
 mod status;
+mod tops;
 
 pub use attach::check_attachable;
 pub use error::{Denial, Error};
@@ -47,6 +48,7 @@ pub use origin::{Origin, origin};
 pub use procfs::{ElfKind, ProcFs, Processes};
 pub use remembered::Remembered;
 pub use status::{Seccomp, Status, parse_status};
+pub use tops::Tops;
 pub use trimtab_types::procfs::{Mapping, Stat, State, parse_stat};
 
 use trimtab_types::Pid;

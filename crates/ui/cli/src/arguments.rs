@@ -70,8 +70,11 @@ pub enum Command {
         /// Measure from the first call: ranks that are yet to come out of MPI_Init wait there until all are measured, at most so
         /// many seconds, also those that a package or the plug-in for Slurm has seen to. The window is by time
         #[arg(long, value_name = "SECONDS", value_parser = |text: &str| within::<u64>(text, 1..=600),
-              conflicts_with_all = ["mark", "main_loop", "start", "when", "windows", "controller"])]
+              conflicts_with_all = ["mark", "main_loop", "start", "when", "windows"])]
         hold: Option<u64>,
+        /// Others see to it that ranks wait: agents hold none before they are asked for
+        #[arg(long, hide = true, requires = "hold")]
+        held: bool,
     },
     /// Have a process wait where it comes out of MPI_Init until `trimtab attach --hold` measures it (started by packages and
     /// by the plug-in for Slurm)
@@ -83,6 +86,9 @@ pub enum Command {
         /// How long it waits at most
         #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = |text: &str| within::<u64>(text, 1..=600))]
         seconds: u64,
+        /// Write an empty line on standard output once the process is looked at: from then on it may begin MPI
+        #[arg(long)]
+        tell: bool,
     },
     /// Serve a lead on another node (started by `trimtab attach --slurm`), or a site's controller for good
     Agent(AgentOptions),
@@ -435,6 +441,9 @@ pub struct WindowOptions {
     /// Ranks that are yet to come out of `MPI_Init` wait there, at most so many seconds.
     #[arg(skip)]
     pub first_call_s: Option<u64>,
+    /// Agents on other machines hold ranks from their first look on.
+    #[arg(skip)]
+    pub agents_hold: bool,
     /// Iterations to record [default: as many as --at-least says]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub iterations: Option<u64>,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use trimtab_agent::start::Starter;
-use trimtab_agent::{Lead, Present, Remote, SiteWindow};
+use trimtab_agent::{Hold, Lead, Present, Remote, SiteWindow};
 use trimtab_measure::{Error, Outcome, WindowId, measure_with};
 use trimtab_session::Departures;
 use trimtab_store::{Process, Store};
@@ -74,7 +74,9 @@ pub fn one_window(asked: &Asked<'_>, spread: &Spread, kept: &mut Store) -> anyho
     let is_new = asked.beside_program || asked.wait.is_some();
     let wait = asked.wait.unwrap_or(RANKS_WAIT);
     let known_loop = |present: &_| known_loop(kept, &known(spread, present).key);
-    let measured = measure(spread, &starter, window, &terminal, (asked.trigger, wait, is_new), &known_loop);
+    let hold = window.first_call_s.filter(|_| asked.options.agents_hold);
+    let hold = hold.map(|seconds| Hold { seconds, seccomp_ok: window.seccomp_ok });
+    let measured = measure(spread, &starter, window, &terminal, (asked.trigger, hold, wait, is_new), &known_loop);
     terminal.finish();
     let (outcome, present, site) = measured?;
     keep_and_show(
@@ -96,10 +98,25 @@ pub fn lead<'a>(
     command: &str,
     is_interrupted: &'a dyn Fn() -> bool,
 ) -> anyhow::Result<Lead<'a>> {
+    lead_with(spread, starter, terminal, (command, None), is_interrupted)
+}
+
+fn lead_with<'a>(
+    spread: &Spread,
+    starter: &Starter,
+    terminal: &Terminal,
+    (command, hold): (&str, Option<Hold>),
+    is_interrupted: &'a dyn Fn() -> bool,
+) -> anyhow::Result<Lead<'a>> {
     let by = if matches!(starter, Starter::Site { .. }) { "asking the site's agents" } else { "starting agents" };
     let nodes = spread.nodes();
     terminal.say(format!("{by} on {} nodes of {}", nodes.len(), spread.name()));
-    Ok(Lead::begin(&nodes, spread.whose(), starter, command, is_interrupted)?)
+    let lead = Lead::begin(&nodes, spread.whose(), starter, (command, hold), is_interrupted)?;
+    if hold.is_some() {
+        let count = lead.agents().len();
+        eprintln!("trimtab: {count} of {} nodes are looked at: ranks are held that begin MPI from now on", nodes.len());
+    }
+    Ok(lead)
 }
 
 fn measure(
@@ -107,11 +124,11 @@ fn measure(
     starter: &Starter,
     mut window: trimtab_measure::Options,
     terminal: &Terminal,
-    (command, wait, is_new): (&str, Duration, bool),
+    (command, hold, wait, is_new): (&str, Option<Hold>, Duration, bool),
     known_loop: &LoopOfEarlier<'_>,
 ) -> anyhow::Result<(Outcome, BTreeMap<usize, Present>, Option<SiteWindow>)> {
     let is_interrupted = || terminal.is_interrupted();
-    let mut lead = lead(spread, starter, terminal, command, &is_interrupted)?;
+    let mut lead = lead_with(spread, starter, terminal, (command, hold), &is_interrupted)?;
     let absent: Vec<String> = lead.absent().into_iter().map(str::to_owned).collect();
     let mut remote = Remote::muster(&mut lead, wait)?;
     let present = remote.present().clone();

@@ -10,6 +10,7 @@ use crate::audited::Change;
 use crate::{DONE, output};
 use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -35,6 +36,12 @@ pub fn hold(pid: i32, seconds: u64, looks: impl FnOnce()) -> anyhow::Result<u8> 
         bail!("process {pid} is not held: {reason}");
     }
     Ok(DONE)
+}
+
+/// Lets whoever reads standard output go on. It may have waited long enough and be gone.
+pub fn tell() {
+    let mut out = std::io::stdout();
+    let _gone = out.write_all(b"\n").and_then(|()| out.flush());
 }
 
 /// Processes that are about to wait there for windows of this very program. Whoever has got none is let go when this is dropped.

@@ -101,12 +101,17 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
     }
     match arguments.command {
         Command::Run { options, hold, command } => window::run(&options, &hold, &command, &store, command_ns),
-        Command::Attach { options, events, pid, site, slurm, wait, hold } => {
-            let options = arguments::WindowOptions { first_call_s: hold, ..options };
+        Command::Attach { options, events, pid, site, slurm, wait, hold, held } => {
+            let agents_hold = hold.is_some() && !held;
+            let options = arguments::WindowOptions { first_call_s: hold, agents_hold, ..options };
             let target = slurm.map(Target::Slurm).or(pid.map(Target::Process));
             window::attach(&options, &events, target, wait, &site, &store, command_ns)
         }
-        Command::Hold { pid, seconds } => hold::hold(pid, seconds, || ()),
+        Command::Hold { pid, seconds, tell } => hold::hold(pid, seconds, || {
+            if tell {
+                hold::tell()
+            }
+        }),
         Command::Agent(options) => site::agent(&options),
         Command::Guard => {
             trimtab_agent::guard(&mut std::io::stdin().lock())?;

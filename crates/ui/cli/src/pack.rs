@@ -12,7 +12,7 @@ use crate::{DONE, hold, output};
 use anyhow::{Context, bail};
 use clap::Parser;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -145,10 +145,9 @@ fn help(package: &Package, pid: Pid) -> anyhow::Result<()> {
     let options = &package.manifest.options;
     let hold = hold_s(options);
     // Each rank has its own helper; what holds it is in it when this is over, or it runs on.
-    let tell = || drop(std::io::stdout().write_all(b"\n").and_then(|()| std::io::stdout().flush()));
     match hold {
-        Some(seconds) => drop(hold::hold(pid.0, seconds, tell)),
-        None => tell(),
+        Some(seconds) => drop(hold::hold(pid.0, seconds, hold::tell)),
+        None => hold::tell(),
     }
     let (target, name) = match slurm {
         Some((_, number)) if number != "0" => return Ok(()),
@@ -161,6 +160,9 @@ fn help(package: &Package, pid: Pid) -> anyhow::Result<()> {
     command.arg("attach").args(options);
     if let Some(seconds) = hold.filter(|_| !options.iter().any(|word| is_hold(word))) {
         command.args(["--hold", &seconds.to_string()]);
+    }
+    if hold.is_some() {
+        command.arg("--held");
     }
     command.args(["--wait", &WAIT_SECONDS.to_string()]).args(target);
     command.stdout(report.try_clone()?).stderr(report).status()?;

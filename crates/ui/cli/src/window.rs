@@ -164,7 +164,7 @@ pub fn run(
                 eprintln!("trimtab: {ON_OTHERS}");
             }
             // Those are held that are still in MPI_Init when their agents come; the report names the others.
-            let options = &WindowOptions { first_call_s: hold_s, ..options.clone() };
+            let options = &WindowOptions { first_call_s: hold_s, agents_hold: hold_s.is_some(), ..options.clone() };
             let asked =
                 cluster::Asked { options, command_ns, trigger: "run", wait: None, beside_program: true, site: None };
             cluster::one_window(&asked, &spread, &mut kept)

@@ -5,15 +5,17 @@
 //! Next: `numbers.rs` for windows of iterations.
 
 mod common;
+mod common_truth;
 
 use common::{Desk, LIMIT, RANKS, Specimen, alone, is_held, maps};
+use common_truth::{check_functions, check_links};
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_measure::FirstCall;
 use trimtab_specimens::{GroundTruth, Launch, Mpi, Running, TextSnapshot, build, interrupt, skip, truths_of};
 use trimtab_types::Pid;
-use trimtab_types::report::{Link, Report};
+use trimtab_types::report::Report;
 
 /// Programs of which every call is known, and what they are called with: in C, in Fortran, and in Fortran 2008.
 const PROGRAMS: [(&str, &str); 4] = [
@@ -22,9 +24,6 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("heat08", "--iterations 200"),
     ("particle", "--iterations 60"),
 ];
-
-/// Calls that the wrapper does not look at.
-const LEFT_OUT: [&str; 5] = ["MPI_Comm_", "MPI_Cart_", "MPI_Intercomm_", "MPI_Request_free", "MPI_Type_"];
 
 #[test]
 fn a_whole_run_has_every_call_that_a_profiler_sees_with_mpich() {
@@ -101,42 +100,6 @@ fn each_rank_ends_where_it_finalizes(mpi: Mpi) {
     let communication_s: f64 = report.ranks.iter().filter_map(|rank| rank.communication_s).sum();
     let functions_s: f64 = report.functions.iter().filter_map(|row| row.time_s).sum();
     assert!((communication_s - functions_s).abs() < 1e-3, "{name}: {communication_s} s, in functions {functions_s} s");
-}
-
-/// Calls and bytes of each function, from the end of `MPI_Init` to before `MPI_Finalize`.
-fn check_functions(report: &Report, truths: &[GroundTruth], name: &str) {
-    let mut expected: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for function in truths.iter().flat_map(|truth| &truth.functions).filter(|function| function.calls > 0) {
-        let sum = expected.entry(&function.name).or_default();
-        (sum.0, sum.1) = (sum.0 + function.calls, sum.1 + function.bytes);
-    }
-    assert!(!expected.is_empty(), "{name}");
-    for (function, (calls, bytes)) in &expected {
-        let row = report.functions.iter().find(|row| row.name == *function);
-        let row = row.unwrap_or_else(|| panic!("{name}: {function} is missing"));
-        assert_eq!((row.calls, row.bytes.unwrap_or(0)), (*calls, *bytes), "{name}: {function}: {row:?}");
-    }
-    let more = report.functions.iter().map(|row| row.name.as_str()).filter(|function| !expected.contains_key(function));
-    let more: Vec<&str> = more.filter(|function| !LEFT_OUT.iter().any(|part| function.starts_with(part))).collect();
-    assert!(more.is_empty(), "{name}: {more:?}");
-    println!("{name}: {} functions equal, {} calls", expected.len(), expected.values().map(|sum| sum.0).sum::<u64>());
-}
-
-fn check_links(report: &Report, truths: &[GroundTruth], name: &str) {
-    let of_rank = |truth: &GroundTruth| -> Vec<Link> {
-        let links = truth.links.iter().filter(|link| link.messages > 0);
-        let link = |link: &trimtab_specimens::LinkTruth| Link {
-            from: truth.rank,
-            to: link.to,
-            messages: link.messages,
-            bytes: link.bytes,
-            collective_messages: link.collective_messages,
-            collective_bytes: link.collective_bytes,
-        };
-        links.map(link).collect()
-    };
-    let expected: Vec<Link> = truths.iter().flat_map(of_rank).collect();
-    assert_eq!(report.links, expected, "{name}");
 }
 
 /// Objects by pickle, buffers, and at last three threads at once, each with a communicator of its own.

@@ -4,8 +4,10 @@
 //! Next: `access.rs` of `trimtab-controller` for who may ask what.
 
 mod common_cluster;
+mod common_site;
 
-use common_cluster::{Cluster, GROUP, Job, Rank, USER, agents, children_of, kill, make_user, signal, wait_for};
+use common_cluster::{Cluster, GROUP, Job, Rank, USER, agents, children_of, kill, signal, wait_for};
+use common_site::{Site, logged, member, parent};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,9 +15,6 @@ use std::time::{Duration, Instant, SystemTime};
 use trimtab_site::Authority;
 use trimtab_specimens::skip;
 use trimtab_testbed::{Slurm, Testbed};
-
-/// The rights of a standing agent.
-const RIGHTS: &str = "-all,+setuid,+setgid,+sys_ptrace,+dac_read_search";
 
 const NODES: usize = 4;
 
@@ -514,141 +513,4 @@ fn nodes_without_a_standing_agent_are_named(site: &mut Site<'_>, job: &Job) {
 
 fn uid_of(pid: i32) -> u32 {
     std::os::unix::fs::MetadataExt::uid(&fs::metadata(format!("/proc/{pid}")).expect("it runs"))
-}
-
-/// An authority, a controller on the head and an agent on each node.
-struct Site<'a> {
-    cluster: &'a Cluster<'a>,
-    controller: Child,
-    agents: Vec<Child>,
-}
-
-impl<'a> Site<'a> {
-    fn start(cluster: &'a Cluster<'a>) -> Self {
-        let folder = cluster.folder("authority");
-        let run = |words: &[&str]| {
-            let output = Command::new(env!("CARGO_BIN_EXE_trimtab")).args(words).output().expect("it runs");
-            assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        };
-        let shown = folder.display().to_string();
-        run(&["site", "init", &shown]);
-        let nodes: Vec<String> = (1..=NODES).map(|node| format!("node:{}", cluster.testbed.name(node))).collect();
-        let people = ["user:0", "user:4242", "user:4243", "administrator:0", "node:n1"];
-        let roles: Vec<&str> = nodes.iter().map(String::as_str).chain(people).collect();
-        run(&[&["site", "issue", &shown], &roles[..]].concat());
-        make_user(cluster.testbed);
-        let controller = Site::controller_on(cluster);
-        let mut site = Site { cluster, controller, agents: Vec::new() };
-        for node in 1..=NODES {
-            site.start_agent(node);
-            // One after the other, so that their places are known.
-            wait_for("an agent is in the tree", || member(&site.tree(), node - 1)["connected"] == true);
-        }
-        site
-    }
-
-    fn identity(&self, role: &str) -> PathBuf {
-        self.cluster.folder("authority").join(format!("{}.pem", role.replace(':', "-")))
-    }
-
-    fn spawn_controller(&self) -> Child {
-        Site::controller_on(self.cluster)
-    }
-
-    fn controller_on(cluster: &Cluster<'_>) -> Child {
-        let mut command = cluster.testbed.on(0, env!("CARGO_BIN_EXE_trimtab"));
-        command.args(["controller", "--fan-out", "1", "--identity"]);
-        command.arg(cluster.folder("authority/controller.pem"));
-        command.arg("--store").arg(cluster.folder("site.db")).arg("--revoked").arg(cluster.folder("revoked.pem"));
-        let child = logged(&mut command, &cluster.folder("controller.log"));
-        wait_for("the controller listens", || {
-            fs::read_to_string(cluster.folder("controller.log")).is_ok_and(|log| log.contains("is asked at"))
-        });
-        child
-    }
-
-    fn start_agent(&mut self, node: usize) {
-        let testbed = self.cluster.testbed;
-        // With no more rights than packaging/trimtab-agent.service gives it.
-        let mut command = testbed.on(node, "setpriv");
-        command.args(["--bounding-set", RIGHTS, "--no-new-privs", env!("CARGO_BIN_EXE_trimtab")]);
-        command.args(["agent", "--controller", &testbed.address(0), "--identity"]);
-        command.arg(self.identity(&format!("node:{}", testbed.name(node))));
-        // There is no such file: they get the controller's list.
-        command.arg("--revoked").arg(self.cluster.folder("no-list.pem"));
-        command.env("TRIMTAB_AUDIT", self.cluster.folder("site-audit.jsonl"));
-        let child = logged(&mut command, &self.cluster.folder(&format!("agent{node}.log")));
-        match self.agents.get_mut(node - 1) {
-            Some(earlier) => *earlier = child,
-            None => self.agents.push(child),
-        }
-    }
-
-    fn kill_agent(&mut self, node: usize) {
-        let child = &mut self.agents[node - 1];
-        children_of(child.id()).into_iter().for_each(kill);
-        child.wait().expect("it ended");
-    }
-
-    /// `trimtab` on the head, as whoever a certificate says.
-    fn trimtab(&self, words: &[&str], role: &str) -> Command {
-        let mut command = self.cluster.trimtab(words);
-        command.env("TRIMTAB_CONTROLLER", self.cluster.testbed.address(0)).env("TRIMTAB_IDENTITY", self.identity(role));
-        command
-    }
-
-    fn attach(&self, job: &Job, role: &str, words: &[&str]) -> Output {
-        let words = [&["attach", "--slurm", &job.id, "--json", "-"], words].concat();
-        self.trimtab(&words, role).output().expect("it runs")
-    }
-
-    /// A question to the site's store, and to whoever waits at the site, in place of the own.
-    fn ask(&self, words: &[&str], role: &str) -> Output {
-        let mut command = self.trimtab(words, role);
-        command.arg("--controller").arg(self.cluster.testbed.address(0)).output().expect("it runs")
-    }
-
-    /// True if some part's log has these words.
-    fn has_said(&self, log: &str, words: &str) -> bool {
-        fs::read_to_string(self.cluster.folder(log)).is_ok_and(|text| text.contains(words))
-    }
-
-    fn tree(&self) -> serde_json::Value {
-        let output = self.trimtab(&["tree", "--json"], "user:0").output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
-    }
-
-    /// Waits until all agents answer and something else is so too. It looks seldom: each look is a command to all, and a
-    /// node goes home only to one that has every command it may lack.
-    fn wait_for_all(&self, what: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
-        wait_for(what, || {
-            std::thread::sleep(Duration::from_secs(1));
-            let tree = self.tree();
-            (0..NODES).all(|index| !member(&tree, index)["health"].is_null()) && is_so(&tree)
-        });
-    }
-}
-
-impl Drop for Site<'_> {
-    fn drop(&mut self) {
-        // The nodes end what runs on them; this ends what waits for it here.
-        for child in self.agents.iter_mut().chain([&mut self.controller]) {
-            let _ended = child.kill();
-            let _reaped = child.wait();
-        }
-    }
-}
-
-fn logged(command: &mut Command, log: &Path) -> Child {
-    let log = fs::File::create(log).expect("a log");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("it starts")
-}
-
-fn member(tree: &serde_json::Value, index: usize) -> serde_json::Value {
-    tree["agents"].get(index).cloned().unwrap_or_default()
-}
-
-fn parent(tree: &serde_json::Value, index: usize) -> Option<u64> {
-    member(tree, index)["health"]["parent"].as_u64()
 }

@@ -8,7 +8,7 @@
 
 mod common_cluster;
 
-use common_cluster::{GROUP, LIMIT, USER, VARIABLES, children_of, make_user, wait_for};
+use common_cluster::{GROUP, LIMIT, USER, VARIABLES, children_of, make_user, plug_in_lack, plugstack_line, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,9 +24,6 @@ const RANKS: u32 = 2;
 const CPUS: u32 = 4;
 /// The one node.
 const NODE: usize = 1;
-
-/// Runs until all ranks were held.
-const WHOLE_TRIES_MAX: usize = 3;
 
 /// Held for a whole test.
 fn alone() -> MutexGuard<'static, ()> {
@@ -132,10 +129,9 @@ fn requeued(site: &Site<'_>, task: &str, before: &Report) {
 #[test]
 fn a_step_is_measured_by_the_plug_in() {
     const TEST: &str = "a_step_is_measured_by_the_plug_in";
-    const HEADER: &str = "/usr/include/slurm/spank.h";
     const NODES: usize = 3;
-    if !Path::new(HEADER).exists() {
-        return skip(TEST, &format!("there is no {HEADER}; apt-get install libslurm-dev"));
+    if let Some(lack) = plug_in_lack() {
+        return skip(TEST, &lack);
     }
     let settings = |testbed: &Testbed| Settings { plugins: plugstack_line(testbed), ..Settings::default() };
     on_nodes(TEST, NODES, &settings, |site| {
@@ -146,7 +142,29 @@ fn a_step_is_measured_by_the_plug_in() {
         let words = [format!("--uid={USER}"), format!("--gid={GROUP}"), format!("--chdir={}", home.display())];
         step_by_plug_in(site, &words, &home);
         whole_step_by_plug_in(site, &words, &home);
+        tasks_do_not_wait_for_ever(site);
     });
+}
+
+/// A helper that never looks, and one that ends at once: the task begins two seconds later, and without waiting.
+fn tasks_do_not_wait_for_ever(site: &Site<'_>) {
+    let binary = site.path("trimtab");
+    fs::remove_file(&binary).expect("a link");
+    for (name, text, least_s) in [("late", "exec sleep 8", 2.0), ("ended", "exit 1", 0.0)] {
+        let script = site.path(&format!("{name}.sh"));
+        fs::write(&script, format!("#!/bin/sh\n{text}\n")).expect("is written");
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&script, everybody).expect("it is ours");
+        let _earlier = fs::remove_file(&binary);
+        std::os::unix::fs::symlink(&script, &binary).expect("a link");
+        wait_for("the nodes are free", || site.said("sinfo", &["--noheader", "--format=%T"]) == "idle");
+        let begun = Instant::now();
+        let mut srun = site.slurm.command_on(NODE, "srun");
+        srun.args(["-N1", "-n2", "--trimtab=window:--follow", "true"]).env("PWD", site.path(""));
+        let status = srun.status().expect("srun runs");
+        let seconds = begun.elapsed().as_secs_f64();
+        assert!(status.success() && (least_s..least_s + 5.0).contains(&seconds), "{name}: {status} after {seconds} s");
+    }
 }
 
 /// Every task waits where it comes out of `MPI_Init` until the window has begun on all nodes, so no call is missed.
@@ -164,39 +182,20 @@ fn whole_step_by_plug_in(site: &Site<'_>, words: &[String], folder: &Path) {
     srun.env("XDG_DATA_HOME", folder.join("data")).env("XDG_STATE_HOME", folder.join("state"));
     let all: Vec<u32> = (0..nodes as u32).collect();
     let read = || serde_json::from_str::<Report>(&fs::read_to_string(&report).ok()?).ok();
-    let mut whole = || {
-        let _not_there_yet = fs::remove_file(&report);
-        // An answer to an srun that has to wait for its nodes is meant for the user alone, and root runs this one.
-        wait_for("the nodes are free", || site.said("sinfo", &["--noheader", "--format=%T"]) == "idle");
-        assert!(srun.status().expect("srun runs").success(), "the program ends well");
-        wait_for("a report", || read().is_some());
-        let report = read().expect("waited for");
-        let from = report.window.from_first_call.as_ref().expect("it is asked for");
-        let mut named: Vec<u32> = from.ranks.iter().copied().chain(from.missed.iter().map(|one| one.rank)).collect();
-        named.sort_unstable();
-        assert_eq!(named, all, "nobody is left out without a word: {from:?}");
-        from.missed.is_empty().then_some(report)
-    };
-    // On a busy machine one may come too late to be held, which the report says then.
-    let report = (0..WHOLE_TRIES_MAX).find_map(|_| whole()).expect("all ranks are held in one of the tries");
+    // An answer to an srun that has to wait for its nodes is meant for the user alone, and root runs this one.
+    wait_for("the nodes are free", || site.said("sinfo", &["--noheader", "--format=%T"]) == "idle");
+    assert!(srun.status().expect("srun runs").success(), "the program ends well");
+    wait_for("a report", || read().is_some());
+    let report = read().expect("waited for");
+    // Tasks begin once each is looked at, so nobody comes too late to be held.
+    let from = report.window.from_first_call.as_ref().expect("it is asked for");
+    assert_eq!((from.ranks.as_slice(), from.missed.len()), (&all[..], 0), "{from:?}");
     let calls: Vec<(&str, u64)> = report.functions.iter().map(|row| (row.name.as_str(), row.calls)).collect();
     let ranks = nodes as u64;
     for wanted in [("MPI_Allreduce", 300 * ranks), ("MPI_Barrier", 20 * ranks)] {
         assert!(calls.contains(&wanted), "{calls:?}");
     }
     assert!(calls.len() == 2 && report.window.valid, "{calls:?} {:?}", report.warnings);
-}
-
-/// The plug-in, built, and its line for Slurm, which ends a path at its first blank: so the library and the way to `trimtab`
-/// lie with the nodes' files.
-fn plugstack_line(testbed: &Testbed) -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../spank/trimtab_spank.c");
-    let (library, binary) = (testbed.folder().join("trimtab_spank.so"), testbed.folder().join("trimtab"));
-    let mut compiler = Command::new("gcc");
-    compiler.args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&library).arg(source);
-    assert!(compiler.status().expect("gcc runs").success());
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_trimtab"), &binary).expect("a link");
-    format!("optional {} binary={}\n", library.display(), binary.display())
 }
 
 /// Root's step or, with these words for `srun`, a user's, in a folder of theirs.

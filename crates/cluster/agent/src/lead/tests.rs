@@ -88,7 +88,7 @@ fn with_agents_until(
     let port = (PORT_FIRST + tree % PORT_COUNT) as u16;
     let (places, whose) = ((0..count).map(place).collect(), Whose::Processes(Vec::new()));
     let (version, command) = (own_version(), "test".to_owned());
-    let ticket = Ticket { version, tree, lead: address, port, fan_out: 6, places, whose, command };
+    let ticket = Ticket { version, tree, lead: address, port, fan_out: 6, places, whose, command, hold: None };
     std::thread::scope(|scope| {
         for index in 0..count {
             let (ticket, secret) = (&ticket, &secret);

@@ -23,7 +23,7 @@ fn lead(secret: &JobSecret) -> (Blocking, Ticket) {
     let Some(Address::Tcp(lead)) = link.address().cloned() else { panic!("the lead listens") };
     let places = vec![Place { name: "n0".to_owned(), address: [127, 0, 1, 1].into() }];
     let (version, command, whose) = (own_version(), "test".to_owned(), Whose::Processes(Vec::new()));
-    (link, Ticket { version, tree, lead, port: 0, fan_out: 6, places, whose, command })
+    (link, Ticket { version, tree, lead, port: 0, fan_out: 6, places, whose, command, hold: None })
 }
 
 fn ask(link: &Blocking, stream: u32, wave: u64, ask: Ask) {

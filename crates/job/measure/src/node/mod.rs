@@ -91,6 +91,8 @@ pub struct Node<'c> {
     first_call: Option<FirstCall>,
     /// Ranks that wait there, and go on once they record.
     held: Option<Held>,
+    /// Why ranks did not wait there, as it was found first.
+    missed: BTreeMap<u32, String>,
     stand_ins: BTreeMap<String, String>,
 }
 
@@ -158,6 +160,7 @@ impl<'c> Node<'c> {
             interest: Interest::LASTING,
             first_call: None,
             held: None,
+            missed: BTreeMap::new(),
             stand_ins: BTreeMap::new(),
         }
     }
@@ -166,6 +169,12 @@ impl<'c> Node<'c> {
     #[must_use]
     pub fn with_held(self, held: Held) -> Self {
         Node { held: Some(held), ..self }
+    }
+
+    /// The same for ranks some of which are held behind `MPI_Init` already, or are looked at for that.
+    #[must_use]
+    pub fn with_first_call(self, first_call: Option<FirstCall>) -> Self {
+        Node { first_call, ..self }
     }
 
     /// The same for ranks that may just have been started: it waits so long until they can be patched.
@@ -209,6 +218,13 @@ impl<'c> Node<'c> {
         open.map(|mut window| window.team.remove()).is_some()
     }
 
+    /// As [`Node::abandon`], and lets ranks go that wait for the window.
+    pub fn give_up(&mut self) -> bool {
+        let waits = self.first_call.is_some() || self.held.as_ref().is_some_and(Held::is_any);
+        (self.first_call, self.held) = (None, None);
+        self.abandon() || waits
+    }
+
     /// Does what a command says.
     ///
     /// # Errors
@@ -223,6 +239,7 @@ impl<'c> Node<'c> {
             Request::EndGather(end) => {
                 let job = &self.job;
                 self.held = self.first_call.take().map(|first_call| first_call.ended(job, end));
+                self.held.iter().for_each(|held| held.keep_first_reasons(&mut self.missed));
                 return Ok(Answer::Done);
             }
             Request::Abandon => (self.first_call, self.held) = (None, None),
@@ -275,14 +292,17 @@ impl<'c> Node<'c> {
     /// Ranks that wait already because somebody else has seen to it are taken over.
     fn gather(&mut self, options: &Options) -> Result<Answer, Error> {
         let chosen = team::chosen(&self.job, options);
+        let pids: Vec<Pid> = chosen.ranks.iter().map(|process| process.pid).collect();
+        if options.seccomp_ok {
+            pids.iter().for_each(|pid| trimtab_os::trust_filters(*pid));
+        }
         let first_call = match self.first_call.take() {
-            Some(first_call) => first_call,
+            Some(first_call) => {
+                first_call.also(&pids);
+                first_call
+            }
             None => {
                 let limit = Duration::from_secs(options.first_call_s.unwrap_or_default());
-                let pids: Vec<Pid> = chosen.ranks.iter().map(|process| process.pid).collect();
-                if options.seccomp_ok {
-                    pids.iter().for_each(|pid| trimtab_os::trust_filters(*pid));
-                }
                 let begun = FirstCall::begin(pids, limit, |_| Ok(()));
                 begun.map_err(|error| Error::Options(format!("nobody can be held: {error}")))?
             }

@@ -150,7 +150,7 @@ fn host_place(words: &[String]) -> Option<usize> {
 }
 
 /// The launcher's address among a helper's words, which ssh may carry as one.
-fn mark_in(words: &[String]) -> Option<String> {
+pub(crate) fn mark_in(words: &[String]) -> Option<String> {
     let mut parts = words.iter().flat_map(|word| word.split(' ')).map(|part| part.trim_matches(['"', '\'', '\\']));
     parts.find(|part| MARKS.contains(part))?;
     parts.next().filter(|mark| !mark.is_empty()).map(str::to_owned)

@@ -79,6 +79,35 @@ pub fn find(scontrol: &dyn Scontrol, id: SlurmId, own_uid: u32) -> Result<Runnin
     Ok(RunningJob { id, parts, nodes, run })
 }
 
+/// The owner of one run of a job that has this machine, `host`, among its nodes: by Slurm's word, also where none of its
+/// processes is here yet.
+///
+/// # Errors
+/// See [`SlurmError`]: no such job, it does not run or not here, or no Slurm.
+pub fn owner_here(scontrol: &dyn Scontrol, run: &SlurmRun, host: &str) -> Result<u32, SlurmError> {
+    let (mut owner, mut nodes) = (None, BTreeSet::new());
+    for number in &run.jobs {
+        let id = SlurmId { job: *number, part: Part::Whole, step: None };
+        // By the number of an array's last task Slurm means all of its tasks.
+        let job = ask_jobs(scontrol, id)?.into_iter().find(|job| job.job == *number);
+        let job = job.ok_or(SlurmError::NoSuchJob { id })?;
+        let part = running_parts(vec![job], id)?.swap_remove(0);
+        if part.restarts != run.restarts {
+            return Err(SlurmError::Ended { id, state: format!("begun {} times since", part.restarts) });
+        }
+        if let Some(earlier) = owner.filter(|earlier| *earlier != part.uid) {
+            return Err(SlurmError::OtherUser { id, user: part.user, uid: part.uid, own_uid: earlier });
+        }
+        owner = Some(part.uid);
+        nodes.insert(part.nodes);
+    }
+    let id = SlurmId { job: run.jobs.first().copied().unwrap_or(0), part: Part::Whole, step: None };
+    let owner = owner.ok_or(SlurmError::NoSuchJob { id })?;
+    let nodes = names_of(scontrol, &nodes)?;
+    check_here(scontrol, &RunningJob { id, parts: Vec::new(), nodes, run: run.clone() }, host)?;
+    Ok(owner)
+}
+
 /// The running step that the `srun` with this process id on `host` began; `None`: Slurm knows of none (yet).
 ///
 /// # Errors

@@ -173,3 +173,26 @@ fn a_step_is_found_by_its_srun() {
     let idle = Recording::default().failure("show step", NO_STEP.trim());
     assert_eq!(step_of_srun(&idle, "n1", Pid(908)).expect("an answer"), None);
 }
+
+#[test]
+fn slurm_says_whose_a_job_is_that_has_no_process_here_yet() {
+    let run = |job: u32, restarts: u32| SlurmRun { jobs: BTreeSet::from([job]), step: None, restarts, listed: None };
+    let owner = |job, restarts, host: &str| owner_here(&cluster(), &run(job, restarts), host);
+    assert_eq!(owner(1, 1, "n1.site").expect("it runs here"), 0);
+    assert_eq!(owner(9, 0, "n1").expect("a task of an array"), 0);
+    for (job, restarts, host, said) in [
+        (1, 1, "n2", "runs on n1, not on this machine"),
+        (1, 0, "n1", "has ended"),
+        (13, 0, "n1", "is not running yet"),
+        (15, 0, "n1", "knows no job 15"),
+        (14, 0, "n1", "is suspended"),
+        (99, 0, "n1", "knows no job 99"),
+        (7, 0, "n1", "Unable to contact"),
+    ] {
+        let error = owner(job, restarts, host).expect_err(said).to_string();
+        assert!(error.contains(said), "{job} {host}: {error}");
+    }
+    let ended = Recording::default().answer("show job 13", ENDED);
+    let error = owner_here(&ended, &run(13, 0), "n1").expect_err("it has ended").to_string();
+    assert!(error.contains("has ended"), "{error}");
+}

@@ -45,6 +45,24 @@ pub fn make_user(testbed: &Testbed) -> PathBuf {
     home
 }
 
+/// Why Slurm's plug-in can't be built here; `None`: it can.
+pub fn plug_in_lack() -> Option<String> {
+    const HEADER: &str = "/usr/include/slurm/spank.h";
+    (!Path::new(HEADER).exists()).then(|| format!("there is no {HEADER}; apt-get install libslurm-dev"))
+}
+
+/// The plug-in, built, and its line for Slurm, which ends a path at its first blank: so the library and the way to `trimtab`
+/// lie with the nodes' files.
+pub fn plugstack_line(testbed: &Testbed) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../spank/trimtab_spank.c");
+    let (library, binary) = (testbed.folder().join("trimtab_spank.so"), testbed.folder().join("trimtab"));
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&library).arg(source);
+    assert!(compiler.status().expect("gcc runs").success());
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_trimtab"), &binary).expect("a link");
+    format!("optional {} binary={}\n", library.display(), binary.display())
+}
+
 /// Nodes with a Slurm.
 pub struct Cluster<'a> {
     pub testbed: &'a Testbed,
