@@ -25,7 +25,7 @@ pub enum Mark {
 }
 
 /// A loop of the program: `solve:2.1` is the first loop in the second of the function `solve`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LoopName {
     /// Its function, `NAME` or `NAME@LIB`.
     pub function: String,

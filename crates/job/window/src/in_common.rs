@@ -6,7 +6,7 @@
 //!
 //! Next: `assemble`, which makes the report of what is left.
 
-use crate::assemble::{FunctionInfo, RankSample};
+use crate::assemble::{FunctionInfo, FunctionSample, RankSample};
 use std::collections::BTreeSet;
 use trimtab_types::report::LoopPlace;
 
@@ -42,11 +42,14 @@ pub(crate) fn cut(
     for sample in ranks.iter_mut().flat_map(|rank| &mut rank.functions).filter(|sample| is_marker(&sample.function)) {
         sample.calls = iterations;
     }
-    let late = ranks.iter().flat_map(|rank| called_behind(rank, last));
-    let late: BTreeSet<usize> = late.filter(|function| !is_marker(function)).collect();
-    let has_payload = late.iter().any(|function| functions.get(*function).is_some_and(|info| info.moves_bytes));
+    let behind_it = ranks.iter().flat_map(|rank| called_behind(rank, last).map(|sample| sample.function));
+    let behind_it: BTreeSet<usize> = behind_it.filter(|function| !is_marker(function)).collect();
+    let has_payload = behind_it.iter().any(|function| functions.get(*function).is_some_and(|info| info.moves_bytes));
     let groups: BTreeSet<String> =
-        late.iter().filter_map(|function| Some(functions.get(*function)?.group.clone())).collect();
+        behind_it.iter().filter_map(|function| Some(functions.get(*function)?.group.clone())).collect();
+    // A rank that called a function only behind them made no call of it in them.
+    let both = ranks.iter().flat_map(|rank| called_behind(rank, last).filter(|sample| began_before(rank, last, sample)));
+    let late: BTreeSet<usize> = both.map(|sample| sample.function).filter(|function| !is_marker(function)).collect();
     for rank in ranks.iter_mut() {
         rank.group_ticks.retain(|(group, _)| !groups.contains(group));
         if behind > 0 {
@@ -60,15 +63,25 @@ pub(crate) fn cut(
 }
 
 /// Functions that a rank called behind its mark number `last`.
-fn called_behind(rank: &RankSample, last: usize) -> impl Iterator<Item = usize> + '_ {
+fn called_behind(rank: &RankSample, last: usize) -> impl Iterator<Item = &FunctionSample> {
     let end = rank.marks[last].ticks;
     let is_behind = rank.last_ticks > end;
-    rank.functions.iter().filter(move |sample| is_behind && sample.last_ticks >= end).map(|sample| sample.function)
+    rank.functions.iter().filter(move |sample| is_behind && sample.last_ticks >= end)
+}
+
+/// True if a function may have been called before that mark, too: its first call was, or nobody knows when that was.
+fn began_before(rank: &RankSample, last: usize, sample: &FunctionSample) -> bool {
+    sample.first_ticks < rank.marks[last].ticks
 }
 
 fn cut_rank(rank: &mut RankSample, last: usize, late: &BTreeSet<usize>, has_payload: bool) {
     rank.complete = true;
     let (first, end) = (rank.marks[0], rank.marks[last]);
+    let not_in_them = called_behind(rank, last).filter(|sample| !began_before(rank, last, sample));
+    let dropped: BTreeSet<usize> = not_in_them.map(|sample| sample.function).chain(late.iter().copied()).collect();
+    rank.functions.retain(|sample| !dropped.contains(&sample.function));
+    rank.paths.retain(|path| !dropped.contains(&path.function));
+    rank.sizes.retain(|size| !dropped.contains(&size.function));
     if rank.last_ticks > end.ticks {
         rank.last_ticks = end.ticks;
         rank.comm_ticks = end.comm_ticks.saturating_sub(first.comm_ticks);
@@ -77,9 +90,6 @@ fn cut_rank(rank: &mut RankSample, last: usize, late: &BTreeSet<usize>, has_payl
         rank.details.retain(|call| call.enter_ticks < end.ticks);
     }
     rank.marks.truncate(last + 1);
-    rank.functions.retain(|sample| !late.contains(&sample.function));
-    rank.paths.retain(|path| !late.contains(&path.function));
-    rank.sizes.retain(|size| !late.contains(&size.function));
     if has_payload {
         rank.links.clear();
     }
@@ -106,12 +116,17 @@ fn remark(iterations: u64, seconds: f64, names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assemble::{FunctionSample, IterationMark, LinkSample, ThreadSample};
+    use crate::assemble::{IterationMark, LinkSample, ThreadSample};
 
     fn rank(rank: u32, marks: &[u64], last_ticks: u64, last_call: u64) -> RankSample {
         let mark = |ticks: &u64| IterationMark { ticks: *ticks, comm_ticks: 7 + ticks / 10 };
-        let sample =
-            |function, last_ticks| FunctionSample { function, calls: 3, last_ticks, ..FunctionSample::default() };
+        let sample = |function, last_ticks| FunctionSample {
+            function,
+            calls: 3,
+            first_ticks: marks[0],
+            last_ticks,
+            ..FunctionSample::default()
+        };
         RankSample {
             rank,
             first_ticks: marks[0],
@@ -148,6 +163,18 @@ mod tests {
             let left: Vec<(usize, u64)> = rank.functions.iter().map(|sample| (sample.function, sample.calls)).collect();
             assert_eq!(left, [(1, 3), (2, 1)], "its last call lies in the first iteration, and passes are iterations");
         }
+    }
+
+    /// Rank 0 called the second function in its iteration and rank 1 behind it: neither sum has to be parted.
+    #[test]
+    fn what_a_rank_called_only_behind_is_no_call_of_its_iterations() {
+        let mut ranks = vec![rank(0, &[100, 200], 300, 150), rank(1, &[100, 200], 300, 150)];
+        (ranks[1].functions[1].first_ticks, ranks[1].functions[1].last_ticks) = (250, 260);
+        let said = cut_to(&mut ranks, 1).expect("it can be cut").expect("it is said");
+        assert!(said.ends_with("behind them"), "nothing is left out: {said}");
+        let functions = |rank: &RankSample| rank.functions.iter().map(|sample| sample.function).collect::<Vec<_>>();
+        assert_eq!([functions(&ranks[0]), functions(&ranks[1])], [vec![0, 1, 2], vec![0, 2]]);
+        assert!(ranks.iter().all(|rank| rank.links.is_empty()), "its bytes can't be parted: {ranks:?}");
     }
 
     #[test]

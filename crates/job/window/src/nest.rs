@@ -324,6 +324,8 @@ pub struct Counted {
     pub is_hidden: bool,
     /// Its passes come in bursts ([`Bursts`]).
     pub is_in_bursts: bool,
+    /// A loop inside of it was left before, and it still runs: that one may have been a part of its passes.
+    pub is_around_left: bool,
 }
 
 impl Counted {
@@ -336,6 +338,12 @@ impl Counted {
 
     fn is_in_sight(&self) -> bool {
         self.passes.is_some_and(|counted| counted.passes + 1 >= PASSES_MIN)
+    }
+
+    /// True if it is around a loop that was left, and three of its passes may fit into the limit, as far as is seen.
+    fn may_come_around(&self, elapsed_s: f64, limit_s: f64) -> bool {
+        let fits = |counted: Passes| (counted.passes + 1) as f64 * limit_s > PASSES_MIN as f64 * elapsed_s;
+        self.is_around_left && !self.is_in_bursts && self.passes.is_some_and(fits)
     }
 
     fn repeats(&self) -> bool {
@@ -356,7 +364,8 @@ pub enum LoopChoice {
 
 /// The rule: the outermost loop that is passed three times within 2 s, or as long as the innermost one needs for three
 /// passes if that is longer, and at most a third of `max_s`, or half of it where no loop has been passed more often than twice. `loops` are those of a nest, outermost first, after `elapsed_s`.
-/// Nothing inside of a hidden one is taken; one whose passes come in bursts is if there is no other.
+/// Nothing inside of a hidden one is taken; one whose passes come in bursts is if there is no other. A loop around one that
+/// was left is given all of that time, as long as three passes of it may fit.
 pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice {
     let seen = loops.iter().position(|one| one.is_hidden).unwrap_or(loops.len());
     let loops = &loops[..seen];
@@ -378,11 +387,16 @@ pub fn choose_loop(loops: &[Counted], elapsed_s: f64, max_s: f64) -> LoopChoice 
     // A loop whose third pass is in sight is waited for.
     let is_in_sight = may_be_main.iter().any(|index| loops[*index].is_in_sight());
     let limit_s = max_s * if repeating.is_none() && is_in_sight { SIGHT_PART_MAX } else { NEST_PART_MAX };
+    let is_awaited = |index: &usize| {
+        repeating.is_none_or(|inside| *index < inside) && loops[*index].may_come_around(elapsed_s, limit_s)
+    };
+    let is_any_awaited = may_be_main.iter().any(is_awaited);
     // One that some rank does not pass at all says nothing of the time that it takes.
     let innermost =
         may_be_main.iter().rev().find(|index| loops[**index].passes.is_some_and(|counted| counted.passes > 0));
     let innermost_repeats = innermost.is_some_and(|index| loops[*index].repeats());
-    if elapsed_s < NEST_SECONDS.min(limit_s) || (!innermost_repeats && elapsed_s < limit_s) {
+    let may_take_long = !innermost_repeats || is_any_awaited;
+    if elapsed_s < NEST_SECONDS.min(limit_s) || (may_take_long && elapsed_s < limit_s) {
         return LoopChoice::Wait;
     }
     repeating.map_or(LoopChoice::Nothing, LoopChoice::Take)

@@ -178,7 +178,7 @@ fn least_passed(nest: &Nest, counts: &[LoopCount]) -> Vec<Counted> {
         let is_unseen = count.witnessed == Some(0);
         let is_hidden = count.not_counted.is_some() && !count.is_too_fast && !is_unseen;
         let passes = passes.or(is_unseen.then(Passes::default));
-        Counted { passes, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden, is_in_bursts: false }
+        Counted { passes, is_seen_in_mpi: one.is_seen_in_mpi, is_hidden, is_in_bursts: false, is_around_left: false }
     };
     nest.loops.iter().zip(counts).map(least).collect()
 }

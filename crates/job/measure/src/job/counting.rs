@@ -4,6 +4,7 @@
 
 use super::drive::Lead;
 use super::marker::{LOOK_MS_MAX, MarkerCall};
+use super::recording::is_somewhere_else;
 use crate::error::Error;
 use crate::node::PASSES_MIN;
 use crate::options::Stage;
@@ -22,6 +23,9 @@ const MORE_EVENTS: u32 = 8;
 /// Calls may hold too few passes for so long, seconds, and so many passes, before counters are asked.
 const CALLS_SECONDS_MAX: f64 = 0.7;
 const CALLS_PASSES_MAX: f64 = 4.0;
+
+/// Ranks that are still in a loop which they do not pass are looked at again after so many times the time until then.
+const LOOK_AGAIN_FACTOR: f64 = 1.5;
 
 /// A proof by collectives is waited for this long.
 const PROOF_SECONDS_MAX: f64 = 3.0;
@@ -57,8 +61,9 @@ pub(super) struct Waiting {
     pub limit_s: f64,
     /// Passes of each rank before anything is made of them.
     pub passes_min: u64,
-    /// It is a loop, whose counter also tells when it was passed.
-    pub may_ask_counters: bool,
+    /// The loop that it is, as a position among the measured functions: its counter also tells when it was passed, and the
+    /// stacks whether ranks are still in it. `None`: a call.
+    pub of_loop: Option<u32>,
 }
 
 /// A rank's passes on the clock of this process.
@@ -72,7 +77,7 @@ struct Row {
 /// silent.
 pub(super) fn aligned(
     lead: &mut Lead,
-    Waiting { silent_s, limit_s, passes_min, may_ask_counters }: Waiting,
+    Waiting { mut silent_s, limit_s, passes_min, of_loop }: Waiting,
 ) -> Result<Result<Aligned, u32>, Error> {
     let begun_s = lead.seconds();
     let mut wait_ms = 2;
@@ -92,10 +97,14 @@ pub(super) fn aligned(
         let calls_s = CALLS_SECONDS_MAX + CALLS_PASSES_MAX * lead.seconds_of(pass_ticks);
         if let Some(silent) = rows.iter().find(|row| row.passes.counted < passes_min) {
             if waited_s > if silent.passes.is_silent { silent_s } else { limit_s } {
-                return Ok(Err(silent.passes.rank));
+                if waited_s > limit_s || !are_inside(lead, of_loop)? {
+                    return Ok(Err(silent.passes.rank));
+                }
+                // A look holds the ranks for a moment: the longer a pass takes, the rarer it is.
+                silent_s = waited_s * LOOK_AGAIN_FACTOR;
             }
             tell(lead, "every rank must pass the marker a few times");
-            by_counter |= waited_s > calls_s && may_ask_counters;
+            by_counter |= waited_s > calls_s && of_loop.is_some();
             continue;
         }
         if let Some(apart) = apart(&rows) {
@@ -110,7 +119,7 @@ pub(super) fn aligned(
             }
             events_max = events_max.saturating_mul(MORE_EVENTS).min(events_most);
             tell(lead, "the ranks' latest calls must overlap in time");
-            by_counter |= waited_s > calls_s && may_ask_counters;
+            by_counter |= waited_s > calls_s && of_loop.is_some();
             continue;
         }
         let (rows, alignment) = align_rows(lead, rows, events_max, by_counter)?;
@@ -126,6 +135,11 @@ pub(super) fn aligned(
             return Ok(Ok(numbered(lead, &rows, alignment)?));
         }
     }
+}
+
+/// True if some rank is in the loop, so that one that nobody passes may be one whose passes take long.
+fn are_inside(lead: &mut Lead, of_loop: Option<u32>) -> Result<bool, Error> {
+    of_loop.map_or(Ok(false), |function| is_somewhere_else(lead, function).map(|is_left| !is_left))
 }
 
 /// Tells the nodes their ranks' numbers.

@@ -15,8 +15,9 @@ use crate::crew::{Crew, Here};
 use crate::error::Error;
 use crate::first_call::{GatherEnd, GatherWait, Held, Standing};
 use crate::node::Node;
-use crate::options::{Ended, Mark, Options, Progress, Stage};
+use crate::options::{Ended, LoopName, Mark, Options, Progress, Stage};
 use crate::request::{Answer, Facts, Request, WindowId};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use trimtab_os::{monotonic_ns, ticks};
 use trimtab_session::ImageCache;
@@ -33,6 +34,9 @@ const GATHER_LOOK_FAR: Duration = Duration::from_millis(20);
 /// Loops that a program may leave before a window of them begins, and seconds that must be left to choose another.
 const LEFT_MAX: usize = 3;
 const LEFT_SECONDS_MIN: f64 = 1.0;
+
+/// Looks at the stacks where no loop of the program counts, besides the first ones.
+const LOOKED_AGAIN_MAX: u32 = 6;
 
 /// A loop that the program left before a window of it was long enough.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,13 +115,18 @@ pub(super) struct Lead<'a> {
     pub max_seconds: f64,
     /// The loops that were left before a window of them was long enough.
     pub left: Vec<LeftLoop>,
+    /// The loops that were counted so far, whichever was taken, and how often stacks were looked at because none was.
+    pub tried: BTreeSet<LoopName>,
+    pub looked_again: u32,
+    /// Loops around one that was left: it may have been a part of their passes.
+    pub around_left: BTreeSet<LoopName>,
 }
 
 impl<'a> Lead<'a> {
     fn new(muster: Muster<'a>, options: &'a Options, progress: &'a dyn Progress) -> Self {
         let (started_ns, started_ticks) = (monotonic_ns(), ticks());
         let (facts, candidates, clock) = (Facts::default(), Candidates::default(), Clock::start());
-        let (max_seconds, left) = (options.max_seconds, Vec::new());
+        let (max_seconds, left, tried) = (options.max_seconds, Vec::new(), BTreeSet::new());
         Lead {
             muster,
             options,
@@ -130,6 +139,9 @@ impl<'a> Lead<'a> {
             started_ticks,
             max_seconds,
             left,
+            tried,
+            looked_again: 0,
+            around_left: BTreeSet::new(),
         }
     }
 
@@ -197,7 +209,9 @@ impl<'a> Lead<'a> {
 
     /// Puts the probes in.
     pub(super) fn insert(&mut self, request: fn(Box<Options>) -> Request) -> Result<(), Error> {
-        let request = request(Box::new(self.candidates.asked(self.options)));
+        let asked = self.candidates.asked(self.options);
+        self.tried.extend(asked.loops.iter().cloned());
+        let request = request(Box::new(asked));
         let inserted = self.muster.insert(request, &self.clock);
         // Whoever gave it up isn't told what came of it.
         self.facts = inserted.or_else(|error| self.check_interrupted().and(Err(error)))?;
@@ -248,6 +262,10 @@ impl<'a> Lead<'a> {
                     self.choose_anew(LeftLoop { name, iterations: 0 })?;
                     continue;
                 }
+                Found::Others(candidates) => {
+                    self.begin_anew(candidates)?;
+                    continue;
+                }
                 Found::Counts(marker) => marker,
             };
             match &marker {
@@ -272,13 +290,25 @@ impl<'a> Lead<'a> {
 
     /// The program has left what was to count: the loops that run now are looked at, in the time that is left.
     fn choose_anew(&mut self, left: LeftLoop) -> Result<(), Error> {
-        self.max_seconds = (self.max_seconds - self.seconds()).max(LEFT_SECONDS_MIN);
         self.left.push(left);
+        self.around_left.extend(self.candidates.around_taken());
+        let candidates = Candidates::sampled(self)?;
+        self.candidates.add_pauses(candidates.pause_us_max, candidates.pause_us_total);
+        self.begin_anew(candidates)
+    }
+
+    /// Counts the passes of these loops, in the time that is left. Their looks are among those that are known already.
+    fn begin_anew(&mut self, candidates: Candidates) -> Result<(), Error> {
+        self.max_seconds = (self.max_seconds - self.seconds()).max(LEFT_SECONDS_MIN);
         let (pause_us_max, pause_us_total) = (self.candidates.pause_us_max, self.candidates.pause_us_total);
-        self.candidates = Candidates::sampled(self)?;
-        self.candidates.pause_us_max = self.candidates.pause_us_max.max(pause_us_max);
-        self.candidates.pause_us_total += pause_us_total;
+        self.candidates = Candidates { pause_us_max, pause_us_total, ..candidates };
         self.insert(Request::InsertAnew)
+    }
+
+    /// True if the stacks may be looked at again where no loop of the program counts.
+    pub(super) fn may_look_again(&self) -> bool {
+        let is_free = self.options.mark == Mark::Auto && self.facts.marker.is_none() && self.options.start.is_none();
+        is_free && self.looked_again < LOOKED_AGAIN_MAX && self.max_seconds - self.seconds() > LEFT_SECONDS_MIN
     }
 
     /// The recording by time until the program ended, or set a fault handler, while the loop was looked for.

@@ -11,7 +11,7 @@
 use super::agreement::{Agreed, Seen, look};
 use super::counting::{Aligned, Waiting, aligned};
 use super::drive::Lead;
-use super::nest::{self, Choice, Chosen};
+use super::nest::{self, Candidates, Choice, Chosen};
 use crate::error::Error;
 use crate::node::PASSES_MIN;
 use crate::options::{Mark, Stage};
@@ -47,6 +47,10 @@ const MARKER_ITERATIONS_MAX: f64 = 20.0;
 pub(super) const PASSES_WAITED: f64 = 5.0;
 /// So long more a loop of the program is waited for before it is taken for left, seconds.
 pub(super) const LEFT_LOOP_SECONDS: f64 = 1.0;
+/// While calls are looked at, the stacks are looked at again after so long, and then after so much more of the time until
+/// then.
+const LOOK_AGAIN_SECONDS: f64 = 1.0;
+const LOOK_AGAIN_FACTOR: f64 = 1.5;
 /// A `measuremark` that nobody calls is waited for this long before a loop is looked for.
 const SILENT_SECONDS_MAX: f64 = 3.0;
 /// The part of `--max-seconds` that may pass until a marker that is being called is aligned.
@@ -82,6 +86,8 @@ impl Marker {
 pub(super) enum Found {
     /// The marker that counts iterations.
     Counts(Marker),
+    /// None yet, but loops run that did not when stacks were looked at before.
+    Others(Candidates),
     /// The loop of this name was chosen or about to be, and ranks have left it since.
     Left {
         /// Its name.
@@ -119,12 +125,12 @@ pub(super) fn find(lead: &mut Lead) -> Result<Found, Error> {
         Some((index, is_named)) => {
             let silent_s = if is_named { limit_s } else { limit_s.min(SILENT_SECONDS_MAX) };
             let called_s = limit_s.max(max_seconds * CALLED_PART_MAX);
-            let waiting = Waiting { silent_s, limit_s: called_s, passes_min: PASSES_MIN, may_ask_counters: false };
-            Ok(Found::Counts(match named(lead, index, is_named, waiting)? {
-                Some(marker) => marker,
+            let waiting = Waiting { silent_s, limit_s: called_s, passes_min: PASSES_MIN, of_loop: None };
+            match named(lead, index, is_named, waiting)? {
+                Some(marker) => Ok(Found::Counts(marker)),
                 // A program that has a marker but has not come to it yet: its calls may still show a loop.
-                None => detected(lead, Limits { nothing_s: limit_s + silent_s, ..limits })?,
-            }))
+                None => detected(lead, Limits { nothing_s: limit_s + silent_s, ..limits }),
+            }
         }
         None => match of_nest(lead, limits)? {
             Some(found) => Ok(found),
@@ -132,7 +138,10 @@ pub(super) fn find(lead: &mut Lead) -> Result<Found, Error> {
             None => {
                 let nothing_s = limits.nothing_s + lead.seconds();
                 let found = detected(lead, Limits { nothing_s, most_s: limits.most_s.max(nothing_s) })?;
-                Ok(Found::Counts(found.because(lead.candidates.why_not.as_deref())))
+                Ok(match found {
+                    Found::Counts(marker) => Found::Counts(marker.because(lead.candidates.why_not.as_deref())),
+                    other => other,
+                })
             }
         },
     }
@@ -153,7 +162,7 @@ fn of_nest(lead: &mut Lead, limits: Limits) -> Result<Option<Found>, Error> {
     // Where another may be chosen, one that is not passed any more is not waited for so long.
     let silent_s = if may_choose_anew { limit_s.min(passes_s + LEFT_LOOP_SECONDS) } else { limit_s };
     // It was passed already before it was chosen.
-    let waiting = Waiting { silent_s, limit_s, passes_min: 1, may_ask_counters: true };
+    let waiting = Waiting { silent_s, limit_s, passes_min: 1, of_loop: Some(function) };
     let begun_s = lead.seconds();
     match marked(lead, function, source, waiting)? {
         Ok(Marker::Call(call)) => {
@@ -256,8 +265,10 @@ impl Sighting {
     }
 }
 
-/// Looks for the main loop.
-fn detected(lead: &mut Lead, limits: Limits) -> Result<Marker, Error> {
+/// Looks for the main loop by what calls repeat. Programs set up before they come to it, so that the stacks are looked at
+/// again meanwhile.
+fn detected(lead: &mut Lead, limits: Limits) -> Result<Found, Error> {
+    let mut look_again_s = lead.seconds() + LOOK_AGAIN_SECONDS;
     let mut patience = Patience::default();
     let mut sighting: Option<Sighting> = None;
     let mut wait_ms = FIRST_LOOK_MS;
@@ -265,6 +276,12 @@ fn detected(lead: &mut Lead, limits: Limits) -> Result<Marker, Error> {
         std::thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
         lead.check_interrupted()?;
+        if lead.seconds() > look_again_s {
+            if let Some(others) = nest::others(lead)? {
+                return Ok(Found::Others(others));
+            }
+            look_again_s = lead.seconds() * LOOK_AGAIN_FACTOR + LOOK_AGAIN_SECONDS;
+        }
         let seen = look(lead)?;
         let seconds = lead.seconds();
         let mut why = match seen.agreed.clone() {
@@ -280,7 +297,7 @@ fn detected(lead: &mut Lead, limits: Limits) -> Result<Marker, Error> {
                 let same = same.map_or(Sighting::first(anchor, seconds), Sighting::again);
                 sighting = Some(same);
                 match is_sure(&loops, seconds, same.since_s, limits.nothing_s) {
-                    true => match count(lead, &loops, limits.most_s)? {
+                    true => match sure(lead, &loops, limits.most_s)? {
                         Ok(found) => return Ok(found),
                         Err(why) => {
                             sighting = None;
@@ -303,9 +320,17 @@ fn detected(lead: &mut Lead, limits: Limits) -> Result<Marker, Error> {
         let ended = patience.ended(lead.seconds(), seen.calls);
         if ended.is_some() || lead.seconds() > limit_s {
             why = ended.unwrap_or(why);
-            return Ok(Marker::Time { why });
+            return Ok(Found::Counts(Marker::Time { why }));
         }
         lead.progress.stage(&Stage::Observing { seconds, why });
+    }
+}
+
+/// What calls repeat counts, unless a loop of the program runs by now. The inner error says why it does not count.
+fn sure(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Found, String>, Error> {
+    match nest::others(lead)? {
+        Some(others) => Ok(Ok(Found::Others(others))),
+        None => Ok(count(lead, loops, most_s)?.map(Found::Counts)),
     }
 }
 
@@ -338,7 +363,7 @@ fn count(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Marker, 
         silent_s: limit_s.min(SILENT_MARKER_SECONDS_MAX + iterations_s),
         limit_s: limit_s.min(MARKER_SECONDS_MAX + iterations_s),
         passes_min: PASSES_MIN,
-        may_ask_counters: false,
+        of_loop: None,
     };
     Ok(match aligned(lead, waiting)? {
         Ok(found) => {

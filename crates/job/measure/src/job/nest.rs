@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::node::PASSES_PER_SECOND_MAX;
 use crate::options::{Length, LoopName, Mark, Options, Stage};
 use crate::request::{Answer, LoopPasses, Request, Sampled, SampledLoop};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use trimtab_types::report::LoopPlace;
 use trimtab_window::{
@@ -188,6 +189,13 @@ impl Candidates {
         around.filter(|(index, _)| !is_counted(*index)).map(said).collect()
     }
 
+    /// The loops around the one that was taken, or around the innermost one that was counted if none was.
+    pub(super) fn around_taken(&self) -> Vec<LoopName> {
+        let watched: Vec<Watched> = self.watched(&Mark::Auto).into_iter().filter(|one| !one.is_hidden).collect();
+        let inside = self.taken.or(watched.last().map(|one| one.index)).unwrap_or(0);
+        watched.into_iter().filter(|one| one.index < inside).map(|one| one.name).collect()
+    }
+
     /// Loops that run `now`, and did not when these were looked at, and may lie around the one that was taken: those outside
     /// of it, or all if too few stacks are in it at the moment. Each by its name.
     fn new_around(&self, now: &Candidates) -> Vec<String> {
@@ -197,6 +205,12 @@ impl Candidates {
         let at = now.loops.iter().position(|one| is_same(one, taken)).unwrap_or(now.loops.len());
         let is_new = |one: &&SampledLoop| !self.loops.iter().any(|known| is_same(known, one));
         now.loops[..at].iter().filter(is_new).map(|one| one.shown.clone()).collect()
+    }
+
+    /// Looks at stacks beside those of which these came.
+    pub(super) fn add_pauses(&mut self, us_max: f64, us_total: f64) {
+        self.pause_us_max = self.pause_us_max.max(us_max);
+        self.pause_us_total += us_total;
     }
 
     /// The options with these loops to count.
@@ -242,12 +256,30 @@ pub(super) fn entered_since(lead: &mut Lead) -> Result<(Vec<String>, Candidates)
     Ok((lead.candidates.new_around(&now), now))
 }
 
+/// Looks at the stacks again where no loop of the program counts: the loops that run now, if one of them can be counted that
+/// was not before. A program that was setting up may have come to its main loop.
+///
+/// # Errors
+/// As any question to the nodes.
+pub(super) fn others(lead: &mut Lead) -> Result<Option<Candidates>, Error> {
+    if !lead.may_look_again() {
+        return Ok(None);
+    }
+    lead.looked_again += 1;
+    let now = Candidates::sampled(lead)?;
+    lead.candidates.add_pauses(now.pause_us_max, now.pause_us_total);
+    let is_new = |one: &Watched| !one.is_hidden && !lead.tried.contains(&one.name);
+    Ok(now.watched(&Mark::Auto).iter().any(is_new).then_some(now))
+}
+
 /// The loops that are counted, with what was.
 struct Count {
     watched: Vec<Watched>,
     /// Their positions among the measured functions.
     functions: Vec<u32>,
     passed: Passed,
+    /// The first look: seconds when it was asked for, and the passes that it told.
+    first: Option<(f64, Vec<u64>)>,
     /// Bursts in the passes of the rank that has passed it least.
     bursts: Vec<Bursts>,
 }
@@ -268,11 +300,12 @@ impl Count {
         let watched = lead.candidates.watched(&lead.options.mark);
         let functions = functions_of(&lead.facts.functions, watched.len());
         let bursts = vec![Bursts::default(); watched.len()];
-        Count { watched, functions, passed: Passed::default(), bursts }
+        Count { watched, functions, passed: Passed::default(), first: None, bursts }
     }
 
-    /// Notes what a look has shown.
-    fn note(&mut self, passed: Passed, seconds: f64) {
+    /// Notes what a look has shown that was asked for at `asked_s` and answered at `seconds`.
+    fn note(&mut self, passed: Passed, asked_s: f64, seconds: f64) {
+        self.first.get_or_insert_with(|| (asked_s, passed.most.clone()));
         self.passed = passed;
         for (bursts, least) in self.bursts.iter_mut().zip(&self.passed.least) {
             bursts.look(seconds, least.passes);
@@ -280,10 +313,15 @@ impl Count {
     }
 
     /// The place in the nest of the outermost loop whose counting the program would feel, unless the user wants it.
+    ///
+    /// Ranks count from when their probes went in, which may be long before the first look: only passes since that one tell.
     fn too_fast(&self, seconds: f64, mark: &Mark) -> Option<usize> {
+        let (asked_s, first) = self.first.as_ref()?;
         let is_wanted = |index: usize| *mark == Mark::Nest(index as u32 + 1);
-        let is_fast = |passes: u64| passes >= PASSES_JUDGED_MIN && passes as f64 > PASSES_PER_SECOND_MAX * seconds;
-        let found = self.watched.iter().zip(&self.passed.most).find(|(_, passes)| is_fast(**passes));
+        let most = PASSES_PER_SECOND_MAX * (seconds - asked_s);
+        let is_fast = |passes: u64| passes >= PASSES_JUDGED_MIN && passes as f64 > most;
+        let since = self.passed.most.iter().zip(first).map(|(now, first)| now.saturating_sub(*first));
+        let found = self.watched.iter().zip(since).find(|(_, passes)| is_fast(*passes));
         found.map(|(one, _)| one.index).filter(|index| !is_wanted(*index))
     }
 
@@ -296,13 +334,14 @@ impl Count {
         (0..self.watched.len()).filter(|position| !self.watched[*position].is_hidden).find(is_it)
     }
 
-    /// As the rule sees them.
-    fn counted(&self) -> Vec<Counted> {
+    /// As the rule sees them, where a loop inside of `around_left` was left before.
+    fn counted(&self, around_left: &BTreeSet<LoopName>) -> Vec<Counted> {
         let one = |(position, watched): (usize, &Watched)| {
             let is_hidden = watched.is_hidden && self.passed.most[position] > 0;
             let passes = Some(self.passed.least[position]).filter(|_| !is_hidden);
             let is_in_bursts = self.bursts[position].are_there();
-            Counted { passes, is_seen_in_mpi: watched.is_seen_in_mpi, is_hidden, is_in_bursts }
+            let is_around_left = around_left.contains(&watched.name);
+            Counted { passes, is_seen_in_mpi: watched.is_seen_in_mpi, is_hidden, is_in_bursts, is_around_left }
         };
         self.watched.iter().enumerate().map(one).collect()
     }
@@ -341,9 +380,10 @@ pub(super) fn chosen(lead: &mut Lead, limit_s: f64) -> Result<Choice, Error> {
         std::thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 3 / 2).min(LOOK_MS_MAX);
         lead.check_interrupted()?;
+        let asked_s = lead.seconds();
         let counted = passed(lead, &count.functions)?;
         let seconds = lead.seconds();
-        count.note(counted, seconds);
+        count.note(counted, asked_s, seconds);
         if let Some(name) = left(lead, &count, &mut stillness, seconds)? {
             return Ok(Choice::Left { name });
         }
@@ -434,7 +474,7 @@ fn choice(lead: &Lead, count: &Count, seconds: f64, limit_s: f64) -> LoopChoice 
         let known = known.and_then(|known| count.position_of(&lead.facts.functions, known));
         let known = known.map(|position| (position, count.passed.least[position].passes));
         let kept = known.and_then(|(position, passes)| keep_to(position, passes, seconds, lead.max_seconds));
-        return kept.unwrap_or_else(|| choose_loop(&count.counted(), seconds, lead.max_seconds));
+        return kept.unwrap_or_else(|| choose_loop(&count.counted(&lead.around_left), seconds, lead.max_seconds));
     };
     let Some(wanted) = count.watched.iter().position(|one| one.index + 1 == number as usize) else {
         return LoopChoice::Nothing;
@@ -664,9 +704,29 @@ mod tests {
         let (least, most, pass_s) = (vec![passed(2), passed(60)], vec![2, 60], vec![1.0, 0.1]);
         let passed = Passed { least, most, pass_s };
         let bursts = vec![Bursts::default(); 2];
-        let count = Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed, bursts };
+        let count = Count { watched: vec![one(0), one(1)], functions: vec![1, 2], passed, first: None, bursts };
         assert_eq!(count.fitting(0, Length::Iterations(4), None, 5.0), 0);
         assert_eq!(count.fitting(0, Length::Iterations(4), Some(6), 5.0), 1);
+    }
+
+    /// Ranks whose probes were in long before the first look have many passes by then.
+    #[test]
+    fn only_passes_between_looks_tell_that_a_loop_is_too_fast() {
+        let name = LoopName { function: String::new(), number: None };
+        let watched = vec![Watched { index: 0, name, is_seen_in_mpi: true, is_hidden: false }];
+        let looked = |looks: &[(u64, f64, f64)]| {
+            let (functions, bursts) = (vec![1], vec![Bursts::default()]);
+            let mut count = Count { watched: watched.clone(), functions, passed: Passed::default(), first: None, bursts };
+            for (passes, asked_s, seconds) in looks {
+                let least = vec![Passes { passes: *passes, with_mpi: *passes }];
+                count.note(Passed { least, most: vec![*passes], pass_s: vec![1e-4] }, *asked_s, *seconds);
+            }
+            count.too_fast(looks.last().map_or(0.0, |look| look.2), &Mark::Auto)
+        };
+        assert_eq!(looked(&[(900, 0.002, 0.003)]), None, "nobody knows since when");
+        assert_eq!(looked(&[(900, 0.002, 0.003), (960, 0.006, 0.008)]), None, "8,000 passes a second");
+        assert_eq!(looked(&[(900, 0.002, 0.003), (1900, 0.006, 0.008)]), Some(0));
+        assert_eq!(looked(&[(900, 0.002, 0.060), (1900, 0.063, 0.065)]), None, "the first answer came late");
     }
 
     #[test]
@@ -720,6 +780,7 @@ mod tests {
         let count = |passes: [u64; 2]| Count {
             watched: vec![one(0), one(1)],
             functions: vec![1, 2],
+            first: None,
             bursts: vec![Bursts::default(); 2],
             passed: Passed {
                 least: passes.map(|passes| Passes { passes, with_mpi: passes }).to_vec(),

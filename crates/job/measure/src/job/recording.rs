@@ -239,15 +239,15 @@ impl Watch {
         }
     }
 
-    /// True if some rank has not passed its loop for longer than some passes of it take, and, once recording has begun, all
-    /// are somewhere else.
+    /// True if some rank has not passed its loop for longer than some passes of it take, and all are somewhere else. A call
+    /// of a program has no code that ranks can be in: before recording has begun it counts as left by that time alone.
     fn is_left(&mut self, lead: &mut Lead) -> Result<bool, Error> {
         let patience_s = PASSES_WAITED * self.iteration_s + LEFT_LOOP_SECONDS;
         let since_s = |then_ns: u64| monotonic_ns().saturating_sub(then_ns) as f64 / 1e9;
         if since_s(self.moved_ns) <= patience_s {
             return Ok(false);
         }
-        let Some(function) = self.main_loop.filter(|_| self.begun_ns != 0) else { return Ok(self.begun_ns == 0) };
+        let Some(function) = self.main_loop else { return Ok(self.begun_ns == 0) };
         // A look holds the ranks for a moment: the longer a pass takes, the rarer it is.
         if since_s(self.looked_ns) <= since_s(self.moved_ns) / 2.0 {
             return Ok(false);

@@ -137,14 +137,16 @@ fn a_library_without_mpi_has_the_programs_loop_only_where_it_calls_back() {
 }
 
 fn counted(passes: u64, with_mpi: u64) -> Counted {
-    Counted { passes: Some(Passes { passes, with_mpi }), is_seen_in_mpi: false, is_hidden: false, is_in_bursts: false }
+    let passes = Some(Passes { passes, with_mpi });
+    Counted { passes, is_seen_in_mpi: false, is_hidden: false, is_in_bursts: false, is_around_left: false }
 }
 
 #[test]
 fn the_outermost_loop_that_repeats_in_time_is_taken() {
     use LoopChoice::{Nothing, Take, Wait};
-    let fast = Counted { passes: None, is_seen_in_mpi: false, is_hidden: false, is_in_bursts: false };
-    let hidden = Counted { passes: None, is_seen_in_mpi: true, is_hidden: true, is_in_bursts: false };
+    let fast = Counted { passes: None, ..counted(0, 0) };
+    let hidden = Counted { is_seen_in_mpi: true, is_hidden: true, ..fast };
+    let around_left = |passes| Counted { is_seen_in_mpi: true, is_around_left: true, ..counted(passes, passes) };
     let bursts = Counted { is_in_bursts: true, ..counted(40, 40) };
     for (name, loops, elapsed_s, max_s, choice) in [
         ("the outermost, at once", vec![counted(3, 3), counted(30, 30)], 0.1, 60.0, Take(0)),
@@ -165,6 +167,11 @@ fn the_outermost_loop_that_repeats_in_time_is_taken() {
         ("in bursts around steps, later", vec![bursts, counted(3, 3)], 2.0, 60.0, Take(1)),
         ("nothing but bursts", vec![bursts, counted(2, 2)], 20.0, 60.0, Take(0)),
         ("it may be a burst", vec![counted(3, 3), counted(9, 9)], 0.01, 60.0, Wait),
+        ("around one that was left", vec![around_left(0), counted(30, 30)], 2.0, 60.0, Wait),
+        ("it comes around", vec![around_left(3), counted(30, 30)], 9.0, 60.0, Take(0)),
+        ("it does not", vec![around_left(0), counted(30, 30)], 6.7, 60.0, Take(1)),
+        ("it comes around once", vec![around_left(1), counted(30, 30)], 6.7, 60.0, Wait),
+        ("too seldom", vec![around_left(1), counted(30, 30)], 13.4, 60.0, Take(1)),
         ("alone", vec![counted(3, 3)], 0.01, 60.0, Take(0)),
     ] {
         assert_eq!(choose_loop(&loops, elapsed_s, max_s), choice, "{name}");
