@@ -137,6 +137,8 @@ pub enum Request {
         /// Its position among the measured functions.
         function: u32,
     },
+    /// See in the stacks which loops run, while the probes are in: [`Answer::Sampled`].
+    SampleBeside(Box<Options>),
     /// End the recording wherever ranks are: [`Answer::Ended`].
     EndNow {
         /// A rank has ended; the others may be about to.
@@ -171,7 +173,7 @@ impl Request {
     /// The purpose of the request, as a reader is told that it was not answered.
     pub fn purpose(&self) -> &'static str {
         match self {
-            Request::Sample(_) => "look at stacks",
+            Request::Sample(_) | Request::SampleBeside(_) => "look at stacks",
             Request::Gather(_) | Request::EndGather(_) | Request::Go => "hold ranks behind MPI_Init",
             Request::Insert(_) | Request::InsertAnew(_) => "insert probes",
             Request::Describe { .. } => "describe the program",

@@ -48,7 +48,8 @@ pub(crate) fn cut(
     let groups: BTreeSet<String> =
         behind_it.iter().filter_map(|function| Some(functions.get(*function)?.group.clone())).collect();
     // A rank that called a function only behind them made no call of it in them.
-    let both = ranks.iter().flat_map(|rank| called_behind(rank, last).filter(|sample| began_before(rank, last, sample)));
+    let both =
+        ranks.iter().flat_map(|rank| called_behind(rank, last).filter(|sample| began_before(rank, last, sample)));
     let late: BTreeSet<usize> = both.map(|sample| sample.function).filter(|function| !is_marker(function)).collect();
     for rank in ranks.iter_mut() {
         rank.group_ticks.retain(|(group, _)| !groups.contains(group));

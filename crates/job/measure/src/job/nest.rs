@@ -74,7 +74,12 @@ impl Candidates {
         if !matches!(lead.options.mark, Mark::Nest(_) | Mark::Auto) {
             return Ok(Candidates::default());
         }
-        let answers = lead.muster.ask(Request::Sample(Box::new(lead.options.clone())), |answer| match answer {
+        Self::asked_for(lead, Request::Sample(Box::new(lead.options.clone())))
+    }
+
+    /// The loops that run, as all nodes answer this question.
+    fn asked_for(lead: &mut Lead, question: Request) -> Result<Self, Error> {
+        let answers = lead.muster.ask(question, |answer| match answer {
             Answer::Sampled(sampled) => Some(sampled),
             _ => None,
         })?;
@@ -266,7 +271,7 @@ pub(super) fn others(lead: &mut Lead) -> Result<Option<Candidates>, Error> {
         return Ok(None);
     }
     lead.looked_again += 1;
-    let now = Candidates::sampled(lead)?;
+    let now = Candidates::asked_for(lead, Request::SampleBeside(Box::new(lead.options.clone())))?;
     lead.candidates.add_pauses(now.pause_us_max, now.pause_us_total);
     let is_new = |one: &Watched| !one.is_hidden && !lead.tried.contains(&one.name);
     Ok(now.watched(&Mark::Auto).iter().any(is_new).then_some(now))
@@ -716,7 +721,8 @@ mod tests {
         let watched = vec![Watched { index: 0, name, is_seen_in_mpi: true, is_hidden: false }];
         let looked = |looks: &[(u64, f64, f64)]| {
             let (functions, bursts) = (vec![1], vec![Bursts::default()]);
-            let mut count = Count { watched: watched.clone(), functions, passed: Passed::default(), first: None, bursts };
+            let mut count =
+                Count { watched: watched.clone(), functions, passed: Passed::default(), first: None, bursts };
             for (passes, asked_s, seconds) in looks {
                 let least = vec![Passes { passes: *passes, with_mpi: *passes }];
                 count.note(Passed { least, most: vec![*passes], pass_s: vec![1e-4] }, *asked_s, *seconds);

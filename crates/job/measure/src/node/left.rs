@@ -27,11 +27,15 @@ impl Window<'_> {
         place.and_then(|place| self.look_for(&place)).unwrap_or_default()
     }
 
+    /// The ranks that are measured, each with its process.
+    pub(super) fn targets(&self) -> Vec<(u32, Pid)> {
+        self.team.members.iter().map(|member| (member.process.rank.0, member.process.pid)).collect()
+    }
+
     /// `None`: the loop's code or the stacks can't be read.
     fn look_for(&self, place: &LoopPlace) -> Option<LoopLeft> {
         let blocks = self.blocks_of(place)?;
-        let targets: Vec<(u32, Pid)> =
-            self.team.members.iter().map(|member| (member.process.rank.0, member.process.pid)).collect();
+        let targets = self.targets();
         let mut sampler = NestSampler::new(&targets, self.cache).ok()?;
         for _ in 0..LOOKS {
             sampler.look().ok()?;

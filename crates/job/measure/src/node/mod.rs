@@ -451,6 +451,9 @@ impl<'c> Window<'c> {
             Request::Poll { confident_percent } => Answer::Polled(self.poll(*confident_percent)),
             Request::EndAt { end } => self.end_at(*end),
             Request::SeeLoop { function } => Answer::Seen(self.see_loop(*function)),
+            Request::SampleBeside(options) => {
+                Answer::Sampled(nest::sampled_beside(&self.targets(), options, self.cache))
+            }
             Request::EndNow { program_ended } => {
                 let (iterations_min, iterations_max) = self.end_now(*program_ended);
                 Answer::Ended { iterations_min, iterations_max }

@@ -14,6 +14,7 @@ use crate::options::{LoopName, Options, dotted};
 use crate::request::{Sampled, SampledLoop};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::time::Duration;
 use trimtab_mpi::is_mpi_module;
 use trimtab_os::age_of;
@@ -47,6 +48,8 @@ const INTERPRETERS: [&str; 13] = [
 pub struct NestSampler {
     ranks: Vec<(u32, StackSampler)>,
     files: Vec<File>,
+    /// Their code as it is on disk, where the ranks' own is patched.
+    on_disk: Option<Vec<Option<Modules>>>,
     stacks: Vec<SeenStack>,
     cost: SamplingCost,
 }
@@ -88,7 +91,8 @@ impl NestSampler {
             Ok((*rank, StackSampler::new(*pid, cache, &wanted).map_err(of_rank)?))
         };
         let ranks = targets.iter().map(sampler).collect::<Result<_, Error>>()?;
-        Ok(NestSampler { ranks, files: Vec::new(), stacks: Vec::new(), cost: SamplingCost::default() })
+        let cost = SamplingCost::default();
+        Ok(NestSampler { ranks, files: Vec::new(), on_disk: None, stacks: Vec::new(), cost })
     }
 
     /// Waits until none of the ranks is in `MPI_Init`, where none may be held up.
@@ -144,6 +148,24 @@ impl NestSampler {
         })
     }
 
+    /// From now on all code is that of the files. What loops may be in must be there as it was loaded.
+    fn read_files(&mut self, cache: &ImageCache) -> Result<(), String> {
+        let read = |file: &File| {
+            let found = Modules::of_file(Path::new(&file.path), cache).ok();
+            let is_it = |modules: &Modules| {
+                modules.modules.first().is_some_and(|module| module.loaded.image.build_id.0 == file.build_id)
+            };
+            match found.filter(is_it) {
+                None if matches!(file.origin, Origin::Program | Origin::Library) => {
+                    Err(format!("{} is not there any more as it was loaded", file.path))
+                }
+                found => Ok(found),
+            }
+        };
+        self.on_disk = Some(self.files.iter().map(read).collect::<Result<_, _>>()?);
+        Ok(())
+    }
+
     /// The cost so far.
     pub fn cost(&self) -> &SamplingCost {
         &self.cost
@@ -168,6 +190,9 @@ impl NestSampler {
     /// The modules of a rank that has the file of a function, and the number of that file among them.
     pub fn modules_of(&self, function: FunctionId) -> (&Modules, usize) {
         let file = &self.files[function.module];
+        if let Some(modules) = self.on_disk.as_ref().and_then(|files| files.get(function.module)?.as_ref()) {
+            return (modules, 0);
+        }
         let modules = self.ranks[file.seen_by].1.modules();
         let is_it = |module: &Module| module.path == file.path && module.loaded.image.build_id.0 == file.build_id;
         // A rank that has replaced a file by another one has only that; its functions are looked for there in vain.
@@ -312,17 +337,31 @@ const LOOPS_MAX: usize = 16;
 pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampled {
     let targets: Vec<(u32, Pid)> =
         chosen(job, options).ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
-    let why_not = |why: String| Sampled { why_not: Some(why), ..Sampled::default() };
     if !are_old_enough(&targets, options) {
         return Sampled::default();
     }
     match looked(&targets, options, cache) {
         Ok(sampler) => of_sampler(&sampler),
-        Err(error) => why_not(format!(
-            "{error}: {}",
-            std::error::Error::source(&error).map_or_else(String::new, ToString::to_string)
-        )),
+        Err(error) => failed(&error),
     }
+}
+
+/// The same of ranks in which probes are: their code is read from its files.
+pub(super) fn sampled_beside(targets: &[(u32, Pid)], options: &Options, cache: &ImageCache) -> Sampled {
+    let mut sampler = match looked(targets, options, cache) {
+        Ok(sampler) => sampler,
+        Err(error) => return failed(&error),
+    };
+    match sampler.read_files(cache) {
+        Ok(()) => of_sampler(&sampler),
+        Err(why) => Sampled { why_not: Some(why), ..Sampled::default() },
+    }
+}
+
+/// Why no stacks were seen.
+fn failed(error: &Error) -> Sampled {
+    let source = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
+    Sampled { why_not: Some(format!("{error}: {source}")), ..Sampled::default() }
 }
 
 /// Waits until all have worked for a while, if somebody looks at a program that he knows to run.

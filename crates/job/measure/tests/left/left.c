@@ -1,8 +1,12 @@
-/* A loop that is left on SIGUSR1, and the main loop after it, both inside of loops over a benchmark's parameters; or, with an
-   argument, one whose passes have more calls than a rank remembers, and no collective. It runs until it is ended. */
+/* A loop that is left on SIGUSR1, and the main loop after it, both inside of loops over a benchmark's parameters. It runs until
+   it is ended. Or, with an argument:
+     chat    a loop whose passes have more calls than a rank remembers, and no collective
+     set-up  no loop until SIGUSR1, then the main loop
+     parts   steps of a second with a loop in each, and in the first one before that the loop that is left on SIGUSR1 */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static int rank, size;
@@ -51,6 +55,23 @@ static __attribute__((noinline)) void chat(void)
     }
 }
 
+static __attribute__((noinline)) void converge(void)
+{
+    for (int pass = 0; pass < 50; pass++) {
+        usleep(20000);
+        exchange((rank + 1) % size, (rank + size - 1) % size, 2);
+    }
+}
+
+static __attribute__((noinline)) void steps(void)
+{
+    for (long step = 0; !ended; step++) {
+        if (step == 0)
+            prepare();
+        converge();
+    }
+}
+
 static volatile int values = 1;
 
 static __attribute__((noinline)) void for_all_parameters(void)
@@ -78,8 +99,14 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     puts("at work");
     fflush(stdout);
-    if (argc > 1)
+    if (argc > 1 && !strcmp(argv[1], "chat"))
         chat();
+    if (argc > 1 && !strcmp(argv[1], "set-up")) {
+        pause();
+        solve();
+    }
+    if (argc > 1 && !strcmp(argv[1], "parts"))
+        steps();
     for_all_parameters();
     return 0;
 }
