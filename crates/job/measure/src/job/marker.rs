@@ -326,7 +326,7 @@ fn detected(lead: &mut Lead, limits: Limits) -> Result<Found, Error> {
     }
 }
 
-/// What calls repeat counts, unless a loop of the program runs by now. The inner error says why it does not count.
+/// The repetition of calls counts, unless a loop of the program runs by now. The inner error says why it does not count.
 fn sure(lead: &mut Lead, loops: &Agreed, most_s: f64) -> Result<Result<Found, String>, Error> {
     match nest::others(lead)? {
         Some(others) => Ok(Ok(Found::Others(others))),

@@ -460,15 +460,7 @@ impl<'c> Window<'c> {
             }
             Request::HowFar { function } => Answer::HowFar(self.how_far(*function)),
             Request::Check { marks_max } => Answer::Checked(self.check_marks(*marks_max as usize)),
-            Request::Remove => {
-                let told = self.team.warnings.len();
-                self.team.remove();
-                // Now that nothing is held or in: it takes milliseconds.
-                self.beside.end();
-                let mut warnings = std::mem::take(&mut self.team.news);
-                warnings.extend(self.team.warnings.split_off(told));
-                Answer::Removed { warnings, departed: self.team.departed() }
-            }
+            Request::Remove => self.remove(),
             // Those that the node answers by itself.
             Request::Sample(_)
             | Request::Gather(_)
@@ -481,6 +473,17 @@ impl<'c> Window<'c> {
             | Request::Read { .. }
             | Request::Abandon => Answer::Done,
         })
+    }
+
+    /// Takes the probes out.
+    fn remove(&mut self) -> Answer {
+        let told = self.team.warnings.len();
+        self.team.remove();
+        // Now that nothing is held or in: it takes milliseconds.
+        self.beside.end();
+        let mut warnings = std::mem::take(&mut self.team.news);
+        warnings.extend(self.team.warnings.split_off(told));
+        Answer::Removed { warnings, departed: self.team.departed() }
     }
 
     /// Has all ranks record, and lets go those that wait for that.
