@@ -2,16 +2,17 @@
 //!
 //! An address is followed from where it is made: into registers, into words of the frame of which nobody else has the address,
 //! to calls, and into other memory, from where anybody may take it.
-//! One that was only handed to a call before the loop is taken to be forgotten when that call returns. Functions that are
-//! given one in the loop are looked into. An address a little below a slot counts too, because both may be parts of one object.
+//! One that is handed to a call before the loop must be forgotten when that call returns: functions of this module are looked
+//! into, those of others are taken to forget it, but for a few (`library`). Functions that are given one in the loop are
+//! looked into. An address a little below a slot counts too, because both may be parts of one object.
 //!
 //! Next: `how_far`, which asks; `written`, which looks into called functions.
 
 use crate::bound::{Instructions, States};
 use crate::how_far::Surroundings;
-use crate::library::declared;
+use crate::library::{declared, keeps_for_later};
 use crate::linear::{CALL_CHANGES, Extension, Linear, Place, State, Value};
-use crate::owned::Care;
+use crate::owned::{Care, NO_BYTES};
 use crate::{ControlFlow, Loop};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +60,7 @@ impl Lender<'_> {
     fn may_be_written(&self, slot: &Slot, spilt: &mut Spilt) -> bool {
         let mut held: BTreeMap<usize, u16> = self.before.keys().map(|block| (*block, 0)).collect();
         let mut work: Vec<usize> = held.keys().copied().collect();
+        let before_loop = self.before_loop();
         let mut info = InstructionInfoFactory::new();
         while let Some(block) = work.pop() {
             let Some(state) = self.before.get(&block) else { return true };
@@ -76,6 +78,9 @@ impl Lender<'_> {
                 if is_shown || (is_inside && (known.writes(one, &mut info) || self.gives(one, &known))) {
                     return true;
                 }
+                if before_loop.contains(&block) && self.is_kept_by_callee(one, &known) {
+                    return true;
+                }
                 known.step(one, spilt, &mut info);
             }
             for next in &self.flow.blocks[block].successors {
@@ -87,6 +92,37 @@ impl Lender<'_> {
             }
         }
         false
+    }
+
+    /// The blocks from which the loop may be come to, its own among them.
+    fn before_loop(&self) -> BTreeSet<usize> {
+        let mut found: BTreeSet<usize> = self.found.blocks.iter().copied().collect();
+        loop {
+            let leads_in = |block: &usize| self.flow.blocks[*block].successors.iter().any(|next| found.contains(next));
+            let more: Vec<usize> =
+                self.before.keys().copied().filter(|block| !found.contains(block) && leads_in(block)).collect();
+            if more.is_empty() {
+                return found;
+            }
+            found.extend(more);
+        }
+    }
+
+    /// True if a call is given an address that it, or somebody it gives that to, may write through once it has returned.
+    fn is_kept_by_callee(&self, one: &Instruction, known: &Known<'_>) -> bool {
+        let mut given = ARGUMENTS.into_iter().filter(|argument| known.registers & 1 << argument != 0);
+        if !is_call(one) {
+            return false;
+        }
+        let target = one.is_call_near().then(|| one.near_branch_target());
+        match target.and_then(|target| self.surroundings.imported(target)) {
+            Some(name) => keeps_for_later(&name) && given.next().is_some(),
+            None if self.is_trusting => false,
+            None => given.any(|argument| {
+                let keeping = (NO_BYTES, Care::Keeping);
+                target.is_none_or(|target| self.surroundings.leaves_alone(target, argument, keeping.clone()).is_none())
+            }),
+        }
     }
 
     /// Where a place lies; none if it is none whose address can be followed.

@@ -174,6 +174,47 @@ const TO_A_FILE: &str = "_write";
 /// `std::ostream::operator<<` of a number, which returns the stream.
 const STREAM: &str = "_ZNSols";
 
+/// Without `MPI_`, in lower case: functions that begin so write, or have others write, to what they were given after they have
+/// returned.
+const KEEPERS: [&str; 17] = [
+    "compare_and_swap",
+    "fetch_and_op",
+    "file_iread",
+    "get_accumulate",
+    "iallgather",
+    "iallreduce",
+    "ialltoall",
+    "ibcast",
+    "igather",
+    "imrecv",
+    "ineighbor_",
+    "irecv",
+    "ireduce",
+    "iscan",
+    "iscatter",
+    "isendrecv",
+    "win_create",
+];
+/// The same, and these alone.
+const KEEPERS_BY_NAME: [&str; 5] = ["get", "iexscan", "rget", "rget_accumulate", "win_attach"];
+/// What a persistent request's name ends with.
+const PERSISTENT: &str = "_init";
+/// Functions of the C library that give an address to another thread.
+const STARTERS: [&str; 4] = ["pthread_create", "thrd_create", "aio_read", "lio_listio"];
+
+/// True if a function of another module may write to what it was given after it has returned, as a receive that is only begun.
+pub(crate) fn keeps_for_later(name: &str) -> bool {
+    let name = name.split('@').next().unwrap_or(name).to_ascii_lowercase();
+    if STARTERS.contains(&name.as_str()) {
+        return true;
+    }
+    let Some(function) = name.strip_prefix("mpi_").or(name.strip_prefix("pmpi_")) else { return false };
+    let function = ["_f08ts_", "_f08_", "_"].iter().find_map(|end| function.strip_suffix(end)).unwrap_or(function);
+    KEEPERS.iter().any(|begin| function.starts_with(begin))
+        || KEEPERS_BY_NAME.contains(&function)
+        || function.ends_with(PERSISTENT)
+}
+
 /// The declaration of a function of another module, if it is known.
 pub(crate) fn declared(name: &str) -> Option<Declared> {
     let name = name.split('@').next().unwrap_or(name);
@@ -257,6 +298,25 @@ mod tests {
                 assert!(rows[..index].iter().all(|row| row.0 != *name), "{name}");
                 assert!(written.iter().all(|one| (*one as usize) < *arguments), "{name}");
             }
+        }
+    }
+    #[test]
+    fn receives_that_are_only_begun_keep_what_they_are_given() {
+        for name in ["MPI_Irecv", "PMPI_Recv_init", "mpi_irecv_", "mpi_ibcast_f08_", "MPI_Win_create", "MPI_Get"] {
+            assert!(keeps_for_later(name), "{name}");
+        }
+        assert!(keeps_for_later("pthread_create@GLIBC_2.34") && keeps_for_later("MPI_Allreduce_init"));
+        for name in [
+            "MPI_Init",
+            "mpi_init_",
+            "MPI_Recv",
+            "MPI_Get_count",
+            "MPI_Isend",
+            "MPI_Iprobe",
+            "scanf",
+            "mpi_get_address_",
+        ] {
+            assert!(!keeps_for_later(name), "{name}");
         }
     }
 }

@@ -10,7 +10,7 @@
 use crate::bound::{Instructions, States, by_block, settle};
 use crate::how_far::Surroundings;
 use crate::lent::{ARGUMENTS, is_call, is_write, may_write_so_far, number, on_stack, writes_at_most};
-use crate::library::declared;
+use crate::library::{declared, keeps_for_later};
 use crate::linear::{CALL_CHANGES, Linear, Place, State, Value};
 use crate::written::is_immediate;
 use crate::{Analysis, ControlFlow, FunctionCode, Loop};
@@ -23,7 +23,7 @@ const RDX: u8 = 2;
 const RSP: u8 = 4;
 const RBP: u8 = 5;
 /// Bytes that no write comes to: who is asked for them says whether an address is kept.
-const NO_BYTES: Range<i64> = 1 << 40..(1 << 40) + 1;
+pub(crate) const NO_BYTES: Range<i64> = 1 << 40..(1 << 40) + 1;
 /// An address so many bytes below a slot may be that of an object that contains it.
 const OBJECT_BYTES: i64 = 64;
 /// Blocks of a function beyond which it is not followed.
@@ -82,7 +82,7 @@ pub enum Care {
     /// module's function only the very address is held against it.
     Names,
     /// Writes are no matter, only that no address of the object is kept for later. Code that is not known keeps it, but of
-    /// another module's function it is taken that it does not.
+    /// another module's function it is taken that it does not, unless it is known to.
     Keeping,
 }
 
@@ -702,7 +702,11 @@ impl At<'_> {
         let is_left_alone = declared.is_some_and(|known| known.leaves_alone(argument));
         let is_safe = match made {
             _ if is_left_alone => true,
-            // A library keeps no address, but may write to all that lies behind one.
+            _ if keeps_for_later(&name) => {
+                let bytes = &self.guest.bytes;
+                is_by_name && matches!(made, Made::Of(at) if !(bytes.start..bytes.end).contains(&at))
+            }
+            // Any other of a library keeps no address, but may write to all that lies behind one.
             Made::Of(at) if !is_by_name && self.is_quiet => {
                 at <= self.guest.bytes.start
                     && writes_at_most(&name, argument, state).is_some_and(|reach| from_it(at).start >= reach)

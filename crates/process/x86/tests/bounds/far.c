@@ -228,6 +228,18 @@ OTHER(given_from_heap) { struct limits *l = malloc(sizeof *l); l->nsteps = n; ke
 LOOP pointed_other_given_twice(struct limits *l) { for (int i = 0; i < l->nsteps; i++) { step(i); grow_kept(i); } }
 LOOP second_caller(struct limits *l) { pointed_other_given_twice(l); }
 OTHER(given_twice) { struct limits l = {.5, n, 0}; kept_l = &l; second_caller(&l); kept_l = 0; struct limits m = {.5, 0, 0}; pointed_other_given_twice(&m); }
+/* Addresses of a function's own variables that a call before the loop keeps, or has another one keep. */
+LOOP keep_number(int *p) { kept_n = p; }
+LOOP have_kept(int *p) { field[0] += 1; keep_number(p); field[1] += 1; }
+LOOP look_at(const int *p) { field[0] += *p; __asm__ volatile("":::"memory"); }
+OTHER(own_bound_kept_before) { int m = n; keep_number(&m); for (int i = 0; i < m; i++) { step(i); grow_bound(i); } kept_n = 0; }
+OTHER(own_bound_kept_deeper) { int m = n; have_kept(&m); for (int i = 0; i < m; i++) { step(i); grow_bound(i); } kept_n = 0; }
+OTHER(own_counter_kept_before) { int i = 0; keep_number(&i); for (; i < n; i++) { step(i); grow_bound(i); } kept_n = 0; }
+OTHER(own_field_kept_before) { struct limits l = {.5, n, 0}; keep(&l); for (int i = 0; i < l.nsteps; i++) { step(i); grow_kept(i); } kept_l = 0; }
+OTHER(own_bound_kept_by_pointer) { void (*volatile f)(int *) = keep_number; int m = n; f(&m); for (int i = 0; i < m; i++) { step(i); grow_bound(i); } kept_n = 0; }
+OTHER(own_bound_kept_inside) { int m = n; for (int i = 0; i < m; i++) { step(i); if (i == 2) keep_number(&m); grow_bound(i); } kept_n = 0; }
+PLAIN(own_bound_looked_at_before) { int m = n; look_at(&m); for (int i = 0; i < m; i++) { step(i); work(field, i); } look_at(&m); }
+PLAIN(own_bound_scanned_before) { int m; char t[16]; snprintf(t, 16, "%d", n); sscanf(t, "%d", &m); for (int i = 0; i < m; i++) { step(i); work(field, i); } }
 static struct limits static_l, given_l;
 LOOP grow_static(int i) { if (i == 5) static_l.nsteps += 2; __asm__ volatile("":::"memory"); }
 LOOP pointed_plain_given_static(struct limits *l) { for (int i = 0; i < l->nsteps; i++) step(i); }
