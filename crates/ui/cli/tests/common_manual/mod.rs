@@ -25,6 +25,7 @@ pub const ONE_MACHINE: &str = "commands_of_the_manual_on_one_machine";
 const SUITE: Run = Not("it runs these tests, or takes minutes; CI runs it");
 const SAME_LINE: Run = Not("the same line of docs/commands.md is run");
 const LAUNCHED_FAR: Run = Like("a_launch_over_ssh_is_measured");
+const HELD: Run = Like("standing_agents_hold_ranks_from_their_first_call_on");
 const CALLED: Run = Like("calls_and_signals_trigger_windows");
 const OTHERS: Run = Like("another_job_that_comes_and_goes_triggers_windows");
 const TIMES: Run = Like("times_loads_and_paces_trigger_windows");
@@ -124,6 +125,8 @@ pub const COMMANDS: &[(&str, &[(&str, Run)])] = &[
                 "systemctl restart trimtab-agent",
                 Not("nodes of the testbed have no service manager: the test restarts it"),
             ),
+            ("sbatch -N2 job.sh", HELD),
+            ("trimtab attach --slurm 4711 --follow --hold 10 --wait 600", HELD),
             ("trimtab site revoke ~/trimtab-site user:1001", By(SITE)),
             ("install -D -m 644 ~/trimtab-site/revoked.pem /etc/trimtab/revoked.pem", By(SITE)),
             ("trimtab pack ./app -o ./app.trim -- --iterations 20", By(ONE_MACHINE)),
