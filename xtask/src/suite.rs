@@ -49,6 +49,7 @@ const ON_NODES: &[(&str, &str)] = &[
     ("trimtab", "tests/jobs.rs"),
     ("trimtab", "tests/manual.rs"),
     ("trimtab", "tests/site.rs"),
+    ("trimtab", "tests/site_whole.rs"),
     ("trimtab", "tests/slurm.rs"),
     ("trimtab-testbed", "tests/nodes.rs"),
 ];

@@ -96,7 +96,10 @@ mod tests {
             format!("use std::fs;\nfn g() {{ unsafe {{ h().unwrap() }} }} // FIXME {machine_path}\n// What.\n{long}");
         let mut tree = examples::files(&[("crates/process/x86/src/lib.rs", &text), ("a.md", "[x](gone.md)")]);
         tree.files.push(TreeFile::new("a.o", b"\0"));
-        tree.packages = vec![examples::package("trimtab-x86", "crates/process/x86", &["trimtab-os", "libc"])];
+        tree.packages = vec![
+            examples::package("trimtab-x86", "crates/process/x86", &["trimtab-os", "libc"]),
+            examples::package("trimtab-site", "crates/control/site", &["trimtab-link"]),
+        ];
         let findings = check(&tree);
         let words = [
             "start the file with",
@@ -106,6 +109,7 @@ mod tests {
             "no comment begins with",
             "no `unwrap()`",
             "must not depend",
+            "and does not: take it out",
             "is pure",
             "the map is missing",
             "`libc`, used by",
