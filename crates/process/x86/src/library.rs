@@ -197,7 +197,7 @@ const KEEPERS: [&str; 17] = [
 ];
 /// The same, and these alone.
 const KEEPERS_BY_NAME: [&str; 5] = ["get", "iexscan", "rget", "rget_accumulate", "win_attach"];
-/// What a persistent request's name ends with.
+/// The end of the name of a function that makes a persistent request.
 const PERSISTENT: &str = "_init";
 /// Functions of the C library that give an address to another thread.
 const STARTERS: [&str; 4] = ["pthread_create", "thrd_create", "aio_read", "lio_listio"];
