@@ -74,6 +74,7 @@ fn a_window_is_of_chosen_ranks(cluster: &Cluster<'_>, job: &Job) {
     let some = cluster.window(&["attach", "--slurm", &job.id, "--ranks", "1,3"]);
     assert!(some.window.valid && ranks(&some) == [1, 3], "{:?} {:?}", some.ranks, some.warnings);
     assert_eq!((some.job.ranks, some.window.context.as_deref()), (NODES as u32, Some("1,3")));
+    assert!(some.window.main_loop.is_some(), "nodes without a chosen rank do not hide its loop: {:?}", some.window);
     let on_host = format!("host:{}", some.ranks[1].host);
     let of_host = cluster.window(&["attach", "--slurm", &job.id, "--ranks", &on_host]);
     assert!(of_host.window.valid && ranks(&of_host) == [3], "{:?} {:?}", of_host.ranks, of_host.warnings);

@@ -337,7 +337,8 @@ const LOOPS_MAX: usize = 16;
 pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampled {
     let targets: Vec<(u32, Pid)> =
         chosen(job, options).ranks.iter().map(|process| (process.rank.0, process.pid)).collect();
-    if !are_old_enough(&targets, options) {
+    // A node none of whose ranks is asked for says nothing, also not that no loop runs.
+    if targets.is_empty() || !are_old_enough(&targets, options) {
         return Sampled::default();
     }
     match looked(&targets, options, cache) {
@@ -348,6 +349,9 @@ pub(super) fn sampled(job: &Job, options: &Options, cache: &ImageCache) -> Sampl
 
 /// The same of ranks in which probes are: their code is read from its files.
 pub(super) fn sampled_beside(targets: &[(u32, Pid)], options: &Options, cache: &ImageCache) -> Sampled {
+    if targets.is_empty() {
+        return Sampled::default();
+    }
     let mut sampler = match looked(targets, options, cache) {
         Ok(sampler) => sampler,
         Err(error) => return failed(&error),
