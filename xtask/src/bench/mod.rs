@@ -11,6 +11,7 @@ mod cluster;
 mod contender;
 mod debian;
 mod idle;
+mod intervals;
 mod large;
 mod limits;
 mod pauses;
@@ -35,7 +36,7 @@ use attach::Bench;
 pub use record::Record;
 use std::path::{Path, PathBuf};
 
-/// `cargo xtask bench [window|probe|tree|cluster] [--json FILE] [--quick] [--only PART] [--leaves N] [--program NAME]...`.
+/// `cargo xtask bench [window|probe|tree|cluster|intervals] [--json FILE] [--quick] [--only PART] [--leaves N] [--program NAME]...`.
 pub fn command(arguments: &[String]) -> Result<Outcome> {
     let options = parse(arguments)?;
     let root = shell::root()?;
@@ -55,6 +56,7 @@ pub fn command(arguments: &[String]) -> Result<Outcome> {
         Name::Probe => scripts::run(&bench, options.only, &mut record)?,
         Name::Tree => tree::run(&bench, options.only, options.leaves, &mut record)?,
         Name::Cluster => cluster::run(&bench, options.only, &mut record)?,
+        Name::Intervals => intervals::run(&bench, options.only, &mut record)?,
     }
     println!("\n{}", record.summary());
     if (options.quick || options.only.is_some() || options.leaves.is_some()) && options.json.is_none() {
@@ -75,10 +77,10 @@ fn build(root: &Path, options: &Options) -> Result<()> {
         Name::Probe if options.only.is_none_or(|only| only == Part::Large) => {
             &[("trimtab-session", "plan_all"), ("trimtab-session", "insert_many")]
         }
-        Name::Probe | Name::Cluster => &[],
+        Name::Probe | Name::Cluster | Name::Intervals => &[],
         Name::Tree => &[("trimtab-link", "tree"), ("trimtab-sim", "sim")],
     };
-    if options.name != Name::Tree {
+    if options.name != Name::Tree && options.only != Some(Part::Cut) {
         shell::run(&mut shell::cargo(root, &["build", "--release", "--package", "trimtab"]))?;
     }
     for (package, example) in examples {
@@ -108,6 +110,8 @@ enum Name {
     Tree,
     /// Jobs and nodes.
     Cluster,
+    /// How often intervals hold the whole run.
+    Intervals,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +122,7 @@ struct Options {
     only: Option<Part>,
     /// Of the tree only.
     leaves: Option<u32>,
-    /// Programs that `truth` is to measure; none: all.
+    /// Programs that `truth` and `intervals` are to measure; none: all.
     programs: Vec<String>,
     /// An earlier build of `probe_cost`, to compare a recorded call with.
     before: Option<PathBuf>,
@@ -144,6 +148,8 @@ enum Part {
     Scale,
     Slurm,
     Watch,
+    Cut,
+    Live,
 }
 
 impl Name {
@@ -153,6 +159,7 @@ impl Name {
             Name::Probe => "probe",
             Name::Tree => "tree",
             Name::Cluster => "cluster",
+            Name::Intervals => "intervals",
         }
     }
 
@@ -178,6 +185,7 @@ impl Name {
                 ("scale", Part::Scale),
             ],
             Name::Cluster => &[("slurm", Part::Slurm), ("watch", Part::Watch)],
+            Name::Intervals => &[("cut", Part::Cut), ("live", Part::Live)],
         }
     }
 
@@ -197,6 +205,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         Some("probe") => Name::Probe,
         Some("tree") => Name::Tree,
         Some("cluster") => Name::Cluster,
+        Some("intervals") => Name::Intervals,
         _ => Name::Window,
     };
     let mut options =
@@ -204,10 +213,10 @@ fn parse(arguments: &[String]) -> Result<Options> {
     let mut words = arguments.iter().enumerate();
     while let Some((index, word)) = words.next() {
         match word.as_str() {
-            "window" | "probe" | "tree" | "cluster" if index == 0 => {}
+            "window" | "probe" | "tree" | "cluster" | "intervals" if index == 0 => {}
             "--quick" => options.quick = true,
             "--only" => options.only = Some(name.part(words.next().map(|(_, part)| part))?),
-            "--program" if name == Name::Window => match words.next() {
+            "--program" if matches!(name, Name::Window | Name::Intervals) => match words.next() {
                 Some((_, program)) => options.programs.push(program.clone()),
                 None => bail!("--program needs the NAME of a specimen"),
             },
@@ -224,7 +233,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 options.leaves = Some(count.context("--leaves needs a number")?);
             }
             unknown => bail!(
-                "bench takes `window`, `probe`, `tree` or `cluster`, then --json FILE, --quick and --only PART, and of `tree` \
+                "bench takes `window`, `probe`, `tree`, `cluster` or `intervals`, then --json FILE, --quick and --only PART, and of `tree` \
                  --leaves N, got `{unknown}`"
             ),
         }
@@ -276,6 +285,8 @@ mod tests {
         assert_eq!((tree.name, tree.leaves, tree.only), (Name::Tree, Some(65_536), Some(Part::Scale)));
         let cluster = parse(&words("cluster --only watch")).expect("another bench");
         assert_eq!((cluster.name, cluster.only), (Name::Cluster, Some(Part::Watch)));
+        let intervals = parse(&words("intervals --only cut --program ep")).expect("another bench");
+        assert_eq!((intervals.name, intervals.only), (Name::Intervals, Some(Part::Cut)));
         assert_eq!(parse(&words("--before a/b")).expect("a file").before, Some("a/b".into()));
         for (name, text) in [
             ("no file", "--json"),

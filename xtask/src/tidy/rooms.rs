@@ -52,7 +52,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-fuzz", FUZZ, false),
     room("trimtab-testbed", &[], false),
     room("trimtab-sim", &["trimtab-reduce", "trimtab-overlay"], true),
-    room("xtask", &[SPECIMENS, "trimtab-testbed"], false),
+    room("xtask", &[SPECIMENS, "trimtab-testbed", "trimtab-window"], false),
 ];
 
 /// One process needs everything that opens it.

@@ -29,10 +29,6 @@ const ITERATION_TIMES_MAX: usize = 4096;
 /// printing of a shorter window.
 const CPU_DURATION_S_MIN: f64 = 400e-6;
 
-/// How far a window's share may be from its whole run's, as a share of it, when its own iterations don't tell: ten alike
-/// iterations were off by 0.1 to 1.0% (benches/results/2026-11-22-truth-3.json).
-const SHARE_DRIFT: f64 = 0.01;
-
 /// Everything known about one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowInput {
@@ -530,8 +526,7 @@ fn time_per_iteration(ranks: &[RankSample], scale: Scale) -> Option<Estimate> {
 
 /// The mean comes from the whole window and the longest thread, the interval from the main threads' iterations. What the
 /// probes took may lie in communication or beside it, so the share without them is that much less certain. And however
-/// alike its iterations are, a window tells of its whole run only as far as [`SHARE_DRIFT`] and
-/// [`statistics::unseen_share`].
+/// alike its iterations are, a window does not tell of what did not happen in it ([`statistics::unseen_share`]).
 fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], cost: &Cost, scale: Scale) -> Option<Estimate> {
     if !input.has_comm() {
         return None;
@@ -544,7 +539,7 @@ fn communication_fraction(input: &WindowInput, ranks: &[RankTotal], cost: &Cost,
     // Of what did not come in the window nobody knows on which side it would lie.
     let duration_s = ranks.iter().map(|rank| rank.duration_s).fold(0.0, f64::max);
     let unseen = statistics::unseen_share(duration_s) * mean.max(1.0 - mean);
-    let beside_spread = cost.fraction.unwrap_or(0.0) + SHARE_DRIFT * mean + unseen;
+    let beside_spread = cost.fraction.unwrap_or(0.0) + unseen;
     let half_width = |spread: &Estimate| Some(spread.half_width_95? + beside_spread);
     Some(
         spread.map_or_else(

@@ -1,13 +1,15 @@
 //! Means with intervals that are honest for as few as ten iterations.
 //!
 //! Neighbouring iterations are alike (a busy node stays busy for a while), so the variance of a mean is larger than the
-//! sample variance over n. The intervals use Student's t on the lag-1 autocorrelation, corrected for its bias in short
-//! series. Programs also have slower rhythms (output every 50 steps, phases of a solver); the means of ever longer batches
-//! show them, and the widest interval of all batch lengths counts. Shares of time are ratios of sums; their interval
-//! follows by the delta method from the residuals.
+//! sample variance over n. Programs also have slower rhythms (output every 50 steps, phases of a solver). Iterations are
+//! therefore put into batches whose length the window itself decides: they are doubled until the means of neighbouring
+//! batches no longer resemble each other, or until only [`BATCHES_MIN`] are left. The interval is Student's t on these
+//! means, with the autocorrelation that is left in them. Shares of time are ratios of sums; their interval follows by the
+//! delta method from the residuals.
 //!
 //! No statistics of a window tell of what did not happen in it. How much of a program's time that may be follows from the
-//! rule of three, and it shrinks as the window grows ([`unseen_share`]).
+//! rule of three, and it shrinks as the window grows ([`unseen_share`]). A run whose machine changes over minutes is
+//! beyond what a window of a fraction of a second can know: the interval is about the program as it ran then.
 //!
 //! Next: `assemble`, which applies them to iteration times; tests/coverage.rs measures how often they hold.
 
@@ -24,8 +26,12 @@ const AUTOCORRELATION_MAX: f64 = 0.8;
 /// independent, skewed and moderately alike samples (tests/coverage.rs).
 const CAUTION_STANDARD_ERRORS: f64 = 0.9;
 
-/// Batches from which their means tell of a slower rhythm: with fewer, Student's t is so wide that it would decide.
+/// Batches that are left at least: from fewer nobody can tell whether neighbours resemble each other.
 const BATCHES_MIN: usize = 12;
+
+/// Neighbouring batches resemble each other if their autocorrelation is above so many of its standard errors. Half of one
+/// is a strict test, since a resemblance that is missed makes the interval too narrow.
+const ALIKE_STANDARD_ERRORS: f64 = 0.5;
 
 /// Events that a program may have made on average where none was seen, at 95%: the probability of none is then exp(-3).
 const RULE_OF_THREE: f64 = 3.0;
@@ -63,12 +69,31 @@ pub fn variance(samples: &[f64]) -> Option<f64> {
 
 /// Half width of the 95% interval of the mean of `samples` in the order they were taken; `None` with fewer than two.
 ///
-/// It is the widest of those that the samples and the means of batches of 2, 4, 8... samples give.
+/// Two samples give one of more than six times their distance, as few as they are.
 pub fn half_width_95(samples: &[f64]) -> Option<f64> {
-    let sizes = std::iter::successors(Some(2), |size| Some(size * 2));
-    let batched =
-        sizes.take_while(|size| samples.len() / size >= BATCHES_MIN).filter_map(|size| batched(samples, size));
-    Some(batched.fold(correlated(samples)?, f64::max))
+    let means = batch_means(samples, batch_size(samples));
+    with_autocorrelation(&means, autocorrelation(&means, CAUTION_STANDARD_ERRORS))
+}
+
+/// Samples per batch, a power of two: the fewest at which batches, and those of twice the length, don't resemble their
+/// neighbours. One sample in a row may look independent and hide a slow rhythm in noise, which twice the length shows.
+pub fn batch_size(samples: &[f64]) -> usize {
+    let has_room = |size: usize| samples.len() / size >= BATCHES_MIN;
+    let is_settled = |size: usize| !has_room(size) || !are_alike(&batch_means(samples, size));
+    let mut size = 1;
+    while has_room(2 * size) && !(is_settled(size) && is_settled(2 * size)) {
+        size *= 2;
+    }
+    size
+}
+
+/// Means of batches of `size` samples; the first samples, if they fill no batch, are left out.
+fn batch_means(samples: &[f64], size: usize) -> Vec<f64> {
+    samples.rchunks_exact(size).rev().filter_map(mean).collect()
+}
+
+fn are_alike(means: &[f64]) -> bool {
+    autocorrelation(means, 0.0) > ALIKE_STANDARD_ERRORS / (means.len() as f64).sqrt()
 }
 
 /// The largest share of a program's time that events of a millisecond may take which did not come in a window of `seconds`,
@@ -76,17 +101,6 @@ pub fn half_width_95(samples: &[f64]) -> Option<f64> {
 pub fn unseen_share(seconds: f64) -> f64 {
     let unseen_s = RULE_OF_THREE * UNSEEN_EVENT_S;
     if seconds > 0.0 { unseen_s / (seconds + unseen_s) } else { 1.0 }
-}
-
-/// The half width that the means of batches of `size` samples give; those that fill no batch are left out.
-fn batched(samples: &[f64], size: usize) -> Option<f64> {
-    let means: Vec<f64> = samples.rchunks_exact(size).filter_map(mean).collect();
-    with_autocorrelation(&means, autocorrelation(&means, 0.0))
-}
-
-/// The half width that the samples themselves and their autocorrelation give.
-fn correlated(samples: &[f64]) -> Option<f64> {
-    with_autocorrelation(samples, autocorrelation(samples, CAUTION_STANDARD_ERRORS))
 }
 
 fn with_autocorrelation(samples: &[f64], autocorrelation: f64) -> Option<f64> {
@@ -293,6 +307,25 @@ mod tests {
         assert_eq!((one.mean, one.variance, one.half_width_95), (5.0, None, None));
         assert_eq!(estimate(&[]), None);
         assert_eq!(half_width_95(&[4.0; 10]), Some(0.0));
+    }
+
+    #[test]
+    fn batches_are_as_long_as_neighbours_are_alike() {
+        let alternating = |i: usize| if i.is_multiple_of(2) { 1.0 } else { 2.0 };
+        let in_steps = |i: usize| if (i / 16).is_multiple_of(2) { 1.0 } else { 2.0 };
+        let rising = |i: usize| i as f64;
+        let cases: [(&str, usize, &dyn Fn(usize) -> f64, usize); 5] = [
+            ("constant", 400, &|_| 1.0, 1),
+            ("turns", 400, &alternating, 1),
+            ("steps of 16", 400, &in_steps, 16),
+            ("a drift, to the fewest batches", 400, &rising, 32),
+            ("too few for batches", 20, &rising, 1),
+        ];
+        for (name, count, value, expected) in cases {
+            let samples: Vec<f64> = (0..count).map(value).collect();
+            assert_eq!(batch_size(&samples), expected, "{name}");
+        }
+        assert_eq!((batch_means(&[9.0, 1.0, 3.0, 5.0, 7.0], 2), batch_size(&[])), (vec![2.0, 6.0], 1));
     }
 
     #[test]
