@@ -317,7 +317,7 @@ mod tests {
         let cases: [(&str, usize, &dyn Fn(usize) -> f64, usize); 5] = [
             ("constant", 400, &|_| 1.0, 1),
             ("turns", 400, &alternating, 1),
-            ("steps of 16", 400, &in_steps, 16),
+            ("steps of 16, half a step each", 400, &in_steps, 8),
             ("a drift, to the fewest batches", 400, &rising, 32),
             ("too few for batches", 20, &rising, 1),
         ];
