@@ -143,7 +143,11 @@ fn few_iterations_give_wide_intervals() {
                 (found.mean - 1.0).abs() <= found.half_width_95.expect("samples")
             });
             println!("mean, {count} samples, {}: {percent:.1}%, half width {half_widths:.4}", model.name);
-            assert!(is_honest(&Model { percent_max: 99.0, ..*model }, percent), "{count}, {}: {percent:.1}%", model.name);
+            assert!(
+                is_honest(&Model { percent_max: 99.0, ..*model }, percent),
+                "{count}, {}: {percent:.1}%",
+                model.name
+            );
         }
     }
 }
