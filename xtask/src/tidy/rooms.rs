@@ -36,6 +36,7 @@ const ROOMS: &[Room] = &[
     room("trimtab-window", &[], true),
     room("trimtab-measure", MEASURE, false),
     room("trimtab-script", SCRIPT, false),
+    room("trimtab-engine", ENGINE, false),
     room("trimtab-reduce", &[], true),
     room("trimtab-overlay", &["trimtab-reduce"], true),
     room("trimtab-link", &["trimtab-os", "trimtab-wire", "trimtab-reduce", "trimtab-overlay"], false),
@@ -81,6 +82,8 @@ const SCRIPT: &[&str] = &[
     "trimtab-mpi",
     "trimtab-measure",
 ];
+/// The way to a job needs what finds it and what measures it; ways to other nodes, logs and stores are handed in.
+const ENGINE: &[&str] = &["trimtab-os", "trimtab-session", "trimtab-track", "trimtab-window", "trimtab-measure"];
 /// Everything that reads bytes from outside, and everything that makes code.
 const FUZZ: &[&str] = &[
     "trimtab-symbols",
@@ -98,6 +101,7 @@ const FUZZ: &[&str] = &[
 /// An agent measures what is on its node, and writes down what it changes.
 const AGENT: &[&str] = &[
     "trimtab-audit",
+    "trimtab-engine",
     "trimtab-link",
     "trimtab-measure",
     "trimtab-neighbours",

@@ -2,6 +2,7 @@
 //!
 //! Next: `lead` and `serve`, which raise these.
 
+use trimtab_engine::RSH_VARIABLE;
 use trimtab_link::LinkError;
 use trimtab_site::SiteError;
 
@@ -91,6 +92,27 @@ pub enum Error {
         /// How many there may be.
         bytes_max: u64,
     },
+    /// Slurm told of a job, and of no part of it.
+    #[error("Slurm named no part of the job")]
+    NoPart,
+    /// The way to a host is another user's.
+    #[error(
+        "{launcher} reaches {host} as user {uid}, and you are user {own_uid}: run trimtab as that user, or say in \
+         {RSH_VARIABLE} which command reaches a host, such as `ssh`"
+    )]
+    AnothersWay {
+        /// Who went that way.
+        launcher: String,
+        /// Where.
+        host: String,
+        /// As whom.
+        uid: u32,
+        /// The caller.
+        own_uid: u32,
+    },
+    /// This process can't be looked at.
+    #[error(transparent)]
+    Track(#[from] trimtab_track::Error),
     /// A script of probes can't run there.
     #[error("{}", reasons.join("; "))]
     Script {

@@ -34,6 +34,7 @@ pub mod start;
 pub mod talk;
 pub mod ticket;
 mod undo;
+mod ways;
 
 pub use error::Error;
 pub use guard::{COMMAND as GUARD_COMMAND, guard};
@@ -43,3 +44,4 @@ pub use serve::serve;
 pub use site_window::SiteWindow;
 pub use talk::Present;
 pub use ticket::{Hold, Place, Ticket, Whose};
+pub use ways::SiteWay;

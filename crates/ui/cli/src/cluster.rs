@@ -5,18 +5,17 @@
 use crate::arguments::WindowOptions;
 use crate::arguments::site::SiteOptions;
 use crate::progress::Terminal;
-use crate::spread::{SLURM_KEY, Spread};
 use crate::window::{Known, keep_and_show, known_loop, window_options};
 use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use trimtab_agent::start::Starter;
-use trimtab_agent::{Hold, Lead, Present, Remote, SiteWindow};
+use trimtab_agent::{Hold, Lead, Present, Remote, SiteWindow, Whose};
+use trimtab_engine::Spread;
 use trimtab_measure::{Error, Outcome, WindowId, measure_with};
 use trimtab_session::Departures;
 use trimtab_store::{Process, Store};
-use trimtab_track::slurm::{NotAnId, SlurmId};
 use trimtab_types::report::LoopPlace;
 use trimtab_types::{Pid, Rank};
 
@@ -24,11 +23,6 @@ use trimtab_types::{Pid, Rank};
 const RANKS_SHOWN_MAX: usize = 8;
 /// How long ranks may take to appear on nodes whose agents are there.
 pub const RANKS_WAIT: Duration = Duration::from_secs(20);
-
-/// The id of a stored job that Slurm runs; `None`: of another one.
-pub fn slurm_id(key: &str) -> Option<Result<SlurmId, NotAnId>> {
-    Some(key.strip_prefix(SLURM_KEY)?.split(' ').next()?.parse())
-}
 
 /// How long ranks that have just begun may differ in what they have loaded, and between two looks.
 const LOADING_MAX: Duration = Duration::from_secs(20);
@@ -70,7 +64,7 @@ pub fn one_window(asked: &Asked<'_>, spread: &Spread, kept: &mut Store) -> anyho
     }
     let window = window_options(asked.options, asked.trigger, asked.command_ns)?;
     let terminal = Terminal::new()?;
-    let starter = spread.starter(asked.site)?;
+    let starter = Starter::of(spread, asked.site.and_then(SiteOptions::way).as_ref())?;
     let is_new = asked.beside_program || asked.wait.is_some();
     let wait = asked.wait.unwrap_or(RANKS_WAIT);
     let known_loop = |present: &_| known_loop(kept, &known(spread, present).key);
@@ -111,7 +105,7 @@ fn lead_with<'a>(
     let by = if matches!(starter, Starter::Site { .. }) { "asking the site's agents" } else { "starting agents" };
     let nodes = spread.nodes();
     terminal.say(format!("{by} on {} nodes of {}", nodes.len(), spread.name()));
-    let lead = Lead::begin(&nodes, spread.whose(), starter, (command, hold), is_interrupted)?;
+    let lead = Lead::begin(&nodes, Whose::from(spread), starter, (command, hold), is_interrupted)?;
     if hold.is_some() {
         let count = lead.agents().len();
         eprintln!("trimtab: {count} of {} nodes are looked at: ranks are held that begin MPI from now on", nodes.len());

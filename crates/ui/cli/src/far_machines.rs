@@ -9,13 +9,14 @@ use crate::arguments::site::SiteOptions;
 use crate::cluster::{self, RANKS_WAIT, window_id};
 use crate::output;
 use crate::progress::Terminal;
-use crate::spread::Spread;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use trimtab_agent::start::Starter;
 use trimtab_agent::talk::MachineNow;
 use trimtab_agent::{Lead, Remote};
+use trimtab_engine::Spread;
 use trimtab_measure::{Options, Silent, measure_with};
 use trimtab_neighbours::{Counters, SLURM_JOB};
 use trimtab_trigger::{Error, JobSource, Machines};
@@ -78,7 +79,7 @@ impl<'a> FarMachines<'a> {
 
 impl Agents<'_> {
     fn start(&mut self) -> anyhow::Result<()> {
-        let starter = self.spread.starter(Some(self.site))?;
+        let starter = Starter::of(self.spread, self.site.way().as_ref())?;
         let mut lead = cluster::lead(self.spread, &starter, self.terminal, self.command, self.is_interrupted)?;
         lead.muster(RANKS_WAIT)?;
         for absent in lead.absent() {

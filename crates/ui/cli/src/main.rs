@@ -10,15 +10,12 @@ mod audited;
 mod called;
 mod cluster;
 mod departed;
-mod descriptors;
 mod doctor;
 mod doctor_facts;
 mod explain;
 mod far_machines;
-mod found;
 mod functions;
 mod hold;
-mod launch;
 mod memory;
 mod nest;
 mod nest_shown;
@@ -31,7 +28,6 @@ mod probe_where;
 mod progress;
 mod remote;
 mod site;
-mod spread;
 mod stored;
 mod tree;
 mod undo;
@@ -42,8 +38,8 @@ mod window;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use found::Target;
 use std::process::ExitCode;
+use trimtab_engine::Target;
 
 #[global_allocator]
 static ALLOCATOR: trimtab_os::last_act::Allocator = trimtab_os::last_act::Allocator;
@@ -97,7 +93,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         trimtab_os::take_short_turns();
     }
     if looks_into_processes(&arguments.command) {
-        descriptors::check(1)?;
+        trimtab_engine::check_descriptors(1)?;
     }
     match arguments.command {
         Command::Run { options, hold, command } => window::run(&options, &hold, &command, &store, command_ns),

@@ -6,9 +6,8 @@
 
 use crate::arguments::LoopsOptions;
 use crate::audited::Change;
-use crate::found::is_no_job;
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, departed, descriptors, nest_shown, output, probe};
+use crate::{DONE, PARTIAL, departed, nest_shown, output, probe};
 use anyhow::{Context as _, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -69,7 +68,7 @@ pub fn show(options: &LoopsOptions, target: &str, store: &Option<PathBuf>) -> an
             .with_context(|| format!("`{target}` is no process id and no job that runs"))?,
     };
     let (targets, elsewhere) = targets_of(pid, options.process)?;
-    descriptors::check(targets.len())?;
+    trimtab_engine::check_descriptors(targets.len())?;
     let mut change = Change::of_processes("loops", targets.iter().map(|target| target.pid))?;
     let ends = Departures::of(targets.iter().map(|target| target.pid));
     let found = look_and_count(options, targets, elsewhere);
@@ -91,11 +90,11 @@ fn targets_of(pid: Pid, only_process: bool) -> anyhow::Result<(Vec<Target>, usiz
     if only_process {
         return Ok((alone, 0));
     }
-    let job = match find_job_in(&ProcFs::new(), pid, &has_static_mpi).map_err(anyhow::Error::from) {
+    let job = match find_job_in(&ProcFs::new(), pid, &has_static_mpi) {
         Ok(job) => job,
-        Err(error) if is_no_job(&error) => return Ok((alone, 0)),
+        Err(trimtab_track::Error::NotMpi { .. }) => return Ok((alone, 0)),
         Err(error) => {
-            return Err(error.context(
+            return Err(anyhow::Error::from(error).context(
                 "loops are looked for in ranks of this machine; run it where they run, with the process id of one",
             ));
         }

@@ -4,13 +4,13 @@
 //! Next: `trimtab-script`'s `list_points` for the work; docs/points.md for the shape of the JSON.
 
 use crate::arguments::{KindName, PointsOptions};
-use crate::found::first_to_look_into;
 use crate::{DONE, PARTIAL, output, probe};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use trimtab_engine::to_look_into;
 use trimtab_script::{FunctionPoints, How, ListedPoint, PointKind, list_points, why_no_function};
 use trimtab_session::{ImageCache, Modules};
 use trimtab_types::Pid;
@@ -80,11 +80,19 @@ pub fn say_why_nothing(modules: &Modules, pattern: &str) {
 
 /// The same for whatever ended because a function of this process was not found.
 pub fn say_why_not_found(error: &anyhow::Error) {
-    let cause = error.chain().find_map(|cause| cause.downcast_ref::<trimtab_measure::Error>());
+    let cause = error.chain().find_map(of_window);
     if let Some(trimtab_measure::Error::NoSuchFunction { pattern, pid }) = cause
         && let Ok(modules) = Modules::read(*pid, &ImageCache::of_user(), &|_| true)
     {
         say_why_nothing(&modules, pattern);
+    }
+}
+
+/// The error of a window, if that is the cause.
+fn of_window<'e>(cause: &'e (dyn std::error::Error + 'static)) -> Option<&'e trimtab_measure::Error> {
+    match cause.downcast_ref() {
+        Some(trimtab_engine::Error::Measure(error)) => Some(error),
+        _ => cause.downcast_ref(),
     }
 }
 
@@ -103,6 +111,19 @@ pub fn modules_of(target: &str, store: &Option<PathBuf>, only_process: bool) -> 
             .with_context(|| format!("`{target}` is no process id, no file and no job that runs"))?
     };
     Ok(Modules::read(pid, &cache, &|_| true)?)
+}
+
+/// Of several programs that one launcher runs the first one, and a word on which process that is and on the others.
+fn first_to_look_into(pid: Pid, only_process: bool) -> anyhow::Result<Pid> {
+    let programs = to_look_into(pid, only_process)?;
+    let Some(first) = programs.first() else { bail!("process {pid} has no rank; give the process id of one") };
+    if first.pid != pid {
+        eprintln!("trimtab: looking into process {}, {}; --process looks into {pid} itself", first.pid, first.name());
+    }
+    for other in &programs[1..] {
+        eprintln!("trimtab: not looked at: {}; give {} for it", other.name(), other.pid);
+    }
+    Ok(first.pid)
 }
 
 fn kind_of(kind: KindName) -> PointKind {

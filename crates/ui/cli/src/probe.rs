@@ -3,15 +3,14 @@
 //! Next: `explain` for what one would do, `probe_where` for what runs where, `probe_values` for how results look, `trimtab-script` for the work.
 
 use crate::arguments::{ProbeOptions, ScriptOptions};
-use crate::found::{Target, find, slurm_job};
-use crate::launch::{Begun, Program};
 use crate::probe_where::Probed;
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, cluster, output, probe_values, probe_where};
+use crate::{DONE, PARTIAL, output, probe_values, probe_where};
 use anyhow::{Context as _, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trimtab_engine::{Begun, Program, Target, find, slurm_id, slurm_job};
 use trimtab_script::{Error, Message, Options, Permissions};
 use trimtab_store::Store;
 use trimtab_track::slurm::SlurmId;
@@ -44,8 +43,8 @@ pub fn run(
             }
             match find(Target::Process(pid.0), false) {
                 Ok(found) => probe_where::run(&found, &script, options, false),
-                Err(error) if is_no_mpi(&error) => probe_where::plain(pid, &script, options, false),
-                Err(error) => Err(error),
+                Err(error) if error.is_no_job() => probe_where::plain(pid, &script, options, false),
+                Err(error) => Err(error.into()),
             }
         }
         ([], command, None) => {
@@ -102,7 +101,7 @@ fn job_in_store(text: &str, store: &Option<PathBuf>) -> anyhow::Result<InStore> 
     }
     let known = Store::open_to_read(store.as_deref())?;
     let selection = known.find(text)?;
-    if let Some(id) = cluster::slurm_id(&selection.job.key) {
+    if let Some(id) = slurm_id(&selection.job.key) {
         return Ok(InStore::Slurm(id?));
     }
     let processes = known.processes(&selection.job.id)?;
@@ -117,10 +116,6 @@ pub fn process_of(text: &str, store: &Option<PathBuf>) -> anyhow::Result<Pid> {
         InStore::Process(pid) => Ok(pid),
         InStore::Slurm(id) => bail!("job {id} of Slurm runs on many nodes; give the id of one process, on its node"),
     }
-}
-
-fn is_no_mpi(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(trimtab_track::Error::NotMpi { .. }))
 }
 
 /// An error in the script is shown with its line; others are as they are.

@@ -4,14 +4,14 @@
 
 use crate::arguments::ProbeOptions;
 use crate::audited::Change;
-use crate::found::Found;
 use crate::progress::Terminal;
-use crate::spread::Spread;
-use crate::{cluster, departed, launch, probe};
+use crate::{cluster, departed, probe};
 use anyhow::bail;
 use std::time::Duration;
 use trimtab_agent::script::Start;
 use trimtab_agent::script::lead::Probing;
+use trimtab_agent::start::Starter;
+use trimtab_engine::{Found, Spread, when_ready};
 use trimtab_measure::host_name;
 use trimtab_script::{Error, Message, Named, Options, Poll, Refusal, Running, Summary, Target};
 use trimtab_session::{Departures, ImageCache};
@@ -107,7 +107,7 @@ fn here(targets: &[Target], script: &Options, options: &ProbeOptions, may_be_loa
     let mut change = Change::of_processes("probe", targets.iter().map(|target| target.pid))?;
     let ends = Departures::of(targets.iter().map(|target| target.pid));
     let start = || Running::start(targets, script, &ImageCache::of_user());
-    let running = if may_be_loading { launch::when_ready(start, is_too_early) } else { start() };
+    let running = if may_be_loading { when_ready(start, is_too_early) } else { start() };
     let running = running.map_err(|error| probe::said(error, &script.text))?;
     let watched = probe::watch(running, options, &Terminal::new()?);
     change.restored();
@@ -118,7 +118,7 @@ fn here(targets: &[Target], script: &Options, options: &ProbeOptions, may_be_loa
 fn everywhere(spread: &Spread, script: &Options, options: &ProbeOptions) -> anyhow::Result<u8> {
     let terminal = Terminal::new()?;
     let is_interrupted = || terminal.is_interrupted();
-    let mut lead = cluster::lead(spread, &spread.starter(None)?, &terminal, "probe", &is_interrupted)?;
+    let mut lead = cluster::lead(spread, &Starter::of(spread, None)?, &terminal, "probe", &is_interrupted)?;
     let absent = lead.absent().join(", ");
     let present = lead.muster(cluster::RANKS_WAIT)?;
     // A script that lacks ranks would sum up something else than was asked for.

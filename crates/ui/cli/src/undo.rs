@@ -3,12 +3,12 @@
 //! Next: `trimtab_session::leftover`, which finds and undoes; `cluster` for jobs on many nodes.
 
 use crate::audited::Change;
-use crate::found::{Found, is_no_job, job_of, slurm_job};
 use crate::progress::Terminal;
-use crate::spread::Spread;
 use crate::{DONE, PARTIAL, cluster, output};
 use anyhow::bail;
+use trimtab_agent::start::Starter;
 use trimtab_agent::talk::Undone;
+use trimtab_engine::{Found, Spread, job_of, slurm_job};
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_track::Job;
 use trimtab_track::slurm::SlurmId;
@@ -21,11 +21,11 @@ pub fn run(pid: Option<i32>, slurm: Option<SlurmId>, only_process: bool, seccomp
         (Some(pid), None) if only_process => return process(Pid(pid), seccomp_ok),
         (Some(pid), None) => match job_of(Pid(pid)) {
             Ok(found) => found,
-            Err(error) if is_no_job(&error) => return process(Pid(pid), seccomp_ok),
+            Err(error) if error.is_no_job() => return process(Pid(pid), seccomp_ok),
             // A job that can't be understood any more may still hold what must go.
             Err(error) => {
                 let outcome = process(Pid(pid), seccomp_ok)?;
-                eprintln!("trimtab: only process {pid} was looked at: {}", output::chain(&error));
+                eprintln!("trimtab: only process {pid} was looked at: {}", output::chain(&error.into()));
                 return Ok(outcome);
             }
         },
@@ -69,7 +69,7 @@ fn here(job: &Job, named: Option<Pid>, seccomp_ok: bool) -> anyhow::Result<u8> {
 fn everywhere(spread: &Spread, seccomp_ok: bool) -> anyhow::Result<u8> {
     let terminal = Terminal::new()?;
     let is_interrupted = || terminal.is_interrupted();
-    let mut lead = cluster::lead(spread, &spread.starter(None)?, &terminal, "undo", &is_interrupted)?;
+    let mut lead = cluster::lead(spread, &Starter::of(spread, None)?, &terminal, "undo", &is_interrupted)?;
     let absent: Vec<String> = lead.absent().into_iter().map(str::to_owned).collect();
     let undone = lead.undo(cluster::RANKS_WAIT, seccomp_ok)?;
     drop(lead);

@@ -10,7 +10,7 @@ use crate::audited::Change;
 use crate::hold::{self, Holds};
 use crate::progress::Terminal;
 use crate::watch_lines::{Lines, Measured};
-use crate::{DONE, PARTIAL, launch, output, window};
+use crate::{DONE, PARTIAL, output, window};
 use anyhow::{Context, bail};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -230,8 +230,12 @@ impl<'scope> Work<'scope> {
             let pids = job.ranks.iter().map(|rank| rank.pid).collect();
             self.holds.settle(&pids, Duration::from_secs(seconds), &|| quiet.is_interrupted());
         }
-        let measure =
-            || launch::when_ready(|| measure(job, &options, &self.cache, &quiet), trimtab_measure::Error::is_loading);
+        let measure = || {
+            trimtab_engine::when_ready(
+                || measure(job, &options, &self.cache, &quiet),
+                trimtab_measure::Error::is_loading,
+            )
+        };
         Change::of_job("watch", &trimtab_measure::chosen(job, &options))?.around(measure)
     }
 }

@@ -7,14 +7,14 @@
 use crate::arguments::site::SiteOptions;
 use crate::arguments::{AssumedName, EventOptions, GroupName, HoldOptions, WindowOptions};
 use crate::audited::Change;
-use crate::found::{self, Found, Target};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, cluster, departed, hold, launch, output, remote, spread, waiting};
+use crate::{DONE, PARTIAL, cluster, departed, hold, output, remote, waiting};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use trimtab_agent::SiteWindow;
+use trimtab_engine::{Found, Program, Target, measure_when_ready, when_ready};
 use trimtab_measure::{FirstCall, Length, LoopName, Mark, Options, Outcome};
 use trimtab_measure::{chosen, dry_run, has_static_mpi, host_name, measure, measure_from_first_call};
 use trimtab_mpi::Group;
@@ -45,8 +45,10 @@ pub fn attach(
     }
     let wait = wait_s.map(Duration::from_secs_f64);
     let through_site = site.controller().is_some();
-    let found =
-        wait.map_or_else(|| found::find(target, through_site), |limit| found::wait_for(target, through_site, limit))?;
+    let found = wait.map_or_else(
+        || trimtab_engine::find(target, through_site),
+        |limit| trimtab_engine::wait_for(target, through_site, limit),
+    )?;
     if !events.is_plain() {
         return waiting::run(options, events, &found, site, store, "attach");
     }
@@ -105,12 +107,12 @@ pub fn measure_again(
 ) -> anyhow::Result<u8> {
     let known = Store::open_to_show(store.as_deref())?;
     let selection = known.find(text)?;
-    if let Some(id) = cluster::slurm_id(&selection.job.key) {
-        let found = found::slurm_job(id?, site.controller().is_some())?;
+    if let Some(id) = trimtab_engine::slurm_id(&selection.job.key) {
+        let found = trimtab_engine::slurm_job(id?, site.controller().is_some())?;
         return measure_found(options, events, &found, site, store, command_ns);
     }
-    if let Some(launcher) = spread::launcher_of(&selection.job.key) {
-        let found = found::launched_again(launcher)?;
+    if let Some(launcher) = trimtab_engine::launcher_of(&selection.job.key) {
+        let found = trimtab_engine::launched_again(launcher)?;
         return measure_found(options, events, &found, site, store, command_ns);
     }
     let processes = known.processes(&selection.job.id)?;
@@ -154,9 +156,9 @@ pub fn run(
     let mut kept = Store::open(store.as_deref())?;
     check_files(options)?;
     let mut first_call = hold_ranks(options, hold)?;
-    let mut program = launch::Program::start(command)?;
+    let mut program = Program::start(command)?;
     let hold_s = first_call.is_some().then_some(hold.hold);
-    let measured = program.wait_for_ranks().and_then(|found| match found {
+    let measured = program.wait_for_ranks().map_err(anyhow::Error::from).and_then(|found| match found {
         Found::Here(job) => run_here(options, (&mut program, first_call.take()), *job, &mut kept, command_ns),
         Found::Spread(spread) => {
             drop(first_call.take());
@@ -215,7 +217,7 @@ fn hold_ranks(options: &WindowOptions, hold: &HoldOptions) -> anyhow::Result<Opt
 
 fn run_here(
     options: &WindowOptions,
-    (program, first_call): (&mut launch::Program, Option<FirstCall>),
+    (program, first_call): (&mut Program, Option<FirstCall>),
     job: Job,
     kept: &mut Store,
     command_ns: u64,
@@ -243,8 +245,10 @@ fn run_here(
     }
     let change = Change::of_job("run", &chosen(job, &window))?;
     let outcome = change.around(|| match held {
-        Some(held) => Ok(measure_from_first_call(job, &window, &cache, &terminal, held)?),
-        None => launch::measure_when_ready(program, job, &window, &cache, &terminal),
+        Some(held) => {
+            measure_from_first_call(job, &window, &cache, &terminal, held).map_err(trimtab_engine::Error::from)
+        }
+        None => measure_when_ready(program, job, &window, &cache, &terminal),
     });
     terminal.finish();
     keep_and_show(kept, &Known::of(job), outcome?, options, true, None, &ends)
@@ -269,12 +273,11 @@ fn one_window(
     let terminal = Terminal::new()?;
     let ends = ends_of(job);
     let once = || measure(job, &window, &cache, &terminal);
-    let measured =
-        || if may_be_loading { launch::when_ready(once, trimtab_measure::Error::is_loading) } else { once() };
+    let measured = || if may_be_loading { when_ready(once, trimtab_measure::Error::is_loading) } else { once() };
     let outcome = Change::of_job(trigger, &chosen(job, &window))?.around(measured);
     terminal.finish();
     let mut outcome = outcome?;
-    if let Some(elsewhere) = found::elsewhere(job) {
+    if let Some(elsewhere) = trimtab_engine::elsewhere(job) {
         outcome.report.window.valid = false;
         outcome.report.warnings.push(elsewhere);
     }

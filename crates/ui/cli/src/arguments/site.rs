@@ -6,6 +6,7 @@ use super::within;
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use trimtab_agent::SiteWay;
 use trimtab_site::{API_PORT, CONTROLLER_VARIABLE, IDENTITY_VARIABLE, REVOKED_FILE, Role, TREE_PORT};
 
 /// Where a site's controller is, and who asks it.
@@ -23,6 +24,11 @@ impl SiteOptions {
     /// The controller that is to be asked, if any.
     pub fn controller(&self) -> Option<String> {
         self.controller.clone().or_else(|| named(CONTROLLER_VARIABLE))
+    }
+
+    /// The way by the site's agents, if there is a controller that may be asked.
+    pub fn way(&self) -> Option<SiteWay> {
+        Some(SiteWay { controller: self.controller()?, identity: self.identity() })
     }
 
     /// The file of a person's identity.

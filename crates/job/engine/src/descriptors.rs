@@ -1,9 +1,9 @@
 //! Files that trimtab itself may open at a time. With too few of them, answers of the kernel are missing in the middle of the
 //! work, and look like processes that have ended; so it is asked before anything is begun.
 //!
-//! Next: `main`, which asks for every command that looks into processes.
+//! Next: `found`, which asks for the processes of a job.
 
-use anyhow::bail;
+use crate::error::Error;
 use rustix::process::{Resource, getrlimit};
 
 /// Files for a command, and for each process beside them: its memory, its end, its maps and threads.
@@ -14,17 +14,14 @@ const OF_PROCESS: u64 = 8;
 ///
 /// # Errors
 /// With the number that is needed for so many processes.
-pub fn check(processes: usize) -> anyhow::Result<()> {
+pub fn check(processes: usize) -> Result<(), Error> {
     enough(getrlimit(Resource::Nofile).current, processes)
 }
 
-fn enough(limit: Option<u64>, processes: usize) -> anyhow::Result<()> {
+fn enough(limit: Option<u64>, processes: usize) -> Result<(), Error> {
     let needed = OF_COMMAND + OF_PROCESS * processes as u64;
     match limit {
-        Some(limit) if limit < needed => bail!(
-            "trimtab may open only {limit} files at a time here and needs {needed} or more; raise the limit (`ulimit -n {needed}`) \
-             and try again"
-        ),
+        Some(limit) if limit < needed => Err(Error::TooFewFiles { limit, needed }),
         _ => Ok(()),
     }
 }

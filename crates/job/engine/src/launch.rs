@@ -1,9 +1,9 @@
 //! Starting a program and waiting until its ranks can be measured.
 //!
-//! Next: `window` measures it.
+//! Next: `found`, which looks for them.
 
+use crate::error::Error;
 use crate::found::{self, Found};
-use anyhow::{Context, bail};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use trimtab_measure::{Options, Outcome, Progress, has_static_mpi, measure};
@@ -33,10 +33,11 @@ pub struct Program {
 
 impl Program {
     /// Starts it with our own standard streams.
-    pub fn start(command: &[String]) -> anyhow::Result<Self> {
+    pub fn start(command: &[String]) -> Result<Self, Error> {
         let mut words = command.iter();
-        let name = words.next().context("no command given")?;
-        let child = Command::new(name).args(words).spawn().with_context(|| format!("can't start {name}"))?;
+        let name = words.next().ok_or(Error::NoCommand)?;
+        let refused = |source| Error::NotStarted { name: name.clone(), source };
+        let child = Command::new(name).args(words).spawn().map_err(refused)?;
         // Not before: the program would have them too.
         trimtab_os::take_short_turns();
         Ok(Program { child })
@@ -48,17 +49,14 @@ impl Program {
     }
 
     /// Waits until all ranks run, or Slurm says on which nodes they do.
-    pub fn wait_for_ranks(&mut self) -> anyhow::Result<Found> {
+    pub fn wait_for_ranks(&mut self) -> Result<Found, Error> {
         let started = Instant::now();
         let pid = Pid(self.child.id() as i32);
         let (mut last, mut settling) = (None, None);
         while started.elapsed() < Duration::from_secs(RANKS_SECONDS_MAX) {
             let look = Instant::now();
             if let Some(status) = self.child.try_wait()? {
-                bail!(
-                    "the program ended ({status}) before it could be measured: {}",
-                    last.unwrap_or_else(|| NEVER_SEEN.into())
-                );
+                return Err(Error::EndedUnseen { status, why: last.unwrap_or_else(|| NEVER_SEEN.into()) });
             }
             match found::job_of(pid) {
                 Ok(Found::Here(job)) if !is_whole(&job) => {
@@ -70,14 +68,14 @@ impl Program {
                 }
                 Ok(found) => return Ok(found),
                 // The next look tells how.
-                Err(error) if has_ended(&error) => {}
-                Err(error) if is_no_mpi(&error) => last = Some(NO_MPI.into()),
+                Err(error) if error.is_gone() => {}
+                Err(error) if error.is_no_job() => last = Some(NO_MPI.into()),
                 Err(error) => last = Some(error.to_string()),
             }
             // Slurm is asked by a program of its own: mostly one waits.
             std::thread::sleep(Duration::from_millis(LOOK_MS).max(look.elapsed() * WAIT_PARTS));
         }
-        bail!("no complete MPI job after {RANKS_SECONDS_MAX} s: {}", last.unwrap_or_default())
+        Err(Error::NeverWhole { seconds: RANKS_SECONDS_MAX, why: last.unwrap_or_default() })
     }
 
     /// The job as it is now, if all its ranks run and are here.
@@ -94,7 +92,7 @@ impl Program {
     }
 
     /// Waits for its end; its exit code, 128 + signal if it was ended by one.
-    pub fn wait(&mut self) -> anyhow::Result<u8> {
+    pub fn wait(&mut self) -> Result<u8, Error> {
         use std::os::unix::process::ExitStatusExt;
         let status = self.child.wait()?;
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -115,7 +113,7 @@ pub enum Begun {
 
 impl Program {
     /// The job to probe once all its ranks run, or the program itself if it is no MPI program.
-    pub fn wait_for_processes(&mut self) -> anyhow::Result<Begun> {
+    pub fn wait_for_processes(&mut self) -> Result<Begun, Error> {
         let started = Instant::now();
         let pid = Pid(self.child.id() as i32);
         let processes = ProcFs::new();
@@ -129,15 +127,6 @@ impl Program {
         }
         Ok(Begun::Plain(pid))
     }
-}
-
-fn has_ended(error: &anyhow::Error) -> bool {
-    use trimtab_track::Error::{NoSuchProcess, Zombie};
-    matches!(error.downcast_ref(), Some(NoSuchProcess { .. } | Zombie { .. }))
-}
-
-fn is_no_mpi(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(trimtab_track::Error::NotMpi { .. }))
 }
 
 /// A program without launcher has one rank and no size.
@@ -165,7 +154,7 @@ pub fn measure_when_ready(
     options: &Options,
     cache: &ImageCache,
     progress: &dyn Progress,
-) -> anyhow::Result<Outcome> {
+) -> Result<Outcome, Error> {
     let started = Instant::now();
     loop {
         match measure(job, options, cache, progress) {

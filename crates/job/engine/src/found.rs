@@ -4,15 +4,16 @@
 //! that its launcher went to; then the whole job is meant. Ranks that run elsewhere and can't be reached are an error that
 //! says so, never left out.
 //!
-//! Next: `window` and `probe`, which ask; `cluster` for jobs on many nodes.
+//! Next: `spread` for jobs on many nodes, `launch` for programs that are started.
 
 use crate::descriptors;
+use crate::error::Error;
 use crate::spread::{Launched, Spread};
-use anyhow::bail;
 use std::time::{Duration, Instant};
 use trimtab_measure::{has_static_mpi, host_name};
+use trimtab_track::Error as TrackError;
 use trimtab_track::slurm::{self, Part, SlurmError, SlurmId};
-use trimtab_track::{Error, Job, ProcFs, Processes, SlurmHandle};
+use trimtab_track::{Job, ProcFs, Processes, SlurmHandle};
 use trimtab_track::{far_launch, find_job_in, find_slurm_job_in, slurm_handle};
 use trimtab_types::{Pid, Rank};
 
@@ -44,12 +45,12 @@ pub enum Found {
 ///
 /// # Errors
 /// There is none, or some of its ranks can't be reached.
-pub fn find(target: Target, through_site: bool) -> anyhow::Result<Found> {
+pub fn find(target: Target, through_site: bool) -> Result<Found, Error> {
     let found = look(target, through_site)?;
     if let Found::Here(job) = &found
         && let Some(elsewhere) = elsewhere(job)
     {
-        bail!(elsewhere);
+        return Err(Error::Missing { said: elsewhere });
     }
     if let Found::Here(job) = &found {
         descriptors::check(job.ranks.len())?;
@@ -61,7 +62,7 @@ pub fn find(target: Target, through_site: bool) -> anyhow::Result<Found> {
 ///
 /// # Errors
 /// There is none by then.
-pub fn wait_for(target: Target, through_site: bool, limit: Duration) -> anyhow::Result<Found> {
+pub fn wait_for(target: Target, through_site: bool, limit: Duration) -> Result<Found, Error> {
     let begin = Instant::now();
     let (mut here, mut since) = (0, begin);
     loop {
@@ -76,7 +77,7 @@ pub fn wait_for(target: Target, through_site: bool, limit: Duration) -> anyhow::
                 }
                 since.elapsed() >= MISSING
             }
-            Err(error) => !may_change(error),
+            Err(error) => !error.may_change(),
         };
         if is_final || begin.elapsed() >= limit {
             return found;
@@ -109,14 +110,7 @@ fn far(pid: Pid) -> String {
     hosts.take(RANKS_SHOWN_MAX).collect::<Vec<_>>().join(", ")
 }
 
-/// True if the same question may have another answer in a moment: a program that is about to load MPI has none yet.
-fn may_change(error: &anyhow::Error) -> bool {
-    let track = error.downcast_ref::<Error>();
-    track.is_some_and(|error| error.is_retryable() || matches!(error, Error::NotMpi { .. }))
-        || error.downcast_ref::<SlurmError>().is_some_and(SlurmError::is_retryable)
-}
-
-fn look(target: Target, through_site: bool) -> anyhow::Result<Found> {
+fn look(target: Target, through_site: bool) -> Result<Found, Error> {
     match target {
         Target::Slurm(id) => slurm_job(id, through_site),
         Target::Process(pid) => job_of(Pid(pid)),
@@ -124,11 +118,11 @@ fn look(target: Target, through_site: bool) -> anyhow::Result<Found> {
 }
 
 /// The job of a process: from what is here, or from Slurm or its launcher where that is not all of it.
-pub fn job_of(pid: Pid) -> anyhow::Result<Found> {
+pub fn job_of(pid: Pid) -> Result<Found, Error> {
     let here = find_job_in(&ProcFs::new(), pid, &has_static_mpi);
     match &here {
         Ok(job) if job.missing_ranks().is_empty() => {}
-        Ok(_) | Err(Error::NoRanksYet { .. } | Error::NotMpi { .. }) => {
+        Ok(_) | Err(TrackError::NoRanksYet { .. } | TrackError::NotMpi { .. }) => {
             if let Some(found) = spread_by_slurm(pid)? {
                 return Ok(found);
             }
@@ -138,18 +132,12 @@ pub fn job_of(pid: Pid) -> anyhow::Result<Found> {
         }
         Err(_) => {}
     }
-    let far = if matches!(here, Err(Error::NoRanksYet { .. })) { far(pid) } else { String::new() };
-    let job = here.map_err(|error| match far.is_empty() {
-        true => anyhow::Error::from(error),
-        false => anyhow::Error::from(error)
-            .context(format!("its ranks are on {far}: run `trimtab attach PID` there, with the PID of a rank")),
+    let hosts = if matches!(here, Err(TrackError::NoRanksYet { .. })) { far(pid) } else { String::new() };
+    let job = here.map_err(|source| match hosts.is_empty() {
+        true => Error::Track(source),
+        false => Error::AllElsewhere { hosts, source },
     });
     Ok(Found::Here(Box::new(job?)))
-}
-
-/// True if there is no job behind a process: it is no part of an MPI program.
-pub fn is_no_job(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Error::NotMpi { .. }))
 }
 
 /// The process to look into for a process id: of a launcher, its job's lowest rank, because launchers are never measured;
@@ -157,7 +145,7 @@ pub fn is_no_job(error: &anyhow::Error) -> bool {
 ///
 /// # Errors
 /// It is a launcher, and none of its ranks is here.
-pub fn to_look_into(pid: Pid, only_process: bool) -> anyhow::Result<Vec<LookedInto>> {
+pub fn to_look_into(pid: Pid, only_process: bool) -> Result<Vec<LookedInto>, Error> {
     let itself = vec![LookedInto { pid, ranks: Vec::new(), program: String::new() }];
     if only_process {
         return Ok(itself);
@@ -166,13 +154,7 @@ pub fn to_look_into(pid: Pid, only_process: bool) -> anyhow::Result<Vec<LookedIn
     let is_launcher = |job: &Job| job.ranks.iter().all(|rank| rank.pid != pid) && starts_ranks(job, pid);
     let job = match here {
         Ok(job) if is_launcher(&job) => job,
-        Err(error @ Error::NoRanksYet { .. }) => {
-            let context = format!(
-                "process {pid} starts an MPI program, and none of its ranks is here; give the process id of a rank, on its \
-                 machine, or --process for {pid} itself"
-            );
-            return Err(anyhow::Error::from(error).context(context));
-        }
+        Err(source @ TrackError::NoRanksYet { .. }) => return Err(Error::Launcher { pid, source }),
         // A process that is no launcher is meant itself, whatever else is wrong with its job.
         Ok(_) | Err(_) => return Ok(itself),
     };
@@ -197,19 +179,6 @@ pub struct LookedInto {
     pub program: String,
 }
 
-/// Of several programs that one launcher runs the first one, and a word on which process that is and on the others.
-pub fn first_to_look_into(pid: Pid, only_process: bool) -> anyhow::Result<Pid> {
-    let programs = to_look_into(pid, only_process)?;
-    let Some(first) = programs.first() else { bail!("process {pid} has no rank; give the process id of one") };
-    if first.pid != pid {
-        eprintln!("trimtab: looking into process {}, {}; --process looks into {pid} itself", first.pid, first.name());
-    }
-    for other in &programs[1..] {
-        eprintln!("trimtab: not looked at: {}; give {} for it", other.name(), other.pid);
-    }
-    Ok(first.pid)
-}
-
 impl LookedInto {
     /// `ranks 0, 1 (/home/me/app)`.
     pub fn name(&self) -> String {
@@ -229,18 +198,18 @@ fn starts_ranks(job: &Job, pid: Pid) -> bool {
 ///
 /// # Errors
 /// It is on another host, or has ended.
-pub fn launched_again((host, launcher, start_time_ticks): (&str, Pid, u64)) -> anyhow::Result<Found> {
+pub fn launched_again((host, launcher, start_time_ticks): (&str, Pid, u64)) -> Result<Found, Error> {
     if host != host_name() {
-        bail!("its launcher, process {launcher}, is on {host}: measure it there");
+        return Err(Error::LauncherElsewhere { launcher, host: host.to_owned() });
     }
     if !trimtab_os::runs_since(launcher, start_time_ticks) {
-        bail!("that job has ended; start it again and use `trimtab attach`");
+        return Err(Error::Ended);
     }
     job_of(launcher)
 }
 
 /// The job that Slurm knows a process to be of, if that runs on other nodes too.
-fn spread_by_slurm(pid: Pid) -> anyhow::Result<Option<Found>> {
+fn spread_by_slurm(pid: Pid) -> Result<Option<Found>, Error> {
     let processes = ProcFs::new();
     let id = match slurm_handle(&processes, pid)? {
         None => return Ok(None),
@@ -257,16 +226,16 @@ fn spread_by_slurm(pid: Pid) -> anyhow::Result<Option<Found>> {
         Ok(found @ Found::Spread(_)) => Ok(Some(found)),
         Ok(Found::Here(_)) => Ok(None),
         // The environment of a job outlives it, and what was found here is no part of it then.
-        Err(error) if may_change(&error) || error.is::<Error>() => Ok(None),
-        Err(error) => match error.downcast_ref::<SlurmError>() {
-            Some(SlurmError::NoSuchJob { .. } | SlurmError::Ended { .. } | SlurmError::NotInstalled { .. }) => Ok(None),
-            _ => Err(error),
-        },
+        Err(error) if error.may_change() || error.track().is_some() => Ok(None),
+        Err(Error::Slurm(
+            SlurmError::NoSuchJob { .. } | SlurmError::Ended { .. } | SlurmError::NotInstalled { .. },
+        )) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
 /// A job of Slurm: its ranks, if all of it is on this machine and no site's agents are to measure it.
-pub fn slurm_job(id: SlurmId, through_site: bool) -> anyhow::Result<Found> {
+pub fn slurm_job(id: SlurmId, through_site: bool) -> Result<Found, Error> {
     let processes = ProcFs::new();
     let own_uid = processes.status(processes.own_pid())?.uids[1];
     let scontrol = slurm::Ahead::begin(slurm::Program, &slurm::questions(id));

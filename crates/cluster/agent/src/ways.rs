@@ -1,0 +1,129 @@
+//! Which way agents go to the nodes of a job.
+//!
+//! A batch system starts agents as it starts ranks, unless a site has standing ones. Where there is none, agents go the way
+//! that the launcher went: by the same command to the same hosts. That command is read from processes, so it is used only
+//! if they are the caller's own; others name one in `TRIMTAB_RSH`.
+//!
+//! Next: `start`, which goes it.
+
+use crate::error::Error;
+use crate::start::Starter;
+use crate::ticket::Whose;
+use std::path::PathBuf;
+use trimtab_engine::{Launched, RSH_VARIABLE, Spread};
+use trimtab_track::{ProcFs, Processes};
+
+/// A site whose standing agents may be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteWay {
+    /// The controller, as `HOST` or `HOST:PORT`.
+    pub controller: String,
+    /// The file of the identity with which it is asked.
+    pub identity: PathBuf,
+}
+
+impl Starter {
+    /// The starter of a job's agents: the site's standing ones, if there is a site and Slurm runs the job.
+    ///
+    /// # Errors
+    /// Nothing that may be used is known.
+    pub fn of(spread: &Spread, site: Option<&SiteWay>) -> Result<Starter, Error> {
+        let running = match spread {
+            Spread::Slurm(running) => running,
+            Spread::Launch(launched) => return of_launch(launched),
+        };
+        if let Some(SiteWay { controller, identity }) = site.cloned() {
+            return Ok(Starter::Site { controller, identity });
+        }
+        let job = running.parts.first().ok_or(Error::NoPart)?.job;
+        Ok(Starter::Srun { job })
+    }
+}
+
+impl From<&Spread> for Whose {
+    fn from(spread: &Spread) -> Self {
+        match spread {
+            Spread::Slurm(running) => Whose::from(&running.run),
+            Spread::Launch(launched) => Whose::Launch { mark: launched.mark().to_owned(), uid: launched.uid() },
+        }
+    }
+}
+
+fn of_launch(launched: &Launched) -> Result<Starter, Error> {
+    let launch = launched.launch();
+    let rsh = std::env::var(RSH_VARIABLE).ok().filter(|words| !words.trim().is_empty());
+    let processes = ProcFs::new();
+    let own_uid = processes.status(processes.own_pid())?.uids[1];
+    let ways = launch.far.iter().map(|far| match &rsh {
+        Some(words) => Ok(words.split_whitespace().chain([&*far.host]).map(str::to_owned).collect()),
+        None if launch.uid == own_uid && far.uid == own_uid => Ok(without_terminal(&far.words)),
+        None => {
+            let (launcher, host) = (launch.command.clone(), far.host.clone());
+            Err(Error::AnothersWay { launcher, host, uid: far.uid, own_uid })
+        }
+    });
+    let mut commands = ways.collect::<Result<Vec<Vec<String>>, Error>>()?;
+    commands.extend((!launched.comes_back()).then(Vec::new));
+    Ok(Starter::Each { commands })
+}
+
+/// The command without what keeps it from reading its standard input, where the agent's secret comes, and not asking
+/// anybody for a password.
+fn without_terminal(words: &[String]) -> Vec<String> {
+    let program = words.first().and_then(|program| program.rsplit('/').next());
+    let (dropped, added): (&[&str], &[&str]) = match program {
+        Some("ssh") => (&["-n", "-f", "-t", "-tt"], &["-o", "BatchMode=yes"]),
+        Some("rsh") => (&["-n"], &[]),
+        Some("qrsh") => (&["-nostdin"], &[]),
+        _ => (&[], &[]),
+    };
+    let rest = words.iter().skip(1).filter(|word| !dropped.contains(&word.as_str())).cloned();
+    words.iter().take(1).cloned().chain(added.iter().map(|word| (*word).to_owned())).chain(rest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_track::{Far, Launch};
+    use trimtab_types::Pid;
+
+    fn launched(uid: u32, host: &str) -> Spread {
+        let words = ["/usr/bin/ssh", "-n", "-x", host].map(str::to_owned).to_vec();
+        let far = vec![Far { host: host.to_owned(), words, uid }];
+        let (launcher, command) = (Pid(7), "mpirun".to_owned());
+        let launch = Launch { launcher, command, start_time_ticks: 11, uid, far, mark: Some("head:1".to_owned()) };
+        Spread::Launch(Launched::from_launch(launch).expect("it has a mark"))
+    }
+
+    #[test]
+    fn agents_go_the_launchers_way_if_it_is_ones_own() {
+        let own_uid = ProcFs::new().status(ProcFs::new().own_pid()).expect("it runs").uids[1];
+        let ssh = |host: &str| ["/usr/bin/ssh", "-o", "BatchMode=yes", "-x", host].map(str::to_owned).to_vec();
+        // Only an address of this machine comes back.
+        for (host, commands) in
+            [("127.0.0.1", vec![ssh("127.0.0.1")]), ("192.0.2.1", vec![ssh("192.0.2.1"), Vec::new()])]
+        {
+            let spread = launched(own_uid, host);
+            let Starter::Each { commands: found } = Starter::of(&spread, None).expect("it is our own") else {
+                panic!("a command each")
+            };
+            assert_eq!(found, commands);
+            assert_eq!(spread.nodes().len(), commands.len());
+        }
+        let refused = Starter::of(&launched(own_uid + 1, "192.0.2.1"), None).expect_err("another user's");
+        assert!(refused.to_string().contains("TRIMTAB_RSH"), "{refused}");
+    }
+
+    #[test]
+    fn nothing_keeps_the_secret_from_an_agent() {
+        for (words, expected) in [
+            ("/usr/bin/ssh -n -F f n1", "/usr/bin/ssh -o BatchMode=yes -F f n1"),
+            ("rsh -n n1", "rsh n1"),
+            ("qrsh -inherit -nostdin -V n1", "qrsh -inherit -V n1"),
+            ("/opt/way -n n1", "/opt/way -n n1"),
+        ] {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            assert_eq!(without_terminal(&words).join(" "), expected);
+        }
+    }
+}

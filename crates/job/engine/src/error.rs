@@ -1,0 +1,130 @@
+//! The errors that keep a job from being found, or anything from being done in it.
+//!
+//! Next: `found` and `launch`, which raise these.
+
+use std::process::ExitStatus;
+use trimtab_track::slurm::SlurmError;
+use trimtab_types::Pid;
+
+/// A job that can't be found or changed. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Processes of this machine don't show the job.
+    #[error(transparent)]
+    Track(#[from] trimtab_track::Error),
+    /// Slurm does not.
+    #[error(transparent)]
+    Slurm(#[from] SlurmError),
+    /// Some of the job's ranks are not here, and no way to them is known.
+    #[error("{said}")]
+    Missing {
+        /// Which ranks, and where they may be.
+        said: String,
+    },
+    /// None of its ranks is here.
+    #[error("its ranks are on {hosts}: run `trimtab attach PID` there, with the PID of a rank")]
+    AllElsewhere {
+        /// Where the launcher has started some.
+        hosts: String,
+        /// Why none was found.
+        #[source]
+        source: trimtab_track::Error,
+    },
+    /// A launcher is not looked into, and none of its ranks is here.
+    #[error(
+        "process {pid} starts an MPI program, and none of its ranks is here; give the process id of a rank, on its \
+         machine, or --process for {pid} itself"
+    )]
+    Launcher {
+        /// The launcher.
+        pid: Pid,
+        /// Why no rank was found.
+        #[source]
+        source: trimtab_track::Error,
+    },
+    /// The launcher of a known job is on another machine.
+    #[error("its launcher, process {launcher}, is on {host}: measure it there")]
+    LauncherElsewhere {
+        /// The launcher.
+        launcher: Pid,
+        /// Its machine.
+        host: String,
+    },
+    /// A known job has ended.
+    #[error("that job has ended; start it again and use `trimtab attach`")]
+    Ended,
+    /// This program may open too few files to look into so many processes.
+    #[error(
+        "trimtab may open only {limit} files at a time here and needs {needed} or more; raise the limit (`ulimit -n {needed}`) \
+         and try again"
+    )]
+    TooFewFiles {
+        /// How many it may open.
+        limit: u64,
+        /// How many it needs.
+        needed: u64,
+    },
+    /// There is nothing to start.
+    #[error("no command given")]
+    NoCommand,
+    /// A program can't be started.
+    #[error("can't start {name}")]
+    NotStarted {
+        /// Its name.
+        name: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A program that was started ended too early.
+    #[error("the program ended ({status}) before it could be measured: {why}")]
+    EndedUnseen {
+        /// How it ended.
+        status: ExitStatus,
+        /// What was seen of it.
+        why: String,
+    },
+    /// A program that was started never became a whole job.
+    #[error("no complete MPI job after {seconds} s: {why}")]
+    NeverWhole {
+        /// How long it was waited for.
+        seconds: u64,
+        /// What was seen of it.
+        why: String,
+    },
+    /// A program that was started can't be waited for.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The window could not be measured.
+    #[error(transparent)]
+    Measure(#[from] trimtab_measure::Error),
+}
+
+impl Error {
+    /// The answer of the processes on this machine, if that was it.
+    pub fn track(&self) -> Option<&trimtab_track::Error> {
+        match self {
+            Error::Track(error) | Error::AllElsewhere { source: error, .. } | Error::Launcher { source: error, .. } => {
+                Some(error)
+            }
+            _ => None,
+        }
+    }
+
+    /// True if there is no job behind a process: it is no part of an MPI program.
+    pub fn is_no_job(&self) -> bool {
+        matches!(self.track(), Some(trimtab_track::Error::NotMpi { .. }))
+    }
+
+    /// True if the process is gone.
+    pub fn is_gone(&self) -> bool {
+        use trimtab_track::Error::{NoSuchProcess, Zombie};
+        matches!(self.track(), Some(NoSuchProcess { .. } | Zombie { .. }))
+    }
+
+    /// True if the same question may have another answer in a moment: a program that is about to load MPI has none yet.
+    pub fn may_change(&self) -> bool {
+        let slurm = if let Error::Slurm(error) = self { error.is_retryable() } else { false };
+        slurm || self.is_no_job() || self.track().is_some_and(trimtab_track::Error::is_retryable)
+    }
+}
