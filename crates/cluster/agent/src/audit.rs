@@ -4,8 +4,9 @@
 
 use trimtab_audit::permit::{Denied, Requester};
 use trimtab_audit::{Cause, Entry, Log, Target, What};
+use trimtab_engine::{BoxError, Change, Changed, End};
 use trimtab_track::{Job, ProcFs, Processes, RankProcess};
-use trimtab_types::{Pid, one_line};
+use trimtab_types::Pid;
 
 /// The log and the ranks it is about.
 #[derive(Debug)]
@@ -32,24 +33,21 @@ impl Audit {
         Audit::of(command, job.ranks.iter().map(target).collect())
     }
 
-    /// The same for one process, whatever it is.
+    /// The same for processes, whatever they are.
     ///
     /// # Errors
-    /// It is gone, or the log can't be written, as a sentence.
-    pub fn of_process(command: &str, pid: Pid) -> Result<Self, String> {
+    /// One is gone, or the log can't be written.
+    pub fn of_processes(command: &str, pids: &[Pid]) -> Result<Self, BoxError> {
         let processes = ProcFs::new();
-        let of = |error: trimtab_track::Error| one_line(&error);
-        let (stat, status) = (processes.stat(pid).map_err(of)?, processes.status(pid).map_err(of)?);
-        let program = processes.executable(pid).map_or(stat.command, |path| path.display().to_string());
-        let target = Target { pid, start_ticks: stat.start_time_ticks, uid: status.uids[1], program };
-        Audit::of(command, vec![target]).map_err(|error| one_line(&error))
+        let target = |pid: &Pid| -> Result<Target, BoxError> {
+            let (stat, status) = (processes.stat(*pid)?, processes.status(*pid)?);
+            let program = processes.executable(*pid).map_or(stat.command, |path| path.display().to_string());
+            Ok(Target { pid: *pid, start_ticks: stat.start_time_ticks, uid: status.uids[1], program })
+        };
+        Ok(Audit::of(command, pids.iter().map(target).collect::<Result<_, _>>()?)?)
     }
 
-    /// The same for any processes.
-    ///
-    /// # Errors
-    /// When the log can't be written.
-    pub fn of(command: &str, targets: Vec<Target>) -> Result<Self, trimtab_audit::Error> {
+    fn of(command: &str, targets: Vec<Target>) -> Result<Self, trimtab_audit::Error> {
         let cause = Cause { by: Requester::myself(), command: command.to_owned() };
         Ok(Audit { log: Log::of_user()?, cause, targets, is_open: false })
     }
@@ -85,5 +83,32 @@ impl Audit {
     fn write(&mut self, what: &What) -> Result<(), trimtab_audit::Error> {
         let Audit { log, cause, targets, .. } = self;
         targets.iter().try_for_each(|target| log.write(&Entry::now(cause, target, what.clone())))
+    }
+}
+
+/// The log of this host, as an engine writes it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostLog;
+
+impl trimtab_engine::Audit for HostLog {
+    fn begin(&self, command: &str, changed: Changed<'_>) -> Result<Box<dyn Change>, BoxError> {
+        let mut audit = match changed {
+            Changed::Ranks(job) => Audit::of_job(command, job)?,
+            Changed::Processes(pids) => Audit::of_processes(command, pids)?,
+        };
+        audit.begin()?;
+        Ok(Box::new(audit))
+    }
+}
+
+impl Change for Audit {
+    fn end(&mut self, end: &End) {
+        Audit::end(
+            self,
+            &match end {
+                End::Restored => What::Restored,
+                End::Failed { reason } => What::Failed { reason: reason.clone() },
+            },
+        );
     }
 }

@@ -93,7 +93,7 @@ fn tops(whose: &Whose) -> Option<Tops> {
 /// Asked before a process is changed, which stands still meanwhile: whoever runs this agent must be allowed to, the log must
 /// have its line, and the guard know it.
 fn may_hold(pid: Pid, command: &str, hold: Hold, lines: &Lines, guard: Option<&Guard>) -> Result<(), String> {
-    let mut audit = Audit::of_process(command, pid)?;
+    let mut audit = Audit::of_processes(command, &[pid]).map_err(|error| one_line(&*error))?;
     audit.permit().map_err(|denied| denied.to_string())?;
     if hold.seccomp_ok {
         trimtab_os::trust_filters(pid);

@@ -36,12 +36,12 @@ pub mod ticket;
 mod undo;
 mod ways;
 
+pub use audit::HostLog;
 pub use error::Error;
 pub use guard::{COMMAND as GUARD_COMMAND, guard};
 pub use lead::Lead;
 pub use remote::Remote;
 pub use serve::serve;
 pub use site_window::SiteWindow;
-pub use talk::Present;
 pub use ticket::{Hold, Place, Ticket, Whose};
-pub use ways::SiteWay;
+pub use ways::{SiteWay, Ways};

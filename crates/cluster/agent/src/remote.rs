@@ -7,6 +7,7 @@ use crate::lead::{Answers, Lead};
 use crate::talk::{Ask, Present, Say};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use trimtab_engine::FarCrew;
 use trimtab_measure::wire::{Envelope, Failed, FailedKind, command_bytes};
 use trimtab_measure::{Command, Crew, Reply, Request};
 
@@ -16,7 +17,7 @@ pub struct Remote<'l, 'a> {
     /// Agents with ranks, by position.
     present: BTreeMap<usize, Present>,
     /// Troubles on the way, for whoever shows the report.
-    pub troubles: Vec<String>,
+    troubles: Vec<String>,
 }
 
 impl<'l, 'a> Remote<'l, 'a> {
@@ -27,11 +28,6 @@ impl<'l, 'a> Remote<'l, 'a> {
     pub fn muster(lead: &'l mut Lead<'a>, wait: Duration) -> Result<Self, Error> {
         let present = lead.muster(wait)?;
         Ok(Remote { lead, present, troubles: Vec::new() })
-    }
-
-    /// Agents with ranks, by position.
-    pub fn present(&self) -> &BTreeMap<usize, Present> {
-        &self.present
     }
 
     fn ask_lead(&mut self, bytes: Vec<u8>, is_insert: bool) -> Result<Answers, Error> {
@@ -74,6 +70,16 @@ impl<'l, 'a> Remote<'l, 'a> {
             _ => {}
         }
         None
+    }
+}
+
+impl FarCrew for Remote<'_, '_> {
+    fn present(&self) -> &BTreeMap<usize, Present> {
+        &self.present
+    }
+
+    fn take_troubles(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.troubles)
     }
 }
 

@@ -11,6 +11,7 @@
 use crate::script;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+pub use trimtab_engine::{Present, PresentRank};
 use trimtab_neighbours::Counters;
 use trimtab_reduce::RankSet;
 
@@ -146,30 +147,6 @@ pub struct MachineNow {
     pub jobs: BTreeMap<String, String>,
     /// The kernel's counters.
     pub counters: Counters,
-}
-
-/// An agent with its ranks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Present {
-    /// Its host.
-    pub host: String,
-    /// Names the job on that host.
-    pub key: String,
-    /// Number of ranks in the whole job, where its launcher says so.
-    pub size: Option<u32>,
-    /// The ranks there.
-    pub ranks: Vec<PresentRank>,
-}
-
-/// A rank on an agent's host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PresentRank {
-    /// Its rank in `MPI_COMM_WORLD`.
-    pub rank: u32,
-    /// Its process there.
-    pub pid: i32,
-    /// The start of that process in clock ticks after boot.
-    pub start_ticks: u64,
 }
 
 /// The leftovers of an earlier trimtab in a rank, and what became of them.

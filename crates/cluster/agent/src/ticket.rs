@@ -10,6 +10,7 @@ use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
+pub use trimtab_engine::Hold;
 use trimtab_link::{Address, Contact, JobSecret};
 use trimtab_overlay::NodeId;
 use trimtab_track::slurm::{SlurmRun, Step};
@@ -90,15 +91,6 @@ pub struct Ticket {
     /// Ranks are to be held where they come out of `MPI_Init`, from the agents' first look on.
     #[serde(default)]
     pub hold: Option<Hold>,
-}
-
-/// How ranks are to be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hold {
-    /// At most so many seconds each.
-    pub seconds: u64,
-    /// The job's owner says that its filters of system calls let ours pass, where they can't be read.
-    pub seccomp_ok: bool,
 }
 
 impl Ticket {

@@ -7,11 +7,17 @@
 //! Next: `start`, which goes it.
 
 use crate::error::Error;
+use crate::lead::Lead;
+use crate::remote::Remote;
+use crate::site_window::SiteWindow;
 use crate::start::Starter;
 use crate::ticket::Whose;
 use std::path::PathBuf;
+use std::time::Duration;
+use trimtab_engine::{BoxError, FarCrew, Filed, Filing, Gathered, Hold, Nodes};
 use trimtab_engine::{Launched, RSH_VARIABLE, Spread};
 use trimtab_track::{ProcFs, Processes};
+use trimtab_types::report::Report;
 
 /// A site whose standing agents may be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +28,84 @@ pub struct SiteWay {
     pub identity: PathBuf,
 }
 
+/// All ways of this crate.
+#[derive(Clone, Debug, Default)]
+pub struct Ways {
+    /// The site whose agents are asked for jobs of Slurm; else `srun` starts some.
+    pub site: Option<SiteWay>,
+}
+
+impl Nodes for Ways {
+    fn stand_by(&self) -> bool {
+        self.site.is_some()
+    }
+
+    fn gather<'a>(
+        &'a self,
+        spread: &Spread,
+        command: &str,
+        hold: Option<Hold>,
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Box<dyn Gathered + 'a>, BoxError> {
+        Ok(Box::new(Lead::to(spread, self, (command, hold), is_interrupted)?))
+    }
+}
+
+impl<'a> Lead<'a> {
+    /// Has agents come on all nodes of a job.
+    ///
+    /// # Errors
+    /// No way is known, or none comes.
+    pub fn to(
+        spread: &Spread,
+        ways: &Ways,
+        asked: (&str, Option<Hold>),
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Self, Error> {
+        let starter = Starter::of(spread, ways.site.as_ref())?;
+        Lead::begin(&spread.nodes(), Whose::from(spread), &starter, asked, is_interrupted)
+    }
+}
+
+impl Gathered for Lead<'_> {
+    fn count(&self) -> usize {
+        self.agents().len()
+    }
+
+    fn absent(&self) -> Vec<String> {
+        Lead::absent(self).into_iter().map(str::to_owned).collect()
+    }
+
+    fn left_out(&self) -> Vec<String> {
+        Lead::left_out(self).to_vec()
+    }
+
+    fn said(&self) -> String {
+        Lead::said(self)
+    }
+
+    fn crew(&mut self, wait: Duration) -> Result<Box<dyn FarCrew + '_>, BoxError> {
+        Ok(Box::new(Remote::muster(self, wait)?))
+    }
+
+    fn take_filing(&mut self) -> Option<Box<dyn Filing>> {
+        Some(Box::new(self.take_site_window()?))
+    }
+}
+
+impl Filing for SiteWindow {
+    fn file(&self, key: &str, report: &Report) -> Result<Filed, BoxError> {
+        let trimtab_site::jobs::Filed { job, window } = SiteWindow::file(self, key, report)?;
+        Ok(Filed { job, window })
+    }
+}
+
 impl Starter {
     /// The starter of a job's agents: the site's standing ones, if there is a site and Slurm runs the job.
     ///
     /// # Errors
     /// Nothing that may be used is known.
-    pub fn of(spread: &Spread, site: Option<&SiteWay>) -> Result<Starter, Error> {
+    fn of(spread: &Spread, site: Option<&SiteWay>) -> Result<Starter, Error> {
         let running = match spread {
             Spread::Slurm(running) => running,
             Spread::Launch(launched) => return of_launch(launched),

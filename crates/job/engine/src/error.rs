@@ -1,12 +1,15 @@
 //! The errors that keep a job from being found, or anything from being done in it.
 //!
-//! Next: `found` and `launch`, which raise these.
+//! Next: `found` and `window`, which raise most of these.
 
 use std::process::ExitStatus;
-use trimtab_track::slurm::SlurmError;
+use trimtab_track::slurm::{NotAnId, SlurmError};
 use trimtab_types::Pid;
 
-/// A job that can't be found or changed. Nothing was changed.
+/// An error of what was handed in.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A job that can't be found, or nothing that could be done in it. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Processes of this machine don't show the job.
@@ -15,6 +18,9 @@ pub enum Error {
     /// Slurm does not.
     #[error(transparent)]
     Slurm(#[from] SlurmError),
+    /// A known job's id of Slurm can't be understood.
+    #[error(transparent)]
+    Id(#[from] NotAnId),
     /// Some of the job's ranks are not here, and no way to them is known.
     #[error("{said}")]
     Missing {
@@ -98,6 +104,30 @@ pub enum Error {
     /// The window could not be measured.
     #[error(transparent)]
     Measure(#[from] trimtab_measure::Error),
+    /// The same, and the way to other nodes had troubles before.
+    #[error("{troubles}")]
+    Troubled {
+        /// Which troubles.
+        troubles: String,
+        /// Why it could not be measured.
+        #[source]
+        source: trimtab_measure::Error,
+    },
+    /// A job on many nodes, and no way to them was handed in.
+    #[error("{job} runs on other nodes, and no way to them is known here")]
+    NoWay {
+        /// The job, in a sentence.
+        job: String,
+    },
+    /// The way to other nodes failed.
+    #[error(transparent)]
+    Nodes(BoxError),
+    /// A change can't be written down, so nothing was changed.
+    #[error(transparent)]
+    Audit(BoxError),
+    /// The store can't be read or written.
+    #[error(transparent)]
+    Store(BoxError),
 }
 
 impl Error {

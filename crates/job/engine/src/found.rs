@@ -6,9 +6,10 @@
 //!
 //! Next: `spread` for jobs on many nodes, `launch` for programs that are started.
 
-use crate::descriptors;
 use crate::error::Error;
-use crate::spread::{Launched, Spread};
+use crate::nodes::Nodes;
+use crate::spread::{Launched, Spread, launcher_of, slurm_id};
+use crate::{Engine, descriptors};
 use std::time::{Duration, Instant};
 use trimtab_measure::{has_static_mpi, host_name};
 use trimtab_track::Error as TrackError;
@@ -28,9 +29,28 @@ const RANKS_SHOWN_MAX: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// The job of any process.
-    Process(i32),
+    Process(Pid),
     /// A job of Slurm.
     Slurm(SlurmId),
+    /// The job of a launcher on this machine that began at this moment, in clock ticks after boot.
+    Launcher(Pid, u64),
+}
+
+impl Target {
+    /// A job of many nodes that was measured before, by its key; `None`: another kind of job.
+    ///
+    /// # Errors
+    /// Its launcher is on another machine, or the key can't be understood.
+    pub fn of_key(key: &str) -> Option<Result<Target, Error>> {
+        if let Some(id) = slurm_id(key) {
+            return Some(id.map(Target::Slurm).map_err(Error::from));
+        }
+        let (host, launcher, start_time_ticks) = launcher_of(key)?;
+        Some(match host == host_name() {
+            true => Ok(Target::Launcher(launcher, start_time_ticks)),
+            false => Err(Error::LauncherElsewhere { launcher, host: host.to_owned() }),
+        })
+    }
 }
 
 /// A job that was found.
@@ -41,53 +61,65 @@ pub enum Found {
     Spread(Box<Spread>),
 }
 
-/// The job that is meant, whole.
-///
-/// # Errors
-/// There is none, or some of its ranks can't be reached.
-pub fn find(target: Target, through_site: bool) -> Result<Found, Error> {
-    let found = look(target, through_site)?;
-    if let Found::Here(job) = &found
-        && let Some(elsewhere) = elsewhere(job)
-    {
-        return Err(Error::Missing { said: elsewhere });
-    }
-    if let Found::Here(job) = &found {
-        descriptors::check(job.ranks.len())?;
-    }
-    Ok(found)
-}
-
-/// The whole job, or as much of it as is here when the time is over.
-///
-/// # Errors
-/// There is none by then.
-pub fn wait_for(target: Target, through_site: bool, limit: Duration) -> Result<Found, Error> {
-    let begin = Instant::now();
-    let (mut here, mut since) = (0, begin);
-    loop {
-        let found = look(target, through_site);
-        let is_final = match &found {
-            // Agents wait for ranks by themselves.
-            Ok(Found::Spread(_)) => true,
-            Ok(Found::Here(job)) if job.is_complete() => true,
-            Ok(Found::Here(job)) => {
-                if job.ranks.len() != here {
-                    (here, since) = (job.ranks.len(), Instant::now());
-                }
-                since.elapsed() >= MISSING
-            }
-            Err(error) => !error.may_change(),
-        };
-        if is_final || begin.elapsed() >= limit {
-            return found;
+impl Engine<'_> {
+    /// The job that is meant, whole; if it is waited for, as much of it as is here when the time is over.
+    ///
+    /// # Errors
+    /// There is none, or some of its ranks can't be reached.
+    pub fn find(&self, target: Target, wait: Option<Duration>) -> Result<Found, Error> {
+        if let Some(limit) = wait {
+            return self.wait_for(target, limit);
         }
-        std::thread::sleep(LOOK);
+        let found = self.look(target)?;
+        if let Found::Here(job) = &found {
+            if let Some(said) = elsewhere(job) {
+                return Err(Error::Missing { said });
+            }
+            descriptors::check(job.ranks.len())?;
+        }
+        Ok(found)
+    }
+
+    /// The job that is meant, as far as it is found now.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn look(&self, target: Target) -> Result<Found, Error> {
+        match target {
+            Target::Slurm(id) => slurm_job(id, self.nodes.is_some_and(Nodes::stand_by)),
+            Target::Process(pid) => job_of(pid),
+            Target::Launcher(pid, start_time_ticks) if trimtab_os::runs_since(pid, start_time_ticks) => job_of(pid),
+            Target::Launcher(..) => Err(Error::Ended),
+        }
+    }
+
+    fn wait_for(&self, target: Target, limit: Duration) -> Result<Found, Error> {
+        let begin = Instant::now();
+        let (mut here, mut since) = (0, begin);
+        loop {
+            let found = self.look(target);
+            let is_final = match &found {
+                // Agents wait for ranks by themselves.
+                Ok(Found::Spread(_)) => true,
+                Ok(Found::Here(job)) if job.is_complete() => true,
+                Ok(Found::Here(job)) => {
+                    if job.ranks.len() != here {
+                        (here, since) = (job.ranks.len(), Instant::now());
+                    }
+                    since.elapsed() >= MISSING
+                }
+                Err(error) => !error.may_change(),
+            };
+            if is_final || begin.elapsed() >= limit {
+                return found;
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 }
 
 /// Why a job is not all here; `None` if it is, as far as anybody knows.
-pub fn elsewhere(job: &Job) -> Option<String> {
+pub(crate) fn elsewhere(job: &Job) -> Option<String> {
     let missing = job.missing_ranks();
     let shown: Vec<String> = missing.iter().take(RANKS_SHOWN_MAX).map(Rank::to_string).collect();
     let more = if missing.len() > RANKS_SHOWN_MAX { " ..." } else { "" };
@@ -110,15 +142,8 @@ fn far(pid: Pid) -> String {
     hosts.take(RANKS_SHOWN_MAX).collect::<Vec<_>>().join(", ")
 }
 
-fn look(target: Target, through_site: bool) -> Result<Found, Error> {
-    match target {
-        Target::Slurm(id) => slurm_job(id, through_site),
-        Target::Process(pid) => job_of(Pid(pid)),
-    }
-}
-
 /// The job of a process: from what is here, or from Slurm or its launcher where that is not all of it.
-pub fn job_of(pid: Pid) -> Result<Found, Error> {
+pub(crate) fn job_of(pid: Pid) -> Result<Found, Error> {
     let here = find_job_in(&ProcFs::new(), pid, &has_static_mpi);
     match &here {
         Ok(job) if job.missing_ranks().is_empty() => {}
@@ -194,20 +219,6 @@ fn starts_ranks(job: &Job, pid: Pid) -> bool {
         || job.ranks.iter().any(|rank| std::iter::successors(Some(rank.pid), parent).any(|above| above == pid))
 }
 
-/// The job of a launcher that was seen before.
-///
-/// # Errors
-/// It is on another host, or has ended.
-pub fn launched_again((host, launcher, start_time_ticks): (&str, Pid, u64)) -> Result<Found, Error> {
-    if host != host_name() {
-        return Err(Error::LauncherElsewhere { launcher, host: host.to_owned() });
-    }
-    if !trimtab_os::runs_since(launcher, start_time_ticks) {
-        return Err(Error::Ended);
-    }
-    job_of(launcher)
-}
-
 /// The job that Slurm knows a process to be of, if that runs on other nodes too.
 fn spread_by_slurm(pid: Pid) -> Result<Option<Found>, Error> {
     let processes = ProcFs::new();
@@ -235,7 +246,7 @@ fn spread_by_slurm(pid: Pid) -> Result<Option<Found>, Error> {
 }
 
 /// A job of Slurm: its ranks, if all of it is on this machine and no site's agents are to measure it.
-pub fn slurm_job(id: SlurmId, through_site: bool) -> Result<Found, Error> {
+fn slurm_job(id: SlurmId, through_site: bool) -> Result<Found, Error> {
     let processes = ProcFs::new();
     let own_uid = processes.status(processes.own_pid())?.uids[1];
     let scontrol = slurm::Ahead::begin(slurm::Program, &slurm::questions(id));

@@ -148,7 +148,7 @@ pub fn when_ready<T, E>(attempt: impl Fn() -> Result<T, E>, is_too_early: impl F
 }
 
 /// Measures a program that has just been started: its loader may still be at work for a moment.
-pub fn measure_when_ready(
+pub(crate) fn measure_when_ready(
     program: &mut Program,
     job: &Job,
     options: &Options,

@@ -1,21 +1,51 @@
 //! The way to a job, for every door: a command line, a page, a program.
 //!
-//! Ranks are found from any process of a job, on this machine, or through Slurm or a launcher on many; then the job is
-//! whole, or an error says which ranks are missing. Nothing here reads arguments, prints, or knows an exit code.
+//! An [`Engine`] finds a job whole, here or on many nodes, measures windows of it, and takes out everything again. A log
+//! of changes, a store, the symbols' cache, the way to other nodes and a listener are handed in; each is a trait, or may
+//! be left out. Nothing here reads arguments, prints, or knows an exit code: what goes on is told as [`Event`]s.
 //!
-//! Next: [`find`] for jobs, [`Program`] for programs that are started.
+//! Next: [`Engine::find`] in `found`, [`Engine::window`] in `window`; `examples/window.rs` for a whole program.
 #![forbid(unsafe_code)]
 
+mod audited;
 mod descriptors;
+mod ends;
 mod error;
+mod event;
+mod far;
 mod found;
 mod launch;
+mod nodes;
 mod spread;
+mod store;
+mod window;
 
+pub use audited::{Audit, Audited, Change, Changed, End};
 pub use descriptors::check as check_descriptors;
-pub use error::Error;
-pub use found::{
-    Found, LookedInto, Target, elsewhere, find, job_of, launched_again, slurm_job, to_look_into, wait_for,
-};
-pub use launch::{Begun, Program, measure_when_ready, when_ready};
-pub use spread::{Launched, RSH_VARIABLE, Spread, launcher_of, slurm_id};
+pub use ends::Ends;
+pub use error::{BoxError, Error};
+pub use event::{Event, Listener, Nobody, Partial, Stage, WindowSoFar};
+pub use far::{unseen, window_id};
+pub use found::{Found, LookedInto, Target, to_look_into};
+pub use launch::{Begun, Program, when_ready};
+pub use nodes::{FarCrew, Filed, Filing, Gathered, Hold, Nodes, Present, PresentRank};
+pub use spread::{Launched, RSH_VARIABLE, Spread};
+pub use store::{KnownJob, KnownProcess, Store};
+pub use window::{Measured, RANKS_WAIT, Window, usual_options};
+
+use trimtab_session::ImageCache;
+
+/// All that the way to a job needs.
+#[derive(Clone, Copy)]
+pub struct Engine<'a> {
+    /// Hears what goes on, and may end it.
+    pub listener: &'a dyn Listener,
+    /// Every change of a process stands there before and after.
+    pub audit: &'a dyn Audit,
+    /// Symbols of programs that were read before.
+    pub cache: &'a ImageCache,
+    /// Keeps windows; without one they are only returned.
+    pub store: Option<&'a dyn Store>,
+    /// The way to other nodes; without one only jobs on this machine are measured.
+    pub nodes: Option<&'a dyn Nodes>,
+}

@@ -159,7 +159,7 @@ impl Spread {
 }
 
 /// The id of a stored job that Slurm runs; `None`: of another one.
-pub fn slurm_id(key: &str) -> Option<Result<SlurmId, NotAnId>> {
+pub(crate) fn slurm_id(key: &str) -> Option<Result<SlurmId, NotAnId>> {
     Some(key.strip_prefix(SLURM_KEY)?.split(' ').next()?.parse())
 }
 
@@ -170,7 +170,7 @@ fn is_here(host: &str) -> bool {
 }
 
 /// The launcher of a stored job: where it was, its process, when it began. `None`: of another kind of job.
-pub fn launcher_of(key: &str) -> Option<(&str, Pid, u64)> {
+pub(crate) fn launcher_of(key: &str) -> Option<(&str, Pid, u64)> {
     let mut words = key.strip_prefix(LAUNCH_KEY)?.split(' ');
     Some((words.next()?, Pid(words.next()?.parse().ok()?), words.next()?.parse().ok()?))
 }

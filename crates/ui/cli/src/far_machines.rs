@@ -6,17 +6,15 @@
 //! Next: `waiting`, which asks; `trimtab-agent` for what an agent looks at.
 
 use crate::arguments::site::SiteOptions;
-use crate::cluster::{self, RANKS_WAIT, window_id};
 use crate::output;
 use crate::progress::Terminal;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use trimtab_agent::start::Starter;
 use trimtab_agent::talk::MachineNow;
-use trimtab_agent::{Lead, Remote};
-use trimtab_engine::Spread;
+use trimtab_agent::{Lead, Remote, Ways};
+use trimtab_engine::{Event, Listener, RANKS_WAIT, Spread, Stage, window_id};
 use trimtab_measure::{Options, Silent, measure_with};
 use trimtab_neighbours::{Counters, SLURM_JOB};
 use trimtab_trigger::{Error, JobSource, Machines};
@@ -79,8 +77,9 @@ impl<'a> FarMachines<'a> {
 
 impl Agents<'_> {
     fn start(&mut self) -> anyhow::Result<()> {
-        let starter = Starter::of(self.spread, self.site.way().as_ref())?;
-        let mut lead = cluster::lead(self.spread, &starter, self.terminal, self.command, self.is_interrupted)?;
+        let ways = Ways { site: self.site.way() };
+        self.terminal.hear(&Event::Stage(Stage::gathering(&ways, self.spread)));
+        let mut lead = Lead::to(self.spread, &ways, (self.command, None), self.is_interrupted)?;
         lead.muster(RANKS_WAIT)?;
         for absent in lead.absent() {
             eprintln!("trimtab: no agent came on {absent}: what happens there is not seen");

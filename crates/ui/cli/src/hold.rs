@@ -6,7 +6,7 @@
 //! Next: `trimtab-measure`'s `first_call`; `pack`, which does it for packages.
 
 use crate::arguments::WindowOptions;
-use crate::audited::Change;
+use crate::engine::change;
 use crate::{DONE, output};
 use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,6 +130,6 @@ pub fn is_whole_run(options: &WindowOptions) -> bool {
 
 /// Writes into the log that a process is about to be held; says why it may not be.
 pub fn may_change(pid: Pid) -> Result<(), String> {
-    let change = Change::of_processes("hold", std::iter::once(pid));
-    change.map(|mut change| change.restored()).map_err(|error| output::chain(&error))
+    let change = change("hold", &[pid]);
+    change.map(|mut change| change.restored()).map_err(|error| output::chain(&error.into()))
 }

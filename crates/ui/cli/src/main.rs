@@ -6,12 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod audited;
 mod called;
-mod cluster;
 mod departed;
 mod doctor;
 mod doctor_facts;
+mod engine;
 mod explain;
 mod far_machines;
 mod functions;
@@ -40,6 +39,7 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 use trimtab_engine::Target;
+use trimtab_types::Pid;
 
 #[global_allocator]
 static ALLOCATOR: trimtab_os::last_act::Allocator = trimtab_os::last_act::Allocator;
@@ -100,7 +100,7 @@ fn carry_out(arguments: Arguments, command_ns: u64) -> anyhow::Result<u8> {
         Command::Attach { options, events, pid, site, slurm, wait, hold, held } => {
             let agents_hold = hold.is_some() && !held;
             let options = arguments::WindowOptions { first_call_s: hold, agents_hold, ..options };
-            let target = slurm.map(Target::Slurm).or(pid.map(Target::Process));
+            let target = slurm.map(Target::Slurm).or(pid.map(|pid| Target::Process(Pid(pid))));
             window::attach(&options, &events, target, wait, &site, &store, command_ns)
         }
         Command::Hold { pid, seconds, tell } => hold::hold(pid, seconds, || {

@@ -5,15 +5,16 @@
 //! `CountedLoops` for the passes; docs/loops.md for the shape of the JSON.
 
 use crate::arguments::LoopsOptions;
-use crate::audited::Change;
+use crate::engine::change;
 use crate::progress::Terminal;
 use crate::{DONE, PARTIAL, departed, nest_shown, output, probe};
 use anyhow::{Context as _, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use trimtab_engine::Ends;
 use trimtab_measure::{NestSampler, has_static_mpi, script_name};
 use trimtab_script::{CountedLoops, LoopCount, LoopPoint, Summary, Target, line_at};
-use trimtab_session::{Departures, ImageCache};
+use trimtab_session::ImageCache;
 use trimtab_track::{ProcFs, find_job_in};
 use trimtab_types::{FileAddr, Pid};
 use trimtab_window::{Bursts, Counted, LoopChoice, NEST_SECONDS, Nest, NestLoop, Passes, choose_loop};
@@ -69,8 +70,9 @@ pub fn show(options: &LoopsOptions, target: &str, store: &Option<PathBuf>) -> an
     };
     let (targets, elsewhere) = targets_of(pid, options.process)?;
     trimtab_engine::check_descriptors(targets.len())?;
-    let mut change = Change::of_processes("loops", targets.iter().map(|target| target.pid))?;
-    let ends = Departures::of(targets.iter().map(|target| target.pid));
+    let pids: Vec<Pid> = targets.iter().map(|target| target.pid).collect();
+    let mut change = change("loops", &pids)?;
+    let ends = Ends::watch(pids.into_iter());
     let found = look_and_count(options, targets, elsewhere);
     change.restored();
     let mut found = found?;
@@ -81,7 +83,7 @@ pub fn show(options: &LoopsOptions, target: &str, store: &Option<PathBuf>) -> an
     };
     output::print_text(&text)?;
     let code = if found.choice.is_some() { DONE } else { PARTIAL };
-    Ok(departed::told(std::mem::take(&mut found.cost.departed), &ends, code))
+    Ok(departed::told(&ends.with(std::mem::take(&mut found.cost.departed)), code))
 }
 
 /// The ranks of the process's job on this machine, and how many are elsewhere; or the process alone.

@@ -3,6 +3,7 @@
 //! Next: `explain` for what one would do, `probe_where` for what runs where, `probe_values` for how results look, `trimtab-script` for the work.
 
 use crate::arguments::{ProbeOptions, ScriptOptions};
+use crate::engine::Parts;
 use crate::probe_where::Probed;
 use crate::progress::Terminal;
 use crate::{DONE, PARTIAL, output, probe_values, probe_where};
@@ -10,7 +11,7 @@ use anyhow::{Context as _, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trimtab_engine::{Begun, Program, Target, find, slurm_id, slurm_job};
+use trimtab_engine::{Begun, Nobody, Program, Target};
 use trimtab_script::{Error, Message, Options, Permissions};
 use trimtab_store::Store;
 use trimtab_track::slurm::SlurmId;
@@ -28,20 +29,24 @@ pub fn run(
     if let Some(path) = &options.json {
         output::check_writable(path)?;
     }
+    let parts = Parts::of(None);
+    let engine = parts.engine(&Nobody, None);
     match (rest, command, options.slurm) {
         ([], [], None) => {
             bail!("nothing to probe; give a process id or a job behind the script, `--slurm JOB`, or `-- COMMAND`")
         }
-        ([], [], Some(id)) => probe_where::run(&slurm_job(id, false)?, &script, options, false),
+        ([], [], Some(id)) => probe_where::run(&engine.look(Target::Slurm(id))?, &script, options, false),
         ([target], [], None) => {
             let pid = match job_in_store(target, store)? {
-                InStore::Slurm(id) => return probe_where::run(&slurm_job(id, false)?, &script, options, false),
+                InStore::Slurm(id) => {
+                    return probe_where::run(&engine.look(Target::Slurm(id))?, &script, options, false);
+                }
                 InStore::Process(pid) => pid,
             };
             if options.process {
                 return probe_where::plain(pid, &script, options, false);
             }
-            match find(Target::Process(pid.0), false) {
+            match engine.find(Target::Process(pid), None) {
                 Ok(found) => probe_where::run(&found, &script, options, false),
                 Err(error) if error.is_no_job() => probe_where::plain(pid, &script, options, false),
                 Err(error) => Err(error.into()),
@@ -101,8 +106,10 @@ fn job_in_store(text: &str, store: &Option<PathBuf>) -> anyhow::Result<InStore> 
     }
     let known = Store::open_to_read(store.as_deref())?;
     let selection = known.find(text)?;
-    if let Some(id) = slurm_id(&selection.job.key) {
-        return Ok(InStore::Slurm(id?));
+    match Target::of_key(&selection.job.key) {
+        Some(Ok(Target::Slurm(id))) => return Ok(InStore::Slurm(id)),
+        Some(Err(error @ trimtab_engine::Error::Id(_))) => return Err(error.into()),
+        _ => {}
     }
     let processes = known.processes(&selection.job.id)?;
     let running = processes.iter().find(|process| trimtab_os::runs_since(process.pid, process.start_ticks));

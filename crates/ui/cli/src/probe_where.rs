@@ -3,18 +3,18 @@
 //! Next: `probe`, which watches either in the same way.
 
 use crate::arguments::ProbeOptions;
-use crate::audited::Change;
+use crate::engine::change;
 use crate::progress::Terminal;
-use crate::{cluster, departed, probe};
+use crate::{departed, probe};
 use anyhow::bail;
 use std::time::Duration;
 use trimtab_agent::script::Start;
 use trimtab_agent::script::lead::Probing;
-use trimtab_agent::start::Starter;
-use trimtab_engine::{Found, Spread, when_ready};
+use trimtab_agent::{Lead, Ways};
+use trimtab_engine::{Ends, Event, Found, Listener, RANKS_WAIT, Spread, Stage, unseen, when_ready};
 use trimtab_measure::host_name;
 use trimtab_script::{Error, Message, Named, Options, Poll, Refusal, Running, Summary, Target};
-use trimtab_session::{Departures, ImageCache};
+use trimtab_session::ImageCache;
 use trimtab_track::{Job, RankProcess};
 use trimtab_types::Pid;
 use trimtab_types::context::Context;
@@ -104,28 +104,31 @@ pub fn plain(pid: Pid, script: &Options, options: &ProbeOptions, may_be_loading:
 }
 
 fn here(targets: &[Target], script: &Options, options: &ProbeOptions, may_be_loading: bool) -> anyhow::Result<u8> {
-    let mut change = Change::of_processes("probe", targets.iter().map(|target| target.pid))?;
-    let ends = Departures::of(targets.iter().map(|target| target.pid));
+    let pids: Vec<Pid> = targets.iter().map(|target| target.pid).collect();
+    let mut change = change("probe", &pids)?;
+    let ends = Ends::watch(pids.into_iter());
     let start = || Running::start(targets, script, &ImageCache::of_user());
     let running = if may_be_loading { when_ready(start, is_too_early) } else { start() };
     let running = running.map_err(|error| probe::said(error, &script.text))?;
     let watched = probe::watch(running, options, &Terminal::new()?);
     change.restored();
     let (code, departed) = watched?;
-    Ok(departed::told(departed, &ends, code))
+    Ok(departed::told(&ends.with(departed), code))
 }
 
 fn everywhere(spread: &Spread, script: &Options, options: &ProbeOptions) -> anyhow::Result<u8> {
     let terminal = Terminal::new()?;
     let is_interrupted = || terminal.is_interrupted();
-    let mut lead = cluster::lead(spread, &Starter::of(spread, None)?, &terminal, "probe", &is_interrupted)?;
+    let ways = Ways::default();
+    terminal.hear(&Event::Stage(Stage::gathering(&ways, spread)));
+    let mut lead = Lead::to(spread, &ways, ("probe", None), &is_interrupted)?;
     let absent = lead.absent().join(", ");
-    let present = lead.muster(cluster::RANKS_WAIT)?;
+    let present = lead.muster(RANKS_WAIT)?;
     // A script that lacks ranks would sum up something else than was asked for.
     if !absent.is_empty() {
         bail!("no agent came on {absent}: nothing was probed; {}", spread.next_step());
     }
-    if let Some(unseen) = cluster::unseen(&present, &spread.next_step()) {
+    if let Some(unseen) = unseen(&present, &spread.next_step()) {
         bail!("{unseen}; nothing was probed");
     }
     let ranks: usize = present.values().map(|present| present.ranks.len()).sum();
@@ -139,7 +142,7 @@ fn everywhere(spread: &Spread, script: &Options, options: &ProbeOptions) -> anyh
     };
     let probing = Probing::start(&mut lead, &present, start)?;
     let (code, departed) = probe::watch(probing, options, &terminal)?;
-    Ok(departed::told(departed, &Departures::default(), code))
+    Ok(departed::told(&Ends::default().with(departed), code))
 }
 
 /// The chosen ranks of a job on this machine.

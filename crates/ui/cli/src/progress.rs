@@ -1,6 +1,6 @@
 //! Progress on a terminal: one line on standard error that comes and goes; nothing without a terminal.
 //!
-//! Next: `window` passes it to the measurement.
+//! Next: `trimtab-engine`, whose events it shows.
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_measure::{Progress, Stage};
+use trimtab_engine::{Event, Listener, Partial, Stage, WindowSoFar};
 
 /// A signal that comes so soon after the first is the same: `timeout` and some batch systems send it twice.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
@@ -104,23 +104,45 @@ fn is_another(first: &mut Option<Instant>, now: Instant) -> bool {
     now.saturating_duration_since(*first.get_or_insert(now)) >= SAME_SIGNAL
 }
 
-impl Progress for Terminal {
-    fn stage(&self, stage: &Stage) {
-        self.say(match stage {
-            Stage::Planning => "reading symbols and putting the probes in".to_string(),
-            Stage::Inserting { ranks } => format!("patched {ranks} ranks, waiting for their first calls"),
-            Stage::Observing { seconds, why } => format!("looking for the main loop, {seconds:.1} s: {why}"),
-            Stage::Armed { start } => format!("recording begins at iteration {start}"),
-            Stage::Recording { done, wanted: 0, seconds } => format!("recorded {done} iterations, {seconds:.1} s"),
-            Stage::Recording { done, wanted, seconds } => {
-                format!("recorded {done} of {wanted} iterations, {seconds:.1} s")
+impl Listener for Terminal {
+    fn hear(&self, event: &Event) {
+        match event {
+            Event::Stage(Stage::Holding { nodes, of }) => {
+                eprintln!("trimtab: {nodes} of {of} nodes are looked at: ranks are held that begin MPI from now on");
             }
-            Stage::Removing => "restoring all ranks".to_string(),
-        });
+            Event::Stage(stage) => self.say(shown(stage)),
+            Event::Partial(Partial::Window(so_far)) => self.say(recorded(so_far)),
+            Event::Warning(text) => eprintln!("trimtab: {text}"),
+            Event::Done => self.finish(),
+        }
     }
 
     fn is_interrupted(&self) -> bool {
         Terminal::is_interrupted(self)
+    }
+}
+
+fn shown(stage: &Stage) -> String {
+    match stage {
+        Stage::Gathering { job, nodes, by_site } => {
+            let how = if *by_site { "asking the site's agents" } else { "starting agents" };
+            format!("{how} on {nodes} nodes of {job}")
+        }
+        Stage::Holding { nodes, .. } => format!("holding ranks on {nodes} nodes"),
+        Stage::Planning => "reading symbols and putting the probes in".to_string(),
+        Stage::Inserting { ranks } => format!("patched {ranks} ranks, waiting for their first calls"),
+        Stage::Observing { seconds, why } => format!("looking for the main loop, {seconds:.1} s: {why}"),
+        Stage::Armed { start } => format!("recording begins at iteration {start}"),
+        Stage::Removing => "restoring all ranks".to_string(),
+    }
+}
+
+fn recorded(so_far: &WindowSoFar) -> String {
+    let seconds = so_far.seconds;
+    match (so_far.iterations, so_far.wanted) {
+        (None, _) => format!("recorded {seconds:.1} s"),
+        (Some(done), None) => format!("recorded {done} iterations, {seconds:.1} s"),
+        (Some(done), Some(wanted)) => format!("recorded {done} of {wanted} iterations, {seconds:.1} s"),
     }
 }
 

@@ -5,17 +5,17 @@
 use crate::arguments::site::KeptOptions;
 use crate::{PARTIAL, output, stored};
 use anyhow::{Context, bail};
-use trimtab_agent::SiteWindow;
+use trimtab_engine::{Filed, Measured};
 use trimtab_report::{ListedJob, ListedWindow};
-use trimtab_site::jobs::{Filed, JobLine, JobWindows, Jobs, Trigger, Triggered};
+use trimtab_site::jobs::{JobLine, JobWindows, Jobs, Trigger, Triggered};
 use trimtab_site::{Client, Identity, SiteError};
-use trimtab_types::one_line;
 use trimtab_types::report::Report;
 
-/// Has the site keep a window. What it does not keep is in the own store, and a word is said about it.
-pub fn file(site: &SiteWindow, key: &str, report: &Report, is_kept_here: bool) {
-    let here = is_kept_here.then(|| format!("{}/{}", report.job.id, report.window.batch));
-    let filed = site.file(key, report).map_err(|error| one_line(&error));
+/// Has the site keep a window that its agents measured. What it does not keep is in the own store, and a word is said about it.
+pub fn file(measured: &mut Measured) {
+    let Some(filed) = measured.file() else { return };
+    let report = &measured.report;
+    let here = measured.kept.is_ok().then(|| format!("{}/{}", report.job.id, report.window.batch));
     eprintln!("trimtab: {}", kept_where(filed, here.as_deref()));
 }
 

@@ -3,8 +3,10 @@
 //! Next: `trimtab-site` for identities, `trimtab-controller` and `trimtab_agent::standing` for what runs.
 
 use crate::arguments::site::{AgentOptions, ControllerOptions, SiteCommand};
-use crate::{DONE, cluster, output};
+use crate::{DONE, output};
 use anyhow::Context;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_agent::standing::{Standing, stand};
@@ -92,16 +94,23 @@ pub fn controller(options: &ControllerOptions, store: &Option<PathBuf>) -> anyho
     Ok(DONE)
 }
 
+/// `trimtab agent --ticket -`; `place` is its own among the ticket's.
+fn of_ticket(ticket: &Path, place: Option<usize>) -> anyhow::Result<u8> {
+    let mut from: Box<dyn Read> = match ticket == Path::new("-") {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(File::open(ticket).with_context(|| format!("can't read {}", ticket.display()))?),
+    };
+    trimtab_agent::serve(&mut from, place)?;
+    Ok(DONE)
+}
+
 /// `trimtab agent`.
 pub fn agent(options: &AgentOptions) -> anyhow::Result<u8> {
     let Some(controller) = &options.controller else {
-        return cluster::agent(
-            options
-                .ticket
-                .as_deref()
-                .context("an agent of what? give --controller HOST to stand by; leads give --ticket by themselves")?,
-            options.place,
-        );
+        let ticket = options.ticket.as_deref();
+        let ticket = ticket
+            .context("an agent of what? give --controller HOST to stand by; leads give --ticket by themselves")?;
+        return of_ticket(ticket, options.place);
     };
     let identity = Identity::load(&options.identity)?.refusing(&options.revoked)?;
     stand(Standing { controller: controller.clone(), identity, port: options.port })?;

@@ -1,14 +1,14 @@
 //! `undo`: taking out what a killed trimtab left, in all ranks of a job or in one process.
 //!
-//! Next: `trimtab_session::leftover`, which finds and undoes; `cluster` for jobs on many nodes.
+//! Next: `trimtab_session::leftover`, which finds and undoes; `trimtab-agent` for jobs on many nodes.
 
-use crate::audited::Change;
+use crate::engine::{Parts, change};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, cluster, output};
+use crate::{DONE, PARTIAL, output};
 use anyhow::bail;
-use trimtab_agent::start::Starter;
 use trimtab_agent::talk::Undone;
-use trimtab_engine::{Found, Spread, job_of, slurm_job};
+use trimtab_agent::{Lead, Ways};
+use trimtab_engine::{Event, Found, Listener, Nobody, RANKS_WAIT, Spread, Stage, Target};
 use trimtab_session::leftover::{self, Leftover};
 use trimtab_track::Job;
 use trimtab_track::slurm::SlurmId;
@@ -16,10 +16,12 @@ use trimtab_types::{Pid, of_process};
 
 /// `trimtab undo PID` and `trimtab undo --slurm JOB`.
 pub fn run(pid: Option<i32>, slurm: Option<SlurmId>, only_process: bool, seccomp_ok: bool) -> anyhow::Result<u8> {
+    let parts = Parts::of(None);
+    let engine = parts.engine(&Nobody, None);
     let found = match (pid, slurm) {
-        (_, Some(id)) => slurm_job(id, false)?,
+        (_, Some(id)) => engine.look(Target::Slurm(id))?,
         (Some(pid), None) if only_process => return process(Pid(pid), seccomp_ok),
-        (Some(pid), None) => match job_of(Pid(pid)) {
+        (Some(pid), None) => match engine.look(Target::Process(Pid(pid))) {
             Ok(found) => found,
             Err(error) if error.is_no_job() => return process(Pid(pid), seccomp_ok),
             // A job that can't be understood any more may still hold what must go.
@@ -69,9 +71,11 @@ fn here(job: &Job, named: Option<Pid>, seccomp_ok: bool) -> anyhow::Result<u8> {
 fn everywhere(spread: &Spread, seccomp_ok: bool) -> anyhow::Result<u8> {
     let terminal = Terminal::new()?;
     let is_interrupted = || terminal.is_interrupted();
-    let mut lead = cluster::lead(spread, &Starter::of(spread, None)?, &terminal, "undo", &is_interrupted)?;
+    let ways = Ways::default();
+    terminal.hear(&Event::Stage(Stage::gathering(&ways, spread)));
+    let mut lead = Lead::to(spread, &ways, ("undo", None), &is_interrupted)?;
     let absent: Vec<String> = lead.absent().into_iter().map(str::to_owned).collect();
-    let undone = lead.undo(cluster::RANKS_WAIT, seccomp_ok)?;
+    let undone = lead.undo(RANKS_WAIT, seccomp_ok)?;
     drop(lead);
     terminal.finish();
     let mut problems: Vec<String> = absent.iter().map(|node| format!("no agent came on {node}")).collect();
@@ -162,7 +166,7 @@ fn undo(pid: Pid, seccomp_ok: bool) -> anyhow::Result<Option<Done>> {
         Leftover::Complete { patches, .. } => *patches,
         Leftover::Unfinished(_) => 0,
     };
-    let change = Change::of_processes("undo", std::iter::once(pid))?;
+    let change = change("undo", &[pid])?;
     let removal = change.around(|| leftover::undo(pid, &found))?;
     if !removal.foreign.is_empty() {
         bail!(

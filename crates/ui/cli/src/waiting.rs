@@ -8,8 +8,8 @@
 
 use crate::arguments::site::SiteOptions;
 use crate::arguments::{EventOptions, WindowOptions};
-use crate::audited::Change;
 use crate::called::Calls;
+use crate::engine::Parts;
 use crate::far_machines::FarMachines;
 use crate::progress::Terminal;
 use crate::window::{window_of, window_options};
@@ -19,10 +19,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use trimtab_engine::{Found, Spread};
-use trimtab_measure::{Length, Options, Silent, host_name, measure};
+use trimtab_engine::{Found, Nobody, Spread};
+use trimtab_measure::{Length, Options, host_name};
 use trimtab_neighbours::Own;
-use trimtab_session::ImageCache;
 use trimtab_site::jobs::Awaiting;
 use trimtab_store::Store;
 use trimtab_track::slurm;
@@ -335,8 +334,8 @@ impl Around<'_> {
         };
         match (self.found, &self.far) {
             (Found::Here(job), _) => {
-                let look = || measure(job, &options, &ImageCache::of_user(), &Silent);
-                Ok(Change::of_job("rate", job)?.around(look)?.report.iterations_per_s)
+                let looked = Parts::of(None).engine(&Nobody, None).measure(job, &options, false)?;
+                Ok(looked.report.iterations_per_s)
             }
             (Found::Spread(_), Some(far)) => far.rate(&options),
             (Found::Spread(_), None) => Ok(None),

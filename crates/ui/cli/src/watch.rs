@@ -6,7 +6,7 @@
 //! Next: `watch_lines` for what is printed, `window` for one window.
 
 use crate::arguments::{WatchOptions, WindowOptions};
-use crate::audited::Change;
+use crate::engine::{Kept, Parts};
 use crate::hold::{self, Holds};
 use crate::progress::Terminal;
 use crate::watch_lines::{Lines, Measured};
@@ -19,9 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
-use trimtab_measure::{Options, Outcome, Progress, Stage, has_static_mpi, measure};
-use trimtab_session::ImageCache;
-use trimtab_store::Store;
+use trimtab_engine::{Event, KnownJob, Listener, Store};
+use trimtab_measure::{Options, Outcome, has_static_mpi};
 use trimtab_track::Job;
 use trimtab_types::Pid;
 use trimtab_watch::{Error, Filter, Prepare, Start, Watch, What};
@@ -44,7 +43,7 @@ pub fn run(
         bail!("watch prints a line per start; use `trimtab attach` with --dry-run, `trimtab report` with --html");
     }
     let filter = Filter::new(&wanted.name, wanted.sha256.as_deref())?;
-    let store = Store::open(store.as_deref())?;
+    let kept = Kept::open(store.as_deref())?;
     window::check_files(options)?;
     let terminal = Terminal::new()?;
     let longest_s = wanted.hold.map_or(hold::HOLD_SECONDS, |hold_ms| hold_ms.div_ceil(1000));
@@ -60,13 +59,13 @@ pub fn run(
         options: window::window_options(options, "watch", command_ns)?,
         terminal: &terminal,
         ending: &ending,
-        cache: Arc::new(ImageCache::of_user()),
+        parts: Arc::new(Parts::of(None)),
         sender,
         holds: Arc::default(),
     };
     let lines = Lines::new(options.json.as_deref())?;
     let desk = Desk {
-        store,
+        kept,
         lines,
         finished,
         active: 0,
@@ -85,7 +84,7 @@ struct Work<'a> {
     terminal: &'a Terminal,
     /// Windows end as soon as they can.
     ending: &'a AtomicBool,
-    cache: Arc<ImageCache>,
+    parts: Arc<Parts>,
     sender: Sender<Finished>,
     /// Programs that wait behind `MPI_Init` for their windows.
     holds: Arc<Holds>,
@@ -93,7 +92,7 @@ struct Work<'a> {
 
 /// The state that only the main thread touches.
 struct Desk {
-    store: Store,
+    kept: Kept,
     lines: Lines,
     finished: Receiver<Finished>,
     active: usize,
@@ -132,13 +131,13 @@ impl<'scope> Work<'scope> {
     ) -> anyhow::Result<u64> {
         let begin = Instant::now();
         let limit = self.wanted.seconds.map(Duration::from_secs_f64);
-        let (cache, whole_s, holds) = (self.cache.clone(), self.options.first_call_s, self.holds.clone());
+        let (parts, whole_s, holds) = (self.parts.clone(), self.options.first_call_s, self.holds.clone());
         let prepare: Prepare = Arc::new(move |pid: Pid, _program: &Path| {
             // It stands still, so somebody looks at it before it begins MPI.
             if let Some(seconds) = whole_s {
                 return holds.begin(pid, seconds);
             }
-            let _read_again_later = cache.load_program(pid);
+            let _read_again_later = parts.cache.load_program(pid);
         });
         let mut seen = 0;
         while self.wanted.count.is_none_or(|count| seen < count) {
@@ -230,13 +229,7 @@ impl<'scope> Work<'scope> {
             let pids = job.ranks.iter().map(|rank| rank.pid).collect();
             self.holds.settle(&pids, Duration::from_secs(seconds), &|| quiet.is_interrupted());
         }
-        let measure = || {
-            trimtab_engine::when_ready(
-                || measure(job, &options, &self.cache, &quiet),
-                trimtab_measure::Error::is_loading,
-            )
-        };
-        Change::of_job("watch", &trimtab_measure::chosen(job, &options))?.around(measure)
+        Ok(self.parts.engine(&quiet, None).measure(job, &options, true)?)
     }
 }
 
@@ -274,7 +267,7 @@ impl Desk {
             match outcome {
                 Ok(Outcome { mut report, .. }) => {
                     report.warnings.extend(turn_s.map(turn_warning));
-                    let kept = window::keep(&mut self.store, &window::Known::of(&job), &mut report);
+                    let kept = self.kept.keep(&KnownJob::here(&job), &mut report).map_err(trimtab_engine::Error::Store);
                     self.lines.measured(&start, &Measured { job: &job, report: &report, turn_s })?;
                     kept.context("the window was measured, but could not be stored")?;
                 }
@@ -309,8 +302,8 @@ struct Quiet<'a> {
     ending: &'a AtomicBool,
 }
 
-impl Progress for Quiet<'_> {
-    fn stage(&self, _stage: &Stage) {}
+impl Listener for Quiet<'_> {
+    fn hear(&self, _event: &Event) {}
 
     fn is_interrupted(&self) -> bool {
         self.terminal.is_interrupted() || self.ending.load(Ordering::Relaxed)

@@ -6,24 +6,21 @@
 
 use crate::arguments::site::SiteOptions;
 use crate::arguments::{AssumedName, EventOptions, GroupName, HoldOptions, WindowOptions};
-use crate::audited::Change;
+use crate::engine::{Kept, Parts};
 use crate::progress::Terminal;
-use crate::{DONE, PARTIAL, cluster, departed, hold, output, remote, waiting};
+use crate::{DONE, PARTIAL, departed, hold, output, remote, waiting};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
-use trimtab_agent::SiteWindow;
-use trimtab_engine::{Found, Program, Target, measure_when_ready, when_ready};
-use trimtab_measure::{FirstCall, Length, LoopName, Mark, Options, Outcome};
-use trimtab_measure::{chosen, dry_run, has_static_mpi, host_name, measure, measure_from_first_call};
+use trimtab_engine::{Found, Measured, Nobody, Program, RANKS_WAIT, Target, Window, usual_options};
+use trimtab_measure::{FirstCall, Length, LoopName, Mark, Options, dry_run, has_static_mpi};
 use trimtab_mpi::Group;
 use trimtab_report::Style;
-use trimtab_session::{Departures, ImageCache};
+use trimtab_session::ImageCache;
 use trimtab_store::{Process, Store};
-use trimtab_track::{Job, ProcFs, RankProcess, find_job_in};
+use trimtab_track::{Job, ProcFs, find_job_in};
 use trimtab_types::Pid;
-use trimtab_types::report::{LoopPlace, Report};
 
 /// Advice where agents come too late to hold ranks.
 const ON_OTHERS: &str = "ranks on several machines may begin before they can be held; to be sure of each one's first call, run a \
@@ -44,11 +41,7 @@ pub fn attach(
         bail!("a controller is asked for jobs, not for processes: give --slurm JOB");
     }
     let wait = wait_s.map(Duration::from_secs_f64);
-    let through_site = site.controller().is_some();
-    let found = wait.map_or_else(
-        || trimtab_engine::find(target, through_site),
-        |limit| trimtab_engine::wait_for(target, through_site, limit),
-    )?;
+    let found = Parts::of(Some(site)).engine(&Nobody, None).find(target, wait)?;
     if !events.is_plain() {
         return waiting::run(options, events, &found, site, store, "attach");
     }
@@ -65,18 +58,23 @@ pub fn window_of(
     trigger: &str,
     wait: Option<Duration>,
 ) -> anyhow::Result<u8> {
-    match found {
-        Found::Here(job) => {
-            tell_relatives(job);
-            one_window(options, job, store, command_ns, trigger, wait.is_some())
-        }
-        Found::Spread(spread) => {
-            let mut kept = Store::open(store.as_deref())?;
-            check_files(options)?;
-            let asked = cluster::Asked { options, command_ns, trigger, wait, beside_program: false, site: Some(site) };
-            cluster::one_window(&asked, spread, &mut kept)
-        }
+    if let Found::Here(job) = found {
+        tell_relatives(job);
     }
+    let parts = Parts::of(Some(site));
+    let window = Window {
+        options: window_options(options, trigger, command_ns)?,
+        just_begun: wait.is_some(),
+        ranks_wait: wait.unwrap_or(RANKS_WAIT),
+        agents_hold: options.agents_hold,
+    };
+    if options.dry_run {
+        return show_plan(found, &window.options, &parts.cache);
+    }
+    let kept = Kept::open(store.as_deref())?;
+    check_files(options)?;
+    let terminal = Terminal::new()?;
+    show(parts.engine(&terminal, Some(&kept)).window(found, &window)?, options, false)
 }
 
 /// Programs that started each other are measured one by one: says which are beside this one.
@@ -107,12 +105,8 @@ pub fn measure_again(
 ) -> anyhow::Result<u8> {
     let known = Store::open_to_show(store.as_deref())?;
     let selection = known.find(text)?;
-    if let Some(id) = trimtab_engine::slurm_id(&selection.job.key) {
-        let found = trimtab_engine::slurm_job(id?, site.controller().is_some())?;
-        return measure_found(options, events, &found, site, store, command_ns);
-    }
-    if let Some(launcher) = trimtab_engine::launcher_of(&selection.job.key) {
-        let found = trimtab_engine::launched_again(launcher)?;
+    if let Some(target) = Target::of_key(&selection.job.key) {
+        let found = Parts::of(Some(site)).engine(&Nobody, None).look(target?)?;
         return measure_found(options, events, &found, site, store, command_ns);
     }
     let processes = known.processes(&selection.job.id)?;
@@ -153,24 +147,29 @@ pub fn run(
     if options.dry_run {
         bail!("--dry-run needs a program that runs; start it and use `trimtab attach --dry-run PID`");
     }
-    let mut kept = Store::open(store.as_deref())?;
+    let kept = Kept::open(store.as_deref())?;
     check_files(options)?;
     let mut first_call = hold_ranks(options, hold)?;
     let mut program = Program::start(command)?;
     let hold_s = first_call.is_some().then_some(hold.hold);
-    let measured = program.wait_for_ranks().map_err(anyhow::Error::from).and_then(|found| match found {
-        Found::Here(job) => run_here(options, (&mut program, first_call.take()), *job, &mut kept, command_ns),
-        Found::Spread(spread) => {
-            drop(first_call.take());
-            if hold_s.is_some() {
-                eprintln!("trimtab: {ON_OTHERS}");
+    let measured = program.wait_for_ranks().map_err(anyhow::Error::from).and_then(|found| {
+        let terminal = Terminal::new()?;
+        let parts = Parts::of(None);
+        let engine = parts.engine(&terminal, Some(&kept));
+        let window = window_options(options, "run", command_ns)?;
+        let measured = match found {
+            Found::Here(job) => engine.window_of_program(&mut program, *job, &window, first_call.take())?,
+            Found::Spread(_) => {
+                drop(first_call.take());
+                if hold_s.is_some() {
+                    eprintln!("trimtab: {ON_OTHERS}");
+                }
+                // Those are held that are still in MPI_Init when their agents come; the report names the others.
+                let options = Options { first_call_s: hold_s, ..window };
+                engine.window(&found, &Window { just_begun: true, agents_hold: true, ..Window::new(options) })?
             }
-            // Those are held that are still in MPI_Init when their agents come; the report names the others.
-            let options = &WindowOptions { first_call_s: hold_s, agents_hold: hold_s.is_some(), ..options.clone() };
-            let asked =
-                cluster::Asked { options, command_ns, trigger: "run", wait: None, beside_program: true, site: None };
-            cluster::one_window(&asked, &spread, &mut kept)
-        }
+        };
+        show(measured, options, true)
     });
     drop(first_call);
     let runs_on = program.runs();
@@ -215,80 +214,6 @@ fn hold_ranks(options: &WindowOptions, hold: &HoldOptions) -> anyhow::Result<Opt
     Ok(Some(first_call))
 }
 
-fn run_here(
-    options: &WindowOptions,
-    (program, first_call): (&mut Program, Option<FirstCall>),
-    job: Job,
-    kept: &mut Store,
-    command_ns: u64,
-) -> anyhow::Result<u8> {
-    let terminal = Terminal::new()?;
-    let window = window_options(options, "run", command_ns)?;
-    let cache = ImageCache::of_user();
-    let pids = |job: &Job| job.ranks.iter().map(|rank| rank.pid).collect::<Vec<_>>();
-    let (mut ends, first_pids) = (ends_of(&job), pids(&job));
-    let (job, held) = match first_call {
-        Some(first_call) => {
-            let find = || program.whole_job();
-            let (job, held) = first_call.gathered(job, &find, &|| terminal.is_interrupted());
-            (job, Some(held))
-        }
-        None => (job, None),
-    };
-    let job = &job;
-    if pids(job) != first_pids {
-        ends = ends_of(job);
-    }
-    if let Some(held) = held.as_ref().filter(|held| !held.is_any()) {
-        let why = held.missed().into_iter().next().map_or_else(String::new, |missed| missed.reason);
-        eprintln!("trimtab: no rank is measured from its first call on: {why}");
-    }
-    let change = Change::of_job("run", &chosen(job, &window))?;
-    let outcome = change.around(|| match held {
-        Some(held) => {
-            measure_from_first_call(job, &window, &cache, &terminal, held).map_err(trimtab_engine::Error::from)
-        }
-        None => measure_when_ready(program, job, &window, &cache, &terminal),
-    });
-    terminal.finish();
-    keep_and_show(kept, &Known::of(job), outcome?, options, true, None, &ends)
-}
-
-fn one_window(
-    options: &WindowOptions,
-    job: &Job,
-    store: &Option<PathBuf>,
-    command_ns: u64,
-    trigger: &str,
-    may_be_loading: bool,
-) -> anyhow::Result<u8> {
-    let mut window = window_options(options, trigger, command_ns)?;
-    let cache = ImageCache::of_user();
-    if options.dry_run {
-        return show_plan(job, &window, &cache);
-    }
-    let mut kept = Store::open(store.as_deref())?;
-    window.known_loop = known_loop(&kept, &job.key)?.map(Box::new);
-    check_files(options)?;
-    let terminal = Terminal::new()?;
-    let ends = ends_of(job);
-    let once = || measure(job, &window, &cache, &terminal);
-    let measured = || if may_be_loading { when_ready(once, trimtab_measure::Error::is_loading) } else { once() };
-    let outcome = Change::of_job(trigger, &chosen(job, &window))?.around(measured);
-    terminal.finish();
-    let mut outcome = outcome?;
-    if let Some(elsewhere) = trimtab_engine::elsewhere(job) {
-        outcome.report.window.valid = false;
-        outcome.report.warnings.push(elsewhere);
-    }
-    keep_and_show(&mut kept, &Known::of(job), outcome, options, false, None, &ends)
-}
-
-/// Tells the ends of the ranks on this machine.
-fn ends_of(job: &Job) -> Departures {
-    Departures::of(job.ranks.iter().map(|rank| rank.pid))
-}
-
 /// The window that was asked for.
 pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -> anyhow::Result<Options> {
     let mut groups: Vec<Group> = options
@@ -321,7 +246,6 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         mark,
         groups,
         functions: options.function.clone(),
-        loops: Vec::new(),
         arguments: options.argument.clone(),
         wrappers: options.wrapper.clone(),
         detail: options.detail,
@@ -331,24 +255,13 @@ pub fn window_options(options: &WindowOptions, trigger: &str, command_ns: u64) -
         max_hits: options.max_hits,
         counters: options.counters.iter().map(|event| event.name.to_owned()).collect(),
         assumed: options.assume.map(AssumedName::assumption),
-        trigger: trigger.to_string(),
         event: options.event.clone().map(Box::new),
         patient: options.event.as_ref().is_some_and(waiting::is_count),
         ranks: options.ranks.clone(),
         seccomp_ok: options.seccomp_ok,
-        known_loop: None,
-        batch: 0,
-        job_id: String::new(),
         command_ns,
+        ..usual_options(trigger)
     })
-}
-
-/// The loop that the newest window of this job whose loop was found took: windows with the same loop can be compared.
-pub fn known_loop(store: &Store, key: &str) -> anyhow::Result<Option<LoopPlace>> {
-    let Some(id) = store.job_of_key(key)? else { return Ok(None) };
-    let newest = store.newest_window(Some(&id))?;
-    let found = newest.filter(|report| report.window.marker_source == "detected");
-    Ok(found.and_then(|report| report.window.main_loop))
 }
 
 /// The number of a loop of the nest, if that is what was given in place of a name.
@@ -361,66 +274,34 @@ pub fn check_files(options: &WindowOptions) -> anyhow::Result<()> {
     options.json.iter().chain(&options.html).try_for_each(|path| output::check_writable(path))
 }
 
-/// The facts that are kept of a job beside its report.
-pub struct Known {
-    /// Names it among all jobs.
-    pub key: String,
-    /// Its ranks' processes.
-    pub processes: Vec<Process>,
-}
-
-impl Known {
-    /// A job on this machine.
-    pub fn of(job: &Job) -> Self {
-        let host = host_name();
-        let process = |rank: &RankProcess| Process {
-            rank: rank.rank,
-            pid: rank.pid,
-            host: host.clone(),
-            start_ticks: rank.start_time_ticks,
-        };
-        Known { key: job.key.clone(), processes: job.ranks.iter().map(process).collect() }
-    }
-}
-
-/// Stores the window, shows it, and has the site keep it too if it was measured through one. The report is shown even if
-/// it can't be stored.
-pub fn keep_and_show(
-    store: &mut Store,
-    job: &Known,
-    outcome: Outcome,
-    options: &WindowOptions,
-    beside_program: bool,
-    site: Option<SiteWindow>,
-    ends: &Departures,
-) -> anyhow::Result<u8> {
-    let Outcome { mut report, headline, departed } = outcome;
-    let kept = keep(store, job, &mut report);
+/// Shows a window, and has the site keep it too if it was measured through one. The report is shown even if it can't be
+/// stored.
+fn show(mut measured: Measured, options: &WindowOptions, beside_program: bool) -> anyhow::Result<u8> {
+    let (report, headline) = (&measured.report, &measured.headline);
     let mut problems = Vec::new();
     let json_to_stdout = options.json.as_deref() == Some(std::path::Path::new("-"));
     if beside_program {
         // Standard output belongs to the program.
         let style = Style { paths: options.path, ..output::style(std::io::stderr().is_terminal()) };
-        eprintln!("{}", trimtab_report::terminal(&report, &headline, &style));
+        eprintln!("{}", trimtab_report::terminal(report, headline, &style));
     } else if !json_to_stdout {
-        problems.extend(output::print_report(&report, &headline, options.path).err());
+        problems.extend(output::print_report(report, headline, options.path).err());
     }
     if let Some(path) = &options.json {
         match options.one_of_many {
-            true => problems.extend(output::append(path, &serde_json::to_string(&report)?).err()),
-            false => problems.extend(output::write(path, &trimtab_report::json(&report)?).err()),
+            true => problems.extend(output::append(path, &serde_json::to_string(report)?).err()),
+            false => problems.extend(output::write(path, &trimtab_report::json(report)?).err()),
         }
     }
     if let Some(path) = &options.html {
-        problems.extend(output::write(path, &trimtab_report::html(&report, &headline)).err());
+        problems.extend(output::write(path, &trimtab_report::html(report, headline)).err());
     }
-    if let Some(site) = site {
-        remote::file(&site, &job.key, &report, kept.is_ok());
-    }
+    remote::file(&mut measured);
+    let Measured { report, kept, ends, .. } = measured;
     let kept = kept.context("the window was measured and is shown above, but could not be stored");
     problems.extend(kept.err());
     let is_all_kept = told(problems);
-    let code = departed::told(departed, ends, if report.window.valid { DONE } else { PARTIAL });
+    let code = departed::told(&ends, if report.window.valid { DONE } else { PARTIAL });
     match is_all_kept {
         Err(error) if code == DONE => Err(error),
         Ok(false) if code == DONE => Ok(PARTIAL),
@@ -440,16 +321,10 @@ fn told(problems: Vec<anyhow::Error>) -> anyhow::Result<bool> {
     Ok(is_empty)
 }
 
-/// Stores a window; its report then says under which job and number.
-pub fn keep(store: &mut Store, job: &Known, report: &mut Report) -> anyhow::Result<()> {
-    let id = store.upsert_job(&report.job, &job.key)?;
-    report.job.id = id.to_string();
-    report.window.batch = store.insert_window(&id, report)?;
-    store.set_processes(&id, &job.processes)?;
-    Ok(())
-}
-
-fn show_plan(job: &Job, options: &Options, cache: &ImageCache) -> anyhow::Result<u8> {
+fn show_plan(found: &Found, options: &Options, cache: &ImageCache) -> anyhow::Result<u8> {
+    let Found::Here(job) = found else {
+        bail!("--dry-run shows the plan of one node: run `trimtab attach --dry-run PID` there, with the PID of a rank");
+    };
     let mut text = String::new();
     for (process, plan, refused) in dry_run(job, options, cache)? {
         text += &format!("rank {} (process {})\n{plan}\n", process.rank, process.pid);

@@ -1,0 +1,184 @@
+//! Events while something goes on, for whoever shows them.
+//!
+//! Next: `window`, which tells most of them.
+
+use crate::nodes::Nodes;
+use crate::spread::Spread;
+use std::sync::{Mutex, PoisonError};
+use trimtab_measure::Progress;
+
+/// Something that goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A stage was reached or goes on.
+    Stage(Stage),
+    /// Values so far.
+    Partial(Partial),
+    /// A sentence about something that is not as it should be, and hinders nobody from going on.
+    Warning(String),
+    /// Nothing is in any process any more, and nothing more is told.
+    Done,
+}
+
+/// A stage of the work.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// Agents are brought to the nodes of a job.
+    Gathering {
+        /// The job, in a sentence.
+        job: String,
+        /// How many nodes.
+        nodes: usize,
+        /// A site's standing agents are asked for them.
+        by_site: bool,
+    },
+    /// Agents are there, and hold ranks that begin MPI from now on.
+    Holding {
+        /// Nodes with an agent.
+        nodes: usize,
+        /// All nodes of the job.
+        of: usize,
+    },
+    /// Symbols are read and patches planned.
+    Planning,
+    /// Ranks are patched.
+    Inserting {
+        /// How many.
+        ranks: usize,
+    },
+    /// The main loop is looked for.
+    Observing {
+        /// Seconds so far.
+        seconds: f64,
+        /// The part that is still missing.
+        why: String,
+    },
+    /// The agreed iteration is waited for.
+    Armed {
+        /// At which recording begins.
+        start: u64,
+    },
+    /// The ranks are restored.
+    Removing,
+}
+
+impl Stage {
+    /// Agents are brought to the nodes of a job, by this way.
+    pub fn gathering(nodes: &dyn Nodes, spread: &Spread) -> Self {
+        Stage::Gathering { job: spread.name(), nodes: spread.nodes().len(), by_site: nodes.stand_by_for(spread) }
+    }
+}
+
+/// Values of something that is not over yet, as whoever leads it has them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Partial {
+    /// A window that records.
+    Window(WindowSoFar),
+}
+
+/// A window that records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowSoFar {
+    /// Seconds since recording was agreed on.
+    pub seconds: f64,
+    /// Iterations that every rank has recorded; `None`: none are counted.
+    pub iterations: Option<u64>,
+    /// Iterations that were asked for; `None`: no fixed number.
+    pub wanted: Option<u64>,
+    /// Iterations per second between the first look that saw some and the latest one; `None` before there are two.
+    pub iterations_per_s: Option<f64>,
+}
+
+/// Hears of events, from any thread, and may end what goes on.
+pub trait Listener: Sync {
+    /// Something goes on.
+    fn hear(&self, event: &Event);
+
+    /// True if it is to end as soon as it can.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// Hears nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nobody;
+
+impl Listener for Nobody {
+    fn hear(&self, _event: &Event) {}
+}
+
+/// The stages of a measurement, told as events.
+pub(crate) struct Told<'a> {
+    listener: &'a dyn Listener,
+    /// Iterations and seconds at the first look that saw some.
+    first: Mutex<Option<(u64, f64)>>,
+}
+
+impl<'a> Told<'a> {
+    pub(crate) fn to(listener: &'a dyn Listener) -> Self {
+        Told { listener, first: Mutex::new(None) }
+    }
+
+    fn so_far(&self, done: u64, wanted: u64, seconds: f64) -> WindowSoFar {
+        let wanted = Some(wanted).filter(|wanted| *wanted > 0);
+        let iterations = Some(done).filter(|done| *done > 0 || wanted.is_some());
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        // Fewer than before are those of another loop.
+        if done > 0 && first.is_none_or(|(first_done, _)| done < first_done) {
+            *first = Some((done, seconds));
+        }
+        let since_first = |(first_done, first_s): (u64, f64)| (done.saturating_sub(first_done), seconds - first_s);
+        let grown = first.map(since_first).filter(|(more, more_s)| *more > 0 && *more_s > 0.0);
+        WindowSoFar { seconds, iterations, wanted, iterations_per_s: grown.map(|(more, more_s)| more as f64 / more_s) }
+    }
+}
+
+impl Progress for Told<'_> {
+    fn stage(&self, stage: &trimtab_measure::Stage) {
+        use trimtab_measure::Stage as Of;
+        let event = match stage {
+            Of::Planning => Event::Stage(Stage::Planning),
+            Of::Inserting { ranks } => Event::Stage(Stage::Inserting { ranks: *ranks }),
+            Of::Observing { seconds, why } => Event::Stage(Stage::Observing { seconds: *seconds, why: why.clone() }),
+            Of::Armed { start } => Event::Stage(Stage::Armed { start: *start }),
+            Of::Recording { done, wanted, seconds } => {
+                Event::Partial(Partial::Window(self.so_far(*done, *wanted, *seconds)))
+            }
+            Of::Removing => Event::Stage(Stage::Removing),
+        };
+        self.listener.hear(&event);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.listener.is_interrupted()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_needs_two_looks_that_saw_iterations() {
+        let told = Told::to(&Nobody);
+        for (name, done, seconds, iterations, rate) in [
+            ("nothing yet", 0, 0.5, Some(0), None),
+            ("the first ones", 10, 1.0, Some(10), None),
+            ("no more", 10, 1.5, Some(10), None),
+            ("twenty in two seconds", 30, 3.0, Some(30), Some(10.0)),
+            ("another loop", 4, 0.5, Some(4), None),
+            ("of which it counts again", 8, 1.0, Some(8), Some(8.0)),
+        ] {
+            let so_far = told.so_far(done, 100, seconds);
+            assert_eq!((so_far.iterations, so_far.iterations_per_s), (iterations, rate), "{name}");
+        }
+    }
+
+    #[test]
+    fn iterations_that_nobody_counts_are_not_none_of_them() {
+        let so_far = Told::to(&Nobody).so_far(0, 0, 2.0);
+        let expected = WindowSoFar { seconds: 2.0, iterations: None, wanted: None, iterations_per_s: None };
+        assert_eq!(so_far, expected);
+    }
+}

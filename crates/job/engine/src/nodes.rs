@@ -1,0 +1,121 @@
+//! The way to a job's other nodes, as the engine asks for it.
+//!
+//! The agents' crate goes it. Values are plain, and go over its wire as they are here.
+//!
+//! Next: `window`, which asks.
+
+use crate::error::BoxError;
+use crate::spread::Spread;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use trimtab_measure::Crew;
+use trimtab_types::report::Report;
+
+/// A way to other nodes.
+pub trait Nodes: Sync {
+    /// True if agents stand by on a site's nodes: they measure what Slurm runs, also on one node.
+    fn stand_by(&self) -> bool;
+
+    /// True if those measure this job.
+    fn stand_by_for(&self, spread: &Spread) -> bool {
+        self.stand_by() && matches!(spread, Spread::Slurm(_))
+    }
+
+    /// Has agents come on all nodes of a job. With `hold` each looks at its node before it comes, and ranks that begin MPI
+    /// from then on are held. `is_interrupted` ends the waiting.
+    ///
+    /// # Errors
+    /// No way is known, or no agent comes.
+    fn gather<'a>(
+        &'a self,
+        spread: &Spread,
+        command: &str,
+        hold: Option<Hold>,
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Box<dyn Gathered + 'a>, BoxError>;
+}
+
+/// How ranks are to be held where they come out of `MPI_Init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// At most so many seconds each.
+    pub seconds: u64,
+    /// The job's owner says that its filters of system calls let ours pass, where they can't be read.
+    pub seccomp_ok: bool,
+}
+
+/// Agents that came; they go with this.
+pub trait Gathered {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Nodes whose agents did not come or are gone.
+    fn absent(&self) -> Vec<String>;
+
+    /// Why nodes whose agents came have no ranks, a sentence each.
+    fn left_out(&self) -> Vec<String>;
+
+    /// The words of what started the agents, if there are any.
+    fn said(&self) -> String;
+
+    /// The crew of all agents that have ranks, for which it waits so long at most.
+    ///
+    /// # Errors
+    /// None has any.
+    fn crew(&mut self, wait: Duration) -> Result<Box<dyn FarCrew + '_>, BoxError>;
+
+    /// The site's place for the report, where its agents measured.
+    fn take_filing(&mut self) -> Option<Box<dyn Filing>>;
+}
+
+/// Agents that have ranks of the job, as a window asks them.
+pub trait FarCrew: Crew {
+    /// Their ranks, by position.
+    fn present(&self) -> &BTreeMap<usize, Present>;
+
+    /// Troubles on the way so far; they are told once.
+    fn take_troubles(&mut self) -> Vec<String>;
+}
+
+/// A site that keeps the report of a window.
+pub trait Filing {
+    /// Has it kept, which can be done once.
+    ///
+    /// # Errors
+    /// The site can't be asked, or refuses.
+    fn file(&self, key: &str, report: &Report) -> Result<Filed, BoxError>;
+}
+
+/// Where a site keeps a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filed {
+    /// The job's name at the site.
+    pub job: String,
+    /// The window's number in it.
+    pub window: u32,
+}
+
+/// An agent with its ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Present {
+    /// Its host.
+    pub host: String,
+    /// Names the job on that host.
+    pub key: String,
+    /// Number of ranks in the whole job, where its launcher says so.
+    pub size: Option<u32>,
+    /// The ranks there.
+    pub ranks: Vec<PresentRank>,
+}
+
+/// A rank on an agent's host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PresentRank {
+    /// Its rank in `MPI_COMM_WORLD`.
+    pub rank: u32,
+    /// Its process there.
+    pub pid: i32,
+    /// The start of that process in clock ticks after boot.
+    pub start_ticks: u64,
+}

@@ -1,0 +1,75 @@
+//! The parts that the engine works with here: the log of this host, the user's cache and store, agents.
+//!
+//! Next: `trimtab-engine`; `window` and `watch`, which ask it.
+
+use crate::arguments::site::SiteOptions;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trimtab_agent::{HostLog, Ways};
+use trimtab_engine::{Audited, BoxError, Changed, Engine, Error, KnownJob, KnownProcess, Listener};
+use trimtab_session::ImageCache;
+use trimtab_store::{Process, Store};
+use trimtab_types::Pid;
+use trimtab_types::report::{LoopPlace, Report};
+
+/// All parts but the listener and the store.
+pub struct Parts {
+    /// Symbols of programs.
+    pub cache: ImageCache,
+    /// The way to other nodes.
+    pub ways: Ways,
+}
+
+impl Parts {
+    /// Those of this user; through a site, if there is one.
+    pub fn of(site: Option<&SiteOptions>) -> Self {
+        Parts { cache: ImageCache::of_user(), ways: Ways { site: site.and_then(SiteOptions::way) } }
+    }
+
+    /// The engine.
+    pub fn engine<'a>(&'a self, listener: &'a dyn Listener, store: Option<&'a Kept>) -> Engine<'a> {
+        let store = store.map(|kept| kept as &dyn trimtab_engine::Store);
+        Engine { listener, audit: &HostLog, cache: &self.cache, store, nodes: Some(&self.ways) }
+    }
+}
+
+/// Writes down that processes are about to be changed.
+pub fn change(command: &str, pids: &[Pid]) -> Result<Audited, Error> {
+    Audited::begin(&HostLog, command, Changed::Processes(pids))
+}
+
+/// The user's store, as windows are kept there.
+pub struct Kept(Mutex<Store>);
+
+impl Kept {
+    /// Opens it, or makes it.
+    pub fn open(path: Option<&Path>) -> Result<Self, trimtab_store::Error> {
+        Ok(Kept(Mutex::new(Store::open(path)?)))
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl trimtab_engine::Store for Kept {
+    fn known_loop(&self, key: &str) -> Result<Option<LoopPlace>, BoxError> {
+        let store = self.store();
+        let Some(id) = store.job_of_key(key)? else { return Ok(None) };
+        let found = store.newest_window(Some(&id))?.filter(|report| report.window.marker_source == "detected");
+        Ok(found.and_then(|report| report.window.main_loop))
+    }
+
+    fn keep(&self, job: &KnownJob, report: &mut Report) -> Result<(), BoxError> {
+        let mut store = self.store();
+        let id = store.upsert_job(&report.job, &job.key)?;
+        report.job.id = id.to_string();
+        report.window.batch = store.insert_window(&id, report)?;
+        let process = |known: &KnownProcess| {
+            let KnownProcess { rank, pid, host, start_ticks } = known.clone();
+            Process { rank, pid, host, start_ticks }
+        };
+        store.set_processes(&id, &job.processes.iter().map(process).collect::<Vec<_>>())?;
+        Ok(())
+    }
+}
