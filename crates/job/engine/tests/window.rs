@@ -1,0 +1,203 @@
+//! A window through the engine: what goes on is told, each change stands in the log, the window is in the store, and the
+//! program is as before. It ends early if the listener wants that.
+//!
+//! Next: `examples/window.rs`, the same for people.
+
+use std::ffi::OsStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use trimtab_engine::{
+    Audit, BoxError, Change, Changed, End, Engine, Error, Event, Found, KnownJob, Launched, Listener,
+};
+use trimtab_engine::{Partial, Spread, Stage, Store, Target, Window, usual_options};
+use trimtab_measure::{Length, Options};
+use trimtab_session::ImageCache;
+use trimtab_specimens::{Launch, Mpi, Running, TextSnapshot, Variant, build, threads_running};
+use trimtab_track::Far;
+use trimtab_types::Pid;
+use trimtab_types::report::{LoopPlace, Report};
+
+/// Longer than anything here takes on a loaded machine; no test measures against it.
+const LIMIT: Duration = Duration::from_secs(180);
+const RANKS: u32 = 2;
+/// Iterations of two milliseconds at least: a second, in which the leader looks many times.
+const ITERATIONS: u64 = 400;
+/// A rate told while the window goes is that of a part of it.
+const RATE_FACTOR_MAX: f64 = 2.0;
+
+/// Held for a whole test: jobs run one at a time, the machine may have two processors.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes down what it hears and is asked.
+#[derive(Clone, Default)]
+struct Written {
+    events: Arc<Mutex<Vec<Event>>>,
+    changes: Arc<Mutex<Vec<String>>>,
+    kept: Arc<Mutex<Vec<KnownJob>>>,
+    /// Ends the window at its first values.
+    is_impatient: bool,
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Listener for Written {
+    fn hear(&self, event: &Event) {
+        locked(&self.events).push(event.clone());
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.is_impatient && locked(&self.events).iter().any(|event| matches!(event, Event::Partial(_)))
+    }
+}
+
+impl Audit for Written {
+    fn begin(&self, command: &str, changed: Changed<'_>) -> Result<Box<dyn Change>, BoxError> {
+        locked(&self.changes).push(format!("{command}: {changed}"));
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Change for Written {
+    fn end(&mut self, end: &End) {
+        locked(&self.changes).push(format!("{end:?}"));
+    }
+}
+
+impl Store for Written {
+    fn known_loop(&self, _key: &str) -> Result<Option<LoopPlace>, BoxError> {
+        Ok(None)
+    }
+
+    fn keep(&self, job: &KnownJob, report: &mut Report) -> Result<(), BoxError> {
+        locked(&self.kept).push(job.clone());
+        report.job.id = "kept-1".to_owned();
+        Ok(())
+    }
+}
+
+/// Ranks at work, and their code before anything was done.
+struct Subject {
+    folder: TempDir,
+    running: Running,
+    before: Vec<(i32, TextSnapshot, usize)>,
+}
+
+impl Subject {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder of its own");
+        let path = build("steady", Some(Mpi::OpenMpi), &Variant::default()).expect("the specimen is built");
+        let arguments = ["--sleep-us", "2000", "--work", "20000", "--until"].map(OsStr::new);
+        let launch = Launch::mpi(Mpi::OpenMpi, RANKS, &path).args(arguments);
+        let mut running = launch.args([folder.path().join("end")]).start().expect("the specimen starts");
+        let pids = running.rank_pids(LIMIT).expect("the ranks start");
+        let before = pids
+            .iter()
+            .map(|pid| (*pid, TextSnapshot::of(*pid).expect("its text"), threads_running(*pid).expect("its threads")));
+        Subject { before: before.collect(), running, folder }
+    }
+
+    /// Every byte of code is as it was, every thread runs, and the program comes to its end and its right answer.
+    fn finish(self) {
+        for (pid, text, threads) in &self.before {
+            assert_eq!(text.difference_now().expect("its text"), None, "process {pid}");
+            assert_eq!(threads_running(*pid).expect("its threads"), *threads, "process {pid}");
+        }
+        std::fs::write(self.folder.path().join("end"), "").expect("a file");
+        let finished = self.running.wait(LIMIT).expect("it ends");
+        assert!(finished.right_answer().is_some(), "{finished:?}");
+    }
+}
+
+/// The whole job, once its ranks are past their beginning.
+fn found(engine: &Engine<'_>, subject: &Subject) -> Found {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match engine.find(Target::Process(Pid(subject.running.pid())), None) {
+            Ok(found) => return found,
+            Err(error) => assert!(error.may_change() && Instant::now() < deadline, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+fn window() -> Window {
+    let options = Options { length: Length::Iterations(ITERATIONS), max_seconds: 100.0, ..usual_options("example") };
+    Window { just_begun: true, ..Window::new(options) }
+}
+
+#[test]
+fn a_window_is_told_logged_kept_and_leaves_no_trace() {
+    let _alone = alone();
+    let (subject, written, cache) = (Subject::start(), Written::default(), ImageCache::in_memory());
+    let engine = Engine { listener: &written, audit: &written, cache: &cache, store: Some(&written), nodes: None };
+    let measured = engine.window(&found(&engine, &subject), &window()).expect("a window");
+    assert!(measured.kept.is_ok() && measured.ends.told().is_empty());
+    let pids: Vec<Pid> = subject.before.iter().map(|(pid, ..)| Pid(*pid)).collect();
+    subject.finish();
+
+    assert_eq!(measured.report.ranks.len(), RANKS as usize);
+    assert_eq!(measured.report.job.id, "kept-1", "the store names it");
+    let kept: Vec<Pid> = locked(&written.kept)[0].processes.iter().map(|process| process.pid).collect();
+    assert!(kept.len() == pids.len() && kept.iter().all(|pid| pids.contains(pid)), "{kept:?} {pids:?}");
+    let changes = locked(&written.changes);
+    assert!(changes[0].starts_with("example: ranks ") && changes[1] == "Restored", "{changes:?}");
+    check_events(&locked(&written.events), &measured.report);
+}
+
+/// Stages in their order, values of a window that grow, and nothing behind the end.
+fn check_events(events: &[Event], report: &Report) {
+    let stage = |wanted: &Stage| events.iter().position(|event| *event == Event::Stage(wanted.clone()));
+    let (planning, removing) = (stage(&Stage::Planning), stage(&Stage::Removing));
+    assert!(planning.is_some() && planning < removing, "{events:?}");
+    assert_eq!(events.iter().position(|event| *event == Event::Done), Some(events.len() - 1));
+    let values = events.iter().filter_map(|event| match event {
+        Event::Partial(Partial::Window(so_far)) => Some(so_far),
+        _ => None,
+    });
+    let values: Vec<_> = values.collect();
+    let iterations: Vec<u64> = values.iter().filter_map(|so_far| so_far.iterations).collect();
+    assert!(iterations.is_sorted() && iterations.len() == values.len(), "{values:?}");
+    assert!(values.iter().all(|so_far| so_far.wanted == Some(ITERATIONS)), "{values:?}");
+    let rate = values.iter().rev().find_map(|so_far| so_far.iterations_per_s).expect("it was looked at twice");
+    let true_rate = report.iterations_per_s.expect("its iterations are counted");
+    assert!((1.0 / RATE_FACTOR_MAX..RATE_FACTOR_MAX).contains(&(rate / true_rate)), "{rate} of {true_rate}");
+}
+
+#[test]
+fn whoever_listens_may_end_it() {
+    let _alone = alone();
+    let (subject, cache) = (Subject::start(), ImageCache::in_memory());
+    let written = Written { is_impatient: true, ..Written::default() };
+    let engine = Engine { listener: &written, audit: &written, cache: &cache, store: None, nodes: None };
+    let endless = Options { length: Length::Iterations(1_000_000), ..window().options };
+    let measured =
+        engine.window(&found(&engine, &subject), &Window { options: endless, ..window() }).expect("a window");
+    subject.finish();
+    assert_eq!(measured.report.window.ended_by, "interrupted");
+    assert_eq!(*locked(&written.changes), [locked(&written.changes)[0].clone(), "Restored".to_owned()]);
+}
+
+#[test]
+fn a_job_on_other_nodes_needs_a_way_to_them() {
+    let far = vec![Far { host: "192.0.2.1".to_owned(), words: vec!["ssh".to_owned()], uid: 0 }];
+    let launch = trimtab_track::Launch {
+        launcher: Pid(7),
+        command: "mpirun".to_owned(),
+        start_time_ticks: 11,
+        uid: 0,
+        far,
+        mark: Some("head:1".to_owned()),
+    };
+    let spread = Spread::Launch(Launched::from_launch(launch).expect("it has a mark"));
+    let (written, cache) = (Written::default(), ImageCache::in_memory());
+    let engine = Engine { listener: &written, audit: &written, cache: &cache, store: None, nodes: None };
+    let refused = engine.window(&Found::Spread(Box::new(spread)), &window()).map(drop);
+    assert!(matches!(refused, Err(Error::NoWay { .. })), "{refused:?}");
+    assert!(locked(&written.changes).is_empty());
+}
